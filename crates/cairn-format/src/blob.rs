@@ -287,7 +287,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn an_index_reads_as_it_was_written(numbers in any::<[u64; 3]>(), compression in any::<u8>()) {
+        fn blob_indexes_round_trip(numbers in any::<[u64; 3]>(), compression in any::<u8>()) {
             let index = BlobIndex {
                 file: FileNumber(numbers[0]),
                 offset: numbers[1],
@@ -303,7 +303,7 @@ mod tests {
         }
 
         #[test]
-        fn a_record_with_a_changed_byte_is_noticed(
+        fn damaged_records_are_detected(
             key in vec(any::<u8>(), 0..20),
             value in vec(any::<u8>(), 0..40),
             at in any::<prop::sample::Index>(),
@@ -325,7 +325,7 @@ mod tests {
         }
 
         #[test]
-        fn hostile_bytes_are_answered(bytes in vec(any::<u8>(), 0..40)) {
+        fn hostile_blob_files_never_panic(bytes in vec(any::<u8>(), 0..40)) {
             let _ = (Header::decode(&bytes), Footer::decode(&bytes));
             let _ = (RecordHeader::decode(&bytes), BlobIndex::decode(&bytes));
         }
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn indexes_of_stacked_blobdb_are_named() {
+    fn indexes_of_stacked_blobdb_are_rejected() {
         for kind in [0u8, 2] {
             let error = BlobIndex::decode(&[kind, 1, 1, 1, 1, 0]).unwrap_err();
             assert!(error.unsupported);

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_matters_only_with_a_base() {
+    fn the_context_requires_a_base_checksum() {
         assert_eq!(context_modifier(0, 77), 0);
         assert_eq!(context_modifier(0xff, (3 << 32) | 5), 0xff ^ 8);
         assert_eq!(context_modifier(1, u64::MAX), 1 ^ 0xffff_fffe);

@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_step_leaves_the_input_where_it_stood() {
+    fn failures_leave_the_input_unchanged() {
         let mut input = Input::new(&[5, 1, 2]);
         assert_eq!(input.lps().unwrap_err().at, 1);
         assert_eq!(input.at(), 0);
@@ -448,7 +448,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(128))]
 
         #[test]
-        fn what_is_put_is_taken(a: u16, b: u32, c: u64, d: u32, e: u64, f: i64, shift in 0u32..64,
+        fn encodings_round_trip(a: u16, b: u32, c: u64, d: u32, e: u64, f: i64, shift in 0u32..64,
                                 slice in prop::collection::vec(any::<u8>(), 0..300)) {
             let e = e >> shift;
             let mut out = Vec::new();
@@ -473,7 +473,7 @@ mod tests {
         }
 
         #[test]
-        fn hostile_bytes_end_in_an_error(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn hostile_input_is_an_error(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
             let mut input = Input::new(&bytes);
             while input.lps().is_ok() && !input.is_empty() {}
             let mut input = Input::new(&bytes);

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_date_stands_behind_its_value() {
+    fn timestamps_follow_their_values() {
         let dated = [b"slate".as_slice(), &encode(1_800_000_000)].concat();
         assert_eq!(dated, b"slate\x00\xd2\x49\x6b");
         assert_eq!(decode(&dated), Ok((&b"slate"[..], 1_800_000_000)));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_short_or_too_old_has_no_date() {
+    fn short_and_old_values_have_no_timestamp() {
         assert_eq!(decode(b"abc").unwrap_err().at, 0);
         assert!(split(b"abc").is_err());
         let early = [b"v".as_slice(), &(EARLIEST - 1).to_le_bytes()].concat();
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_can_be_read_whatever_the_clock_says() {
+    fn timestamps_are_valid_for_any_clock() {
         for seconds in [0, EARLIEST as u64 - 1, i32::MAX as u64 + 1, u64::MAX] {
             assert!(!is_date(seconds));
             assert!(decode(&encode(seconds)).is_ok(), "{seconds}");

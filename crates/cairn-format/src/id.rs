@@ -176,7 +176,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn ids_that_are_none_are_refused() {
+    fn invalid_ids_are_rejected() {
         assert_eq!(SessionId::parse("ABC"), None);
         assert_eq!(SessionId::parse("ABCDEFGH!JKLMNOPQRST"), None);
         assert_eq!(UniqueId::of_table("", "ABCDEFGHIJKLMNOPQRST", 1), None);
@@ -193,7 +193,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_session_id_is_read_as_it_was_written(upper: u64, lower: u64) {
+        fn session_ids_round_trip(upper: u64, lower: u64) {
             let id = SessionId::from_random(upper, lower);
             let text = id.to_string();
             prop_assert_eq!(text.len(), 20);

@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_of_batches_are_no_kinds_of_keys() {
+    fn batch_kinds_are_invalid_in_keys() {
         let mut key = internal(b"ab", 1, ValueKind::Value);
         for bad in [
             ValueKind::LogData as u8,
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_every_length_are_copied_and_told_apart() {
+    fn keys_of_every_length_are_copied_and_compared() {
         let mut out = b"a longer key than any that comes".to_vec();
         for len in 0..40 {
             let user: Vec<u8> = (0..len).collect();
@@ -506,7 +506,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(256))]
 
         #[test]
-        fn prefixes_that_differ_stand_as_their_keys_do(a in user_keys(), b in user_keys()) {
+        fn distinct_prefixes_order_like_their_keys(a in user_keys(), b in user_keys()) {
             let [one, other] = [&a, &b].map(|user| internal(user, 7, ValueKind::Value));
             for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise, KeyOrder::BytewiseU64Ts] {
                 match prefix(&order, &one).cmp(&prefix(&order, &other)) {
@@ -517,7 +517,7 @@ mod tests {
         }
 
         #[test]
-        fn the_fast_order_is_the_order_of_the_bytes(mut a in user_keys(), b in user_keys(), same in 0usize..24) {
+        fn the_fast_comparison_is_bytewise(mut a in user_keys(), b in user_keys(), same in 0usize..24) {
             prop_assert_eq!(compare_bytewise(&a, &b), a.cmp(&b));
             a.truncate(same);
             let b = [&a[..], &b].concat();
@@ -527,7 +527,7 @@ mod tests {
         }
 
         #[test]
-        fn shortened_keys_lie_between(a in user_keys(), b in user_keys(), reverse: bool) {
+        fn shortened_keys_are_in_between(a in user_keys(), b in user_keys(), reverse: bool) {
             let order = if reverse { KeyOrder::ReverseBytewise } else { KeyOrder::Bytewise };
             let (a, b) = if order.compare(&a, &b) == Ordering::Greater { (b, a) } else { (a, b) };
             let (start, limit) = (internal(&a, 5, ValueKind::Value), internal(&b, 4, ValueKind::Value));

@@ -297,12 +297,12 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(128))]
 
         #[test]
-        fn a_printed_name_reads_as_itself(name in any_name()) {
+        fn names_round_trip(name in any_name()) {
             prop_assert_eq!(FileName::parse(&name.to_string()), Some(name));
         }
 
         #[test]
-        fn a_table_is_named_as_it_is_printed(number in any::<u64>(), shift in 0u32..64) {
+        fn table_names_equal_the_formatted_ones(number in any::<u64>(), shift in 0u32..64) {
             for number in [number >> shift, 0, 999_999, 1_000_000, u64::MAX] {
                 let number = FileNumber(number);
                 prop_assert_eq!(table(number), FileName::Table(number).to_string());
@@ -310,14 +310,14 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_parsed_or_not_but_never_panics(text in "\\PC{0,40}") {
+        fn parsing_names_never_panics(text in "\\PC{0,40}") {
             let _ = FileName::parse(&text);
             let _ = decode_current(text.as_bytes());
         }
     }
 
     #[test]
-    fn numbers_have_six_digits_or_more_and_are_read_with_any() {
+    fn numbers_have_at_least_six_digits() {
         assert_eq!(FileName::Wal(FileNumber(7)).to_string(), "000007.log");
         assert_eq!(
             FileName::Table(FileNumber(12_345_678)).to_string(),
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_others_are_nobodys() {
+    fn other_names_are_not_parsed() {
         for name in [
             "",
             ".",
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn current_names_one_manifest_and_ends_its_line() {
+    fn current_is_a_manifest_name_and_a_line_feed() {
         assert_eq!(encode_current(FileNumber(5)), "MANIFEST-000005\n");
         assert_eq!(decode_current(b"MANIFEST-000005\n"), Ok(FileNumber(5)));
         for bad in [
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn info_logs_elsewhere_carry_the_path_of_their_database() {
+    fn separate_info_logs_include_the_database_path() {
         assert_eq!(info_log_prefix("/data/my db"), "data_my_db_LOG");
     }
 }

@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn braces_hold_statements_of_their_own() {
+    fn braces_nest_statements() {
         assert_eq!(
             statements(" a=1; b={c=2;d={e=3};} ;f=").unwrap(),
             [("a", "1"), ("b", "{c=2;d={e=3};}"), ("f", "")]
@@ -234,7 +234,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_is_parsed(name in "\\PC{0,9}", value in "[a-z0-9.]{0,9}") {
+        fn options_files_round_trip(name in "\\PC{0,9}", value in "[a-z0-9.]{0,9}") {
             let mut section = Section::new("CFOptions", Some(&name));
             section.push("x", &*value);
             let sections = vec![section];
@@ -242,7 +242,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_answered(text in "\\PC{0,40}") {
+        fn parsing_options_never_panics(text in "\\PC{0,40}") {
             let _ = (statements(&text), parse_file(&text));
             prop_assert_eq!(unescape(&escape(&text)), text);
         }

@@ -111,7 +111,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_search_by_lines_counts_what_is_less(
+        fn searches_match_partition_point(
             mut numbers in proptest::collection::vec(
                 prop_oneof![0..40_u64, any::<u64>(), Just(u64::MAX)], 0..700),
             bounds in proptest::collection::vec(prop_oneof![0..42_u64, any::<u64>(), Just(u64::MAX)], 1..50),

@@ -360,7 +360,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(128))]
 
         #[test]
-        fn an_entity_reads_as_it_was_written(
+        fn entities_round_trip(
             columns in btree_map(
                 vec(any::<u8>(), 0..4), (vec(any::<u8>(), 0..200), any::<bool>()), 0..10
             ),
@@ -384,7 +384,7 @@ mod tests {
         }
 
         #[test]
-        fn hostile_bytes_are_an_entity_or_an_error(
+        fn hostile_entities_never_panic(
             version in 0..4u8, count in 0..6u8, rest in vec(0..24u8, 0..40)
         ) {
             let mut bytes = vec![version, count];
@@ -436,14 +436,14 @@ mod tests {
     }
 
     #[test]
-    fn unknown_versions_and_kinds_are_refused() {
+    fn unknown_versions_and_kinds_are_rejected() {
         assert!(decode(b"\x03\0").unwrap_err().unsupported);
         let error = decode(b"\x02\x01\x01\x01\0\x05\0\0").unwrap_err();
         assert!(error.what.contains("0x05"), "{error}");
     }
 
     #[test]
-    fn a_count_without_columns_costs_nothing() {
+    fn a_count_without_columns_allocates_nothing() {
         assert!(decode(b"\x01\xff\xff\xff\xff\x0f").is_err());
         assert!(decode(b"\x02\xff\xff\xff\xff\x0f\0\0\0").is_err());
     }

@@ -393,7 +393,7 @@ mod tests {
 
     /// Deltas and an escape, from a file with padding between its blocks.
     #[test]
-    fn handles_are_coded_as_rocksdb_codes_them() {
+    fn handle_encoding_matches_rocksdb() {
         let mut builder = IndexBlockBuilder::new(USER_KEYS, 16);
         let handle = |offset, size| Handle { offset, size };
         let rows: [(&[u8], Handle); 4] = [
@@ -418,7 +418,7 @@ mod tests {
     /// A block as written by RocksDB 11.12 in reverse order: its prefix is longer than a user key and matches
     /// the suffix of that key.
     #[test]
-    fn a_prefix_may_be_longer_than_a_user_key_but_ours_never_is() {
+    fn prefixes_of_other_writers_may_exceed_a_user_key() {
         let wanted = [
             (key(b"ab\x01", 9), b"1".to_vec()),
             (key(b"ab", 0), b"2".to_vec()),
@@ -440,7 +440,7 @@ mod tests {
 
     /// Long prefixes of many restart points take no more memory than a small multiple of the block.
     #[test]
-    fn restarts_are_given_up_where_the_prefix_is_long() {
+    fn restart_points_are_dropped_if_the_prefix_is_long() {
         let prefix = vec![b'p'; 10_000];
         let all: Vec<_> = (0..2000u64)
             .map(|i| {
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_blocks_with_a_prefix_can_get_wrong_is_found() {
+    fn damage_specific_to_prefix_blocks_is_detected() {
         let all: Vec<_> = (0..9u8)
             .map(|i| (key(&[b'k', b'k', i], 1), vec![i; 3]))
             .collect();

@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn offsets_are_known_only_of_blocks_one_behind_the_other() {
+    fn offsets_require_contiguous_blocks() {
         let handle = |offset, size| Handle { offset, size };
         let all = |handles: &[Handle]| one_behind_the_other(handles.iter().copied());
         let offsets = all(&[handle(7, 10), handle(22, 1), handle(28, 0)]);

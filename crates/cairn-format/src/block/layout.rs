@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_footer_of_a_plain_block_is_a_count() {
+    fn the_footer_of_a_simple_block_is_a_count() {
         let layout = BlockLayout::parse(&block(b"abc", &[0; 8], 2), BlockKind::Data).unwrap();
         assert_eq!((layout.entries_end, layout.restarts), (3, 2));
         assert!(!layout.is_hashed() && !layout.is_separated() && !layout.is_empty());
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_is_found_between_the_others() {
+    fn all_parts_are_located() {
         let middle = [
             &[0; 4][..],
             &[255, 0, 254],
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_footers_are_refused() {
+    fn invalid_footers_are_rejected() {
         for (bytes, kind) in [
             (block(b"", &[], 0), BlockKind::Data),
             (block(b"", &[], 1), BlockKind::Data),

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_key_is_the_one_that_was_noted() {
+    fn the_last_key_is_restored() {
         for len in 0..40 {
             let key: Vec<u8> = (1..=len).collect();
             let mut last = b"another key".to_vec();

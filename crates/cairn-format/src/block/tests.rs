@@ -123,7 +123,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn a_block_reads_as_the_list_it_was_built_of(
+    fn data_blocks_match_a_sorted_list(
         entries in entries(60), targets in prop::collection::vec(internal_keys(), 1..8),
         order in orders(), options in options(), global in prop::option::of(0u64..5),
     ) {
@@ -204,7 +204,7 @@ proptest! {
     }
 
     #[test]
-    fn steps_in_both_directions_stay_in_the_list(
+    fn mixed_steps_match_a_sorted_list(
         entries in entries(60), options in options(), global in any::<bool>(),
         from in any::<prop::sample::Index>(),
         backs in prop::collection::vec((prop::bool::weighted(0.7), prop::bool::weighted(0.8)), 0..200),
@@ -257,7 +257,7 @@ proptest! {
     }
 
     #[test]
-    fn an_index_reads_as_the_list_it_was_built_of(
+    fn index_blocks_match_a_sorted_list(
         entries in entries(60), targets in prop::collection::vec(internal_keys(), 1..8),
         sizes in prop::collection::vec((0u64..5000, prop_oneof![4 => Just(0u64), 1 => 1u64..9000]), 60),
         order in orders(), interval in 1usize..9,
@@ -471,7 +471,7 @@ fn an_empty_block_has_one_restart() {
 }
 
 #[test]
-fn delta_handles_follow_the_block_before() {
+fn delta_handles_are_relative_to_the_previous_block() {
     let form = IndexForm {
         user_keys: true,
         delta_values: true,
@@ -512,7 +512,7 @@ fn delta_handles_follow_the_block_before() {
 }
 
 #[test]
-fn a_hash_index_is_left_out_where_readers_would_not_see_it() {
+fn a_hash_index_is_omitted_if_readers_would_ignore_it() {
     let options = BlockOptions {
         hash_util_ratio: Some(0.75),
         restart_interval: 1,
@@ -534,7 +534,7 @@ fn a_hash_index_is_left_out_where_readers_would_not_see_it() {
 }
 
 #[test]
-fn a_large_block_is_read_back() {
+fn large_blocks_round_trip() {
     let mut builder = BlockBuilder::new(BlockOptions {
         restart_interval: 1 << 20,
         ..BlockOptions::default()
@@ -589,7 +589,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn deletions_are_passed_over_with_what_they_delete_and_nothing_else(
+    fn deletions_are_skipped_with_exactly_the_deleted_entries(
         (deletions, values) in deletions_and_values(),
         seq in 3u64..12,
         limit in prop::option::of(prop_oneof![
@@ -662,7 +662,7 @@ proptest! {
     }
 
     #[test]
-    fn runs_of_deletions_are_passed_over_to_their_end(
+    fn runs_of_deletions_are_skipped_completely(
         entries in prop::collection::vec((0u16..600, 0u64..12, 0u8..60), 1..250),
         limit in prop::option::of(0u16..600),
         seq in 8u64..13,
@@ -725,7 +725,7 @@ proptest! {
     }
 
     #[test]
-    fn skipping_in_any_bytes_ends(
+    fn skipping_in_hostile_blocks_terminates(
         mut a_bytes in prop::collection::vec(any::<u8>(), 5..200),
         mut b_bytes in prop::collection::vec(any::<u8>(), 5..200),
         entries in entries(20),
@@ -769,7 +769,7 @@ proptest! {
 }
 
 #[test]
-fn words_take_their_memory_at_once_and_share_what_all_keys_begin_with() {
+fn key_words_allocate_once_and_share_the_common_prefix() {
     let key = |user: &str| {
         InternalKey::new(user.as_bytes(), SequenceNumber(7), ValueKind::Value).into_bytes()
     };

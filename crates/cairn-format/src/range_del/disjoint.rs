@@ -1,7 +1,7 @@
-//! Tombstones none of which overlaps another: what one reads mostly from a table, in the order of their keys.
+//! Disjoint tombstones in key order, as they usually are in a table.
 //!
-//! There is nothing to sort and nothing to stack. Each region has one tombstone or none, so that a number for each
-//! region says all, and an edge that two tombstones share is the end of the first and the start of the second.
+//! Neither sorting nor stacking is needed. Each region has at most one tombstone, so one sequence number per
+//! region suffices. An edge shared by two tombstones is the end of the first and the start of the second.
 
 use std::cmp::Ordering;
 use std::ops::RangeInclusive;
@@ -11,10 +11,10 @@ use cairn_types::{KeyOrder, SequenceNumber};
 use super::edges::Edges;
 use super::{Part, compare};
 
-/// Stands for no tombstone; no sequence number is as large.
+/// Denotes no tombstone. Greater than any sequence number.
 const NONE: SequenceNumber = SequenceNumber(u64::MAX);
 
-/// The sequence numbers of the tombstones over each region from region 1 to the last edge.
+/// The sequence number of the tombstone over each region from region 1 to the last edge.
 #[derive(Debug, Default)]
 pub(super) struct Apart(Vec<SequenceNumber>);
 
@@ -23,8 +23,8 @@ impl Apart {
         Apart(Vec::with_capacity(count))
     }
 
-    /// Adds a tombstone behind those that are there already, and its edges to theirs. `None` if it is not behind
-    /// them, or has a timestamp: then they need stacks. An empty tombstone vanishes.
+    /// Appends a tombstone, and its edges to `edges`. Returns `None` if it is not after the previous ones, or
+    /// has a timestamp; stacks are then needed. An empty tombstone is ignored.
     #[inline]
     pub(super) fn push(
         &mut self,
@@ -58,14 +58,14 @@ impl Apart {
         self.0.shrink_to_fit();
     }
 
-    /// The number of the tombstone over `region`.
+    /// The sequence number of the tombstone over `region`.
     #[inline]
     pub(super) fn seq(&self, region: usize) -> Option<SequenceNumber> {
         let seq = self.0.get(region.checked_sub(1)?)?;
         (*seq != NONE).then_some(*seq)
     }
 
-    /// Those of `regions` that have a tombstone, in order.
+    /// The regions within `regions` that have a tombstone, in order.
     pub(super) fn within(
         &self,
         regions: RangeInclusive<usize>,
@@ -77,7 +77,7 @@ impl Apart {
         all.filter(|&(_, seq)| seq != NONE)
     }
 
-    /// The numbers of all tombstones.
+    /// The sequence numbers of all tombstones.
     pub(super) fn seqs(&self) -> impl Iterator<Item = SequenceNumber> {
         self.0.iter().copied().filter(|&seq| seq != NONE)
     }
