@@ -21,7 +21,7 @@
 use cairn_types::{Decoded, Malformed};
 
 use super::cursor::{Coding, bad_entry};
-use super::data::{Apart, Together, ValuePlace};
+use super::data::{Interleaved, Separated, ValuePlace};
 use super::index::{IndexForm, IndexValue};
 use super::layout::MAX_HASHED_BLOCK_LEN;
 use super::layout::{BlockKind, BlockLayout, HASHED, SEPARATED, UNIFORM};
@@ -70,8 +70,10 @@ pub fn expand(bytes: &[u8], form: EntryForm) -> Decoded<Option<Vec<u8>>> {
         ));
     }
     let expanded = match form {
-        EntryForm::Data if layout.is_separated() => expand_as(&Apart, bytes, &layout, prefix_len),
-        EntryForm::Data => expand_as(&Together, bytes, &layout, prefix_len),
+        EntryForm::Data if layout.is_separated() => {
+            expand_as(&Separated, bytes, &layout, prefix_len)
+        }
+        EntryForm::Data => expand_as(&Interleaved, bytes, &layout, prefix_len),
         EntryForm::Index(form) => expand_as(&form, bytes, &layout, prefix_len),
     };
     expanded.map(Some)
@@ -89,7 +91,7 @@ trait Relink: Coding {
     fn follows(&self, before: &Self::Value, value: &Self::Value) -> bool;
 }
 
-impl Relink for Together {
+impl Relink for Interleaved {
     fn kept_lengths(&self, lengths: &[u8]) -> usize {
         lengths.len()
     }
@@ -103,7 +105,7 @@ impl Relink for Together {
     }
 }
 
-impl Relink for Apart {
+impl Relink for Separated {
     /// Only restart points store the offset of their value.
     fn kept_lengths(&self, lengths: &[u8]) -> usize {
         decode_varint32(lengths).map_or(0, |(_, len)| len)

@@ -49,9 +49,9 @@ fn long_lengths(head: &[u8], at: usize) -> Option<(u32, u32, u32, usize)> {
 }
 
 /// The encoding in which each value follows its key.
-pub(super) struct Together;
+pub(super) struct Interleaved;
 
-impl Coding for Together {
+impl Coding for Interleaved {
     type Value = ValuePlace;
 
     #[inline]
@@ -94,9 +94,9 @@ impl Coding for Together {
 }
 
 /// The encoding in which values are stored separately, and restart points have the offset of their value.
-pub(super) struct Apart;
+pub(super) struct Separated;
 
-impl Coding for Apart {
+impl Coding for Separated {
     type Value = ValuePlace;
 
     fn entry(
@@ -155,10 +155,10 @@ impl Coding for Apart {
 macro_rules! with_coding {
     ($layout:expr, |$coding:ident| $move:expr) => {
         if $layout.separated {
-            let $coding = &Apart;
+            let $coding = &Separated;
             $move
         } else {
-            let $coding = &Together;
+            let $coding = &Interleaved;
             $move
         }
     };
@@ -358,7 +358,9 @@ impl DataCursor {
     ) -> Decoded<()> {
         if let Some(words) = &words
             && self.is_plain(layout)
-            && self.position.last_by_words(&Together, bytes, layout, words)
+            && self
+                .position
+                .last_by_words(&Interleaved, bytes, layout, words)
         {
             self.stored = None;
             return Ok(());
@@ -380,7 +382,8 @@ impl DataCursor {
     ) -> Decoded<()> {
         match &words {
             Some(words) if self.is_plain(layout) => {
-                self.position.back_by_words(&Together, bytes, layout, words)
+                self.position
+                    .back_by_words(&Interleaved, bytes, layout, words)
             }
             _ => self.prev(bytes, layout),
         }
@@ -429,7 +432,7 @@ impl DataCursor {
         self.stored = None;
         let compare = |key: &[u8]| compare_bytewise(key, target);
         self.position.seek::<_, { key::SUFFIX_LEN }>(
-            &Together,
+            &Interleaved,
             bytes,
             layout,
             compare,
@@ -497,7 +500,7 @@ impl DataCursor {
         let compare = |key: &[u8]| compare_bytewise(key, target);
         let sought = (compare, key::user_key(target));
         self.position
-            .seek_by_words(&Together, bytes, layout, &words, sought)
+            .seek_by_words(&Interleaved, bytes, layout, &words, sought)
     }
 
     #[inline(never)]

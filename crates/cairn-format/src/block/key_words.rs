@@ -18,7 +18,7 @@ use std::hint::black_box;
 use std::ops::Range;
 
 use super::cursor::{Coding, Position, common_prefix};
-use super::data::Together;
+use super::data::Interleaved;
 use super::index::IndexForm;
 use super::layout::BlockLayout;
 use crate::key;
@@ -210,7 +210,7 @@ impl<'a> DataWords<'a> {
         }
         let restart = |i| {
             let mut position = Position::default();
-            position.jump(&Together, bytes, layout, i).ok()?;
+            position.jump(&Interleaved, bytes, layout, i).ok()?;
             Some(position)
         };
         let (first, mut last) = (restart(0)?, restart(layout.restarts - 1)?);
@@ -225,7 +225,7 @@ impl<'a> DataWords<'a> {
         let mut shared = shared;
         while last.valid() {
             shared = common_prefix(first, key::user_key(last.key(bytes)));
-            last.step(&Together, bytes, layout).ok()?;
+            last.step(&Interleaved, bytes, layout).ok()?;
         }
         DataWords::with_shared(bytes, layout, shared, bytes.len())
     }
@@ -239,7 +239,7 @@ impl<'a> DataWords<'a> {
         behind: usize,
     ) -> Option<Vec<u8>> {
         let mut position = Position::default();
-        position.jump(&Together, bytes, layout, 0).ok()?;
+        position.jump(&Interleaved, bytes, layout, 0).ok()?;
         let prefix = key::user_key(position.key(bytes)).get(..shared)?.to_vec();
         // Most blocks have 16 entries per restart point, and no entry is smaller than its header and suffix.
         let entries = (layout.restarts as usize * 16).min(bytes.len() / MIN_ENTRY);
@@ -256,7 +256,7 @@ impl<'a> DataWords<'a> {
             word[..known].copy_from_slice(&rest[..known]);
             words.extend_from_slice(&word);
             offsets.extend_from_slice(&u16::try_from(position.at()).ok()?.to_le_bytes());
-            position.step(&Together, bytes, layout).ok()?;
+            position.step(&Interleaved, bytes, layout).ok()?;
         }
         words.extend_from_slice(&offsets);
         words.extend_from_slice(&u16::try_from(shared).ok()?.to_le_bytes());
@@ -287,7 +287,7 @@ impl<'a> DataWords<'a> {
     #[inline]
     #[must_use]
     pub fn near(&self, bytes: &[u8], layout: &BlockLayout, user_key: &[u8]) -> Option<usize> {
-        let first = Together.whole_key(bytes, layout, 0)?;
+        let first = Interleaved.whole_key(bytes, layout, 0)?;
         Some(self.find(key::user_key(first), user_key)?.at)
     }
 

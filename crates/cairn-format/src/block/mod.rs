@@ -44,7 +44,7 @@ pub use key_words::{DataWords, KeyWords};
 pub use layout::{BlockKind, BlockLayout, MAX_HASHED_BLOCK_LEN};
 pub use skip_deleted::{Passed, Walk, skip_deleted};
 pub use skip_deletions::skip_deletions;
-pub use skip_limits::{Block, Hidden, Skipped};
+pub use skip_limits::{Block, SkipLimits, Skipped};
 
 /// The maximum size of a block, whose offsets have 32 bits, here and in RocksDB.
 pub const MAX_BLOCK_LEN: usize = u32::MAX as usize;

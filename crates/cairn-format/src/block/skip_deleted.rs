@@ -9,9 +9,9 @@ use std::ops::Range;
 use cairn_types::Decoded;
 
 use super::cursor::{Coding, Entry, append, bad_entry};
-use super::data::{DataCursor, Together, ValuePlace, lengths};
+use super::data::{DataCursor, Interleaved, ValuePlace, lengths};
 use super::skip_deletions::before_limit;
-use super::skip_limits::{Block, Hidden, Skipped};
+use super::skip_limits::{Block, SkipLimits, Skipped};
 use crate::key;
 
 /// A cursor and its block.
@@ -41,7 +41,7 @@ pub struct Passed {
 pub fn skip_deleted(
     newer: Walk<'_>,
     older: Walk<'_>,
-    hidden: &Hidden<'_>,
+    hidden: &SkipLimits<'_>,
     last: &mut Vec<u8>,
 ) -> Passed {
     let mut passed = Passed {
@@ -130,7 +130,7 @@ fn lockstep(
     newer: Walk<'_>,
     older: Walk<'_>,
     mut pair: Pair,
-    hidden: &Hidden<'_>,
+    hidden: &SkipLimits<'_>,
     user: &mut Vec<u8>,
     passed: &mut Passed,
 ) {
@@ -187,7 +187,7 @@ fn lockstep(
 
 #[inline]
 fn entry(block: Block<'_>, at: usize) -> Option<Entry<ValuePlace>> {
-    Together.entry(block.bytes, block.layout, at, &ValuePlace::default())
+    Interleaved.entry(block.bytes, block.layout, at, &ValuePlace::default())
 }
 
 /// The bytes at the start of the entry at offset `at`.
@@ -229,7 +229,7 @@ const WINDOW: usize = 24;
 fn in_step(
     a: &[u8],
     b: &[u8],
-    hidden: &Hidden<'_>,
+    hidden: &SkipLimits<'_>,
     bounds: Bounds,
     pair: &mut Pair,
     user: &mut Vec<u8>,

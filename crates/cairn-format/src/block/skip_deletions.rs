@@ -7,8 +7,8 @@
 use cairn_types::Decoded;
 
 use super::cursor::{Coding, bad_entry};
-use super::data::{DataCursor, Together, lengths};
-use super::skip_limits::{Block, Hidden};
+use super::data::{DataCursor, Interleaved, lengths};
+use super::skip_limits::{Block, SkipLimits};
 use crate::key;
 
 /// The number of deletions skipped with their keys before the rest is skipped without: finding the last key
@@ -21,7 +21,7 @@ const WITH_KEYS: u64 = 16;
 pub fn skip_deletions(
     cursor: &mut DataCursor,
     block: Block<'_>,
-    hidden: &Hidden<'_>,
+    hidden: &SkipLimits<'_>,
     last: &mut Vec<u8>,
 ) -> (u64, Decoded<()>) {
     let Block { bytes, layout } = block;
@@ -59,7 +59,7 @@ pub fn skip_deletions(
 fn unseen(
     cursor: &DataCursor,
     block: Block<'_>,
-    hidden: &Hidden<'_>,
+    hidden: &SkipLimits<'_>,
     skipped: u64,
 ) -> (u64, usize) {
     let Block { bytes, layout } = block;
@@ -98,10 +98,10 @@ fn stand_before(cursor: &mut DataCursor, block: Block<'_>, at: usize) -> Decoded
     let position = &mut cursor.position;
     let restart = layout.restarts_before(bytes, at).saturating_sub(1);
     if layout.restart(bytes, restart) as usize >= position.end() {
-        position.jump(&Together, bytes, layout, restart)?;
+        position.jump(&Interleaved, bytes, layout, restart)?;
     }
     while position.valid() && position.end() < at {
-        position.step(&Together, bytes, layout)?;
+        position.step(&Interleaved, bytes, layout)?;
     }
     if position.valid() && position.end() == at {
         return Ok(());
@@ -122,7 +122,7 @@ pub(super) fn before_limit(block: Block<'_>, limit: Option<&[u8]>, from: usize) 
     while low < high {
         let mid = low + (high - low) / 2;
         let offset = layout.restart(bytes, mid) as usize;
-        match Together.whole_key(bytes, layout, offset) {
+        match Interleaved.whole_key(bytes, layout, offset) {
             Some(key) if key::compare_bytewise(key::user_key(key), limit).is_lt() => low = mid + 1,
             _ => high = mid,
         }

@@ -7,7 +7,7 @@ use crate::key;
 
 /// The limits of skipping.
 #[derive(Clone, Copy, Debug)]
-pub struct Hidden<'a> {
+pub struct SkipLimits<'a> {
     /// Newer deletions are not visible.
     pub seq: SequenceNumber,
     /// The user key at which skipping ends.
@@ -42,7 +42,7 @@ pub struct Block<'a> {
     pub layout: &'a BlockLayout,
 }
 
-impl Hidden<'_> {
+impl SkipLimits<'_> {
     /// True if an entry with this packed number is a deletion visible to the reader.
     #[inline]
     pub(super) fn is_deletion(&self, packed: u64) -> bool {

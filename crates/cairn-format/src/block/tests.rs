@@ -612,7 +612,7 @@ proptest! {
         let (mut a, mut b) = (DataCursor::new(), DataCursor::new());
         a.first(&a_bytes, &a_layout).unwrap();
         b.first(&b_bytes, &b_layout).unwrap();
-        let hidden = Hidden { seq, limit: limit.as_deref(), budget };
+        let hidden = SkipLimits { seq, limit: limit.as_deref(), budget };
         let mut last = b"untouched".to_vec();
         let Passed { skipped, newer_moved, older_moved } = skip_deleted(
             Walk { cursor: &mut a, block: Block { bytes: &a_bytes, layout: &a_layout } },
@@ -693,7 +693,7 @@ proptest! {
             cursor.next(&bytes, &layout).unwrap();
         }
         let limit = limit.map(user);
-        let hidden = Hidden { seq: SequenceNumber(seq), limit: limit.as_deref(), budget };
+        let hidden = SkipLimits { seq: SequenceNumber(seq), limit: limit.as_deref(), budget };
         let mut last = b"untouched".to_vec();
         let block = Block { bytes: &bytes, layout: &layout };
         let (skipped, moved) = skip_deletions(&mut cursor, block, &hidden, &mut last);
@@ -748,12 +748,12 @@ proptest! {
         if a.first(&a_bytes, &a_layout).is_err() || b.first(&b_bytes, &b_layout).is_err() {
             return Ok(());
         }
-        let hidden = Hidden { seq: SequenceNumber::MAX, limit: None, budget: u64::MAX };
+        let hidden = SkipLimits { seq: SequenceNumber::MAX, limit: None, budget: u64::MAX };
         let mut last = Vec::new();
         let mut alone = DataCursor::new();
         if alone.first(&a_bytes, &a_layout).is_ok() {
             let limit = entries.last().map(|(key, _)| key::user_key(key));
-            let limited = Hidden { limit, ..hidden };
+            let limited = SkipLimits { limit, ..hidden };
             for hidden in [limited, hidden] {
                 let block = Block { bytes: &a_bytes, layout: &a_layout };
                 let _moved = skip_deletions(&mut alone, block, &hidden, &mut last);

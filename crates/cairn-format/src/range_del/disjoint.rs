@@ -16,11 +16,11 @@ const NONE: SequenceNumber = SequenceNumber(u64::MAX);
 
 /// The sequence number of the tombstone over each region from region 1 to the last edge.
 #[derive(Debug, Default)]
-pub(super) struct Apart(Vec<SequenceNumber>);
+pub(super) struct Disjoint(Vec<SequenceNumber>);
 
-impl Apart {
-    pub(super) fn with_capacity(count: usize) -> Apart {
-        Apart(Vec::with_capacity(count))
+impl Disjoint {
+    pub(super) fn with_capacity(count: usize) -> Disjoint {
+        Disjoint(Vec::with_capacity(count))
     }
 
     /// Appends a tombstone, and its edges to `edges`. Returns `None` if it is not after the previous ones, or

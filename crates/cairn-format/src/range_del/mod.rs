@@ -27,7 +27,7 @@ use cairn_types::{Decoded, KeyOrder, Malformed, SequenceNumber, ValueKind};
 use crate::block::{BlockKind, BlockLayout, DataCursor};
 use crate::key::{self, InternalKey};
 use crate::sorted_u64::{Sorted, word};
-use disjoint::Apart;
+use disjoint::Disjoint;
 use edges::Edges;
 use stacks::Stacks;
 
@@ -178,7 +178,7 @@ impl Fragment<'_> {
     /// The sequence numbers and timestamps of the tombstones, newest first, without duplicates.
     fn stamps(&self) -> Vec<(SequenceNumber, &[u8])> {
         match &self.fragments.over {
-            Over::Apart(apart) => {
+            Over::Disjoint(apart) => {
                 let seq = apart.seq(self.region);
                 seq.map(|seq| (seq, &[][..])).into_iter().collect()
             }
@@ -215,13 +215,13 @@ pub struct Fragments {
 /// The tombstones over each region.
 #[derive(Debug)]
 enum Over {
-    Apart(Apart),
+    Disjoint(Disjoint),
     Stacked(Stacked),
 }
 
 impl Default for Over {
     fn default() -> Over {
-        Over::Apart(Apart::default())
+        Over::Disjoint(Disjoint::default())
     }
 }
 
@@ -276,18 +276,18 @@ impl Fragments {
         order: &KeyOrder,
         mut parts: impl Iterator<Item = Part<'a>>,
     ) -> Option<Fragments> {
-        let (mut edges, mut apart) = (Edges::default(), Apart::default());
+        let (mut edges, mut apart) = (Edges::default(), Disjoint::default());
         parts.try_for_each(|part| apart.push(&mut edges, order, &part))?;
         Some(Fragments::of_apart(order, edges, apart))
     }
 
-    fn of_apart(order: &KeyOrder, mut edges: Edges, mut apart: Apart) -> Fragments {
+    fn of_apart(order: &KeyOrder, mut edges: Edges, mut apart: Disjoint) -> Fragments {
         edges.shrink();
         apart.shrink();
         Fragments {
             words: words(&edges, order),
             edges,
-            over: Over::Apart(apart),
+            over: Over::Disjoint(apart),
         }
     }
 
@@ -378,7 +378,7 @@ impl Fragments {
         // the block even if it is damaged; untouched pages cost nothing, and are freed at the end.
         let count = (layout.restarts() as usize).min(bytes.len() / 4) * 2;
         let mut edges = Edges::with_capacity(count, bytes.len());
-        let mut apart = Apart::with_capacity(count);
+        let mut apart = Disjoint::with_capacity(count);
         let mut cursor = DataCursor::new().with_global_seqno(global);
         let mut keys = 0;
         cursor.first(bytes, layout)?;
@@ -408,7 +408,7 @@ impl Fragments {
     pub fn memory(&self) -> usize {
         let words = self.words.as_ref().map_or(0, |it| it.words.memory_usage());
         let over = match &self.over {
-            Over::Apart(apart) => apart.memory(),
+            Over::Disjoint(apart) => apart.memory(),
             Over::Stacked(stacked) => stacked.memory(),
         };
         self.edges.memory() + words + over
@@ -447,10 +447,10 @@ impl Fragments {
     /// The sequence numbers of all tombstones, in any order.
     pub fn seqs(&self) -> impl Iterator<Item = SequenceNumber> + '_ {
         let (apart, stacked) = match &self.over {
-            Over::Apart(apart) => (Some(apart), None),
+            Over::Disjoint(apart) => (Some(apart), None),
             Over::Stacked(stacked) => (None, Some(stacked)),
         };
-        let apart = apart.into_iter().flat_map(Apart::seqs);
+        let apart = apart.into_iter().flat_map(Disjoint::seqs);
         let stacked = stacked.into_iter().flat_map(|stacked| &stacked.seqs);
         apart.chain(stacked.copied())
     }
@@ -524,7 +524,7 @@ impl Fragments {
     #[must_use]
     pub fn newest(&self, region: usize, visible: SequenceNumber) -> SequenceNumber {
         let newest = match &self.over {
-            Over::Apart(apart) => apart.seq(region).filter(|&seq| seq <= visible),
+            Over::Disjoint(apart) => apart.seq(region).filter(|&seq| seq <= visible),
             Over::Stacked(stacked) => stacked.newest(region, visible),
         };
         newest.unwrap_or_default()
@@ -637,7 +637,7 @@ impl Fragments {
         to: &'a [u8],
     ) -> impl Iterator<Item = Tombstone> + 'a {
         let given: Vec<(Range<usize>, SequenceNumber, &[u8])> = match &self.over {
-            Over::Apart(apart) => {
+            Over::Disjoint(apart) => {
                 let within = self.region(order, from)..=self.region(order, to);
                 let given = apart.within(within);
                 let mut given: Vec<_> = given
@@ -669,7 +669,7 @@ impl Over {
     #[inline]
     fn depth(&self, region: usize) -> usize {
         match self {
-            Over::Apart(apart) => usize::from(apart.seq(region).is_some()),
+            Over::Disjoint(apart) => usize::from(apart.seq(region).is_some()),
             Over::Stacked(stacked) => stacked.stacks.depth(region),
         }
     }
