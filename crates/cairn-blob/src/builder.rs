@@ -1,12 +1,12 @@
-//! Writing a blob file: values in, the indexes that lead to them out.
+//! The builder of a blob file.
 //!
 //! ```text
-//! header, record of every value in the order of `add`, footer
+//! header, one record per value in the order of `add`, footer
 //! ```
 //!
-//! Bytes are gathered and handed to the file in large pieces; a value larger than the buffer is
-//! handed over as it is. The builder syncs nothing: who created the file syncs it after
-//! [`BlobBuilder::finish`], and its name, before anything refers to the file.
+//! Records are buffered and appended to the file in large pieces; a value larger than the buffer is appended
+//! directly. The builder does not sync: the caller syncs the file after [`BlobBuilder::finish`], and its
+//! directory, before anything refers to the file.
 
 use std::sync::Arc;
 
@@ -17,54 +17,54 @@ use cairn_observe::statistics::{Histogram, Meter};
 use cairn_platform::WritableFile;
 use cairn_types::{Error, FileNumber, Result};
 
-/// Bytes gathered before they are handed to the file.
+/// The size of the buffer in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Options of a blob file that is built.
+/// Options of a blob file.
 #[derive(Clone, Debug)]
 pub struct BlobParams {
-    /// The number in the file's name.
+    /// The file number.
     pub number: FileNumber,
-    /// The family whose values lie in the file.
+    /// The column family of the values.
     pub family: u32,
-    /// The codec of every value.
+    /// The codec of the values.
     pub compression: Compression,
-    /// Its parameters.
+    /// Options of the codec.
     pub codec: CodecOptions,
-    /// Ask for writeback after so many bytes; 0 never.
+    /// The number of bytes after which writeback is requested; 0 for never.
     pub bytes_per_sync: u64,
-    /// Compute the CRC32C of the whole file.
+    /// True to compute the CRC32C of the whole file.
     pub file_checksum: bool,
-    /// The meter of compression.
+    /// Statistics of compression.
     pub meter: Meter,
 }
 
 /// The summary of a finished blob file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FinishedBlobs {
-    /// The number in the file's name.
+    /// The file number.
     pub number: FileNumber,
-    /// Values in it.
+    /// The number of values.
     pub count: u64,
-    /// Bytes of their records: headers, keys and stored values.
+    /// The total size of the records: headers, keys and stored values.
     pub bytes: u64,
-    /// Bytes of the file.
+    /// The size of the file.
     pub file_size: u64,
-    /// The CRC32C of the whole file, if it was asked for.
+    /// The CRC32C of the whole file, if requested.
     pub file_crc32c: Option<u32>,
 }
 
-/// A blob file being written.
+/// The builder of a blob file.
 pub struct BlobBuilder {
     file: Arc<dyn WritableFile>,
     params: BlobParams,
     compressor: Option<Compressor>,
-    /// The stored form of the value that is added.
+    /// The stored form of the current value.
     stored: Vec<u8>,
     buffer: Vec<u8>,
-    /// Bytes handed to the file.
+    /// Bytes appended to the file.
     handed: u64,
-    /// Bytes whose writeback was asked for.
+    /// Bytes whose writeback was requested.
     written_back: u64,
     crc: u32,
     count: u64,
@@ -72,11 +72,11 @@ pub struct BlobBuilder {
 }
 
 impl BlobBuilder {
-    /// Begins a blob file in `file`, which is empty.
+    /// Starts a blob file in `file`, which must be empty.
     ///
     /// # Errors
     ///
-    /// `NotSupported` or `InvalidArgument` if values cannot be compressed so.
+    /// `NotSupported` or `InvalidArgument` for an unusable codec or codec option.
     pub fn create(file: Arc<dyn WritableFile>, params: BlobParams) -> Result<BlobBuilder> {
         let compressor = match params.compression {
             Compression::None => None,
@@ -102,15 +102,15 @@ impl BlobBuilder {
         })
     }
 
-    /// Adds `value` of `user_key` (timestamp included), and returns what leads to it.
+    /// Adds `value` of `user_key`, which includes its timestamp, and returns the index of the value.
     ///
     /// # Errors
     ///
-    /// `IoError`; `InvalidArgument` if the value is larger than RocksDB can store.
+    /// `IoError`; `InvalidArgument` if the value is longer than RocksDB supports.
     pub fn add(&mut self, user_key: &[u8], value: &[u8]) -> Result<BlobIndex> {
         if u32::try_from(value.len()).is_err() {
             return Err(Error::invalid_argument(format!(
-                "a value is too large for a blob file: expected less than 2^32 bytes, found {}",
+                "value is too large for a blob file: expected less than 2^32 bytes, found {}",
                 value.len()
             )));
         }
@@ -144,19 +144,19 @@ impl BlobBuilder {
         Ok(index)
     }
 
-    /// Bytes of the file so far; the footer is still to come.
+    /// The size of the file so far, without the footer.
     #[must_use]
     pub fn file_size(&self) -> u64 {
         self.handed + self.buffer.len() as u64
     }
 
-    /// Values so far.
+    /// The number of values so far.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Ends the file. Its bytes are with the kernel then, not yet synced.
+    /// Writes the footer and appends everything to the file, which is not synced.
     ///
     /// # Errors
     ///
@@ -183,7 +183,7 @@ impl BlobBuilder {
         }
         self.handed += self.buffer.len() as u64;
         self.buffer.clear();
-        // One large value must not keep its memory for the rest of the file.
+        // Releases the memory of a large value.
         self.buffer.shrink_to(2 * BUFFER_BYTES);
         let waiting = self.handed - self.written_back;
         if self.params.bytes_per_sync > 0 && waiting >= self.params.bytes_per_sync {

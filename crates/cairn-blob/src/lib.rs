@@ -1,20 +1,20 @@
-//! One blob file: writing it, and reading the values that tables refer to.
+//! Blob files: writing one, and reading the values that tables refer to.
 //!
-//! A read does no I/O by itself. [`BlobFile::request`] says which bytes a blob index stands for,
-//! [`BlobFile::complete`] makes the value of them; [`BlobFile::read`] does both, blocking. Each
-//! read fetches the whole record and checks it: the header's checksum, that the key is the one
-//! asked for, and the checksum of key and value. A wrong value is never returned.
+//! A read is split so that it does no I/O itself. [`BlobFile::request`] gives the byte range of a blob index,
+//! and [`BlobFile::complete`] extracts the value from those bytes; [`BlobFile::read`] does both, blocking.
+//! Every read fetches the whole record and verifies it: the checksum of the header, the key, and the checksum
+//! of key and value. A wrong value is never returned.
 //!
-//! [`BlobBuilder`] writes a file from front to back. Which files exist, and how much of them is
-//! garbage, is the version's affair.
+//! [`BlobBuilder`] writes a file sequentially. The set of live files and the garbage in them are tracked by
+//! the version.
 
 mod builder;
-mod file;
+mod reader;
 mod verify;
 
 #[cfg(test)]
 mod tests;
 
 pub use builder::{BlobBuilder, BlobParams, FinishedBlobs};
-pub use file::{BlobFile, BlobValue};
+pub use reader::{BlobFile, BlobValue};
 pub use verify::Verified;

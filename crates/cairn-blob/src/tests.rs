@@ -1,4 +1,4 @@
-//! Values are read as they were written, and damage of any byte is noticed.
+//! Round trips of blob files, and detection of damage in any byte.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ const NUMBER: FileNumber = FileNumber(9);
 
 type Entry = (Vec<u8>, Vec<u8>);
 
-/// The bytes of a blob file of `entries`, and their indexes.
+/// The content of a blob file of `entries`, and their indexes.
 fn written(compression: Compression, entries: &[Entry]) -> (Vec<u8>, Vec<BlobIndex>) {
     let fs = MemFileSystem::new();
     let path = Path::new("/000009.blob");
@@ -57,9 +57,9 @@ fn whole(file: &dyn RandomAccessFile) -> Vec<u8> {
     content
 }
 
-/// RocksDB's bytes of a file with one value.
+/// A file with one value, byte by byte as RocksDB writes it.
 #[test]
-fn a_file_has_the_layout_of_the_format() {
+fn the_layout_is_rocksdbs() {
     let (content, indexes) = written(
         Compression::None,
         &[(b"key".to_vec(), b"a large value".to_vec())],
@@ -86,7 +86,7 @@ fn a_file_has_the_layout_of_the_format() {
 }
 
 #[test]
-fn values_larger_than_the_buffer_are_written_whole() {
+fn values_larger_than_the_buffer_are_written_directly() {
     let large: Vec<u8> = (0..700_000_u32).map(|n| (n % 251) as u8).collect();
     let entries = vec![
         (b"a".to_vec(), b"small".to_vec()),
@@ -206,7 +206,7 @@ fn two() -> (Vec<Entry>, Vec<u8>, Vec<BlobIndex>) {
 }
 
 #[test]
-fn a_value_is_not_copied_unless_it_is_compressed() {
+fn uncompressed_values_are_not_copied() {
     let (_, content, indexes) = two();
     let file = opened(&content).unwrap();
     let request = file.request(&indexes[0], b"key1").unwrap();
@@ -219,7 +219,7 @@ fn a_value_is_not_copied_unless_it_is_compressed() {
 }
 
 #[test]
-fn the_value_of_another_key_is_never_returned() {
+fn values_of_other_keys_are_rejected() {
     let (_, content, indexes) = two();
     let file = opened(&content).unwrap();
     let error = file.read(&indexes[0], b"key2").unwrap_err();
@@ -244,7 +244,7 @@ fn the_value_of_another_key_is_never_returned() {
 }
 
 #[test]
-fn a_file_without_its_footer_is_refused() {
+fn a_file_without_footer_is_rejected() {
     let (_, content, _) = two();
     assert!(
         opened(&content[..content.len() - FOOTER_LEN])
@@ -257,7 +257,7 @@ fn a_file_without_its_footer_is_refused() {
 }
 
 #[test]
-fn a_missing_record_is_noticed_by_the_count() {
+fn a_missing_record_is_detected_by_the_count() {
     let (entries, _, _) = two();
     let (mut content, _) = written(Compression::None, &entries[..1]);
     content.truncate(content.len() - FOOTER_LEN);
@@ -307,7 +307,7 @@ fn files_of_rocksdb_are_read() {
 }
 
 #[test]
-fn an_index_that_rocksdb_wrote_leads_to_its_value() {
+fn a_blob_index_of_rocksdb_finds_its_value() {
     let number = FileNumber(13);
     let file = handle(include_bytes!("../testdata/lz4_11_9.blob"));
     let file = BlobFile::open(file, number).unwrap();

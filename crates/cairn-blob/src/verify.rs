@@ -1,4 +1,4 @@
-//! Checking a whole blob file.
+//! Verification of a whole blob file.
 
 use cairn_compress::Compression;
 use cairn_format::blob::{HEADER_LEN, RECORD_HEADER_LEN, RecordHeader};
@@ -6,24 +6,24 @@ use cairn_format::names;
 use cairn_platform::io::{Buffer, ReadRequest};
 use cairn_types::{Error, Malformed, Result};
 
-use crate::file::BlobFile;
+use crate::reader::BlobFile;
 
-/// The counts of a check of a whole file.
+/// The result of a verification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Values.
+    /// The number of values.
     pub blobs: u64,
-    /// Bytes of their records.
+    /// The total size of their records.
     pub bytes: u64,
 }
 
 impl BlobFile {
-    /// Reads every record, checks its checksums and decompresses its value, and compares their
-    /// count with the footer's.
+    /// Reads every record, verifies its checksums and decompresses its value, and compares the number of
+    /// records with the footer's.
     ///
     /// # Errors
     ///
-    /// Those of the file; `Corruption` that names the first damage.
+    /// Those of the file; `Corruption` with the first damage found.
     pub fn verify(&self) -> Result<Verified> {
         self.file().advise(cairn_platform::fs::Access::Sequential);
         let mut verified = Verified::default();
@@ -45,7 +45,7 @@ impl BlobFile {
         Ok(verified)
     }
 
-    /// Checks the record at `at` and returns its length, which is not zero.
+    /// Verifies the record at `at` and returns its length, which is not zero.
     fn verify_record(&self, at: u64) -> Result<u64> {
         let in_file = |error: Malformed| error.in_file(names::blob(self.number()), at);
         let room = self.records_end() - at;
@@ -57,7 +57,7 @@ impl BlobFile {
         let len = header.record_len().filter(|&len| len <= room);
         let too_long = || in_file(Malformed::at(0, "record is longer than its file"));
         let len = len.ok_or_else(too_long)?;
-        // The file is at least as long, so that its word is good for the allocation.
+        // The file is at least as long, so the allocation is bounded.
         let body_len = usize::try_from(len).map_err(|_| too_long())? - RECORD_HEADER_LEN;
         let body = self.read_at(at + RECORD_HEADER_LEN as u64, body_len)?;
         let key_len = usize::try_from(header.key_len).map_err(|_| too_long())?;

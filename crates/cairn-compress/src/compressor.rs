@@ -1,4 +1,4 @@
-//! Compressing: one codec at one level, with its working memory, used for block after block.
+//! The compressor: one codec at one level, with working memory that is reused for every block.
 
 use cairn_types::{Error, Result};
 use zstd_safe::{CCtx, CDict, CParameter};
@@ -7,17 +7,17 @@ use crate::decompress::put_varint32;
 use crate::kind::Compression;
 use crate::lz4::{Effort, MAX_INPUT, Stream};
 
-/// The level that asks for the library's own default.
+/// RocksDB's `CompressionOptions::kDefaultCompressionLevel`, which selects the library's default.
 pub const LIBRARY_DEFAULT_LEVEL: i32 = 32767;
 
-/// The parameters of a codec.
+/// Options of a codec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodecOptions {
-    /// The level, in the codec's own scale; [`LIBRARY_DEFAULT_LEVEL`] is the library's default.
+    /// The level, on the codec's own scale. [`LIBRARY_DEFAULT_LEVEL`] selects the library's default.
     pub level: i32,
-    /// zlib: the base-2 logarithm of the window, negated for raw deflate; -14 is RocksDB's.
+    /// zlib: the base-2 logarithm of the window size, negated for raw deflate. RocksDB uses -14.
     pub window_bits: i32,
-    /// zstd: whether frames end with a checksum of their content.
+    /// zstd: true to append a checksum of the content to each frame.
     pub checksum: bool,
 }
 
@@ -31,7 +31,7 @@ impl Default for CodecOptions {
     }
 }
 
-/// What each codec keeps between blocks.
+/// The state that a codec keeps between blocks.
 enum State {
     None,
     Snappy(Box<snap::raw::Encoder>),
@@ -41,7 +41,7 @@ enum State {
     Zstd(CCtx<'static>, Option<CDict<'static>>),
 }
 
-/// Compresses blocks with one codec.
+/// A compressor of blocks.
 pub struct Compressor {
     kind: Compression,
     state: State,
@@ -49,15 +49,15 @@ pub struct Compressor {
     scratch: Vec<u8>,
 }
 
-/// Room that the varint of the original's size takes at most.
+/// The maximum length of the uncompressed size as a varint.
 const MAX_PREFIX: usize = 5;
 
 impl Compressor {
-    /// A compressor of `kind`, with a dictionary if one is given and the codec takes one.
+    /// Creates a compressor of `kind`, with a dictionary if one is given and the codec supports dictionaries.
     ///
     /// # Errors
     ///
-    /// `NotSupported` for XPRESS; `InvalidArgument` for parameters that the codec does not know.
+    /// `NotSupported` for XPRESS; `InvalidArgument` for invalid options.
     pub fn new(
         kind: Compression,
         options: CodecOptions,
@@ -86,8 +86,8 @@ impl Compressor {
         })
     }
 
-    /// Bytes of the longest input of `kind` whose stored form [`Compressor::compress_always`] makes, whatever it holds:
-    /// codecs count in 32 bits, LZ4 in 31, and what cannot be compressed becomes longer.
+    /// The longest input of `kind` that [`Compressor::compress_always`] accepts whatever its content. Codecs
+    /// use 32-bit sizes, LZ4 31-bit ones, and incompressible data expands.
     #[must_use]
     pub const fn max_len(kind: Compression) -> usize {
         match kind {
@@ -103,22 +103,22 @@ impl Compressor {
         self.kind
     }
 
-    /// Appends the stored form of `raw` to `out`, or returns `false` and leaves `out` as it was if
-    /// the stored form would not be shorter than `raw`.
+    /// Appends the stored form of `raw` to `out`. Returns false, leaving `out` unchanged, if the stored form
+    /// would not be shorter than `raw`.
     ///
     /// # Errors
     ///
-    /// Those of the codec's library; none is expected.
+    /// Those of the codec's library; none are expected.
     pub fn compress(&mut self, raw: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         self.compress_within(raw, raw.len().saturating_sub(1), out)
     }
 
-    /// Appends the stored form of `raw` to `out`, or returns `false` and leaves `out` as it was if
-    /// the stored form would be longer than `max_len`.
+    /// Appends the stored form of `raw` to `out`. Returns false, leaving `out` unchanged, if the stored form
+    /// would be longer than `max_len`.
     ///
     /// # Errors
     ///
-    /// Those of the codec's library; none is expected.
+    /// Those of the codec's library; none are expected.
     pub fn compress_within(
         &mut self,
         raw: &[u8],
@@ -133,23 +133,23 @@ impl Compressor {
         Ok(fits)
     }
 
-    /// Appends the stored form whatever its length, for blob files, which store every value of a
-    /// file with the file's codec.
+    /// Appends the stored form of `raw` whatever its length: the values of a blob file all have the file's
+    /// codec.
     ///
     /// # Errors
     ///
-    /// Those of the codec's library; none is expected.
+    /// Those of the codec's library; none are expected.
     pub fn compress_always(&mut self, raw: &[u8], out: &mut Vec<u8>) -> Result<()> {
-        // All codecs stay below this: bzip2 is the worst with 1 % and 600 bytes.
+        // No codec exceeds this: bzip2 expands most, by 1 % and 600 bytes.
         let bound = raw.len() + raw.len() / 6 + 1024;
         if self.append(raw, bound, out)? {
             return Ok(());
         }
-        Err(failed(self.kind, "the result outgrew its bound"))
+        Err(failed(self.kind, "the output exceeds its bound"))
     }
 
-    /// Appends the stored form; `false` if it would exceed `max_len` by much (`out` may then hold
-    /// a part of it).
+    /// Appends the stored form. Returns false if it is much longer than `max_len`; `out` may then have a part
+    /// of it.
     fn append(&mut self, raw: &[u8], max_len: usize, out: &mut Vec<u8>) -> Result<bool> {
         let prefixed = !matches!(self.kind, Compression::None | Compression::Snappy);
         if prefixed {
@@ -214,14 +214,14 @@ pub(crate) fn is_too_small(code: usize) -> bool {
     zstd_safe::get_error_name(code) == "Destination buffer is too small"
 }
 
-/// What the codec's library refused to do.
+/// The error for a failure reported by the codec's library.
 #[cold]
 fn failed(kind: Compression, why: impl std::fmt::Display) -> Error {
     Error::aborted(format!("compressing with {kind}: {why}"))
 }
 
-/// Lets `fill` write up to `room` bytes and appends what it wrote to `out`. The bytes go through
-/// `scratch`, which stays initialized from call to call, so that no call zeroes memory.
+/// Calls `fill` with a buffer of `room` bytes and appends what it wrote to `out`. The buffer is `scratch`,
+/// which stays initialised between calls, so that no call zeroes memory.
 fn append_from(
     scratch: &mut Vec<u8>,
     out: &mut Vec<u8>,
@@ -236,7 +236,7 @@ fn append_from(
     Ok(())
 }
 
-/// A raw deflate stream.
+/// Creates a raw deflate stream.
 fn deflate(options: CodecOptions) -> Result<flate2::Compress> {
     let level = match options.level {
         LIBRARY_DEFAULT_LEVEL | -1 => flate2::Compression::default(),
@@ -256,7 +256,7 @@ fn deflate(options: CodecOptions) -> Result<flate2::Compress> {
     }
 }
 
-/// LZ4's acceleration: levels below zero ask for speed.
+/// LZ4's acceleration, which negative levels select.
 fn acceleration(options: CodecOptions) -> i32 {
     if options.level < 0 {
         options.level.saturating_neg()
@@ -265,7 +265,7 @@ fn acceleration(options: CodecOptions) -> i32 {
     }
 }
 
-/// LZ4HC's level; the library clamps what is too high.
+/// LZ4HC's level. The library clamps values that are too large.
 fn hc_level(options: CodecOptions) -> i32 {
     match options.level {
         LIBRARY_DEFAULT_LEVEL => 9,
@@ -273,7 +273,7 @@ fn hc_level(options: CodecOptions) -> i32 {
     }
 }
 
-/// zstd's working memory, with the dictionary digested for the level.
+/// Creates zstd's context, with the dictionary digested for the level.
 fn zstd(options: CodecOptions, dictionary: Option<&[u8]>) -> Result<State> {
     let level = match options.level {
         LIBRARY_DEFAULT_LEVEL => 3,
@@ -290,13 +290,13 @@ fn zstd(options: CodecOptions, dictionary: Option<&[u8]>) -> Result<State> {
     let dictionary = match dictionary {
         None => None,
         Some(raw) => Some(CDict::try_create(raw, level).ok_or_else(|| {
-            Error::invalid_argument(format!("zstd refuses a dictionary of {} bytes", raw.len()))
+            Error::invalid_argument(format!("zstd rejects a dictionary of {} bytes", raw.len()))
         })?),
     };
     Ok(State::Zstd(context, dictionary))
 }
 
-/// Appends the raw deflate stream of `raw`; `false` once it exceeds `room`.
+/// Appends the raw deflate stream of `raw`. Returns false once it exceeds `room`.
 fn deflate_into(
     stream: &mut flate2::Compress,
     dictionary: &[u8],
@@ -317,7 +317,7 @@ fn deflate_into(
     Ok(status == flate2::Status::StreamEnd)
 }
 
-/// Appends the bzip2 stream of `raw`; `false` once it exceeds `room`.
+/// Appends the bzip2 stream of `raw`. Returns false once it exceeds `room`.
 fn bzip2_into(
     level: bzip2::Compression,
     raw: &[u8],

@@ -1,4 +1,4 @@
-//! Decompressing: from a block's stored form back to its bytes, without trust in either.
+//! The decompressor: from the stored form of a block to its content, for untrusted input.
 
 use std::cell::RefCell;
 
@@ -10,17 +10,17 @@ use crate::dictionary::Dictionary;
 use crate::kind::Compression;
 use crate::lz4;
 
-/// How a stored form tells the size of its original.
+/// The encoding of the uncompressed size in a stored form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// Format versions 0 and 1: zlib and bzip2 do not tell it, LZ4 has 8 bytes.
+    /// Format versions 0 and 1: none for zlib and bzip2, 8 bytes for LZ4.
     Legacy,
-    /// Format version 2 and later, and blob files: a varint32 in front (Snappy has its own).
+    /// Format version 2 and later, and blob files: a leading varint32. Snappy has its own.
     Sized,
 }
 
 impl Framing {
-    /// The framing in tables of this format version.
+    /// The framing of tables of this format version.
     #[must_use]
     pub fn of_format_version(version: u32) -> Framing {
         if version < 2 {
@@ -31,30 +31,30 @@ impl Framing {
     }
 }
 
-/// What a stored form says about its original.
+/// The size information in a stored form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Declared {
-    /// The original's length, if the framing tells it.
+    /// The uncompressed size, if the framing has one.
     pub len: Option<usize>,
-    /// Where the codec's own stream begins in the stored form.
+    /// The offset of the codec's stream in the stored form.
     pub stream: usize,
 }
 
 impl Declared {
-    /// The declared length if a buffer of it may be allocated at once for a stored form of
-    /// `stored_len` bytes: at most 64 KiB and 8 times the input.
+    /// The declared size, if it is safe to allocate for a stored form of `stored_len` bytes: at most 64 KiB
+    /// and 8 times the input.
     #[must_use]
     pub fn modest_len(&self, stored_len: usize) -> Option<usize> {
         self.len.filter(|&len| len <= modest(stored_len))
     }
 }
 
-/// What may be allocated for an input of `stored_len` bytes before anything came out of it.
+/// The number of bytes to allocate initially for an input of `stored_len` bytes.
 fn modest(stored_len: usize) -> usize {
     (64 << 10) + stored_len.saturating_mul(8)
 }
 
-/// The most bytes that one byte of a codec's stream can stand for.
+/// The maximum number of bytes that one byte of a codec's stream can expand to.
 fn best_ratio(kind: Compression) -> usize {
     match kind {
         Compression::None | Compression::Xpress => 1,
@@ -91,11 +91,11 @@ fn varint32(bytes: &[u8]) -> Option<(u32, usize)> {
     None
 }
 
-/// What the stored form `payload` declares, checked against the codec's best ratio and `limit`.
+/// Decodes the size information of `payload` and checks it against the codec's best ratio and `limit`.
 ///
 /// # Errors
 ///
-/// [`Malformed`] if the size is cut short, more than the codec can reach, or above `limit`.
+/// [`Malformed`] if the size is truncated, beyond the codec's best ratio, or above `limit`.
 pub fn declared_len(
     kind: Compression,
     payload: &[u8],
@@ -146,7 +146,7 @@ pub fn declared_len(
 ///
 /// # Errors
 ///
-/// [`Malformed`] if the stored form is damaged or gives another length than it declares.
+/// [`Malformed`] if the stored form is damaged or does not have the declared size.
 pub fn decompress(
     kind: Compression,
     payload: &[u8],
@@ -180,11 +180,11 @@ pub fn decompress(
     }
 }
 
-/// Decompresses the stored form `payload` into `out`, whose length is the declared one.
+/// Decompresses the stored form `payload` into `out`, which must have the declared size.
 ///
 /// # Errors
 ///
-/// [`Malformed`] if the stored form is damaged or gives another length.
+/// [`Malformed`] if the stored form is damaged or does not have that size.
 pub fn decompress_exact(
     kind: Compression,
     payload: &[u8],
@@ -211,13 +211,13 @@ fn broken(kind: Compression, why: impl std::fmt::Display) -> Malformed {
     Malformed::at(0, format!("{kind} stream is damaged ({why})"))
 }
 
-/// What one attempt to decompress into a buffer came to.
+/// The outcome of an attempt to decompress into a buffer.
 enum Attempt {
     Wrote(usize),
     TooSmall,
 }
 
-/// Decompresses into `out`, which the result must fill.
+/// Decompresses into `out`, which the output must fill.
 fn fill(
     kind: Compression,
     payload: &[u8],
@@ -260,11 +260,11 @@ fn fill(
 }
 
 thread_local! {
-    /// zstd's decompression memory, some 150 KiB, kept from block to block.
+    /// zstd's decompression context, about 150 KiB, reused between blocks.
     static ZSTD: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
 }
 
-/// One attempt with zstd.
+/// Attempts to decompress with zstd.
 pub(crate) fn unzstd_attempt(
     stream: &[u8],
     dictionary: Option<&Dictionary>,
@@ -291,7 +291,7 @@ fn unzstd(stream: &[u8], dictionary: Option<&Dictionary>, out: &mut [u8]) -> Dec
     }
 }
 
-/// The window of raw deflate streams: the largest, which decodes streams of every other.
+/// The window of raw deflate streams. The largest one decodes the streams of all others.
 const WINDOW_BITS: u8 = 15;
 
 fn inflater(dictionary: Option<&Dictionary>) -> Decoded<flate2::Decompress> {
@@ -320,7 +320,7 @@ fn inflate(input: &[u8], dictionary: Option<&Dictionary>, out: &mut [u8]) -> Dec
 
 fn bunzip2(input: &[u8], out: &mut [u8]) -> Decoded<Attempt> {
     let mut stream = bzip2::Decompress::new(false);
-    // One call takes all input there is, up to where the output ends.
+    // One call consumes the whole input, up to the end of the output.
     match stream.decompress(input, out) {
         Ok(bzip2::Status::StreamEnd) => Ok(Attempt::Wrote(stream.total_out() as usize)),
         Ok(_) => Err(broken(
@@ -331,7 +331,7 @@ fn bunzip2(input: &[u8], out: &mut [u8]) -> Decoded<Attempt> {
     }
 }
 
-/// Makes room for what a stream goes on to produce: as much again as it has produced so far.
+/// Doubles the output buffer of a stream.
 fn grow(out: &mut Vec<u8>, input_len: usize, max: usize) -> bool {
     if out.len() < out.capacity() {
         return true;
@@ -380,8 +380,8 @@ fn bunzip2_growing(input: &[u8], max: usize) -> Decoded<Vec<u8>> {
     ))
 }
 
-/// Decompresses with a codec that cannot be resumed: into a modest buffer, and whenever that is
-/// full, once more into one of twice the size.
+/// Decompresses with a codec that cannot be resumed: into a small buffer first, and again with double the
+/// size whenever that is too small.
 pub(crate) fn by_doubling(
     kind: Compression,
     stream: &[u8],
@@ -415,8 +415,8 @@ pub(crate) fn by_doubling(
     }
 }
 
-/// Walks the elements of a Snappy block and checks that they add up to `len`, so that a buffer of
-/// that length is not allocated for a block that would never fill it.
+/// Scans the elements of a Snappy block and checks that they produce `len` bytes, so that no buffer of that
+/// size is allocated for a block that would not fill it.
 fn check_snappy(stream: &[u8], len: usize) -> Decoded<()> {
     let (_, mut at) = varint32(stream).unwrap_or((0, stream.len()));
     let mut total = 0usize;

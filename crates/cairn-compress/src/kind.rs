@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-/// How a block is compressed. The numbers stand in block trailers and blob file headers.
+/// The codec of a block. The numbers are those in block trailers and blob file headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     #[default]
     None = 0,
     /// Snappy.
@@ -17,15 +17,15 @@ pub enum Compression {
     Bzip2 = 3,
     /// LZ4.
     Lz4 = 4,
-    /// LZ4 with a thorough search; decodes as LZ4 does.
+    /// LZ4 with an exhaustive search; decoded like LZ4.
     Lz4hc = 5,
-    /// Microsoft's XPRESS, which Cairn knows by name only.
+    /// Microsoft's XPRESS, which is recognised but not supported.
     Xpress = 6,
     /// Zstandard.
     Zstd = 7,
 }
 
-/// Every codec with its name in options and its name in table properties.
+/// Each codec with its option name and its property name.
 const NAMES: [(Compression, &str, &str); 8] = [
     (Compression::None, "kNoCompression", "NoCompression"),
     (Compression::Snappy, "kSnappyCompression", "Snappy"),
@@ -37,16 +37,16 @@ const NAMES: [(Compression, &str, &str); 8] = [
     (Compression::Zstd, "kZSTD", "ZSTD"),
 ];
 
-/// What RocksDB before 5.x wrote for zstd, and still accepts as an option's value.
+/// The number used for zstd by RocksDB before 5.x, and still accepted as an option value.
 const ZSTD_NOT_FINAL: u8 = 0x40;
 
 impl Compression {
-    /// Every codec, by number.
+    /// All codecs, by number.
     pub fn all() -> impl Iterator<Item = Compression> {
         NAMES.iter().map(|row| row.0)
     }
 
-    /// The codec with this number, or `None` if Cairn knows none.
+    /// The codec with this number, or `None`.
     #[must_use]
     pub fn from_u8(byte: u8) -> Option<Compression> {
         match byte {
@@ -55,13 +55,13 @@ impl Compression {
         }
     }
 
-    /// The name in options: `kZSTD`.
+    /// The name in options, such as `kZSTD`.
     #[must_use]
     pub fn option_name(self) -> &'static str {
         NAMES[self as usize].1
     }
 
-    /// The codec that an option's value names.
+    /// The codec with this option name.
     #[must_use]
     pub fn from_option_name(name: &str) -> Option<Compression> {
         match name {
@@ -70,13 +70,13 @@ impl Compression {
         }
     }
 
-    /// The name in table properties: `ZSTD`.
+    /// The name in table properties, such as `ZSTD`.
     #[must_use]
     pub fn property_name(self) -> &'static str {
         NAMES[self as usize].2
     }
 
-    /// The codec that a table property names.
+    /// The codec with this property name.
     #[must_use]
     pub fn from_property_name(name: &str) -> Option<Compression> {
         match name {
@@ -85,13 +85,13 @@ impl Compression {
         }
     }
 
-    /// True if Cairn compresses and decompresses with it.
+    /// True if compression and decompression are implemented.
     #[must_use]
     pub fn is_supported(self) -> bool {
         self != Compression::Xpress
     }
 
-    /// True if blocks of this codec may be compressed with a dictionary.
+    /// True if the codec supports dictionaries.
     #[must_use]
     pub fn takes_dictionary(self) -> bool {
         use Compression::{Lz4, Lz4hc, Zlib, Zstd};
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_numbers_lead_back_to_their_codec() {
+    fn codecs_round_trip_by_name_and_number() {
         for kind in Compression::all() {
             assert_eq!(Compression::from_u8(kind as u8), Some(kind));
             assert_eq!(

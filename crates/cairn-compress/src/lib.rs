@@ -1,12 +1,11 @@
-//! Block compression: RocksDB's codecs behind one type.
+//! Block compression: RocksDB's codecs behind one interface.
 //!
-//! [`Compressor`] turns a block into its stored form, [`decompress`] turns it back. A stored form
-//! is framed as formats.md 6.3 says: most codecs carry the size of the original in front, because
-//! their own streams do not. The zstd stream of compressed WALs is in [`wal`].
+//! [`Compressor`] converts a block to its stored form, and [`decompress`] converts it back. The framing of
+//! the stored form is described in formats.md 6.3: most codecs need the uncompressed size in front, because
+//! their own streams lack it. The zstd stream of compressed WALs is in [`wal`].
 //!
-//! No size is allocated on an input's word: a declared size is held against the best ratio that
-//! the codec can reach and against the caller's limit, and beyond a few times the input the buffer
-//! grows only by what the codec really produces.
+//! Declared sizes are not trusted: they are checked against the best ratio of the codec and the caller's
+//! limit, and beyond a small multiple of the input a buffer grows only as the codec produces output.
 //!
 //! ```
 //! use cairn_compress::{Compression, Compressor, Framing, decompress};

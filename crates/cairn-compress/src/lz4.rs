@@ -1,18 +1,18 @@
 //! LZ4 and LZ4HC through the reference library: the only unsafe code of this crate.
 //!
-//! The invariants that the blocks below rest on:
+//! Invariants, cited by number:
 //!
-//! 1. Every pointer given to the library comes from a slice that is borrowed during the whole
-//!    call, together with that slice's length (or less).
-//! 2. Lengths fit `c_int`; [`int_len`] refuses longer ones.
+//! 1. Every pointer passed to the library comes from a slice that is borrowed during the whole call, and is
+//!    passed with a length of at most that of the slice.
+//! 2. Lengths fit `c_int`; [`int_len`] rejects longer ones.
 //! 3. A stream is created once, checked for null, used by one thread at a time (`&mut self`), and
 //!    freed once, when its owner is dropped.
-//! 4. A stream keeps a pointer to the dictionary and the last input. Both are forgotten before the
-//!    borrow ends, because every use of a stream begins by resetting it.
+//! 4. A stream keeps pointers to the dictionary and the last input. They are dropped before the borrow ends,
+//!    because every use of a stream starts by resetting it.
 
 #![expect(
     unsafe_code,
-    reason = "the LZ4 library is C and has no safe binding with dictionaries"
+    reason = "the LZ4 library has no safe binding that supports dictionaries"
 )]
 
 use std::ffi::{c_char, c_int, c_void};
@@ -21,10 +21,10 @@ use std::ptr::NonNull;
 use cairn_types::{Error, Result};
 use lz4_sys as _;
 
-/// The largest input that LZ4 takes.
+/// The longest input of LZ4.
 pub(crate) const MAX_INPUT: usize = 0x7e00_0000;
 
-// The library that `lz4-sys` links; that crate declares only some of its functions.
+// Functions of the library that `lz4-sys` links but does not declare.
 unsafe extern "C" {
     fn LZ4_createStream() -> *mut c_void;
     fn LZ4_freeStream(stream: *mut c_void) -> c_int;
@@ -76,38 +76,38 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// A length as the library takes it.
+/// Converts a length for the library.
 fn int_len(len: usize) -> Option<c_int> {
     c_int::try_from(len).ok().filter(|_| len <= MAX_INPUT)
 }
 
-/// LZ4 looks back 64 KiB at most; the rest of a longer dictionary is never used.
+/// The last 64 KiB of a dictionary, which is as far as LZ4 looks back.
 fn useful(dictionary: &[u8]) -> &[u8] {
     &dictionary[dictionary.len().saturating_sub(64 << 10)..]
 }
 
-/// How hard to search.
+/// The algorithm and its effort.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Effort {
-    /// LZ4 with this acceleration (1 is the default; higher is faster and worse).
+    /// LZ4 with this acceleration. 1 is the default; higher is faster with a worse ratio.
     Fast(i32),
     /// LZ4HC at this level (9 is the default).
     High(i32),
 }
 
-/// The working memory of a compressor.
+/// The state of a compressor.
 pub(crate) struct Stream {
     raw: NonNull<c_void>,
     effort: Effort,
 }
 
-// SAFETY: a stream is plain memory without ties to a thread (I3: one user at a time).
+// SAFETY: a stream is plain memory without thread affinity, with one user at a time (I3).
 unsafe impl Send for Stream {}
 
 impl Stream {
-    /// Working memory for compressing with `effort`.
+    /// Creates the state for compression with `effort`.
     pub(crate) fn new(effort: Effort) -> Result<Stream> {
-        // SAFETY: no argument; null is checked (I3).
+        // SAFETY: there are no arguments; null is checked (I3).
         let raw = unsafe {
             match effort {
                 Effort::Fast(_) => LZ4_createStream(),
@@ -119,13 +119,12 @@ impl Stream {
             None => Err(Error::new(
                 cairn_types::Code::Aborted,
                 cairn_types::Subcode::MemoryLimit,
-                "LZ4 got no memory for its state",
+                "LZ4 could not allocate its state",
             )),
         }
     }
 
-    /// Compresses `raw` into `out` and returns how many bytes that took, or `None` if it does not
-    /// fit there.
+    /// Compresses `raw` into `out` and returns the compressed length, or `None` if it does not fit.
     pub(crate) fn compress(
         &mut self,
         raw: &[u8],
@@ -138,11 +137,11 @@ impl Stream {
         let dictionary_len = int_len(dictionary.len())?;
         let stream = self.raw.as_ptr();
         let (source, dest) = (raw.as_ptr().cast(), out.as_mut_ptr().cast());
-        // SAFETY: I1, I2, I3; a reset, with the load, makes the stream forget what it pointed to (I4).
+        // SAFETY: I1, I2, I3; the reset, or the load, drops earlier pointers of the stream (I4).
         let written = unsafe {
             match self.effort {
-                // Block by block the library hashes fewer bytes at a time than in a stream, and so
-                // finds shorter matches: RocksDB's tables are written like this.
+                // Without a stream the library hashes fewer bytes and finds shorter matches. RocksDB's tables
+                // are compressed this way.
                 Effort::Fast(acceleration) if dictionary_len == 0 => LZ4_compress_fast_extState(
                     stream,
                     source,
@@ -178,7 +177,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // SAFETY: created by the matching function and freed once (I3).
+        // SAFETY: created by the matching function, and freed once (I3).
         unsafe {
             match self.effort {
                 Effort::Fast(_) => LZ4_freeStream(self.raw.as_ptr()),
@@ -188,13 +187,13 @@ impl Drop for Stream {
     }
 }
 
-/// Decompresses the block `source` into `out` and returns how many bytes it gave, or `None` if it
-/// is malformed or gives more than `out` holds.
+/// Decompresses the block `source` into `out` and returns the length of the output, or `None` if the block is
+/// malformed or its output does not fit.
 pub(crate) fn decompress(source: &[u8], dictionary: &[u8], out: &mut [u8]) -> Option<usize> {
     let dictionary = useful(dictionary);
     let (source_len, out_len) = (int_len(source.len())?, int_len(out.len())?);
     let dictionary_len = int_len(dictionary.len())?;
-    // SAFETY: I1, I2; the function is made for hostile input and stays within these bounds.
+    // SAFETY: I1, I2; the function accepts hostile input and stays within these bounds.
     let written = unsafe {
         LZ4_decompress_safe_usingDict(
             source.as_ptr().cast(),
@@ -208,12 +207,12 @@ pub(crate) fn decompress(source: &[u8], dictionary: &[u8], out: &mut [u8]) -> Op
     usize::try_from(written).ok()
 }
 
-/// Like [`decompress`], but stops without an error when `out` is full.
+/// [`decompress`], but ends without an error when `out` is full.
 pub(crate) fn decompress_some(source: &[u8], dictionary: &[u8], out: &mut [u8]) -> Option<usize> {
     let dictionary = useful(dictionary);
     let (source_len, out_len) = (int_len(source.len())?, int_len(out.len())?);
     let dictionary_len = int_len(dictionary.len())?;
-    // SAFETY: I1, I2; the function is made for hostile input and stays within these bounds.
+    // SAFETY: I1, I2; the function accepts hostile input and stays within these bounds.
     let written = unsafe {
         LZ4_decompress_safe_partial_usingDict(
             source.as_ptr().cast(),

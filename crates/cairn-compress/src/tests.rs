@@ -36,7 +36,7 @@ fn stored(kind: Compression, raw: &[u8], dictionary: Option<&[u8]>) -> Vec<u8> {
 }
 
 #[test]
-fn every_codec_gives_back_what_it_got() {
+fn every_codec_round_trips() {
     for kind in KINDS {
         for len in [0, 1, 100, 4096, 70_000, 1_000_000] {
             let raw = text(1, len);
@@ -51,7 +51,7 @@ fn every_codec_gives_back_what_it_got() {
 }
 
 #[test]
-fn very_compressible_blocks_grow_by_what_comes_out() {
+fn highly_compressible_blocks_are_decompressed_incrementally() {
     for kind in KINDS {
         let raw = vec![b'a'; 3 << 20];
         let block = stored(kind, &raw, None);
@@ -64,7 +64,7 @@ fn very_compressible_blocks_grow_by_what_comes_out() {
 }
 
 #[test]
-fn dictionaries_help_and_are_needed() {
+fn dictionaries_improve_compression_and_are_required() {
     for kind in KINDS.into_iter().filter(|kind| kind.takes_dictionary()) {
         for dictionary_len in [1000, 20_000, 100_000] {
             let raw = text(7, 3000);
@@ -84,7 +84,7 @@ fn dictionaries_help_and_are_needed() {
 }
 
 #[test]
-fn a_trained_dictionary_serves_zstd() {
+fn trained_dictionaries_work_with_zstd() {
     let samples: Vec<Vec<u8>> = (0..200).map(|seed| text(seed, 500)).collect();
     let sizes: Vec<usize> = samples.iter().map(Vec::len).collect();
     let dictionary = train_zstd(&samples.concat(), &sizes, 4096).unwrap();
@@ -102,7 +102,7 @@ fn a_trained_dictionary_serves_zstd() {
 }
 
 #[test]
-fn the_framing_of_old_tables_is_read() {
+fn legacy_framing_is_supported() {
     let raw = text(5, 200_000);
     for kind in [Compression::Zlib, Compression::Bzip2] {
         let block = stored(kind, &raw, None);
@@ -125,7 +125,7 @@ fn the_framing_of_old_tables_is_read() {
 }
 
 #[test]
-fn blocks_that_do_not_shrink_are_refused() {
+fn incompressible_blocks_are_rejected() {
     let mut state = 1u64;
     let raw: Vec<u8> = (0..4096)
         .map(|_| {
@@ -144,7 +144,7 @@ fn blocks_that_do_not_shrink_are_refused() {
 }
 
 #[test]
-fn wal_records_are_frames() {
+fn wal_records_round_trip() {
     let mut compressor = WalCompressor::new(Compression::Zstd).unwrap();
     let mut decompressor = WalDecompressor::new(Compression::Zstd, 1 << 24).unwrap();
     for len in [0, 1, 50_000, 3_000_000] {
@@ -157,7 +157,7 @@ fn wal_records_are_frames() {
 }
 
 #[test]
-fn a_declared_size_beyond_the_codec_is_not_allocated() {
+fn impossible_declared_sizes_are_not_allocated() {
     for kind in KINDS.into_iter().filter(|kind| *kind != Compression::None) {
         let mut block = Vec::new();
         put_varint32(&mut block, u32::MAX);
@@ -173,7 +173,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn garbage_never_panics(kind in 0u8..8, legacy: bool, bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn arbitrary_input_never_panics(kind in 0u8..8, legacy: bool, bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let kind = Compression::from_u8(kind).unwrap();
         let framing = if legacy { Framing::Legacy } else { Framing::Sized };
         let dictionary = Dictionary::new(bytes.clone());
@@ -185,7 +185,7 @@ proptest! {
     }
 
     #[test]
-    fn a_flipped_bit_never_panics(kind in 0u8..8, at: prop::sample::Index, bit in 0u8..8, len in 1usize..100_000) {
+    fn bit_flips_never_panic(kind in 0u8..8, at: prop::sample::Index, bit in 0u8..8, len in 1usize..100_000) {
         let kind = Compression::from_u8(kind).filter(|kind| kind.is_supported()).unwrap_or_default();
         let mut block = stored(kind, &text(2, len), None);
         let at = at.index(block.len());

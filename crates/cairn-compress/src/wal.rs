@@ -1,7 +1,7 @@
-//! The zstd streams of compressed WALs: one frame a logical record (formats.md 3).
+//! The zstd stream of compressed WALs: one frame per logical record (formats.md 3).
 //!
-//! The log writer cuts a frame into fragments as it cuts any record; the reader joins the
-//! fragments of a record before it comes here. A frame has no size in front.
+//! The log writer fragments a frame like any record, and the log reader reassembles the fragments before
+//! decompression. A frame does not include its uncompressed size.
 
 use cairn_types::{Decoded, Error, Result};
 use zstd_safe::{CCtx, CParameter};
@@ -9,15 +9,15 @@ use zstd_safe::{CCtx, CParameter};
 use crate::decompress::by_doubling;
 use crate::kind::Compression;
 
-/// Compresses the records of a WAL.
+/// The compressor of a WAL's records.
 pub struct WalCompressor(CCtx<'static>);
 
 impl WalCompressor {
-    /// A compressor of `kind`.
+    /// Creates a compressor of `kind`.
     ///
     /// # Errors
     ///
-    /// `NotSupported` unless `kind` is zstd: RocksDB knows no other stream.
+    /// `NotSupported` unless `kind` is zstd, the only codec for WALs in RocksDB.
     pub fn new(kind: Compression) -> Result<WalCompressor> {
         if kind != Compression::Zstd {
             return Err(Error::not_supported(format!(
@@ -36,7 +36,7 @@ impl WalCompressor {
     ///
     /// # Errors
     ///
-    /// Those of zstd; none is expected.
+    /// Those of zstd; none are expected.
     pub fn compress(&mut self, record: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let start = out.len();
         out.resize(start + zstd_safe::compress_bound(record.len()), 0);
@@ -49,13 +49,13 @@ impl WalCompressor {
     }
 }
 
-/// Decompresses the records of a WAL.
+/// The decompressor of a WAL's records.
 pub struct WalDecompressor {
     limit: usize,
 }
 
 impl WalDecompressor {
-    /// A decompressor of `kind` for records of at most `limit` bytes.
+    /// Creates a decompressor of `kind` for records of at most `limit` bytes.
     ///
     /// # Errors
     ///
@@ -67,11 +67,11 @@ impl WalDecompressor {
         Ok(WalDecompressor { limit })
     }
 
-    /// The record whose frame is `frame`.
+    /// Decompresses `frame` into a record.
     ///
     /// # Errors
     ///
-    /// [`cairn_types::Malformed`] if the frame is damaged or gives more than the limit.
+    /// [`cairn_types::Malformed`] if the frame is damaged or its output exceeds the limit.
     pub fn decompress(&mut self, frame: &[u8]) -> Decoded<Vec<u8>> {
         by_doubling(Compression::Zstd, frame, None, self.limit)
     }

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use cairn_observe::BackgroundErrorReason;
-use cairn_observe::calls::{self, Within};
+use cairn_observe::callback::{self, Within};
 use cairn_options::DbOptions;
 use cairn_platform::{Executor, Priority};
 use cairn_types::{Error, Result};
@@ -214,7 +214,7 @@ impl Shared {
 
     /// Runs `job`, whose callbacks may not wait for others.
     pub(crate) fn as_job<T>(&self, job: impl FnOnce() -> T) -> T {
-        calls::within(&self.context.info, Within::Job, job)
+        callback::within(&self.context.info, Within::Job, job)
     }
 
     /// Runs `job`; a panic in it becomes an error.

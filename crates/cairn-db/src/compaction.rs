@@ -18,7 +18,7 @@ use cairn_options::{BlobGarbageCollectionPolicy, Canceled, CompactRangeOptions, 
 use cairn_platform::IoPriority;
 use cairn_platform::Priority;
 use cairn_platform::fs::FileMode;
-use cairn_platform::space::Reservation;
+use cairn_platform::sst_file_manager::Reservation;
 use cairn_read::View;
 use cairn_types::{Code, Error, FileNumber, Result, SequenceNumber, TableFileCreationReason};
 use cairn_version::shape::{self, Present};

@@ -13,7 +13,7 @@ use cairn_format::names::FileName;
 use cairn_jobs::pick::Pick;
 use cairn_options::DbOptions;
 use cairn_platform::World;
-use cairn_platform::space::{Reservation, TRASH_SUFFIX, TrackedFiles};
+use cairn_platform::sst_file_manager::{Reservation, TRASH_SUFFIX, TrackedFiles};
 use cairn_platform::sync::{AtomicBool, Ordering};
 use cairn_types::{Code, Error, FileNumber, Result, Subcode};
 use cairn_version::Version;

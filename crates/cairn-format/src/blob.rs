@@ -1,4 +1,4 @@
-//! Blob files, which hold large values, and the blob indexes that tables keep in their place.
+//! Blob files, which hold large values, and the blob indexes stored in tables instead of the values.
 //!
 //! ```text
 //! file     header, records, footer
@@ -13,41 +13,41 @@
 //!          (as stored), u8 compression
 //! ```
 //!
-//! Indexes of kinds 0 and 2, and files whose values expire, belong to RocksDB's older, stacked
-//! BlobDB; they are refused.
+//! Indexes of kinds 0 and 2, and files with expiring values, belong to RocksDB's older, stacked BlobDB. They
+//! are rejected.
 
 use cairn_types::{Decoded, FileNumber, Malformed};
 
 use crate::checksum::{crc32c, crc32c_extend, mask};
 use crate::coding::{Input, put_fixed32, put_fixed64, put_varint64};
 
-/// The first four bytes of a blob file, and of its footer.
+/// The magic number at the start of a blob file and of its footer.
 pub const MAGIC: u32 = 0x0024_8f37;
-/// Bytes of a file's header.
+/// The length of a file header.
 pub const HEADER_LEN: usize = 30;
-/// Bytes of a record in front of its key.
+/// The length of a record header, which precedes the key.
 pub const RECORD_HEADER_LEN: usize = 32;
-/// Bytes of a file's footer.
+/// The length of a file footer.
 pub const FOOTER_LEN: usize = 32;
 
 const VERSION: u32 = 1;
 const FLAG_EXPIRES: u8 = 1;
 
-/// The head of a blob file.
+/// The header of a blob file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The family whose values lie in the file.
+    /// The column family of the values.
     pub family: u32,
-    /// The number of the codec of its values.
+    /// The number of the values' codec.
     pub compression: u8,
 }
 
 impl Header {
-    /// Reads a header.
+    /// Decodes a header.
     ///
     /// # Errors
     ///
-    /// [`Malformed`] that names the field.
+    /// [`Malformed`] with the name of the field.
     pub fn decode(bytes: &[u8]) -> Decoded<Header> {
         let mut input = Input::new(bytes);
         check_magic(&mut input)?;
@@ -75,7 +75,7 @@ impl Header {
         })
     }
 
-    /// Appends the header to `out`.
+    /// Appends the encoded header to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_fixed32(out, MAGIC);
         put_fixed32(out, VERSION);
@@ -85,19 +85,19 @@ impl Header {
     }
 }
 
-/// The end of a blob file that was written to its end.
+/// The footer of a complete blob file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footer {
-    /// How many values the file holds.
+    /// The number of values in the file.
     pub blob_count: u64,
 }
 
 impl Footer {
-    /// Reads a footer, the last [`FOOTER_LEN`] bytes of a file.
+    /// Decodes a footer, the last [`FOOTER_LEN`] bytes of a file.
     ///
     /// # Errors
     ///
-    /// [`Malformed`] that names the field.
+    /// [`Malformed`] with the name of the field.
     pub fn decode(bytes: &[u8]) -> Decoded<Footer> {
         let mut input = Input::new(bytes);
         check_magic(&mut input)?;
@@ -108,7 +108,7 @@ impl Footer {
         Ok(Footer { blob_count })
     }
 
-    /// Appends the footer to `out`.
+    /// Appends the encoded footer to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         put_fixed32(out, MAGIC);
@@ -119,25 +119,25 @@ impl Footer {
     }
 }
 
-/// The head of a record.
+/// The header of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordHeader {
-    /// Bytes of the key.
+    /// The length of the key.
     pub key_len: u64,
-    /// Bytes of the value as it is stored.
+    /// The stored length of the value.
     pub value_len: u64,
-    /// When the value expires; zero in all but stacked BlobDB's files.
+    /// The expiration time of the value; zero except in files of stacked BlobDB.
     pub expiration: u64,
-    /// Masked checksum of key and value.
+    /// The masked checksum of key and value.
     body_crc: u32,
 }
 
 impl RecordHeader {
-    /// Reads a record's head and checks its own checksum.
+    /// Decodes a record header and verifies its checksum.
     ///
     /// # Errors
     ///
-    /// [`Malformed`] if it is cut short or its checksum does not match.
+    /// [`Malformed`] if it is truncated or its checksum does not match.
     pub fn decode(bytes: &[u8]) -> Decoded<RecordHeader> {
         let mut input = Input::new(bytes);
         let key_len = input.fixed64()?;
@@ -153,7 +153,7 @@ impl RecordHeader {
         })
     }
 
-    /// Checks the record's content, key and value in one, against the checksum.
+    /// Verifies the checksum of the record's key and value.
     ///
     /// # Errors
     ///
@@ -171,7 +171,7 @@ impl RecordHeader {
         Ok(())
     }
 
-    /// Bytes of the whole record, if they can be counted.
+    /// The length of the whole record, or `None` on overflow.
     #[must_use]
     pub fn record_len(&self) -> Option<u64> {
         (RECORD_HEADER_LEN as u64)
@@ -180,7 +180,7 @@ impl RecordHeader {
     }
 }
 
-/// Appends a record of `key` and the stored form `value` to `out`.
+/// Appends a record with `key` and the stored form `value` to `out`.
 pub fn encode_record(key: &[u8], value: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     out.reserve(RECORD_HEADER_LEN + key.len() + value.len());
@@ -194,28 +194,27 @@ pub fn encode_record(key: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-/// Where a value lies.
+/// The location of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlobIndex {
-    /// The blob file; zero means the table that holds the index.
+    /// The blob file. Zero means the table that contains the index.
     pub file: FileNumber,
-    /// Offset of the value in the file. Its record begins before, with a header and the key.
+    /// The offset of the value in the file. The record starts earlier, with its header and the key.
     pub offset: u64,
-    /// Bytes of the value as it is stored.
+    /// The stored length of the value.
     pub size: u64,
-    /// The number of its codec.
+    /// The number of the value's codec.
     pub compression: u8,
 }
 
 impl BlobIndex {
     const STORED: u8 = 1;
 
-    /// Reads an index: the value of a table's entry of kind `BlobIndex`.
+    /// Decodes an index, the value of an entry of kind `BlobIndex`.
     ///
     /// # Errors
     ///
-    /// [`Malformed`] if it is cut short, goes on behind its end, or is of a kind that belongs to
-    /// stacked BlobDB.
+    /// [`Malformed`] if it is truncated, has trailing bytes, or is of a kind of stacked BlobDB.
     pub fn decode(bytes: &[u8]) -> Decoded<BlobIndex> {
         let mut input = Input::new(bytes);
         match input.u8()? {
@@ -227,10 +226,7 @@ impl BlobIndex {
                 ));
             }
             kind => {
-                return Err(Malformed::at(
-                    0,
-                    format!("kind of a blob index: {kind} is none"),
-                ));
+                return Err(Malformed::at(0, format!("unknown blob index kind {kind}")));
             }
         }
         let index = BlobIndex {
@@ -243,7 +239,7 @@ impl BlobIndex {
         Ok(index)
     }
 
-    /// Appends the index to `out`.
+    /// Appends the encoded index to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(BlobIndex::STORED);
         put_varint64(out, self.file.0);
@@ -291,7 +287,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn an_index_reads_as_it_was_written(numbers in any::<[u64; 3]>(), compression in any::<u8>()) {
+        fn blob_indexes_round_trip(numbers in any::<[u64; 3]>(), compression in any::<u8>()) {
             let index = BlobIndex {
                 file: FileNumber(numbers[0]),
                 offset: numbers[1],
@@ -307,7 +303,7 @@ mod tests {
         }
 
         #[test]
-        fn a_record_with_a_changed_byte_is_noticed(
+        fn damaged_records_are_detected(
             key in vec(any::<u8>(), 0..20),
             value in vec(any::<u8>(), 0..40),
             at in any::<prop::sample::Index>(),
@@ -329,7 +325,7 @@ mod tests {
         }
 
         #[test]
-        fn hostile_bytes_are_answered(bytes in vec(any::<u8>(), 0..40)) {
+        fn hostile_blob_files_never_panic(bytes in vec(any::<u8>(), 0..40)) {
             let _ = (Header::decode(&bytes), Footer::decode(&bytes));
             let _ = (RecordHeader::decode(&bytes), BlobIndex::decode(&bytes));
         }
@@ -359,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn indexes_of_stacked_blobdb_are_named() {
+    fn indexes_of_stacked_blobdb_are_rejected() {
         for kind in [0u8, 2] {
             let error = BlobIndex::decode(&[kind, 1, 1, 1, 1, 0]).unwrap_err();
             assert!(error.unsupported);

@@ -1,34 +1,34 @@
 //! Checksums of blocks and records.
 //!
-//! WALs, MANIFESTs and blob files use CRC32C; a table says in its footer which kind its blocks
-//! use. CRCs are stored *masked*, so that a CRC over bytes that contain CRCs stays a good one.
-//! From format version 6 on a block's checksum also depends on where in which file it lies
-//! ([`context_modifier`]), which uncovers blocks that are whole but not the ones asked for.
+//! WALs, MANIFESTs and blob files use CRC32C. The footer of a table selects the checksum of its blocks. CRCs
+//! are stored *masked*, so that the CRC of data that contains CRCs remains effective. From format version 6
+//! on, a block's checksum also depends on its file and offset ([`context_modifier`]), which detects intact
+//! but misplaced blocks.
 
 use std::hash::Hasher as _;
 
 use cairn_types::{Decoded, Malformed};
 use twox_hash::{XxHash3_64, XxHash32, XxHash64};
 
-/// What the checksums in the block trailers of a table are. The numbers are on disk.
+/// The checksum of block trailers. The numbers are part of the file format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ChecksumKind {
-    /// None; the field is not looked at.
+    /// None. The field is ignored.
     None = 0,
     /// CRC32C, masked.
     Crc32c = 1,
     /// XXH32.
     XxHash = 2,
-    /// The low half of XXH64.
+    /// The lower half of XXH64.
     XxHash64 = 3,
-    /// The low half of XXH3, the default.
+    /// The lower half of XXH3, the default.
     #[default]
     Xxh3 = 4,
 }
 
 impl ChecksumKind {
-    /// The kind with this number, or `None` if there is none.
+    /// The kind with this number, or `None`.
     #[must_use]
     pub fn from_u8(byte: u8) -> Option<ChecksumKind> {
         Some(match byte {
@@ -41,25 +41,25 @@ impl ChecksumKind {
         })
     }
 
-    /// The kind with this number, which stands at offset `at` of the input.
+    /// The kind with this number, read at offset `at` of the input.
     ///
     /// # Errors
     ///
-    /// When there is no such kind.
+    /// If there is no such kind.
     pub fn decode(byte: u8, at: usize) -> Decoded<ChecksumKind> {
         ChecksumKind::from_u8(byte)
             .ok_or_else(|| Malformed::mismatch(at, "checksum kind", "0 to 4", byte))
     }
 }
 
-/// The CRC32C of `bytes`, by the processor's instruction where it has one.
+/// The CRC32C of `bytes`, hardware-accelerated if possible.
 #[inline]
 #[must_use]
 pub fn crc32c(bytes: &[u8]) -> u32 {
     ::crc32c::crc32c(bytes)
 }
 
-/// The CRC32C of some bytes followed by `bytes`, from the CRC32C of the former.
+/// Extends a CRC32C by `bytes`.
 #[inline]
 #[must_use]
 pub fn crc32c_extend(crc: u32, bytes: &[u8]) -> u32 {
@@ -68,21 +68,21 @@ pub fn crc32c_extend(crc: u32, bytes: &[u8]) -> u32 {
 
 const MASK_DELTA: u32 = 0xa282_ead8;
 
-/// A CRC in the form that files hold.
+/// The stored form of a CRC.
 #[inline]
 #[must_use]
 pub fn mask(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(MASK_DELTA)
 }
 
-/// The CRC that `masked` is the stored form of.
+/// The CRC with the stored form `masked`.
 #[inline]
 #[must_use]
 pub fn unmask(masked: u32) -> u32 {
     masked.wrapping_sub(MASK_DELTA).rotate_left(15)
 }
 
-/// The checksum of a block: of `data` and `last_byte`, the compression kind in the trailer.
+/// The checksum of a block with the content `data` and the compression type `last_byte`, as in its trailer.
 #[inline]
 #[must_use]
 pub fn block_checksum(kind: ChecksumKind, data: &[u8], last_byte: u8) -> u32 {
@@ -101,14 +101,14 @@ pub fn block_checksum(kind: ChecksumKind, data: &[u8], last_byte: u8) -> u32 {
             state.write(&[last_byte]);
             state.finish() as u32
         }
-        // XXH3 is fastest over one piece, so the last byte is mixed in afterwards.
+        // XXH3 is fastest on contiguous data, so the last byte is mixed in afterwards.
         ChecksumKind::Xxh3 => {
             XxHash3_64::oneshot(data) as u32 ^ u32::from(last_byte).wrapping_mul(0x6b90_83d9)
         }
     }
 }
 
-/// The checksum of bytes without a trailer, such as a footer.
+/// The checksum of data without a trailer, such as a footer.
 #[must_use]
 pub fn buffer_checksum(kind: ChecksumKind, bytes: &[u8]) -> u32 {
     match bytes.split_last() {
@@ -120,8 +120,8 @@ pub fn buffer_checksum(kind: ChecksumKind, bytes: &[u8]) -> u32 {
     }
 }
 
-/// What the place of a block adds (wrapping) to its checksum: the file's `base` (0 below format
-/// version 6) and the block's `offset`.
+/// The amount added (wrapping) to the checksum of the block at `offset` of a file with the base context
+/// checksum `base`, which is 0 before format version 6.
 #[inline]
 #[must_use]
 pub fn context_modifier(base: u32, offset: u64) -> u32 {
@@ -164,12 +164,12 @@ mod tests {
         assert_eq!(buffer_checksum(ChecksumKind::Xxh3, b""), 0);
     }
 
-    /// Bytes in which no stripe is like another.
+    /// Data in which no two stripes are equal.
     fn pattern(len: usize) -> Vec<u8> {
         (0..len).map(|i| ((i * 31) ^ (i >> 3)) as u8).collect()
     }
 
-    /// What xxHash 0.8.1 says of `pattern(length)`: XXH32, and the low halves of XXH64 and XXH3.
+    /// The hashes of `pattern(length)` by xxHash 0.8.1: XXH32, and the lower halves of XXH64 and XXH3.
     const KNOWN: [(usize, u32, u32, u32); 11] = [
         (0, 0x02cc_5d05, 0x51d8_e999, 0x38d3_94c2),
         (1, 0xcf65_b03e, 0xdb05_2768, 0x074e_ecdb),
@@ -191,14 +191,14 @@ mod tests {
             let whole = |kind| buffer_checksum(kind, &bytes);
             assert_eq!(whole(ChecksumKind::XxHash), xxh32, "{len} bytes");
             assert_eq!(whole(ChecksumKind::XxHash64), xxh64, "{len} bytes");
-            // A last byte of zero leaves the hash of the others as it is.
+            // A last byte of zero leaves the hash unchanged.
             let hash = block_checksum(ChecksumKind::Xxh3, &bytes, 0);
             assert_eq!(hash, xxh3, "{len} bytes");
         }
     }
 
-    /// The long form, for which the processor is asked what it can do, begins at 241 bytes; a round of it
-    /// has 1,024. Inputs begin at every alignment.
+    /// The long form, which depends on CPU features, starts at 241 bytes and has rounds of 1,024. Inputs
+    /// start at every alignment.
     #[test]
     fn both_implementations_agree_at_every_length() {
         let bytes = pattern((20 << 10) + 64);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_matters_only_with_a_base() {
+    fn the_context_requires_a_base_checksum() {
         assert_eq!(context_modifier(0, 77), 0);
         assert_eq!(context_modifier(0xff, (3 << 32) | 5), 0xff ^ 8);
         assert_eq!(context_modifier(1, u64::MAX), 1 ^ 0xffff_fffe);

@@ -1,4 +1,4 @@
-//! Fixed-width integers, varints and length-prefixed slices: what every file is made of.
+//! Fixed-width integers, varints and length-prefixed slices, the building blocks of all formats.
 //!
 //! ```text
 //! fixed16, fixed32, fixed64   little-endian
@@ -8,15 +8,15 @@
 //! lps                         varint32 length, then that many bytes
 //! ```
 //!
-//! Decoders read through an [`Input`], which never reads past its end and knows where it stands.
-//! Hot loops use the free functions, which leave that to their caller. A varint may have more
-//! bytes than its value needs; bits beyond the width of the type make it malformed.
+//! Decoders read through an [`Input`], which is bounds-checked and tracks its offset. Hot loops use the free
+//! functions, which leave this to the caller. A varint may be longer than necessary; bits beyond the width of
+//! its type make it malformed.
 
 use cairn_types::{Decoded, Malformed};
 
-/// The most bytes that a varint32 takes.
+/// The maximum length of a varint32.
 pub const MAX_VARINT32_LEN: usize = 5;
-/// The most bytes that a varint64 takes.
+/// The maximum length of a varint64.
 pub const MAX_VARINT64_LEN: usize = 10;
 
 /// Appends `value` in 2 bytes.
@@ -53,13 +53,13 @@ pub fn put_varint64(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends `value` zigzag, in 1 to 10 bytes; numbers near zero are short.
+/// Appends `value` in zigzag encoding, in 1 to 10 bytes. Values near zero are short.
 #[inline]
 pub fn put_varsigned64(out: &mut Vec<u8>, value: i64) {
     put_varint64(out, zigzag(value));
 }
 
-/// The number as which a varsigned64 is written.
+/// The zigzag encoding of `value`.
 #[inline]
 #[must_use]
 pub fn zigzag(value: i64) -> u64 {
@@ -70,8 +70,8 @@ pub fn zigzag(value: i64) -> u64 {
 ///
 /// # Panics
 ///
-/// When `slice` has 4 GiB or more: no format of RocksDB can hold it, and callers refuse such keys
-/// and values before they come here.
+/// If `slice` has 4 GiB or more. No RocksDB format supports that, and callers reject such keys and values
+/// earlier.
 #[inline]
 pub fn put_lps(out: &mut Vec<u8>, slice: &[u8]) {
     put_varint32(
@@ -81,15 +81,15 @@ pub fn put_lps(out: &mut Vec<u8>, slice: &[u8]) {
     out.extend_from_slice(slice);
 }
 
-/// How many bytes `value` takes as a varint.
+/// The length of `value` as a varint.
 #[inline]
 #[must_use]
 pub fn varint_len(value: u64) -> usize {
-    // A group of 7 bits for each started 7 bits of the value, and one for zero.
+    // One byte per started group of 7 bits, and one for zero.
     (70 - (value | 1).leading_zeros() as usize) / 7
 }
 
-/// The varint32 that `bytes` begin with, and its length.
+/// Decodes the varint32 at the start of `bytes`, and returns its length.
 #[inline]
 #[must_use]
 pub fn decode_varint32(bytes: &[u8]) -> Option<(u32, usize)> {
@@ -114,7 +114,7 @@ fn decode_long_varint32(bytes: &[u8]) -> Option<(u32, usize)> {
     None
 }
 
-/// The varint64 that `bytes` begin with, and its length.
+/// Decodes the varint64 at the start of `bytes`, and returns its length.
 #[inline]
 #[must_use]
 pub fn decode_varint64(bytes: &[u8]) -> Option<(u64, usize)> {
@@ -129,7 +129,7 @@ fn decode_long_varint64(bytes: &[u8]) -> Option<(u64, usize)> {
     short_varint64(bytes).or_else(|| decode_varint64_slowly(bytes))
 }
 
-/// A varint of at most 8 bytes that has at least 8 bytes from its first one on; `None` for others.
+/// Decodes a varint of at most 8 bytes that is followed by enough bytes for an 8-byte load; `None` otherwise.
 #[inline]
 pub(crate) fn short_varint64(bytes: &[u8]) -> Option<(u64, usize)> {
     let word = u64::from_le_bytes(*bytes.first_chunk()?);
@@ -137,8 +137,8 @@ pub(crate) fn short_varint64(bytes: &[u8]) -> Option<(u64, usize)> {
     if ends == 0 {
         return None;
     }
-    // The bytes up to the first one without its highest bit, and their groups of seven bits moved
-    // together: pairs, then fours, then all.
+    // The bytes up to the first one with a clear high bit. Their 7-bit groups are combined in pairs, then in
+    // fours, then all.
     let len = ends.trailing_zeros() as usize / 8 + 1;
     let groups = word & (u64::MAX >> (64 - 8 * len)) & 0x7f7f_7f7f_7f7f_7f7f;
     let pairs = groups & 0x007f_007f_007f_007f | (groups & 0x7f00_7f00_7f00_7f00) >> 1;
@@ -164,16 +164,16 @@ fn decode_varint64_slowly(bytes: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
-/// The number that a varsigned64 stands for.
+/// The inverse of [`zigzag`].
 #[inline]
 #[must_use]
 pub fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
-/// A walk through bytes that are decoded front to back.
+/// A cursor over input that is decoded sequentially.
 ///
-/// A method that fails leaves the input where it stood; the error's offset is that place.
+/// A method that fails leaves the input unchanged; the offset of its error is the current one.
 #[derive(Clone, Debug)]
 pub struct Input<'a> {
     bytes: &'a [u8],
@@ -181,42 +181,42 @@ pub struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// A walk from the start of `bytes`.
+    /// Creates an input at the start of `bytes`.
     #[inline]
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Input<'a> {
         Input { bytes, at: 0 }
     }
 
-    /// Where the walk stands: the offset of the next byte.
+    /// The offset of the next byte.
     #[inline]
     #[must_use]
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// True if nothing is left.
+    /// True if the input is exhausted.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.at >= self.bytes.len()
     }
 
-    /// How many bytes are left.
+    /// The number of remaining bytes.
     #[inline]
     #[must_use]
     pub fn remaining(&self) -> usize {
         self.bytes.len() - self.at
     }
 
-    /// What is left, without taking it.
+    /// The remaining bytes.
     #[inline]
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
 
-    /// Takes all that is left.
+    /// Takes all remaining bytes.
     #[inline]
     pub fn take_rest(&mut self) -> &'a [u8] {
         let rest = self.rest();
@@ -228,7 +228,7 @@ impl<'a> Input<'a> {
     ///
     /// # Errors
     ///
-    /// When fewer are left.
+    /// If fewer bytes remain.
     #[inline]
     pub fn take(&mut self, n: usize) -> Decoded<&'a [u8]> {
         match self.rest().get(..n) {
@@ -254,7 +254,7 @@ impl<'a> Input<'a> {
     ///
     /// # Errors
     ///
-    /// When fewer are left.
+    /// If fewer bytes remain.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Decoded<[u8; N]> {
         match self.rest().first_chunk::<N>() {
@@ -266,11 +266,11 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Takes the bytes of `expected`; `what` says what other bytes there would mean.
+    /// Takes the bytes `expected`. `what` is the error message for a mismatch.
     ///
     /// # Errors
     ///
-    /// When the input goes on with anything else.
+    /// If the input continues differently.
     pub fn expect(&mut self, expected: &[u8], what: &'static str) -> Decoded<()> {
         if self.rest().starts_with(expected) {
             self.at += expected.len();
@@ -280,11 +280,11 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Refuses bytes that are left over; `what` says what was to end here.
+    /// Checks that the input is exhausted. `what` names the decoded object in the error.
     ///
     /// # Errors
     ///
-    /// When anything is left.
+    /// If bytes remain.
     pub fn finish(&self, what: &'static str) -> Decoded<()> {
         if self.is_empty() {
             Ok(())
@@ -302,7 +302,7 @@ impl<'a> Input<'a> {
     ///
     /// # Errors
     ///
-    /// When none is left.
+    /// If no byte remains.
     #[inline]
     pub fn u8(&mut self) -> Decoded<u8> {
         self.array::<1>().map(|[byte]| byte)
@@ -342,7 +342,7 @@ impl<'a> Input<'a> {
     ///
     /// # Errors
     ///
-    /// When it is cut short or wider than 32 bits.
+    /// If it is truncated or exceeds 32 bits.
     #[inline]
     pub fn varint32(&mut self) -> Decoded<u32> {
         match decode_varint32(self.rest()) {
@@ -358,7 +358,7 @@ impl<'a> Input<'a> {
     ///
     /// # Errors
     ///
-    /// When it is cut short or wider than 64 bits.
+    /// If it is truncated or exceeds 64 bits.
     #[inline]
     pub fn varint64(&mut self) -> Decoded<u64> {
         match decode_varint64(self.rest()) {
@@ -374,7 +374,7 @@ impl<'a> Input<'a> {
     ///
     /// # Errors
     ///
-    /// When it is cut short or wider than 64 bits.
+    /// If it is truncated or exceeds 64 bits.
     #[inline]
     pub fn varsigned64(&mut self) -> Decoded<i64> {
         self.varint64().map(unzigzag)
@@ -384,7 +384,7 @@ impl<'a> Input<'a> {
     ///
     /// # Errors
     ///
-    /// When the length or the slice is cut short.
+    /// If the length or the slice is truncated.
     #[inline]
     pub fn lps(&mut self) -> Decoded<&'a [u8]> {
         let start = self.at;
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_step_leaves_the_input_where_it_stood() {
+    fn failures_leave_the_input_unchanged() {
         let mut input = Input::new(&[5, 1, 2]);
         assert_eq!(input.lps().unwrap_err().at, 1);
         assert_eq!(input.at(), 0);
@@ -448,7 +448,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(128))]
 
         #[test]
-        fn what_is_put_is_taken(a: u16, b: u32, c: u64, d: u32, e: u64, f: i64, shift in 0u32..64,
+        fn encodings_round_trip(a: u16, b: u32, c: u64, d: u32, e: u64, f: i64, shift in 0u32..64,
                                 slice in prop::collection::vec(any::<u8>(), 0..300)) {
             let e = e >> shift;
             let mut out = Vec::new();
@@ -473,7 +473,7 @@ mod tests {
         }
 
         #[test]
-        fn hostile_bytes_end_in_an_error(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn hostile_input_is_an_error(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
             let mut input = Input::new(&bytes);
             while input.lps().is_ok() && !input.is_empty() {}
             let mut input = Input::new(&bytes);

@@ -1,8 +1,8 @@
-//! Hashes that files depend on: of keys in filters and hash indexes, and of names in ids.
+//! Hashes that are part of file formats: of keys in filters and hash indexes, and of ids.
 //!
-//! [`hash64`] is *not* the XXH3 of today but the preview of xxHash 0.7.2 (seed 0), with a changed
-//! result for the empty input; filters on disk hold bits by it for ever. [`hash32`] is LevelDB's
-//! hash with its signed bytes at the end. [`xxh3_128`] is the published algorithm.
+//! [`hash64`] is *not* the final XXH3 but the preview in xxHash 0.7.2 (seed 0), with a different result for
+//! empty input. It determines the bits of filters on disk. [`hash32`] is LevelDB's hash, with sign extension
+//! of the trailing bytes. [`xxh3_128`] is the published algorithm.
 
 /// The default secret of XXH3.
 const SECRET: [u8; 192] = [
@@ -29,9 +29,9 @@ const P32_1: u64 = 0x9e37_79b1;
 const P32_2: u64 = 0x85eb_ca77;
 const P32_3: u64 = 0xc2b2_ae3d;
 
-/// Bytes that one step of the long hash eats, one lane of 8 for each accumulator.
+/// The input consumed by one step of the long hash, 8 bytes per accumulator.
 const STRIPE: usize = 64;
-/// Stripes between two scrambles.
+/// The number of stripes between scrambles.
 const STRIPES_PER_BLOCK: usize = 16;
 const BLOCK: usize = STRIPE * STRIPES_PER_BLOCK;
 
@@ -65,7 +65,7 @@ fn avalanche(mut h: u64) -> u64 {
     h ^ (h >> 32)
 }
 
-/// 16 bytes of the input at `at` against 16 of the secret at `from`.
+/// Mixes 16 bytes of the input at `at` with 16 of the secret at `from`.
 #[inline(always)]
 fn mix(bytes: &[u8], at: usize, from: usize) -> u64 {
     fold(
@@ -109,7 +109,7 @@ pub fn hash64(bytes: &[u8]) -> u64 {
 fn hash_to_128(bytes: &[u8]) -> u64 {
     let n = bytes.len();
     let mut acc = (n as u64).wrapping_mul(P64_1);
-    // From the outside in: the more bytes, the more pairs from both ends.
+    // From the outside in: longer inputs use more pairs from both ends.
     for pair in (0..n.div_ceil(32)).rev() {
         acc = acc
             .wrapping_add(mix(bytes, 16 * pair, 32 * pair))
@@ -131,7 +131,7 @@ fn hash_to_240(bytes: &[u8]) -> u64 {
     avalanche(acc.wrapping_add(mix(bytes, n - 16, 119)))
 }
 
-/// One stripe of `bytes` into the accumulators, against the secret from `from` on.
+/// Accumulates one stripe of `bytes` with the secret at `from`.
 #[inline(always)]
 fn accumulate(acc: &mut [u64; 8], bytes: &[u8], from: usize) {
     for (i, lane) in acc.iter_mut().enumerate() {
@@ -174,11 +174,11 @@ fn hash_long(bytes: &[u8]) -> u64 {
     avalanche(result)
 }
 
-/// The hash of keys in legacy Bloom filters and in the hash index of data blocks.
+/// The hash of keys in legacy Bloom filters and data block hash indexes.
 #[must_use]
 pub fn hash32(bytes: &[u8], seed: u32) -> u32 {
     const M: u32 = 0xc6a4_a793;
-    // The length enters modulo 2^32, as every other step does.
+    // The length is reduced modulo 2^32, like every other step.
     let mut h = seed ^ (bytes.len() as u32).wrapping_mul(M);
     let groups = bytes.chunks_exact(4);
     let tail = groups.remainder();
@@ -190,28 +190,28 @@ pub fn hash32(bytes: &[u8], seed: u32) -> u32 {
         return h;
     }
     for (i, &byte) in tail.iter().enumerate() {
-        // Sign-extended: the first implementation had signed chars, and the bits are on disk.
+        // Sign-extended: the original implementation used signed chars, which determined the file format.
         h = h.wrapping_add((byte as i8 as u32) << (8 * i));
     }
     h = h.wrapping_mul(M);
     h ^ (h >> 24)
 }
 
-/// `hash` scaled from 32 bits to `0..range`.
+/// Maps `hash` from 32 bits to `0..range`.
 #[inline]
 #[must_use]
 pub fn fastrange32(hash: u32, range: u32) -> u32 {
     ((u64::from(hash) * u64::from(range)) >> 32) as u32
 }
 
-/// `hash` scaled from 64 bits to `0..range`.
+/// Maps `hash` from 64 bits to `0..range`.
 #[inline]
 #[must_use]
 pub fn fastrange64(hash: u64, range: u64) -> u64 {
     ((u128::from(hash) * u128::from(range)) >> 64) as u64
 }
 
-/// XXH3 with 128 bits and a seed, as (high, low); what unique ids of tables are made of.
+/// The seeded 128-bit XXH3, as (high, low). Used for unique ids of tables.
 #[must_use]
 pub fn xxh3_128(bytes: &[u8], seed: u64) -> (u64, u64) {
     let hash = twox_hash::XxHash3_128::oneshot_with_seed(seed, bytes);

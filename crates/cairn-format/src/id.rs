@@ -1,41 +1,41 @@
-//! Ids: of databases, of sessions, and of tables wherever they are copied to (formats.md 12).
+//! Ids of databases and sessions, and unique ids of tables (formats.md 12).
 //!
-//! A database id is any text, a UUID when it is made here. A session is one opening of a
-//! database; its id is 20 characters in base 36. A table's unique id is made of both and of the
-//! number under which the table was created, so that it can be computed from its properties.
+//! A database id is arbitrary text, generated as a UUID. A session is one opening of a database, with an id
+//! of 20 base-36 characters. The unique id of a table is derived from both and its original file number, all
+//! of which are table properties.
 
 use std::fmt;
 
 use crate::hash::xxh3_128;
 
-/// The id of one opening of a database.
+/// The id of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SessionId {
-    /// The upper 64 bits; the text holds 41 or so of them.
+    /// The upper 64 bits, of which the text has about 41.
     pub upper: u64,
-    /// The lower 64 bits; never 0.
+    /// The lower 64 bits. Never 0.
     pub lower: u64,
 }
 
 const BASE: u64 = 36;
 const DIGITS: &[u8; 36] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
-/// Bits of `lower` in the last twelve digits.
+/// The number of bits of `lower` in the last twelve digits.
 const LOW_BITS: u32 = 62;
 const LOW_DIGITS: usize = 12;
 const HIGH_DIGITS: usize = 8;
 
 impl SessionId {
-    /// The session id that these random numbers make. What the text cannot hold is cut off, so
-    /// that reading the text gives the same id again.
+    /// Creates a session id from random numbers, truncated to the bits of the text form, so that it
+    /// round-trips.
     #[must_use]
     pub fn from_random(upper: u64, lower: u64) -> SessionId {
         let lower = lower.max(1);
-        // Eight digits hold numbers below 36^8; two bits of them belong to `lower`.
+        // Eight digits represent numbers below 36^8, two bits of which belong to `lower`.
         let upper = upper % (BASE.pow(HIGH_DIGITS as u32) >> 2);
         SessionId { upper, lower }
     }
 
-    /// The id of the next file that a standalone writer makes in its session.
+    /// The session id for the next file of a standalone writer.
     #[must_use]
     pub fn next(self) -> SessionId {
         SessionId {
@@ -44,8 +44,7 @@ impl SessionId {
         }
     }
 
-    /// The session id that `text` is: 13 to 24 characters, of which the last twelve are the
-    /// lower 62 bits.
+    /// Parses a session id: 13 to 24 characters, the last twelve of which are the lower 62 bits.
     #[must_use]
     pub fn parse(text: &str) -> Option<SessionId> {
         let text = text.as_bytes();
@@ -64,7 +63,7 @@ impl SessionId {
     }
 }
 
-/// The number that base-36 digits stand for; small letters count as large ones.
+/// The value of base-36 digits in either case.
 fn number(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0u64, |number, digit| {
         let value = match digit {
@@ -93,7 +92,7 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// The database id, a version 4 UUID, that these random numbers make.
+/// Creates a database id, a version 4 UUID, from random numbers.
 #[must_use]
 pub fn db_id_from_random(high: u64, low: u64) -> String {
     let high = high & !0xf000 | 0x4000;
@@ -108,13 +107,13 @@ pub fn db_id_from_random(high: u64, low: u64) -> String {
     )
 }
 
-/// The internal unique id of a table. MANIFESTs hold its first two numbers.
+/// The internal unique id of a table. MANIFESTs record its first two numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct UniqueId(pub [u64; 3]);
 
 impl UniqueId {
-    /// The unique id of the table that session `session` of database `db_id` created under
-    /// `file_number`; `None` if one of the three is missing or the session id is none.
+    /// The unique id of the table created by session `session` of database `db_id` with `file_number`. `None`
+    /// if any of them is missing or the session id is invalid.
     #[must_use]
     pub fn of_table(db_id: &str, session: &str, file_number: u64) -> Option<UniqueId> {
         if db_id.is_empty() || file_number == 0 {
@@ -125,13 +124,13 @@ impl UniqueId {
         Some(UniqueId([session.lower, high ^ file_number, low]))
     }
 
-    /// The two numbers that a MANIFEST holds.
+    /// The two numbers recorded in MANIFESTs.
     #[must_use]
     pub fn short(&self) -> [u64; 2] {
         [self.0[0], self.0[1]]
     }
 
-    /// The unique id that RocksDB's tools show: the same, scrambled.
+    /// The external unique id, as shown by RocksDB's tools: a scrambled form.
     #[must_use]
     pub fn external(&self) -> [u64; 3] {
         let [first, second, third] = self.0;
@@ -143,7 +142,7 @@ impl UniqueId {
     }
 }
 
-/// RocksDB's one-to-one hash of 128 bits, with seed 0.
+/// RocksDB's bijective 128-bit hash with seed 0.
 fn scramble(mut high: u64, mut low: u64) -> (u64, u64) {
     const P2: u64 = 0xc2b2_ae3d_27d4_eb4f;
     let product = |a: u64, b: u64| {
@@ -164,7 +163,7 @@ fn scramble(mut high: u64, mut low: u64) -> (u64, u64) {
     (avalanche(out_high), avalanche(out_low))
 }
 
-/// The last step of XXH3.
+/// The final step of XXH3.
 fn avalanche(mut hash: u64) -> u64 {
     hash ^= hash >> 37;
     hash = hash.wrapping_mul(0x1656_6791_9e37_79f9);
@@ -177,7 +176,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn ids_that_are_none_are_refused() {
+    fn invalid_ids_are_rejected() {
         assert_eq!(SessionId::parse("ABC"), None);
         assert_eq!(SessionId::parse("ABCDEFGH!JKLMNOPQRST"), None);
         assert_eq!(UniqueId::of_table("", "ABCDEFGHIJKLMNOPQRST", 1), None);
@@ -194,7 +193,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_session_id_is_read_as_it_was_written(upper: u64, lower: u64) {
+        fn session_ids_round_trip(upper: u64, lower: u64) {
             let id = SessionId::from_random(upper, lower);
             let text = id.to_string();
             prop_assert_eq!(text.len(), 20);

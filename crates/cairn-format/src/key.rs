@@ -1,13 +1,12 @@
-//! Internal keys: user key, sequence number and kind in one comparable string of bytes.
+//! Internal keys: user key, sequence number and kind in one comparable byte string.
 //!
 //! ```text
 //! user key (any bytes, timestamp included) | fixed64 (sequence number << 8 | kind)
 //! ```
 //!
-//! Internal keys ascend by user key; those of one user key descend by the packed number, so the
-//! newest comes first. Fast functions here take what a block hands them without looking twice:
-//! for fewer than 8 bytes they answer as if the user key were empty, and never panic. Whoever
-//! needs the truth about hostile bytes calls [`parse`].
+//! Internal keys are ordered by ascending user key, then by descending packed number, so that the newest
+//! version comes first. The fast functions do not validate: input of fewer than 8 bytes is treated as an
+//! empty user key, without a panic. Use [`parse`] for untrusted input.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -16,10 +15,10 @@ use crate::hash::hash64;
 
 use cairn_types::{Decoded, KeyOrder, Malformed, SequenceNumber, ValueKind};
 
-/// Bytes that an internal key is longer than its user key.
+/// The length of the suffix that an internal key adds to its user key.
 pub const SUFFIX_LEN: usize = 8;
 
-/// Sequence number and kind in the 8 bytes that follow a user key.
+/// Packs a sequence number and a kind into the 8-byte suffix.
 #[inline]
 #[must_use]
 pub fn pack(seq: SequenceNumber, kind: ValueKind) -> u64 {
@@ -27,7 +26,7 @@ pub fn pack(seq: SequenceNumber, kind: ValueKind) -> u64 {
     seq.0 << 8 | kind as u64
 }
 
-/// Appends the internal key of `user_key`.
+/// Appends the internal key of `user_key` to `out`.
 #[inline]
 pub fn append_internal(out: &mut Vec<u8>, user_key: &[u8], seq: SequenceNumber, kind: ValueKind) {
     out.reserve(user_key.len() + SUFFIX_LEN);
@@ -35,22 +34,22 @@ pub fn append_internal(out: &mut Vec<u8>, user_key: &[u8], seq: SequenceNumber, 
     out.extend_from_slice(&pack(seq, kind).to_le_bytes());
 }
 
-/// An internal key taken apart.
+/// A decoded internal key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParsedKey<'a> {
-    /// The user key, timestamp included.
+    /// The user key, including its timestamp.
     pub user_key: &'a [u8],
     /// The sequence number.
     pub seq: SequenceNumber,
-    /// What the entry is.
+    /// The kind of the entry.
     pub kind: ValueKind,
 }
 
-/// Takes an internal key apart.
+/// Decodes an internal key.
 ///
 /// # Errors
 ///
-/// When it is too short, or its kind is none that tables hold.
+/// If it is too short, or its kind is not one of a table entry.
 #[inline]
 pub fn parse(internal: &[u8]) -> Decoded<ParsedKey<'_>> {
     let Some((user_key, suffix)) = internal.split_last_chunk::<SUFFIX_LEN>() else {
@@ -82,14 +81,14 @@ fn unknown_kind(at: usize, kind: u8) -> Malformed {
     Malformed::at(at, format!("internal key has unknown kind {kind:#04x}"))
 }
 
-/// The user key of an internal key; empty for bytes that are too short to be one.
+/// The user key of an internal key; empty if the input is too short.
 #[inline]
 #[must_use]
 pub fn user_key(internal: &[u8]) -> &[u8] {
     &internal[..internal.len().saturating_sub(SUFFIX_LEN)]
 }
 
-/// Sequence number and kind as they are packed; 0 for bytes too short to be an internal key.
+/// The packed sequence number and kind; 0 if the input is too short.
 #[inline]
 #[must_use]
 pub fn packed(internal: &[u8]) -> u64 {
@@ -99,21 +98,21 @@ pub fn packed(internal: &[u8]) -> u64 {
     }
 }
 
-/// The sequence number of an internal key; 0 for bytes too short to be one.
+/// The sequence number of an internal key; 0 if the input is too short.
 #[inline]
 #[must_use]
 pub fn sequence(internal: &[u8]) -> SequenceNumber {
     SequenceNumber(packed(internal) >> 8)
 }
 
-/// `key` without the `timestamp_size` bytes at its end; empty if it is shorter.
+/// `key` without its last `timestamp_size` bytes; empty if it is shorter.
 #[inline]
 #[must_use]
 pub fn strip_timestamp(key: &[u8], timestamp_size: usize) -> &[u8] {
     &key[..key.len().saturating_sub(timestamp_size)]
 }
 
-/// Makes the user key of `internal` the contents of `out`. Short ones are copied without a call.
+/// Sets `out` to the user key of `internal`. Short keys are copied inline.
 #[inline]
 pub fn copy_user_key(out: &mut Vec<u8>, internal: &[u8]) {
     const CHUNK: usize = 16;
@@ -128,8 +127,8 @@ pub fn copy_user_key(out: &mut Vec<u8>, internal: &[u8]) {
     }
 }
 
-/// True if two user keys have the same bytes. The same as `a == b`, but those of 8 to 16 bytes are
-/// told apart without a call, and so are most others.
+/// True if two user keys are equal. Equivalent to `a == b`, but keys of 8 to 16 bytes and most others are
+/// compared inline.
 #[inline]
 #[must_use]
 pub fn is_same_bytes(a: &[u8], b: &[u8]) -> bool {
@@ -147,8 +146,8 @@ pub fn is_same_bytes(a: &[u8], b: &[u8]) -> bool {
     a == b
 }
 
-/// The beginning of the user key of `internal` as a number: smaller numbers mean smaller keys,
-/// equal numbers mean nothing.
+/// An integer prefix of the user key of `internal`: a smaller prefix implies a smaller key, equal prefixes
+/// decide nothing.
 #[inline]
 #[must_use]
 pub fn prefix(order: &KeyOrder, internal: &[u8]) -> u64 {
@@ -169,8 +168,8 @@ pub fn prefix(order: &KeyOrder, internal: &[u8]) -> u64 {
     if inverted { !start } else { start }
 }
 
-/// How user keys of the bytewise order stand to each other. The same as `a.cmp(b)`, but most keys
-/// differ in their first 8 bytes, and those are told apart without a call.
+/// Compares user keys bytewise. Equivalent to `a.cmp(b)`, but most keys differ in their first 8 bytes, which
+/// are compared inline.
 #[inline]
 #[must_use]
 pub fn compare_bytewise(a: &[u8], b: &[u8]) -> Ordering {
@@ -181,7 +180,7 @@ pub fn compare_bytewise(a: &[u8], b: &[u8]) -> Ordering {
         if a8 != b8 {
             return a8.cmp(&b8);
         }
-        // Keys of 9 to 16 bytes are common, and their second 8 bytes decide as fast.
+        // Keys of 9 to 16 bytes are common, and decided by their second 8 bytes.
         if let (Some((a8, a_rest)), Some((b8, b_rest))) = (
             a_rest.split_first_chunk::<8>(),
             b_rest.split_first_chunk::<8>(),
@@ -190,7 +189,7 @@ pub fn compare_bytewise(a: &[u8], b: &[u8]) -> Ordering {
             if a8 != b8 {
                 return a8.cmp(&b8);
             }
-            // Of equal keys of 16 bytes nothing is left, and that needs no call either.
+            // Equal keys of 16 bytes have no rest, which needs no call either.
             return match a_rest.is_empty() || b_rest.is_empty() {
                 true => a_rest.len().cmp(&b_rest.len()),
                 false => a_rest.cmp(b_rest),
@@ -201,7 +200,7 @@ pub fn compare_bytewise(a: &[u8], b: &[u8]) -> Ordering {
     a.cmp(b)
 }
 
-/// How user keys stand to each other: [`KeyOrder::compare`] with the fast way for bytewise.
+/// Compares user keys: [`KeyOrder::compare`] with a fast path for the bytewise order.
 #[inline]
 #[must_use]
 pub fn compare_user(order: &KeyOrder, a: &[u8], b: &[u8]) -> Ordering {
@@ -211,7 +210,7 @@ pub fn compare_user(order: &KeyOrder, a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// How internal keys stand to each other: user keys ascend, then packed numbers descend.
+/// Compares internal keys: by ascending user key, then by descending packed number.
 #[inline]
 #[must_use]
 pub fn compare(order: &KeyOrder, a: &[u8], b: &[u8]) -> Ordering {
@@ -221,24 +220,23 @@ pub fn compare(order: &KeyOrder, a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// Turns `start`, an internal key, into a short internal key that is not before it and before
-/// `limit`; leaves it as it is when no shorter one is found.
+/// Shortens the internal key `start` to one that is at or after it and before `limit`, or leaves it
+/// unchanged.
 pub fn shorten_separator(order: &KeyOrder, start: &mut Vec<u8>, limit: &[u8]) {
     let mut short = user_key(start).to_vec();
     order.shorten_separator(&mut short, user_key(limit));
     replace_if_after(order, start, short);
 }
 
-/// Turns `key`, an internal key, into a short internal key at or after it; leaves it as it is when
-/// no shorter one is found.
+/// Shortens the internal key `key` to one at or after it, or leaves it unchanged.
 pub fn shorten_successor(order: &KeyOrder, key: &mut Vec<u8>) {
     let mut short = user_key(key).to_vec();
     order.shorten_successor(&mut short);
     replace_if_after(order, key, short);
 }
 
-/// Makes `short` with the first packed number that a seek can carry the new `internal`, if it is
-/// strictly after it and no longer: an equal user key would sort before older entries.
+/// Replaces `internal` by `short` with the packed number of a seek key, if `short` is strictly after its user
+/// key and not longer. An equal user key would sort before older entries.
 fn replace_if_after(order: &KeyOrder, internal: &mut Vec<u8>, mut short: Vec<u8>) {
     let user = user_key(internal);
     if short.len() <= user.len() && order.compare(user, &short) == Ordering::Less {
@@ -247,12 +245,12 @@ fn replace_if_after(order: &KeyOrder, internal: &mut Vec<u8>, mut short: Vec<u8>
     }
 }
 
-/// An internal key of its own.
+/// An owned internal key.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct InternalKey(Vec<u8>);
 
 impl InternalKey {
-    /// The internal key of these parts.
+    /// Creates an internal key.
     #[must_use]
     pub fn new(user_key: &[u8], seq: SequenceNumber, kind: ValueKind) -> InternalKey {
         let mut bytes = Vec::new();
@@ -260,7 +258,7 @@ impl InternalKey {
         InternalKey(bytes)
     }
 
-    /// The internal key that `bytes` are.
+    /// Validates `bytes` as an internal key.
     ///
     /// # Errors
     ///
@@ -270,41 +268,40 @@ impl InternalKey {
         Ok(InternalKey(bytes.to_vec()))
     }
 
-    /// Its bytes.
+    /// The encoded key.
     #[inline]
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Its bytes, for good.
+    /// The encoded key, as an owned vector.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 
-    /// Its user key, timestamp included.
+    /// The user key, including its timestamp.
     #[inline]
     #[must_use]
     pub fn user_key(&self) -> &[u8] {
         user_key(&self.0)
     }
 
-    /// Its sequence number.
+    /// The sequence number.
     #[inline]
     #[must_use]
     pub fn seq(&self) -> SequenceNumber {
         sequence(&self.0)
     }
 
-    /// What its entry is. A deletion for the default, empty key.
+    /// The kind of the entry; a deletion for the default, empty key.
     #[must_use]
     pub fn kind(&self) -> ValueKind {
         ValueKind::from_u8(packed(&self.0) as u8).unwrap_or(ValueKind::Deletion)
     }
 
-    /// True if this key, as the largest of a file, is not itself in the file: a range tombstone
-    /// ends there.
+    /// True if this key, as the largest key of a file, is an exclusive bound: the end of a range tombstone.
     #[must_use]
     pub fn is_exclusive_bound(&self) -> bool {
         packed(&self.0) == pack(SequenceNumber::MAX, ValueKind::RangeDeletion)
@@ -326,24 +323,24 @@ impl fmt::Debug for InternalKey {
     }
 }
 
-/// Bytes of a lookup key that need no allocation.
+/// The maximum length of a lookup key without an allocation.
 const INLINE: usize = 72;
 
-/// The internal key that a point lookup seeks: before all versions of `user` that are not newer
-/// than `seq`. Keys of ordinary length lie inside the value.
+/// The seek key of a point lookup: it precedes all versions of `user` that are not newer than `seq`. Keys of
+/// usual length are stored inline.
 #[derive(Clone)]
 pub struct LookupKey {
     short: [u8; INLINE],
-    /// Length of the internal key.
+    /// The length of the internal key.
     len: usize,
-    /// What filters know the user key by, if it has no timestamp.
+    /// The filter hash of the user key, if it has no timestamp.
     hash: u64,
-    /// The whole key when it does not fit into `short`; empty otherwise.
+    /// The whole key if it does not fit into `short`; empty otherwise.
     long: Vec<u8>,
 }
 
 impl LookupKey {
-    /// The key that finds what `seq` sees of `user` (timestamp included).
+    /// The lookup key for the versions of `user`, which includes its timestamp, that are visible at `seq`.
     #[inline]
     #[must_use]
     pub fn new(user: &[u8], seq: SequenceNumber) -> LookupKey {
@@ -371,21 +368,21 @@ impl LookupKey {
         self.short.get(..self.len).unwrap_or(&self.long)
     }
 
-    /// The user key, timestamp included.
+    /// The user key, including its timestamp.
     #[inline]
     #[must_use]
     pub fn user(&self) -> &[u8] {
         user_key(self.internal())
     }
 
-    /// The 64-bit hash of the user key, timestamp included.
+    /// The 64-bit hash of the user key, including its timestamp.
     #[inline]
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// The sequence number that the lookup sees.
+    /// The sequence number at which the lookup reads.
     #[inline]
     #[must_use]
     pub fn seq(&self) -> SequenceNumber {
@@ -419,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_of_batches_are_no_kinds_of_keys() {
+    fn batch_kinds_are_invalid_in_keys() {
         let mut key = internal(b"ab", 1, ValueKind::Value);
         for bad in [
             ValueKind::LogData as u8,
@@ -478,7 +475,7 @@ mod tests {
         }
     }
 
-    /// Keys that often share prefixes and often end inside each other.
+    /// Keys that often share prefixes, and are often prefixes of each other.
     fn user_keys() -> impl Strategy<Value = Vec<u8>> {
         prop::collection::vec(
             prop_oneof![Just(0u8), Just(1), Just(0xff), any::<u8>()],
@@ -487,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_every_length_are_copied_and_told_apart() {
+    fn keys_of_every_length_are_copied_and_compared() {
         let mut out = b"a longer key than any that comes".to_vec();
         for len in 0..40 {
             let user: Vec<u8> = (0..len).collect();
@@ -509,7 +506,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(256))]
 
         #[test]
-        fn prefixes_that_differ_stand_as_their_keys_do(a in user_keys(), b in user_keys()) {
+        fn distinct_prefixes_order_like_their_keys(a in user_keys(), b in user_keys()) {
             let [one, other] = [&a, &b].map(|user| internal(user, 7, ValueKind::Value));
             for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise, KeyOrder::BytewiseU64Ts] {
                 match prefix(&order, &one).cmp(&prefix(&order, &other)) {
@@ -520,7 +517,7 @@ mod tests {
         }
 
         #[test]
-        fn the_fast_order_is_the_order_of_the_bytes(mut a in user_keys(), b in user_keys(), same in 0usize..24) {
+        fn the_fast_comparison_is_bytewise(mut a in user_keys(), b in user_keys(), same in 0usize..24) {
             prop_assert_eq!(compare_bytewise(&a, &b), a.cmp(&b));
             a.truncate(same);
             let b = [&a[..], &b].concat();
@@ -530,7 +527,7 @@ mod tests {
         }
 
         #[test]
-        fn shortened_keys_lie_between(a in user_keys(), b in user_keys(), reverse: bool) {
+        fn shortened_keys_are_in_between(a in user_keys(), b in user_keys(), reverse: bool) {
             let order = if reverse { KeyOrder::ReverseBytewise } else { KeyOrder::Bytewise };
             let (a, b) = if order.compare(&a, &b) == Ordering::Greater { (b, a) } else { (a, b) };
             let (start, limit) = (internal(&a, 5, ValueKind::Value), internal(&b, 4, ValueKind::Value));

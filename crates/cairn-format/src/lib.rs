@@ -1,8 +1,8 @@
-//! Bytes to values and back, pure: every encoding of RocksDB's files.
+//! Encoders and decoders of all RocksDB file formats, as pure functions.
 //!
-//! No file, no lock, no option. Every decoder takes hostile bytes and answers with a value or a
-//! [`cairn_types::Malformed`]; none panics, loops for ever, or allocates on the word of its input.
-//! The bytes are described in the documentation of each module.
+//! There is no I/O, no locking and no configuration. Decoders accept untrusted input and return a value or a
+//! [`cairn_types::Malformed`]. They never panic, loop forever, or allocate by an unverified length. Each
+//! module documents its format.
 
 pub mod batch;
 pub mod blob;
@@ -19,6 +19,6 @@ pub mod manifest;
 pub mod names;
 pub mod options_text;
 pub mod range_del;
-mod sorted;
+mod sorted_u64;
 pub mod table;
 pub mod wide;

@@ -1,4 +1,4 @@
-//! The names of the files in a database directory, and what CURRENT and IDENTITY say.
+//! The names of files in a database directory, and the content of CURRENT and IDENTITY.
 //!
 //! ```text
 //! CURRENT  IDENTITY  LOCK  LOG  LOG.old.1700000000000000
@@ -6,29 +6,29 @@
 //! 000005.log  000008.sst  000008.ldb  000009.blob  COMPACTION_PROGRESS-1700000000000000
 //! ```
 //!
-//! Numbers are printed with at least six digits and read with any count of them, so two names may
-//! carry one number: who removes a file takes the name from the directory, not from the number.
-//! A name that is not on this list belongs to somebody else; it is neither used nor removed.
+//! Numbers are formatted with at least six digits and parsed with any number of digits, so two names may have
+//! the same number: to delete a file, use its name in the directory. Other names do not belong to the
+//! database; such files are neither used nor deleted.
 
 use std::fmt;
 
 use cairn_types::{Decoded, FileNumber, Malformed};
 
-/// The file that names the current MANIFEST.
+/// The file with the name of the current MANIFEST.
 pub const CURRENT: &str = "CURRENT";
-/// The file that holds the database's id.
+/// The file with the database id.
 pub const IDENTITY: &str = "IDENTITY";
-/// The file whose lock the writing process holds.
+/// The file that the writing process locks.
 pub const LOCK: &str = "LOCK";
-/// The text log for people.
+/// The info log.
 pub const INFO_LOG: &str = "LOG";
-/// The directory below the WAL directory that keeps WALs no longer needed by recovery.
+/// The subdirectory of the WAL directory for archived WALs.
 pub const ARCHIVE_DIR: &str = "archive";
 
-/// Bytes of a CURRENT or IDENTITY file beyond which it is refused unread.
+/// The maximum length of a CURRENT or IDENTITY file.
 pub const MAX_TEXT_FILE_LEN: usize = 64 << 10;
 
-/// A file of a database, as its name says.
+/// The type and number of a file, according to its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileName {
     /// `CURRENT`.
@@ -43,15 +43,15 @@ pub enum FileName {
     Wal(FileNumber),
     /// `000008.sst`.
     Table(FileNumber),
-    /// `000008.ldb`: a table under the name that LevelDB gave it. Read, never written.
+    /// `000008.ldb`: a table named by LevelDB. Read, but never written.
     LegacyTable(FileNumber),
     /// `000009.blob`.
     Blob(FileNumber),
     /// `OPTIONS-000007`.
     Options(FileNumber),
-    /// `OPTIONS-000007.dbtmp`: an OPTIONS file before its rename.
+    /// `OPTIONS-000007.dbtmp`: an OPTIONS file before it is renamed.
     OptionsTemp(FileNumber),
-    /// `000004.dbtmp`: a CURRENT or IDENTITY before its rename.
+    /// `000004.dbtmp`: a CURRENT or IDENTITY file before it is renamed.
     Temp(FileNumber),
     /// `LOG`.
     InfoLog,
@@ -64,7 +64,7 @@ pub enum FileName {
 }
 
 impl FileName {
-    /// What `name`, a single path component, is; `None` if no database has such a file.
+    /// Parses `name`, a single path component. Returns `None` if it is not a name of a database file.
     #[must_use]
     pub fn parse(name: &str) -> Option<FileName> {
         use FileName::*;
@@ -97,7 +97,7 @@ impl FileName {
         Some(OldInfoLog(decimal(rest)?))
     }
 
-    /// What `name` is if it begins with a digit, as most names in a database do.
+    /// Parses a name that starts with a digit.
     fn parse_numbered(name: &str) -> Option<FileName> {
         use FileName::*;
         let digits = name.bytes().take_while(u8::is_ascii_digit).count();
@@ -113,7 +113,7 @@ impl FileName {
         Some(kind(FileNumber(digits.parse().ok()?)))
     }
 
-    /// The number in the name, of the kinds that take theirs from the common counter.
+    /// The file number, for types that use the common counter.
     #[must_use]
     pub fn number(self) -> Option<FileNumber> {
         use FileName::*;
@@ -154,13 +154,14 @@ impl fmt::Display for FileName {
     }
 }
 
-/// The name of WAL `number`.
+/// The file name of WAL `number`.
 #[must_use]
 pub fn wal(number: FileNumber) -> String {
     FileName::Wal(number).to_string()
 }
 
-/// The name of table `number`. Made without the formatter: an opening names every table.
+/// The file name of table `number`. Formatted by hand, because opening a database generates one for each
+/// table.
 #[must_use]
 pub fn table(number: FileNumber) -> String {
     const SUFFIX: &[u8] = b".sst";
@@ -177,21 +178,21 @@ pub fn table(number: FileNumber) -> String {
     String::from_utf8_lossy(&name[begin..]).into_owned()
 }
 
-/// The name of blob file `number`.
+/// The file name of blob file `number`.
 #[must_use]
 pub fn blob(number: FileNumber) -> String {
     FileName::Blob(number).to_string()
 }
 
-/// The name of MANIFEST `number`.
+/// The file name of MANIFEST `number`.
 #[must_use]
 pub fn manifest(number: FileNumber) -> String {
     FileName::Manifest(number).to_string()
 }
 
-/// The prefix of info logs that lie in a directory of their own (`db_log_dir`): the path of the
-/// database with every character but letters, digits, `-`, `.` and `_` replaced by `_`, then
-/// `_LOG`. A leading slash leaves no trace.
+/// The prefix of info logs in a separate directory (`db_log_dir`): the path of the database without its
+/// leading slash, in which all characters except letters, digits, `-`, `.` and `_` are replaced by `_`,
+/// followed by `_LOG`.
 #[must_use]
 pub fn info_log_prefix(database: &str) -> String {
     let path = database.strip_prefix('/').unwrap_or(database);
@@ -206,18 +207,18 @@ pub fn info_log_prefix(database: &str) -> String {
     prefix
 }
 
-/// The content of a CURRENT file that names MANIFEST `number`.
+/// The content of CURRENT for MANIFEST `number`.
 #[must_use]
 pub fn encode_current(number: FileNumber) -> String {
     format!("{}\n", FileName::Manifest(number))
 }
 
-/// The number of the MANIFEST that a CURRENT file names.
+/// The number of the MANIFEST in the content of CURRENT.
 ///
 /// # Errors
 ///
-/// [`Malformed`] unless the content is the name of a MANIFEST, as Cairn would print it, and one
-/// line feed. A path, a second line or another file's name is refused.
+/// [`Malformed`] unless the content is the canonical name of a MANIFEST, followed by a line feed. A path, a
+/// second line or another file's name is rejected.
 pub fn decode_current(content: &[u8]) -> Decoded<FileNumber> {
     let Some((b'\n', name)) = content.split_last() else {
         return Err(Malformed::at(
@@ -235,11 +236,11 @@ pub fn decode_current(content: &[u8]) -> Decoded<FileNumber> {
     }
 }
 
-/// The database id that an IDENTITY file holds, without a line feed at its end.
+/// The database id in the content of IDENTITY, without a trailing line feed.
 ///
 /// # Errors
 ///
-/// [`Malformed`] if it is empty or no text.
+/// [`Malformed`] if it is empty or not UTF-8.
 pub fn decode_identity(content: &[u8]) -> Decoded<String> {
     let id = content.strip_suffix(b"\n").unwrap_or(content);
     if id.is_empty() {
@@ -255,7 +256,7 @@ fn number(digits: &str) -> Option<FileNumber> {
     decimal(digits).map(FileNumber)
 }
 
-/// Digits only: `str::parse` would take a sign.
+/// Digits only: `str::parse` accepts a sign.
 fn decimal(digits: &str) -> Option<u64> {
     if !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
@@ -296,12 +297,12 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(128))]
 
         #[test]
-        fn a_printed_name_reads_as_itself(name in any_name()) {
+        fn names_round_trip(name in any_name()) {
             prop_assert_eq!(FileName::parse(&name.to_string()), Some(name));
         }
 
         #[test]
-        fn a_table_is_named_as_it_is_printed(number in any::<u64>(), shift in 0u32..64) {
+        fn table_names_equal_the_formatted_ones(number in any::<u64>(), shift in 0u32..64) {
             for number in [number >> shift, 0, 999_999, 1_000_000, u64::MAX] {
                 let number = FileNumber(number);
                 prop_assert_eq!(table(number), FileName::Table(number).to_string());
@@ -309,14 +310,14 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_parsed_or_not_but_never_panics(text in "\\PC{0,40}") {
+        fn parsing_names_never_panics(text in "\\PC{0,40}") {
             let _ = FileName::parse(&text);
             let _ = decode_current(text.as_bytes());
         }
     }
 
     #[test]
-    fn numbers_have_six_digits_or_more_and_are_read_with_any() {
+    fn numbers_have_at_least_six_digits() {
         assert_eq!(FileName::Wal(FileNumber(7)).to_string(), "000007.log");
         assert_eq!(
             FileName::Table(FileNumber(12_345_678)).to_string(),
@@ -333,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_others_are_nobodys() {
+    fn other_names_are_not_parsed() {
         for name in [
             "",
             ".",
@@ -365,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn current_names_one_manifest_and_ends_its_line() {
+    fn current_is_a_manifest_name_and_a_line_feed() {
         assert_eq!(encode_current(FileNumber(5)), "MANIFEST-000005\n");
         assert_eq!(decode_current(b"MANIFEST-000005\n"), Ok(FileNumber(5)));
         for bad in [
@@ -393,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn info_logs_elsewhere_carry_the_path_of_their_database() {
+    fn separate_info_logs_include_the_database_path() {
         assert_eq!(info_log_prefix("/data/my db"), "data_my_db_LOG");
     }
 }

@@ -1,7 +1,7 @@
-//! The syntax of OPTIONS files and option strings, without knowledge of any option.
+//! The syntax of OPTIONS files and option strings, independent of the options themselves.
 //!
-//! An option string is `name=value;name={name=value;...}`: a value in braces may hold statements
-//! of its own. An OPTIONS file has one statement a line, under section titles:
+//! An option string is `name=value;name={name=value;...}`, where a value in braces may contain statements. An
+//! OPTIONS file has one statement per line, in titled sections:
 //!
 //! ```text
 //! # a comment, to the end of the line, unless the sign is escaped
@@ -16,24 +16,24 @@
 //!   block_size=4096
 //! ```
 //!
-//! Texts that a user chose (arguments of titles, values that are strings) are escaped: a backslash
-//! stands before a backslash, `#` and `:`, and line ends are `\n` and `\r`.
+//! User-defined text (title arguments and string values) is escaped: backslash, `#` and `:` are preceded by a
+//! backslash, and line ends are written as `\n` and `\r`.
 
 use cairn_types::{Decoded, Malformed};
 
 /// A section of an OPTIONS file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Section {
-    /// The word of the title: `CFOptions`, `TableOptions/BlockBasedTable`.
+    /// The title: `CFOptions`, `TableOptions/BlockBasedTable`.
     pub title: String,
-    /// The unescaped argument of the title: a column family's name.
+    /// The unescaped argument of the title, such as a column family name.
     pub argument: Option<String>,
-    /// Names and values, as they stand there.
+    /// Names and values, unprocessed.
     pub statements: Vec<(String, String)>,
 }
 
 impl Section {
-    /// An empty section.
+    /// Creates an empty section.
     #[must_use]
     pub fn new(title: &str, argument: Option<&str>) -> Section {
         Section {
@@ -43,31 +43,31 @@ impl Section {
         }
     }
 
-    /// The value of `name`, if the section has it.
+    /// The value of `name`, if present.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<&str> {
         let found = self.statements.iter().find(|(other, _)| other == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Adds a statement.
+    /// Appends a statement.
     pub fn push(&mut self, name: &str, value: impl Into<String>) {
         self.statements.push((name.to_owned(), value.into()));
     }
 }
 
-/// The statements of an option string, in its order, with surrounding blanks taken off.
+/// Splits an option string into statements, trimming whitespace.
 ///
 /// # Errors
 ///
-/// [`Malformed`] where a name has no `=` or braces do not match.
+/// [`Malformed`] for a name without `=` or unbalanced braces.
 pub fn statements(text: &str) -> Decoded<Vec<(&str, &str)>> {
     let mut found = Vec::new();
     let mut rest = text.trim();
     while !rest.is_empty() {
         let at = text.len() - rest.len();
         let Some((name, behind)) = rest.split_once('=') else {
-            return Err(Malformed::at(at, format!("no '=' behind {rest:?}")));
+            return Err(Malformed::at(at, format!("no '=' after {rest:?}")));
         };
         let end = value_len(behind).map_err(|error| error.shifted(at + name.len() + 1))?;
         found.push((name.trim(), behind[..end].trim()));
@@ -76,7 +76,7 @@ pub fn statements(text: &str) -> Decoded<Vec<(&str, &str)>> {
     Ok(found)
 }
 
-/// The length of the value that `text` begins with: up to the first `;` outside braces.
+/// The length of the value at the start of `text`, up to the first `;` outside braces.
 fn value_len(text: &str) -> Decoded<usize> {
     let mut depth = 0usize;
     for (at, byte) in text.bytes().enumerate() {
@@ -94,11 +94,11 @@ fn value_len(text: &str) -> Decoded<usize> {
     }
 }
 
-/// The sections of an OPTIONS file.
+/// Parses an OPTIONS file.
 ///
 /// # Errors
 ///
-/// [`Malformed`] at the first line that is neither a title, nor a statement, nor empty.
+/// [`Malformed`] with the first line that is not a title, a statement or empty.
 pub fn parse_file(text: &str) -> Decoded<Vec<Section>> {
     let mut sections: Vec<Section> = Vec::new();
     let mut at = 0;
@@ -118,7 +118,7 @@ pub fn parse_file(text: &str) -> Decoded<Vec<Section>> {
     Ok(sections)
 }
 
-/// `line` up to the first `#` that no backslash escapes.
+/// `line` up to the first unescaped `#`.
 fn without_comment(line: &str) -> &str {
     let mut escaped = false;
     for (at, byte) in line.bytes().enumerate() {
@@ -132,7 +132,7 @@ fn without_comment(line: &str) -> &str {
     line
 }
 
-/// A title line, `[Word]` or `[Word "argument"]`.
+/// Parses a title line, `[Word]` or `[Word "argument"]`.
 fn parse_title(line: &str) -> Decoded<Section> {
     let inner = line
         .strip_prefix('[')
@@ -147,7 +147,7 @@ fn parse_title(line: &str) -> Decoded<Section> {
     Ok(Section::new(title.trim(), Some(&unescape(argument))))
 }
 
-/// Writes sections as RocksDB does.
+/// Formats sections as RocksDB does.
 #[must_use]
 pub fn print_file(sections: &[Section]) -> String {
     let mut text = String::new();
@@ -168,7 +168,7 @@ pub fn print_file(sections: &[Section]) -> String {
     text
 }
 
-/// `text` with what would end it or begin something else escaped.
+/// Escapes `text`.
 #[must_use]
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -183,7 +183,7 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// What [`escape`] made `text` from.
+/// The inverse of [`escape`].
 #[must_use]
 pub fn unescape(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn braces_hold_statements_of_their_own() {
+    fn braces_nest_statements() {
         assert_eq!(
             statements(" a=1; b={c=2;d={e=3};} ;f=").unwrap(),
             [("a", "1"), ("b", "{c=2;d={e=3};}"), ("f", "")]
@@ -234,7 +234,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_is_parsed(name in "\\PC{0,9}", value in "[a-z0-9.]{0,9}") {
+        fn options_files_round_trip(name in "\\PC{0,9}", value in "[a-z0-9.]{0,9}") {
             let mut section = Section::new("CFOptions", Some(&name));
             section.push("x", &*value);
             let sections = vec![section];
@@ -242,7 +242,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_answered(text in "\\PC{0,40}") {
+        fn parsing_options_never_panics(text in "\\PC{0,40}") {
             let _ = (statements(&text), parse_file(&text));
             prop_assert_eq!(unescape(&escape(&text)), text);
         }

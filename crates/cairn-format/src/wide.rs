@@ -8,15 +8,15 @@
 //! kind        01 the value itself, 11 a blob index (see [`crate::blob`])
 //! ```
 //!
-//! Names of version 1 have a varint32 length in front. Columns are sorted strictly by name; the
-//! default column has the empty name and thus comes first. Nothing may follow the last value.
-//! Version 1 is written unless a value lies in a blob file.
+//! In version 1 a name is preceded by its varint32 length. Columns are strictly sorted by name; the default
+//! column has the empty name and comes first. Nothing may follow the last value. Version 1 is written unless
+//! a value is in a blob file.
 
 use cairn_types::{Decoded, Error, Malformed, Result, ValueKind};
 
 use crate::coding::{Input, put_lps, put_varint32};
 
-/// The name of the column that a plain get returns.
+/// The name of the column returned by a plain get.
 pub const DEFAULT_COLUMN: &[u8] = b"";
 
 const VERSION_1: u32 = 1;
@@ -27,34 +27,33 @@ const KIND_BLOB: u8 = ValueKind::BlobIndex as u8;
 /// A column of an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column<'a> {
-    /// Its name; empty for the default column.
+    /// The name; empty for the default column.
     pub name: &'a [u8],
-    /// Its value.
+    /// The value.
     pub value: ColumnValue<'a>,
 }
 
-/// Where the value of a column is.
+/// The location of a column's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnValue<'a> {
-    /// Here.
+    /// Inline.
     Inline(&'a [u8]),
-    /// In a blob file; these bytes are the encoded index.
+    /// In a blob file, with this encoded blob index.
     Blob(&'a [u8]),
 }
 
-/// An entity, read in place. All of it has been checked.
+/// A validated entity, read in place.
 #[derive(Clone, Copy, Debug)]
 pub struct Entity<'a> {
     count: u32,
     columns: Columns<'a>,
 }
 
-/// Reads an entity, whole, without allocating.
+/// Decodes and validates an entity, without allocating.
 ///
 /// # Errors
 ///
-/// [`Malformed`] if sizes and bytes do not agree, names are not sorted, or the version or the
-/// kind of a column is unknown.
+/// [`Malformed`] if sizes do not add up, names are not sorted, or the version or a column kind is unknown.
 pub fn decode(entity: &[u8]) -> Decoded<Entity<'_>> {
     let mut input = Input::new(entity);
     let version = input.varint32()?;
@@ -74,13 +73,13 @@ pub fn decode(entity: &[u8]) -> Decoded<Entity<'_>> {
 }
 
 impl<'a> Entity<'a> {
-    /// How many columns there are.
+    /// The number of columns.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// True if there is no column.
+    /// True if there are no columns.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -99,7 +98,7 @@ impl<'a> Entity<'a> {
         (first.name == DEFAULT_COLUMN).then_some(first.value)
     }
 
-    /// True if the value of any column lies in a blob file.
+    /// True if a column's value is in a blob file.
     #[must_use]
     pub fn has_blobs(&self) -> bool {
         self.columns()
@@ -115,7 +114,7 @@ impl<'a> IntoIterator for Entity<'a> {
     }
 }
 
-/// Iterates over the columns of an entity.
+/// An iterator over the columns of an entity.
 #[derive(Clone, Copy, Debug)]
 pub struct Columns<'a> {
     left: u32,
@@ -126,7 +125,7 @@ pub struct Columns<'a> {
     values: &'a [u8],
 }
 
-/// What version 2 keeps apart from the sizes of values.
+/// The sections of version 2 apart from value sizes.
 #[derive(Clone, Copy, Debug)]
 struct Kinds<'a> {
     kinds: &'a [u8],
@@ -143,7 +142,7 @@ impl<'a> Iterator for Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// The next column, if it is whole.
+    /// The next column, if complete.
     fn try_next(&mut self) -> Decoded<Option<Column<'a>>> {
         if self.left == 0 {
             return Ok(None);
@@ -179,7 +178,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Takes `len` bytes off the front of `bytes`.
+/// Splits `len` bytes off the start of `bytes`.
 fn split<'a>(bytes: &mut &'a [u8], len: usize) -> Decoded<&'a [u8]> {
     let mut input = Input::new(bytes);
     let front = input.take(len)?;
@@ -222,12 +221,12 @@ fn version_2<'a>(input: &mut Input<'a>, count: u32) -> Decoded<Columns<'a>> {
     })
 }
 
-/// Goes through all columns: each is whole, they are sorted, and nothing is left of any section.
+/// Validates all columns: they are complete and sorted, and all sections are used up.
 fn check(mut columns: Columns<'_>, len: usize) -> Decoded<()> {
     let mut last: Option<&[u8]> = None;
     loop {
-        // Offsets within sections mean little to a reader; that of the rest of the values is good
-        // enough to find the column.
+        // Offsets within sections are of little use; that of the remaining values suffices to locate the
+        // column.
         let at = len - columns.values.len();
         let column = columns
             .try_next()
@@ -250,12 +249,12 @@ fn check(mut columns: Columns<'_>, len: usize) -> Decoded<()> {
     Ok(())
 }
 
-/// Appends the entity of `columns`, sorted strictly by name, to `out`.
+/// Encodes `columns`, strictly sorted by name, and appends the entity to `out`.
 ///
 /// # Errors
 ///
-/// `InvalidArgument` if the names are not sorted or repeat, or if a name, a value or the count of
-/// columns does not fit 32 bits.
+/// `InvalidArgument` if names are unsorted or repeated, or if a name, a value or the number of columns
+/// exceeds 32 bits.
 pub fn encode(columns: &[Column<'_>], out: &mut Vec<u8>) -> Result<()> {
     let count = check_columns(columns)?;
     let has_blobs = columns
@@ -277,11 +276,11 @@ pub fn encode(columns: &[Column<'_>], out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Appends the entity of `columns`, pairs of name and value in any order, to `out`.
+/// Encodes `columns`, names and values in any order, and appends the entity to `out`.
 ///
 /// # Errors
 ///
-/// `Corruption` if a name repeats; those of [`encode`].
+/// `Corruption` if a name is repeated; those of [`encode`].
 pub fn encode_unsorted(columns: &[(&[u8], &[u8])], out: &mut Vec<u8>) -> Result<()> {
     let mut sorted: Vec<Column<'_>> = columns
         .iter()
@@ -300,7 +299,7 @@ pub fn encode_unsorted(columns: &[(&[u8], &[u8])], out: &mut Vec<u8>) -> Result<
     encode(&sorted, out)
 }
 
-/// All sections of version 2 but the values.
+/// Encodes all sections of version 2 except the values.
 fn encode_version_2(columns: &[Column<'_>], count: u32, out: &mut Vec<u8>) {
     let (mut kinds, mut name_sizes, mut sizes, mut names) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -361,7 +360,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(128))]
 
         #[test]
-        fn an_entity_reads_as_it_was_written(
+        fn entities_round_trip(
             columns in btree_map(
                 vec(any::<u8>(), 0..4), (vec(any::<u8>(), 0..200), any::<bool>()), 0..10
             ),
@@ -385,7 +384,7 @@ mod tests {
         }
 
         #[test]
-        fn hostile_bytes_are_an_entity_or_an_error(
+        fn hostile_entities_never_panic(
             version in 0..4u8, count in 0..6u8, rest in vec(0..24u8, 0..40)
         ) {
             let mut bytes = vec![version, count];
@@ -437,14 +436,14 @@ mod tests {
     }
 
     #[test]
-    fn unknown_versions_and_kinds_are_refused() {
+    fn unknown_versions_and_kinds_are_rejected() {
         assert!(decode(b"\x03\0").unwrap_err().unsupported);
         let error = decode(b"\x02\x01\x01\x01\0\x05\0\0").unwrap_err();
         assert!(error.what.contains("0x05"), "{error}");
     }
 
     #[test]
-    fn a_count_without_columns_costs_nothing() {
+    fn a_count_without_columns_allocates_nothing() {
         assert!(decode(b"\x01\xff\xff\xff\xff\x0f").is_err());
         assert!(decode(b"\x02\xff\xff\xff\xff\x0f\0\0\0").is_err());
     }

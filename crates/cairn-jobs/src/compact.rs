@@ -15,7 +15,7 @@ use cairn_format::key;
 use cairn_format::key::InternalKey;
 use cairn_format::range_del::{Fragment, Fragments, Tombstone};
 use cairn_observe::Activity;
-use cairn_observe::perf::io::{self, FileTimes};
+use cairn_observe::perf::iostats::{self, FileTimes};
 use cairn_observe::statistics::Histogram;
 use cairn_observe::threads::{self, Stage, Tracked};
 use cairn_platform::Priority;
@@ -248,7 +248,7 @@ impl Work {
         let _stage = threads::stage(Stage::CompactionProcessKv);
         let write = || Activity::Compaction.run(|| self.write_part(span));
         let (part, times) = match self.context.family.options.report_bg_io_stats {
-            true => io::with_times(write),
+            true => iostats::with_times(write),
             false => (write(), FileTimes::default()),
         };
         let mut part = part?;

@@ -1,6 +1,6 @@
 //! The result of a job: the edit that installs its outputs, and counts of its inputs and outputs.
 
-use cairn_observe::perf::io::FileTimes;
+use cairn_observe::perf::iostats::FileTimes;
 use cairn_version::TreeEdit;
 
 /// The statistics of a job.

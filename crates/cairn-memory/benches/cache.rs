@@ -1,5 +1,4 @@
-//! The block cache against its budget: a hit in 50 ns, and what a miss with insertion and eviction
-//! costs beside it.
+//! The block cache against its budget of 50 ns for a hit, and the cost of a miss with insertion and eviction.
 #![expect(missing_docs, reason = "criterion's macro makes a public function")]
 
 use std::hint::black_box;

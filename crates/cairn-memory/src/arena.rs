@@ -1,25 +1,24 @@
-//! The arena: memory that many threads take at once and that is given back as a whole.
+//! The arena: a concurrent bump allocator whose memory is freed as a whole.
 //!
-//! An allocation is one atomic addition to the fill of the current chunk. Only when a chunk is full
-//! does a lock serialise those who need the next one. Nothing is freed before the arena is.
+//! An allocation is one atomic addition to the fill level of the current chunk. A lock is taken only to
+//! replace a full chunk. Nothing is freed before the arena is dropped.
 //!
-//! An arena begins with a chunk of 4 KiB and doubles with each further one, up to the length it was made for: thousands of
-//! arenas with little in them, the memtables of idle column families, hold little.
+//! The first chunk of an arena has 4 KiB, and each further one doubles the arena up to its configured chunk
+//! size, so that thousands of nearly empty arenas, the memtables of idle column families, take little memory.
 //!
-//! Once an arena has grown to a large page, further chunks are cut from extents of a large page each
-//! (`extents.rs`), which the kernel is asked to back by one: what is reached through pointers here and there misses the
-//! processor's tables of pages less. An arena has at most one such page more than it was asked for.
+//! Once an arena has reached the size of a huge page, further chunks are cut from huge pages (`extents.rs`),
+//! because skiplist searches would otherwise miss the TLB often. An arena holds at most one huge page more
+//! than it needs.
 //!
-//! Invariants, cited below by number:
+//! Invariants, cited by number:
 //!
-//! I1. A chunk's memory is neither moved nor freed before the arena is dropped; `current` is null
-//!     or points to a chunk that `chunks` owns.
-//!     Memory of an extent is given to one chunk at most.
-//! I2. `used` of a chunk only grows, so the ranges that additions to it return never overlap. A
-//!     range is handed out only if it ends within the chunk.
+//! I1. The memory of a chunk is neither moved nor freed before the arena is dropped. `current` is null or
+//! points to a chunk owned by `chunks`. The memory of an extent belongs to at most one chunk.
+//! I2. `used` of a chunk only grows, so the ranges returned by additions to it never overlap. A range is
+//! handed out only if it ends within the chunk.
 #![expect(
     unsafe_code,
-    reason = "raw memory with a lifetime that the borrow checker cannot see"
+    reason = "raw memory whose lifetime the borrow checker cannot track"
 )]
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -30,16 +29,16 @@ use cairn_platform::sync::{AtomicPtr, AtomicUsize, Mutex, Ordering};
 
 use crate::extents::Extents;
 
-/// Every chunk, and so the largest alignment that can be asked for.
+/// Alignment of every chunk, and the largest alignment of an allocation.
 const CHUNK_ALIGN: usize = 64;
 
-/// The length of the first chunk, and the shortest that an arena can be made for.
+/// Size of the first chunk, and the smallest chunk size of an arena.
 const FIRST_CHUNK: usize = 4 << 10;
 
-/// Chunks that are smaller have memory of their own: who asks for small ones wants to save memory.
+/// The smallest chunks cut from extents. Arenas with smaller chunks are meant to save memory.
 const SMALLEST_CUT: usize = 64 << 10;
 
-/// Memory in chunks; see the module's documentation.
+/// A concurrent bump allocator; see the module's documentation.
 pub struct Arena {
     current: AtomicPtr<Chunk>,
     chunks: Mutex<Chunks>,
@@ -47,34 +46,35 @@ pub struct Arena {
     reserved: AtomicUsize,
 }
 
-/// The memory that an arena owns.
+/// The memory owned by an arena.
 #[derive(Default)]
 struct Chunks {
-    /// Every chunk, from `Box::into_raw`.
+    /// Every chunk, as a leaked box.
     all: Vec<NonNull<Chunk>>,
-    /// The extents that chunks are cut from.
+    /// The huge pages that chunks are cut from.
     extents: Extents,
-    /// How much of the last extent chunks were cut from.
+    /// The used part of the last extent, in bytes.
     cut: usize,
 }
 
-/// A piece of memory that allocations are cut from.
+/// A block of memory that allocations are cut from.
 struct Chunk {
     base: NonNull<u8>,
     len: usize,
     used: AtomicUsize,
-    /// True if its memory is a part of an extent.
+    /// True if the memory is part of an extent.
     in_extent: bool,
 }
 
-// SAFETY: the pointers in an arena lead to memory that it owns (I1) and that no two callers share
-// (I2); everything else in it is atomic or locked.
+// SAFETY: the pointers in an arena refer to memory that it owns (I1) and that no two callers share (I2).
+// Everything else is atomic or behind a lock.
 unsafe impl Send for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// An empty arena that asks the allocator for up to `chunk_len` bytes at a time (4 KiB to 1 GiB).
+    /// Returns an empty arena that takes up to `chunk_len` bytes (4 KiB to 1 GiB) from the allocator at a
+    /// time.
     #[must_use]
     pub fn new(chunk_len: usize) -> Arena {
         Arena {
@@ -87,8 +87,8 @@ impl Arena {
         }
     }
 
-    /// `len` bytes at an address that is a multiple of `align`: not initialised, the caller's
-    /// alone, and valid until the arena is dropped.
+    /// Allocates `len` bytes aligned to `align`: uninitialised, exclusive to the caller, and valid until the
+    /// arena is dropped.
     ///
     /// # Panics
     ///
@@ -97,7 +97,7 @@ impl Arena {
     pub fn allocate(&self, len: usize, align: usize) -> NonNull<u8> {
         assert!(align.is_power_of_two() && align <= CHUNK_ALIGN);
         loop {
-            // Acquire pairs with the release in `grow`: the chunk is seen complete.
+            // Acquire pairs with the release in `grow`: the chunk is complete.
             let current = self.current.load(Ordering::Acquire);
             // SAFETY: null, or a chunk that lives as long as the arena (I1).
             if let Some(chunk) = unsafe { current.as_ref() }
@@ -111,13 +111,13 @@ impl Arena {
         }
     }
 
-    /// Bytes taken from the allocator.
+    /// Bytes taken from the allocator or the kernel.
     #[must_use]
     pub fn memory_reserved(&self) -> usize {
         self.reserved.load(Ordering::Relaxed)
     }
 
-    /// Bytes handed out, with what was lost between them: what the arena really holds.
+    /// Bytes handed out, including padding and the unused ends of full chunks.
     #[must_use]
     pub fn memory_usage(&self) -> usize {
         // SAFETY: null, or a chunk that lives as long as the arena (I1).
@@ -126,8 +126,8 @@ impl Arena {
         self.memory_reserved().saturating_sub(unused)
     }
 
-    /// The length of a new current chunk for an allocation of `len` bytes, at most a quarter of `chunk_len`: as much as
-    /// the arena has, and enough that the allocation takes half of it.
+    /// The size of the next chunk for an allocation of `len` bytes, which is at most a quarter of
+    /// `chunk_len`: the size of the arena, but at least twice the allocation.
     fn next_chunk_len(&self, len: usize) -> usize {
         let doubled = self.memory_reserved().max(FIRST_CHUNK);
         doubled
@@ -136,8 +136,8 @@ impl Arena {
             .next_multiple_of(CHUNK_ALIGN)
     }
 
-    /// Makes a new current chunk, unless another thread has replaced `seen` already. A large
-    /// allocation gets a chunk of its own, which is returned, and leaves the current one in use.
+    /// Installs a new current chunk, unless another thread has already replaced `seen`. A large allocation is
+    /// returned in a chunk of its own, and the current chunk stays in use.
     #[cold]
     fn grow(&self, seen: *mut Chunk, len: usize, align: usize) -> Option<NonNull<u8>> {
         let mut chunks = self.chunks.lock();
@@ -151,13 +151,17 @@ impl Arena {
             false if cuts_extents => chunks.cut(self.chunk_len),
             false => Chunk::new(self.next_chunk_len(len)),
         };
+        debug_assert!(
+            chunk.len >= len,
+            "the chunk holds the allocation it is made for"
+        );
         self.reserved.fetch_add(chunk.len, Ordering::Relaxed);
         let place = if large { chunk.take(len, align) } else { None };
-        // A raw pointer from here on: a box that is moved must not be pointed to.
+        // A raw pointer from here on: moving the box would invalidate pointers to its content.
         let chunk = NonNull::from(Box::leak(Box::new(chunk)));
         chunks.all.push(chunk);
         if !large {
-            // Release pairs with the acquire in `allocate`. The chunk is in `chunks` by now (I1).
+            // Release pairs with the acquire in `allocate`. The chunk is already in `chunks` (I1).
             self.current.store(chunk.as_ptr(), Ordering::Release);
         }
         place
@@ -168,10 +172,10 @@ impl Drop for Arena {
     fn drop(&mut self) {
         let chunks = self.chunks.get_mut();
         for chunk in chunks.all.drain(..) {
-            // SAFETY: leaked from a box in `grow`, and owned by `chunks` alone (I1).
+            // SAFETY: leaked from a box in `grow` and owned by `chunks` alone (I1).
             let chunk = unsafe { Box::from_raw(chunk.as_ptr()) };
             if !chunk.in_extent {
-                // SAFETY: allocated with this layout in `Chunk::new`; the arena is not used any more.
+                // SAFETY: allocated with this layout in `Chunk::new`; the arena is no longer in use.
                 unsafe { dealloc(chunk.base.as_ptr(), Chunk::layout(chunk.len)) };
             }
         }
@@ -179,7 +183,7 @@ impl Drop for Arena {
 }
 
 impl Chunks {
-    /// A chunk of `len` bytes, in an extent unless it would take more than half of one.
+    /// Makes a chunk of `len` bytes: part of an extent, unless it would take more than half of one.
     fn cut(&mut self, len: usize) -> Chunk {
         if len > HUGE_PAGE / 2 {
             return Chunk::new(len);
@@ -192,6 +196,10 @@ impl Chunks {
                 self.extents.add()
             }
         };
+        debug_assert!(
+            self.cut + len <= HUGE_PAGE,
+            "the chunk lies within the extent"
+        );
         // SAFETY: `cut + len` is within the extent.
         let base = unsafe { extent.add(self.cut) };
         self.cut += len;
@@ -213,7 +221,7 @@ impl Chunk {
     fn new(len: usize) -> Chunk {
         let len = len.next_multiple_of(CHUNK_ALIGN);
         let layout = Chunk::layout(len);
-        // SAFETY: the layout has a size above zero.
+        // SAFETY: the size of the layout is not zero.
         let base = unsafe { alloc(layout) };
         Chunk {
             base: NonNull::new(base).unwrap_or_else(|| handle_alloc_error(layout)),
@@ -228,16 +236,20 @@ impl Chunk {
         if len > self.len {
             return None;
         }
-        // Everything is kept aligned to 8, so that one addition suffices for the usual alignments.
+        // Offsets are kept multiples of 8, so that one addition suffices for the usual alignments.
         let padding = if align > 8 { align } else { 0 };
         let rounded = len.next_multiple_of(8) + padding;
-        // Relaxed: the addition itself keeps ranges apart (I2); nothing is published by it.
+        // Relaxed: the addition alone keeps ranges disjoint (I2), and publishes nothing.
         let start = self.used.fetch_add(rounded, Ordering::Relaxed);
         let aligned = start.next_multiple_of(align);
         if start > self.len || aligned + len > self.len {
             return None;
         }
-        // SAFETY: `aligned + len` lies within the chunk's one allocation.
+        debug_assert!(
+            aligned >= start && aligned + len <= start + rounded,
+            "the allocation lies within its range (I2)"
+        );
+        // SAFETY: `aligned + len` lies within the memory of the chunk.
         Some(unsafe { self.base.add(aligned) })
     }
 
@@ -261,11 +273,11 @@ impl std::fmt::Debug for Arena {
 mod tests {
     use super::*;
 
-    /// Fills `len` bytes at a new place with `byte` and returns the place.
+    /// Allocates `len` bytes, fills them with `byte` and returns their range.
     fn filled(arena: &Arena, len: usize, align: usize, byte: u8) -> (usize, usize) {
         let place = arena.allocate(len, align);
         assert_eq!(place.as_ptr() as usize % align, 0);
-        // SAFETY: `len` bytes at `place` are this caller's.
+        // SAFETY: the `len` bytes at `place` are exclusive to this caller.
         unsafe { ptr::write_bytes(place.as_ptr(), byte, len) };
         (place.as_ptr() as usize, len)
     }
@@ -281,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn allocations_are_aligned_and_apart() {
+    fn allocations_are_aligned_and_disjoint() {
         let arena = Arena::new(4096);
         let lens = [1, 8, 13, 64, 1000, 5000, 0, 7, 1025, 40_000];
         let ranges = (0..100)
@@ -293,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_get_memory_of_their_own() {
+    fn concurrent_allocations_are_disjoint() {
         let arena = Arena::new(4096);
         let rounds = if cfg!(miri) { 50 } else { 2000 };
         let ranges = std::thread::scope(|scope| {
@@ -316,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_arena_cuts_its_chunks_from_large_pages() {
+    fn large_arenas_use_huge_pages() {
         let arena = Arena::new(1 << 20);
         let lens = [100_000, 7, 300, 400_000, 64];
         let rounds = if cfg!(miri) { 40 } else { 200 };
@@ -344,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arena_holds_at_most_a_few_times_what_is_in_it() {
+    fn reserved_memory_is_bounded_by_allocations() {
         let arena = Arena::new(1 << 20);
         let mut taken = 0;
         for n in 0..2_000 {

@@ -1,7 +1,8 @@
-//! Memory that grows with use: the arena and the block cache.
+//! Memory management: the memtable arena, the block cache and the write buffer manager.
 //!
-//! [`arena`] hands out memory that is given back all at once, for memtables. [`cache`] keeps blocks
-//! and blobs that were read, up to a number of bytes, and knows nothing about what they hold.
+//! [`arena`] hands out memory that is freed as a whole, for memtables. [`cache`] keeps blocks and blobs that
+//! were read from files, up to a capacity, and does not interpret them. [`write_buffer`] bounds the memtables
+//! of several databases.
 
 pub mod arena;
 pub mod cache;

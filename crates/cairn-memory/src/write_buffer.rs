@@ -1,16 +1,16 @@
-//! One budget for the memtables of several families, and of several databases.
+//! A memory budget for the memtables of several column families and databases.
 //!
-//! Memtables report what they take from the allocator. A database that shares a manager flushes when
-//! the memtables that take writes hold seven eighths of the budget, or when all of them together have
-//! reached it; with `allow_stall` writes wait then until memory is given back. With a cache, what
-//! memtables hold is taken from the cache's capacity, so that both stay within one number.
+//! Memtables report the memory they allocate. A database that uses the manager flushes when the mutable
+//! memtables exceed seven eighths of the budget, or when all memtables together have reached it. With
+//! `allow_stall`, writes are then stalled until memory is freed. With a cache, memtable memory is charged to
+//! the cache, so that both stay within its capacity.
 //!
 //! ```
 //! use std::sync::Arc;
 //! use cairn_memory::{BlockCache, CacheOptions, WriteBufferManager};
 //!
 //! let cache = Arc::new(BlockCache::new(1 << 30, CacheOptions::default()));
-//! // Put into `DbOptions::write_buffer_manager` of each database.
+//! // Set as `DbOptions::write_buffer_manager` of each database.
 //! let manager = Arc::new(WriteBufferManager::new(256 << 20, Some(cache), true));
 //! assert!(manager.enabled() && manager.cost_to_cache());
 //! ```
@@ -19,44 +19,44 @@ use cairn_platform::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering};
 
 use crate::cache::BlockCache;
 
-/// The cache is charged by steps of so many bytes.
+/// The granularity in bytes of charges to the cache.
 const STEP: usize = 256 << 10;
 
-/// A waiter for memory.
+/// A party to be notified when memory is freed.
 pub trait Woken: Send + Sync {
-    /// Memory was given back. Called while locks may be held: it must not take any, nor wait.
+    /// Called after memory was freed. Locks may be held: the implementation must not acquire any, nor block.
     fn wake(self: Arc<Self>);
 }
 
-/// Which memtable a database flushes when the budget wants it to.
+/// The memtable that a database flushes when the budget is exceeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FlushPolicy {
-    /// The one that has been filled for longest.
+    /// The oldest mutable memtable.
     #[default]
     Oldest,
-    /// The largest of the database.
+    /// The largest mutable memtable of the database.
     Largest,
 }
 
-/// A budget for memtables. Share it by `Arc` between the databases that are to keep it.
+/// A memory budget for memtables, shared by `Arc` between the databases.
 pub struct WriteBufferManager {
     buffer_size: AtomicUsize,
     allow_stall: AtomicBool,
-    /// [`FlushPolicy::Largest`] rather than [`FlushPolicy::Oldest`].
+    /// True for [`FlushPolicy::Largest`].
     flushes_largest: AtomicBool,
     /// Bytes of all memtables.
     used: AtomicUsize,
-    /// Bytes of those that take writes.
+    /// Bytes of mutable memtables.
     active: AtomicUsize,
     cache: Option<Arc<BlockCache>>,
-    /// Bytes that the cache was charged.
+    /// Bytes charged to the cache.
     charged: Mutex<usize>,
     waiters: Mutex<Vec<std::sync::Weak<dyn Woken>>>,
 }
 
 impl WriteBufferManager {
-    /// A budget of `buffer_size` bytes; 0 for no limit, and then memory is only counted where there
-    /// is a cache to charge.
+    /// Creates a budget of `buffer_size` bytes. 0 means no limit; memory is then counted only if there is a
+    /// cache to charge.
     #[must_use]
     pub fn new(
         buffer_size: usize,
@@ -87,7 +87,7 @@ impl WriteBufferManager {
         self.cache.is_some()
     }
 
-    /// True if writes wait when the budget is used up.
+    /// True if writes are stalled when the budget is exhausted.
     #[must_use]
     pub fn allow_stall(&self) -> bool {
         self.allow_stall.load(Ordering::Relaxed)
@@ -105,13 +105,13 @@ impl WriteBufferManager {
         self.wake();
     }
 
-    /// Changes whether writes wait.
+    /// Changes whether writes are stalled.
     pub fn set_allow_stall(&self, allow: bool) {
         self.allow_stall.store(allow, Ordering::Relaxed);
         self.wake();
     }
 
-    /// Which memtable is flushed.
+    /// The policy that selects the memtable to flush.
     #[must_use]
     pub fn flush_policy(&self) -> FlushPolicy {
         match self.flushes_largest.load(Ordering::Relaxed) {
@@ -120,7 +120,7 @@ impl WriteBufferManager {
         }
     }
 
-    /// Changes which memtable is flushed.
+    /// Changes the flush policy.
     pub fn set_flush_policy(&self, policy: FlushPolicy) {
         let flushes_largest = policy == FlushPolicy::Largest;
         self.flushes_largest
@@ -133,19 +133,19 @@ impl WriteBufferManager {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the memtables that take writes.
+    /// Bytes of the mutable memtables.
     #[must_use]
     pub fn mutable_memtable_memory_usage(&self) -> usize {
         self.active.load(Ordering::Relaxed)
     }
 
-    /// Bytes that the cache is charged.
+    /// Bytes charged to the cache.
     #[must_use]
     pub fn dummy_entries_in_cache_usage(&self) -> usize {
         *self.charged.lock()
     }
 
-    /// True if a memtable should be flushed for the sake of the budget.
+    /// True if a memtable should be flushed to keep within the budget.
     #[inline]
     #[must_use]
     pub fn should_flush(&self) -> bool {
@@ -154,32 +154,34 @@ impl WriteBufferManager {
             return false;
         }
         let active = self.mutable_memtable_memory_usage();
-        // Once most of it is being flushed already, another flush would not help.
+        // Once most of the memory is being flushed, another flush would not help.
         active > limit / 8 * 7 || (self.memory_usage() >= limit && active >= limit / 2)
     }
 
-    /// True if writes have to wait.
+    /// True if writes must stall.
     #[inline]
     #[must_use]
     pub fn should_stall(&self) -> bool {
         self.allow_stall() && self.enabled() && self.memory_usage() >= self.buffer_size()
     }
 
-    /// A memtable that takes writes has grown by `bytes`.
+    /// Adds `bytes` to the memory of a mutable memtable.
     pub fn reserve(&self, bytes: usize) {
         self.active.fetch_add(bytes, Ordering::Relaxed);
         self.used.fetch_add(bytes, Ordering::Relaxed);
         self.charge();
     }
 
-    /// A memtable of `bytes` takes no writes any more.
+    /// Moves `bytes` of memory from mutable to immutable.
     pub fn seal(&self, bytes: usize) {
-        self.active.fetch_sub(bytes, Ordering::Relaxed);
+        let before = self.active.fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(before >= bytes, "only reserved memory is sealed");
     }
 
-    /// A sealed memtable of `bytes` is gone.
+    /// Frees `bytes` of memory of an immutable memtable.
     pub fn release(&self, bytes: usize) {
         let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(before >= bytes, "only reserved memory is released");
         self.charge();
         let limit = self.buffer_size();
         if before >= limit && before - bytes < limit {
@@ -187,7 +189,7 @@ impl WriteBufferManager {
         }
     }
 
-    /// Wakes `waiter` whenever memory has come back after it was used up.
+    /// Registers `waiter` for a call of [`Woken::wake`] when memory is freed after the budget was exhausted.
     pub fn register(&self, waiter: std::sync::Weak<dyn Woken>) {
         let mut waiters = self.waiters.lock();
         waiters.retain(|waiter| waiter.strong_count() > 0);
@@ -205,8 +207,8 @@ impl WriteBufferManager {
         waiters.into_iter().for_each(Woken::wake);
     }
 
-    /// Keeps the cache's charge in step with what is used; it falls late, so that it does not go to
-    /// and fro.
+    /// Adjusts the charge of the cache to the memory in use. The charge falls with a delay, to avoid
+    /// oscillation.
     fn charge(&self) {
         let Some(cache) = &self.cache else { return };
         let mut charged = self.charged.lock();
@@ -243,7 +245,7 @@ mod tests {
     use crate::cache::CacheOptions;
 
     #[test]
-    fn a_budget_asks_for_a_flush_before_it_stalls() {
+    fn flushes_start_before_writes_stall() {
         let manager = WriteBufferManager::new(800, None, true);
         manager.reserve(700);
         assert!(!manager.should_flush());
@@ -260,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn memtables_take_room_from_the_cache() {
+    fn memtables_are_charged_to_the_cache() {
         let cache = Arc::new(BlockCache::new(8 << 20, CacheOptions::default()));
         let manager = WriteBufferManager::new(0, Some(cache.clone()), false);
         assert!(!manager.enabled() && manager.cost_to_cache());

@@ -1,31 +1,31 @@
-//! The Bloom filter of a memtable: which keys and prefixes it may hold, so that a lookup of another
-//! one does not walk the list.
+//! The Bloom filter of a memtable. A negative answer for a key or a prefix saves the lookup the skiplist
+//! search.
 //!
-//! The bits of one hash lie in one cache line. They are set before the entry is linked, hence before
-//! its sequence number is published; a reader of a published number so sees them, although every
-//! access is relaxed. A reader of a number that is not published yet may miss the entry, as it may
-//! miss its link. Costs a hash and a cache line an insertion (two with prefixes and whole keys) and
-//! the same a lookup; a memtable without a filter pays one branch.
+//! All bits of a hash lie in one cache line. They are set before the entry is linked, hence before its
+//! sequence number is published, so a reader that uses a published number sees them although every access is
+//! relaxed. A reader of an unpublished number may miss the bits, just as it may miss the link. An insertion
+//! or a lookup costs one hash and one cache line (an insertion two, with prefixes and whole keys); without a
+//! filter both cost one branch.
 
 use cairn_format::hash::hash64;
 use cairn_platform::sync::{AtomicU64, Ordering};
 use cairn_types::PrefixExtractor;
 
-/// What the filter of a memtable knows and how large it is. The default is none.
+/// Size and content of a memtable's filter. The default is no filter.
 #[derive(Clone, Debug, Default)]
 pub struct FilterOptions {
-    /// Bytes of the filter; 0 for none.
+    /// Size in bytes; 0 for no filter.
     pub bytes: usize,
-    /// True if it knows whole keys.
+    /// True if whole keys are added.
     pub whole_keys: bool,
-    /// The prefixes it knows.
+    /// The extractor of the prefixes that are added, if any.
     pub prefix_extractor: Option<PrefixExtractor>,
 }
 
-/// Bits set for a hash.
+/// Bits set per hash.
 const PROBES: u32 = 6;
 
-/// What one hash is about: the words of a cache line.
+/// The unit that one hash maps to: one cache line of bits.
 #[repr(align(64))]
 #[derive(Default)]
 struct Line([AtomicU64; 8]);
@@ -38,12 +38,13 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// An empty filter, or `None` if it would know nothing.
+    /// Returns an empty filter, or `None` if `options` leave nothing to add to it.
     pub(crate) fn new(options: FilterOptions) -> Option<Filter> {
         if options.bytes == 0 || !options.whole_keys && options.prefix_extractor.is_none() {
             return None;
         }
         let lines = options.bytes.div_ceil(size_of::<Line>());
+        debug_assert!(lines > 0, "a filter has a line for each hash to fall into");
         Some(Filter {
             lines: (0..lines).map(|_| Line::default()).collect(),
             whole_keys: options.whole_keys,
@@ -56,13 +57,13 @@ impl Filter {
         size_of_val(&*self.lines)
     }
 
-    /// True if it knows the prefixes that `extractor` takes.
+    /// True if the filter holds the prefixes produced by `extractor`.
     pub(crate) fn has_prefixes_of(&self, extractor: &PrefixExtractor) -> bool {
         let mine = self.prefix_extractor.as_ref();
         mine.is_some_and(|mine| mine.is_like(extractor))
     }
 
-    /// Adds `key`, which has no timestamp.
+    /// Adds `key`, which must have no timestamp.
     #[inline]
     pub(crate) fn add(&self, key: &[u8]) {
         if let Some(prefix) = self.prefix(key) {
@@ -73,7 +74,7 @@ impl Filter {
         }
     }
 
-    /// True if `key`, which has no timestamp, may have been added.
+    /// True if `key`, which must have no timestamp, may have been added.
     #[inline]
     pub(crate) fn may_have(&self, key: &[u8]) -> bool {
         if self.whole_keys {
@@ -83,7 +84,7 @@ impl Filter {
         }
     }
 
-    /// True if a key with the prefix of `key` may have been added; always if `key` has no prefix.
+    /// True if a key with the prefix of `key` may have been added, or if `key` has no prefix.
     #[inline]
     pub(crate) fn may_have_prefix_of(&self, key: &[u8]) -> bool {
         self.prefix(key)
@@ -99,7 +100,7 @@ impl Filter {
     #[inline]
     fn set(&self, hash: u64) {
         for (word, bit) in self.probes(hash) {
-            // A look first: most bits of a prefix are set, and a shared line stays shared.
+            // Load first: most bits of a prefix are already set, and a shared cache line stays shared.
             if word.load(Ordering::Relaxed) & bit == 0 {
                 word.fetch_or(bit, Ordering::Relaxed);
             }
@@ -112,12 +113,16 @@ impl Filter {
             .all(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
     }
 
-    /// The bits of `hash`. Its upper bits choose the line; of what is mixed from all of it 9 bits
-    /// choose each bit in there.
+    /// The bits of `hash`. Its upper bits select the line; nine bits of a remixed hash select each bit within
+    /// the line.
     #[inline]
     fn probes(&self, hash: u64) -> impl Iterator<Item = (&AtomicU64, u64)> {
-        // Below the number of lines, as the hash is below 2^64.
+        // Less than the number of lines, as the hash is less than 2^64.
         let line = (u128::from(hash) * self.lines.len() as u128) >> 64;
+        debug_assert!(
+            (line as usize) < self.lines.len(),
+            "a hash falls into a line"
+        );
         let words = &self.lines[line as usize].0;
         let mixed = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (0..PROBES).map(move |nth| {
@@ -140,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_would_know_nothing_is_none() {
+    fn options_without_content_yield_no_filter() {
         assert!(filter(0, true, Some(1)).is_none());
         assert!(filter(1024, false, None).is_none());
         assert_eq!(filter(1, true, None).unwrap().bytes(), 64);
@@ -148,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_bits_a_key_leave_out_all_but_a_few_of_the_absent() {
+    fn ten_bits_per_key_reject_nearly_all_absent_keys() {
         let filter = filter(12_500, true, None).unwrap();
         for n in 0..10_000_u32 {
             filter.add(&n.to_be_bytes());
@@ -156,7 +161,7 @@ mod tests {
         assert!((0..10_000_u32).all(|n| filter.may_have(&n.to_be_bytes())));
         let absent = 10_000..110_000_u32;
         let passed = absent.filter(|n| filter.may_have(&n.to_be_bytes())).count();
-        // The best filter of this shape lets about 1.1 % pass.
+        // The best filter of this shape has a false-positive rate of about 1.1 %.
         assert!(passed < 2_000, "{passed} of 100000 absent keys passed");
     }
 
@@ -172,14 +177,14 @@ mod tests {
     }
 
     #[test]
-    fn whole_keys_are_told_apart_where_prefixes_are_not() {
+    fn whole_keys_distinguish_keys_of_one_prefix() {
         let filter = filter(1024, true, Some(2)).unwrap();
         filter.add(b"abc");
         assert!(filter.may_have_prefix_of(b"abd") && !filter.may_have(b"abd"));
     }
 
     #[test]
-    fn threads_lose_no_bits_of_each_other() {
+    fn concurrent_additions_lose_no_bits() {
         let filter = filter(256, true, None).unwrap();
         let key = |thread: u32, n: u32| [thread.to_be_bytes(), n.to_be_bytes()].concat();
         std::thread::scope(|scope| {

@@ -1,29 +1,29 @@
-//! The iterator over the point entries of a memtable. It never lacks anything and never fails.
+//! Iterators over the point entries of a memtable. They read memory only and cannot fail.
 #![expect(
     unsafe_code,
-    reason = "a position in a memtable and the memtable, in one value"
+    reason = "stores a position together with the memtable it points into"
 )]
 
 use std::sync::Arc;
 
 use cairn_format::key;
 
-use crate::list::{Ahead, Entry};
 use crate::memtable::Memtable;
 use crate::pin::PinnedEntry;
+use crate::skiplist::{Entry, Prefetcher};
 
-/// Walks the point entries of a memtable in internal-key order, by the contract of
-/// `cairn_types::iter`. Entries that are added meanwhile may or may not be met.
+/// Iterates over the point entries of a memtable in internal-key order, by the contract of
+/// `cairn_types::iter`. An entry added after the iterator was created may or may not be returned.
 pub struct MemtableIter {
-    /// Before `table`, and without a destructor: never used once the table is gone.
+    /// Not accessed once `table` is dropped: declared first, and without a destructor.
     at: Option<Entry<'static>>,
     table: Arc<Memtable>,
-    /// True if seeks ask the table's filter for the prefix of their target.
+    /// True if seeks consult the table's filter for the prefix of their target.
     prefix_filter: bool,
 }
 
 impl MemtableIter {
-    /// An iterator that stands nowhere.
+    /// Returns an iterator that is not positioned.
     #[must_use]
     pub fn new(table: Arc<Memtable>) -> MemtableIter {
         MemtableIter {
@@ -33,14 +33,14 @@ impl MemtableIter {
         }
     }
 
-    /// Sets whether a seek may end nowhere at once if the table's filter does not know the prefix of
-    /// the target. The caller sees to it that the filter is of the prefixes that are meant
+    /// Sets whether a seek may invalidate the iterator without a search when the filter rules out the prefix
+    /// of the target. The caller makes sure that the filter holds the prefixes in question
     /// ([`Memtable::has_prefixes_of`]).
     pub fn set_prefix_filter(&mut self, on: bool) {
         self.prefix_filter = on;
     }
 
-    /// True if a seek to `internal` is spared.
+    /// True if the filter rules out the prefix of `internal`.
     #[inline]
     fn lacks_prefix_of(&self, internal: &[u8]) -> bool {
         self.prefix_filter && !self.table.may_have_prefix_of(key::user_key(internal))
@@ -52,9 +52,13 @@ impl MemtableIter {
         &self.table
     }
 
-    /// Moves to the first entry at or behind `internal`.
+    /// Moves to the first entry at or after `internal`.
     #[inline]
     pub fn seek(&mut self, internal: &[u8]) {
+        debug_assert!(
+            internal.len() >= key::SUFFIX_LEN,
+            "seeks take internal keys"
+        );
         if self.lacks_prefix_of(internal) {
             self.at = None;
             return;
@@ -72,7 +76,7 @@ impl MemtableIter {
         }
         let list = self.table.list();
         let (user, packed) = (key::user_key(internal), key::packed(internal));
-        // An entry with exactly this key is the one behind the last that is before it.
+        // An entry with exactly this key follows the last entry before the key.
         let at = match list.at_or_after(user, packed) {
             Some(found) if key::compare(list.order(), found.key(), internal).is_eq() => Some(found),
             _ => list.before(user, packed),
@@ -90,46 +94,46 @@ impl MemtableIter {
         self.at = extended(self.table.list().last());
     }
 
-    /// Moves to the entry behind the current one.
+    /// Moves to the next entry.
     #[inline]
     pub fn next(&mut self) {
         self.at = self.at.and_then(|entry| entry.next());
     }
 
-    /// Moves to the entry before the current one.
+    /// Moves to the previous entry.
     pub fn prev(&mut self) {
         self.at = self.at.and_then(|entry| entry.prev());
     }
 
-    /// True if the iterator stands on an entry.
+    /// True if the iterator is positioned on an entry.
     #[inline]
     #[must_use]
     pub fn valid(&self) -> bool {
         self.at.is_some()
     }
 
-    /// The entry it stands on.
+    /// The current entry.
     #[inline]
     #[must_use]
     pub fn entry(&self) -> Option<Entry<'_>> {
         self.at
     }
 
-    /// The internal key of the entry; empty when there is none.
+    /// The internal key of the current entry; empty if there is none.
     #[inline]
     #[must_use]
     pub fn key(&self) -> &[u8] {
         self.at.map_or(&[], |entry| entry.key())
     }
 
-    /// The value of the entry; empty when there is none.
+    /// The value of the current entry; empty if there is none.
     #[inline]
     #[must_use]
     pub fn value(&self) -> &[u8] {
         self.at.map_or(&[], |entry| entry.value())
     }
 
-    /// The entry with a share in the memtable.
+    /// Pins the current entry.
     #[must_use]
     pub fn pin(&self) -> Option<PinnedEntry> {
         self.at
@@ -137,48 +141,48 @@ impl MemtableIter {
     }
 }
 
-/// Walks the point entries of a memtable from front to back, and has the processor load what it will come
-/// to: for walks of the whole memtable.
+/// A forward scan over the point entries of a memtable, with prefetching: for flushes and other scans of a
+/// whole memtable.
 pub struct MemtableWalk {
     iter: MemtableIter,
-    /// Of the list in `iter`; followed only while that is there.
-    ahead: Ahead,
+    /// Refers to the list in `iter` and is used only while `iter` exists.
+    ahead: Prefetcher,
 }
 
 impl MemtableWalk {
-    /// A walk that stands nowhere.
+    /// Returns a scan that is not positioned.
     #[must_use]
     pub fn new(table: Arc<Memtable>) -> MemtableWalk {
         MemtableWalk {
             iter: MemtableIter::new(table),
-            ahead: Ahead::NONE,
+            ahead: Prefetcher::NONE,
         }
     }
 
-    /// Goes to the first entry at or behind `target`, an internal key; to the first of all without. Nothing is loaded ahead
-    /// behind a target.
+    /// Moves to the first entry at or after `target`, an internal key, or to the first entry of the memtable
+    /// if there is none. A scan with a target does not prefetch.
     pub fn start(&mut self, target: Option<&[u8]>) {
         match target {
             Some(target) => {
                 self.iter.seek(target);
-                self.ahead = Ahead::NONE;
+                self.ahead = Prefetcher::NONE;
             }
             None => {
                 self.iter.seek_to_first();
-                self.ahead = Ahead::of(self.iter.table.list());
+                self.ahead = Prefetcher::of(self.iter.table.list());
             }
         }
     }
 
-    /// Goes to the following entry.
+    /// Moves to the next entry.
     #[inline]
     pub fn next(&mut self) {
         self.iter.next();
-        // SAFETY: the list lives as long as `iter`, which shares its memtable.
+        // SAFETY: `iter` shares ownership of the memtable, so the list is alive.
         unsafe { self.ahead.step() };
     }
 
-    /// Where it stands.
+    /// The current position.
     #[inline]
     #[must_use]
     pub fn iter(&self) -> &MemtableIter {
@@ -188,7 +192,7 @@ impl MemtableWalk {
 
 #[inline]
 fn extended(entry: Option<Entry<'_>>) -> Option<Entry<'static>> {
-    // SAFETY: the entry is of the list in `MemtableIter::table`, which is shared, does not move and
-    // lives as long as the iterator; no reference of the long lifetime is ever handed out.
+    // SAFETY: the entry belongs to the list in `MemtableIter::table`, which is shared, does not move and
+    // lives as long as the iterator; no reference with the long lifetime is handed out.
     entry.map(|entry| unsafe { entry.extended() })
 }

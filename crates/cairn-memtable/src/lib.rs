@@ -1,11 +1,12 @@
 //! The memtable: recent writes, sorted, in memory.
 //!
-//! A [`Memtable`] takes writes from many threads at once and serves reads at the same time, without
-//! a lock on either side. It is a skiplist in an arena (`list`) for point entries and a
-//! list of range tombstones beside it, of which readers share fragments that are built as they come, and if asked for a Bloom filter (`filter`) that saves
-//! lookups the walk. A lone writer may have his entries linked in some at a time, before anybody reads
-//! ([`Memtable::add_late`]). For bulk loads it can be sorted late, when it is first read. When it is full, the database stops writing to it, flushes
-//! it to a table and drops it as a whole.
+//! A [`Memtable`] accepts writes from many threads and serves reads concurrently, without a lock on either
+//! side. Point entries live in a skiplist in an arena (`skiplist`), range tombstones in a separate list whose
+//! fragments are built on demand and shared by readers. An optional Bloom filter (`filter`) saves lookups of
+//! absent keys the skiplist search. A single writer may defer linking its entries, which are then linked in
+//! batches and at the latest before the next read ([`Memtable::add_deferred`]). For bulk loads a memtable can
+//! be sorted lazily, when it is first read. Once a memtable is full, the database stops writing to it,
+//! flushes it to a table and drops it as a whole.
 //!
 //! ```
 //! use std::ops::ControlFlow;
@@ -28,13 +29,13 @@
 
 mod filter;
 mod iter;
-mod list;
 mod memtable;
 mod pin;
+mod skiplist;
 
 pub use filter::FilterOptions;
 pub use iter::{MemtableIter, MemtableWalk};
-pub use list::held::{RULE, is_comparing};
-pub use list::{Entry, InsertHint, TOGETHER};
 pub use memtable::{Memtable, MemtableOptions, Point, RangeTombstones};
 pub use pin::PinnedEntry;
+pub use skiplist::comparator_guard::{COMPARATOR_RULE, in_comparator};
+pub use skiplist::{Entry, INSERT_BATCH, InsertHint};

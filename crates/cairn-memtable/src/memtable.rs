@@ -1,4 +1,4 @@
-//! The memtable: a list of point entries, the range tombstones beside it, and what is counted.
+//! The memtable: a skiplist of point entries, a list of range tombstones, and their counters.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,19 +11,20 @@ use cairn_types::{KeyOrder, PrefixExtractor, SequenceNumber, ValueKind};
 
 use crate::filter::{Filter, FilterOptions};
 use crate::iter::{MemtableIter, MemtableWalk};
-use crate::list::held::{holding, must_be_free};
-use crate::list::{Addition, Entry, InsertHint, List, TOGETHER};
 use crate::pin::PinnedEntry;
+use crate::skiplist::comparator_guard::{assert_not_held, holding};
+use crate::skiplist::{Addition, Entry, INSERT_BATCH, InsertHint, SkipList};
 
-/// How a memtable is built.
+/// Options of a memtable.
 #[derive(Clone, Debug)]
 pub struct MemtableOptions {
-    /// Bytes that the arena takes from the allocator at a time.
+    /// Size in bytes of the blocks that the arena takes from the allocator.
     pub arena_block_size: usize,
-    /// The filter that lookups ask first.
+    /// The filter that lookups consult first.
     pub filter: FilterOptions,
-    /// True if entries are sorted only when the memtable is first read or flushed: for bulk loads.
-    pub sorted_late: bool,
+    /// True if entries are sorted only when the memtable is first read or flushed, as in RocksDB's vector
+    /// memtable.
+    pub sort_on_read: bool,
 }
 
 impl Default for MemtableOptions {
@@ -31,7 +32,7 @@ impl Default for MemtableOptions {
         MemtableOptions {
             arena_block_size: 1 << 20,
             filter: FilterOptions::default(),
-            sorted_late: false,
+            sort_on_read: false,
         }
     }
 }
@@ -41,7 +42,7 @@ impl Default for MemtableOptions {
 pub struct Point<'a> {
     /// Its sequence number.
     pub seq: SequenceNumber,
-    /// What it is; no range deletion.
+    /// Its kind; any but a range deletion.
     pub kind: ValueKind,
     /// The user key.
     pub key: &'a [u8],
@@ -51,57 +52,62 @@ pub struct Point<'a> {
 
 /// Recent writes of a column family, sorted; see the crate's documentation.
 pub struct Memtable {
-    list: List,
+    list: SkipList,
     filter: Option<Filter>,
-    /// Where the last insertion without a hint of its own went.
+    /// Position of the last insertion made without a hint of the caller's.
     hint: Mutex<InsertHint>,
     deletions: AtomicUsize,
     data_bytes: AtomicUsize,
-    /// The last sequence number given out before it was made.
+    /// Last sequence number allocated before the memtable was created.
     created_after: SequenceNumber,
     first_seq: AtomicU64,
     largest_seq: AtomicU64,
-    /// How many range tombstones there are, so that a read of a memtable without any takes no lock.
+    /// The number of range tombstones, so that a read of a memtable without any takes no lock.
     range_deletions: AtomicUsize,
     ranges: Mutex<Ranges>,
     account: Option<Account>,
     marked_for_flush: AtomicBool,
 }
 
-/// Where a memtable reports its memory.
+/// The write buffer manager that the memtable's memory is charged to, and the amount charged.
 struct Account {
     manager: Arc<WriteBufferManager>,
     reported: AtomicUsize,
     sealed: AtomicBool,
 }
 
-/// The range tombstones.
+/// Range tombstones and their fragments.
 #[derive(Default)]
 struct Ranges {
     tombstones: Vec<Tombstone>,
     bytes: usize,
-    /// The fragments of the tombstones up to the last read, in groups, the oldest first, each of more tombstones than the one behind it.
+    /// Fragments of the tombstones up to the last read, in groups, oldest first. Each group has more
+    /// tombstones than the next.
     groups: Vec<Group>,
-    /// The same for readers.
+    /// The fragments of `groups`, as handed to readers.
     shown: RangeTombstones,
 }
 
-/// The fragments of some tombstones that were added one after another.
+/// The fragments of consecutively added tombstones.
 struct Group {
     count: usize,
     fragments: Arc<Fragments>,
 }
 
-/// Range tombstones in groups of fragments, each of which a reader has to ask.
+/// Range tombstones as groups of fragments. A reader has to consult each group.
 pub type RangeTombstones = Arc<[Arc<Fragments>]>;
 
 impl Ranges {
-    /// Brings the fragments up to the tombstones. Those that were added since the last read become a group, together with
-    /// the groups before that are no larger: so each tombstone is put into fragments as often as their number can be halved,
-    /// however reads and additions alternate.
+    /// Brings the fragments up to date with the tombstones. The tombstones added since the last read form a
+    /// new group, merged with the preceding groups that are no larger. Each tombstone is therefore fragmented
+    /// O(log n) times, however reads and additions alternate.
     fn build(&mut self, order: &KeyOrder) {
         let built: usize = self.groups.iter().map(|group| group.count).sum();
         let mut count = self.tombstones.len() - built;
+        debug_assert!(
+            built <= self.tombstones.len(),
+            "fragments are built from known tombstones"
+        );
         if count == 0 {
             return;
         }
@@ -116,14 +122,18 @@ impl Ranges {
         let fragments = Arc::new(Fragments::build(order, tombstones));
         self.groups.truncate(kept);
         self.groups.push(Group { count, fragments });
+        debug_assert!(
+            self.groups.is_sorted_by(|a, b| a.count > b.count),
+            "each group is larger than the next"
+        );
         let shown = self.groups.iter().map(|group| group.fragments.clone());
         self.shown = shown.collect();
     }
 }
 
 impl Memtable {
-    /// An empty memtable whose keys are in `order`. It has no filter if keys of different bytes may
-    /// be equal in that order.
+    /// Returns an empty memtable whose keys are ordered by `order`. It has no filter if `order` may treat
+    /// different byte strings as equal.
     #[must_use]
     pub fn new(order: KeyOrder, options: MemtableOptions) -> Memtable {
         let filter = match order.different_bytes_may_be_equal() {
@@ -132,9 +142,9 @@ impl Memtable {
         };
         Memtable {
             filter,
-            list: match options.sorted_late {
-                true => List::new(order, options.arena_block_size).sorted_late(),
-                false => List::new(order, options.arena_block_size),
+            list: match options.sort_on_read {
+                true => SkipList::new(order, options.arena_block_size).sort_on_read(),
+                false => SkipList::new(order, options.arena_block_size),
             },
             hint: Mutex::new(InsertHint::default()),
             deletions: AtomicUsize::new(0),
@@ -149,37 +159,47 @@ impl Memtable {
         }
     }
 
-    /// The same, made when `last` was the last sequence number given out.
+    /// Sets the last sequence number allocated before the memtable was created.
+    ///
+    /// # Panics
+    ///
+    /// If the memtable has entries.
     #[must_use]
     pub fn created_after(mut self, last: SequenceNumber) -> Memtable {
+        assert!(self.is_empty(), "set before the first insertion");
         self.created_after = last;
         self
     }
 
-    /// The last sequence number given out before the memtable was made; 0 if that is not known.
+    /// The last sequence number allocated before the memtable was created; 0 if unknown.
     #[must_use]
     pub fn earliest_seq(&self) -> SequenceNumber {
         self.created_after
     }
 
-    /// Asks that whoever writes next has the memtable flushed, however full it is.
+    /// Requests a flush of the memtable by the next writer, however full it is.
     pub fn mark_for_flush(&self) {
-        // Relaxed: a flag that orders nothing else; here and where it is read.
+        // Relaxed: the flag orders no other access, here and where it is read.
         if !self.is_marked_for_flush() {
             self.marked_for_flush.store(true, Ordering::Relaxed);
         }
     }
 
-    /// True if that was requested.
+    /// True if a flush was requested.
     #[inline]
     #[must_use]
     pub fn is_marked_for_flush(&self) -> bool {
         self.marked_for_flush.load(Ordering::Relaxed)
     }
 
-    /// The same, which reports its memory to `manager`.
+    /// Charges the memtable's memory to `manager`.
+    ///
+    /// # Panics
+    ///
+    /// If it is already charged to one.
     #[must_use]
     pub fn accounted(mut self, manager: Arc<WriteBufferManager>) -> Memtable {
+        assert!(self.account.is_none(), "memory is charged once");
         self.account = Some(Account {
             manager,
             reported: AtomicUsize::new(0),
@@ -188,7 +208,7 @@ impl Memtable {
         self
     }
 
-    /// No more is added from now on.
+    /// Marks the memtable immutable: no entries are added afterwards.
     pub fn seal(&self) {
         if let Some(account) = &self.account
             && !account.sealed.swap(true, Ordering::Relaxed)
@@ -199,10 +219,14 @@ impl Memtable {
         }
     }
 
-    /// Reports memory that was taken since the last report.
+    /// Charges memory allocated since the last report.
     #[inline]
     fn report(&self) {
         let Some(account) = &self.account else { return };
+        debug_assert!(
+            !account.sealed.load(Ordering::Relaxed),
+            "an immutable memtable takes no entries"
+        );
         let now = self.memory_reserved();
         let before = account.reported.load(Ordering::Relaxed);
         if now > before
@@ -215,24 +239,24 @@ impl Memtable {
         }
     }
 
-    /// Adds an entry. For a `RangeDeletion`, `user_key` is where it begins and `value` where it
-    /// ends. `false` if exactly this entry is here already, which then stays.
+    /// Adds an entry. For a `RangeDeletion`, `user_key` is the start of the range and `value` its end.
+    /// Returns false, leaving the memtable unchanged, if an entry with the same internal key exists.
     ///
-    /// The caller publishes `seq` to readers after this has returned.
+    /// The caller publishes `seq` to readers only after this returns.
     ///
     /// # Panics
     ///
-    /// If key or value have 4 GiB or more, or `kind` is none that memtables hold.
+    /// If the key or the value is 4 GiB or longer, or if memtables cannot hold entries of `kind`.
     pub fn add(&self, seq: SequenceNumber, kind: ValueKind, user_key: &[u8], value: &[u8]) -> bool {
-        // Whoever comes second does without the hint rather than wait for it.
+        // A writer that finds the shared hint in use does without it.
         match self.hint.try_lock() {
             Some(mut hint) => self.add_at(&mut hint, seq, kind, user_key, value),
             None => self.add_at(&mut InsertHint::default(), seq, kind, user_key, value),
         }
     }
 
-    /// [`Memtable::add`] with a hint that the caller keeps for a series of insertions, best in
-    /// ascending order.
+    /// [`Memtable::add`] with a hint kept by the caller over a series of insertions, which is most effective
+    /// for ascending keys.
     pub fn add_at(
         &self,
         hint: &mut InsertHint,
@@ -243,7 +267,7 @@ impl Memtable {
     ) -> bool {
         let kind = match kind {
             ValueKind::RangeDeletion => return self.add_range(seq, user_key, value),
-            kind => self.kind_here(kind, user_key),
+            kind => self.stored_kind(kind, user_key),
         };
         let packed = key::pack(seq, kind);
         let is_new = self.list.insert(user_key, packed, value, hint);
@@ -253,41 +277,53 @@ impl Memtable {
         is_new
     }
 
-    /// [`Memtable::add`] of an entry that is surely not here yet, by a writer who is alone: its place may be
-    /// looked for later, together with those of others, but before anybody reads.
+    /// [`Memtable::add`] of an entry with a new internal key, by the only writer. Its position may be
+    /// searched later, together with those of other entries, and at the latest before the next read.
     ///
     /// # Panics
     ///
     /// As for [`Memtable::add`].
-    pub fn add_late(&self, seq: SequenceNumber, kind: ValueKind, user_key: &[u8], value: &[u8]) {
+    pub fn add_deferred(
+        &self,
+        seq: SequenceNumber,
+        kind: ValueKind,
+        user_key: &[u8],
+        value: &[u8],
+    ) {
         if kind == ValueKind::RangeDeletion {
             self.add_range(seq, user_key, value);
             return;
         }
-        let kind = self.kind_here(kind, user_key);
-        self.list.insert_late(user_key, key::pack(seq, kind), value);
+        let kind = self.stored_kind(kind, user_key);
+        self.list
+            .insert_deferred(user_key, key::pack(seq, kind), value);
         self.count_point(seq, kind, user_key, value);
     }
 
-    /// Adds point entries of ascending sequence numbers as [`Memtable::add`] does, faster: the
-    /// searches for their places wait for memory together, [`TOGETHER`] at a time.
+    /// Adds point entries with ascending sequence numbers. The effect is that of [`Memtable::add`]; the
+    /// searches for the positions of up to [`INSERT_BATCH`] entries overlap their memory accesses, which
+    /// makes it faster.
     ///
     /// # Panics
     ///
-    /// As for [`Memtable::add`], and if there is a range deletion among them.
+    /// As for [`Memtable::add`], and if `points` has a range deletion.
     pub fn add_points(&self, points: &[Point<'_>]) {
+        debug_assert!(
+            points.is_sorted_by(|a, b| a.seq <= b.seq),
+            "sequence numbers ascend"
+        );
         let mut own = InsertHint::default();
         let mut shared = self.hint.try_lock();
         let hint = shared.as_deref_mut().unwrap_or(&mut own);
-        for points in points.chunks(TOGETHER) {
-            let mut additions: [Addition<'_>; TOGETHER] = [(&[], 0, &[]); TOGETHER];
-            let mut kinds = [ValueKind::Value; TOGETHER];
+        for points in points.chunks(INSERT_BATCH) {
+            let mut additions: [Addition<'_>; INSERT_BATCH] = [(&[], 0, &[]); INSERT_BATCH];
+            let mut kinds = [ValueKind::Value; INSERT_BATCH];
             for (at, point) in points.iter().enumerate() {
-                kinds[at] = self.kind_here(point.kind, point.key);
+                kinds[at] = self.stored_kind(point.kind, point.key);
                 additions[at] = (point.key, key::pack(point.seq, kinds[at]), point.value);
             }
             let additions = &additions[..points.len()];
-            self.list.insert_together(additions, hint, |at, is_new| {
+            self.list.insert_batch(additions, hint, |at, is_new| {
                 if is_new {
                     let point = &points[at];
                     self.count_point(point.seq, kinds[at], point.key, point.value);
@@ -296,9 +332,9 @@ impl Memtable {
         }
     }
 
-    /// The kind that an entry of `kind` has here; its key is made known to the filter.
+    /// Adds the key to the filter and returns the kind under which an entry of `kind` is stored.
     #[inline]
-    fn kind_here(&self, kind: ValueKind, user_key: &[u8]) -> ValueKind {
+    fn stored_kind(&self, kind: ValueKind, user_key: &[u8]) -> ValueKind {
         assert!(
             kind.is_point(),
             "memtables hold point entries and range deletions"
@@ -307,7 +343,8 @@ impl Memtable {
             filter.add(self.without_timestamp(user_key));
         }
         match kind {
-            // The log has plain deletions; a key with a timestamp has one of its own kind here.
+            // The WAL has plain deletions; in the memtable, deletions of keys with timestamps have their own
+            // kind.
             ValueKind::Deletion if self.order().timestamp_size() > 0 => {
                 ValueKind::DeletionWithTimestamp
             }
@@ -330,8 +367,8 @@ impl Memtable {
             .tombstones
             .push(tombstone(self.order(), seq, start, end));
         ranges.bytes += bytes;
-        // Release pairs with the acquire in `has_range_tombstones`; that the reader of a published
-        // sequence number sees it follows from the publication.
+        // Release pairs with the acquire in `has_range_tombstones`. A reader that uses a published sequence
+        // number sees this store because of the publication.
         self.range_deletions
             .store(ranges.tombstones.len(), Ordering::Release);
         drop(ranges);
@@ -339,11 +376,12 @@ impl Memtable {
         true
     }
 
-    /// What every entry is counted by. Relaxed throughout: the numbers are reports.
+    /// Updates the counters for an entry of any kind. Relaxed throughout: the counters are informational.
     fn count(&self, seq: SequenceNumber, bytes: usize) {
+        debug_assert!(seq <= SequenceNumber::MAX, "sequence numbers have 56 bits");
         self.report();
         self.data_bytes.fetch_add(bytes, Ordering::Relaxed);
-        // Mostly a look suffices: the first number is set once, and numbers come in order.
+        // A load is usually enough: the first number is set once, and numbers mostly arrive in order.
         if seq.0 < self.first_seq.load(Ordering::Relaxed) {
             self.first_seq.fetch_min(seq.0, Ordering::Relaxed);
         }
@@ -352,8 +390,8 @@ impl Memtable {
         }
     }
 
-    /// Shows `visit` the point entries of the user key of `lookup` that its sequence number sees,
-    /// newest first, until it breaks off.
+    /// Calls `visit` with the point entries of the user key of `lookup` that are visible at its sequence
+    /// number, newest first, until `visit` breaks.
     #[inline]
     pub fn get(
         &self,
@@ -365,8 +403,8 @@ impl Memtable {
         });
     }
 
-    /// [`Memtable::get`] with whole entries, which can be pinned. In an order with timestamps these
-    /// are the entries of the key whose timestamps are not newer than that of `lookup`.
+    /// [`Memtable::get`] with whole entries, which can be pinned. In an order with timestamps, visits the
+    /// entries of the key whose timestamps are not newer than that of `lookup`.
     #[inline]
     pub fn find<'m>(
         &'m self,
@@ -383,7 +421,7 @@ impl Memtable {
             if !same_key(order, entry.user_key(), user) {
                 return;
             }
-            // With timestamps the entries of older ones follow, whatever their sequence number.
+            // Entries with older timestamps follow, whatever their sequence numbers.
             if entry.seq() <= lookup.seq() && visit(entry).is_break() {
                 return;
             }
@@ -391,8 +429,8 @@ impl Memtable {
         }
     }
 
-    /// True if there may be point entries of `user_key`, as far as the filter knows; always without
-    /// a filter. Lookups ask by themselves.
+    /// True if the memtable may have point entries of `user_key` according to the filter, or if there is no
+    /// filter. [`Memtable::get`] and [`Memtable::find`] consult the filter themselves.
     #[inline]
     #[must_use]
     pub fn may_have(&self, user_key: &[u8]) -> bool {
@@ -402,7 +440,7 @@ impl Memtable {
         }
     }
 
-    /// True if there may be point entries with the prefix of `user_key`, as far as the filter knows.
+    /// True if the memtable may have point entries with the prefix of `user_key`, according to the filter.
     #[inline]
     #[must_use]
     pub fn may_have_prefix_of(&self, user_key: &[u8]) -> bool {
@@ -412,7 +450,7 @@ impl Memtable {
         }
     }
 
-    /// True if the filter knows the prefixes that `extractor` takes.
+    /// True if the filter holds the prefixes produced by `extractor`.
     #[must_use]
     pub fn has_prefixes_of(&self, extractor: Option<&PrefixExtractor>) -> bool {
         let both = self.filter.as_ref().zip(extractor);
@@ -424,71 +462,75 @@ impl Memtable {
         key::strip_timestamp(user_key, self.order().timestamp_size())
     }
 
-    /// `entry`, which is this memtable's, with a share in the memtable.
+    /// Pins `entry`, which must be of this memtable.
+    ///
+    /// # Panics
+    ///
+    /// If the entry belongs to another memtable.
     #[must_use]
     pub fn pin(self: &Arc<Self>, entry: Entry<'_>) -> PinnedEntry {
         PinnedEntry::new(Arc::clone(self), entry)
     }
 
-    /// An iterator over the point entries, which stands nowhere yet.
+    /// Returns an iterator over the point entries, not yet positioned.
     #[must_use]
     pub fn iter(self: &Arc<Self>) -> MemtableIter {
         MemtableIter::new(Arc::clone(self))
     }
 
-    /// A walk over all point entries, standing nowhere.
+    /// Returns a forward scan over all point entries, not yet positioned.
     #[must_use]
     pub fn walk(self: &Arc<Self>) -> MemtableWalk {
         MemtableWalk::new(Arc::clone(self))
     }
 
-    /// True if there is any range tombstone.
+    /// True if the memtable has a range tombstone.
     #[inline]
     #[must_use]
     pub fn has_range_tombstones(&self) -> bool {
         self.range_deletions.load(Ordering::Acquire) > 0
     }
 
-    /// The fragments of all range tombstones. Readers tell those that are too new for them by their sequence numbers.
+    /// Fragments of all range tombstones. A reader ignores those whose sequence numbers are too new for it.
     #[must_use]
     pub fn range_tombstones(&self) -> RangeTombstones {
-        must_be_free(self.order(), &self.ranges);
+        assert_not_held(self.order(), &self.ranges);
         let mut ranges = self.ranges.lock();
         holding(self.order(), &self.ranges, || ranges.build(self.order()));
         Arc::clone(&ranges.shown)
     }
 
-    /// The range tombstones as they were added.
+    /// The range tombstones in insertion order.
     #[must_use]
     pub fn raw_range_tombstones(&self) -> Vec<Tombstone> {
         self.ranges.lock().tombstones.clone()
     }
 
-    /// The order of the keys.
+    /// The key order.
     #[inline]
     #[must_use]
     pub fn order(&self) -> &KeyOrder {
         self.list.order()
     }
 
-    pub(crate) fn list(&self) -> &List {
+    pub(crate) fn list(&self) -> &SkipList {
         &self.list
     }
 
-    /// Bytes of memory in use, range tombstones and the whole filter included.
+    /// Bytes in use, including range tombstones and the whole filter.
     #[must_use]
     pub fn memory_usage(&self) -> usize {
-        self.list.arena().memory_usage() + self.bytes_beside()
+        self.list.arena().memory_usage() + self.bytes_outside_list()
     }
 
-    /// Bytes taken from the allocator: [`Memtable::memory_usage`] and what is still unused.
+    /// Bytes taken from the allocator: [`Memtable::memory_usage`] plus what is reserved but unused.
     #[must_use]
     pub fn memory_reserved(&self) -> usize {
-        self.list.arena().memory_reserved() + self.bytes_beside()
+        self.list.arena().memory_reserved() + self.bytes_outside_list()
     }
 
-    /// Bytes of what is beside the list.
-    fn bytes_beside(&self) -> usize {
+    /// Bytes used outside the skiplist.
+    fn bytes_outside_list(&self) -> usize {
         self.filter.as_ref().map_or(0, Filter::bytes) + self.range_bytes()
     }
 
@@ -500,44 +542,44 @@ impl Memtable {
         }
     }
 
-    /// Bytes of keys (with their 8 bytes of number and kind) and values.
+    /// Total bytes of internal keys and values.
     #[must_use]
     pub fn data_bytes(&self) -> usize {
         self.data_bytes.load(Ordering::Relaxed)
     }
 
-    /// How many entries there are, range deletions included.
+    /// The number of entries, including range deletions.
     #[must_use]
     pub fn entries(&self) -> usize {
         self.list.entries() + self.range_deletions()
     }
 
-    /// How many of them are point deletions.
+    /// The number of point deletions.
     #[must_use]
     pub fn deletions(&self) -> usize {
         self.deletions.load(Ordering::Relaxed)
     }
 
-    /// How many of them are range deletions.
+    /// The number of range deletions.
     #[must_use]
     pub fn range_deletions(&self) -> usize {
         self.range_deletions.load(Ordering::Relaxed)
     }
 
-    /// True if nothing was added yet.
+    /// True if no entry was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries() == 0
     }
 
-    /// The smallest sequence number added, or `None` for an empty memtable.
+    /// The smallest sequence number added; `None` if the memtable is empty.
     #[must_use]
     pub fn first_seq(&self) -> Option<SequenceNumber> {
         let first = self.first_seq.load(Ordering::Relaxed);
         (first != u64::MAX).then_some(SequenceNumber(first))
     }
 
-    /// The largest sequence number added; zero for an empty memtable.
+    /// The largest sequence number added; 0 if the memtable is empty.
     #[must_use]
     pub fn largest_seq(&self) -> SequenceNumber {
         SequenceNumber(self.largest_seq.load(Ordering::Relaxed))
@@ -573,7 +615,7 @@ impl std::fmt::Debug for Memtable {
     }
 }
 
-/// The tombstone from `start` up to `end`, which carry their timestamps if the order has them.
+/// Builds the tombstone for the range from `start` to `end`. Both carry timestamps if the order has them.
 fn tombstone(order: &KeyOrder, seq: SequenceNumber, start: &[u8], end: &[u8]) -> Tombstone {
     let size = order.timestamp_size();
     let plain = key::strip_timestamp(start, size);

@@ -1,19 +1,19 @@
 //! An entry that keeps its memtable alive.
 #![expect(
     unsafe_code,
-    reason = "an entry and the memtable it points into, in one value"
+    reason = "stores an entry together with the memtable it points into"
 )]
 
 use std::sync::Arc;
 
-use crate::list::Entry;
 use crate::memtable::Memtable;
+use crate::skiplist::Entry;
 
-/// An entry of a memtable with a share in the memtable: its key and value stay readable for as long
-/// as this is kept, and with them all of the memtable's memory.
+/// A handle to an entry that shares ownership of its memtable. Key and value stay readable, and all of the
+/// memtable's memory stays allocated, until it is dropped.
 #[derive(Clone)]
 pub struct PinnedEntry {
-    /// Before `table`, and without a destructor: never used once the table is gone.
+    /// Not accessed once `table` is dropped: declared first, and without a destructor.
     entry: Entry<'static>,
     table: Arc<Memtable>,
 }
@@ -23,16 +23,16 @@ impl PinnedEntry {
     ///
     /// # Panics
     ///
-    /// If the entry is another memtable's.
+    /// If the entry belongs to another memtable.
     #[must_use]
     pub fn new(table: Arc<Memtable>, entry: Entry<'_>) -> PinnedEntry {
         assert!(
             entry.is_of(table.list()),
-            "an entry is pinned with its own memtable"
+            "an entry can only be pinned by its own memtable"
         );
         PinnedEntry {
-            // SAFETY: the list lies in what `table` shares, which does not move, and lives as long
-            // as this value; no reference of the long lifetime is ever handed out.
+            // SAFETY: the list is owned by `table`, does not move, and lives as long as this value; no
+            // reference with the long lifetime is handed out.
             entry: unsafe { entry.extended() },
             table,
         }

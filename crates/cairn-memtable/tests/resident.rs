@@ -1,5 +1,5 @@
-//! What memtables that follow each other hold of the machine's memory. The figure is the process's, so
-//! that this is one test in a process of its own.
+//! Resident memory of a series of memtables. It is measured for the process, so this test has a process of
+//! its own.
 
 use std::collections::VecDeque;
 
@@ -7,17 +7,17 @@ use cairn_memtable::{Memtable, MemtableOptions};
 use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
 
 const MIB: usize = 1 << 20;
-/// A memtable of the default size.
+/// The default size of a memtable.
 const LEN: usize = 64 * MIB;
-/// What may wait for the next memtable, by `cairn-memory`.
+/// Memory that `cairn-memory` may retain for the next memtable.
 const WAITING: usize = 32 * MIB;
-/// What the allocator keeps of what the test takes beside memtables, and their last pages.
+/// An allowance for allocations other than memtables, and for their last pages.
 const BESIDE: usize = 12 * MIB;
 
-/// Bytes of this process that are in memory and no file's.
+/// Anonymous resident memory of this process, in bytes.
 #[expect(
     clippy::disallowed_methods,
-    reason = "what the kernel says of this process is no file of a database"
+    reason = "process statistics are not a database file"
 )]
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
@@ -28,13 +28,13 @@ fn resident() -> usize {
     kilobytes.parse::<usize>().expect("a number") << 10
 }
 
-/// A load of several hundred megabytes. A memtable is given up when the one after it is half full, and what
-/// is allocated beside them lives longer than some and shorter than others.
+/// A load of several hundred megabytes. Each memtable is dropped when the next one is half full, and
+/// allocations made alongside them are freed earlier than some and later than others.
 ///
-/// Large pages of the allocator would stay in memory, three memtables' worth of them, in holes of their
-/// length that cannot take a page of its alignment.
+/// If memtables used huge pages of the allocator, three memtables' worth would stay resident, in holes of a
+/// huge page's size without its alignment.
 #[test]
-fn memtables_hold_what_lives_and_what_may_wait_and_no_more() {
+fn resident_memory_of_successive_memtables_is_bounded() {
     let begun = resident();
     let mut beside = VecDeque::new();
     let mut most = 0;

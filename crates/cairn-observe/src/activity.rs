@@ -1,10 +1,10 @@
-//! What a thread does, for histograms that tell times of files apart by it.
+//! The activity of a thread, by which file I/O histograms are broken down (RocksDB's `Env::IOActivity`).
 
 use std::cell::Cell;
 
 use crate::statistics::Histogram;
 
-/// What the files are read or written for.
+/// The purpose of file reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
     /// A flush.
@@ -15,13 +15,13 @@ pub enum Activity {
     DbOpen,
     /// A get.
     Get,
-    /// A batch of gets.
+    /// A MultiGet.
     MultiGet,
     /// An iterator.
     DbIterator,
-    /// Checking blocks.
+    /// Verification of block checksums.
     VerifyDbChecksum,
-    /// Checking whole files.
+    /// Verification of whole-file checksums.
     VerifyFileChecksums,
 }
 
@@ -30,19 +30,19 @@ thread_local! {
 }
 
 impl Activity {
-    /// Carries `work` out, which is a part of this.
+    /// Runs `work` as part of this activity.
     pub fn run<T>(self, work: impl FnOnce() -> T) -> T {
         let _outer = Outer(ACTIVITY.replace(Some(self)));
         work()
     }
 
-    /// What the calling thread does, if anybody has said so.
+    /// The activity of the calling thread, if set.
     #[must_use]
     pub fn current() -> Option<Activity> {
         ACTIVITY.get()
     }
 
-    /// The histogram of reads for this.
+    /// The histogram of reads for this activity.
     #[must_use]
     pub fn reads(self) -> Histogram {
         match self {
@@ -57,7 +57,7 @@ impl Activity {
         }
     }
 
-    /// The histogram of writes for this, if there is one.
+    /// The histogram of writes for this activity, if there is one.
     #[must_use]
     pub fn writes(self) -> Option<Histogram> {
         match self {
@@ -69,7 +69,7 @@ impl Activity {
     }
 }
 
-/// What the thread did before; it does that again when this is dropped, also by a panic.
+/// Restores the previous activity of the thread when dropped.
 struct Outer(Option<Activity>);
 
 impl Drop for Outer {
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_activity_within_another_ends_with_it() {
+    fn nested_activities_are_restored() {
         assert_eq!(Activity::current(), None);
         Activity::Compaction.run(|| {
             Activity::Flush.run(|| assert_eq!(Activity::current(), Some(Activity::Flush)));

@@ -1,4 +1,4 @@
-//! Events of the info log that programs read: one line of JSON behind `EVENT_LOG_v1`.
+//! Machine-readable events of the info log: one line of JSON after `EVENT_LOG_v1`.
 //!
 //! ```
 //! use cairn_observe::event::Event;
@@ -13,13 +13,13 @@
 
 use std::fmt::{Display, Write as _};
 
-/// One event, as it is put together.
+/// The builder of an event.
 pub struct Event {
     json: String,
 }
 
 impl Event {
-    /// The event `name` of `job` at the moment `micros`.
+    /// Creates the event `name` of `job` at the time `micros`.
     #[must_use]
     pub fn new(micros: u64, job: u64, name: &str) -> Event {
         let mut event = Event {
@@ -36,27 +36,27 @@ impl Event {
         &mut self.json
     }
 
-    /// A number.
+    /// Adds a number.
     pub fn number(&mut self, key: &str, value: impl Display) -> &mut Event {
         // Writing to a string does not fail.
         let _ = write!(self.key(key), "{value}");
         self
     }
 
-    /// A text. It must not hold keys or values of a user.
+    /// Adds a text, which must not contain user keys or values.
     pub fn text(&mut self, key: &str, value: &str) -> &mut Event {
         quote(self.key(key), value);
         self
     }
 
-    /// A list of numbers.
+    /// Adds an array of numbers.
     pub fn numbers(&mut self, key: &str, values: &[u64]) -> &mut Event {
         let texts: Vec<String> = values.iter().map(u64::to_string).collect();
         let _ = write!(self.key(key), "[{}]", texts.join(", "));
         self
     }
 
-    /// A group of numbers and texts; texts are quoted already.
+    /// Adds an object of numbers and texts. Texts must already be quoted.
     pub fn group(&mut self, key: &str, values: &[(&str, String)]) -> &mut Event {
         let json = self.key(key);
         json.push('{');
@@ -71,7 +71,7 @@ impl Event {
         self
     }
 
-    /// The line.
+    /// Returns the line.
     #[must_use]
     pub fn finish(&self) -> String {
         format!("{}}}", self.json)

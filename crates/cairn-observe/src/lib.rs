@@ -1,15 +1,15 @@
-//! What the engine shows of itself: the info log, listeners, and counters of what it has done.
+//! Observability: the info log, event listeners, statistics and thread status.
 //!
-//! The [`Logger`] writes the `LOG` file beside the data, in RocksDB's line style, or gives its lines
-//! to a [`LogSink`] of the user's. An [`EventListener`] is told of flushes, compactions and the
-//! like. [`threads`] lists what is under way. [`Statistics`] are RocksDB's tickers and histograms; [`Counters`] the sums that the tables of
-//! statistics are made of.
+//! The [`Logger`] writes the `LOG` file in RocksDB's line format, or passes its lines to a user-defined
+//! [`LogSink`]. An [`EventListener`] is notified of flushes, compactions and other events. [`threads`] lists
+//! the operations in progress. [`Statistics`] has RocksDB's tickers and histograms, [`perf`] the perf
+//! context, and [`InternalStats`] the counters behind the statistics properties.
 
 pub mod activity;
-pub mod calls;
-pub mod counters;
+pub mod callback;
 pub mod event;
 pub mod files;
+pub mod internal_stats;
 pub mod listener;
 pub mod logger;
 pub mod perf;
@@ -18,7 +18,7 @@ pub mod statistics;
 pub mod threads;
 
 pub use activity::Activity;
-pub use counters::Counters;
+pub use internal_stats::InternalStats;
 pub use listener::{EventListener, Listeners};
 pub use logger::{Level, LogOptions, LogSink, Logger, thread_number};
 pub use reason::{BackgroundErrorReason, CompactionReason, FlushReason, StallCondition};

@@ -1,11 +1,10 @@
-//! Listeners: code of the user's that is told what the engine does.
+//! Event listeners: user code that is notified of the engine's operations.
 //!
-//! A listener is called on the thread that does the work, with no lock of the engine held (but for what
-//! it is told of files, see [`EventListener::should_be_notified_on_file_io`]), so it
-//! may call the database; while it runs, that job waits. A panic in a listener is caught and
-//! noted in the info log: it is the listener's trouble, not the database's.
+//! A listener is called on the thread that performs the operation, without locks of the engine held (except
+//! for file operations, see [`EventListener::should_be_notified_on_file_io`]). It may use the database, and
+//! blocks the job in the meantime. A panic in a listener is caught and written to the info log.
 //!
-//! The structs carry what RocksDB's do. File paths are absolute.
+//! The structs have the fields of RocksDB's. File paths are absolute.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,7 +17,7 @@ use cairn_format::table::properties::Properties;
 use cairn_types::{Error, SequenceNumber, TableFileCreationReason};
 
 use crate::logger::{Level, Logger};
-use crate::perf::io::FileTimes;
+use crate::perf::iostats::FileTimes;
 use crate::reason::{BackgroundErrorReason, CompactionReason, FlushReason, StallCondition};
 
 /// A flush.
@@ -26,152 +25,152 @@ use crate::reason::{BackgroundErrorReason, CompactionReason, FlushReason, StallC
 pub struct FlushJobInfo {
     /// The directory of the database.
     pub db_name: String,
-    /// The id of the family.
+    /// The id of the column family.
     pub family_id: u32,
-    /// Its name.
+    /// The name of the column family.
     pub family_name: String,
-    /// The new table; the path of a table of number 0 before it exists, and if nothing was left to be
-    /// written.
+    /// The path of the new table. Has the file number 0 before the table exists, and if there was nothing to
+    /// write.
     pub file_path: String,
-    /// Its number; 0 as long as there is none.
+    /// The file number; 0 as long as there is none.
     pub file_number: u64,
-    /// The oldest blob file that the table refers to; 0 for none.
+    /// The oldest blob file referenced by the table; 0 for none.
     pub oldest_blob_file_number: u64,
-    /// The number of the thread, as in the info log.
+    /// The thread number, as in the info log.
     pub thread_id: u64,
-    /// The number of the job.
+    /// The job number.
     pub job_id: u64,
-    /// True if level 0 of the family has `level0_slowdown_writes_trigger` files or more: before the flush
-    /// when it begins, with the new table when it has completed.
+    /// True if level 0 of the column family has at least `level0_slowdown_writes_trigger` files: before the
+    /// flush when it begins, including the new table when it completes.
     pub triggered_writes_slowdown: bool,
-    /// The same of `level0_stop_writes_trigger`.
+    /// The same for `level0_stop_writes_trigger`.
     pub triggered_writes_stop: bool,
-    /// The first write in the table; the largest sequence number there is as long as there is no table.
+    /// The smallest sequence number in the table; the maximum if there is no table yet.
     pub smallest_seqno: SequenceNumber,
-    /// The last one; 0 as long as there is no table.
+    /// The largest sequence number in the table; 0 if there is no table yet.
     pub largest_seqno: SequenceNumber,
-    /// The properties of the table, once it exists.
+    /// The properties of the table, if it exists.
     pub table_properties: Option<Arc<Properties>>,
-    /// Why.
+    /// The reason of the flush.
     pub flush_reason: FlushReason,
-    /// The compression of blob files.
+    /// The codec of blob files.
     pub blob_compression: Option<Compression>,
-    /// Blob files that were written.
+    /// The blob files written.
     pub blob_files: Vec<BlobFileAddition>,
 }
 
-/// A family whose flush a program asked for.
+/// A column family flushed on request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ManualFlushInfo {
-    /// The id of the family.
+    /// The id of the column family.
     pub family_id: u32,
-    /// Its name.
+    /// The name of the column family.
     pub family_name: String,
-    /// Why: a manual flush.
+    /// The reason of the flush.
     pub flush_reason: FlushReason,
 }
 
-/// A blob file that a job wrote.
+/// A blob file written by a job.
 #[derive(Clone, Debug, Default)]
 pub struct BlobFileAddition {
-    /// Where it lies.
+    /// The path.
     pub path: String,
-    /// Its number.
+    /// The file number.
     pub number: u64,
-    /// Values in it.
+    /// The number of values.
     pub total_blob_count: u64,
-    /// Their bytes.
+    /// The total size of the values.
     pub total_blob_bytes: u64,
 }
 
-/// Values of a blob file that a compaction made garbage.
+/// Values of a blob file that became garbage in a compaction.
 #[derive(Clone, Debug, Default)]
 pub struct BlobFileGarbage {
-    /// Where the file lies.
+    /// The path.
     pub path: String,
-    /// Its number.
+    /// The file number.
     pub number: u64,
-    /// How many more of its values are garbage.
+    /// The number of values that became garbage.
     pub garbage_blob_count: u64,
-    /// Bytes of their records.
+    /// The total size of their records.
     pub garbage_blob_bytes: u64,
 }
 
-/// A file that takes part in a compaction.
+/// An input or output file of a compaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompactionFileInfo {
-    /// Its level.
+    /// The level.
     pub level: usize,
-    /// Its number.
+    /// The file number.
     pub file_number: u64,
-    /// The oldest blob file that it refers to; 0 for none.
+    /// The oldest blob file referenced; 0 for none.
     pub oldest_blob_file_number: u64,
 }
 
-/// What a compaction did. Listeners see the numbers of files alone if it moved or deleted them as they were.
+/// Statistics of a compaction. A trivial move and a deletion compaction report file counts only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompactionJobStats {
-    /// How long it took, in microseconds.
+    /// The duration in microseconds.
     pub elapsed_micros: u64,
-    /// How long its threads computed, in microseconds, where that is measured.
+    /// The CPU time in microseconds, if measured.
     pub cpu_micros: u64,
-    /// Files read.
+    /// The number of input files.
     pub num_input_files: u64,
-    /// Those of them that lay in the output level; 0 when the compaction begins.
+    /// The number of input files in the output level; 0 when the compaction begins.
     pub num_input_files_at_output_level: u64,
-    /// Those of them that were moved, not rewritten.
+    /// The number of input files that were trivially moved.
     pub num_input_files_trivially_moved: u64,
-    /// Entries read; of a compaction that failed, the entries of its input files.
+    /// The number of entries read; for a failed compaction, the number of entries in its input files.
     pub num_input_records: u64,
-    /// True if a filter made it jump over entries, which `num_input_records` leaves out.
+    /// True if a compaction filter skipped entries, which `num_input_records` excludes.
     pub input_records_inexact: bool,
-    /// Deletions in the files read, range tombstones not among them. This and the two sums below are what
-    /// the properties of the files say; of a part of a compaction they are 0 unless it is the only one.
+    /// The number of point deletions in the input files. This and the next two fields are taken from table
+    /// properties; for a subcompaction they are 0 unless it is the only one.
     pub num_input_deletion_records: u64,
-    /// Bytes of the internal keys in the files read, those of range tombstones included.
+    /// The total size of the internal keys in the input files, including those of range tombstones.
     pub total_input_raw_key_bytes: u64,
-    /// Bytes of the values there, those of range tombstones included; of a value in a blob file, the
-    /// reference to it.
+    /// The total size of the values in the input files, including those of range tombstones. A value in a
+    /// blob file counts with the size of its blob index.
     pub total_input_raw_value_bytes: u64,
-    /// Blobs read: for filters, for merge operands above them, and to move them.
+    /// The number of blobs read: for filters, for merges, and to relocate them.
     pub num_blobs_read: u64,
-    /// Bytes of their records.
+    /// The total size of their records.
     pub total_blob_bytes_read: u64,
-    /// Bytes of the files read.
+    /// The total size of the input files.
     pub total_input_bytes: u64,
-    /// Files written.
+    /// The number of output files.
     pub num_output_files: u64,
-    /// Entries written.
+    /// The number of entries written.
     pub num_output_records: u64,
-    /// Bytes of the files written.
+    /// The total size of the output files.
     pub total_output_bytes: u64,
-    /// Blob files written.
+    /// The number of blob files written.
     pub num_output_files_blob: u64,
-    /// Bytes of the blob files written.
+    /// The total size of the blob files written.
     pub total_output_bytes_blob: u64,
-    /// Entries that were not written because of a newer one of the same key.
+    /// Entries dropped because of a newer one of the same key.
     pub num_records_replaced: u64,
-    /// Deletions that were not written because nothing was left for them to hide.
+    /// Deletions dropped because nothing was left beneath them.
     pub num_expired_deletion_records: u64,
-    /// Single deletions that were not written because nothing was there for them to meet.
+    /// Single deletions dropped because they met no entry.
     pub num_single_del_fallthru: u64,
     /// Single deletions that met something else than a value: another deletion or a merge operand.
     pub num_single_del_mismatch: u64,
-    /// How long calls that write files took, if the family's `report_bg_io_stats` asks.
+    /// Times of file writes, if the column family sets `report_bg_io_stats`.
     pub file_times: FileTimes,
-    /// The first bytes of the smallest key written.
+    /// The prefix of the smallest key written.
     pub smallest_output_key_prefix: KeyPrefix,
-    /// The first bytes of the largest key written.
+    /// The prefix of the largest key written.
     pub largest_output_key_prefix: KeyPrefix,
-    /// True if all files of the family took part.
+    /// True if all files of the column family are inputs.
     pub is_full_compaction: bool,
-    /// True if it was requested.
+    /// True for a manual compaction.
     pub is_manual_compaction: bool,
-    /// Entries that were not keys; always 0, such a job fails.
+    /// The number of invalid keys. Always 0, as such a compaction fails.
     pub num_corrupt_keys: u64,
 }
 
-/// The first bytes of a key: at most 8.
+/// The first bytes of a key, at most 8.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyPrefix {
     bytes: [u8; 8],
@@ -179,7 +178,7 @@ pub struct KeyPrefix {
 }
 
 impl KeyPrefix {
-    /// The first bytes of `key`.
+    /// The prefix of `key`.
     #[must_use]
     pub fn of(key: &[u8]) -> KeyPrefix {
         let mut prefix = KeyPrefix::default();
@@ -188,7 +187,7 @@ impl KeyPrefix {
         prefix
     }
 
-    /// They.
+    /// The bytes of the prefix.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
@@ -200,189 +199,189 @@ impl KeyPrefix {
 pub struct CompactionJobInfo {
     /// The directory of the database.
     pub db_name: String,
-    /// The id of the family.
+    /// The id of the column family.
     pub family_id: u32,
-    /// Its name.
+    /// The name of the column family.
     pub family_name: String,
-    /// How it ended.
+    /// The error, if it failed.
     pub status: Option<Error>,
-    /// The number of the thread, as in the info log.
+    /// The thread number, as in the info log.
     pub thread_id: u64,
-    /// The number of the job.
+    /// The job number.
     pub job_id: u64,
-    /// Files in level 0 when it began or ended.
+    /// The number of files in level 0 when the compaction began or ended.
     pub num_l0_files: usize,
-    /// The smallest level of the inputs.
+    /// The smallest input level.
     pub base_input_level: usize,
-    /// The level of the outputs.
+    /// The output level.
     pub output_level: usize,
-    /// Paths of the inputs.
+    /// The paths of the inputs.
     pub input_files: Vec<String>,
-    /// More of the inputs.
+    /// Details of the inputs.
     pub input_file_infos: Vec<CompactionFileInfo>,
-    /// Paths of the outputs; none before they exist.
+    /// The paths of the outputs; empty before they exist.
     pub output_files: Vec<String>,
-    /// More of the outputs.
+    /// Details of the outputs.
     pub output_file_infos: Vec<CompactionFileInfo>,
-    /// Properties of the outputs, by path.
+    /// The table properties of the outputs, by path.
     pub table_properties: Vec<(String, Arc<Properties>)>,
-    /// Why.
+    /// The reason of the compaction.
     pub compaction_reason: CompactionReason,
-    /// The compression of the outputs.
+    /// The codec of the outputs.
     pub compression: Compression,
-    /// What it did.
+    /// The statistics of the compaction.
     pub stats: CompactionJobStats,
-    /// The compression of blob files.
+    /// The codec of blob files.
     pub blob_compression: Option<Compression>,
-    /// Blob files that were written.
+    /// The blob files written.
     pub blob_files: Vec<BlobFileAddition>,
-    /// Blob files that have more garbage than before.
+    /// The blob files with additional garbage.
     pub blob_garbage: Vec<BlobFileGarbage>,
-    /// True if it was cut short.
+    /// True if the compaction was aborted.
     pub aborted: bool,
 }
 
-/// A part of a compaction, which runs beside the others.
+/// A subcompaction.
 #[derive(Clone, Debug, Default)]
 pub struct SubcompactionJobInfo {
-    /// The id of the family.
+    /// The id of the column family.
     pub family_id: u32,
-    /// Its name.
+    /// The name of the column family.
     pub family_name: String,
-    /// How it ended.
+    /// The error, if it failed.
     pub status: Option<Error>,
-    /// The number of the thread, as in the info log.
+    /// The thread number, as in the info log.
     pub thread_id: u64,
-    /// The number of the compaction.
+    /// The job number of the compaction.
     pub job_id: u64,
-    /// Which part it is.
+    /// The index of the subcompaction.
     pub subcompaction_job_id: usize,
-    /// The smallest level of the inputs.
+    /// The smallest input level.
     pub base_input_level: usize,
-    /// The level of the outputs.
+    /// The output level.
     pub output_level: usize,
-    /// Why.
+    /// The reason of the compaction.
     pub compaction_reason: CompactionReason,
-    /// The compression of the outputs.
+    /// The codec of the outputs.
     pub compression: Compression,
-    /// What it did.
+    /// The statistics of the subcompaction.
     pub stats: CompactionJobStats,
-    /// The compression of blob files.
+    /// The codec of blob files.
     pub blob_compression: Option<Compression>,
 }
 
-/// A table or blob file that is about to be written.
+/// A table or blob file about to be written.
 #[derive(Clone, Debug, Default)]
 pub struct FileCreationBriefInfo {
     /// The directory of the database.
     pub db_name: String,
     /// The name of the family.
     pub family_name: String,
-    /// Where it lies.
+    /// The path.
     pub file_path: String,
-    /// The job that writes it.
+    /// The job number.
     pub job_id: u64,
-    /// Why.
+    /// The reason, if known.
     pub reason: Option<TableFileCreationReason>,
 }
 
-/// A table that was written, or could not be.
+/// A table that was written, or failed to be.
 #[derive(Clone, Debug, Default)]
 pub struct TableFileCreationInfo {
-    /// Which one, and who wrote it.
+    /// The file and the job.
     pub brief: FileCreationBriefInfo,
-    /// Its size, in bytes.
+    /// The size in bytes.
     pub file_size: u64,
-    /// Its properties.
+    /// The table properties.
     pub table_properties: Arc<Properties>,
-    /// Why it could not be written.
+    /// The error, if it failed.
     pub status: Option<Error>,
-    /// The checksum of the whole file, where it is kept.
+    /// The checksum of the whole file, if enabled.
     pub file_checksum: Vec<u8>,
-    /// What computed that.
+    /// The name of the checksum function.
     pub file_checksum_func_name: String,
 }
 
-/// A blob file that was written, or could not be.
+/// A blob file that was written, or failed to be.
 #[derive(Clone, Debug, Default)]
 pub struct BlobFileCreationInfo {
-    /// Which one, and who wrote it.
+    /// The file and the job.
     pub brief: FileCreationBriefInfo,
-    /// Values in it.
+    /// The number of values.
     pub total_blob_count: u64,
-    /// Their bytes.
+    /// The total size of the values.
     pub total_blob_bytes: u64,
-    /// Why it could not be written.
+    /// The error, if it failed.
     pub status: Option<Error>,
 }
 
-/// A file that was deleted, or could not be.
+/// A file that was deleted, or failed to be.
 #[derive(Clone, Debug, Default)]
 pub struct FileDeletionInfo {
     /// The directory of the database.
     pub db_name: String,
-    /// Where it lay.
+    /// The former path.
     pub file_path: String,
-    /// The job that deleted it.
+    /// The job number.
     pub job_id: u64,
-    /// Why it could not be deleted.
+    /// The error, if it failed.
     pub status: Option<Error>,
 }
 
-/// A memtable that takes no writes any more.
+/// A memtable that became immutable.
 #[derive(Clone, Debug, Default)]
 pub struct MemTableInfo {
     /// The name of the family.
     pub family_name: String,
-    /// The first write in it.
+    /// The smallest sequence number in it.
     pub first_seqno: SequenceNumber,
-    /// The last write before it was made: no write up to this one is in it, but for what a recovery read
-    /// from logs. 0 for a memtable that was made when the database was opened.
+    /// The last sequence number before the memtable was created, below which it has no writes except those
+    /// recovered from WALs. 0 for a memtable created when the database was opened.
     pub earliest_seqno: SequenceNumber,
-    /// Entries.
+    /// The number of entries.
     pub num_entries: u64,
-    /// Deletions among them.
+    /// The number of deletions.
     pub num_deletes: u64,
-    /// The newest timestamp in it, where it is known.
+    /// The newest timestamp, if known.
     pub newest_udt: Vec<u8>,
 }
 
-/// A file that was ingested.
+/// An ingested file.
 #[derive(Clone, Debug, Default)]
 pub struct ExternalFileIngestionInfo {
     /// The name of the family.
     pub family_name: String,
-    /// Where it lay.
+    /// The path of the external file.
     pub external_file_path: String,
-    /// Where it lies.
+    /// The path in the database.
     pub internal_file_path: String,
-    /// The sequence number of all its entries; 0 if they keep their own.
+    /// The sequence number assigned to all entries; 0 if they keep their own.
     pub global_seqno: SequenceNumber,
-    /// Its properties.
+    /// The table properties.
     pub table_properties: Arc<Properties>,
 }
 
-/// Writes of a family are slowed down, stopped or free again.
+/// A change of the stall condition of a column family.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteStallInfo {
     /// The name of the family.
     pub family_name: String,
-    /// The condition of now.
+    /// The current condition.
     pub current: StallCondition,
-    /// The one before.
+    /// The previous condition.
     pub previous: StallCondition,
 }
 
-/// How a recovery from an error ended.
+/// The end of a recovery from a background error.
 #[derive(Clone, Debug, Default)]
 pub struct BackgroundErrorRecoveryInfo {
     /// The error.
     pub old_error: Option<Error>,
-    /// The error that is there now; none if the database is well.
+    /// The current error; `None` if the database has recovered.
     pub new_error: Option<Error>,
 }
 
-/// What was done to a file, with RocksDB's numbers.
+/// A file operation, with RocksDB's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum FileOperation {
@@ -390,81 +389,81 @@ pub enum FileOperation {
     Read = 0,
     /// Bytes were written.
     Write = 1,
-    /// The file was cut.
+    /// The file was truncated.
     Truncate = 2,
     /// The file was closed.
     Close = 3,
-    /// What direct I/O held in memory was handed over.
+    /// Buffered data of direct I/O was written.
     Flush = 4,
     /// The content was synced.
     Sync = 5,
     /// Content and attributes were synced.
     Fsync = 6,
-    /// The kernel was asked to write a range back.
+    /// Writeback of a range was requested.
     RangeSync = 7,
-    /// Bytes were appended: the name of a write in an error.
+    /// An append, as writes are called in errors.
     Append = 8,
 }
 
-/// A call of an open file that has ended.
+/// A completed operation on an open file.
 #[derive(Clone, Copy, Debug)]
 pub struct FileOperationInfo<'a> {
-    /// What was done.
+    /// The operation.
     pub operation: FileOperation,
     /// The file.
     pub path: &'a Path,
-    /// The first byte it was done to, or where the file was cut; 0 if it was done to the whole file.
+    /// The offset of the operation, or the new length of a truncation; 0 if it concerns the whole file.
     pub offset: u64,
-    /// How many bytes it was done to; of a read that failed, how many were wanted.
+    /// The number of bytes; of a failed read, the number requested.
     pub length: u64,
-    /// When it began, in microseconds since 1970.
+    /// The start time, in microseconds since 1970.
     pub start_micros: u64,
-    /// How long it took.
+    /// The duration.
     pub duration: Duration,
-    /// Why it failed, if it did.
+    /// The error, if it failed.
     pub error: Option<&'a Error>,
 }
 
-/// A call of an open file that has failed.
+/// A failed operation on an open file.
 #[derive(Clone, Copy, Debug)]
 pub struct IoErrorInfo<'a> {
-    /// Why.
+    /// The error.
     pub error: &'a Error,
-    /// What was to be done.
+    /// The operation.
     pub operation: FileOperation,
     /// The file.
     pub path: &'a Path,
-    /// The first byte it was to be done to.
+    /// The offset of the operation.
     pub offset: u64,
-    /// How many bytes.
+    /// The number of bytes.
     pub length: u64,
 }
 
-/// How much background work there is, and how near writes are to being slowed down.
+/// The amount of background work, and the proximity of write stalls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackgroundJobPressure {
-    /// Compactions that the executor has, running or not.
+    /// Scheduled compactions, including running ones.
     pub compaction_scheduled: u64,
-    /// Those of them that run.
+    /// Running compactions.
     pub compaction_running: u64,
-    /// Flushes that the executor has, running or not.
+    /// Scheduled flushes, including running ones.
     pub flush_scheduled: u64,
-    /// Those of them that run.
+    /// Running flushes.
     pub flush_running: u64,
-    /// What the family that is nearest to being slowed down has of what slows it down, in percent:
-    /// files or runs of level 0, or bytes that wait for compactions. More than 100 when it is.
+    /// The highest stall trigger of any column family in percent of its limit: the number of files or sorted
+    /// runs in level 0, or pending compaction bytes. More than 100 during a stall.
     pub write_stall_proximity_pct: u64,
-    /// True if more compactions than one may run because writes wait for them.
+    /// True if the number of compactions was raised to avoid stalls.
     pub compaction_speedup_active: bool,
 }
 
-/// Is told what the engine does. Every call has a body that does nothing.
+/// A listener of engine events. All methods have empty default implementations.
 ///
-/// No lock is held during a call. A call must not close the database or wait for a job: the job
-/// that calls may be the one waited for.
-#[expect(unused_variables, reason = "bodies that do nothing")]
+/// No lock is held during a call. A listener must not close the database or wait for a job, which may be the
+/// one that calls it.
+#[expect(unused_variables, reason = "default implementations are empty")]
 pub trait EventListener: Send + Sync {
-    /// What it is called in messages.
+    /// The name used in messages.
     fn name(&self) -> &str {
         "EventListener"
     }
@@ -472,23 +471,23 @@ pub trait EventListener: Send + Sync {
     fn on_flush_begin(&self, info: &FlushJobInfo) {}
     /// A flush is installed.
     fn on_flush_completed(&self, info: &FlushJobInfo) {}
-    /// A flush that a program asked for has its memtables. Several families only if they are flushed
-    /// together.
+    /// A requested flush has selected its memtables. Has several column families only if they are flushed
+    /// atomically.
     fn on_manual_flush_scheduled(&self, infos: &[ManualFlushInfo]) {}
     /// A compaction begins.
     fn on_compaction_begin(&self, info: &CompactionJobInfo) {}
-    /// A compaction has written its files and is about to be installed: its inputs are still in the
-    /// tree, and no other job may take them. It may fail yet.
+    /// A compaction has written its files and is about to be installed: its inputs are still in the LSM tree,
+    /// and unavailable to other jobs. It may still fail.
     fn on_compaction_pre_commit(&self, info: &CompactionJobInfo) {}
     /// A compaction is installed, or has failed.
     fn on_compaction_completed(&self, info: &CompactionJobInfo) {}
-    /// A part of a compaction begins.
+    /// A subcompaction begins.
     fn on_subcompaction_begin(&self, info: &SubcompactionJobInfo) {}
-    /// A part of a compaction ends.
+    /// A subcompaction ends.
     fn on_subcompaction_completed(&self, info: &SubcompactionJobInfo) {}
     /// A table is about to be written.
     fn on_table_file_creation_started(&self, info: &FileCreationBriefInfo) {}
-    /// A table was written. It belongs to the tree when its job is installed.
+    /// A table was written. It becomes part of the LSM tree when its job is installed.
     fn on_table_file_created(&self, info: &TableFileCreationInfo) {}
     /// A table was deleted.
     fn on_table_file_deleted(&self, info: &FileDeletionInfo) {}
@@ -498,16 +497,16 @@ pub trait EventListener: Send + Sync {
     fn on_blob_file_created(&self, info: &BlobFileCreationInfo) {}
     /// A blob file was deleted.
     fn on_blob_file_deleted(&self, info: &FileDeletionInfo) {}
-    /// A memtable was switched.
+    /// A memtable became immutable.
     fn on_memtable_sealed(&self, info: &MemTableInfo) {}
-    /// The last handle of a dropped family is let go.
+    /// The last handle of a dropped column family is released.
     fn on_column_family_handle_deletion_started(&self, family_name: &str) {}
     /// A file was ingested.
     fn on_external_file_ingested(&self, info: &ExternalFileIngestionInfo) {}
-    /// A background error is about to stop writes. Taking the error out of `error` makes it
-    /// undone: writes go on.
+    /// A background error is about to stop writes. A listener that takes the error out of `error` suppresses
+    /// it, and writes continue.
     fn on_background_error(&self, reason: BackgroundErrorReason, error: &mut Option<Error>) {}
-    /// A recovery from `error` begins; clearing `auto_recovery` keeps it from running by itself.
+    /// A recovery from `error` begins. Clearing `auto_recovery` disables automatic recovery.
     fn on_error_recovery_begin(
         &self,
         reason: BackgroundErrorReason,
@@ -517,59 +516,58 @@ pub trait EventListener: Send + Sync {
     }
     /// A recovery has ended.
     fn on_error_recovery_end(&self, info: &BackgroundErrorRecoveryInfo) {}
-    /// Writes of a family are slowed down, stopped or free again.
+    /// The stall condition of a column family changed.
     fn on_stall_conditions_changed(&self, info: &WriteStallInfo) {}
-    /// The database is about to be closed. Jobs may still run.
+    /// The database is about to close. Jobs may still be running.
     fn on_db_shutdown_begin(&self) {}
-    /// A flush or a compaction of the background has ended.
+    /// A background flush or compaction ended.
     fn on_background_job_pressure_changed(&self, pressure: &BackgroundJobPressure) {}
 
-    /// True if it is to be told of calls of files, with the functions below. Asked once, when the
-    /// database is opened. If no listener says so nothing is paid for it.
+    /// True if the listener wants to be notified of file operations by the methods below. Called once, when
+    /// the database is opened; if all listeners return false there is no overhead.
     ///
-    /// These calls are made where the file is used, with locks held: they must not call the database,
-    /// and everybody who waits for the file waits for them. They tell of all files but the info log
-    /// and the lock.
+    /// These methods are called with locks held: they must not use the database, and delay all waiters for
+    /// the file. All files are covered but the info log and the lock file.
     fn should_be_notified_on_file_io(&self) -> bool {
         false
     }
-    /// A read has ended; each of several at once.
+    /// A read completed. Called for each read of a batch.
     fn on_file_read_finish(&self, info: &FileOperationInfo<'_>) {}
-    /// Bytes were written behind the end of a file.
+    /// Data was appended to a file.
     fn on_file_write_finish(&self, info: &FileOperationInfo<'_>) {}
-    /// A file that uses direct I/O handed over what it held in memory.
+    /// Buffered data of direct I/O was written.
     fn on_file_flush_finish(&self, info: &FileOperationInfo<'_>) {}
     /// A file was synced.
     fn on_file_sync_finish(&self, info: &FileOperationInfo<'_>) {}
-    /// The kernel was asked to write a range of a file back.
+    /// Writeback of a range was requested.
     fn on_file_range_sync_finish(&self, info: &FileOperationInfo<'_>) {}
-    /// A file was cut.
+    /// A file was truncated.
     fn on_file_truncate_finish(&self, info: &FileOperationInfo<'_>) {}
     /// A file that was written was closed.
     fn on_file_close_finish(&self, info: &FileOperationInfo<'_>) {}
-    /// One of these calls has failed; said after the function for the call itself.
+    /// One of these operations failed. Called after the method for the operation itself.
     fn on_io_error(&self, info: &IoErrorInfo<'_>) {}
 }
 
-/// The listeners of a database, in the order of their calls.
+/// The listeners of a database, in call order.
 #[derive(Clone, Default)]
 pub struct Listeners(Vec<Arc<dyn EventListener>>);
 
 impl Listeners {
-    /// These listeners.
+    /// Creates a list of listeners.
     #[must_use]
     pub fn new(listeners: Vec<Arc<dyn EventListener>>) -> Listeners {
         Listeners(listeners)
     }
 
-    /// Those that want to be told of calls of files.
+    /// The listeners of file operations.
     #[must_use]
     pub fn of_files(&self) -> Listeners {
         let wants = |one: &&Arc<dyn EventListener>| one.should_be_notified_on_file_io();
         Listeners(self.0.iter().filter(wants).cloned().collect())
     }
 
-    /// Adds one behind the others.
+    /// Appends a listener.
     pub fn push(&mut self, listener: Arc<dyn EventListener>) {
         self.0.push(listener);
     }
@@ -580,7 +578,7 @@ impl Listeners {
         self.0.is_empty()
     }
 
-    /// Calls each listener. A panic ends only the call of the one that panics; `info` is told.
+    /// Calls each listener. A panic ends only the call of that listener, and is written to `info`.
     pub fn each(&self, info: &Logger, mut call: impl FnMut(&dyn EventListener)) {
         for listener in &self.0 {
             if catch_unwind(AssertUnwindSafe(|| call(&**listener))).is_err() {

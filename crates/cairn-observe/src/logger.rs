@@ -1,19 +1,18 @@
-//! The info log: a text file of events, for people.
+//! The info log: a human-readable text file of events.
 //!
 //! ```text
 //! 2026/11/21-15:46:02.013456 3 [WARN] [db/write/stall.rs:91] [default] stalling writes: 20 files in level 0
 //! ```
 //!
-//! Date and time (UTC), the number of the thread, the level where it is not `INFO`, where in the
-//! engine, the message. Lines of the header and events for programs do not say where.
-//! The file is `LOG`; an older one is renamed to `LOG.old.MICROS` when a database is opened and
-//! when the size or age limit is reached, and only the newest [`LogOptions::keep_log_file_num`]
-//! stay. A log without a limit of its own is bounded all the same: a file by [`FILE_BYTES`], all
-//! old ones together by [`OLD_BYTES`].
+//! A line has date and time (UTC), the thread number, the level unless it is `INFO`, the source location, and
+//! the message. Header lines and events have no source location. The file is `LOG`. It is renamed to
+//! `LOG.old.MICROS` when a database is opened and when a size or age limit is reached, and only the newest
+//! [`LogOptions::keep_log_file_num`] files are kept. Without configured limits a file is limited to
+//! [`FILE_BYTES`], and all old files together to [`OLD_BYTES`].
 //!
-//! No key and no value of a user is ever in it.
+//! The log never contains user keys or values.
 //!
-//! A log that cannot be written is no reason to stop: errors end the file, never the caller.
+//! Logging failures are not fatal: an error ends the log file and is not reported to the caller.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
@@ -25,32 +24,32 @@ use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
 use cairn_platform::{Clock, FileSystem, WritableFile};
 use cairn_types::Result;
 
-use crate::calls::{Within, within};
+use crate::callback::{Within, within};
 
-/// Bytes of a file of a log that has no limit of its own.
+/// The size limit of a log file, if none is configured.
 pub const FILE_BYTES: u64 = 16 << 20;
-/// Bytes of all old files together of such a log.
+/// The total size limit of the old log files, if none is configured.
 pub const OLD_BYTES: u64 = 64 << 20;
 
-/// How important a message is.
+/// The level of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// For those who look for a bug.
+    /// Debugging information.
     Debug,
     /// An event.
     Info,
-    /// What may need attention.
+    /// A warning.
     Warn,
-    /// What failed.
+    /// A failure.
     Error,
-    /// What ends the database's life.
+    /// A failure that makes the database unusable.
     Fatal,
-    /// What every file begins with.
+    /// A line repeated at the start of each file.
     Header,
 }
 
 impl Level {
-    /// The mark in a line; events carry none.
+    /// The level tag of a line; empty for events.
     fn mark(self) -> &'static str {
         match self {
             Level::Debug => "[DEBUG] ",
@@ -62,29 +61,29 @@ impl Level {
     }
 }
 
-/// Where and what to log.
+/// Options of an info log.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
-    /// The path of the file, whose old ones lie beside it.
+    /// The path of the file. Old files are in the same directory.
     pub path: PathBuf,
-    /// The least important messages that are written.
+    /// The minimum level of messages.
     pub level: Level,
-    /// Bytes at which a new file begins; 0 for [`FILE_BYTES`], and old files are bounded too.
+    /// The size at which a new file is started; 0 for [`FILE_BYTES`] and bounded old files.
     pub max_log_file_size: u64,
-    /// Seconds after which a new file begins; 0 for no limit.
+    /// The age in seconds at which a new file is started; 0 for no limit.
     pub log_file_time_to_roll: u64,
-    /// Files that stay, the current one included.
+    /// The number of files to keep, including the current one.
     pub keep_log_file_num: u64,
 }
 
-/// The path of the info log of the database in `dir`, whose `db_log_dir` option is `log_dir`
-/// (empty for the database's own directory).
+/// The path of the info log of the database in `dir`, where `log_dir` is the `db_log_dir` option (empty for
+/// the database's own directory).
 #[must_use]
 pub fn log_path(dir: &Path, log_dir: &Path) -> PathBuf {
     if log_dir.as_os_str().is_empty() {
         return dir.join("LOG");
     }
-    // Several databases may log to one directory: the name says whose file it is.
+    // Several databases may log to one directory, so the name includes the path of the database.
     let text = dir.to_string_lossy();
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
     let name: String = text
@@ -95,19 +94,20 @@ pub fn log_path(dir: &Path, log_dir: &Path) -> PathBuf {
     log_dir.join(format!("{name}_LOG"))
 }
 
-/// Takes the lines of the info log in the place of the file `LOG`.
+/// A user-defined destination of the info log, instead of the file `LOG`.
 pub trait LogSink: Send + Sync {
-    /// A message, without time and thread. Called by any thread, at any time, with locks of the
-    /// engine held: what changes the database or waits for it fails with `Busy`. A panic ends the call.
+    /// Receives a message without time and thread number. Called by any thread, possibly with locks of the
+    /// engine held: operations that change the database or wait for it fail with `Busy`. A panic ends the
+    /// call.
     fn log(&self, level: Level, message: &str);
 
-    /// The least important messages that are wanted.
+    /// The minimum level of messages.
     fn level(&self) -> Level {
         Level::Info
     }
 }
 
-/// The info log of a database. Shared by all its threads.
+/// The info log of a database, shared by all its threads.
 pub struct Logger(To);
 
 enum To {
@@ -123,12 +123,12 @@ struct Sink {
     open: Mutex<Open>,
 }
 
-/// The file that is written, under the logger's lock.
+/// The current file, behind the logger's lock.
 struct Open {
-    /// None once the file could not be written.
+    /// `None` after a write error.
     file: Option<Arc<dyn WritableFile>>,
     since_micros: u64,
-    /// Lines that every file begins with.
+    /// The lines repeated at the start of each file.
     header: Vec<String>,
 }
 
@@ -139,14 +139,14 @@ impl Logger {
         Logger(To::Nobody)
     }
 
-    /// A logger that hands everything to `sink`.
+    /// Creates a logger that passes all messages to `sink`.
     #[must_use]
     pub fn to(sink: Arc<dyn LogSink>) -> Logger {
         Logger(To::User(sink))
     }
 
-    /// Begins a new file; one that is there already is renamed. `names` is what lies in its directory, if
-    /// that was listed just now.
+    /// Starts a new file, renaming an existing one. `names` is a recent listing of the directory, if
+    /// available.
     ///
     /// # Errors
     ///
@@ -171,18 +171,18 @@ impl Logger {
         Ok(Logger(To::File(sink)))
     }
 
-    /// Closes the file, if there is one. What is logged later is written nowhere.
+    /// Closes the file. Later messages are discarded.
     pub fn end(&self) {
         if let To::File(sink) = &self.0 {
             let file = sink.open.lock().file.take();
             if let Some(file) = file {
-                // Its lines are with the kernel already.
+                // The lines have been passed to the kernel.
                 let _ = file.close();
             }
         }
     }
 
-    /// True if messages of `level` are written. Ask before building an expensive one.
+    /// True if messages of `level` are written. Checked before building expensive messages.
     #[inline]
     #[must_use]
     pub fn wants(&self, level: Level) -> bool {
@@ -195,7 +195,7 @@ impl Logger {
         }
     }
 
-    /// Writes a message, if its level is wanted.
+    /// Writes a message if its level is enabled.
     #[track_caller]
     pub fn log(&self, level: Level, message: impl fmt::Display) {
         if self.wants(level) {
@@ -204,25 +204,25 @@ impl Logger {
         }
     }
 
-    /// Writes an event.
+    /// Writes a message of level `Info`.
     #[track_caller]
     pub fn info(&self, message: impl fmt::Display) {
         self.log(Level::Info, message);
     }
 
-    /// Writes what may need attention.
+    /// Writes a message of level `Warn`.
     #[track_caller]
     pub fn warn(&self, message: impl fmt::Display) {
         self.log(Level::Warn, message);
     }
 
-    /// Writes what failed.
+    /// Writes a message of level `Error`.
     #[track_caller]
     pub fn error(&self, message: impl fmt::Display) {
         self.log(Level::Error, message);
     }
 
-    /// Writes lines that every file begins with, in one piece.
+    /// Writes header lines, which are repeated in every file.
     pub fn header_lines(&self, lines: &[String]) {
         match &self.0 {
             To::Nobody => {}
@@ -233,7 +233,7 @@ impl Logger {
         }
     }
 
-    /// Writes a line for programs, or a table of many lines, without saying where it comes from.
+    /// Writes a machine-readable line or a multi-line table, without the source location.
     pub fn plain(&self, level: Level, message: impl fmt::Display) {
         if self.wants(level) {
             self.write(level, &message);
@@ -251,13 +251,13 @@ impl Logger {
         }
     }
 
-    /// Calls the user's code. A panic ends this call only: nobody is left to be told.
+    /// Calls user code. A panic ends the call and is not reported.
     fn call<T>(&self, call: impl FnOnce() -> T) -> Option<T> {
         catch_unwind(AssertUnwindSafe(|| within(self, Within::LogLine, call))).ok()
     }
 }
 
-/// A place in the engine: its crate, without the name that all crates share, and the file.
+/// The source location for a line: the crate, without the common prefix, and the file.
 fn place(location: &Location<'_>) -> String {
     let file = location.file().replace('\\', "/");
     let (before, inner) = file.rsplit_once("/src/").unwrap_or(("", &file));
@@ -284,7 +284,7 @@ impl Sink {
     fn append(&self, now: u64, level: Level, line: String) {
         let mut open = self.open.lock();
         if self.is_full(&open, now) {
-            // The old file is closed and stays; a new one that cannot be made ends the log.
+            // The old file is closed and kept. If the new one cannot be created the log ends.
             let _ = self.begin(&mut open, None);
         }
         if level == Level::Header {
@@ -292,7 +292,7 @@ impl Sink {
         }
         let written = open.file.as_ref().map(|file| file.append(line.as_bytes()));
         if let Some(Err(_)) = written {
-            // A full disk must not stop the database for its log.
+            // A full disk must not stop the database because of its log.
             open.file = None;
         }
     }
@@ -309,10 +309,11 @@ impl Sink {
         file.len() >= size || (age > 0 && now >= open.since_micros.saturating_add(age))
     }
 
-    /// Puts the current file aside and begins the next. `names` are those of before, if they are known.
+    /// Renames the current file and starts the next. `names` is the previous listing of the directory, if
+    /// available.
     fn begin(&self, open: &mut Open, names: Option<&[String]>) -> Result<()> {
         if let Some(old) = open.file.take() {
-            // Its lines are with the kernel already.
+            // The lines have been passed to the kernel.
             let _ = old.close();
         }
         let now = self.clock.wall_micros();
@@ -330,8 +331,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Renames the current file, and returns the number in its name. Two in one microsecond get different
-    /// ones.
+    /// Renames the current file and returns the number in its name, which is unique even within a
+    /// microsecond.
     fn put_aside(&self, now: u64) -> Result<u64> {
         let mut stamp = now;
         let name = |stamp| suffixed(&self.options.path, &format!(".old.{stamp}"));
@@ -342,8 +343,8 @@ impl Sink {
         Ok(stamp)
     }
 
-    /// Removes old files beyond the number that stays. They are among `names` and the one that was put
-    /// aside, or in the directory.
+    /// Deletes the oldest files beyond the limit, among `names` and the one just renamed, or in the
+    /// directory.
     fn remove_oldest(&self, names: Option<&[String]>, aside: Option<u64>) -> Result<()> {
         let path = &self.options.path;
         let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
@@ -378,19 +379,19 @@ impl Sink {
     }
 }
 
-/// `path` with `suffix` behind its name.
+/// `path` with `suffix` appended.
 fn suffixed(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
 }
 
-/// A line of the log.
+/// Formats a line.
 fn line(micros: u64, level: Level, message: &dyn fmt::Display) -> String {
     format!("{}{message}\n", prefix(micros, level))
 }
 
-/// What a line begins with.
+/// The prefix of a line.
 fn prefix(micros: u64, level: Level) -> String {
     let (year, month, day) = civil_date(micros / 1_000_000 / 86_400);
     let seconds = micros / 1_000_000 % 86_400;
@@ -405,8 +406,8 @@ fn prefix(micros: u64, level: Level) -> String {
     )
 }
 
-/// Year, month and day of a day counted from 1970, by the Gregorian calendar. Years begin in
-/// March here, so that the leap day is the last of its year.
+/// Converts days since 1970 to year, month and day of the Gregorian calendar. Years start in March here, so
+/// that the leap day is the last of the year.
 ///
 /// The algorithm is Howard Hinnant's `civil_from_days` ("chrono-Compatible Low-Level Date Algorithms").
 fn civil_date(days: u64) -> (u64, u64, u64) {
@@ -422,7 +423,7 @@ fn civil_date(days: u64) -> (u64, u64, u64) {
     (year, month, day)
 }
 
-/// A small number for the calling thread, given at its first message.
+/// A small number for the calling thread, assigned at its first message.
 #[must_use]
 pub fn thread_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -470,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn logs_of_several_databases_share_a_directory() {
+    fn several_databases_may_log_to_one_directory() {
         assert_eq!(
             log_path(Path::new("/a/b c"), Path::new("")),
             Path::new("/a/b c/LOG")
@@ -482,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_say_where_they_come_from_and_events_do_not() {
+    fn lines_but_not_events_have_source_locations() {
         let world = World::in_memory();
         world.fs.create_dir_all(Path::new("/db")).unwrap();
         let log = open(&world, options(0, 10));
@@ -497,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_without_a_limit_is_bounded() {
+    fn logs_are_bounded_by_default() {
         let world = World::in_memory();
         world.fs.create_dir_all(Path::new("/db")).unwrap();
         let log = open(&world, options(0, 1000));
@@ -510,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_go_to_a_sink_of_the_user() {
+    fn a_log_sink_receives_the_lines() {
         struct Kept(Mutex<Vec<(Level, String)>>);
         impl LogSink for Kept {
             fn log(&self, level: Level, message: &str) {
@@ -526,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_file_is_put_aside_and_the_oldest_go() {
+    fn full_files_are_rolled_and_the_oldest_deleted() {
         let world = World::in_memory();
         world.fs.create_dir_all(Path::new("/db")).unwrap();
         let log = open(&world, options(100, 3));
@@ -545,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn opening_keeps_what_the_last_one_wrote() {
+    fn opening_keeps_the_previous_log() {
         let world = World::in_memory();
         world.fs.create_dir_all(Path::new("/db")).unwrap();
         open(&world, options(0, 10)).info("first");

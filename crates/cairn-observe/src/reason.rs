@@ -1,4 +1,4 @@
-//! Why jobs run and errors happen, with RocksDB's numbers and names.
+//! Reasons of jobs and background errors, with RocksDB's numbers and names.
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $number:literal, $text:literal;)+ })+) => {$(
@@ -8,13 +8,13 @@ macro_rules! reasons {
         pub enum $name { #[default] $($(#[$vdoc])* $variant = $number,)+ }
 
         impl $name {
-            /// RocksDB's words for it, as they stand in its log.
+            /// RocksDB's name, as written to its log.
             #[must_use]
             pub fn text(self) -> &'static str {
                 match self { $($name::$variant => $text,)+ }
             }
 
-            /// RocksDB's number for it.
+            /// RocksDB's number.
             #[must_use]
             pub fn number(self) -> u32 {
                 self as u32
@@ -24,19 +24,19 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Why memtables are flushed.
+    /// The reason of a flush.
     FlushReason {
-        /// None of the others.
+        /// Any other reason.
         Others = 0, "Others";
-        /// Somebody asked for the live files.
+        /// The live files were requested.
         GetLiveFiles = 1, "Get Live Files";
-        /// The database is closed.
+        /// The database is closing.
         ShutDown = 2, "Shut down";
         /// A file is ingested.
         ExternalFileIngestion = 3, "External File Ingestion";
-        /// A range is compacted by hand.
+        /// A manual compaction.
         ManualCompaction = 4, "Manual Compaction";
-        /// The write buffer manager has no room.
+        /// The write buffer manager is out of memory.
         WriteBufferManager = 5, "Write Buffer Manager";
         /// The memtable is full.
         WriteBufferFull = 6, "Write Buffer Full";
@@ -46,32 +46,32 @@ reasons! {
         DeleteFiles = 8, "Delete Files";
         /// An automatic compaction.
         AutoCompaction = 9, "Auto Compaction";
-        /// Somebody asked for it.
+        /// The flush was requested.
         ManualFlush = 10, "Manual Flush";
-        /// An error is being recovered from.
+        /// Recovery from an error.
         ErrorRecovery = 11, "Error Recovery";
-        /// A flush that failed while an error was recovered from.
+        /// The retry of a flush that failed during recovery from an error.
         ErrorRecoveryRetryFlush = 12, "Error Recovery Retry Flush";
-        /// The logs are too large.
+        /// The WALs are too large.
         WalFull = 13, "WAL Full";
-        /// What was written while an error was recovered from.
+        /// Data written during recovery from an error.
         CatchUpAfterErrorRecovery = 14, "Catch Up After Error Recovery";
         /// The memtable has too many range deletions.
         MemtableMaxRangeDeletions = 15, "Memtable Max Range Deletions";
     }
-    /// Why files are compacted.
+    /// The reason of a compaction.
     CompactionReason {
-        /// None of the others.
+        /// Any other reason.
         Unknown = 0, "Unknown";
-        /// Level 0 has many files.
+        /// Level 0 has too many files.
         LevelL0FilesNum = 1, "LevelL0FilesNum";
         /// A level is larger than its target.
         LevelMaxLevelSize = 2, "LevelMaxLevelSize";
-        /// Universal: too much space for obsolete data.
+        /// Universal: too much space amplification.
         UniversalSizeAmplification = 3, "UniversalSizeAmplification";
-        /// Universal: runs of similar size.
+        /// Universal: sorted runs of similar size.
         UniversalSizeRatio = 4, "UniversalSizeRatio";
-        /// Universal: too many runs.
+        /// Universal: too many sorted runs.
         UniversalSortedRunNum = 5, "UniversalSortedRunNum";
         /// FIFO: too much data.
         FifoMaxSize = 6, "FIFOMaxSize";
@@ -79,11 +79,11 @@ reasons! {
         FifoReduceNumFiles = 7, "FIFOReduceNumFiles";
         /// FIFO: the data is too old.
         FifoTtl = 8, "FIFOTtl";
-        /// Somebody asked for it.
+        /// The compaction was requested.
         ManualCompaction = 9, "ManualCompaction";
-        /// Something in the files asks for it.
+        /// Files are marked for compaction.
         FilesMarkedForCompaction = 10, "FilesMarkedForCompaction";
-        /// Versions that snapshots kept alive can go.
+        /// Bottommost files have versions that were kept for released snapshots.
         BottommostFiles = 11, "BottommostFiles";
         /// Data is older than the time to live.
         Ttl = 12, "Ttl";
@@ -91,20 +91,20 @@ reasons! {
         Flush = 13, "Flush";
         /// An ingestion, in statistics that count it as a compaction.
         ExternalSstIngestion = 14, "ExternalSstIngestion";
-        /// Files have not been rewritten for long.
+        /// Files have reached the age for periodic compaction.
         PeriodicCompaction = 15, "PeriodicCompaction";
-        /// Data goes to another kind of storage.
+        /// Files change to another temperature.
         ChangeTemperature = 16, "ChangeTemperature";
-        /// Blob files hold too much garbage.
+        /// Blob files have too much garbage.
         ForcedBlobGc = 17, "ForcedBlobGC";
         /// Round robin: data is older than the time to live.
         RoundRobinTtl = 18, "RoundRobinTtl";
-        /// Files go to another level as they are.
+        /// Files are moved to another level.
         RefitLevel = 19, "RefitLevel";
-        /// A file is read often.
+        /// A file is read frequently.
         ReadTriggered = 20, "ReadTriggered";
     }
-    /// Where a background error came from.
+    /// The origin of a background error.
     BackgroundErrorReason {
         /// A flush.
         Flush = 0, "Flush";
@@ -116,20 +116,20 @@ reasons! {
         MemTable = 3, "MemTable";
         /// A write of the MANIFEST.
         ManifestWrite = 4, "ManifestWrite";
-        /// A flush of what has no log.
+        /// A flush of data without a WAL.
         FlushNoWal = 5, "FlushNoWAL";
-        /// A write of the MANIFEST for what has no log.
+        /// A write of the MANIFEST for data without a WAL.
         ManifestWriteNoWal = 6, "ManifestWriteNoWAL";
-        /// The opening of a file in the background.
+        /// Opening of a file in the background.
         AsyncFileOpen = 7, "AsyncFileOpen";
     }
-    /// What writers of a family must do, with the numbers of the C API.
+    /// The stall condition of a column family, with the numbers of the C API.
     StallCondition {
-        /// Write on.
+        /// Writes are not throttled.
         Normal = 2, "normal";
-        /// Write more slowly.
+        /// Writes are delayed.
         Delayed = 0, "delayed";
-        /// Wait.
+        /// Writes are stopped.
         Stopped = 1, "stopped";
     }
 }

@@ -1,16 +1,16 @@
-//! Time: the trait by which the engine reads clocks and waits.
+//! The clock interface.
 
 use std::time::Duration;
 
-/// Time.
+/// A source of time.
 pub trait Clock: Send + Sync {
-    /// Microseconds since 1970. May jump.
+    /// Microseconds since 1970. Not monotonic.
     fn wall_micros(&self) -> u64;
-    /// Nanoseconds since some moment; never goes back.
+    /// Nanoseconds since an arbitrary point in time. Monotonic.
     fn monotonic_nanos(&self) -> u64;
-    /// Waits.
+    /// Blocks for `duration`.
     fn sleep(&self, duration: Duration);
-    /// Nanoseconds that the processor has worked for the calling thread; 0 where that is not known.
+    /// CPU time of the calling thread in nanoseconds; 0 if unknown.
     fn thread_cpu_nanos(&self) -> u64 {
         0
     }

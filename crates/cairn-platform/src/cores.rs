@@ -1,9 +1,9 @@
-//! Which of the machine's cores a thread runs on: for what is kept once for each core.
+//! The current core of a thread, for data that is sharded by core.
 
 use std::thread::available_parallelism;
 
-/// The number of the core that the caller runs on. It may be another one by the time it is used, so
-/// this is for spreading things, not for keeping them apart. Costs some two nanoseconds.
+/// The number of the core that the caller is running on. The caller may migrate at any time, so the number
+/// serves to distribute accesses, not to synchronise them. Takes about two nanoseconds.
 #[inline]
 #[must_use]
 pub fn current() -> usize {
@@ -13,7 +13,7 @@ pub fn current() -> usize {
     return by_thread();
 }
 
-/// For systems that do not say where a thread runs: a number for each thread.
+/// A number per thread, for systems that cannot report the core.
 #[cfg(not(target_os = "linux"))]
 fn by_thread() -> usize {
     use std::cell::Cell;
@@ -30,7 +30,7 @@ fn by_thread() -> usize {
     })
 }
 
-/// How many cores the process may use, at least one.
+/// The number of cores available to the process, at least 1.
 #[must_use]
 pub fn count() -> usize {
     available_parallelism().map_or(1, usize::from)
@@ -39,7 +39,7 @@ pub fn count() -> usize {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn there_is_a_core_to_run_on() {
+    fn the_current_core_is_known() {
         assert!(super::count() >= 1);
         assert!(super::current() < 1 << 20);
     }

@@ -1,121 +1,120 @@
-//! Files: the trait that the engine writes to, and what each call promises.
+//! The file system interface and its guarantees.
 //!
-//! Durability, in three steps that a caller must keep apart. `append` hands bytes to the kernel:
-//! they survive a crash of the process. `sync` makes a file's bytes and length survive a power
-//! cut, **not** its name. `sync_dir` makes the names in a directory survive. A failed `sync` is
-//! never repeated on the same file: the kernel may have dropped the pages it could not write, so
-//! a second sync that succeeds proves nothing.
+//! Durability has three levels. `append` passes bytes to the kernel, so that they survive a crash of the
+//! process. `sync` makes the content and length of a file survive a power failure, but **not** its name.
+//! `sync_dir` makes the names in a directory survive. A failed `sync` must not be retried on the same file:
+//! the kernel may have dropped the pages that it could not write, so a later success proves nothing.
 //!
-//! Every error names the path and what was being done to it.
+//! Every error states the path and the operation.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_types::{Error, Result, Veil};
 
-/// How a file will be read or written.
+/// The mode in which a file is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileMode {
-    /// Bypass the page cache (`O_DIRECT`). The file system aligns what must be aligned.
+    /// True to bypass the page cache (`O_DIRECT`). The file system takes care of alignment.
     pub direct: bool,
-    /// Refuse to follow a symbolic link at the end of the path.
+    /// True to reject a symbolic link as the last component of the path.
     pub no_follow: bool,
-    /// Append to a new file by stores into a mapping rather than by calls, where the file system is
-    /// known to take them; [`WritableFile::is_mapped`] tells. The file is longer than what was appended
-    /// until it is closed, and zeros lie behind that; so it is after a crash. A process that ends within
-    /// an append leaves all pieces of it before some offset, and none behind the next; pieces end where
-    /// [`MAPPED_UNIT`]s and veiled pieces do. Of the piece between the two it may leave any bytes but the first eight,
-    /// which come last and at once: zeros stand there until then. Before the first bytes of a piece that a veiled one
-    /// follows come all of that one, with its veil ([`WritableFile::append_veiled`]). A power cut may leave any part of
-    /// what was not synced.
+    /// For a new file: true to append by stores into a memory mapping instead of system calls, if the file
+    /// system supports it; see [`WritableFile::is_mapped`]. Until it is closed, or after a crash, the file is
+    /// longer than what was appended and ends in zeros. If the process ends during an append, all pieces of
+    /// it before some offset are complete and none after the next one is visible. Pieces end at multiples of
+    /// [`MAPPED_UNIT`] and at veiled pieces. Of the piece in between, any bytes may be present except the
+    /// first eight, which are stored last and atomically and are zero until then. The first bytes of a piece
+    /// that is followed by a veiled one are stored after all of that, with its veil in place
+    /// ([`WritableFile::append_veiled`]). After a power failure any part of the unsynced data may be present.
     ///
-    /// The file is exactly as long as what was appended while anybody else has it open: it is cut to that length, and
-    /// written by calls from then on, before another open of it returns.
+    /// While another process or thread has the file open, it is exactly as long as what was appended: before
+    /// the other open returns, the file is truncated to that length, and further appends are system calls.
     ///
-    /// Of a file that is opened for reading: read what it holds by loads from a mapping rather than
-    /// by calls. The file is not written any more. Should it be cut off by others meanwhile, or the
-    /// device fail to give again what was read before, the process ends (SIGBUS). A file system that
-    /// has no mappings reads by calls.
+    /// For a file opened for reading: true to read by loads from a mapping instead of system calls. The file
+    /// must not be written any more. If it is truncated, or if the device fails to reread data, the process
+    /// is killed (SIGBUS). File systems without mappings use system calls.
     pub mapped: bool,
-    /// Of a file that is appended to through a mapping: have the device write early what is full, so that
-    /// a sync finds little to do. Without it that begins with the first sync.
+    /// For a file appended to through a mapping: true to start writeback of complete windows early, so that a
+    /// sync has little left to write. Otherwise writeback starts with the first sync.
     pub written_back: bool,
-    /// Of a file that is appended to through a mapping: how long it will become, in bytes, as far as one knows.
-    /// Space for it is reserved in large pieces from the beginning, and more of it prepared ahead; while it fills
-    /// fast, space for a [`WritableFile::successor`] too.
+    /// For a file appended to through a mapping: the expected length in bytes. Space is reserved in large
+    /// steps from the start, and prepared further ahead; if the file fills fast, space for a
+    /// [`WritableFile::successor`] is reserved, too.
     pub expected_len: u64,
-    /// New files are readable by their owner only (mode 0600 instead of 0644, under the umask).
+    /// True to make new files accessible to their owner only (mode 0600 instead of 0644, subject to the
+    /// umask).
     pub owner_only: bool,
 }
 
-/// Bytes of a file that is appended to through a mapping which become visible one unit after the other;
-/// units begin at multiples of it.
+/// The size of the aligned units of a file appended to through a mapping. Units become visible one after the
+/// other.
 pub const MAPPED_UNIT: u64 = 32 << 10;
 
-/// What a path leads to.
+/// The status of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Length in bytes; 0 for what is no regular file.
+    /// The length in bytes; 0 unless it is a regular file.
     pub len: u64,
-    /// What it is.
+    /// The type.
     pub kind: PathKind,
-    /// When it was last changed, in microseconds since 1970.
+    /// The modification time, in microseconds since 1970.
     pub modified_micros: u64,
 }
 
-/// The kinds of things a path can lead to.
+/// The type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathKind {
     /// A regular file.
     File,
     /// A directory.
     Directory,
-    /// A device, pipe or socket; never opened.
+    /// A device, pipe or socket, which cannot be opened.
     Other,
 }
 
-/// A file system. Paths are absolute or relative to the process; symbolic links are followed
-/// unless [`FileMode::no_follow`] says otherwise.
+/// A file system. Paths are absolute or relative to the working directory. Symbolic links are followed unless
+/// [`FileMode::no_follow`] is set.
 pub trait FileSystem: Send + Sync {
-    /// Opens a regular file for reading at any offset.
+    /// Opens a regular file for random reads.
     fn open(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn RandomAccessFile>>;
-    /// Creates a file that must not exist yet, empty, for appending.
+    /// Creates an empty file for appending. Fails if the path exists.
     fn create(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>>;
-    /// Opens an existing file for appending behind its last byte.
+    /// Opens an existing file for appending.
     fn open_append(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>>;
-    /// Opens an existing file for writing over it from its front: it keeps its length, and the
-    /// bytes that nothing was written over, until it is truncated. [`WritableFile::len`] counts
-    /// from the front what was written. A file system that cannot keep them empties the file.
+    /// Opens an existing file for overwriting from the start. It keeps its length and the bytes that are not
+    /// overwritten until it is truncated; [`WritableFile::len`] is the number of bytes written. A file system
+    /// that cannot preserve the content truncates the file.
     fn open_overwrite(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>>;
-    /// What is at `path`; an error with subcode `PathNotFound` if nothing is.
+    /// The status of `path`. Fails with subcode `PathNotFound` if it does not exist.
     fn status(&self, path: &Path) -> Result<Status>;
-    /// What is under each of `names` in `dir`, in their order: [`FileSystem::status`] of each, and for many of
-    /// them as fast as the file system can; [`status_of_each`] if it knows no faster way.
+    /// The status of each of `names` in `dir`, in order. Equivalent to [`FileSystem::status`] of each, but as
+    /// fast as possible for many names; [`status_of_each`] is a simple implementation.
     fn status_each(&self, dir: &Path, names: &[String]) -> Vec<Result<Status>>;
-    /// The names in a directory, without `.` and `..`, in no order.
+    /// The names in a directory in arbitrary order, without `.` and `..`.
     fn list(&self, dir: &Path) -> Result<Vec<String>>;
-    /// Creates a directory and those above it that are missing. No error if it exists.
+    /// Creates a directory and its missing parents. Succeeds if it exists.
     fn create_dir_all(&self, dir: &Path) -> Result<()>;
     /// Removes an empty directory.
     fn remove_dir(&self, dir: &Path) -> Result<()>;
-    /// Removes a file. It lives on for those who have it open.
+    /// Deletes a file. It remains accessible through open handles.
     fn remove(&self, path: &Path) -> Result<()>;
-    /// Gives a file another name, atomically, replacing what had it.
+    /// Renames a file atomically, replacing an existing target.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
-    /// Gives a file a second name, which must be free.
+    /// Creates a hard link. Fails if the target exists.
     fn link(&self, from: &Path, to: &Path) -> Result<()>;
-    /// Makes the names in a directory survive a power cut.
+    /// Makes the names in a directory survive a power failure.
     fn sync_dir(&self, dir: &Path) -> Result<()>;
-    /// The path with symbolic links resolved: one text for one directory.
+    /// The canonical path, with symbolic links resolved.
     fn canonical(&self, path: &Path) -> Result<PathBuf>;
-    /// Takes the lock at `path` for this process, creating the file if needed. Fails with `IoError`
-    /// at once if anybody holds it, by whatever path, in this process or another. Held until the
-    /// returned value is dropped or the process ends.
+    /// Acquires the lock at `path` for this process, creating the file if needed. Fails immediately with
+    /// `IoError` if the lock is held by this or another process, through whatever path. The lock is held
+    /// until the returned value is dropped or the process ends.
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>>;
-    /// Bytes that an unprivileged process may still write to the device of `path`.
+    /// The number of bytes available to unprivileged processes on the file system of `path`.
     fn free_space(&self, path: &Path) -> Result<u64>;
 
-    /// True if something is at `path`. Always by [`FileSystem::status`].
+    /// True if `path` exists, according to [`FileSystem::status`].
     fn exists(&self, path: &Path) -> Result<bool> {
         match self.status(path) {
             Ok(_) => Ok(true),
@@ -125,7 +124,7 @@ pub trait FileSystem: Send + Sync {
     }
 }
 
-/// [`FileSystem::status_each`] by one [`FileSystem::status`] after the other.
+/// [`FileSystem::status_each`] by sequential calls of [`FileSystem::status`].
 pub fn status_of_each(
     fs: &(impl FileSystem + ?Sized),
     dir: &Path,
@@ -135,46 +134,47 @@ pub fn status_of_each(
     each.collect()
 }
 
-/// A held lock; dropping it gives the lock back.
+/// A held lock, which is released when dropped.
 pub trait FileLock: Send + Sync {}
 
-/// An open file that is read at any offset, by any thread.
+/// An open file for random reads, shared between threads.
 #[expect(
     clippy::len_without_is_empty,
-    reason = "nobody asks a file whether it is empty"
+    reason = "the emptiness of a file is of no interest"
 )]
 pub trait RandomAccessFile: Send + Sync {
-    /// Reads `buf.len()` bytes at `offset`; fewer only where the file ends. Returns how many.
+    /// Reads `buf.len()` bytes at `offset`, or fewer at the end of the file. Returns the number of bytes
+    /// read.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
-    /// As [`RandomAccessFile::read_at`], for files whose end means something, as that of a log does:
-    /// a read that came back short is held against the length of the file, and read on. One that
-    /// stops before the end is an error and never the end.
+    /// [`RandomAccessFile::read_at`] for files whose end is significant, such as logs: a short read is
+    /// checked against the length of the file and continued. A read that ends before the end of the file is
+    /// an error.
     fn read_up_to_end(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
-    /// Carries out all of `reads`, each as [`RandomAccessFile::read_at`] would and in any order;
-    /// an error of one says nothing about the others. One after another unless the file system
-    /// knows better.
+    /// Executes all of `reads` with the effect of [`RandomAccessFile::read_at`], in any order. Each has its
+    /// own result. Sequential unless the file system has a faster way.
     fn read_many(&self, reads: &mut [ReadAt<'_>]);
-    /// True if the `len` bytes at `offset`, as far as there are so many, may be such as were never written: a
-    /// disk that lost them shows zeros.
+    /// True if the `len` bytes at `offset`, or those before the end of the file, may never have been written:
+    /// a disk that lost data returns zeros.
     fn is_blank(&self, offset: u64, len: usize) -> Result<bool>;
-    /// The length of the file in bytes, now.
+    /// The current length of the file in bytes.
     fn len(&self) -> Result<u64>;
-    /// Where the file was opened; for messages.
+    /// The path under which the file was opened, for messages.
     fn path(&self) -> &Path;
-    /// Tells the kernel that `len` bytes at `offset` will be read soon. A hint. Whether it was taken: if not,
-    /// whoever wants to read ahead does so into memory of his own.
+    /// Requests readahead of `len` bytes at `offset`. Returns false if the hint is not supported; the caller
+    /// may then read ahead into its own buffer.
     fn prefetch(&self, offset: u64, len: usize) -> bool;
-    /// Tells the kernel in what manner the file will be read. A hint.
+    /// Advises the kernel of the access pattern. A hint.
     fn advise(&self, access: Access);
     /// Drops the file's pages from the page cache. A hint.
     fn drop_cached(&self);
 }
 
-/// [`RandomAccessFile::read_up_to_end`] by [`RandomAccessFile::read_at`] and the length of the file.
+/// [`RandomAccessFile::read_up_to_end`] implemented by [`RandomAccessFile::read_at`] and the length of the
+/// file.
 ///
 /// # Errors
 ///
-/// Those of both; `IoError` if the file does not end where a read found nothing.
+/// Those of both; `IoError` if a read returned nothing before the end of the file.
 pub fn read_up_to_end(
     file: &(impl RandomAccessFile + ?Sized),
     offset: u64,
@@ -187,7 +187,7 @@ pub fn read_up_to_end(
             break;
         }
         let more = file.read_at(at, &mut buf[got..])?;
-        // The length once more: the file may have been cut off in between.
+        // Check the length again: the file may have been truncated in between.
         if more == 0 && file.len()? > at {
             return Err(Error::io_text(format!(
                 "read {}: expected {} bytes at offset {at}, found none, though the file does \
@@ -204,7 +204,7 @@ pub fn read_up_to_end(
     Ok(got)
 }
 
-/// The reads of a [`RandomAccessFile`] that has no better way than its `read_at`: one after the other.
+/// Implements the reads of a [`RandomAccessFile`] by its `read_at`, sequentially.
 #[macro_export]
 macro_rules! derived_reads {
     () => {
@@ -230,7 +230,7 @@ macro_rules! derived_reads {
     };
 }
 
-/// The hints of a [`RandomAccessFile`] that has no use for them.
+/// Implements the hints of a [`RandomAccessFile`] that ignores them.
 #[macro_export]
 macro_rules! no_hints {
     () => {
@@ -244,7 +244,7 @@ macro_rules! no_hints {
     };
 }
 
-/// The calls of a [`WritableFile`] that is never mapped and never reports a slow append.
+/// Implements the methods of a [`WritableFile`] that is never mapped and does not report slow appends.
 #[macro_export]
 macro_rules! not_mapped {
     () => {
@@ -256,7 +256,7 @@ macro_rules! not_mapped {
     };
 }
 
-/// The calls of a [`WritableFile`] that prepares no file after it and reports no slow append.
+/// Implements the methods of a [`WritableFile`] that has no successor and does not report slow appends.
 #[macro_export]
 macro_rules! no_successor {
     () => {
@@ -276,66 +276,68 @@ macro_rules! no_successor {
 
 /// One of several reads of a file.
 pub struct ReadAt<'a> {
-    /// Offset of the first byte.
+    /// The offset of the first byte.
     pub offset: u64,
-    /// Where the bytes go.
+    /// The destination.
     pub buf: &'a mut [u8],
-    /// How many bytes were read, once they were.
+    /// The number of bytes read, after the read.
     pub got: Result<usize>,
 }
 
-/// The manner in which a file will be read.
+/// The access pattern of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Nothing is known.
+    /// Unknown.
     Normal,
-    /// Here and there: no readahead.
+    /// Random: no readahead.
     Random,
-    /// From front to back.
+    /// Sequential.
     Sequential,
 }
 
-/// An open file that grows at its end. Calls to `append`, `allocate`, `truncate` and `close` are
-/// made by one thread at a time; `sync` and `start_writeback` may run beside them.
+/// An open file that grows at its end. `append`, `allocate`, `truncate` and `close` are called by one thread
+/// at a time; `sync` and `start_writeback` may run concurrently with them.
 #[expect(
     clippy::len_without_is_empty,
-    reason = "nobody asks a file whether it is empty"
+    reason = "the emptiness of a file is of no interest"
 )]
 pub trait WritableFile: Send + Sync {
-    /// Hands `data` to the kernel, behind what was appended before. With direct I/O the last,
-    /// partial sector waits in memory until `flush` or `sync`.
+    /// Appends `data`, passing it to the kernel. With direct I/O, a partial last sector is buffered until
+    /// `flush` or `sync`.
     fn append(&self, data: &[u8]) -> Result<()> {
         self.append_veiled(data, &[])
     }
-    /// The same for a file that may be mapped. Where `veils` are given, in order, a piece that begins a unit is covered
-    /// until the one before it is complete: see [`FileMode::mapped`]. A file that is written by calls needs none.
+    /// [`WritableFile::append`] for a file that may be mapped. `veils`, in order, describe pieces at the
+    /// start of a unit that are masked until the preceding piece is complete; see [`FileMode::mapped`]. They
+    /// are ignored if the file is written by system calls.
     fn append_veiled(&self, data: &[u8], veils: &[Veil]) -> Result<()>;
-    /// Hands over what direct I/O still holds in memory.
+    /// Passes data buffered by direct I/O to the kernel.
     fn flush(&self) -> Result<()>;
-    /// Makes everything appended before this call survive a power cut (`fdatasync`; `fsync` where
-    /// `full` is set).
+    /// Makes everything appended before this call survive a power failure, by `fdatasync`, or by `fsync` if
+    /// `full` is set.
     fn sync(&self, full: bool) -> Result<()>;
-    /// Asks the kernel to begin writing back `len` bytes at `offset`, without waiting.
+    /// Starts writeback of `len` bytes at `offset`, without waiting.
     fn start_writeback(&self, offset: u64, len: u64) -> Result<()>;
-    /// Reserves space on the device up to `len` bytes without changing the file's length. A hint:
-    /// no error where the file system cannot.
+    /// Reserves space up to `len` bytes without changing the length of the file. A hint: succeeds if the file
+    /// system does not support it.
     fn allocate(&self, len: u64) -> Result<()>;
-    /// Cuts the file to `len` bytes.
+    /// Truncates the file to `len` bytes.
     fn truncate(&self, len: u64) -> Result<()>;
-    /// Bytes appended so far, counting what was there when the file was opened.
+    /// The length of the file, including its content when it was opened.
     fn len(&self) -> u64;
-    /// Where the file was created; for messages.
+    /// The path under which the file was created, for messages.
     fn path(&self) -> &Path;
-    /// True if appends are stores into a mapping now; see [`FileMode::mapped`].
+    /// True if appends are currently stores into a mapping; see [`FileMode::mapped`].
     fn is_mapped(&self) -> bool;
-    /// When the last append ended that waited for 20 milliseconds and more, in nanoseconds of the clock that
-    /// [`Clock::monotonic_nanos`](crate::Clock::monotonic_nanos) of the machine tells, and how many of them it waited. None
-    /// if there was none, or where the file keeps no account.
+    /// The end of the last append that was delayed by at least 20 milliseconds, in nanoseconds of the
+    /// system's [`Clock::monotonic_nanos`](crate::Clock::monotonic_nanos), and the delay in nanoseconds.
+    /// `None` if there was none, or if it is not tracked.
     fn slow_append(&self) -> Option<(u64, u64)>;
-    /// Creates a file at `path`, which must be free, as [`FileSystem::create`] would, in space that was reserved
-    /// while this file was written. None if there is none: nothing is at `path` then that was not there before.
+    /// Creates a file at `path`, which must not exist, as by [`FileSystem::create`], in space that was
+    /// reserved while this file was written. Returns `None`, without creating anything, if there is no such
+    /// space.
     fn successor(&self, path: &Path, mode: FileMode) -> Result<Option<Arc<dyn WritableFile>>>;
-    /// Hands over everything, cuts off space reserved beyond the end, and closes the descriptor.
-    /// Does not sync. Dropping an open file closes it too, and then errors are lost.
+    /// Flushes all data, frees space reserved beyond the end, and closes the descriptor, without a sync.
+    /// Dropping an open file closes it, too, and ignores errors.
     fn close(&self) -> Result<()>;
 }

@@ -1,9 +1,9 @@
-//! Reading: bytes in shared memory, the request for them, and who carries a request out.
+//! Reads: shared buffers, read requests, and their execution.
 //!
-//! The read path never reads by itself: it says what it lacks as a [`ReadRequest`] (see
-//! `cairn_types::iter`) and [`Io`] obtains the bytes. [`Io::read`] is the one asynchronous leaf of
-//! the engine; the blocking driver completes it at the first poll, so a synchronous caller uses
-//! [`Io::read_now`] and pays nothing for it.
+//! The read path does not perform I/O. It returns what it needs as a [`ReadRequest`] (see
+//! `cairn_types::iter`), and [`Io`] obtains the bytes. [`Io::read`] is the single asynchronous leaf of the
+//! engine. The blocking implementation completes it on the first poll; synchronous callers use
+//! [`Io::read_now`] without any overhead.
 
 use std::future::Future;
 use std::ops::Deref;
@@ -12,14 +12,14 @@ use std::sync::Arc;
 use cairn_types::{Error, Result};
 
 use crate::fs::{RandomAccessFile, ReadAt};
-use crate::limited::Limits;
-use crate::{prefetch, prefetch_address, spare};
+use crate::rate_limited_file::Limits;
+use crate::{buffer_pool, prefetch, prefetch_address};
 
-/// Immutable bytes in shared memory: a block as it was read, or decompressed. Cloning counts one
-/// reference more; the bytes live as long as any clone.
+/// A reference-counted, immutable buffer: a block as read, or decompressed. Cloning increments the reference
+/// count.
 ///
-/// Behind the bytes there may be a tail: what was worked out about them, in the same memory. The memory may
-/// be longer than both: to have room for a tail, or a little because it was there (`spare`).
+/// The bytes may be followed by a tail: data derived from them, in the same allocation. The allocation may be
+/// longer than both, to leave room for a tail or because it was reused (`buffer_pool`).
 #[derive(Clone)]
 pub struct Buffer {
     all: Arc<[u8]>,
@@ -28,11 +28,11 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// A copy of `bytes` with the tail `tail`.
+    /// Copies `bytes` and appends the tail `tail`.
     #[must_use]
     pub fn with_tail(bytes: &[u8], tail: &[u8]) -> Buffer {
-        let mut whole = spare::memory(bytes.len() + tail.len());
-        let parts = Arc::get_mut(&mut whole).expect("nobody else has it yet");
+        let mut whole = buffer_pool::memory(bytes.len() + tail.len());
+        let parts = Arc::get_mut(&mut whole).expect("the buffer is not shared yet");
         let (first, rest) = parts.split_at_mut(bytes.len());
         first.copy_from_slice(bytes);
         rest[..tail.len()].copy_from_slice(tail);
@@ -43,20 +43,19 @@ impl Buffer {
         }
     }
 
-    /// A copy of `bytes` with memory for a tail of `room` bytes, see [`Buffer::lay_tail`].
+    /// Copies `bytes`, with room for a tail of `room` bytes; see [`Buffer::lay_tail`].
     #[must_use]
     pub fn with_room(bytes: &[u8], room: usize) -> Buffer {
         if room == 0 {
             return Buffer::from(bytes);
         }
-        let mut whole = spare::memory(bytes.len() + room);
-        let parts = Arc::get_mut(&mut whole).expect("nobody else has it yet");
+        let mut whole = buffer_pool::memory(bytes.len() + room);
+        let parts = Arc::get_mut(&mut whole).expect("the buffer is not shared yet");
         parts[..bytes.len()].copy_from_slice(bytes);
         Buffer::of(whole, bytes.len())
     }
 
-    /// Puts `tail` behind the bytes in the place of the tail that is there. Whether it did: the memory must be
-    /// long enough, and nobody else hold it.
+    /// Replaces the tail in place. Returns false if there is not enough room or the buffer is shared.
     pub fn lay_tail(&mut self, tail: &[u8]) -> bool {
         let at = self.bytes();
         let place = Arc::get_mut(&mut self.all).and_then(|all| all.get_mut(at..at + tail.len()));
@@ -68,17 +67,17 @@ impl Buffer {
         true
     }
 
-    /// True if both are one buffer and not copies.
+    /// True if both share the same memory.
     #[must_use]
     pub fn is_same(&self, other: &Buffer) -> bool {
         Arc::ptr_eq(&self.all, &other.all)
     }
 
-    /// The buffer without its last `len` bytes, which become its tail.
+    /// Shortens the buffer by its last `len` bytes, which become its tail.
     ///
     /// # Panics
     ///
-    /// If it has fewer.
+    /// If it has fewer bytes.
     #[must_use]
     pub fn cut(mut self, len: usize) -> Buffer {
         assert!(
@@ -91,21 +90,20 @@ impl Buffer {
         self
     }
 
-    /// What lies behind the bytes; usually nothing.
+    /// The tail; usually empty.
     #[inline]
     #[must_use]
     pub fn tail(&self) -> &[u8] {
         &self.all[self.bytes()..][..self.tail as usize]
     }
 
-    /// How many bytes there are before the tail.
+    /// The number of bytes before the tail.
     #[inline]
     fn bytes(&self) -> usize {
         self.len as usize
     }
 
-    /// Asks for the memory that a search touches first: the beginning, where the references are
-    /// counted, and the end.
+    /// Prefetches the memory that a search accesses first: the start, the reference count, and the end.
     #[inline]
     pub fn prefetch(&self) {
         let whole = &self.all[..self.bytes() + self.tail as usize];
@@ -113,28 +111,28 @@ impl Buffer {
         prefetch::last(whole, (self.tail as usize).clamp(64, 256));
     }
 
-    /// Asks for the memory of the `len` bytes at `at`, as far as they are bytes of the buffer.
+    /// Prefetches the `len` bytes at `at`, as far as they are part of the buffer.
     #[inline]
     pub fn prefetch_at(&self, at: usize, len: usize) {
         let end = self.bytes().min(at.saturating_add(len));
         prefetch::last(self.all.get(at..end).unwrap_or_default(), len);
     }
 
-    /// Asks for the line of memory at offset `at`, be it one of the buffer or not.
+    /// Prefetches the cache line at offset `at`, which may be outside the buffer.
     #[inline]
     pub fn prefetch_line(&self, at: usize) {
         prefetch_address(self.all.as_ptr().addr().wrapping_add(at));
     }
 
-    /// Bytes of memory, with the tail and what is left over.
+    /// The size of the allocation, including the tail and unused bytes.
     #[inline]
     #[must_use]
     pub fn memory_usage(&self) -> usize {
         self.all.len()
     }
 
-    /// `len` bytes that `fill` writes, with memory for a tail of `room` bytes. `fill` gets zeros, or what
-    /// another buffer held.
+    /// Creates a buffer of `len` bytes written by `fill`, with room for a tail of `room` bytes. The memory
+    /// passed to `fill` is zeroed or has the content of a previous buffer.
     ///
     /// # Errors
     ///
@@ -147,8 +145,7 @@ impl Buffer {
         Buffer::refilled(None, len, room, fill)
     }
 
-    /// [`Buffer::filled`] in the memory of `spent` if that is as long and nobody else holds it. `fill`
-    /// gets what was there, or zeros.
+    /// [`Buffer::filled`] that reuses the memory of `spent` if it has the same length and is not shared.
     fn refilled<E>(
         spent: Option<Buffer>,
         len: usize,
@@ -157,19 +154,19 @@ impl Buffer {
     ) -> Result<Buffer, E> {
         let mut bytes = spent
             .map(|spent| spent.all)
-            .filter(|all| spare::fits(all.len(), len + room) && Arc::strong_count(all) == 1)
-            .unwrap_or_else(|| spare::memory(len + room));
-        fill(&mut Arc::get_mut(&mut bytes).expect("nobody else has it")[..len])?;
+            .filter(|all| buffer_pool::fits(all.len(), len + room) && Arc::strong_count(all) == 1)
+            .unwrap_or_else(|| buffer_pool::memory(len + room));
+        fill(&mut Arc::get_mut(&mut bytes).expect("the buffer is not shared")[..len])?;
         Ok(Buffer::of(bytes, len))
     }
 
-    /// Gives the buffer up. If nobody else holds it, the thread's next buffer of about its length may take
-    /// its memory.
+    /// Drops the buffer. If it is not shared, its memory may be reused for the thread's next buffer of
+    /// similar length.
     pub fn recycle(self) {
-        spare::keep(self.all);
+        buffer_pool::keep(self.all);
     }
 
-    /// How many hold these bytes.
+    /// The number of references.
     #[must_use]
     pub fn holders(&self) -> usize {
         Arc::strong_count(&self.all)
@@ -180,7 +177,7 @@ impl Buffer {
         Buffer::of(all, len)
     }
 
-    /// The first `len` bytes of `all`.
+    /// A buffer of the first `len` bytes of `all`.
     fn of(all: Arc<[u8]>, len: usize) -> Buffer {
         Buffer {
             all,
@@ -210,10 +207,10 @@ impl Deref for Buffer {
     }
 }
 
-/// A length as a buffer keeps it.
+/// Converts a length to its stored form.
 #[inline]
 fn length(len: usize) -> u32 {
-    u32::try_from(len).expect("a buffer is shorter than 4 GiB")
+    u32::try_from(len).expect("a buffer is less than 4 GiB")
 }
 
 impl std::fmt::Debug for Buffer {
@@ -222,21 +219,21 @@ impl std::fmt::Debug for Buffer {
     }
 }
 
-/// Bytes of a file that a read needs.
+/// A range of a file to be read.
 #[derive(Clone)]
 pub struct ReadRequest {
     /// The file.
     pub file: Arc<dyn RandomAccessFile>,
-    /// Offset of the first byte.
+    /// The offset of the first byte.
     pub offset: u64,
-    /// How many bytes. Whoever makes a request has checked it against the file's length.
+    /// The number of bytes. Must have been checked against the length of the file.
     pub len: usize,
-    /// Bytes of memory behind them for a tail ([`Buffer::lay_tail`]).
+    /// The room to allocate for a tail ([`Buffer::lay_tail`]).
     pub room: usize,
 }
 
 impl ReadRequest {
-    /// `len` bytes of `file` from `offset` on, with no memory behind them.
+    /// A request for `len` bytes at `offset` of `file`, without room for a tail.
     #[must_use]
     pub fn new(file: Arc<dyn RandomAccessFile>, offset: u64, len: usize) -> ReadRequest {
         ReadRequest {
@@ -247,7 +244,7 @@ impl ReadRequest {
         }
     }
 
-    /// Reads the bytes, blocking.
+    /// Reads the range, blocking.
     ///
     /// # Errors
     ///
@@ -270,12 +267,12 @@ impl ReadRequest {
         })
     }
 
-    /// True if no buffer can hold the bytes.
+    /// True if the range exceeds the maximum length of a buffer.
     fn is_too_long(&self) -> bool {
         u32::try_from(self.len).is_err()
     }
 
-    /// Refuses a read that brought fewer bytes than were asked for.
+    /// Returns an error if fewer bytes were read than requested.
     fn check(&self, got: usize) -> Result<()> {
         if got == self.len {
             return Ok(());
@@ -289,21 +286,21 @@ impl ReadRequest {
     }
 }
 
-/// Who carries reads out.
+/// The executor of read requests.
 #[derive(Clone, Debug, Default)]
 pub struct Io {
-    /// What reads wait for first.
+    /// Rate limits of the reads.
     limits: Option<Arc<Limits>>,
 }
 
 impl Io {
-    /// Reads block the calling thread.
+    /// Creates an executor that blocks the calling thread.
     #[must_use]
     pub fn blocking() -> Io {
         Io::default()
     }
 
-    /// Reads are no faster than `limits` allow.
+    /// Returns an executor whose reads are limited by `limits`.
     #[must_use]
     pub fn limited(&self, limits: Limits) -> Io {
         Io {
@@ -311,14 +308,14 @@ impl Io {
         }
     }
 
-    /// Waits until `bytes` may be read.
+    /// Waits for the rate limiter to admit `bytes`.
     fn wait(&self, bytes: usize) {
         if let Some(limits) = &self.limits {
             limits.wait_to_read(bytes);
         }
     }
 
-    /// Carries `request` out on the calling thread.
+    /// Executes `request` on the calling thread.
     ///
     /// # Errors
     ///
@@ -327,8 +324,8 @@ impl Io {
         self.read_into(request, None)
     }
 
-    /// Like [`Io::read_now`]; in the memory of `spent`, if that is just as long and nobody else
-    /// holds it. Large memory that is taken anew for every read costs as much as the reading.
+    /// [`Io::read_now`] that reuses the memory of `spent` if it has the same length and is not shared. Large
+    /// allocations cost as much as the read itself.
     ///
     /// # Errors
     ///
@@ -338,8 +335,8 @@ impl Io {
         request.read_into(spent)
     }
 
-    /// Carries all of `requests` out on the calling thread, those of one file that stand together
-    /// as one batch. Each has its own result, in the order of the requests.
+    /// Executes `requests` on the calling thread. Consecutive requests for the same file form a batch.
+    /// Results are in the order of the requests.
     #[must_use]
     pub fn read_batch(&self, requests: &[ReadRequest]) -> Vec<Result<Buffer>> {
         if requests.len() == 1 || requests.iter().any(ReadRequest::is_too_long) {
@@ -356,14 +353,15 @@ impl Io {
         for batch in requests.chunk_by(same_file) {
             let mut bytes: Vec<Arc<[u8]>> = batch
                 .iter()
-                .map(|request| spare::memory(request.len + request.room))
+                .map(|request| buffer_pool::memory(request.len + request.room))
                 .collect();
             let mut reads: Vec<ReadAt<'_>> = batch
                 .iter()
                 .zip(&mut bytes)
                 .map(|(request, bytes)| ReadAt {
                     offset: request.offset,
-                    buf: &mut Arc::get_mut(bytes).expect("nobody else has it yet")[..request.len],
+                    buf: &mut Arc::get_mut(bytes).expect("the buffer is not shared yet")
+                        [..request.len],
                     got: Ok(0),
                 })
                 .collect();
@@ -379,7 +377,7 @@ impl Io {
         results
     }
 
-    /// Carries `request` out; the future of the asynchronous faces.
+    /// Executes `request` asynchronously.
     ///
     /// # Errors
     ///

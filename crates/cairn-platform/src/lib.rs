@@ -1,24 +1,26 @@
-//! The world behind traits: files, time, background threads, randomness.
+//! The environment of the engine: files, time, background threads and randomness, as traits with their
+//! implementations.
 //!
-//! Nothing above this crate touches the operating system. The engine is handed a [`World`] and
-//! reaches files, clocks and threads only through it; the simulator hands it another one, and the
-//! whole engine runs in that.
+//! No other crate accesses the operating system. The engine receives a [`World`] (RocksDB's `Env`) and uses
+//! files, clocks and threads through it only. The simulator provides another implementation, in which the
+//! whole engine can run.
 
+pub mod backoff;
+mod buffer_pool;
 pub mod clock;
 pub mod cores;
 pub mod encrypted;
 pub mod executor;
 pub mod fs;
 pub mod io;
-pub mod limited;
-pub mod limiter;
 pub mod mem;
-pub mod patience;
+pub mod rate_limiter;
+
 pub mod posix;
 mod prefetch;
 pub mod random;
-pub mod space;
-mod spare;
+pub mod rate_limited_file;
+pub mod sst_file_manager;
 pub mod sync;
 pub mod thread_pool;
 mod timer;
@@ -26,7 +28,7 @@ pub mod uri;
 pub mod world;
 pub mod wrapper;
 
-// For the macros of `fs`.
+// Used by the macros of `fs`.
 #[doc(hidden)]
 pub use cairn_types;
 pub use clock::Clock;
@@ -36,11 +38,11 @@ pub use encrypted::{
 pub use executor::{Executor, Job, Priority};
 pub use fs::{FileSystem, RandomAccessFile, WritableFile};
 pub use io::{Buffer, Io, ReadRequest};
-pub use limited::{LimitWatch, LimitedFile, Limits};
-pub use limiter::{IoKind, IoPriority, RateLimited, RateLimiter};
 pub use mem::MemFileSystem;
 pub use posix::{PosixFileSystem, Process, SystemClock, SystemRandom, huge, region};
 pub use prefetch::prefetch_address;
 pub use random::Random;
-pub use space::SstFileManager;
+pub use rate_limited_file::{LimitWatch, LimitedFile, Limits};
+pub use rate_limiter::{IoKind, IoPriority, RateLimited, RateLimiter};
+pub use sst_file_manager::SstFileManager;
 pub use world::World;

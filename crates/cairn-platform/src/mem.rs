@@ -1,8 +1,8 @@
-//! Files in memory: for databases that end with the process, and for tests of what lies above files.
+//! The in-memory file system: for transient databases and for tests.
 //!
-//! Names and bytes behave as the trait says. They live as long as the file system, so that a
-//! database can be closed and opened again, and nothing survives the process. There is no limit: a
-//! file takes up to twice its length while it grows. Crashes and faults are the simulator's (`cairn-sim`).
+//! It follows the contract of the trait. Files live as long as the file system, so that a database can be
+//! closed and reopened, but not beyond the process. There is no size limit; a growing file takes up to twice
+//! its length. Crashes and faults are simulated by `cairn-sim`.
 
 use std::collections::BTreeMap;
 use std::io::{Error as IoError, ErrorKind};
@@ -18,7 +18,7 @@ use crate::fs::{
 use crate::posix::SystemClock;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, RwLock};
 
-/// A file system in memory. Clones are views of the same files.
+/// An in-memory file system. Clones share their files.
 #[derive(Clone)]
 pub struct MemFileSystem {
     tree: Arc<Mutex<Tree>>,
@@ -30,17 +30,17 @@ struct Tree {
     locked: Vec<PathBuf>,
 }
 
-/// What a name leads to.
+/// The target of a name.
 #[derive(Clone)]
 enum Node {
     Directory,
     File(Contents),
 }
 
-/// A file, shared by its names and by those who have it open.
+/// A file, shared by its names and open handles.
 type Contents = Arc<MemFile>;
 
-/// What a file holds, and when that was changed.
+/// The content and modification time of a file.
 #[derive(Default)]
 struct MemFile {
     bytes: RwLock<Vec<u8>>,
@@ -55,19 +55,19 @@ impl MemFile {
         file
     }
 
-    /// Notes that it is changed now.
+    /// Sets the modification time.
     fn touch(&self) {
-        // Relaxed: a number that orders nothing else.
+        // Relaxed: the number orders no other access.
         self.modified
             .store(SystemClock.wall_micros(), Ordering::Relaxed);
     }
 }
 
-/// Bytes that an empty file system says are free.
+/// The free space reported for an empty file system.
 const CAPACITY: u64 = 1 << 40;
 
 impl MemFileSystem {
-    /// A file system with nothing but its root.
+    /// Creates a file system with an empty root directory.
     #[must_use]
     pub fn new() -> MemFileSystem {
         MemFileSystem {
@@ -85,7 +85,7 @@ impl Default for MemFileSystem {
     }
 }
 
-/// The absolute path that `path` means: the root is the working directory, and there are no links.
+/// The absolute form of `path`. The root is the working directory, and there are no links.
 fn absolute(path: &Path) -> PathBuf {
     let mut out = PathBuf::from("/");
     for part in path.components() {
@@ -113,7 +113,7 @@ impl Tree {
         }
     }
 
-    /// Adds the name `path`, which must be free, in a directory that must exist.
+    /// Adds the name `path`, which must not exist, in a directory that must exist.
     fn add(&mut self, doing: &str, path: &Path, contents: Contents) -> Result<()> {
         let key = absolute(path);
         if self.nodes.contains_key(&key) {
@@ -137,9 +137,9 @@ impl Tree {
         }
     }
 
-    /// The last parts of the names in `dir`, which is absolute.
+    /// The names in `dir`, an absolute path.
     fn names(&self, dir: &Path) -> Vec<String> {
-        // What is below a directory follows it.
+        // Everything beneath a directory sorts after it.
         self.nodes
             .range(dir.to_owned()..)
             .map(|(path, _)| path)
@@ -254,7 +254,7 @@ impl FileSystem for MemFileSystem {
                     let node = tree.nodes.remove(&path);
                     let below = path
                         .strip_prefix(&old)
-                        .expect("it starts with the old name");
+                        .expect("the path starts with the old name");
                     let target = if below.as_os_str().is_empty() {
                         new.clone()
                     } else {
@@ -368,7 +368,7 @@ struct MemWriter {
     contents: Contents,
     path: PathBuf,
     closed: crate::sync::AtomicBool,
-    /// Where the next bytes go in a file that is written over.
+    /// The write position in a file that is overwritten.
     over: Option<crate::sync::AtomicUsize>,
 }
 
@@ -452,7 +452,7 @@ impl WritableFile for MemWriter {
 
     fn close(&self) -> Result<()> {
         if !self.closed.swap(true, Ordering::Relaxed) {
-            // It is done growing: the room for more is given back.
+            // The file is complete: unused capacity is freed.
             self.contents.bytes.write().shrink_to_fit();
         }
         Ok(())
@@ -464,12 +464,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_bytes_behave_like_those_of_a_disk() {
+    fn the_file_system_follows_the_contract() {
         crate::posix::conformance(&MemFileSystem::new(), Path::new("/db"));
     }
 
     #[test]
-    fn a_file_was_changed_when_it_was_written_last() {
+    fn writes_set_the_modification_time() {
         let fs = MemFileSystem::new();
         let path = Path::new("/f");
         let before = SystemClock.wall_micros();
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_lists_what_is_in_it_and_not_what_is_beside_it() {
+    fn listing_includes_direct_children_only() {
         let fs = MemFileSystem::new();
         for dir in ["/a", "/a/b/c", "/a-", "/ab"] {
             fs.create_dir_all(Path::new(dir)).unwrap();
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_excludes_a_second_one_by_another_spelling_until_it_is_dropped() {
+    fn locks_are_exclusive_across_spellings_of_the_path() {
         let fs = MemFileSystem::new();
         fs.create_dir_all(Path::new("/db")).unwrap();
         let held = fs.lock(Path::new("/db/LOCK")).unwrap();

@@ -1,20 +1,20 @@
-//! Hints to the processor about memory that will be read.
+//! Cache prefetch hints.
 
 #![expect(
     unsafe_code,
-    reason = "the instruction takes an address; it reads nothing that a program could see"
+    reason = "a prefetch takes a raw address and has no architectural effect"
 )]
 
-/// Bytes of a cache line.
+/// The size of a cache line in bytes.
 const LINE: usize = 64;
 
-/// Asks for the first line of `bytes`, so that it may be there when it is read. Costs an instruction.
+/// Prefetches the first cache line of `bytes`.
 #[inline]
 pub fn first(bytes: &[u8]) {
     line(bytes.as_ptr());
 }
 
-/// Asks for the last `len` bytes of `bytes`.
+/// Prefetches the last `len` bytes of `bytes`.
 #[inline]
 pub fn last(bytes: &[u8], len: usize) {
     let from = bytes.len().saturating_sub(len);
@@ -23,7 +23,7 @@ pub fn last(bytes: &[u8], len: usize) {
     }
 }
 
-/// Asks for the line at `address`, whatever is there. Costs an instruction.
+/// Prefetches the cache line at `address`, which need not be valid.
 #[inline]
 pub fn prefetch_address(address: usize) {
     line(std::ptr::without_provenance(address));
@@ -32,7 +32,7 @@ pub fn prefetch_address(address: usize) {
 #[inline]
 fn line(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 processor has the instruction, and it takes any address.
+    // SAFETY: every x86-64 processor has the instruction, and it accepts any address.
     unsafe {
         core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(at.cast());
     }

@@ -1,6 +1,6 @@
-//! Randomness: the trait of its sources.
+//! The interface of random number generators.
 
-/// A source of random numbers; nothing secret depends on it.
+/// A random number generator, not for cryptography.
 pub trait Random: Send + Sync {
     /// 64 random bits.
     fn next_u64(&self) -> u64;

@@ -1,7 +1,7 @@
-//! Locks and atomics, from one place, so that a model checker can replace them.
+//! Locks and atomics, in one place, so that a model checker can replace them.
 //!
-//! Locks do not poison: a panic in a job makes the database read-only by its own means, and
-//! readers go on.
+//! Locks are not poisoned: after a panic in a job the database becomes read-only by its own mechanism, and
+//! reads continue.
 
 pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use std::sync::atomic::{

@@ -1,9 +1,8 @@
-//! Background threads: one queue and one set of threads for each priority.
+//! The thread pool: a queue and a set of threads for each priority.
 //!
-//! Threads start when there is work and none of those that exist is idle, up to the number that
-//! was reserved or set; then they stay, until a smaller number is set. A job that panics ends
-//! alone: its thread reports nothing (who spawned the job catches what he wants to know) and takes
-//! the next job.
+//! A thread is started when a job finds no idle thread, up to the number reserved or set. Threads stay until
+//! a smaller number is set. A panic in a job ends the job only: the thread does not report it and takes the
+//! next job.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -16,7 +15,7 @@ use crate::posix::{Process, priority};
 use crate::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering};
 use crate::timer::Timers;
 
-/// Threads for background jobs, shared by all databases that are given the pool.
+/// A pool of threads for background jobs, shared by databases.
 pub struct ThreadPool {
     lanes: Arc<Lanes>,
     timers: Arc<Timers>,
@@ -25,7 +24,7 @@ pub struct ThreadPool {
 /// The lanes of a pool, by priority.
 struct Lanes([Lane; 5]);
 
-/// The queue of one priority and the threads that serve it.
+/// The queue of one priority, and its threads.
 struct Lane {
     name: &'static str,
     priority: Priority,
@@ -35,20 +34,21 @@ struct Lane {
     low_cpu: AtomicBool,
 }
 
-/// The state that `Lane::state` guards.
+/// The state protected by `Lane::state`.
 struct LaneState {
     queue: VecDeque<Job>,
     limit: usize,
     started: usize,
     idle: usize,
     closing: bool,
-    /// The threads, for who waits for their end.
+    /// The threads, for joining.
     handles: Vec<JoinHandle<()>>,
 }
 
 impl ThreadPool {
-    /// A pool without reserved threads. Until some are reserved, flushes have one thread and compactions one,
-    /// and jobs for the bottom of the tree, for users and for parts run among the other compactions.
+    /// Creates a pool without reserved threads. Until some are reserved, flushes and compactions have one
+    /// thread each, and bottommost compactions, user jobs and subcompactions run on the threads of
+    /// compactions.
     #[must_use]
     pub fn new() -> ThreadPool {
         let lanes = Arc::new(Lanes([
@@ -63,14 +63,14 @@ impl ThreadPool {
         ThreadPool { lanes, timers }
     }
 
-    /// The pool that all databases of this process share unless they are given another.
+    /// The default pool of all databases in the process.
     #[must_use]
     pub fn process_wide() -> Arc<ThreadPool> {
         static POOL: Mutex<Option<(Process, Arc<ThreadPool>)>> = Mutex::new(None);
         let mut pool = POOL.lock();
         match &*pool {
             Some((process, pool)) if process.is_this() => return Arc::clone(pool),
-            // Its threads, and who waits for them, are the parent's.
+            // After a fork, the threads and their waiters belong to the parent.
             Some(_) => std::mem::forget(pool.take()),
             None => {}
         }
@@ -84,14 +84,13 @@ thread_local! {
     static SERVES: Cell<Option<Priority>> = const { Cell::new(None) };
 }
 
-/// The priority whose jobs the calling thread takes, if it is one of a pool. `None` for
-/// other threads.
+/// The priority of the calling thread, if it belongs to a pool.
 #[must_use]
 pub fn current_priority() -> Option<Priority> {
     SERVES.get()
 }
 
-/// The number of threads that this machine runs at once; 1 if unknown.
+/// The number of cores of this machine; 1 if unknown.
 #[must_use]
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
@@ -126,7 +125,7 @@ impl Executor for ThreadPool {
         let lane = &self.lanes.0[priority as usize];
         let mut state = lane.state.lock();
         state.limit = threads;
-        // Those that are too many end when they look.
+        // Surplus threads end when they wake.
         lane.work.notify_all();
     }
 
@@ -140,7 +139,7 @@ impl Executor for ThreadPool {
 
     fn lower_io_priority(&self, priority: Priority) {
         for lane in self.lanes.with_parts(priority) {
-            // Relaxed, here and below: a thread that reads late lowers itself one job later.
+            // Relaxed, here and below: a thread that sees a stale value changes its priority one job later.
             lane.low_io.store(true, Ordering::Relaxed);
         }
     }
@@ -152,7 +151,7 @@ impl Executor for ThreadPool {
     }
 
     fn join_all(&self) {
-        // Before the others: it hands jobs to them.
+        // First, because it submits jobs to the lanes.
         self.timers.join();
         for lane in &self.lanes.0 {
             lane.join();
@@ -161,8 +160,8 @@ impl Executor for ThreadPool {
 }
 
 impl Drop for ThreadPool {
-    /// Has the threads end when their queues are empty, without waiting for them: the last
-    /// handle may be dropped by one of the jobs. Jobs whose time has not come are dropped.
+    /// Makes the threads end once their queues are empty, without waiting: the last handle may be dropped by
+    /// a job. Delayed jobs are dropped.
     fn drop(&mut self) {
         self.timers.close();
         for lane in &self.lanes.0 {
@@ -173,7 +172,7 @@ impl Drop for ThreadPool {
 }
 
 impl Lanes {
-    /// The place of the lane that serves `priority` now.
+    /// The index of the lane that currently serves `priority`.
     fn index(&self, priority: Priority) -> usize {
         match priority {
             Priority::High => 0,
@@ -183,14 +182,14 @@ impl Lanes {
         }
     }
 
-    /// The lane of `priority`, and that of parts with the one of the compactions they are parts of.
+    /// The lane of `priority`; for compactions, that of subcompactions as well.
     fn with_parts(&self, priority: Priority) -> impl Iterator<Item = &Lane> {
         let parts = (priority == Priority::Low).then_some(Priority::Part);
         let lanes = [Some(priority), parts].into_iter().flatten();
         lanes.map(|priority| &self.0[priority as usize])
     }
 
-    /// The lane that serves `priority` now.
+    /// The lane that currently serves `priority`.
     fn serving(&self, priority: Priority) -> &Lane {
         &self.0[self.index(priority)]
     }
@@ -200,7 +199,7 @@ impl Lanes {
         let lane = &self.0[index];
         let mut state = lane.state.lock();
         state.queue.push_back(job);
-        // A lane whose threads were all taken away still runs what comes: with one.
+        // A lane whose threads were all removed still runs jobs, with one thread.
         if state.queue.len() <= state.idle || state.started >= state.limit.max(1) {
             lane.work.notify_one();
             return;
@@ -242,7 +241,7 @@ impl Lane {
         }
     }
 
-    /// The life of a thread.
+    /// The main loop of a thread.
     fn serve(&self) {
         SERVES.set(Some(self.priority));
         let (mut low_io, mut low_cpu) = (false, false);
@@ -259,13 +258,13 @@ impl Lane {
         }
     }
 
-    /// The next job; `None` ends the thread.
+    /// Waits for the next job. `None` ends the thread.
     fn next_job(&self) -> Option<Job> {
         let mut state = self.state.lock();
         loop {
             if state.started > state.limit.max(1) {
                 state.started -= 1;
-                // For the thread that was woken for a job in place of this one.
+                // Passes on a notification that was meant for a surplus thread.
                 self.work.notify_one();
                 return None;
             }
@@ -282,21 +281,21 @@ impl Lane {
         }
     }
 
-    /// Waits until the threads have run what is queued and have ended. Jobs that come meanwhile or
-    /// later run on new threads.
+    /// Waits until all queued jobs have run and all threads have ended. Jobs submitted meanwhile or later run
+    /// on new threads.
     fn join(&self) {
         let mut state = self.state.lock();
         state.closing = true;
         self.work.notify_all();
         while let Some(handle) = state.handles.pop() {
-            // A thread catches what its jobs throw.
+            // Threads catch the panics of their jobs.
             let _ = MutexGuard::unlocked(&mut state, || handle.join());
         }
         state.closing = false;
     }
 
-    /// The system refused a thread. Those that exist take the job in time; if there is none, the
-    /// jobs run here and now, for they must run.
+    /// Handles failure to start a thread. Existing threads will take the job; if there are none, the queued
+    /// jobs are run by the caller.
     fn without_new_thread(&self) {
         let mut state = self.state.lock();
         state.started -= 1;
@@ -309,7 +308,7 @@ impl Lane {
     }
 }
 
-/// Runs `job`; its panic has been printed by the panic hook, and ends here.
+/// Runs `job`. A panic has been reported by the panic hook, and ends here.
 fn run(job: Job) {
     let _printed_by_the_hook = catch_unwind(AssertUnwindSafe(job));
 }
@@ -324,7 +323,7 @@ mod tests {
     use crate::sync::AtomicUsize;
 
     #[test]
-    fn jobs_run_on_named_threads_and_in_order() {
+    fn jobs_run_in_order_on_named_threads() {
         let pool = ThreadPool::new();
         let (send, receive) = channel();
         for number in 0..20 {
@@ -344,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn who_joins_the_threads_finds_every_job_done_and_the_pool_alive() {
+    fn joining_completes_all_jobs_and_keeps_the_pool_usable() {
         let pool = ThreadPool::new();
         let done = Arc::new(AtomicUsize::new(0));
         for round in 1..=3 {
@@ -366,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn who_joins_the_threads_ends_the_timer_and_jobs_still_come_in_time() {
+    fn joining_ends_the_timer_without_losing_jobs() {
         let pool = ThreadPool::new();
         let (send, receive) = channel();
         let job = |number: u32| -> Job {
@@ -377,15 +376,12 @@ mod tests {
         pool.spawn_at_leisure(hour, Priority::High, job(0));
         assert!(pool.timers.is_running());
         pool.join_all();
-        assert!(
-            !pool.timers.is_running(),
-            "nobody waits for what is done at leisure"
-        );
+        assert!(!pool.timers.is_running(), "leisure jobs are not waited for");
         pool.spawn(Priority::User, job(1));
         assert_eq!(receive.recv(), Ok(1));
-        assert!(pool.timers.is_running(), "a job came");
+        assert!(pool.timers.is_running(), "a job was submitted");
         pool.join_all();
-        // Whether it is due before the threads are joined or later.
+        // Whether it is due before the threads are joined or after.
         pool.spawn_after(Duration::from_millis(5), Priority::Low, job(2));
         pool.join_all();
         assert_eq!(receive.recv(), Ok(2));
@@ -395,11 +391,14 @@ mod tests {
         assert_eq!(receive.recv(), Ok(3));
         pool.spawn_after(hour, Priority::Low, job(4));
         pool.join_all();
-        assert!(pool.timers.is_running(), "somebody waits for it");
+        assert!(
+            pool.timers.is_running(),
+            "a job that is waited for keeps the timer running"
+        );
     }
 
     #[test]
-    fn a_pool_survives_a_panic_in_a_job() {
+    fn the_pool_survives_panics_of_jobs() {
         let pool = ThreadPool::new();
         let (send, receive) = channel();
         pool.spawn(
@@ -411,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn reserved_threads_run_at_the_same_time() {
+    fn reserved_threads_run_concurrently() {
         let pool = ThreadPool::new();
         pool.reserve(Priority::Bottom, 2);
         assert_eq!(pool.threads(Priority::Bottom), 2);
@@ -419,7 +418,7 @@ mod tests {
         let (right_send, right_receive) = channel();
         let (done_send, done) = channel();
         let done_too = done_send.clone();
-        // Each job waits for the other one: they end only if they run beside each other.
+        // Each job waits for the other, so they complete only if they run concurrently.
         pool.spawn(
             Priority::Bottom,
             Box::new(move || {
@@ -441,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn bottom_jobs_run_among_the_others_when_nothing_is_reserved_for_them() {
+    fn bottom_jobs_run_with_low_jobs_by_default() {
         let pool = ThreadPool::new();
         let (send, receive) = channel();
         pool.spawn(Priority::Bottom, Box::new(move || send.send(()).unwrap()));
@@ -450,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_that_wait_when_the_pool_is_dropped_still_run() {
+    fn queued_jobs_run_after_the_pool_is_dropped() {
         let pool = ThreadPool::new();
         let (send, receive) = channel();
         for _ in 0..5 {
@@ -462,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delayed_job_runs_in_time_and_in_the_order_of_the_times() {
+    fn delayed_jobs_run_in_order_of_due_time() {
         let pool = ThreadPool::new();
         let (send, receive) = channel();
         let began = SystemClock.monotonic_nanos();
@@ -480,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_can_shrink_and_then_runs_one_job_at_a_time() {
+    fn the_number_of_threads_can_be_reduced() {
         let pool = ThreadPool::new();
         pool.set_threads(Priority::User, 3);
         assert_eq!(pool.threads(Priority::User), 3);

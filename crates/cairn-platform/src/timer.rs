@@ -1,8 +1,8 @@
-//! Jobs that wait for their time.
+//! The timer thread for delayed jobs.
 //!
-//! One thread, started when the first job comes, sleeps until the earliest job is due and hands it
-//! to the pool. It runs nothing itself, so a long job never delays another's time. A program that waits
-//! for the end of all threads ends it too; what is done at leisure does not start it again by itself.
+//! One thread, started for the first job, sleeps until the earliest job is due and submits it to the pool. It
+//! runs no job itself, so a long job does not delay others. [`Timers::join`] ends the thread; leisure jobs
+//! alone do not restart it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,10 +14,10 @@ use crate::executor::{Job, Priority};
 use crate::posix::SystemClock;
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// What takes the jobs that are due.
+/// The receiver of jobs that are due.
 pub(crate) type Deliver = dyn Fn(Priority, Job) + Send + Sync;
 
-/// The jobs that wait, and the thread that watches the clock for them.
+/// The delayed jobs, and the thread that waits for them.
 pub(crate) struct Timers {
     state: Mutex<State>,
     changed: Condvar,
@@ -27,16 +27,16 @@ pub(crate) struct Timers {
 #[derive(Default)]
 struct State {
     waiting: BinaryHeap<Reverse<Waiting>>,
-    /// Jobs that ever came; keeps those of one moment in their order.
+    /// The number of jobs submitted, which orders jobs with equal times.
     count: u64,
-    /// The thread, once it was started.
+    /// The thread, if running.
     thread: Option<JoinHandle<()>>,
-    /// The thread is to end.
+    /// True if the thread is to end.
     ending: bool,
     closing: bool,
 }
 
-/// A job and its time, in nanoseconds of the monotonic clock.
+/// A job and its due time, in nanoseconds of the monotonic clock.
 struct Waiting {
     due: u64,
     number: u64,
@@ -46,7 +46,7 @@ struct Waiting {
 }
 
 impl Timers {
-    /// No jobs; those that come are handed to `deliver` in time.
+    /// Creates a timer that passes jobs to `deliver` when due.
     pub(crate) fn new(deliver: Box<Deliver>) -> Arc<Timers> {
         Arc::new(Timers {
             state: Mutex::default(),
@@ -55,7 +55,7 @@ impl Timers {
         })
     }
 
-    /// Hands `job` over once `delay` has passed. Nobody waits for what is done `at_leisure`.
+    /// Submits `job` after `delay`. A job `at_leisure` is not waited for.
     pub(crate) fn add(
         self: &Arc<Self>,
         delay: Duration,
@@ -79,7 +79,7 @@ impl Timers {
         self.start(state);
     }
 
-    /// Starts the thread again if it was ended while jobs wait.
+    /// Restarts the thread if it was ended while jobs are waiting.
     pub(crate) fn go_on(self: &Arc<Self>) {
         let state = self.state.lock();
         if !state.waiting.is_empty() {
@@ -95,15 +95,14 @@ impl Timers {
         let thread = std::thread::Builder::new().name("cairn-timer".to_owned());
         state.thread = thread.spawn(move || timers.serve()).ok();
         if state.thread.is_none() {
-            // The system has no thread to give; the next job that comes tries again, and jobs that
-            // are due by then are handed over with it.
+            // The thread could not be started. The next job tries again, and delivers overdue jobs as well.
             drop(state);
             self.hand_over_due();
         }
     }
 
-    /// Waits until the thread has ended. It starts again if a job waits that is not done at leisure,
-    /// or with the next job that comes.
+    /// Waits until the thread has ended. It restarts if a job other than a leisure job is waiting, or with
+    /// the next job.
     pub(crate) fn join(self: &Arc<Self>) {
         let mut state = self.state.lock();
         let Some(thread) = state.thread.take() else {
@@ -111,7 +110,7 @@ impl Timers {
         };
         state.ending = true;
         self.changed.notify_all();
-        // It catches nothing, for it runs nothing.
+        // The thread runs no user code and does not panic.
         let _ = MutexGuard::unlocked(&mut state, || thread.join());
         state.ending = false;
         if state
@@ -123,13 +122,13 @@ impl Timers {
         }
     }
 
-    /// True if there is a thread.
+    /// True if the thread is running.
     #[cfg(test)]
     pub(crate) fn is_running(&self) -> bool {
         self.state.lock().thread.is_some()
     }
 
-    /// Ends the thread; jobs that wait are dropped unrun.
+    /// Ends the thread and drops waiting jobs.
     pub(crate) fn close(&self) {
         let waiting = {
             let mut state = self.state.lock();
@@ -137,11 +136,11 @@ impl Timers {
             self.changed.notify_all();
             std::mem::take(&mut state.waiting)
         };
-        // Dropped outside the lock: what a job holds may spawn when it goes.
+        // Dropped outside the lock: dropping a job may submit others.
         drop(waiting);
     }
 
-    /// The life of the thread.
+    /// The main loop of the thread.
     fn serve(&self) {
         loop {
             self.hand_over_due();

@@ -1,8 +1,8 @@
-//! Worlds by URI: where files lie, as a text that a configuration can hold.
+//! Environments by URI, for configuration files.
 //!
-//! What stands before `://` is a scheme, and the scheme says who makes the world out of what stands behind
-//! it. Two are there from the beginning: `posix://`, the machine, and `mem://`, files in new memory; neither
-//! takes anything behind it. A program, or a crate that brings other storage, [registers](register) its own.
+//! The scheme before `://` selects a factory, which receives the rest of the URI. Two schemes are built in:
+//! `posix://`, the operating system, and `mem://`, a new in-memory file system; neither accepts anything
+//! after `://`. Applications and storage crates [register](register) further ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use crate::world::World;
 
 type Maker = Arc<dyn Fn(&str) -> Result<World> + Send + Sync>;
 
-/// The schemes of the process, but for those that are there from the beginning.
+/// The registered schemes of the process, without the built-in ones.
 static REGISTERED: Mutex<BTreeMap<String, Maker>> = Mutex::new(BTreeMap::new());
 
-/// Lets [`World::by_uri`] ask `make` for the worlds of `scheme`, from now on and in all of the process; `make`
-/// is given what stands behind `://`.
+/// Registers `make` as the factory of environments with `scheme` for [`World::by_uri`], in the whole process.
+/// `make` receives the text after `://`.
 ///
 /// # Errors
 ///
-/// `InvalidArgument` if the scheme is taken, or is no scheme: a small letter, and then small letters, digits,
-/// `+`, `-` and `.` (RFC 3986, section 3.1).
+/// `InvalidArgument` if the scheme is registered already, or invalid. A scheme is a lower-case letter
+/// followed by lower-case letters, digits, `+`, `-` and `.` (RFC 3986, section 3.1).
 pub fn register(
     scheme: &str,
     make: impl Fn(&str) -> Result<World> + Send + Sync + 'static,
@@ -34,20 +34,20 @@ pub fn register(
         });
     if !is_scheme {
         return Err(Error::invalid_argument(format!(
-            "{scheme:?} is no scheme of a URI: small letters, digits, +, - and . behind a small letter"
+            "{scheme:?} is not a URI scheme: expected a lower-case letter followed by lower-case letters, digits, +, - and ."
         )));
     }
     let mut registered = REGISTERED.lock();
     if built_in(scheme).is_some() || registered.contains_key(scheme) {
         return Err(Error::invalid_argument(format!(
-            "the scheme {scheme:?} of environments is taken"
+            "the environment scheme {scheme:?} is already registered"
         )));
     }
     registered.insert(scheme.to_owned(), Arc::new(make));
     Ok(())
 }
 
-/// Who makes the worlds of a scheme that is there from the beginning.
+/// The factory of a built-in scheme.
 fn built_in(scheme: &str) -> Option<fn() -> World> {
     match scheme {
         "posix" => Some(World::posix),
@@ -57,28 +57,28 @@ fn built_in(scheme: &str) -> Option<fn() -> World> {
 }
 
 impl World {
-    /// The world that `uri` names: `posix://`, `mem://`, or one of a [registered](register) scheme.
+    /// The environment of `uri`: `posix://`, `mem://`, or one with a [registered](register) scheme.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the text is no URI, nobody has registered its scheme, or something stands behind a
-    /// scheme that takes nothing; those of who makes the world.
+    /// `InvalidArgument` if the text is not a URI, if its scheme is unknown, or if a built-in scheme is
+    /// followed by more text; and those of the factory.
     pub fn by_uri(uri: &str) -> Result<World> {
         let Some((scheme, rest)) = uri.split_once("://") else {
             return Err(Error::invalid_argument(format!(
-                "{uri:?} names no environment: SCHEME:// is expected, such as posix://"
+                "{uri:?} is not an environment URI: expected SCHEME://, such as posix://"
             )));
         };
         match built_in(scheme) {
             Some(make) if rest.is_empty() => return Ok(make()),
             Some(_) => {
                 return Err(Error::invalid_argument(format!(
-                    "the environment {scheme}:// takes nothing behind it, but {rest:?} was given"
+                    "the environment {scheme}:// must not be followed by {rest:?}"
                 )));
             }
             None => {}
         }
-        // Whoever makes worlds may register schemes, and takes as long as it takes.
+        // Called without the lock: a factory may take long, and may register schemes.
         let make = REGISTERED.lock().get(scheme).cloned();
         match make {
             Some(make) => make(rest),
@@ -99,7 +99,7 @@ mod tests {
     use crate::{FileSystem, MemFileSystem};
 
     #[test]
-    fn a_world_is_found_by_its_scheme() {
+    fn environments_are_found_by_scheme() {
         let files = MemFileSystem::new();
         let made = files.clone();
         register("shelf+2", move |rest| {
@@ -119,7 +119,7 @@ mod tests {
         file.close().unwrap();
         assert!(files.exists(path).unwrap());
 
-        // Each memory is one of its own.
+        // Each in-memory file system is separate.
         let [one, other] = ["mem://"; 2].map(|uri| World::by_uri(uri).unwrap());
         one.fs.create_dir_all(Path::new("/here")).unwrap();
         assert!(!other.fs.exists(Path::new("/here")).unwrap());
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_world_is_refused() {
+    fn invalid_environment_uris_are_rejected() {
         let refused = |uri| World::by_uri(uri).err().unwrap().to_string();
         assert!(refused("/a/path").contains("SCHEME://"));
         assert!(refused("nowhere://x").contains("\"nowhere\""));
@@ -140,6 +140,6 @@ mod tests {
         assert!(register("posix", make).is_err());
         register("once", make).unwrap();
         let error = register("once", make).unwrap_err().to_string();
-        assert!(error.contains("taken"), "{error}");
+        assert!(error.contains("already registered"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! The bundle of everything outside the engine that it touches, and the worlds that this crate offers.
+//! The environment of the engine, RocksDB's `Env`, and its implementations in this crate.
 
 use std::sync::Arc;
 
@@ -11,21 +11,22 @@ use crate::posix::{PosixFileSystem, SystemClock, SystemRandom};
 use crate::random::Random;
 use crate::thread_pool::ThreadPool;
 
-/// Everything outside the engine that it touches.
+/// Everything that the engine uses of its environment.
 #[derive(Clone)]
 pub struct World {
-    /// Files.
+    /// The file system.
     pub fs: Arc<dyn FileSystem>,
-    /// Time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Background threads.
+    /// The executor of background work.
     pub executor: Arc<dyn Executor>,
-    /// Randomness.
+    /// The random number generator.
     pub random: Arc<dyn Random>,
 }
 
 impl World {
-    /// The machine: its files, its clocks, the threads that all databases of this process share.
+    /// The operating system: its files, its clocks, and the thread pool shared by all databases in the
+    /// process.
     #[must_use]
     pub fn posix() -> World {
         World {
@@ -36,7 +37,7 @@ impl World {
         }
     }
 
-    /// This world with its files encrypted as `provider` says.
+    /// This environment with files encrypted by `provider`.
     #[must_use]
     pub fn encrypted(self, provider: Arc<dyn EncryptionProvider>) -> World {
         World {
@@ -45,8 +46,8 @@ impl World {
         }
     }
 
-    /// Files in memory, everything else as in [`World::posix`]: for tests, and for databases that end
-    /// with the process.
+    /// An in-memory file system, with everything else as in [`World::posix`]: for tests and transient
+    /// databases.
     #[must_use]
     pub fn in_memory() -> World {
         World {

@@ -1,14 +1,14 @@
-//! Wrappers of files and file systems, which state only what they change.
+//! Wrappers of files and file systems, which implement only the methods they change.
 //!
-//! A wrapper implements one of the traits below and with it the trait of what it wraps. Most calls have a
-//! default that passes them on to the target. Those that open files or read have none: a wrapper that
-//! changes one way of reading changes the others too, and a file that it opens has to be wrapped again.
+//! A wrapper implements one of the traits below, and thereby the trait of its target. Most methods are
+//! forwarded to the target by default. Methods that open files or read data have no default: a wrapper that
+//! changes one way of reading has to change the others, and has to wrap the files it opens.
 //!
-//! The traits of files have no defaults for what a file could do in a way of its own. A call that is added
-//! to one of them therefore does not compile before it stands in the list of its wrapper here.
+//! The file traits have no default methods for anything that a file may implement in its own way. A method
+//! added to one of them therefore does not compile until it is added to its wrapper here.
 //!
-//! The traits are implemented by their paths, `impl wrapper::WritableFileWrapper for ...`: with both traits
-//! of a file in scope, calls on the wrapper itself would be ambiguous.
+//! The traits are implemented by path, `impl wrapper::WritableFileWrapper for ...`: with both traits of a
+//! file in scope, calls on the wrapper itself would be ambiguous.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use crate::fs::{
     Access, FileLock, FileMode, FileSystem, RandomAccessFile, ReadAt, Status, WritableFile,
 };
 
-/// Declares the trait of the wrappers of a trait: the calls that are passed on unless the wrapper states
-/// them, and those that every wrapper states.
+/// Declares a wrapper trait: the methods that are forwarded by default, and those that every wrapper
+/// implements.
 macro_rules! wrapper {
     (
         $(#[$doc:meta])*
@@ -76,7 +76,7 @@ macro_rules! wrapper {
 }
 
 wrapper! {
-    /// A file system that passes calls on to another one.
+    /// A file system that forwards calls to another one.
     FileSystemWrapper of FileSystem
 
     passes on {
@@ -102,7 +102,7 @@ wrapper! {
 }
 
 wrapper! {
-    /// A file that passes reads on to another one.
+    /// A file that forwards reads to another one.
     RandomAccessFileWrapper of RandomAccessFile
 
     passes on {
@@ -121,7 +121,7 @@ wrapper! {
 }
 
 wrapper! {
-    /// A file that passes writes on to another one. [`WritableFile::append`] is `append_veiled` of the
+    /// A file that forwards writes to another one. [`WritableFile::append`] calls `append_veiled` of the
     /// wrapper without veils.
     WritableFileWrapper of WritableFile
 

@@ -3,7 +3,7 @@
 //! All keep the contract of `cairn_types::iter`. They are rows of one enum, so that moving inside a
 //! block or a memtable is a branch and an inlined function, never a virtual call.
 
-use cairn_format::block::{Hidden, Skipped};
+use cairn_format::block::{SkipLimits, Skipped};
 use cairn_format::key;
 use cairn_memtable::MemtableIter;
 use cairn_platform::{Buffer, ReadRequest};
@@ -181,7 +181,7 @@ impl Child {
     pub fn skip_deleted(
         &mut self,
         other: &mut Child,
-        hidden: &Hidden<'_>,
+        hidden: &SkipLimits<'_>,
         last: &mut Vec<u8>,
     ) -> (Skipped, Progress, Progress) {
         let (Some(iter), Some(other_iter)) = (self.table_iter(), other.table_iter()) else {

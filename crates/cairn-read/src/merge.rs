@@ -12,7 +12,7 @@
 
 use std::cell::Cell;
 
-use cairn_format::block::{Hidden, Skipped};
+use cairn_format::block::{SkipLimits, Skipped};
 use cairn_format::key;
 use cairn_platform::{Buffer, Io, ReadRequest};
 use cairn_types::{Error, KeyOrder, PrefixExtractor, Progress, Result, SequenceNumber, ValueKind};
@@ -409,7 +409,7 @@ impl MergingIter {
     /// Passes over visible deletions of the child in front and over what they delete in the child
     /// behind it, for as long as no other child comes between. The user key of the last deletion is left
     /// in `last`. Only forward, and only where keys order as their bytes do.
-    pub fn skip_deleted(&mut self, hidden: &Hidden<'_>, last: &mut Vec<u8>) -> Skipped {
+    pub fn skip_deleted(&mut self, hidden: &SkipLimits<'_>, last: &mut Vec<u8>) -> Skipped {
         debug_assert!(self.stands && !self.back);
         let Some(top) = self.runner_up() else {
             return Skipped::default();
@@ -424,7 +424,7 @@ impl MergingIter {
             return Skipped::default();
         }
         let limit = limit.map(<[u8]>::to_vec);
-        let hidden = Hidden {
+        let hidden = SkipLimits {
             limit: limit.as_deref(),
             ..*hidden
         };

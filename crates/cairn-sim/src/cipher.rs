@@ -1,8 +1,8 @@
-//! A cipher for tests: it changes every byte, and anybody can read it.
+//! A trivial cipher for tests, which changes every byte and is not secure.
 
 use cairn_platform::BlockCipher;
 
-/// What RocksDB calls `ROT13`, with its blocks of 32 bytes: 13 is added to each byte.
+/// RocksDB's `ROT13` with 32-byte blocks: adds 13 to each byte.
 pub struct SampleCipher;
 
 impl BlockCipher for SampleCipher {

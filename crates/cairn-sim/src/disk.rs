@@ -1,4 +1,4 @@
-//! Trees of files: what is on a disk, without time.
+//! File trees: the content of a disk at one moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -9,23 +9,23 @@ use cairn_types::Result;
 
 use crate::trace::Change;
 
-/// The number of a file or directory; never used twice.
+/// The number of a file or directory. Numbers are never reused.
 pub type Inode = u64;
 
-/// The directory that all paths begin at.
+/// The root directory.
 pub const ROOT: Inode = 0;
 
-/// A file or a directory.
+/// A file or directory.
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
-    /// A file's bytes.
+    /// The content of a file.
     File(Arc<Vec<u8>>),
-    /// A directory's names.
+    /// The entries of a directory.
     Directory(Arc<BTreeMap<String, Inode>>),
 }
 
-/// Files and directories by number. Some may be without a name: open but unlinked, or created
-/// but not yet in a directory that would survive.
+/// Files and directories by number. Some may have no name: open but unlinked files, and files whose directory
+/// entry would not survive a crash.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     pub(crate) nodes: BTreeMap<Inode, Node>,
@@ -59,7 +59,7 @@ impl Tree {
         }
     }
 
-    /// What `path` leads to. The root is also the working directory.
+    /// Resolves `path`. The working directory is the root.
     pub(crate) fn lookup(&self, path: &Path) -> Option<Inode> {
         let mut at = ROOT;
         for name in parts(path) {
@@ -68,7 +68,7 @@ impl Tree {
         Some(at)
     }
 
-    /// The directory that `path` lies in, and its last part.
+    /// The parent directory of `path`, and its last component.
     pub(crate) fn parent(&self, path: &Path) -> Option<(Inode, String)> {
         let mut names = parts(path);
         let last = names.pop()?;
@@ -80,7 +80,7 @@ impl Tree {
         Some((at, last))
     }
 
-    /// Makes sure that the file or directory that `change` creates has a node.
+    /// Creates a node for the file or directory that `change` creates, if there is none.
     pub(crate) fn make_node(&mut self, change: &Change) {
         match change {
             Change::Create { inode, .. } => {
@@ -97,7 +97,7 @@ impl Tree {
         }
     }
 
-    /// Carries `change` out.
+    /// Applies `change`.
     pub(crate) fn apply(&mut self, change: &Change) {
         self.make_node(change);
         match change {
@@ -137,7 +137,7 @@ impl Tree {
         }
     }
 
-    /// Writes `data`, with zeros before it where the file was shorter.
+    /// Writes `data` at `offset`, extending the file with zeros if it is shorter.
     pub(crate) fn write(&mut self, inode: Inode, offset: usize, data: &[u8]) {
         if let Some(Node::File(bytes)) = self.nodes.get_mut(&inode) {
             let bytes = Arc::make_mut(bytes);
@@ -155,7 +155,7 @@ impl Tree {
         }
     }
 
-    /// Bytes that all files take.
+    /// The total size of all files.
     pub(crate) fn used(&self) -> u64 {
         let len = |node: &Node| match node {
             Node::File(bytes) => bytes.len() as u64,
@@ -164,7 +164,7 @@ impl Tree {
         self.nodes.values().map(len).sum()
     }
 
-    /// True if any directory has a name for `inode`.
+    /// True if a directory has an entry for `inode`.
     pub(crate) fn is_named(&self, inode: Inode) -> bool {
         inode == ROOT
             || self.nodes.values().any(|node| match node {
@@ -173,7 +173,7 @@ impl Tree {
             })
     }
 
-    /// The tree without what no path leads to.
+    /// The tree without unreachable nodes.
     pub(crate) fn reachable(&self) -> Tree {
         let mut seen = BTreeSet::from([ROOT]);
         let mut queue = vec![ROOT];
@@ -191,16 +191,16 @@ impl Tree {
     }
 }
 
-/// A name in a directory.
+/// A directory entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name {
     /// The directory.
     pub directory: Inode,
-    /// The name in it.
+    /// The name in the directory.
     pub text: String,
 }
 
-/// The names along `path`, with `..` and `.` resolved.
+/// The components of `path`, with `..` and `.` resolved.
 fn parts(path: &Path) -> Vec<String> {
     let mut out = Vec::new();
     for part in path.components() {
@@ -215,12 +215,12 @@ fn parts(path: &Path) -> Vec<String> {
     out
 }
 
-/// The absolute path that `path` means.
+/// The absolute form of `path`.
 pub(crate) fn absolute(path: &Path) -> PathBuf {
     Path::new("/").join(parts(path).iter().collect::<PathBuf>())
 }
 
-/// What a disk holds at some moment; what a world can be started on. Cheap to clone.
+/// The content of a disk, from which a simulation can be started. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct DiskImage {
     pub(crate) tree: Tree,
@@ -235,7 +235,7 @@ impl DiskImage {
         }
     }
 
-    /// All files with their absolute paths, in the order of the paths.
+    /// All files with their absolute paths, in path order.
     pub fn files(&self) -> impl Iterator<Item = (PathBuf, &[u8])> {
         let mut found = Vec::new();
         let mut queue = vec![(ROOT, PathBuf::from("/"))];
@@ -251,14 +251,14 @@ impl DiskImage {
         found.into_iter()
     }
 
-    /// The bytes of the file at `path`, or `None` if there is none.
+    /// The content of the file at `path`, or `None` if there is none.
     #[must_use]
     pub fn file(&self, path: &Path) -> Option<&[u8]> {
         let inode = self.tree.lookup(path)?;
         self.tree.file(inode).map(|bytes| bytes.as_slice())
     }
 
-    /// A number that equal disks share, and different ones hardly ever.
+    /// A hash of the content.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         use std::hash::{DefaultHasher, Hash, Hasher};
@@ -270,7 +270,7 @@ impl DiskImage {
         hasher.finish()
     }
 
-    /// Writes all files below `dir` of another file system, to be looked at with other tools.
+    /// Writes all files to `dir` of another file system, for inspection with other tools.
     ///
     /// # Errors
     ///

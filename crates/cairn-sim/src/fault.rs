@@ -1,7 +1,7 @@
-//! The plan of what fails: which operations, in what manner, once or for how long.
+//! Fault injection: which operations fail, how, and how often.
 //!
-//! `EINTR` is not among the faults: a file system repeats what a signal cut short, so that its
-//! callers never see one. What repeats is tested where it is, in `cairn-platform`.
+//! `EINTR` is not among the faults: a file system retries interrupted calls, so its callers never see it. The
+//! retries are tested in `cairn-platform`.
 
 use std::fmt;
 use std::io;
@@ -13,76 +13,76 @@ use cairn_types::{Error, Result};
 
 use crate::trace::{Call, file_name};
 
-/// What happens to an operation instead of what should.
+/// A fault injected into an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// `EIO`. A sync that meets it leaves its pages clean: reads still see them, and they are never
+    /// `EIO`. A sync that fails this way leaves its pages clean: reads still return the data, but it is never
     /// written.
     InputOutput,
-    /// `EIO` of a sync that takes back at once what it could not write.
+    /// `EIO` of a sync that immediately reverts the data it could not write.
     SyncReverted,
     /// `ENOSPC`.
     NoSpace,
     /// `EDQUOT`.
     OverQuota,
-    /// `EMFILE`: no descriptor is free.
+    /// `EMFILE`: the process has no free descriptor.
     NoDescriptor,
     /// `EACCES`.
     Denied,
     /// `EROFS`: the file system has become read-only.
     ReadOnly,
-    /// Half of the bytes are read, the rest reported as behind the end of the file.
+    /// Half of the bytes are read, as if the file ended there.
     ShortRead,
     /// Half of the bytes are written, then `ENOSPC`.
     ShortWrite,
     /// One bit of what is read is flipped.
     FlippedBit,
-    /// One bit of what is written is flipped. Nobody is told, of this and of those below.
+    /// One bit of what is written is flipped. This fault and the following ones are not reported.
     FlippedWrite,
-    /// What is written never gets there: what lay there before stays, or zeros.
+    /// The write has no effect: the old content remains, or zeros.
     LostWrite,
-    /// What is written lands in the middle of what lies before it, and at its own place stays what lay there,
-    /// or zeros. At the beginning of a file it lands behind its place and is cut off where it should have ended.
+    /// The write lands in the middle of the preceding content, and the target range keeps its old content, or
+    /// zeros. At the start of a file it lands after the target range, truncated to it.
     MisplacedWrite,
 }
 
-/// Which operation a rule is about.
+/// The operations that a rule applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trigger {
     /// The operation with this number, counted from 0.
     Operation(usize),
-    /// The `count`th (from 0) of the operations of this call on files whose name ends so.
+    /// The `count`th operation (from 0) of one kind of call on files whose names have a suffix.
     Class {
         /// The call.
         call: Call,
-        /// How the file's name ends; empty for any file.
+        /// The suffix of the file name; empty for any file.
         name_end: String,
-        /// How many to let pass.
+        /// The number of operations to skip.
         count: usize,
     },
-    /// The `count`th (from 0) of the operations whose call site contains this text. Needs
+    /// The `count`th operation (from 0) whose call site contains this text. Requires
     /// [`crate::SimFs::record_sites`].
     Site {
-        /// A part of the site, as in `writer.rs:31`.
+        /// A substring of the call site, such as `writer.rs:31`.
         site: String,
-        /// How many to let pass.
+        /// The number of operations to skip.
         count: usize,
     },
 }
 
-/// A fault, its first operation, and how many operations of the kind it lasts.
+/// A fault, its trigger, and its duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultRule {
-    /// Where it begins.
+    /// The first operation to fail.
     pub trigger: Trigger,
-    /// What happens.
+    /// The fault.
     pub fault: Fault,
-    /// How many operations that match it hits: 1 for once, `usize::MAX` for ever. A numbered
-    /// operation is followed by all that come after it.
+    /// The number of matching operations that fail: 1 for once, `usize::MAX` for ever. With
+    /// [`Trigger::Operation`], all later operations match.
     pub lasts: usize,
 }
 
-/// Rules, and how far each has come.
+/// A set of rules and their progress.
 #[derive(Clone, Debug, Default)]
 pub struct FaultPlan {
     rules: Vec<(FaultRule, usize)>,
@@ -91,7 +91,7 @@ pub struct FaultPlan {
 }
 
 impl FaultPlan {
-    /// A plan of `rules`; the first that matches an operation decides.
+    /// Creates a plan of `rules`. The first matching rule decides.
     #[must_use]
     pub fn new(rules: Vec<FaultRule>) -> FaultPlan {
         FaultPlan {
@@ -101,19 +101,19 @@ impl FaultPlan {
         }
     }
 
-    /// How many faults happened.
+    /// The number of injected faults.
     #[must_use]
     pub fn injected(&self) -> usize {
         self.injected
     }
 
-    /// The number of the first operation that one happened to.
+    /// The number of the first operation that failed.
     #[must_use]
     pub fn first_injected(&self) -> Option<usize> {
         self.first
     }
 
-    /// What happens to operation `number`.
+    /// The fault of operation `number`, if any.
     pub(crate) fn decide(
         &mut self,
         number: usize,
@@ -158,7 +158,7 @@ impl FaultPlan {
     }
 }
 
-/// All faults, with their names.
+/// All faults and their names.
 pub const FAULTS: [(Fault, &str); 13] = [
     (Fault::InputOutput, "eio"),
     (Fault::SyncReverted, "reverted"),
@@ -189,18 +189,18 @@ impl FromStr for Fault {
         let named = FAULTS.iter().find(|(_, name)| *name == text);
         named
             .map(|(fault, _)| *fault)
-            .ok_or_else(|| Error::invalid_argument(format!("no fault is called {text:?}")))
+            .ok_or_else(|| Error::invalid_argument(format!("unknown fault {text:?}")))
     }
 }
 
 impl Fault {
-    /// True if an operation of this kind can fail in this manner.
+    /// True if operations of this kind can fail with this fault.
     #[must_use]
     pub fn applies_to(self, call: Call) -> bool {
         match self {
             Fault::InputOutput => call != Call::Store,
-            // File systems that copy on write need space for whatever they change, and some take it
-            // only when what was written is synced or closed.
+            // Copy-on-write file systems need space for every change, and some allocate it only when the data
+            // is synced or the file closed.
             Fault::NoSpace => call.changes() || call == Call::Close,
             Fault::OverQuota => matches!(
                 call,
@@ -237,7 +237,7 @@ impl Fault {
         }
     }
 
-    /// True if the operation is said to have done what it did not.
+    /// True if the operation reports success although it had no effect, or a wrong one.
     #[must_use]
     pub fn is_silent(self) -> bool {
         matches!(
@@ -246,13 +246,14 @@ impl Fault {
         )
     }
 
-    /// True if wrong bytes are read or written without an error.
+    /// True if wrong data is read or written without an error.
     #[must_use]
     pub fn falsifies(self) -> bool {
         self == Fault::FlippedBit || self.is_silent()
     }
 
-    /// What operation `number` writes instead of `data` at `offset` of a file of `old` bytes, and where.
+    /// The data written by operation `number` in place of `data` at `offset` of a file of `old` bytes, and
+    /// its offset.
     pub(crate) fn damage(
         self,
         number: usize,
@@ -294,7 +295,7 @@ impl Fault {
         (at, written.into())
     }
 
-    /// The error that the caller of an operation sees.
+    /// The error returned to the caller of the operation.
     #[must_use]
     pub(crate) fn error(self, call: Call, path: &Path) -> Error {
         let code = match self {
@@ -305,12 +306,12 @@ impl Fault {
             Fault::Denied => 13,
             _ => 5,
         };
-        // The numbers of Linux, so that errors read as they do there.
+        // Linux error numbers, so that messages read as they do there.
         Error::io(verb(call), path, io::Error::from_raw_os_error(code))
     }
 }
 
-/// How an error says what was being done.
+/// The description of a call in error messages.
 pub(crate) fn verb(call: Call) -> &'static str {
     match call {
         Call::Open | Call::OpenAppend | Call::OpenOverwrite => "open",

@@ -1,4 +1,4 @@
-//! The file system that the engine sees: every call a numbered operation.
+//! The simulated file system, which numbers every operation.
 
 use std::backtrace::Backtrace;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ mod state;
 use self::files::{Handle, SimLock, SimReader, SimWriter};
 use self::state::State;
 
-/// A simulated disk in use. Clones are handles of the same disk.
+/// A simulated disk. Clones are handles of the same disk.
 #[derive(Clone)]
 pub struct SimFs {
     state: Arc<Mutex<State>>,
@@ -36,7 +36,7 @@ impl SimFs {
         SimFs::from_image(DiskImage::empty())
     }
 
-    /// A disk that holds what `image` says, all of it durable.
+    /// A disk with the content of `image`, all of it durable.
     #[must_use]
     pub fn from_image(image: DiskImage) -> SimFs {
         let last = image.tree.nodes.keys().next_back().copied().unwrap_or(0);
@@ -60,60 +60,59 @@ impl SimFs {
         }
     }
 
-    /// Sets what fails from now on.
+    /// Sets the fault plan for all following operations.
     pub fn set_plan(&self, plan: FaultPlan) {
         self.state.lock().plan = plan;
     }
 
-    /// How many faults the present plan has caused.
+    /// The number of faults injected by the current plan.
     #[must_use]
     pub fn injected(&self) -> usize {
         self.state.lock().plan.injected()
     }
 
-    /// The first operation that the present plan made fail.
+    /// The first operation that failed by the current plan.
     #[must_use]
     pub fn first_injected(&self) -> Option<usize> {
         self.state.lock().plan.first_injected()
     }
 
-    /// How many reads have been given wrong bytes.
+    /// The number of reads that returned wrong data.
     #[must_use]
     pub fn wrong_reads(&self) -> usize {
         self.state.lock().wrong_reads
     }
 
-    /// How many writes were damaged without anybody being told.
+    /// The number of writes that were damaged silently.
     #[must_use]
     pub fn wrong_writes(&self) -> usize {
         self.state.lock().wrong_writes
     }
 
-    /// Where in the source the first operation that a plan made fail was called.
+    /// The call site of the first operation that failed by a plan.
     #[must_use]
     pub fn injected_site(&self) -> Option<Arc<str>> {
         let stack = self.state.lock().injected_at.clone()?;
         site_of(&stack)
     }
 
-    /// Sets how many bytes the disk holds.
+    /// Sets the capacity of the disk in bytes.
     pub fn set_capacity(&self, bytes: u64) {
         self.state.lock().capacity = bytes;
     }
 
-    /// Whether operations record where in the source they were called. Costs a walk up the stack
-    /// for each.
+    /// Sets whether operations record their call sites, which costs a stack walk each.
     pub fn record_sites(&self, record: bool) {
         self.state.lock().record_sites = record;
     }
 
-    /// How many operations there were.
+    /// The number of operations so far.
     #[must_use]
     pub fn operations(&self) -> usize {
         self.state.lock().operations.len()
     }
 
-    /// The record of all operations so far.
+    /// The trace of all operations so far.
     #[must_use]
     pub fn trace(&self) -> Trace {
         let state = self.state.lock();
@@ -123,7 +122,7 @@ impl SimFs {
         }
     }
 
-    /// What is on the disk now, as reads see it.
+    /// The current content of the disk, as reads see it.
     #[must_use]
     pub fn image(&self) -> DiskImage {
         DiskImage {
@@ -131,11 +130,11 @@ impl SimFs {
         }
     }
 
-    /// Flips one bit of the file at `path`, beneath everybody.
+    /// Flips one bit of the file at `path`, without an operation.
     ///
     /// # Errors
     ///
-    /// `IoError` if no byte is there.
+    /// `IoError` if the file has no such byte.
     pub fn flip_bit(&self, path: &Path, offset: usize, bit: u8) -> Result<()> {
         let mut state = self.state.lock();
         let inode = state.file(Call::Open, path)?;
@@ -150,7 +149,7 @@ impl SimFs {
         Ok(())
     }
 
-    /// Handles, locks and reserved space that somebody still holds; empty after a clean close.
+    /// Open handles, held locks and reserved space; empty after a clean close.
     #[must_use]
     pub fn leaks(&self) -> Vec<String> {
         let state = self.state.lock();
@@ -165,7 +164,7 @@ impl SimFs {
         handles.chain(locks).collect()
     }
 
-    /// Enters an operation: numbers it, and asks the plan what happens to it.
+    /// Starts an operation: numbers it and consults the fault plan.
     fn enter(&self, call: Call, path: &Path) -> Result<Entered<'_>> {
         let mut state = self.state.lock();
         let site = match state.record_sites {
@@ -175,7 +174,7 @@ impl SimFs {
         let number = state.operations.len();
         let fault = state.plan.decide(number, call, path, site.as_deref());
         if state.plan.first_injected() == Some(number) {
-            // The names of its frames are found out if somebody asks, for that takes long.
+            // Symbols are resolved on demand, as that is slow.
             state.injected_at = Some(Arc::new(Backtrace::force_capture()));
         }
         state.operations.push(Operation {
@@ -190,7 +189,7 @@ impl SimFs {
             fault,
         };
         match fault {
-            // The rest is carried out in part, by whoever entered.
+            // The caller carries out the operation partially.
             Some(Fault::ShortRead | Fault::ShortWrite | Fault::FlippedBit) | None => Ok(entered),
             Some(fault) if call == Call::Sync || fault.is_silent() => Ok(entered),
             Some(fault) => Err(fault.error(call, path)),
@@ -226,7 +225,7 @@ impl Default for SimFs {
     }
 }
 
-/// The operation under way.
+/// An operation in progress.
 struct Entered<'f> {
     state: MutexGuard<'f, State>,
     number: usize,
@@ -234,7 +233,7 @@ struct Entered<'f> {
 }
 
 impl Entered<'_> {
-    /// What of a file would survive a power cut now.
+    /// The part of a file that would survive a power failure now.
     fn durable(&self, inode: Inode) -> Arc<[u8]> {
         let trace = Trace {
             initial: self.state.initial.clone(),
@@ -245,7 +244,7 @@ impl Entered<'_> {
         replay.durable(inode)
     }
 
-    /// Carries `change` out and records that this operation did it.
+    /// Applies `change` and records it in the trace of this operation.
     fn change(&mut self, change: Change) {
         self.state.live.apply(&change);
         self.state.operations[self.number].change = Some(change);
@@ -256,17 +255,17 @@ fn failed<T>(call: Call, path: &Path, kind: ErrorKind) -> Result<T> {
     Err(Error::io(verb(call), path, IoError::from(kind)))
 }
 
-/// Parts of the names of functions that say nothing of where a call came from: this crate's own, and
-/// those of wrappers that count what goes through them.
+/// Substrings of function names that are omitted from call sites: those of this crate, and of wrappers that
+/// count operations.
 const PASSED_OVER: [&str; 5] = [
     "cairn_sim::",
     "cairn_model::",
     "cairn_observe::files::",
     "cairn_platform::wrapper::",
-    "cairn_observe::perf::io::",
+    "cairn_observe::perf::iostats::",
 ];
 
-/// The frames of the stack that are the engine's, innermost first.
+/// The engine's stack frames, innermost first.
 fn site_of(stack: &Backtrace) -> Option<Arc<str>> {
     let stack = stack.to_string();
     let frames: Vec<&str> = stack
@@ -284,7 +283,7 @@ impl FileSystem for SimFs {
         let mut op = self.enter(Call::Open, path)?;
         let inode = op.state.file(Call::Open, path)?;
         if op.state.locked.contains(&inode) {
-            // On the machine, closing it would give the lock back.
+            // On a POSIX system, closing the file would release the lock.
             return failed(Call::Open, path, ErrorKind::WouldBlock);
         }
         let handle = self.handle(&mut op.state, inode, path);
@@ -357,7 +356,7 @@ impl FileSystem for SimFs {
         let inode = op.state.directory(Call::List, dir)?;
         let names = op.state.live.directory(inode).into_iter().flatten();
         let mut names: Vec<String> = names.map(|(name, _)| name.clone()).collect();
-        // In no order that anybody could rely on, and the same each time.
+        // Listed in an arbitrary but reproducible order.
         names.sort_by_key(|name| {
             name.bytes().fold(17u32, |hash, byte| {
                 hash.wrapping_mul(31) ^ u32::from(byte).rotate_left(9)

@@ -1,7 +1,7 @@
-//! Crash models: which disks the next open may find.
+//! Crash models: the disk contents that a crash may leave.
 //!
-//! A model chooses from the changes that nobody synced. Changes of names that a rename ties
-//! together happen in order; changes of unrelated names, and blocks of files, happen in any.
+//! A model selects among the unsynced changes. Changes of names that are related by a rename are applied in
+//! order; unrelated names and file blocks are independent.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,33 +14,34 @@ use crate::disk::{DiskImage, Inode, Name, Node, Tree};
 use crate::rng::Rng;
 use crate::trace::{Call, Change, Replay};
 
-/// Who crashes, and what of the unsynced changes survives.
+/// A crash model: what crashes, and which unsynced changes survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CrashModel {
-    /// The process: everything handed to the kernel is there, and of a store into a mapping that was
-    /// under way any part without its first eight bytes.
+    /// Process crash: everything passed to the kernel survives, and of a store into a mapping in progress an
+    /// arbitrary part without its first eight bytes.
     Kill,
-    /// The machine: only what was synced.
+    /// Machine crash: only synced changes survive.
     Synced,
-    /// The machine, just after the kernel had written everything back by itself.
+    /// Machine crash just after the kernel has written everything back.
     All,
-    /// The machine: changes up to a point in the order of their issue, the last write torn.
+    /// Machine crash: a prefix of all changes in program order survives, with the last write torn.
     Prefix,
-    /// The machine: any set of 4 KiB blocks and of names; missing blocks are zeros.
+    /// Machine crash: arbitrary sets of 4 KiB blocks and of names survive. Missing blocks are zeros.
     Blocks,
-    /// As [`CrashModel::Blocks`] with sectors of 512 bytes.
+    /// [`CrashModel::Blocks`] with 512-byte sectors.
     Sectors,
-    /// As [`CrashModel::Blocks`], and missing blocks hold bytes of removed files.
+    /// [`CrashModel::Blocks`] with missing blocks that have the content of removed files.
     Stale,
-    /// As [`CrashModel::Blocks`], and missing blocks hold random bytes.
+    /// [`CrashModel::Blocks`] with missing blocks of random bytes.
     Garbage,
-    /// The machine: all names, no unsynced bytes; files empty, or of full length and zeros.
+    /// Machine crash: all names survive and no unsynced data. Files are empty, or have their full length in
+    /// zeros.
     NamesFirst,
-    /// The machine: all bytes, no unsynced names.
+    /// Machine crash: all data survives and no unsynced names.
     DataFirst,
 }
 
-/// All models.
+/// All crash models.
 pub const MODELS: [CrashModel; 10] = [
     CrashModel::Kill,
     CrashModel::Synced,
@@ -70,7 +71,7 @@ impl CrashModel {
         }
     }
 
-    /// True if the kernel survives, so that what it was handed is there.
+    /// True if the kernel survives, and with it all data passed to it.
     #[must_use]
     pub fn kernel_survives(self) -> bool {
         self == CrashModel::Kill
@@ -90,20 +91,21 @@ impl FromStr for CrashModel {
         MODELS
             .into_iter()
             .find(|model| model.name() == text)
-            .ok_or_else(|| Error::invalid_argument(format!("no crash model is called {text:?}")))
+            .ok_or_else(|| Error::invalid_argument(format!("unknown crash model {text:?}")))
     }
 }
 
-/// So many combinations of pending changes are tried one by one; of more, [`SAMPLES`].
+/// The maximum number of combinations of pending changes that is enumerated. Larger sets are sampled
+/// ([`SAMPLES`]).
 const ALL_COMBINATIONS: usize = 1 << 10;
 
-/// How many combinations are drawn where there are too many.
+/// The number of samples of a larger set.
 const SAMPLES: usize = 64;
 
-/// How many points of a long prefix are drawn.
+/// The number of samples of a long prefix.
 const PREFIX_SAMPLES: usize = 16;
 
-/// What a block that did not reach the disk holds, if the file's length did.
+/// The content of a block that did not reach the disk although the length of the file did.
 #[derive(Clone, Copy)]
 enum Missing {
     Zeros,
@@ -111,18 +113,18 @@ enum Missing {
     Random,
 }
 
-/// Something that survives or does not, or survives up to a point.
+/// A pending change that survives or not, or survives in part.
 enum Item {
-    /// The block of a file that begins at this offset.
+    /// The block at this offset of a file.
     Block(Inode, usize),
     /// The length of a file.
     Len(Inode),
-    /// Changes of names tied together, as indexes of operations, in order.
+    /// Related changes of names, as indexes of operations, in order.
     Names(Vec<usize>),
 }
 
 impl Item {
-    /// In how many ways it can come out.
+    /// The number of possible outcomes.
     fn outcomes(&self) -> usize {
         match self {
             Item::Block(..) | Item::Len(_) => 2,
@@ -132,7 +134,7 @@ impl Item {
 }
 
 impl Replay<'_> {
-    /// The disks that a crash now may leave under `model`. The same seed gives the same disks.
+    /// The disk images that a crash now may leave under `model`, determined by the seed.
     pub fn images(&self, model: CrashModel, seed: u64) -> impl Iterator<Item = DiskImage> + use<> {
         let mut rng = Rng::new(seed).fork(self.at() as u64);
         let trees = match model {
@@ -152,7 +154,7 @@ impl Replay<'_> {
         })
     }
 
-    /// The length of the store into a mapping that is under way; none if the next operation is another.
+    /// The length of the mapped store in progress; `None` if the next operation is not a store.
     #[must_use]
     pub fn store_len(&self) -> Option<usize> {
         let next = self.trace.operations.get(self.at())?;
@@ -162,7 +164,8 @@ impl Replay<'_> {
         }
     }
 
-    /// The disk that a process leaves which ends when that store has `len` bytes, the first eight of them not yet.
+    /// The disk image after a process crash when the store in progress has `len` bytes, but not yet its first
+    /// eight.
     #[must_use]
     pub fn killed_at(&self, len: usize) -> DiskImage {
         let mut tree = self.live.clone();
@@ -181,7 +184,7 @@ impl Replay<'_> {
         }
     }
 
-    /// All pending changes that may still become durable, in the order of their issue.
+    /// All pending changes that may become durable, in program order.
     fn kept(&self) -> Vec<usize> {
         let data = self.data.values().flatten();
         let kept = data.filter(|pending| !pending.lost);
@@ -191,7 +194,7 @@ impl Replay<'_> {
         all
     }
 
-    /// What is durable and these changes; the last one, if a write, cut to `torn` bytes.
+    /// The durable state plus these changes. The last one, if a write, is truncated to `torn` bytes.
     fn with(&self, changes: &[usize], torn: usize) -> Tree {
         let mut tree = self.durable.clone();
         for (step, index) in changes.iter().enumerate() {
@@ -209,7 +212,7 @@ impl Replay<'_> {
         tree
     }
 
-    /// What the kernel has; and if the process was storing into a mapping, with a part of that store.
+    /// The kernel's state, combined with partial results of a mapped store in progress.
     fn killed(&self, rng: &mut Rng) -> Vec<Tree> {
         let mut trees = vec![self.live.clone()];
         let next = self.trace.operations.get(self.at());
@@ -228,7 +231,8 @@ impl Replay<'_> {
                 }
                 trees.push(tree);
             };
-            // The first word comes last; the others in order, as processors copy, or in any.
+            // The first word is stored last; the others in ascending order, as processors copy, or in any
+            // order.
             with(&mut |_| true);
             with(&mut |_| rng.chance(4, 8));
             let sector = 512 - offset % 512;
@@ -290,7 +294,7 @@ impl Replay<'_> {
         self.with(&data, usize::MAX)
     }
 
-    /// The files whose length is not durable, with the length they should have.
+    /// Files whose length is not durable, with their current length.
     fn pending_lengths(&self) -> Vec<(Inode, usize)> {
         let len = |tree: &Tree, inode| tree.file(inode).map_or(0, |bytes| bytes.len());
         self.data
@@ -300,7 +304,7 @@ impl Replay<'_> {
             .collect()
     }
 
-    /// Sets of blocks, lengths and names: all of them, or a sample.
+    /// Subsets of blocks, lengths and names: all of them, or a sample.
     fn subsets(&self, block: usize, missing: Missing, rng: &mut Rng) -> Vec<Tree> {
         let items = self.items(block);
         let combinations = items
@@ -321,7 +325,7 @@ impl Replay<'_> {
             }
             None => {
                 for _ in 0..SAMPLES {
-                    // Nearly nothing, half, or nearly everything survives.
+                    // Almost nothing, half, or almost everything survives.
                     let eighths = *rng.pick(&[1, 4, 7]);
                     for (outcome, item) in outcomes.iter_mut().zip(&items) {
                         *outcome = match item {
@@ -336,7 +340,7 @@ impl Replay<'_> {
         trees
     }
 
-    /// Everything pending, in pieces that come out independently of each other.
+    /// The pending changes, split into independent items.
     fn items(&self, block: usize) -> Vec<Item> {
         let mut items: Vec<Item> = self.name_groups().into_iter().map(Item::Names).collect();
         let named = self.inodes_with_names();
@@ -357,7 +361,7 @@ impl Replay<'_> {
         items
     }
 
-    /// The pending changes of names, those tied together by a common name in one group.
+    /// The pending changes of names, grouped by common names.
     fn name_groups(&self) -> Vec<Vec<usize>> {
         let mut groups: Vec<(BTreeSet<&Name>, Vec<usize>)> = Vec::new();
         for index in &self.names {
@@ -380,7 +384,7 @@ impl Replay<'_> {
         groups.into_iter().map(|(_, changes)| changes).collect()
     }
 
-    /// The files that have, had or may come to have a name.
+    /// Files that have, had, or may get a name.
     fn inodes_with_names(&self) -> BTreeSet<Inode> {
         let pending = self
             .names
@@ -401,7 +405,7 @@ impl Replay<'_> {
         pending.chain(named).collect()
     }
 
-    /// The disk on which each item came out as `outcomes` say.
+    /// The disk with the given outcome of each item.
     fn choose(
         &self,
         items: &[Item],
@@ -411,7 +415,7 @@ impl Replay<'_> {
         rng: &mut Rng,
     ) -> Tree {
         let mut tree = self.durable.clone();
-        // Lengths first: they make the room that missing blocks leave.
+        // Lengths first: they create the range of missing blocks.
         for (item, outcome) in items.iter().zip(outcomes) {
             match item {
                 Item::Names(changes) => {
@@ -434,7 +438,7 @@ impl Replay<'_> {
         tree
     }
 
-    /// Gives a file its live length, and the new room what missing blocks hold.
+    /// Sets a file to its current length, and fills the new range according to `missing`.
     fn lengthen(&self, tree: &mut Tree, inode: Inode, missing: Missing, rng: &mut Rng) {
         let old = tree.file(inode).map_or(0, |bytes| bytes.len());
         let new = self.live.file(inode).map_or(0, |bytes| bytes.len());

@@ -1,10 +1,10 @@
-//! The simulated world: files that crash, a clock that is told the time, jobs that run when asked.
+//! Deterministic simulation of the environment: files that crash, virtual time, and background jobs that run
+//! on request.
 //!
-//! A [`SimWorld`] is handed to the engine in place of the machine. Its file system records every
-//! operation in a [`Trace`]; from the trace alone, without running again, come the disks that a
-//! crash at any operation could leave ([`Replay::images`]), each of which another world can be
-//! started on. Everything random comes from the one seed of the world, nothing sleeps, and no
-//! thread is started: same seed, same trace.
+//! A [`SimWorld`] replaces the operating system. Its file system records every operation in a [`Trace`]. The
+//! disk images that a crash at any operation could leave are derived from the trace alone, without running
+//! again ([`Replay::images`]), and each can be the start of another simulation. All randomness derives from
+//! one seed, nothing sleeps, and no thread is started: equal seeds give equal traces.
 //!
 //! ```
 //! use cairn_platform::FileSystem;
@@ -19,8 +19,8 @@
 //! # Ok::<(), cairn_types::Error>(())
 //! ```
 //!
-//! [`disk`] has trees of files and what a crash may do to them, [`images`] the crash models,
-//! [`fs`] the file system that the engine sees, [`fault`] the plan of what fails.
+//! [`disk`] has file trees, [`images`] the crash models, [`fs`] the simulated file system, and [`fault`] the
+//! fault injection.
 
 mod cipher;
 pub mod disk;

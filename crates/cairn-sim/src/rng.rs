@@ -1,14 +1,14 @@
-//! The random choices of a simulation: a small generator with the few questions tests ask.
+//! A small seeded random number generator.
 
-/// What the state grows by each step (`splitmix64`).
+/// The increment of the state (`splitmix64`).
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A generator whose whole future follows from its seed.
+/// A generator whose output is determined by its seed.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// The generator of `seed`.
+    /// Creates a generator from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Rng {
         Rng(seed)
@@ -22,7 +22,7 @@ impl Rng {
         twice ^ (twice >> 31)
     }
 
-    /// A number below `limit`, or 0 if that is 0.
+    /// A random number less than `limit`, or 0 if `limit` is 0.
     pub fn below(&mut self, limit: usize) -> usize {
         match limit as u64 {
             0 => 0,
@@ -30,17 +30,18 @@ impl Rng {
         }
     }
 
-    /// True if something happens that happens `times` in `of` times.
+    /// True with a probability of `times` in `of`.
     pub fn chance(&mut self, times: usize, of: usize) -> bool {
         self.below(of) < times
     }
 
-    /// One of `choices`, which must not be empty.
+    /// A random element of `choices`, which must not be empty.
     pub fn pick<'c, T>(&mut self, choices: &'c [T]) -> &'c T {
         &choices[self.below(choices.len())]
     }
 
-    /// A generator of its own for `purpose`, so that more choices there change nothing here.
+    /// Derives an independent generator for `purpose`, so that additional choices there do not affect this
+    /// one.
     #[must_use]
     pub fn fork(&self, purpose: u64) -> Rng {
         let mut rng = Rng(self.0 ^ purpose.wrapping_mul(0xd6e8_feb8_6659_fd93));

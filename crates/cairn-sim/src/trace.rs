@@ -1,4 +1,4 @@
-//! The record of a run: every file operation in order, and the replay that knows what was durable.
+//! Traces of file operations, and their replay, which tracks durability.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,9 +8,9 @@ use std::sync::Arc;
 use crate::disk::{DiskImage, Inode, Name, Tree};
 use crate::images::CrashModel;
 
-/// What a file operation is, as messages and fault plans call it.
+/// The kind of a file operation, for messages and fault plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "each is named like the call")]
+#[expect(missing_docs, reason = "each is named after the call")]
 pub enum Call {
     Open,
     Create,
@@ -27,7 +27,7 @@ pub enum Call {
     Lock,
     Read,
     Append,
-    /// A store into the mapping of a file. It cannot fail, and ends in its middle where the process does.
+    /// A store into a mapped file. It cannot fail, and is interrupted if the process ends.
     Store,
     Sync,
     Truncate,
@@ -36,7 +36,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// True if it changes what is on the disk, or makes a change durable.
+    /// True if the operation changes the disk or makes changes durable.
     pub(crate) fn changes(self) -> bool {
         matches!(
             self,
@@ -54,7 +54,7 @@ impl Call {
         )
     }
 
-    /// True if it takes a descriptor.
+    /// True if the operation opens a descriptor.
     pub(crate) fn opens(self) -> bool {
         matches!(
             self,
@@ -69,16 +69,16 @@ impl Call {
     }
 }
 
-/// One file operation.
+/// A file operation.
 #[derive(Clone, Debug)]
 pub struct Operation {
-    /// What was called.
+    /// The kind of the operation.
     pub call: Call,
-    /// The path, as the caller wrote it; of a rename the old one.
+    /// The path as passed by the caller; of a rename, the old path.
     pub path: Arc<Path>,
-    /// Where in the source the call was made, if the file system was told to find out.
+    /// The call site, if recorded.
     pub site: Option<Arc<str>>,
-    /// What it did; `None` if it changed nothing (or failed).
+    /// The effect of the operation; `None` if it changed nothing or failed.
     pub change: Option<Change>,
 }
 
@@ -91,7 +91,7 @@ impl fmt::Display for Operation {
             }
             Some(Change::Truncate { len, .. }) => write!(f, " to {len}")?,
             Some(Change::SyncFailed { .. }) => write!(f, " failed")?,
-            Some(Change::SyncReverted { .. }) => write!(f, " failed and took back")?,
+            Some(Change::SyncReverted { .. }) => write!(f, " failed and reverted")?,
             Some(Change::Rename { to, .. }) => write!(f, " to {}", to.text)?,
             _ => {}
         }
@@ -102,45 +102,41 @@ impl fmt::Display for Operation {
     }
 }
 
-/// What an operation does to a disk.
+/// A change of a disk.
 #[derive(Clone, Debug)]
-#[expect(
-    missing_docs,
-    reason = "names, numbers and bytes that say what they are"
-)]
+#[expect(missing_docs, reason = "the names of the fields are self-explanatory")]
 pub enum Change {
     /// A new, empty file.
     Create { name: Name, inode: Inode },
     /// A new, empty directory.
     CreateDirectory { name: Name, inode: Inode },
-    /// One more name for a file.
+    /// A new name of a file.
     Link { name: Name, inode: Inode },
-    /// A name goes away, of a file or an empty directory.
+    /// Removal of a name of a file or an empty directory.
     Unlink { name: Name, inode: Inode },
-    /// A file or directory changes its name; what had the new one loses it.
+    /// Renaming of a file or directory. A previous holder of the new name loses it.
     Rename { from: Name, to: Name, inode: Inode },
-    /// Bytes of a file.
+    /// A write to a file.
     Write {
         inode: Inode,
         offset: usize,
         data: Arc<[u8]>,
     },
-    /// The length of a file.
+    /// A change of a file's length.
     Truncate { inode: Inode, len: usize },
-    /// A file's bytes and length become durable.
+    /// Durability of a file's content and length.
     Sync { inode: Inode },
-    /// A sync reported an error. The kernel marked the pages clean: a later sync succeeds without
-    /// writing them.
+    /// A failed sync after which the kernel has marked the pages clean: a later sync succeeds without writing
+    /// them.
     SyncFailed { inode: Inode },
-    /// A sync reported an error, and what it could not write is gone at once: the file reads as
-    /// it was when it was last durable.
+    /// A failed sync that reverts the file to its last durable state.
     SyncReverted { inode: Inode, durable: Arc<[u8]> },
-    /// The names in a directory become durable.
+    /// Durability of the entries of a directory.
     SyncDirectory { directory: Inode },
 }
 
 impl Change {
-    /// The names that this change gives or takes.
+    /// The names added or removed by this change.
     pub(crate) fn names(&self) -> Vec<&Name> {
         match self {
             Change::Create { name, .. }
@@ -152,7 +148,7 @@ impl Change {
         }
     }
 
-    /// The file whose bytes or length this change is about.
+    /// The file whose content or length this change affects.
     fn data_of(&self) -> Option<Inode> {
         match self {
             Change::Write { inode, .. } | Change::Truncate { inode, .. } => Some(*inode),
@@ -161,7 +157,7 @@ impl Change {
     }
 }
 
-/// Everything that happened to a disk since it was first used.
+/// All operations on a disk since its first use.
 #[derive(Clone, Debug)]
 pub struct Trace {
     pub(crate) initial: DiskImage,
@@ -169,13 +165,13 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// How many operations there were.
+    /// The number of operations.
     #[must_use]
     pub fn len(&self) -> usize {
         self.operations.len()
     }
 
-    /// True if nothing happened.
+    /// True if there are no operations.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()
@@ -187,8 +183,8 @@ impl Trace {
         &self.operations
     }
 
-    /// The disks that a crash after the first `at` operations may leave. For many moments of one
-    /// trace [`Trace::replay`] is cheaper.
+    /// The disk images that a crash after the first `at` operations may leave. For many points of one trace
+    /// use [`Trace::replay`], which is cheaper.
     pub fn images(
         &self,
         at: usize,
@@ -200,7 +196,7 @@ impl Trace {
         replay.images(model, seed)
     }
 
-    /// The state of the disk before the first operation, to be moved on.
+    /// Starts a replay before the first operation.
     #[must_use]
     pub fn replay(&self) -> Replay<'_> {
         Replay {
@@ -214,7 +210,7 @@ impl Trace {
         }
     }
 
-    /// A number that equal runs share: for "same seed, same trace".
+    /// A hash of the trace, for checks of reproducibility.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         use std::hash::{DefaultHasher, Hash, Hasher};
@@ -228,42 +224,42 @@ impl Trace {
     }
 }
 
-/// The disk between two operations of a trace: what reads see, what would survive a power cut
-/// for sure, and the changes between the two that may or may not.
+/// The state between two operations of a trace: the current content, the durable content, and the pending
+/// changes between the two.
 #[derive(Clone)]
 pub struct Replay<'t> {
     pub(crate) trace: &'t Trace,
     at: usize,
     pub(crate) live: Tree,
     pub(crate) durable: Tree,
-    /// Unsynced changes of each file's bytes, in order.
+    /// Pending changes of the content of each file, in order.
     pub(crate) data: BTreeMap<Inode, Vec<Pending>>,
-    /// Unsynced changes of names, in order, as indexes of operations.
+    /// Pending changes of names, in order, as indexes of operations.
     pub(crate) names: Vec<usize>,
-    /// Bytes of files that were removed: what reused blocks may still hold.
+    /// The content of removed files, which reused blocks may still have.
     pub(crate) stale: Vec<Arc<Vec<u8>>>,
 }
 
-/// An unsynced change of a file's bytes or length.
+/// A pending change of a file's content or length.
 #[derive(Clone, Copy)]
 pub(crate) struct Pending {
     /// The index of the operation.
     pub(crate) operation: usize,
-    /// True if a failed sync made the kernel forget it.
+    /// True if a failed sync made the kernel drop it.
     pub(crate) lost: bool,
 }
 
-/// How many removed files' bytes are remembered.
+/// The number of removed files whose content is kept.
 const STALE_KEPT: usize = 4;
 
 impl Replay<'_> {
-    /// How many operations are behind.
+    /// The number of operations replayed.
     #[must_use]
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// The change that operation `index` made.
+    /// The change made by operation `index`.
     pub(crate) fn change(&self, index: usize) -> &Change {
         self.trace.operations[index]
             .change
@@ -271,7 +267,7 @@ impl Replay<'_> {
             .expect("only operations with a change are pending")
     }
 
-    /// Moves behind the next operation. `false` if there is none.
+    /// Replays the next operation. Returns false if there is none.
     pub fn step(&mut self) -> bool {
         let index = self.at;
         let Some(operation) = self.trace.operations.get(index) else {
@@ -313,21 +309,21 @@ impl Replay<'_> {
         true
     }
 
-    /// The bytes of a file that would survive a power cut for sure.
+    /// The content of a file that is certain to survive a power failure.
     #[must_use]
     pub(crate) fn durable(&self, inode: Inode) -> Arc<[u8]> {
         let bytes = self.durable.file(inode);
         bytes.map_or_else(|| Arc::from([]), |bytes| Arc::from(bytes.as_slice()))
     }
 
-    /// True if the operation before this moment changed what a crash may leave.
+    /// True if the last replayed operation affected what a crash may leave.
     #[must_use]
     pub fn changed(&self) -> bool {
         self.at == 0 || self.trace.operations[self.at - 1].change.is_some()
     }
 
-    /// Makes the names in `directory` durable, and with them the earlier changes of any name that
-    /// a rename ties to it: a rename is atomic across directories.
+    /// Makes the entries of `directory` durable, along with earlier changes of names related to them by a
+    /// rename: renames are atomic across directories.
     fn sync_names(&mut self, directory: Inode) {
         let mut needed: Vec<Name> = Vec::new();
         let mut applied = Vec::new();
@@ -363,14 +359,14 @@ impl Replay<'_> {
     }
 }
 
-/// The last part of a path, for classes of files.
+/// The last component of a path.
 pub(crate) fn file_name(path: &Path) -> String {
     path.file_name()
         .map(|name| name.to_string_lossy().into_owned())
         .unwrap_or_default()
 }
 
-/// A shared path.
+/// Makes a shared path.
 pub(crate) fn shared(path: &Path) -> Arc<Path> {
     Arc::from(PathBuf::from(path))
 }

@@ -1,4 +1,4 @@
-//! The rest of the world: time that is told, jobs that run when asked, and the bundle.
+//! The simulated clock and executor, and the simulated environment as a whole.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::disk::DiskImage;
 use crate::fs::SimFs;
 use crate::rng::Rng;
 
-/// When every simulation begins, in seconds since 1970: some day of 2024.
+/// The start of every simulation, in seconds since 1970: a day in 2024.
 const BEGINNING: u64 = 1_720_000_000;
 
-/// How far the clock moves each time somebody looks at it, so that a wait for time ends.
+/// The advance of the clock on each reading, so that polling loops end.
 const TICK_NANOS: u64 = 1_000;
 
-/// A clock that moves when it is looked at, slept on, or told to.
+/// A virtual clock, which advances when it is read, when a caller sleeps, and on request.
 #[derive(Debug, Default)]
 pub struct SimClock {
     nanos: AtomicU64,
@@ -27,24 +27,24 @@ pub struct SimClock {
 }
 
 impl SimClock {
-    /// Moves the time on.
+    /// Advances the time.
     pub fn advance(&self, duration: Duration) {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        // Relaxed, here and below: a number that orders nothing else.
+        // Relaxed, here and below: the number orders no other access.
         self.nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    /// The time, without moving it.
+    /// The current time, without advancing it.
     fn now(&self) -> u64 {
         self.nanos.load(Ordering::Relaxed)
     }
 
-    /// Moves the time on to `nanos`, unless it is later already.
+    /// Advances the time to `nanos`, unless it is later.
     fn reach(&self, nanos: u64) {
         self.nanos.fetch_max(nanos, Ordering::Relaxed);
     }
 
-    /// Lets the wall clock, and only that, jump by so many seconds, either way.
+    /// Moves only the wall clock, by the given number of seconds in either direction.
     pub fn jump_wall_seconds(&self, seconds: i64) {
         let micros = seconds.wrapping_mul(1_000_000) as u64;
         self.wall_shift_micros.fetch_add(micros, Ordering::Relaxed);
@@ -66,9 +66,9 @@ impl Clock for SimClock {
     }
 }
 
-/// An executor without threads: jobs wait until somebody helps, who then runs one of them whole,
-/// chosen at random. A delayed job waits for its time first, which comes when the clock gets there
-/// or when somebody has nothing else to wait for ([`Executor::help_later`]).
+/// An executor without threads. Jobs are queued until a caller of [`Executor::help`] runs one of them, chosen
+/// at random, to completion. A delayed job is queued when the clock reaches its time, or when a caller has
+/// nothing else to wait for ([`Executor::help_later`]).
 pub struct SimExecutor {
     state: Mutex<ExecutorState>,
     clock: Arc<SimClock>,
@@ -76,9 +76,9 @@ pub struct SimExecutor {
 
 struct ExecutorState {
     waiting: Vec<(Priority, Job)>,
-    /// By due time and the order in which they came.
+    /// Delayed jobs, by due time and submission order.
     delayed: BTreeMap<(u64, u64), (Priority, Job)>,
-    /// The same for those that nobody waits for.
+    /// Delayed jobs that no caller waits for.
     at_leisure: BTreeMap<(u64, u64), (Priority, Job)>,
     delays: u64,
     threads: BTreeMap<Priority, usize>,
@@ -87,13 +87,13 @@ struct ExecutorState {
 }
 
 impl SimExecutor {
-    /// An executor whose choices follow from `seed`, with a clock of its own.
+    /// Creates an executor with random choices from `seed` and a clock of its own.
     #[must_use]
     pub fn new(seed: u64) -> SimExecutor {
         SimExecutor::with_clock(seed, Arc::default())
     }
 
-    /// An executor whose choices follow from `seed` and whose delays are told by `clock`.
+    /// Creates an executor with random choices from `seed`, whose delays are measured by `clock`.
     #[must_use]
     pub fn with_clock(seed: u64, clock: Arc<SimClock>) -> SimExecutor {
         SimExecutor {
@@ -110,25 +110,25 @@ impl SimExecutor {
         }
     }
 
-    /// How many jobs wait.
+    /// The number of queued jobs.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.state.lock().waiting.len()
     }
 
-    /// How many jobs wait for their time, but for those that nobody waits for.
+    /// The number of delayed jobs, except those that no caller waits for.
     #[must_use]
     pub fn delayed(&self) -> usize {
         self.state.lock().delayed.len()
     }
 
-    /// How many jobs have run to their end.
+    /// The number of completed jobs.
     #[must_use]
     pub fn completed(&self) -> u64 {
         self.state.lock().completed
     }
 
-    /// When a job that is put off by `delay` is due, and its number.
+    /// The due time of a job delayed by `delay`, and its submission number.
     fn place_after(&self, delay: Duration) -> (u64, u64) {
         let delay = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
         let due = self.clock.now().saturating_add(delay);
@@ -137,13 +137,13 @@ impl SimExecutor {
         (due, state.delays)
     }
 
-    /// Runs jobs, and those that they spawn, until none waits or `limit` have run. Returns how
-    /// many ran.
+    /// Runs queued jobs, including newly submitted ones, until the queue is empty or `limit` have run.
+    /// Returns the number of jobs run.
     pub fn run(&self, limit: usize) -> usize {
         (0..limit).take_while(|_| self.help()).count()
     }
 
-    /// Forgets all jobs that wait: the process died.
+    /// Drops all jobs, as the end of the process does.
     pub fn abandon(&self) {
         let all = {
             let mut state = self.state.lock();
@@ -151,7 +151,7 @@ impl SimExecutor {
             let delayed = std::mem::take(&mut state.delayed);
             (waiting, delayed, std::mem::take(&mut state.at_leisure))
         };
-        // Dropped outside the lock: what a job held may spawn when it goes.
+        // Dropped outside the lock: dropping a job may submit others.
         drop(all);
     }
 }
@@ -217,27 +217,27 @@ impl Executor for SimExecutor {
     }
 }
 
-/// A simulated machine: what the engine is handed, and the handles by which a test moves it.
+/// A simulated environment: the [`World`] passed to the engine, and handles to control it.
 #[derive(Clone)]
 pub struct SimWorld {
-    /// What the engine is handed.
+    /// The environment passed to the engine.
     pub world: World,
-    /// Its files.
+    /// The file system.
     pub fs: Arc<SimFs>,
-    /// Its time.
+    /// The clock.
     pub clock: Arc<SimClock>,
-    /// Its jobs.
+    /// The executor.
     pub executor: Arc<SimExecutor>,
 }
 
 impl SimWorld {
-    /// A machine with an empty disk.
+    /// Creates an environment with an empty disk.
     #[must_use]
     pub fn new(seed: u64) -> SimWorld {
         SimWorld::on(DiskImage::empty(), seed)
     }
 
-    /// A machine that starts with this disk.
+    /// Creates an environment with the given disk.
     #[must_use]
     pub fn on(image: DiskImage, seed: u64) -> SimWorld {
         let fs = Arc::new(SimFs::from_image(image));
@@ -263,19 +263,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_waits_for_what_is_done_at_leisure() {
+    fn leisure_jobs_do_not_advance_the_time() {
         let clock = Arc::new(SimClock::default());
         let executor = SimExecutor::with_clock(1, clock.clone());
         executor.spawn_at_leisure(Duration::from_secs(5), Priority::Low, Box::new(|| {}));
         assert_eq!((executor.delayed(), executor.waiting()), (0, 0));
-        assert!(!executor.help_later(), "no time passes for its sake");
+        assert!(!executor.help_later(), "it does not advance the time");
         clock.advance(Duration::from_secs(5));
         assert!(executor.help());
         assert_eq!(executor.completed(), 1);
     }
 
     #[test]
-    fn jobs_run_only_when_somebody_helps_and_in_an_order_the_seed_decides() {
+    fn jobs_run_on_request_in_a_seeded_order() {
         let order = |seed| {
             let executor = SimExecutor::new(seed);
             let ran = Arc::new(Mutex::new(Vec::new()));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delayed_job_runs_when_the_clock_gets_there_or_nothing_else_is_left() {
+    fn delayed_jobs_run_when_due_or_when_nothing_else_is_queued() {
         let clock = Arc::new(SimClock::default());
         let executor = SimExecutor::with_clock(1, Arc::clone(&clock));
         let ran = Arc::new(Mutex::new(Vec::new()));
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn sleeping_takes_no_time_but_the_clock_moves() {
+    fn sleeping_advances_the_virtual_clock() {
         let clock = SimClock::default();
         let before = clock.monotonic_nanos();
         clock.sleep(Duration::from_secs(3600));

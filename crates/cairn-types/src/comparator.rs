@@ -1,30 +1,30 @@
-//! The order of user keys: RocksDB's built-in comparators, or one of the user's.
+//! The order of user keys: RocksDB's built-in comparators, and user-defined ones.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-/// A total order of user keys, as a user may write one. The same in every process that ever opens
-/// the database; files record its name and refuse another.
+/// A user-defined total order of user keys. It must be the same in every process that opens the database.
+/// Files record its name, and a database cannot be opened with a comparator of another name.
 pub trait Comparator: Send + Sync {
-    /// The name that files record.
+    /// The name recorded in files.
     fn name(&self) -> &str;
-    /// How `a` stands to `b`.
+    /// Compares `a` to `b`.
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering;
-    /// Shortens `start` to some key in `[start, limit)`, or leaves it as it is.
+    /// Shortens `start` to a key in `[start, limit)`, or leaves it unchanged.
     fn shorten_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
         let _ = (start, limit);
     }
-    /// Shortens `key` to some key at or after it, or leaves it as it is.
+    /// Shortens `key` to a key at or after it, or leaves it unchanged.
     fn shorten_successor(&self, key: &mut Vec<u8>) {
         let _ = key;
     }
-    /// Bytes of timestamp at the end of each key; 0 for none.
+    /// The length in bytes of the timestamp at the end of each key; 0 for none.
     fn timestamp_size(&self) -> usize {
         0
     }
-    /// How the keys stand to one another when timestamps are left aside. Only called for an order
-    /// with timestamps; `a_has_timestamp` and `b_has_timestamp` say which of the two ends with one.
+    /// Compares keys without their timestamps. Called only for an order with timestamps; `a_has_timestamp`
+    /// and `b_has_timestamp` tell which of the keys have one.
     fn compare_without_timestamp(
         &self,
         a: &[u8],
@@ -35,13 +35,13 @@ pub trait Comparator: Send + Sync {
         let _ = (a_has_timestamp, b_has_timestamp);
         self.compare(a, b)
     }
-    /// True if keys of different bytes may be equal. Hash indexes are not built then.
+    /// True if different byte strings may compare as equal. Hash indexes are then disabled.
     fn different_bytes_may_be_equal(&self) -> bool {
         true
     }
 }
 
-/// The order of the keys of a column family. Built-in orders are matched without a virtual call.
+/// The key order of a column family. Built-in orders are dispatched statically.
 #[derive(Clone, Default)]
 pub enum KeyOrder {
     /// `leveldb.BytewiseComparator`, the default.
@@ -53,14 +53,14 @@ pub enum KeyOrder {
     BytewiseU64Ts,
     /// `rocksdb.ReverseBytewiseComparator.u64ts`.
     ReverseBytewiseU64Ts,
-    /// The user's own.
+    /// A user-defined order.
     Custom(Arc<dyn Comparator>),
 }
 
-/// Bytes of timestamp in the built-in orders that have one.
+/// The length in bytes of the timestamp in the built-in orders that have one.
 const U64_TS: usize = 8;
 
-/// The timestamp at the end of `key`, as a number; short keys count as timestamp 0.
+/// The timestamp at the end of `key`, as a number; 0 if the key is too short.
 fn u64_timestamp(key: &[u8]) -> u64 {
     key.last_chunk::<U64_TS>()
         .map_or(0, |bytes| u64::from_le_bytes(*bytes))
@@ -72,7 +72,7 @@ fn strip(key: &[u8], size: usize) -> &[u8] {
 }
 
 impl KeyOrder {
-    /// The built-in order with this name, or `None`.
+    /// The built-in order of this name, or `None`.
     #[must_use]
     pub fn from_name(name: &str) -> Option<KeyOrder> {
         Some(match name {
@@ -84,7 +84,7 @@ impl KeyOrder {
         })
     }
 
-    /// The name that files record.
+    /// The name recorded in files.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -96,7 +96,7 @@ impl KeyOrder {
         }
     }
 
-    /// How `a` stands to `b`, both with their timestamps if the order has them.
+    /// Compares `a` to `b`, including timestamps if the order has them.
     #[inline]
     #[must_use]
     pub fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
@@ -113,7 +113,7 @@ impl KeyOrder {
         }
     }
 
-    /// How `a` stands to `b` when the timestamps that both carry are left aside.
+    /// Compares `a` to `b` without the timestamps that both carry.
     #[inline]
     #[must_use]
     pub fn compare_without_timestamp(&self, a: &[u8], b: &[u8]) -> Ordering {
@@ -129,7 +129,7 @@ impl KeyOrder {
         }
     }
 
-    /// Bytes of timestamp at the end of each key; 0 for none.
+    /// The length in bytes of the timestamp at the end of each key; 0 for none.
     #[inline]
     #[must_use]
     pub fn timestamp_size(&self) -> usize {
@@ -140,14 +140,14 @@ impl KeyOrder {
         }
     }
 
-    /// True if keys compare as their bytes do, so that an 8-byte big-endian prefix orders them.
+    /// True if keys compare as byte strings, so that an 8-byte big-endian prefix orders them.
     #[inline]
     #[must_use]
     pub fn is_bytewise(&self) -> bool {
         matches!(self, KeyOrder::Bytewise)
     }
 
-    /// True if keys of different bytes may be equal.
+    /// True if different byte strings may compare as equal.
     #[must_use]
     pub fn different_bytes_may_be_equal(&self) -> bool {
         match self {
@@ -156,18 +156,18 @@ impl KeyOrder {
         }
     }
 
-    /// Shortens `start` to some key in `[start, limit)`, or leaves it as it is.
+    /// Shortens `start` to a key in `[start, limit)`, or leaves it unchanged.
     pub fn shorten_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
         match self {
             KeyOrder::Bytewise => shorten_bytewise(start, limit),
             KeyOrder::ReverseBytewise => shorten_reverse(start, limit),
-            // Keys with timestamps are left whole: a shorter key would have to end with one.
+            // Keys with timestamps are not shortened: a shorter key would have to end with one.
             KeyOrder::BytewiseU64Ts | KeyOrder::ReverseBytewiseU64Ts => {}
             KeyOrder::Custom(custom) => custom.shorten_separator(start, limit),
         }
     }
 
-    /// Shortens `key` to some key at or after it, or leaves it as it is.
+    /// Shortens `key` to a key at or after it, or leaves it unchanged.
     pub fn shorten_successor(&self, key: &mut Vec<u8>) {
         match self {
             KeyOrder::Bytewise => {
@@ -196,7 +196,7 @@ fn shorten_bytewise(start: &mut Vec<u8>, limit: &[u8]) {
         start[at] += 1;
         start.truncate(at + 1);
     } else if let Some(later) = start[at + 1..].iter().position(|&byte| byte != 0xff) {
-        // Incrementing at `at` would reach `limit`; a later byte has room.
+        // Incrementing at `at` would reach `limit`; a later byte can be incremented.
         start[at + 1 + later] += 1;
         start.truncate(at + 2 + later);
     }
@@ -204,8 +204,8 @@ fn shorten_bytewise(start: &mut Vec<u8>, limit: &[u8]) {
 
 fn shorten_reverse(start: &mut Vec<u8>, limit: &[u8]) {
     let at = common_prefix(start, limit);
-    // In the reverse order `start` is the larger in bytes; cutting it behind the first difference
-    // keeps it larger than `limit` and moves it back, never before itself.
+    // In reverse order `start` is the greater byte string. Truncating it after the first difference keeps it
+    // greater than `limit` and moves it later in this order.
     if at < limit.len() && at + 1 < start.len() && start[at] > limit[at] {
         start.truncate(at + 1);
     }
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bytewise_separator_is_short_and_between() {
+    fn bytewise_separators_are_short_and_in_between() {
         let order = KeyOrder::Bytewise;
         assert_eq!(shortened(&order, b"abcdef", b"abzz"), b"abd");
         assert_eq!(shortened(&order, b"abcdef", b"abd"), b"abce");
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reverse_separator_lies_between_in_the_reverse_order() {
+    fn reverse_separators_are_in_between() {
         assert_eq!(
             shortened(&KeyOrder::ReverseBytewise, b"abzz", b"abcd"),
             b"abz"
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn built_in_names_lead_back_to_their_order() {
+    fn built_in_orders_round_trip_by_name() {
         for order in [
             KeyOrder::Bytewise,
             KeyOrder::ReverseBytewise,

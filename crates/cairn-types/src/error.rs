@@ -1,7 +1,7 @@
-//! What can go wrong, in RocksDB's codes and subcodes, with what failed, where, expected, found.
+//! Errors, with RocksDB's status codes and subcodes and a message.
 //!
-//! [`Malformed`] is what pure decoders return: an offset and a fact. The layer that knows the file
-//! turns it into an [`Error`] with [`Malformed::in_file`].
+//! Pure decoders return [`Malformed`]: an offset and a description. The layer that knows the file converts it
+//! to an [`Error`] by [`Malformed::in_file`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,40 +9,40 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The result of everything that can fail above the decoders.
+/// The result of operations above the decoders.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// RocksDB's status codes. The numbers are its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Code {
-    /// Something named does not exist. Not used for missing keys, which are `Ok(None)`.
+    /// A named object does not exist. Not used for missing keys, which are `Ok(None)`.
     NotFound = 1,
-    /// Bytes that cannot be what they should be.
+    /// Invalid data.
     Corruption = 2,
-    /// Cairn does not do this.
+    /// An unsupported operation or format.
     NotSupported = 3,
-    /// The caller asked for something that makes no sense.
+    /// An invalid argument.
     InvalidArgument = 4,
-    /// The file system failed.
+    /// A file system error.
     IoError = 5,
-    /// Merge operands without a merge operator to combine them.
+    /// Merge operands without a merge operator.
     MergeInProgress = 6,
-    /// The call stopped before its end, as asked (a limit, no I/O allowed, no stall allowed).
+    /// The operation ended early because of a limit set by the caller: no I/O, no stall, or an upper bound.
     Incomplete = 7,
-    /// The database is being closed.
+    /// The database is shutting down.
     ShutdownInProgress = 8,
-    /// A lock or deadline was not met in time.
+    /// A lock or deadline timed out.
     TimedOut = 9,
     /// The operation was aborted.
     Aborted = 10,
-    /// Somebody else holds what the call needs.
+    /// A required resource is in use.
     Busy = 11,
-    /// A transaction outlived its expiration.
+    /// A transaction expired.
     Expired = 12,
-    /// Trying again may succeed.
+    /// The operation may succeed if retried.
     TryAgain = 13,
-    /// The compaction would be larger than allowed.
+    /// The compaction exceeds its size limit.
     CompactionTooLarge = 14,
     /// The column family has been dropped.
     ColumnFamilyDropped = 15,
@@ -52,20 +52,20 @@ pub enum Code {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Subcode {
-    /// No more is known.
+    /// No subcode.
     #[default]
     None = 0,
-    /// Waiting for a mutex took too long.
+    /// Timeout while acquiring a mutex.
     MutexTimeout = 1,
-    /// Waiting for a lock took too long.
+    /// Timeout while acquiring a lock.
     LockTimeout = 2,
     /// Too many locks.
     LockLimit = 3,
     /// The device is full.
     NoSpace = 4,
-    /// Transactions wait for each other.
+    /// Deadlock of transactions.
     Deadlock = 5,
-    /// A file handle outlived its file.
+    /// A stale file handle.
     StaleFile = 6,
     /// A memory limit was reached.
     MemoryLimit = 7,
@@ -73,7 +73,7 @@ pub enum Subcode {
     SpaceLimit = 8,
     /// A path does not exist.
     PathNotFound = 9,
-    /// The caller's array for merge operands is too small.
+    /// The caller's array is too small for the merge operands.
     MergeOperandsInsufficientCapacity = 10,
     /// A manual compaction was paused.
     ManualCompactionPaused = 11,
@@ -81,34 +81,34 @@ pub enum Subcode {
     Overwritten = 12,
     /// A transaction has not been prepared.
     TxnNotPrepared = 13,
-    /// Another writer has fenced this one off.
+    /// The writer was fenced off by another.
     IoFenced = 14,
-    /// The merge operator refused its operands.
+    /// The merge operator failed.
     MergeOperatorFailed = 15,
-    /// More merge operands than the caller wants to see.
+    /// More merge operands than the caller's threshold.
     MergeOperandThresholdExceeded = 16,
-    /// Running compactions were told to end.
+    /// Compactions were aborted on request.
     CompactionAborted = 19,
 }
 
-/// How bad a background error is. The numbers are RocksDB's.
+/// The severity of a background error. The numbers are RocksDB's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Severity {
     /// None.
     NoError = 0,
-    /// Writes go on; the failed job is tried again.
+    /// Writes continue; the failed job is retried.
     Soft = 1,
     /// The database is read-only until it is resumed.
     Hard = 2,
     /// The database is read-only until it is reopened.
     Fatal = 3,
-    /// The database is damaged for good.
+    /// The database is damaged and cannot be recovered.
     Unrecoverable = 4,
 }
 
 impl Code {
-    /// The words with which RocksDB begins a status text of this code; C programs match them.
+    /// The prefix of RocksDB's status text for this code. C programs match it.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -132,7 +132,7 @@ impl Code {
 }
 
 impl Subcode {
-    /// The words with which RocksDB continues a status text of this subcode.
+    /// The part of RocksDB's status text for this subcode.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -162,9 +162,9 @@ impl Subcode {
     }
 }
 
-/// An error with RocksDB's code and subcode and a sentence that a person can act on.
+/// An error with RocksDB's code and subcode, and a message.
 ///
-/// One pointer wide and cheap to clone: the same error is reported by every write that follows it.
+/// One pointer wide and cheap to clone: after a write error the same error is returned by every later write.
 #[derive(Clone)]
 pub struct Error(Arc<Body>);
 
@@ -187,7 +187,7 @@ macro_rules! constructors {
 }
 
 impl Error {
-    /// An error of `code` and `subcode` that says `text`.
+    /// An error of `code` and `subcode` with the message `text`.
     #[must_use]
     #[cold]
     pub fn new(code: Code, subcode: Subcode, text: impl Into<String>) -> Error {
@@ -200,31 +200,31 @@ impl Error {
     }
 
     constructors! {
-        /// Something named does not exist.
+        /// A named object does not exist.
         not_found => NotFound;
-        /// Bytes that cannot be what they should be.
+        /// Invalid data.
         corruption => Corruption;
-        /// Cairn does not do this.
+        /// An unsupported operation or format.
         not_supported => NotSupported;
-        /// The caller asked for something that makes no sense.
+        /// An invalid argument.
         invalid_argument => InvalidArgument;
-        /// The call stopped before its end, as asked.
+        /// The operation ended early because of a limit set by the caller.
         incomplete => Incomplete;
-        /// The database is being closed.
+        /// The database is shutting down.
         shutdown => ShutdownInProgress;
-        /// Somebody else holds what the call needs.
+        /// A required resource is in use.
         busy => Busy;
         /// The operation was aborted.
         aborted => Aborted;
-        /// A lock or deadline was not met in time.
+        /// A lock or deadline timed out.
         timed_out => TimedOut;
-        /// Trying again may succeed.
+        /// The operation may succeed if retried.
         try_again => TryAgain;
-        /// An I/O error that no system call reported.
+        /// An I/O error without an errno.
         io_text => IoError;
     }
 
-    /// What the file system said when `doing` (a verb, as in "write") to `path`.
+    /// An I/O error of the operation `doing` (a verb, as in "write") on `path`.
     #[must_use]
     #[cold]
     pub fn io(doing: &str, path: &Path, source: io::Error) -> Error {
@@ -255,25 +255,25 @@ impl Error {
         self.0.subcode
     }
 
-    /// The sentence, without the words of code and subcode.
+    /// The message, without the texts of code and subcode.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.0.text
     }
 
-    /// The kind of the I/O error behind this one, if a system call reported it.
+    /// The kind of the underlying I/O error, if a system call reported one.
     #[must_use]
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
         self.0.source.as_ref().map(io::Error::kind)
     }
 
-    /// True if the bytes were bad (as opposed to unreadable, or the call wrong).
+    /// True for invalid data, as opposed to I/O errors and invalid arguments.
     #[must_use]
     pub fn is_corruption(&self) -> bool {
         self.code() == Code::Corruption
     }
 
-    /// The same error with `context` in front of its sentence.
+    /// Returns the error with `context` prepended to its message.
     #[must_use]
     #[cold]
     pub fn context(&self, context: impl fmt::Display) -> Error {
@@ -314,14 +314,14 @@ impl PartialEq for Error {
     }
 }
 
-/// Bytes that a pure decoder refuses: where in its input, and what was expected or found there.
+/// Invalid input of a pure decoder: its offset, and what was expected or found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
     /// Offset in the decoder's input, in bytes.
     pub at: usize,
-    /// What is wrong, as a clause: "footer is cut short", "restart count: expected 1 to 7, found 99".
+    /// A description, as a clause: "footer is cut short", "restart count: expected 1 to 7, found 99".
     pub what: Cow<'static, str>,
-    /// True if the bytes may be right but are of a kind that Cairn does not read.
+    /// True if the input may be valid but is of an unsupported kind.
     pub unsupported: bool,
 }
 
@@ -329,7 +329,7 @@ pub struct Malformed {
 pub type Decoded<T> = std::result::Result<T, Malformed>;
 
 impl Malformed {
-    /// `what` is wrong at offset `at` of the input.
+    /// Input that is invalid at offset `at`, as described by `what`.
     #[must_use]
     #[cold]
     pub fn at(at: usize, what: impl Into<Cow<'static, str>>) -> Malformed {
@@ -340,7 +340,7 @@ impl Malformed {
         }
     }
 
-    /// The input at `at` is of a kind that Cairn does not read.
+    /// Input of an unsupported kind at offset `at`.
     #[must_use]
     #[cold]
     pub fn unsupported(at: usize, what: impl Into<Cow<'static, str>>) -> Malformed {
@@ -351,7 +351,7 @@ impl Malformed {
         }
     }
 
-    /// `field` at `at`: `expected` against `found`.
+    /// Input whose `field` at offset `at` is `found` instead of `expected`.
     #[must_use]
     #[cold]
     pub fn mismatch(
@@ -363,15 +363,14 @@ impl Malformed {
         Malformed::at(at, format!("{field}: expected {expected}, found {found}"))
     }
 
-    /// The same, with the offset moved by `base`: for a decoder that works on a part of an input.
+    /// Adds `base` to the offset, for decoders of a part of the input.
     #[must_use]
     pub fn shifted(mut self, base: usize) -> Malformed {
         self.at += base;
         self
     }
 
-    /// The error that a user sees: `self` happened in `file`, whose part that was decoded begins
-    /// at offset `base`.
+    /// Converts to an error for users. The decoded input begins at offset `base` of `file`.
     #[must_use]
     #[cold]
     pub fn in_file(self, file: impl fmt::Display, base: u64) -> Error {
@@ -398,7 +397,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_begin_with_the_words_that_c_programs_match() {
+    fn messages_have_rocksdbs_prefixes() {
         let full = Error::new(Code::IoError, Subcode::NoSpace, "append 000012.log");
         assert_eq!(
             full.to_string(),

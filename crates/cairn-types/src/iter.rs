@@ -1,28 +1,28 @@
-//! The contract of every iterator over entries, and how a read asks for what it lacks.
+//! The contract of internal iterators, and the protocol for reads that need I/O.
 //!
-//! The read path does no I/O. A method that finds all it needs in memory returns
-//! [`Progress::Ready`]. One that needs bytes of a file returns [`Progress::Lacks`]; the caller
-//! then asks the iterator what it lacks, obtains the bytes (blocking, in a batch, or in a future)
-//! and hands them back, which goes on where the method had stopped and again returns `Ready` or
-//! `Lacks`. Until it is `Ready` the iterator stands nowhere.
+//! The read path does no I/O. A method that finds everything it needs in memory returns [`Progress::Ready`].
+//! A method that needs bytes of a file returns [`Progress::Lacks`]. The caller then queries the iterator for
+//! the missing range, obtains the bytes (blocking, in a batch, or asynchronously) and passes them to the
+//! iterator, which resumes the method and again returns `Ready` or `Lacks`. Until it returns `Ready` the
+//! iterator is not positioned.
 //!
-//! What every iterator over entries keeps, and every caller may rely on:
+//! Every iterator over entries guarantees:
 //!
-//! 1. `seek(k)` ends on the first entry at or after `k`, or nowhere; `seek_for_prev(k)` on the
-//!    last entry at or before `k`, or nowhere. Keys are internal keys, in internal-key order.
+//! 1. `seek(k)` moves to the first entry at or after `k`, `seek_for_prev(k)` to the last entry at or before
+//!    `k`. If there is none the iterator is not valid. Keys are internal keys, in internal-key order.
 //! 2. `key` and `value` are valid until the next call that moves the iterator.
-//! 3. An error ends the iteration: the iterator then stands nowhere, and `status` says why. It is
-//!    never "at the end" because a block could not be read.
-//! 4. Bounds are the caller's affair: an iterator may return entries outside them.
-//! 5. `next` and `prev` are called only while the iterator stands on an entry.
+//! 3. An error ends the iteration: the iterator becomes invalid, and `status` returns the error. An
+//!    unreadable block is never mistaken for the end.
+//! 4. Bounds are enforced by the caller: an iterator may return entries outside them.
+//! 5. `next` and `prev` are only called while the iterator is valid.
 
-/// Whether a step of a read is complete.
+/// The state of a step of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Progress {
-    /// The step is complete: the iterator stands where it should, or nowhere.
+    /// The step is complete.
     Ready,
-    /// The step waits for bytes that are not in memory.
+    /// The step needs bytes that are not in memory.
     Lacks,
 }
 

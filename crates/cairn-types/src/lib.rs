@@ -1,34 +1,35 @@
-//! The nouns of Cairn: sequence numbers, value kinds, errors, and the traits that users plug in.
+//! The basic types of Cairn: sequence numbers, value kinds, errors, and the traits implemented by users.
 //!
-//! Everything above this crate speaks these words. It knows no file, no thread and no option; it
-//! has no dependency. Start with [`error`] for what can go wrong and [`iter`] for the contract
-//! that every iterator of the engine keeps.
+//! Every other crate depends on this one. It has no dependencies and knows neither files, threads nor
+//! options. See [`error`] for error handling and [`iter`] for the contract of internal iterators.
 
-pub mod collector;
+pub mod compaction_filter;
 pub mod comparator;
 pub mod error;
-pub mod filter;
 pub mod iter;
-pub mod merge;
+pub mod merge_operator;
 pub mod number;
-pub mod partition;
-pub mod prefix;
-pub mod value;
+pub mod prefix_extractor;
+pub mod properties_collector;
+pub mod sst_partitioner;
+pub mod value_kind;
 pub mod veil;
 pub mod wal_filter;
 
-pub use collector::{CollectorContext, TablePropertiesCollector, TablePropertiesCollectorFactory};
-pub use comparator::{Comparator, KeyOrder};
-pub use error::{Code, Decoded, Error, Malformed, Result, Severity, Subcode};
-pub use filter::{
+pub use compaction_filter::{
     CompactionFilter, CompactionFilterFactory, FilterContext, FilterDecision, FilterValue,
     TableFileCreationReason,
 };
+pub use comparator::{Comparator, KeyOrder};
+pub use error::{Code, Decoded, Error, Malformed, Result, Severity, Subcode};
 pub use iter::Progress;
-pub use merge::{MergeInput, MergeOperator};
+pub use merge_operator::{MergeInput, MergeOperator};
 pub use number::{FileNumber, SequenceNumber};
-pub use partition::{PartitionContext, SstPartitioner, SstPartitionerFactory};
-pub use prefix::{PrefixExtractor, SliceTransform};
-pub use value::ValueKind;
+pub use prefix_extractor::{PrefixExtractor, SliceTransform};
+pub use properties_collector::{
+    CollectorContext, TablePropertiesCollector, TablePropertiesCollectorFactory,
+};
+pub use sst_partitioner::{PartitionContext, SstPartitioner, SstPartitionerFactory};
+pub use value_kind::ValueKind;
 pub use veil::Veil;
 pub use wal_filter::{WalDecision, WalFilter};

@@ -1,11 +1,11 @@
-//! Numbers that must not mix: sequence numbers order writes, file numbers name files.
+//! Distinct types for sequence numbers, which order writes, and file numbers, which name files.
 
 use std::fmt;
 
-/// The place of a write in the one total order of all writes of a database. 56 bits.
+/// The position of a write in the total order of all writes to a database; 56 bits.
 ///
-/// Zero belongs to data whose history no longer matters (the bottom of the tree, ingested files);
-/// ordinary writes start at one.
+/// Ordinary writes start at 1. Zero marks data whose history is irrelevant: the bottommost level and ingested
+/// files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SequenceNumber(pub u64);
 
@@ -15,7 +15,7 @@ impl SequenceNumber {
     /// The largest number that an internal key can hold: 2^56 - 1.
     pub const MAX: SequenceNumber = SequenceNumber((1 << 56) - 1);
 
-    /// The number `count` writes later.
+    /// The number of the write `count` writes later.
     #[must_use]
     pub fn plus(self, count: u64) -> SequenceNumber {
         SequenceNumber(self.0 + count)
@@ -28,8 +28,8 @@ impl fmt::Display for SequenceNumber {
     }
 }
 
-/// The number in a file's name. WALs, tables, blob files, MANIFESTs and OPTIONS files share one
-/// counter, so a number names one file for ever.
+/// The number in a file's name. WALs, tables, blob files, MANIFESTs and OPTIONS files share one counter, so a
+/// number is never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileNumber(pub u64);
 

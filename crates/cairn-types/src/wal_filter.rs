@@ -1,36 +1,36 @@
-//! A filter of the log: the user's own code sees every batch that recovery reads, and decides.
+//! WAL filters: user code that inspects every batch replayed by recovery.
 
 use std::collections::BTreeMap;
 
 use crate::number::FileNumber;
 
-/// What recovery does with a batch.
+/// The decision of a filter about a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WalDecision {
-    /// It is applied.
+    /// Applies the batch.
     Continue,
-    /// This is applied in its place, under the same sequence number: a batch in the log's form, of
-    /// no more entries.
+    /// Applies this batch instead, with the same sequence number. It must be in the WAL's format and have no
+    /// more entries.
     Change(Vec<u8>),
-    /// It is left out.
+    /// Skips the batch.
     Ignore,
-    /// It is left out, and so is everything behind it.
+    /// Skips the batch and everything after it.
     Stop,
-    /// It is damaged, and recovery does what it does about damage.
+    /// Treats the batch as corrupt, subject to the recovery mode.
     Corrupted,
 }
 
-/// Sees the batches of the logs while a database is opened.
+/// A filter of the batches that are replayed when a database is opened.
 pub trait WalFilter: Send + Sync {
-    /// The name that OPTIONS files record.
+    /// The name recorded in OPTIONS files.
     fn name(&self) -> &str;
 
-    /// Called once, before the first batch: which log each family's unflushed data begins in, by the
-    /// family's id, and the ids by name.
+    /// Called once before the first batch, with the first WAL that each column family still needs, by family
+    /// id, and the ids by family name.
     fn families(&self, log_numbers: &BTreeMap<u32, FileNumber>, ids: &BTreeMap<String, u32>) {
         let _ = (log_numbers, ids);
     }
 
-    /// Decides about `batch`, which the log of this number and path holds.
+    /// Decides about `batch`, which is a record of the WAL with this number and path.
     fn record(&self, log: FileNumber, path: &str, batch: &[u8]) -> WalDecision;
 }

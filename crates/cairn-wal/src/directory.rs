@@ -1,4 +1,4 @@
-//! The WALs of a directory, and whether one of them is missing or cut.
+//! The WALs of a directory, and detection of missing or truncated ones.
 
 use std::path::{Path, PathBuf};
 
@@ -12,11 +12,11 @@ use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 pub struct WalFile {
     /// Its number.
     pub number: FileNumber,
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
 }
 
-/// The WALs in `dir`, oldest first. Names that no database prints (`7.log`) are not among them.
+/// The WALs in `dir`, oldest first. Names that the database never generates, such as `7.log`, are ignored.
 ///
 /// # Errors
 ///
@@ -25,7 +25,7 @@ pub fn list(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<WalFile>> {
     Ok(among(&fs.list(dir)?, dir))
 }
 
-/// The WALs among the `names` that `dir` has; see [`list`].
+/// The WALs among the `names` of files in `dir`; see [`list`].
 #[must_use]
 pub fn among(names: &[String], dir: &Path) -> Vec<WalFile> {
     let mut wals: Vec<WalFile> = Vec::new();
@@ -41,35 +41,42 @@ pub fn among(names: &[String], dir: &Path) -> Vec<WalFile> {
         }
     }
     wals.sort_unstable();
+    debug_assert!(
+        wals.is_sorted_by(|a, b| a.number < b.number),
+        "a directory has each name once"
+    );
     wals
 }
 
-/// The findings about a WAL while it was read.
+/// A summary of a WAL that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WalSummary {
     /// Its number.
     pub number: FileNumber,
-    /// Bytes up to its last whole record.
+    /// The offset after its last complete record.
     pub bytes: u64,
-    /// The sequence number at which its last batch begins, 0 if it has none.
+    /// The sequence number of its last batch, 0 if it has none.
     pub last_sequence: SequenceNumber,
 }
 
-/// Compares what a log says about the one before it with what was read.
+/// Compares the summary of the preceding log, as recorded in WAL `number`, with the findings.
 ///
-/// `before` is the log that was read before this one, `oldest_needed` the oldest that recovery
-/// has to read: an older one may be gone.
+/// `before` is the log that was read before this one. `oldest_needed` is the oldest log that recovery
+/// requires; older ones may be deleted.
 ///
 /// # Errors
 ///
-/// `Corruption` if the stated log is missing, shorter than it was, or ends with another sequence
-/// number; the text says which.
+/// `Corruption` if the recorded log is missing, shorter than recorded, or ends with another sequence number.
 pub fn check_predecessor(
     number: FileNumber,
     stated: &Predecessor,
     before: Option<&WalSummary>,
     oldest_needed: FileNumber,
 ) -> Result<()> {
+    debug_assert!(
+        before.is_none_or(|before| before.number < number),
+        "logs are read in order"
+    );
     let stated_number = FileNumber(stated.log_number);
     let Some(before) = before else {
         if stated_number < oldest_needed {

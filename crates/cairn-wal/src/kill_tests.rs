@@ -1,4 +1,5 @@
-//! Whatever a process leaves that ends while it appends to a mapped log is the end of that log, in every mode.
+//! Whatever an append to a mapped log leaves when the process is killed is a clean end of log in every
+//! recovery mode.
 
 use std::path::Path;
 
@@ -22,7 +23,7 @@ const MODES: [RecoveryMode; 4] = [
     RecoveryMode::SkipAnyCorruptedRecords,
 ];
 
-/// A batch of `len` bytes that holds mostly zeros or none.
+/// A batch of `len` bytes that consist mostly of zeros, or of none.
 fn record(seed: u64, len: usize, zeros: bool) -> Vec<u8> {
     let filler = if zeros { 0 } else { 0x5a };
     let mut record = vec![filler; len.max(14)];
@@ -31,7 +32,7 @@ fn record(seed: u64, len: usize, zeros: bool) -> Vec<u8> {
     record
 }
 
-/// The records that `image` has in each mode, all the same ones; none where a mode refuses the log.
+/// The records of `image` as read in every mode, which must agree. `None` if a mode rejects the log.
 fn read(image: &DiskImage) -> Option<Vec<Vec<u8>>> {
     let bytes = image.file(Path::new("/log")).unwrap();
     let fs = MemFileSystem::new();
@@ -54,7 +55,7 @@ fn read(image: &DiskImage) -> Option<Vec<Vec<u8>>> {
         if MODES.iter().any(refused) {
             return None;
         }
-        // Where recovery goes on, it meets nothing else.
+        // Where recovery continues, it finds nothing else.
         while let WalEvent::Dropped(_) = reader.next().unwrap() {}
         assert!(
             matches!(reader.event(), WalEvent::End(_)),
@@ -65,8 +66,8 @@ fn read(image: &DiskImage) -> Option<Vec<Vec<u8>>> {
     Some(records)
 }
 
-/// Appends a group of records behind `before` bytes of log, ends the process at every moment of that, and reads what is
-/// left.
+/// Appends a group of records after `before` bytes of log, kills the process at every point of that, and
+/// reads what is left.
 fn every_prefix(before: usize, group: &[Vec<u8>], options: &WalOptions) {
     let fs = SimFs::new();
     let mode = FileMode {
@@ -99,7 +100,7 @@ fn every_prefix(before: usize, group: &[Vec<u8>], options: &WalOptions) {
     let mut found = whole;
     loop {
         let len = replay.store_len().unwrap_or(0);
-        // Each byte at the beginning; further behind sectors and their neighbours, and the end.
+        // Every byte at the start; further on sector boundaries with their neighbours, and the end.
         let cuts = (0..=len).filter(|&cut| {
             let near = cut < 20 || len - cut < 3;
             near || (cut < 600 && cut % 64 == 1) || cut % 8191 == 0
@@ -123,7 +124,7 @@ fn every_prefix(before: usize, group: &[Vec<u8>], options: &WalOptions) {
 }
 
 #[test]
-fn every_prefix_of_every_store_is_an_end_of_the_log() {
+fn every_prefix_of_every_store_is_a_clean_end() {
     let plain = WalOptions {
         mapped: true,
         ..WalOptions::default()
@@ -163,9 +164,10 @@ fn every_prefix_of_every_store_is_an_end_of_the_log() {
     }
 }
 
-/// Stores are done piece by piece, so that neither the first nor the last part of a record is ever there alone.
+/// Stores happen piece by piece, so that neither the first nor the last part of a record is ever visible
+/// alone.
 #[test]
-fn a_record_over_two_blocks_is_never_there_in_part() {
+fn a_record_across_blocks_is_never_partially_visible() {
     let fs = Arc::new(SimFs::new());
     let mode = FileMode {
         mapped: true,
@@ -182,6 +184,6 @@ fn a_record_over_two_blocks_is_never_there_in_part() {
     let trace = fs.trace();
     let stores = trace.operations().iter();
     let stores: Vec<_> = stores.filter(|op| op.call == Call::Store).collect();
-    // One; then the two pieces, and their heads.
+    // The first record; then the two pieces, and their heads.
     assert_eq!(stores.len(), 5);
 }

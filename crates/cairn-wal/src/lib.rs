@@ -1,12 +1,12 @@
-//! The write-ahead log: its writer, its reader, and the logs of a directory.
+//! The write-ahead log: its writer, its reader, and the WALs of a directory.
 //!
-//! A WAL is a log file (see [`cairn_format::log`]) whose records are write batches. This crate
-//! moves them to and from files; it knows neither column families nor memtables, and what damage
-//! means is for [`cairn_format::log::RecoveryMode`] and those who replay.
+//! A WAL is a log file (see [`cairn_format::log`]) whose records are write batches. This crate moves records
+//! to and from files. It has no notion of column families or memtables; the consequences of damage are
+//! defined by [`cairn_format::log::RecoveryMode`] and the recovery code.
 //!
-//! Durability is the caller's: `add` frames into memory, `hand_over` gives everything to the
-//! kernel in one call, `sync` makes it survive a power cut. An error of the file ends a writer for
-//! good, because it is not known how much of what it handed over is in the file.
+//! Durability is controlled by the caller: `add` buffers a record in memory, `hand_over` passes the buffer to
+//! the kernel in one call, and `sync` makes it survive a power failure. An I/O error disables the writer
+//! permanently, because the content of the file is then unknown.
 
 mod directory;
 mod reader;
@@ -21,22 +21,23 @@ pub use directory::{WalFile, WalSummary, among, check_predecessor, list};
 pub use reader::{WalEvent, WalReader};
 pub use writer::{WalOptions, WalWriter};
 
-/// Bytes of the longest record, before compression. The writer refuses longer ones before it frames anything, and
-/// for the reader a compressed record that gives more is damage. RocksDB has no limit; its batches, of which a program
-/// holds several copies while it writes one, reach 4 GiB, and this is twice as much.
+/// The maximum length in bytes of a record, before compression. The writer rejects a longer one before
+/// framing any of it; the reader treats a compressed record that expands to more as damage. RocksDB has no
+/// such limit, but its batches, of which a program holds several copies during a write, reach 4 GiB, half of
+/// it.
 pub const MAX_RECORD_LEN: u64 = 8 << 30;
 
-/// Refuses a record of `len` bytes if it is longer than [`MAX_RECORD_LEN`].
+/// Rejects a record of more than [`MAX_RECORD_LEN`] bytes.
 ///
 /// # Errors
 ///
-/// `InvalidArgument`, which names limit and length.
+/// `InvalidArgument`, with the limit and the length.
 #[inline]
 pub fn check_record(len: u64) -> Result<()> {
     match len <= MAX_RECORD_LEN {
         true => Ok(()),
         false => Err(Error::invalid_argument(format!(
-            "a record of the log is too large: expected at most {MAX_RECORD_LEN} bytes, found {len}"
+            "log record is too large: expected at most {MAX_RECORD_LEN} bytes, found {len}"
         ))),
     }
 }

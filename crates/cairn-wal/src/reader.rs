@@ -1,4 +1,4 @@
-//! Reading a WAL from front to back.
+//! The WAL reader.
 
 use std::path::Path;
 
@@ -13,40 +13,40 @@ use cairn_types::{Error, FileNumber, Result};
 
 use crate::MAX_RECORD_LEN;
 
-/// The next item of a WAL.
+/// An item of a WAL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalEvent<'a> {
     /// A write batch.
     Record {
-        /// Where in the file it begins.
+        /// Its offset in the file.
         offset: u64,
-        /// Its bytes, decompressed.
+        /// Its content, decompressed.
         payload: &'a [u8],
     },
-    /// The sizes of user-defined timestamps in the batches that follow.
+    /// The user-defined timestamp sizes of the batches that follow.
     TimestampSizes(TimestampSizes<'a>),
-    /// The description of the log before this one; see [`crate::check_predecessor`].
+    /// The recorded summary of the preceding log; see [`crate::check_predecessor`].
     Predecessor(Predecessor),
-    /// Bytes had to be left out. Reading may go on.
+    /// A range of bytes that was dropped. Reading may continue.
     Dropped(Dropped),
-    /// The file ends.
+    /// The end of the file.
     End(End),
 }
 
-/// Reads one WAL.
+/// The reader of one WAL.
 pub struct WalReader {
     log: LogReader<File>,
     decompressor: Option<WalDecompressor>,
-    /// The last record that was decompressed.
+    /// The last decompressed record.
     plain: Vec<u8>,
-    /// Bytes of the record that the log stands at, if it cannot be decompressed.
+    /// The length of the current record, if it cannot be decompressed.
     bad_frame: Option<u64>,
     file: Arc<dyn RandomAccessFile>,
 }
 
 struct File {
     file: Arc<dyn RandomAccessFile>,
-    /// Where reading ends, if the file does not end before.
+    /// The offset at which reading ends, unless the file ends first.
     limit: u64,
 }
 
@@ -75,14 +75,14 @@ impl WalReader {
         Ok(WalReader::new(file, number))
     }
 
-    /// Reads `file`, the WAL `number`, from its start.
+    /// Creates a reader of `file`, the WAL `number`.
     #[must_use]
     pub fn new(file: Arc<dyn RandomAccessFile>, number: FileNumber) -> WalReader {
         WalReader::up_to(u64::MAX, file, number)
     }
 
-    /// Reads `file`, the WAL `number`, from its start to the offset `limit`. Of a log that is being written only what
-    /// its writer vouches for is sure to be there: behind it a reader finds anything.
+    /// Creates a reader of `file`, the WAL `number`, that stops at the offset `limit`. In a log that is being
+    /// written, the bytes after the writer's flushed size are arbitrary.
     #[must_use]
     pub fn up_to(limit: u64, file: Arc<dyn RandomAccessFile>, number: FileNumber) -> WalReader {
         let source = File {
@@ -98,49 +98,49 @@ impl WalReader {
         }
     }
 
-    /// Where the log lies; for messages.
+    /// The path of the log, for messages.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// True if the file holds recyclable records; `false` before the first one.
+    /// True if the file has recyclable records; false before the first record was read.
     #[must_use]
     pub fn is_recycled(&self) -> bool {
         self.log.is_recycled()
     }
 
-    /// Offset behind the last record read.
+    /// The offset after the last record read.
     #[must_use]
     pub fn whole_up_to(&self) -> u64 {
         self.log.whole_up_to()
     }
 
-    /// Goes on behind the end that the reader has come to, up to `limit`.
+    /// Continues after the end of file, up to `limit`.
     pub fn go_on(&mut self, limit: u64) {
         self.log.go_on().limit = limit;
     }
 
-    /// Goes to the next event and returns it.
+    /// Advances to the next event and returns it.
     ///
     /// # Errors
     ///
     /// As [`WalReader::advance`].
     #[expect(
         clippy::should_implement_trait,
-        reason = "an event borrows from the reader, which an iterator cannot say"
+        reason = "an event borrows from the reader, which `Iterator` cannot express"
     )]
     pub fn next(&mut self) -> Result<WalEvent<'_>> {
         self.advance()?;
         Ok(self.event())
     }
 
-    /// Goes to the next event.
+    /// Advances to the next event.
     ///
     /// # Errors
     ///
-    /// Those of the file, and `NotSupported` for an unknown compression. Bad bytes are no error
-    /// here but a [`WalEvent::Dropped`].
+    /// Those of the file, and `NotSupported` for an unknown codec. Damage is not an error, but a
+    /// [`WalEvent::Dropped`].
     pub fn advance(&mut self) -> Result<()> {
         loop {
             self.log.advance()?;
@@ -150,6 +150,7 @@ impl WalReader {
                 }
                 Event::Record { offset, payload } => {
                     self.bad_frame = None;
+                    debug_assert!(offset < self.log.whole_up_to(), "a record has bytes");
                     if let Some(decompressor) = &mut self.decompressor {
                         match decompressor.decompress(payload) {
                             Ok(plain) => self.plain = plain,
@@ -163,7 +164,7 @@ impl WalReader {
         }
     }
 
-    /// The event that the reader stands at.
+    /// The current event.
     ///
     /// # Panics
     ///
@@ -187,7 +188,7 @@ impl WalReader {
             Event::Predecessor(predecessor) => WalEvent::Predecessor(predecessor),
             Event::Dropped(dropped) => WalEvent::Dropped(dropped),
             Event::End(end) => WalEvent::End(end),
-            Event::Compression(_) => unreachable!("advance() goes past it"),
+            Event::Compression(_) => unreachable!("advance() skips it"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Logs are read as they were written, through files that fail and files of RocksDB.
+//! Round trips of WALs, including failing files and logs written by RocksDB.
 
 use std::path::{Path, PathBuf};
 
@@ -29,7 +29,7 @@ fn opened(fs: &MemFileSystem) -> WalReader {
     WalReader::open(fs, &path(), NUMBER, FileMode::default()).unwrap()
 }
 
-/// The records of the log up to its end, which must be clean.
+/// The records of a log, which must end cleanly.
 fn records(fs: &MemFileSystem) -> Vec<Vec<u8>> {
     let mut reader = opened(fs);
     let mut records = Vec::new();
@@ -42,7 +42,7 @@ fn records(fs: &MemFileSystem) -> Vec<Vec<u8>> {
     }
 }
 
-/// A file whose first read of every two brings half of what was asked for.
+/// A file of which every second read returns half of the requested bytes.
 struct Halting(std::sync::Arc<dyn RandomAccessFile>, AtomicBool);
 
 impl RandomAccessFile for Halting {
@@ -65,7 +65,7 @@ impl RandomAccessFile for Halting {
 }
 
 #[test]
-fn a_read_that_comes_back_short_is_not_the_end_of_the_log() {
+fn a_short_read_is_not_the_end_of_the_log() {
     let fs = MemFileSystem::new();
     let mut log = created(&fs, &WalOptions::default());
     let expected: Vec<Vec<u8>> = (0..40_u8).map(|byte| vec![byte; 3000]).collect();
@@ -120,7 +120,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_added_reaches_the_file_when_it_is_handed_over() {
+fn records_reach_the_file_on_flush() {
     let fs = MemFileSystem::new();
     let mut writer = created(&fs, &WalOptions::default());
     writer.add(b"one").unwrap();
@@ -133,7 +133,7 @@ fn what_is_added_reaches_the_file_when_it_is_handed_over() {
 }
 
 #[test]
-fn a_writer_hands_over_by_itself_before_it_holds_much() {
+fn the_buffer_is_flushed_when_full() {
     let fs = MemFileSystem::new();
     let mut writer = created(&fs, &WalOptions::default());
     for _ in 0..100 {
@@ -143,7 +143,7 @@ fn a_writer_hands_over_by_itself_before_it_holds_much() {
 }
 
 #[test]
-fn timestamp_sizes_are_stated_once_a_family() {
+fn timestamp_sizes_are_recorded_once_per_family() {
     let fs = MemFileSystem::new();
     let mut writer = created(&fs, &WalOptions::default());
     writer.add_timestamp_sizes(&[(0, 8), (1, 0)]).unwrap();
@@ -161,7 +161,7 @@ fn timestamp_sizes_are_stated_once_a_family() {
 }
 
 #[test]
-fn a_log_that_exists_is_continued_but_not_compressed() {
+fn existing_logs_are_appended_to_uncompressed() {
     let fs = MemFileSystem::new();
     let mut writer = created(&fs, &WalOptions::default());
     writer.append(&[1; 40_000]).unwrap();
@@ -189,7 +189,7 @@ fn only_zstd_compresses_logs() {
     assert_eq!(error.code(), cairn_types::Code::NotSupported);
 }
 
-/// A file whose appends fail once it is told so.
+/// A file whose appends fail on demand.
 struct Failing {
     inner: Arc<dyn WritableFile>,
     fail: AtomicBool,
@@ -213,7 +213,7 @@ impl wrapper::WritableFileWrapper for Failing {
 }
 
 #[test]
-fn after_an_error_a_writer_writes_nothing_more() {
+fn a_failed_writer_writes_nothing() {
     let fs = MemFileSystem::new();
     let file = Arc::new(Failing {
         inner: fs.create(&path(), FileMode::default()).unwrap(),
@@ -243,7 +243,7 @@ fn with_content(content: &[u8]) -> MemFileSystem {
 }
 
 #[test]
-fn a_damaged_frame_with_a_right_checksum_is_dropped() {
+fn a_bad_compressed_frame_is_dropped() {
     let mut content = Vec::new();
     let mut frames = cairn_format::log::LogWriter::new(cairn_format::log::Framing::Legacy);
     frames.add_compression(7, &mut content);
@@ -261,7 +261,7 @@ fn a_damaged_frame_with_a_right_checksum_is_dropped() {
 }
 
 #[test]
-fn an_unknown_compression_is_refused() {
+fn an_unknown_codec_is_rejected() {
     let mut content = Vec::new();
     let mut frames = cairn_format::log::LogWriter::new(cairn_format::log::Framing::Legacy);
     frames.add_compression(99, &mut content);
@@ -270,7 +270,7 @@ fn an_unknown_compression_is_refused() {
 }
 
 #[test]
-fn compressed_and_reused_logs_of_rocksdb_are_read() {
+fn compressed_and_recycled_logs_of_rocksdb_are_read() {
     let fs = with_content(include_bytes!("../testdata/zstd_recycled_11_9.log"));
     let mut reader = WalReader::open(&fs, &path(), FileNumber(14), FileMode::default()).unwrap();
     let mut next = None;
@@ -288,7 +288,7 @@ fn compressed_and_reused_logs_of_rocksdb_are_read() {
 }
 
 #[test]
-fn the_logs_of_a_directory_come_oldest_first() {
+fn logs_are_listed_oldest_first() {
     let fs = MemFileSystem::new();
     for name in [
         "000010.log",
@@ -310,7 +310,7 @@ fn the_logs_of_a_directory_come_oldest_first() {
 }
 
 #[test]
-fn a_log_that_is_missing_or_cut_is_found_by_the_next_one() {
+fn missing_and_truncated_logs_are_detected_by_the_next_one() {
     let fs = with_content(include_bytes!("../testdata/predecessor_11_9.log"));
     let mut reader = opened(&fs);
     let WalEvent::Predecessor(stated) = reader.next().unwrap() else {
@@ -346,7 +346,7 @@ fn a_log_that_is_missing_or_cut_is_found_by_the_next_one() {
 }
 
 #[test]
-fn what_the_reader_would_refuse_the_writer_refuses_and_goes_on() {
+fn records_beyond_the_limit_are_rejected_by_the_writer() {
     assert!(check_record(MAX_RECORD_LEN).is_ok());
     const { assert!(MAX_RECORD_LEN > 4 << 30, "RocksDB's batches fit") };
     let piece = vec![0; 1 << 20];
@@ -376,7 +376,7 @@ fn what_the_reader_would_refuse_the_writer_refuses_and_goes_on() {
 }
 
 #[test]
-fn records_around_every_limit_of_framing_and_codec_are_read_as_they_were_written() {
+fn round_trip_at_every_size_limit() {
     let sizes = (0..=23).flat_map(|bits: u32| {
         let steps = if bits < 17 { 64 } else { 1 };
         let around = (1_usize << bits).saturating_sub(steps)..=(1 << bits) + steps;

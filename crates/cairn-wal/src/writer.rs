@@ -1,8 +1,7 @@
-//! Appending to a WAL.
+//! The WAL writer.
 //!
-//! A record costs one copy into the writer's buffer and one checksum of its bytes; the buffer is
-//! reused, so that nothing is allocated for a record, and a group of records is one `append` of the
-//! file.
+//! A record costs one copy into the writer's buffer and one checksum. The buffer is reused, so that nothing
+//! is allocated per record, and a write group is one `append` to the file.
 
 use cairn_compress::{Compression, WalCompressor};
 use cairn_format::log::{Framing, LogWriter, Predecessor};
@@ -10,43 +9,43 @@ use cairn_platform::WritableFile;
 use cairn_platform::sync::Arc;
 use cairn_types::{Error, FileNumber, Result};
 
-/// Bytes in memory beyond which a writer hands over by itself.
+/// The buffer size at which the writer flushes by itself.
 const BUFFER_LIMIT: usize = 1 << 20;
 
-/// How WALs are written. The defaults are RocksDB's.
+/// Options of a WAL. The defaults are RocksDB's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WalOptions {
-    /// Frame records so that a reader can tell them from what the file held before.
+    /// True to frame records such that a reader can tell them from previous content of a recycled file.
     pub recyclable: bool,
     /// `None` or `Zstd`.
     pub compression: Compression,
-    /// The file is created with a mapping.
+    /// True if the file is created memory-mapped.
     pub mapped: bool,
 }
 
-/// Writes one WAL.
+/// The writer of one WAL.
 pub struct WalWriter {
     file: Arc<dyn WritableFile>,
     number: FileNumber,
     frames: LogWriter,
-    /// Framed and not handed over.
+    /// Framed records that were not flushed.
     buffer: Vec<u8>,
     compressor: Option<WalCompressor>,
-    /// Where a record is compressed before it is framed.
+    /// Scratch space for a compressed record.
     compressed: Vec<u8>,
-    /// The families whose timestamp sizes this log has stated.
+    /// Column families whose timestamp sizes have been recorded in this log.
     stated_families: Vec<u32>,
     records: u64,
     failed: Option<Error>,
 }
 
 impl WalWriter {
-    /// A writer that appends to `file`, the WAL `number`, behind what it holds.
+    /// Creates a writer that appends to `file`, the WAL `number`.
     ///
     /// # Errors
     ///
-    /// `NotSupported` for a compression that WALs do not have; `InvalidArgument` if a log that is
-    /// not empty should become compressed.
+    /// `NotSupported` for a codec that WALs do not support; `InvalidArgument` for compression of a log that
+    /// is not empty.
     pub fn new(
         file: Arc<dyn WritableFile>,
         number: FileNumber,
@@ -68,12 +67,17 @@ impl WalWriter {
         if compressor.is_some() {
             if file.len() != 0 {
                 return Err(Error::invalid_argument(format!(
-                    "a log is compressed from its first record on: {}",
+                    "a non-empty log cannot become compressed: {}",
                     file.path().display()
                 )));
             }
             frames.add_compression(options.compression as u32, &mut buffer);
         }
+        debug_assert_eq!(
+            frames.offset(),
+            file.len() + buffer.len() as u64,
+            "the writer appends"
+        );
         Ok(WalWriter {
             file,
             number,
@@ -87,45 +91,44 @@ impl WalWriter {
         })
     }
 
-    /// The log's number.
+    /// The number of the log.
     #[must_use]
     pub fn number(&self) -> FileNumber {
         self.number
     }
 
-    /// The size of the log in bytes, with what is not handed over yet.
+    /// The size of the log in bytes, including unflushed records.
     #[inline]
     #[must_use]
     pub fn len(&self) -> u64 {
         self.frames.offset()
     }
 
-    /// True if the log has no byte.
+    /// True if the log is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes framed and not handed over.
+    /// The number of framed bytes that were not flushed.
     #[must_use]
     pub fn buffered(&self) -> usize {
         self.buffer.len()
     }
 
-    /// How many batches this writer has added.
+    /// The number of batches added by this writer.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// The file; its `sync` may run beside this writer.
+    /// The file. Its `sync` may run concurrently with this writer.
     #[must_use]
     pub fn file(&self) -> &Arc<dyn WritableFile> {
         &self.file
     }
 
-    /// States what the log before this one looks like. RocksDB before 10 takes such a log for
-    /// damaged.
+    /// Records a summary of the preceding log. RocksDB before version 10 treats such a log as corrupt.
     ///
     /// # Errors
     ///
@@ -133,16 +136,19 @@ impl WalWriter {
     ///
     /// # Panics
     ///
-    /// If a batch was added before.
+    /// If a batch was added.
     pub fn add_predecessor(&mut self, predecessor: &Predecessor) -> Result<()> {
-        assert!(self.records == 0, "the log before comes before all batches");
+        assert!(
+            self.records == 0,
+            "the predecessor is recorded before the first batch"
+        );
         self.check()?;
         self.frames.add_predecessor(predecessor, &mut self.buffer);
         self.hand_over_if_large()
     }
 
-    /// States the sizes of user-defined timestamps of families, in bytes, before the first batch
-    /// that touches them. Families without timestamps, and those stated before, are left out.
+    /// Records the user-defined timestamp sizes of column families, in bytes, ahead of the first batch that
+    /// involves them. Families without timestamps and families recorded before are skipped.
     ///
     /// # Errors
     ///
@@ -160,18 +166,18 @@ impl WalWriter {
         self.hand_over_if_large()
     }
 
-    /// Adds one record without handing it over.
+    /// Adds a record without flushing.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for a record longer than [`crate::MAX_RECORD_LEN`], of which nothing is added then; those
-    /// of [`WalWriter::hand_over`], if much has gathered; those of compression.
+    /// `InvalidArgument` for a record longer than [`crate::MAX_RECORD_LEN`], none of which is added; those of
+    /// compression; and those of [`WalWriter::hand_over`], if the buffer is full.
     #[inline]
     pub fn add(&mut self, record: &[u8]) -> Result<()> {
         self.add_parts(&[record])
     }
 
-    /// Adds one record, the concatenation of `parts`, without handing it over.
+    /// Adds a record, the concatenation of `parts`, without flushing.
     ///
     /// # Errors
     ///
@@ -182,7 +188,7 @@ impl WalWriter {
         self.hand_over_if_large()
     }
 
-    /// Adds a batch without writes, which [`WalWriter::records`] does not count.
+    /// Adds a batch without writes, which is not included in [`WalWriter::records`].
     ///
     /// # Errors
     ///
@@ -212,7 +218,7 @@ impl WalWriter {
         Ok(())
     }
 
-    /// Adds one record and hands it over, with everything before it.
+    /// Adds a record and flushes the buffer.
     ///
     /// # Errors
     ///
@@ -221,7 +227,7 @@ impl WalWriter {
         self.append_parts(&[record])
     }
 
-    /// Adds one record, the concatenation of `parts`, and hands it over with everything before it.
+    /// Adds a record, the concatenation of `parts`, and flushes the buffer.
     ///
     /// # Errors
     ///
@@ -231,15 +237,18 @@ impl WalWriter {
         self.hand_over()
     }
 
-    /// Gives everything added so far to the kernel, in one call: it survives the end of this
-    /// process then.
+    /// Flushes the buffer to the kernel in one call. The records then survive the end of this process.
     ///
     /// # Errors
     ///
-    /// Those of the file. The writer then repeats the error at every later call: what it had
-    /// added is in doubt, and the log must be left for another.
+    /// Those of the file. Every later call returns the same error: the state of the records is unknown, and
+    /// the log must be replaced.
     pub fn hand_over(&mut self) -> Result<()> {
         self.check()?;
+        debug_assert!(
+            self.buffer.len() as u64 <= self.len(),
+            "unflushed records are part of the log"
+        );
         if self.buffer.is_empty() {
             return Ok(());
         }
@@ -251,15 +260,16 @@ impl WalWriter {
         self.frames.clear_veils();
         self.buffer.clear();
         self.buffer.shrink_to(4 * BUFFER_LIMIT);
+        debug_assert_eq!(self.file.len(), self.len(), "everything is flushed");
         Ok(())
     }
 
-    /// Hands over and makes everything added so far survive a power cut; `full` as for
-    /// [`WritableFile::sync`]. The file's name is the directory's affair.
+    /// Flushes the buffer and makes all records survive a power failure; see [`WritableFile::sync`] for
+    /// `full`. Syncing the directory is left to the caller.
     ///
     /// # Errors
     ///
-    /// Those of the file; they end the writer as for [`WalWriter::hand_over`].
+    /// Those of the file, which disable the writer as described at [`WalWriter::hand_over`].
     pub fn sync(&mut self, full: bool) -> Result<()> {
         self.hand_over()?;
         self.file.sync(full).inspect_err(|error| {
@@ -267,7 +277,7 @@ impl WalWriter {
         })
     }
 
-    /// Hands over what is left and closes the file, without a sync.
+    /// Flushes the buffer and closes the file, without a sync.
     ///
     /// # Errors
     ///

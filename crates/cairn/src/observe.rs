@@ -30,7 +30,7 @@
 //!
 //! Statistics are kept unless [`crate::DbOptions::statistics`] says otherwise: RocksDB's tickers and
 //! histograms, here without times. [`perf`] has the counters of the calling thread, [`perf::by_level`] those
-//! of each level of the tree, [`perf::io`] those of what it did to files. [`threads`] lists flushes, compactions
+//! of each level of the tree, [`perf::iostats`] those of what it did to files. [`threads`] lists flushes, compactions
 //! and openings that are under way.
 //!
 //! ```

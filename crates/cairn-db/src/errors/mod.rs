@@ -14,7 +14,7 @@ pub(crate) mod severity;
 pub(crate) mod state;
 
 use cairn_observe::BackgroundErrorReason;
-use cairn_observe::calls::{self, Within};
+use cairn_observe::callback::{self, Within};
 use cairn_observe::statistics::Ticker;
 use cairn_types::{Code, Error, Result, Severity};
 
@@ -58,7 +58,7 @@ impl Shared {
         }
         let mut told = Some(error.clone());
         // At once, and not as a notice: a listener may forgive the error.
-        calls::within(&self.context.info, Within::Locked, || {
+        callback::within(&self.context.info, Within::Locked, || {
             self.telemetry
                 .notify(|listener| listener.on_background_error(said, &mut told));
         });

@@ -9,7 +9,7 @@ use cairn_format::manifest::{FamilyChange, VersionEdit};
 use cairn_format::names::FileName;
 use cairn_memtable::{FilterOptions, Memtable};
 use cairn_observe::FlushReason;
-use cairn_observe::calls::{self, Within};
+use cairn_observe::callback::{self, Within};
 use cairn_observe::statistics::Ticker;
 use cairn_options::{DbOptions, FamilyOptions, MemtableFactory, WalWriteMode};
 use cairn_platform::Random;
@@ -148,7 +148,7 @@ impl Shared {
         let memtable = cairn_memtable::MemtableOptions {
             arena_block_size: options.arena_block_size,
             filter: memtable_filter(options),
-            sorted_late: options.memtable_factory == MemtableFactory::Vector,
+            sort_on_read: options.memtable_factory == MemtableFactory::Vector,
         };
         let memtable = Memtable::new(options.comparator.clone(), memtable).created_after(last);
         Arc::new(match &self.writes.buffers {
@@ -432,10 +432,10 @@ impl Shared {
     pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
         self.context.check_process()?;
         self.may_wait()?;
-        calls::may_close(&self.context.info)?;
+        callback::may_close(&self.context.info)?;
         self.telemetry.notify_shutdown();
         self.lifecycle.close_once(|| {
-            calls::within(&self.context.info, Within::Closing, || self.close_locked())
+            callback::within(&self.context.info, Within::Closing, || self.close_locked())
         })
     }
 

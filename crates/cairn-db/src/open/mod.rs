@@ -164,7 +164,7 @@ fn told_of_files<'a>(request: &OpenRequest<'a>) -> OpenRequest<'a> {
     let (fs, clock) = (world.fs.clone(), world.clock.clone());
     OpenRequest {
         world: World {
-            fs: cairn_observe::files::told(fs, clock, &request.options.listeners, &info),
+            fs: cairn_observe::files::notifying(fs, clock, &request.options.listeners, &info),
             ..world.clone()
         },
         ..*request
@@ -443,7 +443,7 @@ fn context_of(
     let info = Arc::new(info);
     let (fs, clock) = (world.fs, world.clock.clone());
     let world = World {
-        fs: cairn_observe::files::told(fs, clock, &options.listeners, &info),
+        fs: cairn_observe::files::notifying(fs, clock, &options.listeners, &info),
         ..world
     };
     let wal_dir = match options.wal_dir.as_os_str().is_empty() {

@@ -1,6 +1,6 @@
 //! Write counters of the database since it was opened, as `rocksdb.dbstats` prints them.
 
-use cairn_observe::Counters;
+use cairn_observe::InternalStats;
 
 use super::Telemetry;
 use crate::stats_text::{GB, MB, Map, human_count, human_micros, stall_text};
@@ -65,7 +65,7 @@ pub(super) struct DbStats {
 }
 
 impl DbStats {
-    fn of(counters: &Counters, seconds: f64) -> DbStats {
+    fn of(counters: &InternalStats, seconds: f64) -> DbStats {
         DbStats {
             seconds,
             // Groups first: each has at least one write, so the difference is never negative.

@@ -17,7 +17,7 @@ use cairn_observe::event::Event;
 use cairn_observe::listener::{EventListener, FileDeletionInfo};
 use cairn_observe::statistics::Statistics;
 use cairn_observe::threads::{Operation, ThreadStatus, Tracker, Working};
-use cairn_observe::{Counters, Level, Listeners};
+use cairn_observe::{InternalStats, Level, Listeners};
 use cairn_options::DbOptions;
 use cairn_platform::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use cairn_types::Result;
@@ -36,12 +36,12 @@ pub(crate) struct Telemetry {
     /// Queued calls. No other lock is taken while this one is held.
     notices: Mutex<VecDeque<Notice>>,
     /// Operation counters.
-    counters: Counters,
+    counters: InternalStats,
     /// Tickers and histograms, if they are kept.
     statistics: Option<Arc<Statistics>>,
     /// Operations that threads are working on; empty unless `enable_thread_tracking` is set.
     threads: Tracker,
-    /// Counters at the last `rocksdb.dbstats`.
+    /// InternalStats at the last `rocksdb.dbstats`.
     reported: Mutex<DbStats>,
     /// The id of the next job.
     next_job: AtomicU64,
@@ -61,7 +61,7 @@ impl Telemetry {
             context,
             listeners: options.listeners.clone(),
             notices: Mutex::default(),
-            counters: Counters::default(),
+            counters: InternalStats::default(),
             statistics: options.statistics.statistics(),
             threads,
             reported: Mutex::default(),

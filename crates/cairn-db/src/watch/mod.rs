@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use cairn_format::table::properties::Properties;
 use cairn_jobs::{JobEvents, JobStats};
-use cairn_observe::calls::{self, Within};
+use cairn_observe::callback::{self, Within};
 use cairn_observe::event::quoted;
 use cairn_observe::listener::{
     BlobFileAddition, BlobFileCreationInfo, CompactionJobStats, FileCreationBriefInfo,
@@ -90,7 +90,7 @@ impl Watch {
 
 impl JobEvents for Watch {
     fn within_job(&self, work: &mut dyn FnMut()) {
-        calls::within(&self.telemetry.context().info, Within::Job, work);
+        callback::within(&self.telemetry.context().info, Within::Job, work);
     }
 
     fn table_started(&self, _number: FileNumber, path: &Path) {

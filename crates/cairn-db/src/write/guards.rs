@@ -1,8 +1,8 @@
 //! Callbacks of the program and writes: a callback may not write where that could wait for its own thread, and an insertion
 //! that a panic of the program's code cuts short ends with an error, so that its group is passed like any other.
 
-use cairn_memtable::{RULE, is_comparing};
-use cairn_observe::calls::{self, Within};
+use cairn_memtable::{COMPARATOR_RULE, in_comparator};
+use cairn_observe::callback::{self, Within};
 use cairn_types::{Error, Result, SequenceNumber};
 
 use super::commit::Company;
@@ -17,7 +17,7 @@ impl Shared {
     #[inline]
     pub(crate) fn may_write(&self) -> Result<()> {
         // Relaxed: as in `insert_guarded`.
-        match calls::is_within() || self.signals.insertion_calls_out() {
+        match callback::is_within() || self.signals.insertion_calls_out() {
             false => Ok(()),
             true => self.may_write_within(),
         }
@@ -25,7 +25,7 @@ impl Shared {
 
     #[cold]
     fn may_write_within(&self) -> Result<()> {
-        calls::may_write(&self.context.info)?;
+        callback::may_write(&self.context.info)?;
         is_not_comparing()
     }
 
@@ -35,7 +35,7 @@ impl Shared {
     ///
     /// `Busy` with the rule in a callback that may not.
     pub(crate) fn may_wait(&self) -> Result<()> {
-        calls::may_wait(&self.context.info)?;
+        callback::may_wait(&self.context.info)?;
         is_not_comparing()
     }
 
@@ -64,7 +64,7 @@ impl Shared {
         first: SequenceNumber,
         company: Company,
     ) -> Result<()> {
-        calls::within(&self.context.info, Within::Insertion, || {
+        callback::within(&self.context.info, Within::Insertion, || {
             self.insert(batch, first, company)
         })
     }
@@ -72,8 +72,8 @@ impl Shared {
 
 /// A comparator may run under the lock of a memtable, for which a job or another writer waits.
 fn is_not_comparing() -> Result<()> {
-    match is_comparing() {
-        true => Err(Error::busy(RULE)),
+    match in_comparator() {
+        true => Err(Error::busy(COMPARATOR_RULE)),
         false => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 
 use cairn_format::batch::BatchRef;
-use cairn_memtable::{Memtable, Point, TOGETHER};
+use cairn_memtable::{INSERT_BATCH, Memtable, Point};
 use cairn_platform::sync::Ordering;
 use cairn_types::{Result, SequenceNumber, ValueKind};
 
@@ -15,7 +15,7 @@ use crate::write::successive::merged;
 
 /// Points of a batch that are to be added together.
 struct Waiting<'a> {
-    points: [Point<'a>; TOGETHER],
+    points: [Point<'a>; INSERT_BATCH],
     len: usize,
 }
 
@@ -29,7 +29,7 @@ impl<'a> Waiting<'a> {
             value: &[],
         };
         Waiting {
-            points: [none; TOGETHER],
+            points: [none; INSERT_BATCH],
             len: 0,
         }
     }
@@ -44,7 +44,7 @@ impl<'a> Waiting<'a> {
             value,
         };
         self.len += 1;
-        if self.len == TOGETHER {
+        if self.len == INSERT_BATCH {
             self.add_to(memtable);
         }
     }
@@ -111,7 +111,7 @@ impl Shared {
                 } else if let Some(waiting) = waiting.as_mut().filter(|_| entry.kind.is_point()) {
                     waiting.push(seq, &entry, memtable);
                 } else if company == Company::OtherGroups {
-                    memtable.add_late(seq, entry.kind, entry.key, entry.value);
+                    memtable.add_deferred(seq, entry.kind, entry.key, entry.value);
                 } else {
                     memtable.add(seq, entry.kind, entry.key, entry.value);
                 }

@@ -147,7 +147,7 @@ impl Condvar {
 }
 
 /// The waits before a thread sleeps, of no time: loom has none.
-pub(super) mod patience {
+pub(super) mod backoff {
     pub(in super::super) fn looks() -> u32 {
         0
     }

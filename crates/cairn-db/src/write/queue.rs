@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 #[cfg(not(loom))]
-use cairn_platform::patience;
+use cairn_platform::backoff;
 #[cfg(not(loom))]
 use cairn_platform::sync::{
     AtomicBool, AtomicU32, AtomicUsize, Condvar, Mutex, OnceLock, Ordering,
@@ -31,7 +31,7 @@ use cairn_types::{Error, Result, SequenceNumber};
 
 #[cfg(loom)]
 use super::loomed::{
-    AtomicBool, AtomicU32, AtomicUsize, Condvar, Mutex, OnceLock, Ordering, patience,
+    AtomicBool, AtomicU32, AtomicUsize, Condvar, Mutex, OnceLock, Ordering, backoff,
 };
 
 /// The demands of a batch on its write, by which groups are formed.
@@ -153,9 +153,9 @@ impl Waiter {
     /// Waits for its turn.
     pub(crate) fn wait(&self) -> Turn {
         let told = || self.told.load(Ordering::Acquire);
-        if !patience::look(told) {
+        if !backoff::spin_until(told) {
             self.looks.store(false, Ordering::Relaxed);
-            patience::let_others_run(told);
+            backoff::yield_until(told);
         }
         let mut turn = self.turn.lock();
         loop {
@@ -202,7 +202,7 @@ impl Queue {
 
     /// Looks for a while whether the lead becomes free; whether the caller has it now.
     fn look_for_the_lead(&self) -> bool {
-        for _ in 0..patience::looks() {
+        for _ in 0..backoff::spin_limit() {
             // Relaxed: what is acted on is what `change` finds.
             match self.lead.load(Ordering::Relaxed) {
                 HELD => std::hint::spin_loop(),

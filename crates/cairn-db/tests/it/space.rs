@@ -7,7 +7,7 @@ use std::time::Duration;
 use cairn_db::{Db, OpenRequest, open};
 use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions};
 use cairn_platform::SstFileManager;
-use cairn_platform::space::TRASH_SUFFIX;
+use cairn_platform::sst_file_manager::TRASH_SUFFIX;
 use cairn_sim::SimWorld;
 use cairn_types::{Code, Severity, Subcode};
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_db::{Db, OpenRequest, open};
-use cairn_observe::perf::io::{self, IoMetric};
+use cairn_observe::perf::iostats::{self, IoMetric};
 use cairn_observe::perf::{self, PerfLevel, PerfMetric};
 use cairn_observe::statistics::{Histogram, Keeping, Statistics, StatsLevel, Ticker};
 use cairn_options::{CompactRangeOptions, DbOptions, FilterPolicy, ReadOptions, WriteOptions};
@@ -364,34 +364,34 @@ fn a_thread_counts_its_bytes_and_the_time_of_its_calls() {
         db.flush_wal(true).unwrap();
     };
     perf::set_level(PerfLevel::EnableCount);
-    io::reset();
+    iostats::reset();
     write();
     // A batch of one record with its headers, and the log's.
     assert_eq!(
-        io::metric(IoMetric::BytesWritten),
+        iostats::metric(IoMetric::BytesWritten),
         12 + 1 + 9 + 2 + 1_000 + 7
     );
-    assert_eq!(io::metric(IoMetric::BytesRead), 0);
-    assert_eq!(io::metric(IoMetric::FsyncNanos), 0);
+    assert_eq!(iostats::metric(IoMetric::BytesRead), 0);
+    assert_eq!(iostats::metric(IoMetric::FsyncNanos), 0);
     db.flush().unwrap();
     assert!(db.get(&key(1)).unwrap().is_some());
-    assert!(io::metric(IoMetric::BytesRead) > 1_000);
-    assert_eq!(io::metric(IoMetric::ReadNanos), 0);
+    assert!(iostats::metric(IoMetric::BytesRead) > 1_000);
+    assert_eq!(iostats::metric(IoMetric::ReadNanos), 0);
     std::thread::scope(|scope| {
-        scope.spawn(|| assert_eq!(io::report(true), ""));
+        scope.spawn(|| assert_eq!(iostats::report(true), ""));
     });
     perf::set_level(PerfLevel::EnableTime);
     write();
-    assert!(io::metric(IoMetric::FsyncNanos) > 0);
-    assert!(io::metric(IoMetric::WriteNanos) > 0);
+    assert!(iostats::metric(IoMetric::FsyncNanos) > 0);
+    assert!(iostats::metric(IoMetric::WriteNanos) > 0);
     perf::set_level(PerfLevel::Disable);
-    io::reset();
+    iostats::reset();
     write();
-    assert_eq!(io::report(true), "");
-    let ((), times) = io::with_times(write);
+    assert_eq!(iostats::report(true), "");
+    let ((), times) = iostats::with_times(write);
     assert!(times.write > 0 && times.fsync > 0);
     assert_eq!((times.range_sync, times.prepare_write), (0, 0));
     assert_eq!(perf::level(), PerfLevel::Disable, "it is put back");
     write();
-    assert_eq!(io::metric(IoMetric::WriteNanos), times.write);
+    assert_eq!(iostats::metric(IoMetric::WriteNanos), times.write);
 }

@@ -1,9 +1,9 @@
-//! The write batch: a list of changes that take effect together, and the payload of a WAL record.
+//! Write batches: sets of changes that are applied atomically, and the payload of WAL records.
 //!
 //! ```text
 //! offset  size  header
 //!      0     8  sequence number of the first counted record
-//!      8     4  how many records are counted
+//!      8     4  number of counted records
 //!     12        records
 //!
 //! tag of the default family / of another   followed by (with its id as varint32 first, if another)
@@ -19,117 +19,118 @@
 //! CommitWithTimestamp 15                   timestamp, name of the transaction
 //! ```
 //!
-//! Keys, values and names have a varint32 length in front of them. Counted are the records that
-//! change a key: record k of them, from zero, takes the header's sequence number plus k. LogData,
-//! Noop and the marks of two-phase commit are not counted.
+//! Keys, values and names have a varint32 length prefix. Records that change a key are counted: record k of
+//! them, from zero, has the header's sequence number plus k. LogData, Noop and the markers of two-phase
+//! commit are not counted.
 //!
-//! [`WriteBatch`] builds the bytes, [`BatchRef`] reads them without copying. Neither knows what
-//! families exist, what a save point is, or how much a batch may hold.
+//! [`WriteBatch`] builds a batch, [`BatchRef`] reads it in place. Neither checks column families or size
+//! limits.
 
-mod write;
+mod builder;
 
 #[cfg(test)]
 mod tests;
 
 use cairn_types::{Decoded, Malformed, SequenceNumber, ValueKind};
 
-pub use write::{Mark, WriteBatch, check_entry};
+pub use builder::{Mark, WriteBatch, check_entry};
 
 use crate::coding::Input;
 
-/// Bytes before the first record.
+/// The length of the header.
 pub const HEADER_LEN: usize = 12;
 
-/// The longest key: as an internal key it has 8 bytes more, and lengths are 32 bits wide. As RocksDB's.
+/// The maximum length of a key: its internal key has 8 more bytes, and lengths have 32 bits. As in RocksDB.
 pub const MAX_KEY_LEN: usize = u32::MAX as usize - 8;
 
-/// The longest value by itself. A key and its value together have [`crate::block::MAX_ENTRY_LEN`] bytes at most.
+/// The maximum length of a value alone. A key and its value together have at most
+/// [`crate::block::MAX_ENTRY_LEN`] bytes.
 pub const MAX_VALUE_LEN: usize = u32::MAX as usize;
 
-/// The id of the family that every database has.
+/// The id of the default column family.
 pub const DEFAULT_FAMILY: u32 = 0;
 
-/// One record of a batch, borrowed from its bytes.
+/// A record of a batch, borrowed from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each variant says what its fields are")]
+#[expect(missing_docs, reason = "the fields are documented at their variants")]
 pub enum Record<'a> {
-    /// `key` gets `value`.
+    /// Sets `key` to `value`.
     Put {
         family: u32,
         key: &'a [u8],
         value: &'a [u8],
     },
-    /// `key` goes.
+    /// Deletes `key`.
     Delete { family: u32, key: &'a [u8] },
-    /// The one put of `key` goes.
+    /// Deletes the single put of `key`.
     SingleDelete { family: u32, key: &'a [u8] },
-    /// `operand` is merged into what `key` has.
+    /// Merges `operand` into `key`.
     Merge {
         family: u32,
         key: &'a [u8],
         operand: &'a [u8],
     },
-    /// The keys from `begin` up to and without `end` go.
+    /// Deletes the keys from `begin` up to, but excluding, `end`.
     DeleteRange {
         family: u32,
         begin: &'a [u8],
         end: &'a [u8],
     },
-    /// `key` gets the columns of `entity`, encoded as in [`crate::wide`].
+    /// Sets `key` to `entity`, encoded as in [`crate::wide`].
     PutEntity {
         family: u32,
         key: &'a [u8],
         entity: &'a [u8],
     },
-    /// The value of `key` lies in a blob file, at `index`, encoded as in [`crate::blob`].
+    /// Sets `key` to the value in a blob file at `index`, encoded as in [`crate::blob`].
     PutBlobIndex {
         family: u32,
         key: &'a [u8],
         index: &'a [u8],
     },
-    /// `key` gets `value`, written at `unix_seconds` in its user's eyes.
+    /// Sets `key` to `value`, with the write time `unix_seconds`.
     TimedPut {
         family: u32,
         key: &'a [u8],
         value: &'a [u8],
         unix_seconds: u64,
     },
-    /// Bytes for who reads the log; the tree ignores them.
+    /// Data for readers of the WAL, ignored by the LSM tree.
     LogData(&'a [u8]),
-    /// Nothing.
+    /// A no-op.
     Noop,
-    /// A prepared section begins; `policy` says how its transaction was written.
+    /// The start of a prepared section, with its write policy.
     BeginPrepare(PreparePolicy),
-    /// The prepared section of transaction `name` ends.
+    /// The end of the prepared section of transaction `name`.
     EndPrepare { name: &'a [u8] },
-    /// Transaction `name` takes effect.
+    /// The commit of transaction `name`.
     Commit { name: &'a [u8] },
-    /// Transaction `name` takes effect at `timestamp`.
+    /// The commit of transaction `name` at `timestamp`.
     CommitWithTimestamp { timestamp: &'a [u8], name: &'a [u8] },
-    /// Transaction `name` is dropped.
+    /// The rollback of transaction `name`.
     Rollback { name: &'a [u8] },
 }
 
-/// When a transaction's data entered the log and the memtable.
+/// The write policy of a transaction: when its data is written to the WAL and the memtable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreparePolicy {
-    /// Into the memtable at its commit.
+    /// To the memtable at commit.
     WriteCommitted,
-    /// Into the memtable when it was prepared.
+    /// To the memtable at prepare.
     WritePrepared,
-    /// Into log and memtable before it was prepared.
+    /// To the WAL and the memtable before prepare.
     WriteUnprepared,
 }
 
 impl Record<'_> {
-    /// True if the record takes a sequence number.
+    /// True if the record consumes a sequence number.
     #[inline]
     #[must_use]
     pub fn is_counted(&self) -> bool {
         self.family().is_some()
     }
 
-    /// The family whose keys the record changes, if it changes keys.
+    /// The column family whose keys the record changes, if any.
     #[inline]
     #[must_use]
     pub fn family(&self) -> Option<u32> {
@@ -154,7 +155,7 @@ impl Record<'_> {
     }
 }
 
-/// A batch that somebody else wrote, read in place.
+/// A write batch, read in place.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchRef<'a> {
     bytes: &'a [u8],
@@ -163,11 +164,11 @@ pub struct BatchRef<'a> {
 }
 
 impl<'a> BatchRef<'a> {
-    /// Reads the header; the records are read one at a time by [`BatchRef::records`].
+    /// Decodes the header. Records are decoded one at a time by [`BatchRef::records`].
     ///
     /// # Errors
     ///
-    /// [`Malformed`] if there is no whole header, or its sequence number has more than 56 bits.
+    /// [`Malformed`] if the header is truncated, or its sequence number exceeds 56 bits.
     pub fn parse(bytes: &'a [u8]) -> Decoded<BatchRef<'a>> {
         let mut input = Input::new(bytes);
         let sequence = input.fixed64()?;
@@ -192,20 +193,20 @@ impl<'a> BatchRef<'a> {
         self.sequence
     }
 
-    /// How many records the header counts.
+    /// The number of counted records, according to the header.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Everything, header included.
+    /// Header and records.
     #[must_use]
     pub fn as_bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The records in order. The iterator ends after the first error; one that ends without an
-    /// error has seen as many counted records as the header says.
+    /// The records in order. The iterator ends after the first error. If there is no error, the number of
+    /// counted records matches the header.
     #[inline]
     #[must_use]
     pub fn records(&self) -> Records<'a> {
@@ -220,28 +221,28 @@ impl<'a> BatchRef<'a> {
         }
     }
 
-    /// The record that begins at offset `at`, as [`Records::at`] has told it.
+    /// Decodes the record at offset `at`, as returned by [`Records::at`].
     ///
     /// # Errors
     ///
-    /// [`Malformed`] if no record begins there.
+    /// [`Malformed`] if there is no valid record.
     pub fn record_at(&self, at: usize) -> Decoded<Record<'a>> {
         let mut input = Input::new(self.bytes);
         input.take(at)?;
         read_record(&mut input)
     }
 
-    /// Reads all records and throws them away.
+    /// Decodes and validates all records.
     ///
     /// # Errors
     ///
-    /// [`Malformed`] as from the iterator of [`BatchRef::records`].
+    /// [`Malformed`], as from the iterator of [`BatchRef::records`].
     pub fn check(&self) -> Decoded<()> {
         self.records().try_for_each(|record| record.map(|_| ()))
     }
 }
 
-/// Iterates over the records of a batch.
+/// An iterator over the records of a batch.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     input: Input<'a>,
@@ -273,7 +274,7 @@ impl<'a> Iterator for Records<'a> {
 }
 
 impl Records<'_> {
-    /// Offset in the batch of the record that `next` will read.
+    /// The offset of the next record in the batch.
     #[must_use]
     pub fn at(&self) -> usize {
         self.input.at()

@@ -1,4 +1,4 @@
-//! Batches are read as they were built, and damage is refused.
+//! Round trips of write batches, and rejection of damage.
 
 use super::*;
 use cairn_types::{Decoded, SequenceNumber};
@@ -102,7 +102,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn what_is_written_is_read(changes in changes(), sequence in 0..=SequenceNumber::MAX.0) {
+    fn batches_round_trip(changes in changes(), sequence in 0..=SequenceNumber::MAX.0) {
         let mut batch = built(&changes);
         batch.set_sequence(SequenceNumber(sequence));
         let read = BatchRef::parse(batch.as_bytes()).unwrap();
@@ -115,19 +115,19 @@ proptest! {
     }
 
     #[test]
-    fn a_batch_cut_anywhere_is_refused(changes in changes(), cut in any::<prop::sample::Index>()) {
+    fn truncated_batches_are_rejected(changes in changes(), cut in any::<prop::sample::Index>()) {
         let batch = built(&changes);
         let bytes = batch.as_bytes();
         let cut = cut.index(bytes.len());
         let result = BatchRef::parse(&bytes[..cut]).and_then(|batch| batch.check());
-        // Cutting off records that are not counted leaves a shorter, whole batch.
+        // Truncation before uncounted records leaves a valid batch.
         let counts_all = WriteBatch::from_bytes(bytes[..cut].to_vec())
             .is_ok_and(|short| short.count() == batch.count());
         prop_assert!(result.is_err() || counts_all);
     }
 
     #[test]
-    fn hostile_bytes_end_in_an_error_or_in_as_many_records_as_counted(
+    fn hostile_batches_fail_or_match_their_count(
         bytes in vec(any::<u8>(), 0..200)
     ) {
         if let Ok(batch) = BatchRef::parse(&bytes) {
@@ -146,7 +146,7 @@ proptest! {
     }
 
     #[test]
-    fn appending_joins_records_and_counts(first in changes(), second in changes()) {
+    fn appending_adds_records_and_counts(first in changes(), second in changes()) {
         let mut batch = built(&first);
         batch.append(&built(&second).view()).unwrap();
         let joined: Vec<_> = first.iter().chain(&second).cloned().collect();
@@ -171,7 +171,7 @@ fn bytes_are_those_of_rocksdb() {
 }
 
 #[test]
-fn unknown_tags_are_refused_with_their_number() {
+fn unknown_tags_are_rejected_by_number() {
     for tag in [0x14u8, 0x1a, 0x7f, 0xff] {
         let mut bytes = vec![0; HEADER_LEN];
         bytes.extend([tag, 1, b'k']);
@@ -182,7 +182,7 @@ fn unknown_tags_are_refused_with_their_number() {
 }
 
 #[test]
-fn a_wrong_count_is_refused_after_the_last_record() {
+fn a_wrong_count_is_rejected_after_the_last_record() {
     let mut batch = WriteBatch::new();
     batch.put(0, b"k", b"v").unwrap();
     batch.set_count(2);
@@ -197,7 +197,7 @@ fn a_wrong_count_is_refused_after_the_last_record() {
 }
 
 #[test]
-fn a_prepared_batch_is_framed_by_its_marks() {
+fn prepared_batches_have_begin_and_end_markers() {
     let mut batch = WriteBatch::new();
     assert!(batch.mark_prepared(b"xid").is_err());
     batch.put_noop();
@@ -213,7 +213,7 @@ fn a_prepared_batch_is_framed_by_its_marks() {
 }
 
 #[test]
-fn a_full_count_refuses_one_more_and_changes_nothing() {
+fn a_full_batch_rejects_further_records() {
     let mut batch = WriteBatch::new();
     batch.set_count(u32::MAX);
     let before = batch.clone();
@@ -223,7 +223,7 @@ fn a_full_count_refuses_one_more_and_changes_nothing() {
 }
 
 #[test]
-fn pieces_are_written_as_what_they_make_together() {
+fn pieces_are_written_as_their_concatenation() {
     let pieces: [&[u8]; 4] = [b"", b"abc", &[7; 200], b"d"];
     let joined = pieces.concat();
     for family in [0, 300] {
@@ -249,7 +249,7 @@ fn built_one() -> WriteBatch {
 }
 
 #[test]
-fn what_no_table_could_hold_is_refused_with_limit_and_size_and_changes_nothing() {
+fn oversized_entries_are_rejected() {
     let max = crate::block::MAX_ENTRY_LEN;
     for (key, value) in [(0, max), (max, 0), (4, max - 4), (max / 2, max - max / 2)] {
         assert_eq!(check_entry(key, value), Ok(()));
@@ -275,7 +275,7 @@ fn what_no_table_could_hold_is_refused_with_limit_and_size_and_changes_nothing()
             "{text}"
         );
     }
-    // By every way into a batch, without memory for what is refused: one piece comes many times.
+    // Every way of adding to a batch, without allocating what is rejected: one piece is repeated.
     let piece = vec![0; 1 << 20];
     let pieces: Vec<&[u8]> = vec![&piece; 1 << 12];
     let almost: Vec<&[u8]> = [&pieces[1..], &[&piece[63..]]].concat();

@@ -1,31 +1,31 @@
-//! Builders of blocks: of keys and values, and of separators and handles.
+//! Builders of data blocks and index blocks.
 
 use cairn_types::KeyOrder;
 
+use super::common_prefix;
 use super::cursor::common_prefix;
-use super::hash::HashIndexBuilder;
+use super::hash_index::HashIndexBuilder;
 use super::index::IndexForm;
 use super::layout::MAX_HASHED_BLOCK_LEN;
 use super::layout::{HASHED, SEPARATED, UNIFORM};
-use super::prefix;
 use crate::coding::{put_fixed32, put_lps, put_varint32, put_varint64, put_varsigned64, zigzag};
 use crate::key;
 use crate::table::handle::Handle;
 
-/// How a block of keys and values is laid out.
+/// The layout of a block of keys and values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlockOptions {
-    /// Entries from one whole key to the next; at least 1.
+    /// The number of entries from one restart point to the next, at least 1.
     pub restart_interval: usize,
-    /// True if keys leave out what they share with the key before.
+    /// True to delta-encode keys against their predecessors.
     pub delta_encoding: bool,
-    /// Keys per bucket of a hash index over user keys, if there shall be one. The keys must then
-    /// be internal keys, of an order for which [`can_hash`] holds.
+    /// The number of keys per bucket of a hash index over user keys, if there is to be one. Keys must then be
+    /// internal keys, in an order for which [`can_hash`] holds.
     pub hash_util_ratio: Option<f64>,
-    /// True if values lie apart from keys. Data blocks only.
+    /// True to store values separately from keys. Data blocks only.
     pub separate_values: bool,
-    /// True if what all user keys have in common is stored once (format version 8). The keys must then
-    /// be internal keys, and leave out what they share.
+    /// True to store the common prefix of all user keys once (format version 8). Keys must then be
+    /// delta-encoded internal keys.
     pub common_prefix: bool,
 }
 
@@ -42,7 +42,7 @@ impl Default for BlockOptions {
 }
 
 impl BlockOptions {
-    /// The layout of metaindex and range tombstone blocks: every key is whole.
+    /// The layout of metaindex and range tombstone blocks, without delta encoding.
     #[must_use]
     pub fn whole_keys() -> BlockOptions {
         BlockOptions {
@@ -51,7 +51,7 @@ impl BlockOptions {
         }
     }
 
-    /// The layout of the properties block: one restart.
+    /// The layout of the properties block, with a single restart point.
     #[must_use]
     pub fn one_restart() -> BlockOptions {
         BlockOptions {
@@ -61,38 +61,38 @@ impl BlockOptions {
     }
 }
 
-/// True if blocks of keys in `order` may have a hash index: equal keys must have equal bytes, and
-/// a lookup must know all of them, which it does not where keys end with a timestamp.
+/// True if blocks of keys in `order` may have a hash index: equal keys must have equal bytes, and lookups
+/// must know the whole key, which excludes timestamps.
 #[must_use]
 pub fn can_hash(order: &KeyOrder) -> bool {
     !order.different_bytes_may_be_equal() && order.timestamp_size() == 0
 }
 
-/// What both builders share: restarts, and the key before.
+/// The state common to both builders: the restart points, and the last key.
 struct Restarts {
     offsets: Vec<u32>,
     interval: usize,
-    /// Entries since the last restart.
+    /// The number of entries since the last restart point.
     since: usize,
     last_key: Vec<u8>,
-    /// What keys have in common, if that is stored once.
+    /// The common prefix of all keys, if it is stored once.
     common: Option<CommonPrefix>,
 }
 
-/// The length of the prefix that the user keys of a block have in common.
+/// The length of the common prefix of the user keys of a block.
 #[derive(Clone, Copy)]
 struct CommonPrefix {
-    /// Of all keys so far; that of no key is as long as can be.
+    /// The length for all keys so far; the maximum if there are none.
     len: usize,
-    /// Bytes of a key that are none of the user key.
+    /// The length of the part of a key that follows the user key.
     suffix: usize,
 }
 
 impl CommonPrefix {
-    /// Takes in a key of `key_len` bytes that has `shared` bytes in common with the one before.
+    /// Accounts for a key of `key_len` bytes that shares `shared` bytes with its predecessor.
     ///
-    /// Bytes that are shared by the suffix of a key and a longer user key count for nothing: RocksDB 11.12
-    /// counts them in, and then misses the shorter key under the reverse order.
+    /// Bytes shared between the suffix of a key and a longer user key are excluded. RocksDB 11.12 includes
+    /// them, and then fails to find the shorter key in reverse order.
     fn add(&mut self, shared: usize, key_len: usize) {
         let user = key_len.saturating_sub(self.suffix);
         self.len = match self.len {
@@ -113,7 +113,7 @@ impl Restarts {
         }
     }
 
-    /// Lets what user keys have in common be stored once; other bytes of a key are `suffix`.
+    /// Enables a common prefix; `suffix` is the length of the part of a key after the user key.
     fn with_common_prefix(mut self, suffix: usize) -> Restarts {
         self.common = Some(CommonPrefix {
             len: usize::MAX,
@@ -122,7 +122,7 @@ impl Restarts {
         self
     }
 
-    /// The length of the prefix that is to be stored once; 0 for none.
+    /// The length of the common prefix to be stored; 0 for none.
     fn prefix_len(&self) -> usize {
         match self.common {
             Some(CommonPrefix { len, .. }) if len != usize::MAX => len,
@@ -130,17 +130,17 @@ impl Restarts {
         }
     }
 
-    /// Bytes that storing it once saves.
+    /// The number of bytes saved by the common prefix.
     fn saved(&self) -> usize {
         self.prefix_len() * (self.offsets.len() - 1)
     }
 
-    /// Stores the common prefix of `entries`, which have `lengths` more lengths at a restart than those of
-    /// the key, once.
+    /// Moves the common prefix of `entries` to the front. `lengths` is the number of additional lengths of an
+    /// entry at a restart point.
     fn strip(&mut self, entries: &mut Vec<u8>, lengths: usize) {
         let len = self.prefix_len();
         if len > 0 {
-            *entries = prefix::strip(entries, &mut self.offsets, len, lengths);
+            *entries = common_prefix::strip(entries, &mut self.offsets, len, lengths);
         }
     }
 
@@ -154,7 +154,7 @@ impl Restarts {
         }
     }
 
-    /// Begins an entry at offset `at`, and says whether it is a restart.
+    /// Starts an entry at offset `at`. Returns true if it is a restart point.
     fn begin(&mut self, at: usize) -> bool {
         let restart = self.since >= self.interval || (at == 0 && self.since == 0);
         if self.since >= self.interval {
@@ -166,7 +166,7 @@ impl Restarts {
         restart
     }
 
-    /// How much `key` shares with the key before, which it then takes the place of.
+    /// Replaces the last key by `key`, and returns the number of shared bytes.
     fn replace_last(&mut self, key: &[u8], restart: bool) -> usize {
         let shared = if restart && self.common.is_none() {
             0
@@ -197,21 +197,21 @@ fn len32(slice: &[u8]) -> u32 {
     u32::try_from(slice.len()).expect("keys and values are shorter than 4 GiB")
 }
 
-/// Builds blocks of keys and values, one after another.
+/// The builder of data blocks and other blocks of keys and values.
 ///
-/// Keys come in the order of the block; the builder does not compare them.
+/// Keys must be added in order; the builder does not compare them.
 pub struct BlockBuilder {
     options: BlockOptions,
     restarts: Restarts,
     hash: Option<HashIndexBuilder>,
     out: Vec<u8>,
-    /// The values, where they lie apart.
+    /// The values, if stored separately.
     values: Vec<u8>,
     entries: usize,
 }
 
 impl BlockBuilder {
-    /// A builder with an empty block.
+    /// Creates a builder.
     #[must_use]
     pub fn new(options: BlockOptions) -> BlockBuilder {
         let restarts = Restarts::new(options.restart_interval);
@@ -228,7 +228,7 @@ impl BlockBuilder {
         }
     }
 
-    /// How the blocks are laid out.
+    /// The layout of the blocks.
     #[must_use]
     pub fn options(&self) -> &BlockOptions {
         &self.options
@@ -238,7 +238,7 @@ impl BlockBuilder {
     ///
     /// # Panics
     ///
-    /// When the block grows to 4 GiB.
+    /// If the block reaches 4 GiB.
     #[inline]
     pub fn add(&mut self, key: &[u8], value: &[u8]) {
         let restart = self.restarts.begin(self.out.len());
@@ -263,27 +263,27 @@ impl BlockBuilder {
         self.entries += 1;
     }
 
-    /// True if nothing has been added.
+    /// True if the block has no entries.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries == 0
     }
 
-    /// How many entries have been added.
+    /// The number of entries.
     #[must_use]
     pub fn entries(&self) -> usize {
         self.entries
     }
 
-    /// The key added last; empty before the first.
+    /// The last key added; empty if there is none.
     #[inline]
     #[must_use]
     pub fn last_key(&self) -> &[u8] {
         &self.restarts.last_key
     }
 
-    /// How large the block would be if it were finished now.
+    /// The size of the block if it were finished now.
     #[inline]
     #[must_use]
     pub fn estimated_size(&self) -> usize {
@@ -294,10 +294,10 @@ impl BlockBuilder {
         }
     }
 
-    /// The most that [`BlockBuilder::estimated_size`] grows when this entry is added.
+    /// An upper bound of the growth of [`BlockBuilder::estimated_size`] by this entry.
     #[must_use]
     pub fn growth(&self, key: &[u8], value: &[u8]) -> usize {
-        // Three or four varints, mostly short, and perhaps a restart.
+        // Three or four varints, which are mostly short, and possibly a restart point.
         key.len() + value.len() + 3 + 4 + usize::from(value.len() >= 128)
     }
 
@@ -307,13 +307,13 @@ impl BlockBuilder {
         size.saturating_sub(self.restarts.saved())
     }
 
-    /// Bytes of the hash index of a block of `size`, if it can have one.
+    /// The size of the hash index of a block of `size` bytes, if it can have one.
     fn hash_size(&self, size: usize) -> Option<usize> {
         let hash = self.hash.as_ref()?.size()?;
         (size + hash <= MAX_HASHED_BLOCK_LEN).then_some(hash)
     }
 
-    /// Completes the block. Nothing but [`BlockBuilder::reset`] may follow.
+    /// Finishes the block. Must be followed by [`BlockBuilder::reset`].
     pub fn finish(&mut self) -> &[u8] {
         let hashed = self.hash_size(self.size_without_hash()).is_some();
         let lengths = if self.options.separate_values { 2 } else { 1 };
@@ -335,7 +335,7 @@ impl BlockBuilder {
         &self.out
     }
 
-    /// Begins the next block.
+    /// Starts the next block.
     pub fn reset(&mut self) {
         self.restarts.reset();
         if let Some(hash) = &mut self.hash {
@@ -347,7 +347,7 @@ impl BlockBuilder {
     }
 }
 
-/// Builds index blocks, one after another.
+/// The builder of index blocks.
 pub struct IndexBlockBuilder {
     form: IndexForm,
     restarts: Restarts,
@@ -359,7 +359,7 @@ pub struct IndexBlockBuilder {
 }
 
 impl IndexBlockBuilder {
-    /// A builder with an empty block of entries of `form`.
+    /// Creates a builder of entries in `form`.
     #[must_use]
     pub fn new(form: IndexForm, restart_interval: usize) -> IndexBlockBuilder {
         IndexBlockBuilder {
@@ -373,7 +373,7 @@ impl IndexBlockBuilder {
         }
     }
 
-    /// The same builder, which stores what all user keys of a block have in common once (format version 8).
+    /// Enables a common prefix of all user keys (format version 8).
     #[must_use]
     pub fn with_common_prefix(mut self) -> IndexBlockBuilder {
         let suffix = if self.form.user_keys {
@@ -385,16 +385,16 @@ impl IndexBlockBuilder {
         self
     }
 
-    /// Appends an entry: `separator` in the form's kind of key, and where its block lies.
-    /// `first_key` is written if the form has first keys.
+    /// Adds an entry with the key `separator`, of the kind given by the form. `first_key` is used if the form
+    /// has first keys.
     ///
     /// # Panics
     ///
-    /// When the form has first keys and there is none.
+    /// If the form has first keys and `first_key` is `None`.
     pub fn add(&mut self, separator: &[u8], handle: Handle, first_key: Option<&[u8]>) {
         let restart = self.restarts.begin(self.out.len());
         let last = self.last_handle;
-        // A delta says that the block lies right behind the one before; padding makes a new start.
+        // A delta implies that the block directly follows its predecessor; padding requires a restart point.
         let adjacent = last.end() == handle.offset;
         let whole = restart || (self.form.delta_values && !self.form.escaped && !adjacent);
         let shared = self.restarts.replace_last(separator, whole);
@@ -414,7 +414,7 @@ impl IndexBlockBuilder {
         if self.form.first_keys {
             put_lps(
                 &mut self.value,
-                first_key.expect("this index holds the first key of every block"),
+                first_key.expect("this index has the first key of every block"),
             );
         }
         put_varint32(&mut self.out, shared as u32);
@@ -428,7 +428,7 @@ impl IndexBlockBuilder {
         self.entries += 1;
     }
 
-    /// Marks the block's keys as evenly spread, a hint that RocksDB 11.9 and later use.
+    /// Marks the keys of the block as uniformly distributed, a hint for RocksDB 11.9 and later.
     pub fn mark_uniform(&mut self) {
         self.uniform = true;
     }
@@ -439,31 +439,31 @@ impl IndexBlockBuilder {
         self.form
     }
 
-    /// True if nothing has been added.
+    /// True if the block has no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries == 0
     }
 
-    /// How many entries have been added.
+    /// The number of entries.
     #[must_use]
     pub fn entries(&self) -> usize {
         self.entries
     }
 
-    /// The separator added last; empty before the first.
+    /// The last separator added; empty if there is none.
     #[must_use]
     pub fn last_key(&self) -> &[u8] {
         &self.restarts.last_key
     }
 
-    /// How large the block would be if it were finished now.
+    /// The size of the block if it were finished now.
     #[must_use]
     pub fn estimated_size(&self) -> usize {
         self.out.len() + 4 * self.restarts.offsets.len() + 4 - self.restarts.saved()
     }
 
-    /// Completes the block. Nothing but [`IndexBlockBuilder::reset`] may follow.
+    /// Finishes the block. Must be followed by [`IndexBlockBuilder::reset`].
     pub fn finish(&mut self) -> &[u8] {
         let lengths = usize::from(!self.form.delta_values);
         self.restarts.strip(&mut self.out, lengths);
@@ -473,7 +473,7 @@ impl IndexBlockBuilder {
         &self.out
     }
 
-    /// Begins the next block.
+    /// Starts the next block.
     pub fn reset(&mut self) {
         self.restarts.reset();
         self.last_handle = Handle { offset: 0, size: 0 };

@@ -1,13 +1,13 @@
-//! The walk through a block that data and index cursors share.
+//! The position in a block, common to data and index cursors.
 //!
-//! A [`Position`] knows the entry it stands on: the key lies in the block when nothing of it is
-//! shared, and at the end of a buffer otherwise. What follows a key differs between kinds of blocks
-//! and is the affair of a [`Coding`].
+//! A [`Position`] is on an entry or invalid. Its key is in the block if no part of it is shared, and
+//! otherwise at the end of a buffer. The encoding of entries differs between kinds of blocks and is provided
+//! by a [`Coding`].
 //!
-//! Walking back by the words of a block decodes the entries that it comes to and no others. Without words, and where they
-//! do not tell keys apart, it means walking forward from a restart. Entries passed on the way are kept (within
-//! [`MAX_PASSED`] and the size of the block), so that a reverse scan decodes each entry once: their
-//! keys stay in the buffer, before that of the current entry, and going back to one of them copies
+//! A step back that uses the key words of the block decodes only the entry it reaches. Without key words, or
+//! where they do not distinguish keys, it scans forward from a restart point. The entries scanned are kept
+//! (up to [`MAX_PASSED`] and the size of the block), so that a reverse scan decodes each entry once: their
+//! keys stay in the buffer, before that of the current entry, and stepping back to one of them copies
 //! nothing.
 
 use std::cmp::Ordering;
@@ -15,17 +15,16 @@ use std::ops::Range;
 
 use cairn_types::{Decoded, Malformed};
 
+use super::key_words::{DataWords, Place};
 use super::layout::BlockLayout;
-use super::words::{DataWords, Place};
 
-/// How entries of a kind of block are laid out.
+/// The encoding of the entries of a kind of block.
 pub(super) trait Coding {
-    /// What a cursor remembers of an entry besides its key.
+    /// The data that a cursor keeps of an entry besides its key.
     type Value: Copy + Default;
 
-    /// The entry at offset `at`, whose predecessor has the value `previous`; or `None` if the
-    /// bytes there are no entry. `next` of the result is greater than `at`, and the key delta lies
-    /// within `bytes`.
+    /// Decodes the entry at offset `at`, whose predecessor has the value `previous`. Returns `None` if it is
+    /// malformed. `next` of the result is greater than `at`, and the key delta lies within `bytes`.
     fn entry(
         &self,
         bytes: &[u8],
@@ -34,14 +33,14 @@ pub(super) trait Coding {
         previous: &Self::Value,
     ) -> Option<Entry<Self::Value>>;
 
-    /// The key of the entry at offset `at`, a restart; `None` if it is not whole.
+    /// The key of the entry at `at`, a restart point; `None` if it is not complete.
     fn whole_key<'a>(&self, bytes: &'a [u8], layout: &BlockLayout, at: usize) -> Option<&'a [u8]>;
 
-    /// What stands for the value of the entry before restart `i`.
+    /// The value assumed before restart point `i`.
     fn before_restart(&self, i: u32) -> Self::Value;
 }
 
-/// An entry as it is coded: its key is `shared` bytes of the key before and the delta.
+/// A decoded entry, whose key has `shared` bytes of the previous key, followed by the delta.
 #[derive(Clone, Copy)]
 pub(super) struct Entry<V> {
     pub shared: usize,
@@ -63,9 +62,9 @@ impl<V> Entry<V> {
     }
 }
 
-/// Entries that a walk back keeps at most.
+/// The maximum number of entries that a step back keeps.
 const MAX_PASSED: usize = 256;
-/// Bytes of keys that a walk back keeps in any block.
+/// The size of their keys that is kept for any block.
 const MIN_KEPT_KEY_BYTES: usize = 4096;
 
 #[derive(Clone, Copy)]
@@ -76,24 +75,24 @@ struct Passed<V> {
     owned: bool,
     key_at: usize,
     key_len: usize,
-    /// How much of the buffer is in use while this is the current entry.
+    /// The length of the buffer in use while this is the current entry.
     buffered: usize,
     value: V,
 }
 
-/// A place in a block, or none.
+/// A position in a block, or an invalid one.
 pub(super) struct Position<V> {
     valid: bool,
     at: usize,
     next: usize,
     pub value: V,
-    /// Which entry of the block it is, most likely; kept up by movements that go by words.
+    /// The likely index of the entry. Maintained by movements that use key words.
     index: usize,
-    /// True if the key is in `buffer`, which then ends with it, rather than in the block.
+    /// True if the key is at the end of `buffer` rather than in the block.
     owned: bool,
     key_at: usize,
     key_len: usize,
-    /// Keys of `passed`, and the current one.
+    /// The keys of `passed`, followed by the current one.
     buffer: Vec<u8>,
     /// Entries before the current one, the nearest last.
     passed: Vec<Passed<V>>,
@@ -133,8 +132,8 @@ pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     len
 }
 
-/// Parts of keys that are no longer are copied as so many bytes, and what is too much taken away again:
-/// a copy whose length is known needs no call.
+/// Parts of keys up to this length are copied as a whole chunk, and the excess is truncated: a copy of
+/// constant length needs no call.
 const CHUNK: usize = 32;
 const SMALL_CHUNK: usize = 16;
 
@@ -186,7 +185,7 @@ fn bad_restart(i: u32, offset: u32) -> Malformed {
 }
 
 impl<V: Copy + Default> Position<V> {
-    /// Bytes of memory beside the position itself.
+    /// Memory used besides the position itself.
     pub fn memory_usage(&self) -> usize {
         let passed = self.passed.capacity() * size_of::<Passed<V>>();
         self.buffer.capacity() + passed
@@ -197,17 +196,17 @@ impl<V: Copy + Default> Position<V> {
         self.valid
     }
 
-    /// Where the entry begins.
+    /// The offset of the entry.
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// Where the entry ends.
+    /// The end of the entry.
     pub fn end(&self) -> usize {
         self.next
     }
 
-    /// The key of the entry; of no meaning (but no harm) when there is none.
+    /// The key of the entry; unspecified if the position is invalid.
     #[inline]
     pub fn key<'a>(&'a self, bytes: &'a [u8]) -> &'a [u8] {
         self.key_in(bytes, self.owned, self.key_at, self.key_len)
@@ -225,14 +224,14 @@ impl<V: Copy + Default> Position<V> {
         self.key_len
     }
 
-    /// The key of the entry before, if that is at hand.
+    /// The key of the previous entry, if available.
     #[inline]
     pub fn key_before<'a>(&'a self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let before = self.passed.last().filter(|last| last.next == self.at)?;
         Some(self.key_in(bytes, before.owned, before.key_at, before.key_len))
     }
 
-    /// The last bytes of the key, where they can be changed in place.
+    /// The last bytes of the key, if they can be changed in place.
     pub fn key_tail_mut<const N: usize>(&mut self, bytes: &[u8]) -> Option<&mut [u8; N]> {
         if !self.owned {
             if self.passed.is_empty() {
@@ -246,7 +245,7 @@ impl<V: Copy + Default> Position<V> {
         self.buffer[self.key_at..].last_chunk_mut()
     }
 
-    /// Leaves the position standing nowhere.
+    /// Makes the position invalid.
     pub fn clear(&mut self) {
         self.valid = false;
     }
@@ -256,8 +255,8 @@ impl<V: Copy + Default> Position<V> {
         self.passed.clear();
     }
 
-    /// Makes `entry`, the one at offset `at` behind the current one, the current one.
-    // Every step of a walk is one of these: a call would hand the entry over through memory.
+    /// Moves to `entry`, at offset `at` after the current one.
+    // Inlined, because every step uses it, and a call would pass the entry through memory.
     #[inline(always)]
     fn load(&mut self, bytes: &[u8], at: usize, entry: &Entry<V>) -> bool {
         if entry.shared == 0 {
@@ -281,7 +280,7 @@ impl<V: Copy + Default> Position<V> {
         true
     }
 
-    /// Empties the buffer for the current key.
+    /// Clears the buffer for the current key.
     #[inline]
     fn own(&mut self) {
         self.passed.clear();
@@ -290,7 +289,7 @@ impl<V: Copy + Default> Position<V> {
         self.key_at = 0;
     }
 
-    /// Goes to the following entry, or nowhere at the end.
+    /// Moves to the next entry. Becomes invalid at the end.
     #[inline(always)]
     pub fn step<C: Coding<Value = V>>(
         &mut self,
@@ -312,7 +311,7 @@ impl<V: Copy + Default> Position<V> {
         Err(bad_entry(at))
     }
 
-    /// The entry at restart `i`.
+    /// Decodes the entry at restart point `i`.
     #[inline]
     fn restart_entry<C: Coding<Value = V>>(
         coding: &C,
@@ -331,7 +330,7 @@ impl<V: Copy + Default> Position<V> {
         Err(bad_restart(i, offset))
     }
 
-    /// Goes to the entry at restart `i`, or nowhere in an empty block.
+    /// Moves to the entry at restart point `i`. Becomes invalid if the block is empty.
     #[inline]
     pub fn jump<C: Coding<Value = V>>(
         &mut self,
@@ -352,7 +351,7 @@ impl<V: Copy + Default> Position<V> {
         Ok(())
     }
 
-    /// Goes to the first entry.
+    /// Moves to the first entry.
     pub fn first<C: Coding<Value = V>>(
         &mut self,
         coding: &C,
@@ -363,7 +362,7 @@ impl<V: Copy + Default> Position<V> {
         self.jump(coding, bytes, layout, 0)
     }
 
-    /// Goes to the last entry.
+    /// Moves to the last entry.
     pub fn last<C: Coding<Value = V>>(
         &mut self,
         coding: &C,
@@ -378,7 +377,7 @@ impl<V: Copy + Default> Position<V> {
         Ok(())
     }
 
-    /// Goes to the entry before, or nowhere at the start.
+    /// Moves to the previous entry. Becomes invalid at the start.
     #[inline]
     pub fn back<C: Coding<Value = V>>(
         &mut self,
@@ -396,7 +395,7 @@ impl<V: Copy + Default> Position<V> {
         self.back_over_restart(coding, bytes, layout)
     }
 
-    /// Goes to the entry before, by the walk from the restart before it.
+    /// Moves to the previous entry by a scan from the restart point before it.
     #[inline(never)]
     fn back_over_restart<C: Coding<Value = V>>(
         &mut self,
@@ -418,9 +417,9 @@ impl<V: Copy + Default> Position<V> {
         }
     }
 
-    /// Makes the entries between the restart before the current entry and this one those that were
-    /// passed: a walk that goes on needs them next, and one that has them at hand sees that no newer
-    /// version of its key lies before. What is wrong with them is found by the step that goes there.
+    /// Scans the entries from the previous restart point to the current entry and keeps them: further steps
+    /// back need them, and they show whether a newer version of the key precedes it. Malformed entries are
+    /// reported by the step that reaches them.
     #[inline(never)]
     fn pass_before<C: Coding<Value = V>>(
         &mut self,
@@ -447,7 +446,7 @@ impl<V: Copy + Default> Position<V> {
         (self.key_at, self.key_len) = (key_at, key_len);
     }
 
-    /// Keeps the current entry among those passed.
+    /// Adds the current entry to the entries passed.
     #[inline]
     fn keep(&mut self) {
         self.passed.push(Passed {
@@ -461,7 +460,7 @@ impl<V: Copy + Default> Position<V> {
         });
     }
 
-    /// Goes on to the entry that ends at `goal`, keeping those it passes.
+    /// Scans to the entry that ends at `goal`, keeping the entries passed.
     fn walk_to<C: Coding<Value = V>>(
         &mut self,
         coding: &C,
@@ -490,13 +489,13 @@ impl<V: Copy + Default> Position<V> {
         Err(bad_entry(goal))
     }
 
-    /// [`Position::load`] that keeps the current entry among those passed.
+    /// [`Position::load`] that keeps the current entry.
     #[inline]
     fn load_behind(&mut self, bytes: &[u8], at: usize, entry: &Entry<V>) -> bool {
         if entry.shared > self.key_len {
             return false;
         }
-        // What is nearest to the goal is needed first, so the older half of too much may go.
+        // The entries nearest to the goal are needed first, so the older half can be dropped.
         if self.passed.len() >= MAX_PASSED
             || self.buffer.len() + self.key_len > bytes.len().max(MIN_KEPT_KEY_BYTES)
         {
@@ -521,7 +520,7 @@ impl<V: Copy + Default> Position<V> {
         true
     }
 
-    /// Forgets the entries passed, and their keys.
+    /// Drops the entries passed and their keys.
     #[cold]
     fn forget_buffered(&mut self) {
         self.passed.clear();
@@ -546,11 +545,10 @@ impl<V: Copy + Default> Position<V> {
         }
     }
 
-    /// Goes to the first entry that `compare` does not call less (than a target), or nowhere.
+    /// Moves to the first entry for which `compare` does not return less. Becomes invalid if there is none.
     ///
-    /// `bytewise` is the target when its order is that of the bytes of user keys, followed by
-    /// `SUFFIX` bytes of sequence number and kind; the interval is then walked without building
-    /// keys.
+    /// `bytewise` is the target if user keys are ordered bytewise, followed by `SUFFIX` bytes of sequence
+    /// number and kind. The restart interval is then scanned without building keys.
     #[inline]
     pub fn seek<C: Coding<Value = V>, const SUFFIX: usize>(
         &mut self,
@@ -564,8 +562,8 @@ impl<V: Copy + Default> Position<V> {
         self.seek_between::<C, SUFFIX>(coding, bytes, layout, all, compare, bytewise)
     }
 
-    /// [`Position::seek`] that has to tell only the restarts `undecided` from the target: those
-    /// before them are less, those behind them are not.
+    /// [`Position::seek`] with a known range of candidate restart points, `undecided`: those before it are
+    /// less than the target, those after it are not.
     #[inline]
     pub fn seek_between<C: Coding<Value = V>, const SUFFIX: usize>(
         &mut self,
@@ -610,8 +608,8 @@ impl<V: Copy + Default> Position<V> {
         }
     }
 
-    /// [`Position::seek`] by the words of a data block. `false` if they do not help; the position
-    /// then stands where it did.
+    /// [`Position::seek`] by the key words of a data block. Returns false, leaving the position unchanged, if
+    /// they do not suffice.
     #[inline]
     pub fn seek_by_words<C: Coding<Value = V>>(
         &mut self,
@@ -638,8 +636,8 @@ impl<V: Copy + Default> Position<V> {
         Ok(true)
     }
 
-    /// Stands on the entry at `place`, whose key is built of what is known of it. `false` if too little is
-    /// known; the position then stands where it did.
+    /// Moves to the entry at `place`, building its key from what is known. Returns false, leaving the
+    /// position unchanged, if that does not suffice.
     #[inline]
     fn stand_by_words<C: Coding<Value = V>>(
         &mut self,
@@ -652,9 +650,9 @@ impl<V: Copy + Default> Position<V> {
         let Some(entry) = coding.entry(bytes, layout, place.at, &V::default()) else {
             return false;
         };
-        // What the entry shares with the one before it are bytes of its own user key, and those are
-        // known: the ones that all keys share, and its word. A word of zeros that stand for
-        // nothing is not used: what is shared must end within the user key.
+        // The entry shares bytes of its user key with its predecessor, which are known: the common prefix of
+        // all keys, and its word. Padding of the word is not used: the shared part must end within the user
+        // key.
         let user_len = (entry.shared + entry.delta_len).checked_sub(crate::key::SUFFIX_LEN);
         let of_word = entry.shared.saturating_sub(words.shared());
         if of_word > place.word.len() || user_len.is_none_or(|len| entry.shared > len) {
@@ -680,7 +678,7 @@ impl<V: Copy + Default> Position<V> {
         true
     }
 
-    /// Goes to the last entry by the words of a data block. `false` if they do not help.
+    /// Moves to the last entry by the key words of a data block. Returns false if they do not suffice.
     #[inline]
     pub fn last_by_words<C: Coding<Value = V>>(
         &mut self,
@@ -694,8 +692,8 @@ impl<V: Copy + Default> Position<V> {
         })
     }
 
-    /// [`Position::back`] that goes by the words of a data block where they tell the entry that it comes to from
-    /// the one before: nothing is then decoded but that entry.
+    /// [`Position::back`] by the key words of a data block. If they distinguish the entry reached from its
+    /// predecessor, only that entry is decoded.
     #[inline]
     pub fn back_by_words<C: Coding<Value = V>>(
         &mut self,
@@ -722,7 +720,7 @@ impl<V: Copy + Default> Position<V> {
         self.back_over_restart(coding, bytes, layout)
     }
 
-    /// True if the words of a data block tell the entry's user key from that of the one before.
+    /// True if the key words of a data block show that the entry has another user key than its predecessor.
     #[inline]
     pub fn begins_key(&self, words: &DataWords<'_>) -> bool {
         words
@@ -730,7 +728,7 @@ impl<V: Copy + Default> Position<V> {
             .is_some_and(|index| words.begins_key(index))
     }
 
-    /// Stands on `entry`, whose key is in its place.
+    /// Moves to `entry`, whose key is in place.
     #[inline]
     fn stand(&mut self, at: usize, entry: &Entry<V>) {
         self.valid = true;
@@ -740,7 +738,8 @@ impl<V: Copy + Default> Position<V> {
         self.value = entry.value;
     }
 
-    /// Goes on to the first entry that `compare` does not call less, or nowhere.
+    /// Advances to the first entry for which `compare` does not return less. Becomes invalid if there is
+    /// none.
     #[inline]
     pub fn run<C: Coding<Value = V>>(
         &mut self,
@@ -755,11 +754,11 @@ impl<V: Copy + Default> Position<V> {
         Ok(())
     }
 
-    /// [`Position::run`] from an entry before `target`, by what neighbours share.
+    /// [`Position::run`] from an entry before `target`, using the lengths of shared prefixes.
     ///
-    /// While the user key of the entry passed last first differs from the target's at byte `same`,
-    /// an entry that shares more than `same` bytes with it differs there too and is passed unseen.
-    /// One that shares less begins with bytes of the target, so its delta alone is compared.
+    /// As long as the user key of the last entry passed first differs from the target at byte `same`, an
+    /// entry that shares more than `same` bytes with it differs at the same byte and is skipped. An entry
+    /// that shares less starts with bytes of the target, so that only its delta is compared.
     #[inline]
     fn run_bytewise<C: Coding<Value = V>, const SUFFIX: usize>(
         &mut self,
@@ -774,8 +773,8 @@ impl<V: Copy + Default> Position<V> {
         let key = self.key(bytes);
         let (passed, _) = key.split_at(key.len().saturating_sub(SUFFIX));
         let mut same = common_prefix(passed, user);
-        // Whether the user key passed last is `user[..same]` as a whole: then what comes behind
-        // it is its suffix, and sharing more than `same` bytes says nothing about user keys.
+        // True if the last user key passed is `user[..same]`: it is then followed by its suffix, and sharing
+        // more than `same` bytes implies nothing about user keys.
         let mut whole = same == passed.len();
         let (mut passed_at, mut at, mut value) = (self.at, self.next, self.value);
         let mut passed_entry: Option<Entry<V>> = None;
@@ -789,7 +788,7 @@ impl<V: Copy + Default> Position<V> {
                 let rest = &user[entry.shared..];
                 let known = delta.len().checked_sub(SUFFIX).map(|len| &delta[..len]);
                 let stop = match known {
-                    // The delta begins within the suffix: the key has to be built.
+                    // The delta starts within the suffix, so the key has to be built.
                     None => true,
                     Some(part) => {
                         let more = common_prefix(part, rest);
@@ -815,7 +814,7 @@ impl<V: Copy + Default> Position<V> {
                 }
                 passed_entry = Some(entry);
             } else if whole {
-                // Stand on the entry passed last, whose key is known, and build keys from there.
+                // Continue from the last entry passed, whose key is known, and build keys from there.
                 if let Some(passed) = passed_entry {
                     self.build(bytes, passed_at, &passed, user);
                 }
@@ -829,7 +828,7 @@ impl<V: Copy + Default> Position<V> {
         Ok(())
     }
 
-    /// Makes `entry` the current one; its shared bytes are those of `prefix`.
+    /// Makes `entry` the current one. Its shared bytes are those of `prefix`.
     #[inline]
     pub fn build(&mut self, bytes: &[u8], at: usize, entry: &Entry<V>, prefix: &[u8]) {
         if entry.shared > 0 {

@@ -1,4 +1,4 @@
-//! The cursor in data blocks, and in every other block of keys and values.
+//! The cursor of data blocks and other blocks of keys and values.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -6,14 +6,14 @@ use std::ops::Range;
 use cairn_types::{Decoded, KeyOrder, SequenceNumber};
 
 use super::cursor::{Coding, Entry, Position};
-use super::hash::{HashHit, hash_lookup};
+use super::hash_index::{HashHit, hash_lookup};
+use super::key_words::DataWords;
 use super::layout::BlockLayout;
-use super::words::DataWords;
 use crate::coding::decode_varint32;
 use crate::key;
 
-/// Where a value lies. `restart` counts the restarts passed; it matters, and is kept up, only
-/// where values lie apart from keys.
+/// The location of a value. `restart` is the number of restart points passed, which is maintained and used
+/// only if values are stored separately.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ValuePlace {
     start: u32,
@@ -22,13 +22,13 @@ pub(super) struct ValuePlace {
 }
 
 impl ValuePlace {
-    /// True if the value at `next` lies right behind this one.
+    /// True if the value at `next` directly follows this one.
     pub(super) fn is_followed_by(&self, next: &ValuePlace) -> bool {
         self.end == next.start
     }
 }
 
-/// The three lengths at the head of an entry, and where they end.
+/// The three lengths at the start of an entry, and the offset after them.
 #[inline(always)]
 pub(super) fn lengths(bytes: &[u8], at: usize) -> Option<(u32, u32, u32, usize)> {
     let head = bytes.get(at..)?;
@@ -48,10 +48,10 @@ fn long_lengths(head: &[u8], at: usize) -> Option<(u32, u32, u32, usize)> {
     Some((shared, delta, value, at + a + b + c))
 }
 
-/// Entries of keys and values, each value behind its key.
-pub(super) struct Together;
+/// The encoding in which each value follows its key.
+pub(super) struct Interleaved;
 
-impl Coding for Together {
+impl Coding for Interleaved {
     type Value = ValuePlace;
 
     #[inline]
@@ -93,10 +93,10 @@ impl Coding for Together {
     }
 }
 
-/// Entries whose values lie in a section of their own: an entry at a restart says where.
-pub(super) struct Apart;
+/// The encoding in which values are stored separately, and restart points have the offset of their value.
+pub(super) struct Separated;
 
-impl Coding for Apart {
+impl Coding for Separated {
     type Value = ValuePlace;
 
     fn entry(
@@ -151,107 +151,107 @@ impl Coding for Apart {
     }
 }
 
-/// Moves with the coding that the layout asks for.
+/// Moves with the encoding selected by the layout.
 macro_rules! with_coding {
     ($layout:expr, |$coding:ident| $move:expr) => {
         if $layout.separated {
-            let $coding = &Apart;
+            let $coding = &Separated;
             $move
         } else {
-            let $coding = &Together;
+            let $coding = &Interleaved;
             $move
         }
     };
 }
 
-/// A cursor over the entries of a data block; it owns its position and borrows no bytes.
+/// A cursor over the entries of a data block. It owns its position and does not borrow the block.
 ///
-/// Keys are internal keys. Blocks of other keys (metaindex, properties) are walked with `first`,
-/// `next`, `last` and `prev`, or sought with [`DataCursor::seek_bytes`].
+/// Keys are internal keys. Blocks with other keys (metaindex, properties) are iterated with `first`, `next`,
+/// `last` and `prev`, or searched with [`DataCursor::seek_bytes`].
 #[derive(Default)]
 pub struct DataCursor {
     pub(super) position: Position<ValuePlace>,
     /// The sequence number that replaces that of every key, if any.
     global: Option<SequenceNumber>,
-    /// The suffix of the current key as the block has it, while the buffer has another.
+    /// The suffix of the current key in the block, while the buffer has another.
     stored: Option<[u8; key::SUFFIX_LEN]>,
 }
 
 impl DataCursor {
-    /// A cursor that stands nowhere.
+    /// Creates an invalid cursor.
     #[must_use]
     pub fn new() -> DataCursor {
         DataCursor::default()
     }
 
-    /// The same cursor, for a file whose entries all have the sequence number `global`.
+    /// Sets the global sequence number of an ingested file.
     #[must_use]
     pub fn with_global_seqno(mut self, global: Option<SequenceNumber>) -> DataCursor {
         self.global = global;
         self
     }
 
-    /// Bytes of memory that the cursor keeps for its next movements.
+    /// Memory kept by the cursor for further movements.
     #[must_use]
     pub fn memory_usage(&self) -> usize {
         self.position.memory_usage()
     }
 
-    /// True if the cursor stands on an entry.
+    /// True if the cursor is on an entry.
     #[inline]
     #[must_use]
     pub fn valid(&self) -> bool {
         self.position.valid()
     }
 
-    /// True if keys of a block of this layout are shown as they are, each before its value.
+    /// True if keys of a block with this layout are returned unchanged, and each is followed by its value.
     pub(super) fn is_plain(&self, layout: &BlockLayout) -> bool {
         self.global.is_none() && !layout.separated
     }
 
-    /// Leaves the cursor standing nowhere.
+    /// Makes the cursor invalid.
     pub fn clear(&mut self) {
         self.stored = None;
         self.position.clear();
     }
 
-    /// The key of the entry on which the cursor stands, from `bytes` or from the cursor.
+    /// The key of the current entry, from `bytes` or from the cursor.
     #[inline]
     #[must_use]
     pub fn key<'a>(&'a self, bytes: &'a [u8]) -> &'a [u8] {
         self.position.key(bytes)
     }
 
-    /// The key of the entry before the one on which the cursor stands, if it is at hand; its sequence
-    /// number may be that of the block where the cursor shows another.
+    /// The key of the previous entry, if available. Its sequence number may be that of the block even if the
+    /// cursor replaces it.
     #[inline]
     #[must_use]
     pub fn key_before<'a>(&'a self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         self.position.key_before(bytes)
     }
 
-    /// The length of the entry's key.
+    /// The length of the current key.
     #[inline]
     #[must_use]
     pub fn key_len(&self) -> usize {
         self.position.key_len()
     }
 
-    /// Where in the block the value of the entry lies.
+    /// The range of the current value in the block.
     #[inline]
     #[must_use]
     pub fn value_range(&self) -> Range<usize> {
         self.position.value.start as usize..self.position.value.end as usize
     }
 
-    /// The value of the entry; empty when there is none.
+    /// The current value; empty if the cursor is invalid.
     #[inline]
     #[must_use]
     pub fn value<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         bytes.get(self.value_range()).unwrap_or_default()
     }
 
-    /// Gives the key the suffix that the block has, so that the next key can be built on it.
+    /// Restores the key's suffix in the block, so that the next key can be built on it.
     #[cold]
     fn restore(&mut self, bytes: &[u8]) {
         if let Some(suffix) = self.stored.take()
@@ -261,7 +261,7 @@ impl DataCursor {
         }
     }
 
-    /// Gives the key the sequence number of the whole file.
+    /// Replaces the key's sequence number by the global one.
     #[cold]
     fn rewrite(&mut self, bytes: &[u8], global: SequenceNumber) {
         if self.position.valid()
@@ -286,12 +286,12 @@ impl DataCursor {
         }
     }
 
-    /// Goes to the first entry.
+    /// Moves to the first entry.
     ///
     /// # Errors
     ///
-    /// When the block is malformed there; the cursor then stands nowhere. This and the offset in
-    /// the block hold for every method that moves.
+    /// If the block is malformed there. The cursor is then invalid. This and the offset in the block apply to
+    /// all methods that move the cursor.
     pub fn first(&mut self, bytes: &[u8], layout: &BlockLayout) -> Decoded<()> {
         self.stored = None;
         with_coding!(layout, |coding| self
@@ -301,7 +301,7 @@ impl DataCursor {
         Ok(())
     }
 
-    /// Goes to the last entry.
+    /// Moves to the last entry.
     ///
     /// # Errors
     ///
@@ -315,7 +315,7 @@ impl DataCursor {
         Ok(())
     }
 
-    /// Goes to the following entry, or nowhere at the end. Only while the cursor is valid.
+    /// Moves to the next entry. Becomes invalid at the end. Requires a valid cursor.
     ///
     /// # Errors
     ///
@@ -330,7 +330,7 @@ impl DataCursor {
         Ok(())
     }
 
-    /// Goes to the entry before, or nowhere at the start. Only while the cursor is valid.
+    /// Moves to the previous entry. Becomes invalid at the start. Requires a valid cursor.
     ///
     /// # Errors
     ///
@@ -345,7 +345,7 @@ impl DataCursor {
         Ok(())
     }
 
-    /// [`DataCursor::last`] with the words that lie behind the block, if there are any.
+    /// [`DataCursor::last`] with the key words that follow the block, if there are any.
     ///
     /// # Errors
     ///
@@ -358,7 +358,9 @@ impl DataCursor {
     ) -> Decoded<()> {
         if let Some(words) = &words
             && self.is_plain(layout)
-            && self.position.last_by_words(&Together, bytes, layout, words)
+            && self
+                .position
+                .last_by_words(&Interleaved, bytes, layout, words)
         {
             self.stored = None;
             return Ok(());
@@ -366,7 +368,7 @@ impl DataCursor {
         self.last(bytes, layout)
     }
 
-    /// [`DataCursor::prev`] with the words that lie behind the block, if there are any.
+    /// [`DataCursor::prev`] with the key words that follow the block, if there are any.
     ///
     /// # Errors
     ///
@@ -380,14 +382,15 @@ impl DataCursor {
     ) -> Decoded<()> {
         match &words {
             Some(words) if self.is_plain(layout) => {
-                self.position.back_by_words(&Together, bytes, layout, words)
+                self.position
+                    .back_by_words(&Interleaved, bytes, layout, words)
             }
             _ => self.prev(bytes, layout),
         }
     }
 
-    /// True if the entry is seen to have another user key than the one before it: by the words that lie
-    /// behind the block, or by that key if it is at hand. User keys are the same if `same` says so.
+    /// True if the entry is known to have another user key than its predecessor, by the key words that follow
+    /// the block, or by the previous key if available. `same` compares user keys.
     #[inline]
     #[must_use]
     pub fn begins_key(
@@ -403,14 +406,14 @@ impl DataCursor {
                 .is_some_and(|before| !same(key::user_key(before), key::user_key(self.key(bytes))))
     }
 
-    /// Where the entry lies, which has its value behind its key.
+    /// The range of the entry in a block whose values follow their keys.
     #[inline]
     #[must_use]
     pub fn entry_range(&self) -> Range<usize> {
         self.position.at()..self.value_range().end
     }
 
-    /// Goes to the first entry at or after the internal key `target`, or nowhere.
+    /// Moves to the first entry at or after the internal key `target`. Becomes invalid if there is none.
     ///
     /// # Errors
     ///
@@ -429,7 +432,7 @@ impl DataCursor {
         self.stored = None;
         let compare = |key: &[u8]| compare_bytewise(key, target);
         self.position.seek::<_, { key::SUFFIX_LEN }>(
-            &Together,
+            &Interleaved,
             bytes,
             layout,
             compare,
@@ -437,7 +440,7 @@ impl DataCursor {
         )
     }
 
-    /// [`DataCursor::seek`] with the words that lie behind the block, if there are any.
+    /// [`DataCursor::seek`] with the key words that follow the block, if there are any.
     ///
     /// # Errors
     ///
@@ -457,7 +460,7 @@ impl DataCursor {
         }
     }
 
-    /// [`DataCursor::seek_point`] with the words that lie behind the block, if there are any.
+    /// [`DataCursor::seek_point`] with the key words that follow the block, if there are any.
     ///
     /// # Errors
     ///
@@ -477,7 +480,7 @@ impl DataCursor {
         }
     }
 
-    /// Seeks by words alone; `false` if there are none or that cannot be done.
+    /// Seeks by key words alone. Returns false if there are none or they do not suffice.
     #[inline]
     fn seek_by_words(
         &mut self,
@@ -497,7 +500,7 @@ impl DataCursor {
         let compare = |key: &[u8]| compare_bytewise(key, target);
         let sought = (compare, key::user_key(target));
         self.position
-            .seek_by_words(&Together, bytes, layout, &words, sought)
+            .seek_by_words(&Interleaved, bytes, layout, &words, sought)
     }
 
     #[inline(never)]
@@ -520,7 +523,7 @@ impl DataCursor {
         Ok(())
     }
 
-    /// Goes to the last entry at or before the internal key `target`, or nowhere.
+    /// Moves to the last entry at or before the internal key `target`. Becomes invalid if there is none.
     ///
     /// # Errors
     ///
@@ -535,7 +538,7 @@ impl DataCursor {
         self.seek_for_prev_with(None, bytes, layout, order, target)
     }
 
-    /// [`DataCursor::seek_for_prev`] with the words that lie behind the block, if there are any.
+    /// [`DataCursor::seek_for_prev`] with the key words that follow the block, if there are any.
     ///
     /// # Errors
     ///
@@ -558,8 +561,8 @@ impl DataCursor {
         Ok(())
     }
 
-    /// Goes to the first entry whose key, taken as plain bytes, is at or after `target`: for
-    /// metaindex and properties.
+    /// Moves to the first entry whose key is bytewise at or after `target`. For metaindex and properties
+    /// blocks.
     ///
     /// # Errors
     ///
@@ -575,9 +578,9 @@ impl DataCursor {
 
     /// [`DataCursor::seek`] for a point lookup, which may use the block's hash index.
     ///
-    /// When the user key of `target` is in the block, the cursor stands on its first entry at or
-    /// after `target`. Otherwise it stands on some greater user key, and the key is in no block;
-    /// or nowhere, and the key may be in the next block.
+    /// If the block has the user key of `target`, the cursor moves to its first entry at or after `target`.
+    /// Otherwise it moves to a greater user key, in which case no block has the key; or it becomes invalid,
+    /// in which case the next block may have it.
     ///
     /// # Errors
     ///
@@ -593,8 +596,7 @@ impl DataCursor {
         if layout.is_hashed() && order.timestamp_size() == 0 {
             let restart = match hash_lookup(bytes, layout, key::user_key(target)) {
                 HashHit::Restart(i) if i < layout.restarts => Some(i),
-                // It may still be the first key of the next block: that is so when the last
-                // interval ends before it.
+                // It may still be the first key of the next block, if the last interval ends before it.
                 HashHit::Absent => Some(layout.restarts - 1),
                 HashHit::Restart(_) | HashHit::Collision | HashHit::None => None,
             };
@@ -605,7 +607,8 @@ impl DataCursor {
         self.seek(bytes, layout, order, target)
     }
 
-    /// Goes from restart `i` on to the first entry at or after `target`, or nowhere.
+    /// Moves from restart point `i` to the first entry at or after `target`. Becomes invalid if there is
+    /// none.
     fn seek_from_restart(
         &mut self,
         bytes: &[u8],
@@ -627,12 +630,12 @@ impl DataCursor {
     }
 }
 
-/// A packed suffix with another sequence number.
+/// A packed suffix with its sequence number replaced.
 fn rewritten(suffix: [u8; key::SUFFIX_LEN], global: SequenceNumber) -> u64 {
     global.0 << 8 | u64::from_le_bytes(suffix) & 0xff
 }
 
-/// How a key of the block, under the sequence number `global` if there is one, stands to `target`.
+/// Compares a key of the block, with the sequence number `global` if there is one, to `target`.
 fn compare(
     order: &KeyOrder,
     global: Option<SequenceNumber>,

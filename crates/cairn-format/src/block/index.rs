@@ -1,4 +1,4 @@
-//! The cursor in index blocks: separators and where the blocks below them lie.
+//! The cursor of index blocks, which map separators to block handles.
 //!
 //! ```text
 //! plain   like a data block; value = varint64 offset, varint64 size
@@ -19,39 +19,39 @@ use cairn_types::{Decoded, KeyOrder};
 
 use super::cursor::{Coding, Entry, Position};
 use super::data::lengths;
+use super::key_words::KeyWords;
 use super::layout::{BlockKind, BlockLayout};
-use super::words::KeyWords;
 use crate::coding::{Input, decode_varint32, short_varint64, unzigzag};
 use crate::key;
 use crate::table::TRAILER_LEN;
 use crate::table::handle::Handle;
 
-/// What the entries of an index are; properties of the table say so.
+/// The format of the entries of an index, according to the table properties.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexForm {
-    /// Keys are user keys rather than internal keys (`rocksdb.index.key.is.user.key`).
+    /// True if keys are user keys rather than internal keys (`rocksdb.index.key.is.user.key`).
     pub user_keys: bool,
-    /// Handles are delta-coded (`rocksdb.index.value.is.delta.encoded`).
+    /// True if handles are delta-encoded (`rocksdb.index.value.is.delta.encoded`).
     pub delta_values: bool,
-    /// Each handle is followed by the first key of its block (index type 3).
+    /// True if each handle is followed by the first key of its block (index type 3).
     pub first_keys: bool,
-    /// Delta-coded handles may be escaped (format version 8).
+    /// True if delta-encoded handles may be escaped (format version 8).
     pub escaped: bool,
 }
 
-/// An entry of an index.
+/// An index entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexEntry<'a> {
-    /// The separator: at or after every key of the block, before every key of the next. An
-    /// internal key or a user key, as the index's form says.
+    /// The separator: at or after every key of the block, and before every key of the next. An internal key
+    /// or a user key, depending on the format.
     pub key: &'a [u8],
-    /// Where the block lies.
+    /// The handle of the block.
     pub handle: Handle,
-    /// The first internal key of the block, where the index has it.
+    /// The first internal key of the block, if the index has it.
     pub first_key: Option<&'a [u8]>,
 }
 
-/// What a cursor remembers of an entry: its handle, and where its first key lies.
+/// The data that a cursor keeps of an entry: its handle, and the location of its first key.
 #[derive(Clone, Copy, Default)]
 pub(super) struct IndexValue {
     offset: u64,
@@ -70,8 +70,8 @@ impl IndexValue {
     }
 }
 
-/// A handle and, if the form has it, a first key, from `at` on; and where they end. `before` is the
-/// handle that a delta builds on.
+/// Decodes a handle and, if the format has it, a first key at `at`, and returns the offset after them.
+/// `before` is the handle that a delta is relative to.
 #[inline]
 fn value(
     bytes: &[u8],
@@ -156,8 +156,8 @@ impl Coding for IndexForm {
 }
 
 impl IndexForm {
-    /// The entry at a restart of an index as it is written by default: a key of less than 128 bytes
-    /// and a handle, with something behind them.
+    /// Decodes the entry at a restart point of an index in the default format, with a key of less than 128
+    /// bytes and a handle, followed by more data.
     #[inline]
     fn short_restart(
         &self,
@@ -190,7 +190,7 @@ impl IndexForm {
         })
     }
 
-    /// Shared bytes, delta length, value length if the entry says it, and where these end.
+    /// Shared bytes, delta length, value length if the entry has it, and the offset after them.
     #[inline]
     fn lengths(&self, bytes: &[u8], at: usize) -> Option<(u32, u32, Option<u32>, usize)> {
         if !self.delta_values {
@@ -209,19 +209,19 @@ impl IndexForm {
     }
 }
 
-/// A cursor over the entries of an index block; it owns its position and borrows no bytes.
+/// A cursor over the entries of an index block. It owns its position and does not borrow the block.
 ///
-/// Targets are internal keys whatever the keys of the index are.
+/// Seek targets are internal keys, whatever the keys of the index.
 #[derive(Default)]
 pub struct IndexCursor {
     form: IndexForm,
     position: Position<IndexValue>,
-    /// The cursor stands at this restart, of which the position has the handle and nothing else.
+    /// The restart point of the cursor, of which the position has only the handle.
     by_words: Option<u32>,
 }
 
 impl IndexCursor {
-    /// A cursor that stands nowhere, for blocks of this form.
+    /// Creates an invalid cursor for blocks of this format.
     #[must_use]
     pub fn new(form: IndexForm) -> IndexCursor {
         IndexCursor {
@@ -231,34 +231,34 @@ impl IndexCursor {
         }
     }
 
-    /// Makes a cursor of this one that stands nowhere, for blocks of this form.
+    /// Makes the cursor invalid, for blocks of this format.
     #[inline]
     pub fn turn_to(&mut self, form: IndexForm) {
         self.form = form;
         self.clear();
     }
 
-    /// The form of the blocks that this cursor reads.
+    /// The format of the blocks.
     #[must_use]
     pub fn form(&self) -> IndexForm {
         self.form
     }
 
-    /// True if the cursor stands on an entry.
+    /// True if the cursor is on an entry.
     #[inline]
     #[must_use]
     pub fn valid(&self) -> bool {
         self.by_words.is_some() || self.position.valid()
     }
 
-    /// Leaves the cursor standing nowhere.
+    /// Makes the cursor invalid.
     #[inline]
     pub fn clear(&mut self) {
         self.by_words = None;
         self.position.clear();
     }
 
-    /// The separator on which the cursor stands, a user key or an internal key by its form.
+    /// The current separator, a user key or an internal key depending on the format.
     #[inline]
     #[must_use]
     pub fn key<'a>(&'a self, bytes: &'a [u8]) -> &'a [u8] {
@@ -268,7 +268,7 @@ impl IndexCursor {
         }
     }
 
-    /// The key at restart `i`, which has been read before.
+    /// The key at restart point `i`, which was decoded before.
     #[inline(never)]
     fn key_at<'a>(&self, bytes: &'a [u8], i: u32) -> &'a [u8] {
         let Ok(layout) = BlockLayout::parse(bytes, BlockKind::Index) else {
@@ -279,7 +279,7 @@ impl IndexCursor {
         key.unwrap_or_default()
     }
 
-    /// Takes the whole entry on which the cursor stands.
+    /// Decodes the complete current entry.
     #[inline]
     fn take_entry(&mut self, bytes: &[u8], layout: &BlockLayout) -> Decoded<()> {
         match self.by_words.take() {
@@ -288,7 +288,7 @@ impl IndexCursor {
         }
     }
 
-    /// The user key of the separator on which the cursor stands.
+    /// The user key of the current separator.
     #[inline]
     #[must_use]
     pub fn user_key<'a>(&'a self, bytes: &'a [u8]) -> &'a [u8] {
@@ -300,14 +300,14 @@ impl IndexCursor {
         }
     }
 
-    /// Where the block below the separator lies.
+    /// The handle of the current block.
     #[inline]
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.position.value.handle()
     }
 
-    /// The first internal key of that block, where the index has it.
+    /// The first internal key of that block, if the index has it.
     #[inline]
     #[must_use]
     pub fn first_key<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
@@ -318,7 +318,7 @@ impl IndexCursor {
             .filter(|_| self.form.first_keys)
     }
 
-    /// The entry on which the cursor stands.
+    /// The current entry.
     #[must_use]
     pub fn entry<'a>(&'a self, bytes: &'a [u8]) -> IndexEntry<'a> {
         IndexEntry {
@@ -328,18 +328,18 @@ impl IndexCursor {
         }
     }
 
-    /// Goes to the first entry.
+    /// Moves to the first entry.
     ///
     /// # Errors
     ///
-    /// When the block is malformed there; the cursor then stands nowhere. This holds for every
-    /// method that moves.
+    /// If the block is malformed there. The cursor is then invalid. This applies to all methods that move the
+    /// cursor.
     pub fn first(&mut self, bytes: &[u8], layout: &BlockLayout) -> Decoded<()> {
         self.by_words = None;
         self.position.first(&self.form, bytes, layout)
     }
 
-    /// Goes to the last entry.
+    /// Moves to the last entry.
     ///
     /// # Errors
     ///
@@ -349,7 +349,7 @@ impl IndexCursor {
         self.position.last(&self.form, bytes, layout)
     }
 
-    /// Goes to the following entry, or nowhere at the end. Only while the cursor is valid.
+    /// Moves to the next entry. Becomes invalid at the end. Requires a valid cursor.
     ///
     /// # Errors
     ///
@@ -359,7 +359,7 @@ impl IndexCursor {
         self.position.step(&self.form, bytes, layout)
     }
 
-    /// Goes to the entry before, or nowhere at the start. Only while the cursor is valid.
+    /// Moves to the previous entry. Becomes invalid at the start. Requires a valid cursor.
     ///
     /// # Errors
     ///
@@ -369,8 +369,8 @@ impl IndexCursor {
         self.position.back(&self.form, bytes, layout)
     }
 
-    /// Goes to the first entry whose separator is at or after `target`, an internal key, or
-    /// nowhere: the block that may hold `target`.
+    /// Moves to the first entry whose separator is at or after `target`, an internal key: that of the block
+    /// that may have `target`. Becomes invalid if there is none.
     ///
     /// # Errors
     ///
@@ -386,7 +386,7 @@ impl IndexCursor {
         self.seek_between(bytes, layout, order, target, 0..layout.restarts)
     }
 
-    /// [`IndexCursor::seek`] with the words of this block, in the order of bytes.
+    /// [`IndexCursor::seek`] with the key words of this block, for the bytewise order.
     ///
     /// # Errors
     ///
@@ -413,8 +413,8 @@ impl IndexCursor {
         self.seek_between(bytes, layout, &KeyOrder::Bytewise, target, undecided)
     }
 
-    /// Goes to entry `i` if the words of the block know where its block lies; `false` if not, and the cursor
-    /// stands where it did.
+    /// Moves to entry `i` if the key words have its handle. Returns false, leaving the cursor unchanged,
+    /// otherwise.
     #[inline]
     pub fn stand_by_words(&mut self, words: &KeyWords, i: u32) -> bool {
         let Some(Handle { offset, size }) = words.handle(i) else {
@@ -431,8 +431,7 @@ impl IndexCursor {
         true
     }
 
-    /// The number of the entry behind the current one, or before it if `back`, where the cursor stands by
-    /// words.
+    /// The index of the next entry, or the previous one if `back`, if the cursor was positioned by key words.
     #[inline]
     #[must_use]
     pub fn neighbour_by_words(&self, back: bool) -> Option<u32> {
@@ -471,7 +470,7 @@ impl IndexCursor {
         )
     }
 
-    /// True if the separator on which the cursor stands is before `target`, an internal key.
+    /// True if the current separator is before `target`, an internal key.
     #[must_use]
     pub fn is_before(&self, bytes: &[u8], order: &KeyOrder, target: &[u8]) -> bool {
         let key = self.key(bytes);

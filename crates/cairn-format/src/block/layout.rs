@@ -1,18 +1,18 @@
-//! Where the parts of a block lie, from its footer.
+//! The layout of a block, decoded from its footer.
 
 use cairn_types::{Decoded, Malformed};
 
-/// The largest block in which a footer's bit 31 means a hash index.
+/// The maximum size of a block in which bit 31 of the footer denotes a hash index.
 pub const MAX_HASHED_BLOCK_LEN: usize = 1 << 16;
 
-/// What a block is, which decides what its footer may say.
+/// The kind of a block, which determines the valid footers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKind {
-    /// A block of the table's own entries.
+    /// A data block.
     Data,
-    /// A block of separators and handles: of an index or of a partitioned filter.
+    /// An index block, or a partition or top-level block of an index or filter.
     Index,
-    /// Metaindex, properties, range tombstones.
+    /// A metaindex, properties or range tombstone block.
     Meta,
 }
 
@@ -22,15 +22,15 @@ pub(super) const UNIFORM: u32 = 1 << 29;
 pub(super) const SEPARATED: u32 = 1 << 28;
 const COUNT: u32 = SEPARATED - 1;
 
-/// Where the parts of a block lie. Cheap to make and to copy; good for the bytes it was made of.
+/// The layout of a block. Cheap to create and copy; valid for the bytes it was decoded from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockLayout {
-    /// Where the entries (only their keys, if values lie apart) end.
+    /// The end of the entries (of the keys only, if values are stored separately).
     pub(super) entries_end: u32,
     pub(super) restarts_at: u32,
     pub(super) restarts: u32,
     pub(super) buckets_at: u32,
-    /// 0 when there is no hash index.
+    /// 0 if there is no hash index.
     pub(super) buckets: u16,
     pub(super) separated: bool,
     uniform: bool,
@@ -41,18 +41,18 @@ fn fixed32(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 impl BlockLayout {
-    /// The layout of `bytes`, a whole block without its trailer.
+    /// Decodes the layout of `bytes`, a whole block without its trailer.
     ///
     /// # Errors
     ///
-    /// When the parts do not fit into the block, or the footer has bits that `kind` cannot have.
+    /// If the parts do not fit into the block, or the footer has bits that are invalid for `kind`.
     #[inline]
     pub fn parse(bytes: &[u8], kind: BlockKind) -> Decoded<BlockLayout> {
         let Some((_, footer)) = bytes.split_last_chunk::<4>() else {
             return Err(Malformed::at(0, "block is too short for its footer"));
         };
         let footer = u32::from_le_bytes(*footer);
-        // Most blocks are nothing but entries and restarts.
+        // Most blocks only have entries and restart points.
         let room = bytes.len() - 4;
         if footer & !COUNT == 0 && footer > 0 {
             let size = footer as usize * 4;
@@ -83,7 +83,7 @@ impl BlockLayout {
         }
         let hashed = footer & HASHED != 0;
         let separated = footer & SEPARATED != 0;
-        // In larger blocks the bit belongs to a count that no block of this size can have.
+        // In larger blocks the bit would be part of a count, which no block of that size can have.
         if hashed && (bytes.len() > MAX_HASHED_BLOCK_LEN || kind != BlockKind::Data) {
             return Err(Malformed::at(end, "block cannot have a hash index"));
         }
@@ -137,34 +137,34 @@ impl BlockLayout {
         })
     }
 
-    /// How many restarts the block has; at least one.
+    /// The number of restart points, at least one.
     #[inline]
     #[must_use]
     pub fn restarts(&self) -> u32 {
         self.restarts
     }
 
-    /// True if the block has no entry.
+    /// True if the block has no entries.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries_end == 0
     }
 
-    /// True if the writer found the keys evenly spread; a hint for searches, not used here.
+    /// True if the writer marked the keys as uniformly distributed; a hint that is not used here.
     #[must_use]
     pub fn is_uniform(&self) -> bool {
         self.uniform
     }
 
-    /// True if there is a hash index.
+    /// True if the block has a hash index.
     #[inline]
     #[must_use]
     pub fn is_hashed(&self) -> bool {
         self.buckets != 0
     }
 
-    /// The hash index of the block, with its number of buckets; empty if there is none.
+    /// The hash index with its number of buckets; empty if there is none.
     pub(super) fn hash_index<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         let len = match self.buckets {
             0 => 0,
@@ -175,19 +175,19 @@ impl BlockLayout {
             .map_or(&[], |rest| &rest[..len])
     }
 
-    /// Where the entries end.
+    /// The end of the entries.
     #[inline]
     pub(super) fn end(&self) -> usize {
         self.entries_end as usize
     }
 
-    /// True if values lie apart from keys.
+    /// True if values are stored separately.
     #[must_use]
     pub fn is_separated(&self) -> bool {
         self.separated
     }
 
-    /// The offset of restart `i`; for none of this block, one that is past every entry.
+    /// The offset of restart point `i`; an offset after all entries if it does not exist.
     #[inline]
     #[must_use]
     pub fn restart(&self, bytes: &[u8], i: u32) -> u32 {
@@ -197,7 +197,7 @@ impl BlockLayout {
         fixed32(bytes, self.restarts_at as usize + i as usize * 4).unwrap_or(u32::MAX)
     }
 
-    /// How many restarts lie before offset `at`.
+    /// The number of restart points before offset `at`.
     pub(super) fn restarts_before(&self, bytes: &[u8], at: usize) -> u32 {
         let (mut low, mut high) = (0, self.restarts);
         while low < high {
@@ -214,7 +214,7 @@ impl BlockLayout {
 
 #[cold]
 fn cut_short(at: usize) -> Malformed {
-    Malformed::at(at, "block is too short for what its footer says")
+    Malformed::at(at, "block is too short for its footer's counts")
 }
 
 #[cfg(test)]
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_footer_of_a_plain_block_is_a_count() {
+    fn the_footer_of_a_simple_block_is_a_count() {
         let layout = BlockLayout::parse(&block(b"abc", &[0; 8], 2), BlockKind::Data).unwrap();
         assert_eq!((layout.entries_end, layout.restarts), (3, 2));
         assert!(!layout.is_hashed() && !layout.is_separated() && !layout.is_empty());
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_is_found_between_the_others() {
+    fn all_parts_are_located() {
         let middle = [
             &[0; 4][..],
             &[255, 0, 254],
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_footers_are_refused() {
+    fn invalid_footers_are_rejected() {
         for (bytes, kind) in [
             (block(b"", &[], 0), BlockKind::Data),
             (block(b"", &[], 1), BlockKind::Data),

@@ -7,58 +7,57 @@
 //!
 //! entry    varint32 shared | varint32 delta length | varint32 value length | key delta | value
 //! restart  offset of an entry whose key is whole (shared = 0)
-//! footer   bit 31 hash index; bit 29 uniform keys; bit 28 values apart from keys; bits 0 to 27 n
+//! footer   bit 31 hash index; bit 29 uniform keys; bit 28 separate values; bits 0 to 27 n
 //! ```
 //!
-//! From format version 8 on a prefix that all user keys have in common may lie before the entries, which
-//! [`expand`] puts back into the keys; cursors know nothing of it.
+//! From format version 8 on, a common prefix of all user keys may precede the entries. [`expand`] restores
+//! the keys, so that cursors need not handle it.
 //!
-//! A reader parses the [`BlockLayout`] on each access (a few loads) and moves a [`DataCursor`] or
-//! an [`IndexCursor`]. Cursors own their position and borrow nothing: every method takes the bytes
-//! and their layout, so that one value can own a block and a cursor in it. They are only as good
-//! as that: between two `seek`s (or `first`, `last`) the bytes must stay the same. Other bytes
-//! give other answers, never a panic.
+//! A reader decodes the [`BlockLayout`] on each access (a few loads) and moves a [`DataCursor`] or an
+//! [`IndexCursor`]. Cursors own their position and do not borrow the block: every method takes the bytes and
+//! their layout, so that one value can own both a block and a cursor. Between two `seek`s (or `first`,
+//! `last`) the bytes must not change. With other bytes the results are unspecified, but methods do not panic.
 //!
-//! Costs: a seek compares about log2(n) whole keys and then walks one restart interval without
-//! building the keys it passes; `next` copies only what a key does not share with the one before.
+//! A seek compares about log2(n) keys and then scans one restart interval without building the keys it skips;
+//! `next` copies only the part of a key that is not shared with its predecessor.
 
 mod builder;
+mod common_prefix;
 mod cursor;
 mod data;
-mod hash;
-mod hidden;
+mod hash_index;
 mod index;
+mod key_words;
 mod layout;
-mod pairs;
-mod prefix;
-mod runs;
+mod skip_deleted;
+mod skip_deletions;
+mod skip_limits;
 #[cfg(test)]
 mod tests;
-mod words;
 
 pub use builder::{BlockBuilder, BlockOptions, IndexBlockBuilder, can_hash};
+pub use common_prefix::{EntryForm, expand};
 pub use data::DataCursor;
-pub use hash::{HashHit, hash_lookup};
-pub use hidden::{Block, Hidden, Skipped};
+pub use hash_index::{HashHit, hash_lookup};
 pub use index::{IndexCursor, IndexEntry, IndexForm};
+pub use key_words::{DataWords, KeyWords};
 pub use layout::{BlockKind, BlockLayout, MAX_HASHED_BLOCK_LEN};
-pub use pairs::{Passed, Walk, skip_deleted};
-pub use prefix::{EntryForm, expand};
-pub use runs::skip_deletions;
-pub use words::{DataWords, KeyWords};
+pub use skip_deleted::{Passed, Walk, skip_deleted};
+pub use skip_deletions::skip_deletions;
+pub use skip_limits::{Block, SkipLimits, Skipped};
 
-/// The longest block: offsets in it are 32 bits wide, here and in RocksDB.
+/// The maximum size of a block, whose offsets have 32 bits, here and in RocksDB.
 pub const MAX_BLOCK_LEN: usize = u32::MAX as usize;
 
-/// What an entry of a block takes beside its user key and its value, at most: the suffix of an internal key, four
-/// varints, a restart, and what ends a block (and a little, so that no sum comes near the end of 32 bits).
+/// The maximum overhead of an entry in addition to its user key and value: the suffix of an internal key,
+/// four varints, a restart point and the footer, with some reserve to avoid overflow of 32 bits.
 const ENTRY_OVERHEAD: usize = 64;
 
-/// User key and value of the longest entry. An entry lies in one block, so that one which is longer could be
-/// written to a log and to a memtable, and never be read from a table.
+/// The maximum length of user key and value together. An entry must fit into one block: a longer one could be
+/// written to the WAL and a memtable, but never be read from a table.
 pub const MAX_ENTRY_LEN: usize = MAX_BLOCK_LEN - ENTRY_OVERHEAD;
 
-/// True if a block of `len` bytes has room for one more entry of this key and this value.
+/// True if a block of `len` bytes has room for an entry with this key and value.
 #[inline]
 #[must_use]
 pub fn has_room(len: usize, user_key: &[u8], value: &[u8]) -> bool {

@@ -1,5 +1,4 @@
-//! Blocks as they are built and read again, against a sorted list; hostile blocks; and blocks
-//! that RocksDB wrote byte by byte.
+//! Round trips of blocks compared to a sorted list, hostile blocks, and blocks of RocksDB byte by byte.
 
 use std::cmp::Ordering;
 
@@ -63,7 +62,7 @@ fn options() -> impl Strategy<Value = BlockOptions> {
     )
 }
 
-/// The block of `entries` as a reader searches it.
+/// The block of `entries`, as searched by a reader.
 fn built(entries: &Entries, options: BlockOptions) -> Vec<u8> {
     let stored = stored(entries, options);
     let expanded = expand(&stored, EntryForm::Data).unwrap();
@@ -76,7 +75,7 @@ fn built(entries: &Entries, options: BlockOptions) -> Vec<u8> {
     expanded.unwrap_or(stored)
 }
 
-/// What all user keys of `entries` have in common.
+/// The common prefix of all user keys of `entries`.
 fn common_prefix_of(entries: &Entries) -> Option<&[u8]> {
     entries
         .iter()
@@ -84,10 +83,10 @@ fn common_prefix_of(entries: &Entries) -> Option<&[u8]> {
         .reduce(|a, b| &a[..a.iter().zip(b).take_while(|(a, b)| a == b).count()])
 }
 
-/// The block of `entries` as it is in a file.
+/// The block of `entries`, as stored in a file.
 fn stored(entries: &Entries, options: BlockOptions) -> Vec<u8> {
     let mut builder = BlockBuilder::new(options);
-    // A builder that was used before builds the same.
+    // A reused builder builds the same block.
     builder.add(b"key and somethin", b"else");
     builder.finish();
     builder.reset();
@@ -124,7 +123,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn a_block_reads_as_the_list_it_was_built_of(
+    fn data_blocks_match_a_sorted_list(
         entries in entries(60), targets in prop::collection::vec(internal_keys(), 1..8),
         order in orders(), options in options(), global in prop::option::of(0u64..5),
     ) {
@@ -132,7 +131,7 @@ proptest! {
         let bytes = built(&entries, options);
         let layout = BlockLayout::parse(&bytes, BlockKind::Data).unwrap();
         prop_assert_eq!(layout.is_empty(), entries.is_empty());
-        // One entry a user key where a global number would make versions equal.
+        // One entry per user key, because a global sequence number would make versions equal.
         let mut wanted = entries.clone();
         if let Some(g) = global {
             wanted.dedup_by(|b, a| key::user_key(&a.0) == key::user_key(&b.0));
@@ -213,7 +212,7 @@ proptest! {
     }
 
     #[test]
-    fn steps_in_both_directions_stay_in_the_list(
+    fn mixed_steps_match_a_sorted_list(
         entries in entries(60), options in options(), global in any::<bool>(),
         from in any::<prop::sample::Index>(),
         backs in prop::collection::vec((prop::bool::weighted(0.7), prop::bool::weighted(0.8)), 0..200),
@@ -266,7 +265,7 @@ proptest! {
     }
 
     #[test]
-    fn an_index_reads_as_the_list_it_was_built_of(
+    fn index_blocks_match_a_sorted_list(
         entries in entries(60), targets in prop::collection::vec(internal_keys(), 1..8),
         sizes in prop::collection::vec((0u64..5000, prop_oneof![4 => Just(0u64), 1 => 1u64..9000]), 60),
         order in orders(), interval in 1usize..9,
@@ -279,7 +278,7 @@ proptest! {
             entries.dedup_by(|a, b| a.0 == b.0);
         }
         let mut builder = IndexBlockBuilder::new(form, interval);
-        // Handles that are no differences need no whole key only if they can be escaped.
+        // Full handles need no restart point only if they can be escaped.
         let common_prefix = common_prefix && (escaped || !delta_values);
         if common_prefix {
             builder = builder.with_common_prefix();
@@ -374,7 +373,7 @@ proptest! {
     }
 }
 
-/// Moves in every way through bytes that may be anything.
+/// All movements through arbitrary bytes.
 fn exercise(bytes: &[u8], target: &[u8], global: Option<SequenceNumber>) {
     for order in [KeyOrder::Bytewise, KeyOrder::ReverseBytewise] {
         if let Ok(layout) = BlockLayout::parse(bytes, BlockKind::Data) {
@@ -480,7 +479,7 @@ fn an_empty_block_has_one_restart() {
 }
 
 #[test]
-fn delta_handles_follow_the_block_before() {
+fn delta_handles_are_relative_to_the_previous_block() {
     let form = IndexForm {
         user_keys: true,
         delta_values: true,
@@ -521,7 +520,7 @@ fn delta_handles_follow_the_block_before() {
 }
 
 #[test]
-fn a_hash_index_is_left_out_where_readers_would_not_see_it() {
+fn a_hash_index_is_omitted_if_readers_would_ignore_it() {
     let options = BlockOptions {
         hash_util_ratio: Some(0.75),
         restart_interval: 1,
@@ -543,7 +542,7 @@ fn a_hash_index_is_left_out_where_readers_would_not_see_it() {
 }
 
 #[test]
-fn a_large_block_is_read_back() {
+fn large_blocks_round_trip() {
     let mut builder = BlockBuilder::new(BlockOptions {
         restart_interval: 1 << 20,
         ..BlockOptions::default()
@@ -598,7 +597,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn deletions_are_passed_over_with_what_they_delete_and_nothing_else(
+    fn deletions_are_skipped_with_exactly_the_deleted_entries(
         (deletions, values) in deletions_and_values(),
         seq in 3u64..12,
         limit in prop::option::of(prop_oneof![
@@ -621,7 +620,7 @@ proptest! {
         let (mut a, mut b) = (DataCursor::new(), DataCursor::new());
         a.first(&a_bytes, &a_layout).unwrap();
         b.first(&b_bytes, &b_layout).unwrap();
-        let hidden = Hidden { seq, limit: limit.as_deref(), budget };
+        let hidden = SkipLimits { seq, limit: limit.as_deref(), budget };
         let mut last = b"untouched".to_vec();
         let Passed { skipped, newer_moved, older_moved } = skip_deleted(
             Walk { cursor: &mut a, block: Block { bytes: &a_bytes, layout: &a_layout } },
@@ -671,7 +670,7 @@ proptest! {
     }
 
     #[test]
-    fn runs_of_deletions_are_passed_over_to_their_end(
+    fn runs_of_deletions_are_skipped_completely(
         entries in prop::collection::vec((0u16..600, 0u64..12, 0u8..60), 1..250),
         limit in prop::option::of(0u16..600),
         seq in 8u64..13,
@@ -702,7 +701,7 @@ proptest! {
             cursor.next(&bytes, &layout).unwrap();
         }
         let limit = limit.map(user);
-        let hidden = Hidden { seq: SequenceNumber(seq), limit: limit.as_deref(), budget };
+        let hidden = SkipLimits { seq: SequenceNumber(seq), limit: limit.as_deref(), budget };
         let mut last = b"untouched".to_vec();
         let block = Block { bytes: &bytes, layout: &layout };
         let (skipped, moved) = skip_deletions(&mut cursor, block, &hidden, &mut last);
@@ -734,7 +733,7 @@ proptest! {
     }
 
     #[test]
-    fn skipping_in_any_bytes_ends(
+    fn skipping_in_hostile_blocks_terminates(
         mut a_bytes in prop::collection::vec(any::<u8>(), 5..200),
         mut b_bytes in prop::collection::vec(any::<u8>(), 5..200),
         entries in entries(20),
@@ -757,12 +756,12 @@ proptest! {
         if a.first(&a_bytes, &a_layout).is_err() || b.first(&b_bytes, &b_layout).is_err() {
             return Ok(());
         }
-        let hidden = Hidden { seq: SequenceNumber::MAX, limit: None, budget: u64::MAX };
+        let hidden = SkipLimits { seq: SequenceNumber::MAX, limit: None, budget: u64::MAX };
         let mut last = Vec::new();
         let mut alone = DataCursor::new();
         if alone.first(&a_bytes, &a_layout).is_ok() {
             let limit = entries.last().map(|(key, _)| key::user_key(key));
-            let limited = Hidden { limit, ..hidden };
+            let limited = SkipLimits { limit, ..hidden };
             for hidden in [limited, hidden] {
                 let block = Block { bytes: &a_bytes, layout: &a_layout };
                 let _moved = skip_deletions(&mut alone, block, &hidden, &mut last);
@@ -778,7 +777,7 @@ proptest! {
 }
 
 #[test]
-fn words_take_their_memory_at_once_and_share_what_all_keys_begin_with() {
+fn key_words_allocate_once_and_share_the_common_prefix() {
     let key = |user: &str| {
         InternalKey::new(user.as_bytes(), SequenceNumber(7), ValueKind::Value).into_bytes()
     };

@@ -1,17 +1,17 @@
-//! Bloom filters that keep all bits of a key in one line of the processor's cache.
+//! Cache-local Bloom filters: all bits of a key are in one cache line.
 //!
-//! The probes are those of RocksDB (util/bloom_impl.h, Apache 2.0): `FastLocalBloomImpl`, and `LegacyLocalityBloomImpl` for
-//! filters that are read only.
+//! The probes are RocksDB's (util/bloom_impl.h, Apache 2.0): `FastLocalBloomImpl`, and
+//! `LegacyLocalityBloomImpl` for legacy filters.
 
 use crate::hash::fastrange32;
 
-/// Bytes of a line of filters that are written.
+/// The size of a line of FastLocalBloom filters.
 pub(super) const LINE_LEN: usize = 64;
 const LINE_BITS: usize = 8 * LINE_LEN;
-/// The longest FastLocalBloom filter.
+/// The maximum length of a FastLocalBloom filter.
 const MAX_LEN: u64 = 0xffff_ffc0;
 
-/// The bits of a key in its line, one after another.
+/// The bits of a key within its line.
 #[inline(always)]
 fn fast_probes(hash: u64, probes: u8) -> impl Iterator<Item = usize> {
     let mut g = (hash >> 32) as u32;
@@ -33,7 +33,7 @@ pub(super) fn fast_may_match(bytes: &[u8], lines: u32, probes: u8, hash: u64) ->
     fast_probes(hash, probes).all(|bit| line[bit >> 3] >> (bit & 7) & 1 != 0)
 }
 
-/// Where the line of a key begins.
+/// The offset of a key's line.
 #[inline]
 pub(super) fn fast_line(lines: u32, hash: u64) -> usize {
     fastrange32(hash as u32, lines) as usize * LINE_LEN
@@ -62,7 +62,7 @@ pub(super) fn legacy_may_match(
     true
 }
 
-/// How many bits a key should set where it has `millibits` thousandths of a bit to itself.
+/// The number of probes for `millibits` thousandths of a bit per key.
 pub(super) fn fast_probe_count(millibits: u32) -> u8 {
     const UP_TO: [u32; 12] = [
         2080, 3580, 5100, 6640, 8300, 10070, 11720, 14001, 16050, 18300, 22001, 25501,
@@ -74,7 +74,7 @@ pub(super) fn fast_probe_count(millibits: u32) -> u8 {
     }
 }
 
-/// Bytes of lines for `keys` keys.
+/// The length of the lines for `keys` keys.
 pub(super) fn fast_len(keys: usize, millibits: u32) -> usize {
     let bits = (keys as u64).saturating_mul(u64::from(millibits));
     let len = bits
@@ -84,7 +84,7 @@ pub(super) fn fast_len(keys: usize, millibits: u32) -> usize {
     usize::try_from(len).unwrap_or(usize::MAX / LINE_LEN * LINE_LEN)
 }
 
-/// A FastLocalBloom filter of `hashes`, of which there are `keys`, not none.
+/// Builds a FastLocalBloom filter of `hashes`, of which there are `keys`, at least one.
 pub(super) fn build_fast(
     hashes: impl Iterator<Item = u64>,
     keys: usize,
@@ -93,7 +93,7 @@ pub(super) fn build_fast(
     let len = fast_len(keys, millibits);
     let lines = (len / LINE_LEN) as u32;
     let probes = fast_probe_count(millibits);
-    // The end of a filter fits too.
+    // Includes the metadata.
     let mut out = Vec::with_capacity(len + super::METADATA_LEN);
     out.resize(len, 0);
     hashes.for_each(|hash| {
@@ -107,7 +107,7 @@ pub(super) fn build_fast(
     out
 }
 
-/// A legacy Bloom filter of `hashes` (32 bits each), of which there are `keys`, not none.
+/// Builds a legacy Bloom filter of 32-bit `hashes`, of which there are `keys`, at least one.
 pub(super) fn build_legacy(
     hashes: impl Iterator<Item = u64>,
     keys: usize,
@@ -116,7 +116,7 @@ pub(super) fn build_legacy(
     let bits = u64::from((millibits + 500) / 1000);
     let probes = (bits * 69 / 100).clamp(1, 30) as u8;
     let lines = (keys as u64 * bits).div_ceil(LINE_BITS as u64) | 1;
-    // Counts are 32 bits in the format; a file has not that many keys.
+    // The format has 32-bit counts, more than a file has keys.
     let lines = u32::try_from(lines).unwrap_or(u32::MAX);
     let mut out = vec![0; lines as usize * LINE_LEN];
     for hash in hashes {
@@ -134,14 +134,15 @@ pub(super) fn build_legacy(
     out
 }
 
-/// The share of absent keys that a FastLocalBloom filter of `millibits` lets pass.
+/// The estimated false-positive rate of a FastLocalBloom filter with `millibits`.
 pub(super) fn fast_false_positive_rate(millibits: u32) -> f64 {
     let probes = f64::from(fast_probe_count(millibits));
     let rate = |keys_per_line: f64| {
         let unset = (-probes * keys_per_line / LINE_BITS as f64).exp();
         (1.0 - unset).powf(probes)
     };
-    // Keys fall into lines unevenly; one standard deviation to either side stands for all.
+    // Keys are distributed unevenly over lines, which is approximated by one standard deviation to either
+    // side.
     let per_line = LINE_BITS as f64 * 1000.0 / f64::from(millibits);
     let deviation = per_line.sqrt();
     (rate(per_line + deviation) + rate((per_line - deviation).max(0.0))) / 2.0

@@ -1,13 +1,13 @@
-//! Collects hashes and makes a filter of them.
+//! The builder of filters.
 
 use super::{LEGACY_SEED, METADATA_LEN, bloom, ribbon};
 use crate::hash::{hash32, hash64};
 
-/// Below this many slots a Bloom filter is smaller than a Ribbon filter.
+/// The number of slots below which a Bloom filter is smaller than a Ribbon filter.
 const MIN_RIBBON_SLOTS: u64 = 1024;
 const MAX_RIBBON_KEYS: usize = 950_000_000;
 
-/// Which filter to build.
+/// The type of filter to build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     Legacy,
@@ -15,10 +15,10 @@ pub(super) enum Shape {
     Ribbon,
 }
 
-/// Builds filters, one after another.
+/// A builder of consecutive filters.
 pub struct FilterBuilder {
     shape: Shape,
-    /// Thousandths of a bit of a Bloom filter for each key; a Ribbon filter is as good as that.
+    /// Thousandths of a bit per key of a Bloom filter; a Ribbon filter has the same false-positive rate.
     millibits: u32,
     hashes: Vec<u64>,
 }
@@ -32,7 +32,7 @@ impl FilterBuilder {
         }
     }
 
-    /// Adds a user key without timestamp, or a prefix. The same key again right after is one.
+    /// Adds a user key without timestamp, or a prefix. Ignored if it equals the last one.
     #[inline]
     pub fn add_key(&mut self, key: &[u8]) {
         let hash = match self.shape {
@@ -42,8 +42,8 @@ impl FilterBuilder {
         self.add_hash(hash);
     }
 
-    /// Adds a key by its hash, which must be the one that filters of this shape ask for: 32 bits
-    /// below format version 5, 64 from there on. The same hash again right after is one.
+    /// Adds a key by its hash, which must be that of the filter's type: 32 bits before format version 5, and
+    /// 64 from then on. Ignored if it equals the last one.
     #[inline]
     pub fn add_hash(&mut self, hash: u64) {
         if self.hashes.last() != Some(&hash) {
@@ -51,13 +51,13 @@ impl FilterBuilder {
         }
     }
 
-    /// How many keys have been added.
+    /// The number of keys added.
     #[must_use]
     pub fn keys(&self) -> usize {
         self.hashes.len()
     }
 
-    /// Bytes that the filter would have if it were finished now, about.
+    /// The approximate length of the filter if it were finished now.
     #[must_use]
     pub fn estimated_size(&self) -> usize {
         let bloom = bloom::fast_len(self.hashes.len(), self.millibits) + METADATA_LEN;
@@ -69,13 +69,13 @@ impl FilterBuilder {
         }
     }
 
-    /// Keys for which a filter takes about `bytes`, at least one: where partitions are cut.
+    /// The number of keys, at least one, for which a filter has about `bytes`. Used to partition filters.
     #[must_use]
     pub fn keys_that_fit(&self, bytes: usize) -> usize {
         let bits = bytes.saturating_sub(METADATA_LEN) as f64 * 8.0;
         let per_key = match self.shape {
             Shape::Legacy | Shape::Fast => f64::from(self.millibits) / 1000.0,
-            // One slot for a key and 5 % of slots stay empty.
+            // One slot per key, with 5 % of the slots empty.
             Shape::Ribbon => (1.0 / self.rate()).log2() * 1.05,
         };
         ((bits / per_key) as usize).max(1)
@@ -85,16 +85,15 @@ impl FilterBuilder {
         bloom::fast_false_positive_rate(self.millibits)
     }
 
-    /// The filter of the keys added, and begins the next one. Without keys it is one that matches
-    /// nothing.
+    /// Finishes the filter and starts the next one. A filter without keys matches nothing.
     #[must_use]
     pub fn finish(&mut self) -> Vec<u8> {
         let hashes = std::mem::take(&mut self.hashes);
         self.build(hashes.iter().copied())
     }
 
-    /// The filter of `hashes`, as if each had been given to [`FilterBuilder::add_hash`]. They are walked more
-    /// than once and not copied.
+    /// Builds a filter of `hashes`, with the effect of [`FilterBuilder::add_hash`] for each. They are
+    /// iterated several times and not copied.
     #[must_use]
     pub fn build(&self, hashes: impl Iterator<Item = u64> + Clone) -> Vec<u8> {
         let hashes = Distinct { hashes, last: None };
@@ -105,7 +104,7 @@ impl FilterBuilder {
         match self.shape {
             Shape::Legacy => bloom::build_legacy(hashes, keys, self.millibits),
             Shape::Ribbon if self.ribbon_pays(keys) => {
-                // Bad luck with every seed has the odds of one to 20^256.
+                // All seeds fail with a probability of 20^-256.
                 ribbon::build(&hashes, keys, self.rate())
                     .unwrap_or_else(|| bloom::build_fast(hashes, keys, self.millibits))
             }
@@ -120,7 +119,7 @@ impl FilterBuilder {
     }
 }
 
-/// `hashes`, of equal neighbours one.
+/// `hashes`, with consecutive duplicates removed.
 #[derive(Clone)]
 struct Distinct<I> {
     hashes: I,

@@ -1,7 +1,7 @@
-//! Filters: a few bits a key that say "certainly not here" or "perhaps".
+//! Filters: approximate sets with a few bits per key and without false negatives.
 //!
-//! The last five bytes of a filter say what it is; everything unknown means "perhaps". A filter of
-//! five bytes or less holds no key.
+//! The type of a filter is in its last five bytes. Unknown types match every key. A filter of five bytes or
+//! less matches no key.
 //!
 //! ```text
 //! FastLocalBloom  64-byte lines | ff 00 probes 00 00
@@ -10,9 +10,9 @@
 //! always true     anything | 00 ....
 //! ```
 //!
-//! [`FilterKind`] reads, [`FilterBuilder`] builds, [`FilterPolicy`] is what options say. A query
-//! hashes its key once, as a [`FilterKey`], and asks the filter of every file with it: some 10 ns
-//! for a Bloom filter in cache, one line of memory each.
+//! [`FilterKind`] reads, [`FilterBuilder`] builds, and [`FilterPolicy`] is selected by options. A query
+//! hashes its key once, as a [`FilterKey`], and uses it with the filter of every file: a cached Bloom filter
+//! takes about 10 ns and accesses one cache line.
 
 mod bloom;
 mod builder;
@@ -27,34 +27,34 @@ use std::cell::Cell;
 use crate::hash::{hash32, hash64};
 use ribbon::RibbonShape;
 
-/// Bytes at the end of a filter that say what it is.
+/// The length of the metadata at the end of a filter.
 pub const METADATA_LEN: usize = 5;
 
-/// The metaindex name under which every built-in filter is found, whatever its policy.
+/// The metaindex name of all built-in filters, independent of the policy.
 pub const BUILTIN_NAME: &str = "rocksdb.BuiltinBloomFilter";
 
 const LEGACY_SEED: u32 = 0xbc9f_1d34;
 const FAST_LOCAL_BLOOM: u8 = 0xff;
 const RIBBON: u8 = 0xfe;
 
-/// The hashes of a key that filters ask for.
+/// The hashes of a key for filters.
 #[derive(Clone, Debug)]
 pub struct FilterKey<'a> {
     key: &'a [u8],
     hash: u64,
-    /// Only legacy filters need it, so it is made when the first of them asks.
+    /// Computed on demand, as only legacy filters need it.
     legacy: Cell<Option<u32>>,
 }
 
 impl<'a> FilterKey<'a> {
-    /// The hashes of `key`: a user key without timestamp, or a prefix of one.
+    /// Hashes `key`, a user key without timestamp or a prefix of one.
     #[inline]
     #[must_use]
     pub fn new(key: &'a [u8]) -> FilterKey<'a> {
         FilterKey::with_hash(key, hash64(key))
     }
 
-    /// The same of a key whose 64-bit hash is known.
+    /// Creates a filter key with a known 64-bit hash.
     #[inline]
     #[must_use]
     pub fn with_hash(key: &'a [u8], hash: u64) -> FilterKey<'a> {
@@ -82,36 +82,36 @@ impl<'a> FilterKey<'a> {
     }
 }
 
-/// What a filter is, from its last bytes. Good for the bytes it was made of; with other bytes it
-/// answers something, and never panics.
+/// The type and parameters of a filter, decoded from its metadata. Valid for the bytes it was decoded from;
+/// with other bytes results are unspecified, but there is no panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterKind {
-    /// No key may be here.
+    /// Matches no key.
     AlwaysFalse,
-    /// Every key may be here; also what is not understood.
+    /// Matches every key. Also used for unknown types.
     AlwaysTrue,
-    /// Bloom filter by 64-byte lines, of format version 5 and later.
+    /// A Bloom filter with 64-byte lines, of format version 5 and later.
     FastLocalBloom {
-        /// How many lines there are.
+        /// The number of lines.
         lines: u32,
-        /// Bits that a key sets in its line.
+        /// The number of bits per key.
         probes: u8,
     },
-    /// Bloom filter by cache lines, of format version 4 and earlier.
+    /// A Bloom filter with cache lines of variable size, of format version 4 and earlier.
     LegacyBloom {
-        /// How many lines there are.
+        /// The number of lines.
         lines: u32,
-        /// Bytes of a line, a power of two.
+        /// The length of a line, a power of two.
         line_len: u32,
-        /// Bits that a key sets in its line.
+        /// The number of bits per key.
         probes: u8,
     },
-    /// Ribbon filter: a solved system of linear equations.
+    /// A Ribbon filter: the solution of a system of linear equations.
     Ribbon128(RibbonShape),
 }
 
 impl FilterKind {
-    /// What the filter `bytes` is.
+    /// Decodes the type of the filter `bytes`.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> FilterKind {
         let Some((bits, &[kind, a, b, c, d])) = bytes.split_last_chunk::<METADATA_LEN>() else {
@@ -122,7 +122,7 @@ impl FilterKind {
         }
         match kind {
             FAST_LOCAL_BLOOM => match u32::try_from(bits.len() / bloom::LINE_LEN) {
-                // A zero, then 3 bits of line size (0 is 64 bytes) and 5 of probes.
+                // A zero, followed by 3 bits of line size (0 is 64 bytes) and 5 of probes.
                 Ok(lines) if lines > 0 && a == 0 && (1..=30).contains(&b) && c == 0 && d == 0 => {
                     FilterKind::FastLocalBloom { lines, probes: b }
                 }
@@ -137,7 +137,7 @@ impl FilterKind {
         }
     }
 
-    /// True if `key` may have been added to the filter `bytes`.
+    /// True if `key` may be in the filter `bytes`.
     #[inline]
     #[must_use]
     pub fn may_match(&self, bytes: &[u8], key: &FilterKey<'_>) -> bool {
@@ -156,9 +156,8 @@ impl FilterKind {
         }
     }
 
-    /// Where in the filter that begins which [`FilterKind::may_match`] will look at: a line of at most 64
-    /// bytes. Who asks many filters asks for the memory of all of them first, so that the misses of the
-    /// processor's cache overlap.
+    /// The range of the filter that [`FilterKind::may_match`] will access, at most 64 bytes. When many
+    /// filters are queried, all ranges are prefetched first, so that the cache misses overlap.
     #[inline]
     #[must_use]
     pub fn place(&self, key: &FilterKey<'_>) -> usize {
@@ -177,7 +176,7 @@ fn legacy(len: usize, lines: u32, probes: u8) -> FilterKind {
         return FilterKind::AlwaysTrue;
     }
     match u32::try_from(len / lines as usize) {
-        // The number of bits of a line has to fit into the hash that picks one.
+        // The number of bits of a line must fit into the hash that selects one.
         Ok(line_len) if line_len.is_power_of_two() && line_len <= 1 << 28 => {
             FilterKind::LegacyBloom {
                 lines,
@@ -189,7 +188,7 @@ fn legacy(len: usize, lines: u32, probes: u8) -> FilterKind {
     }
 }
 
-/// True if `key` may have been added to the filter `bytes`; for one question to one filter.
+/// True if `key` may be in the filter `bytes`, for a single query.
 #[must_use]
 pub fn may_match(bytes: &[u8], key: &[u8]) -> bool {
     FilterKind::parse(bytes).may_match(bytes, &FilterKey::new(key))

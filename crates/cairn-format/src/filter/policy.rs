@@ -1,35 +1,34 @@
-//! Filter policies: which filter a table gets, as options say it.
+//! Filter policies, which select the type of filter of a table.
 
 use std::fmt;
 
 use super::BUILTIN_NAME;
 use super::builder::{FilterBuilder, Shape};
 
-/// The first format version whose readers know the newer filters.
+/// The first format version whose readers support the current filters.
 const FAST_LOCAL_SINCE: u32 = 5;
 
-/// Which filters to build. All policies read all built-in filters.
+/// A filter policy. All policies can read all built-in filters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FilterPolicy {
     /// `bloomfilter:bits`: Bloom filters.
     Bloom {
-        /// Bits of a filter for each key.
+        /// Bits per key.
         bits_per_key: f64,
     },
-    /// `ribbonfilter:bits:level`: Ribbon filters, smaller and slower to build.
+    /// `ribbonfilter:bits:level`: Ribbon filters, which are smaller and slower to build.
     Ribbon {
-        /// Bits for each key of the Bloom filter that is as good.
+        /// Bits per key of a Bloom filter with the same false-positive rate.
         bloom_equivalent_bits_per_key: f64,
-        /// Levels before this one get Bloom filters; a flush counts as level -1.
+        /// Levels before this one get Bloom filters. Flushes count as level -1.
         bloom_before_level: i32,
     },
-    /// `rocksdb.BuiltinBloomFilter`: reads filters and builds none.
+    /// `rocksdb.BuiltinBloomFilter`: reads filters but builds none.
     ReadOnly,
 }
 
 impl FilterPolicy {
-    /// The policy that an option text says, or `None` for a text that says none. The absence of a
-    /// policy (`nullptr`) is no policy either; callers look for it first.
+    /// Parses a policy. Returns `None` for an invalid text, including `nullptr`, which callers handle first.
     #[must_use]
     pub fn from_text(text: &str) -> Option<FilterPolicy> {
         let text = text.trim();
@@ -46,7 +45,7 @@ impl FilterPolicy {
             ) => Some(FilterPolicy::Bloom {
                 bits_per_key: bits(b)?,
             }),
-            // The last field chose an obsolete format; both its values are valid and mean nothing.
+            // The last field selected an obsolete format; both its values are valid and ignored.
             ("bloomfilter" | "rocksdb.BloomFilter", [b, "true" | "false" | "0" | "1"]) => {
                 Some(FilterPolicy::Bloom {
                     bits_per_key: bits(b)?,
@@ -65,7 +64,7 @@ impl FilterPolicy {
         }
     }
 
-    /// `id=ribbonfilter:10:1;bloom_before_level=1;`, as 11.x writes it.
+    /// `id=ribbonfilter:10:1;bloom_before_level=1;`, as written by 11.x.
     fn from_fields(fields: &str) -> Option<FilterPolicy> {
         let mut policy = None;
         let mut before = None;
@@ -92,7 +91,7 @@ impl FilterPolicy {
         }
     }
 
-    /// The name that the property `rocksdb.filter.policy` records.
+    /// The name recorded in the property `rocksdb.filter.policy`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -102,8 +101,8 @@ impl FilterPolicy {
         }
     }
 
-    /// A builder for a table of `format_version` on `level` (`None` for a flush or an unknown
-    /// level), or `None` if it gets no filter.
+    /// Returns a builder for a table of `format_version` on `level` (`None` for a flush or an unknown level),
+    /// or `None` if the table gets no filter.
     #[must_use]
     pub fn builder(&self, format_version: u32, level: Option<u32>) -> Option<FilterBuilder> {
         let (bits, shape) = match *self {
@@ -129,7 +128,7 @@ impl FilterPolicy {
     }
 }
 
-/// Thousandths of a bit for each key, or `None` if that is too little for a filter.
+/// Thousandths of a bit per key, or `None` if that is too little for a filter.
 fn millibits(bits_per_key: f64) -> Option<u32> {
     if bits_per_key < 0.5 || bits_per_key.is_nan() {
         return None;
@@ -138,7 +137,7 @@ fn millibits(bits_per_key: f64) -> Option<u32> {
 }
 
 impl fmt::Display for FilterPolicy {
-    /// The text of OPTIONS files.
+    /// The text for OPTIONS files.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FilterPolicy::Bloom { bits_per_key } => write!(f, "bloomfilter:{bits_per_key}:false"),

@@ -1,33 +1,34 @@
-//! Ribbon filters: each key is an equation over 128 neighbouring slots, modulo 2.
+//! Ribbon filters: each key is a linear equation over 128 consecutive slots, modulo 2.
 //!
-//! A filter is a solution of all equations, one bit a slot and column. An absent key's equation
-//! holds by chance in each column, so `c` columns let one of 2^c absent keys pass. Blocks of 128
-//! slots at the front have one column less than those behind, which makes any average possible.
+//! A filter is a solution of all equations, with one bit per slot and column. The equation of an absent key
+//! holds in each column with a probability of one half, so the false-positive rate with `c` columns is 2^-c.
+//! The first blocks of 128 slots have one column less than the others, which allows fractional averages.
 //!
-//! The construction is that of "Ribbon filter: practically smaller than Bloom and Xor" (Dillinger, Walzer, 2021); the hashing,
-//! the seeds and the sizes of blocks are those of RocksDB (util/ribbon_*.h, Apache 2.0), whose bytes these are.
+//! The construction is that of "Ribbon filter: practically smaller than Bloom and Xor" (Dillinger, Walzer,
+//! 2021). Hashing, seeds and block sizes are RocksDB's (util/ribbon_*.h, Apache 2.0), with which the format
+//! is compatible.
 
 use super::METADATA_LEN;
 use crate::hash::fastrange64;
 
-/// Slots of a block, and coefficients of an equation.
+/// The number of slots of a block, and of coefficients of an equation.
 const WIDTH: u32 = 128;
 const SEGMENT_LEN: usize = 16;
-/// Columns that a query can check: bits of an equation's result.
+/// The maximum number of columns, that is, bits of an equation's result.
 const MAX_COLUMNS: u32 = 32;
 
 /// The dimensions of a Ribbon filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RibbonShape {
     blocks: u32,
-    /// Columns of the blocks at the back.
+    /// The number of columns of the other blocks.
     columns: u32,
-    /// Blocks at the front, which have one column less.
+    /// The number of blocks at the front, which have one column less.
     front: u32,
     seed: u32,
 }
 
-/// The equation of a key: its first slot, its coefficients from there on, its result by column.
+/// The equation of a key: its first slot, its coefficients from there, and its result by column.
 #[derive(Clone, Copy)]
 struct Equation {
     start: u64,
@@ -53,7 +54,7 @@ fn equation(hash: u64, seed: u32, blocks: u32) -> Equation {
 }
 
 impl RibbonShape {
-    /// The shape of a filter with `len` bytes of segments, or `None` if there is no such filter.
+    /// The shape of a filter with `len` bytes of segments, or `None` if `len` is invalid.
     pub(super) fn new(len: usize, seed: u8, blocks: u32) -> Option<RibbonShape> {
         if blocks < 2 {
             return None;
@@ -74,7 +75,7 @@ impl RibbonShape {
         })
     }
 
-    /// The first segment of a block, and how many columns the block has.
+    /// The first segment of a block, and the number of columns of the block.
     #[inline]
     fn block(&self, block: u64) -> (u64, u64) {
         let front = u64::from(self.front);
@@ -91,7 +92,7 @@ impl RibbonShape {
         let bit = (equation.start % u64::from(WIDTH)) as u32;
         let (first, columns) = self.block(equation.start / u64::from(WIDTH));
         let low = equation.coefficients << bit;
-        // The part of the equation that lies in the next block.
+        // The part of the equation in the next block.
         let high = match bit {
             0 => 0,
             _ => equation.coefficients >> (WIDTH - bit),
@@ -115,13 +116,13 @@ fn segment(bytes: &[u8], i: u64) -> u128 {
         .map_or(0, |chunk| u128::from_le_bytes(*chunk))
 }
 
-/// Keys that 2^8, 2^9, ... slots hold such that one seed of twenty fails.
+/// The number of keys in 2^8, 2^9, ... slots for which one of twenty seeds fails.
 const CAPACITY: [f64; 10] = [
     248.851, 499.532, 1001.26, 2003.97, 4005.59, 8000.39, 15966.6, 31828.1, 63447.3, 126_506.0,
 ];
 const FIRST_POWER: usize = 8;
 
-/// Keys that 2^`power` slots hold.
+/// The number of keys for 2^`power` slots.
 fn capacity(power: usize) -> f64 {
     match CAPACITY.get(power - FIRST_POWER) {
         Some(&keys) => keys,
@@ -133,7 +134,7 @@ fn capacity(power: usize) -> f64 {
     }
 }
 
-/// Slots for `keys` keys: whole blocks, two at least.
+/// The number of slots for `keys` keys: whole blocks, at least two.
 pub(super) fn slots(keys: usize) -> u64 {
     let keys = keys as f64;
     let mut power = FIRST_POWER;
@@ -150,22 +151,22 @@ pub(super) fn slots(keys: usize) -> u64 {
     (slots.ceil() as u64).next_multiple_of(u64::from(WIDTH))
 }
 
-/// The number of segments with which `blocks` blocks let `rate` of absent keys pass.
+/// The number of segments for which `blocks` blocks have the false-positive rate `rate`.
 fn segments(blocks: u64, rate: f64) -> u64 {
     let columns = (1.0 / rate).log2().floor().clamp(1.0, 31.0);
-    // With one more column in some of the blocks, the average is met; never more may pass.
+    // Some blocks get one more column to meet the average. The rate is never exceeded.
     let more = (2.0 * (1.0 - rate * columns.exp2())).clamp(0.0, 1.0);
     blocks * columns as u64 + (blocks as f64 * more).ceil() as u64
 }
 
-/// Bytes that a filter of `keys` keys takes, metadata included.
+/// The length of a filter of `keys` keys, including metadata.
 pub(super) fn len(keys: usize, rate: f64) -> usize {
     let blocks = slots(keys) / u64::from(WIDTH);
     segments(blocks, rate) as usize * SEGMENT_LEN + METADATA_LEN
 }
 
-/// A Ribbon filter of `hashes` (`keys` of them, not none) that lets about `rate` of absent keys pass, or `None` if
-/// no seed makes the equations solvable.
+/// Builds a Ribbon filter of `hashes`, of which there are `keys`, at least one, with a false-positive rate of
+/// about `rate`. Returns `None` if the equations are not solvable with any seed.
 pub(super) fn build(
     hashes: &(impl Iterator<Item = u64> + Clone),
     keys: usize,
@@ -189,7 +190,7 @@ pub(super) fn build(
     Some(out)
 }
 
-/// Equations in echelon form: the one at a slot begins there.
+/// Equations in row echelon form: the equation at a slot starts there.
 struct Band {
     coefficients: Vec<u128>,
     results: Vec<u32>,
@@ -204,7 +205,7 @@ impl Band {
         }
     }
 
-    /// Takes the equations of all hashes in; false if they contradict each other.
+    /// Adds the equations of all hashes. Returns false if they are contradictory.
     fn solve(&mut self, mut hashes: impl Iterator<Item = u64>, seed: u32, blocks: u32) -> bool {
         self.coefficients.fill(0);
         self.results.fill(0);
@@ -225,7 +226,7 @@ impl Band {
             if coefficients == 0 {
                 return result == 0;
             }
-            // Both began with a one, so the sum begins later.
+            // Both start with a one, so their sum starts later.
             let skip = coefficients.trailing_zeros();
             coefficients >>= skip;
             at += skip as usize;
@@ -234,7 +235,7 @@ impl Band {
 
     /// Writes a solution, from the last slot to the first.
     fn write(&self, shape: &RibbonShape, out: &mut [u8]) {
-        // The solved bits of each column, of the 128 slots from the one at hand on.
+        // The solved bits of each column in the 128 slots from the current one.
         let mut solved = [0u128; MAX_COLUMNS as usize];
         let solved = &mut solved[..shape.columns as usize];
         for slot in (0..self.coefficients.len()).rev() {

@@ -1,11 +1,11 @@
-//! Filters that RocksDB wrote, filters as they are built and asked, and hostile filters.
+//! Filters written by RocksDB, built filters, and hostile filters.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Filters of RocksDB 7.8.3: two of 900 keys `p000:00000` and their prefixes of 4 bytes, 9.9 bits
-/// a key; one of the 1500 keys that db_bench counts.
+/// Filters written by RocksDB 7.8.3: two of 900 keys `p000:00000` and their 4-byte prefixes, with 9.9 bits
+/// per key; one of the 1500 keys of db_bench.
 const FAST: &[u8] = include_bytes!("testdata/fast.bin");
 const LEGACY: &[u8] = include_bytes!("testdata/legacy.bin");
 const RIBBON_1500: &[u8] = include_bytes!("testdata/ribbon.bin");
@@ -22,7 +22,7 @@ fn absent_keys(n: u32) -> impl Iterator<Item = String> {
     (0..n).map(|i| format!("absent-key-{i}"))
 }
 
-/// The share of absent keys that pass.
+/// The false-positive rate.
 fn rate(bytes: &[u8]) -> f64 {
     let n = 20_000;
     let kind = FilterKind::parse(bytes);
@@ -82,7 +82,7 @@ fn bloom_filters_have_the_bytes_that_rocksdb_writes() {
 }
 
 #[test]
-fn a_ribbon_filter_is_as_large_as_that_of_rocksdb() {
+fn ribbon_filters_have_the_size_of_rocksdbs() {
     let mut builder = builder("ribbonfilter:10:0", 5, Some(6));
     counted_keys().for_each(|key| builder.add_key(&key));
     assert_eq!(builder.estimated_size(), RIBBON_1500.len());
@@ -91,8 +91,8 @@ fn a_ribbon_filter_is_as_large_as_that_of_rocksdb() {
 }
 
 #[test]
-fn every_shape_and_size_accepts_its_keys_and_few_others() {
-    // Text, format version, expected share of absent keys that pass.
+fn all_types_and_sizes_have_the_expected_accuracy() {
+    // Text, format version, expected false-positive rate.
     let cases = [
         ("bloomfilter:10", 5, 0.0095),
         ("bloomfilter:20:true", 7, 0.0002),
@@ -133,7 +133,7 @@ fn every_shape_and_size_accepts_its_keys_and_few_others() {
 }
 
 #[test]
-fn a_filter_without_keys_accepts_none() {
+fn empty_filters_match_nothing() {
     for (text, version) in [
         ("bloomfilter:10", 5),
         ("bloomfilter:10", 4),
@@ -147,7 +147,7 @@ fn a_filter_without_keys_accepts_none() {
 }
 
 #[test]
-fn what_is_not_understood_accepts_every_key() {
+fn unknown_filters_match_every_key() {
     for end in [
         [0u8, 0, 0, 0, 0],
         [0xff, 1, 6, 0, 0],
@@ -176,7 +176,7 @@ fn what_is_not_understood_accepts_every_key() {
 }
 
 #[test]
-fn policies_are_what_options_say() {
+fn policies_are_parsed_from_options() {
     let shown = |text| FilterPolicy::from_text(text).map(|policy| policy.to_string());
     for text in [
         "bloomfilter:10:false",
@@ -214,7 +214,7 @@ fn policies_are_what_options_say() {
 }
 
 #[test]
-fn levels_and_versions_choose_the_shape() {
+fn levels_and_versions_select_the_type() {
     let kind = |text, version, level| {
         let mut builder = builder(text, version, level);
         (0..2000u32).for_each(|i| builder.add_key(&i.to_be_bytes()));
@@ -243,7 +243,7 @@ fn levels_and_versions_choose_the_shape() {
 }
 
 #[test]
-fn partitions_are_cut_at_the_size_asked_for() {
+fn partitions_have_the_requested_size() {
     for text in ["bloomfilter:10", "ribbonfilter:10"] {
         let mut builder = builder(text, 5, Some(1));
         let keys = builder.keys_that_fit(4096);
@@ -272,7 +272,7 @@ proptest! {
     }
 
     #[test]
-    fn no_key_is_lost(keys in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..12), 1..400),
+    fn there_are_no_false_negatives(keys in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..12), 1..400),
                       text in prop_oneof![Just("bloomfilter:10"), Just("bloomfilter:1"), Just("ribbonfilter:12:-1")],
                       version in 4u32..6) {
         let mut builder = builder(text, version, None);

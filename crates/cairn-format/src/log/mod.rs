@@ -1,33 +1,34 @@
-//! The log file: records of any length in blocks of 32 KiB. WALs and MANIFESTs are log files.
+//! The log format: records of any length in blocks of 32 KiB. Used by WALs and MANIFESTs.
 //!
 //! ```text
-//! block            32768 bytes; a physical record never crosses its end
+//! block            32768 bytes; a physical record does not cross its end
 //! record           fixed32 masked crc of all behind it, fixed16 length, u8 type,
 //!                  [recyclable: fixed32 low half of the file's number,] `length` bytes of payload
-//! Full 1, First 2, Middle 3, Last 4                          a logical record in one piece, or cut
-//! RFull 5, RFirst 6, RMiddle 7, RLast 8                      the same in a file used before
+//! Full 1, First 2, Middle 3, Last 4                          a logical record, whole or fragmented
+//! RFull 5, RFirst 6, RMiddle 7, RLast 8                      the same in a recycled file
 //! SetCompression 9                                           fixed32; only as the first record
 //! TimestampSizes 10, recyclable 11                           (fixed32 family, fixed16 size)*
 //! Predecessor 130, recyclable 131                            fixed64 number, size, last sequence
-//! Veil 255                                                   bytes of a piece that is being stored
+//! Veil 255                                                   placeholder of a fragment being stored
 //! ```
 //!
-//! What does not fit behind a record (less than a header; for the metadata records from 9 on, less
-//! than the record, which is never cut) is filled with zeros. A reader therefore skips the last
-//! bytes of a block when they hold no header, and zeros where a header should be mean that nothing
-//! was written there. Unknown types with bit 7 set are passed over, others are damage.
+//! If the rest of a block is too short for a record (for a header, or for metadata records from 9 on, which
+//! are never fragmented, for the whole record) it is filled with zeros. A reader therefore skips the end of a
+//! block that is too short for a header, and treats zeros in place of a header as unwritten. Unknown types
+//! with bit 7 set are ignored; others are damage.
 //!
-//! A veil stands for a moment where a Middle or Last begins a block of a mapped file (see [`Veil`]): its header covers the
-//! same bytes with another type. A reader of RocksDB passes over it, and over the pieces before it, in silence; so neither
-//! piece of a record is ever there alone. Only a process that ended in that moment leaves one behind, at the end of its log.
+//! A veil temporarily replaces the header of a Middle or Last fragment at the start of a block of a mapped
+//! file (see [`Veil`]): it covers the same bytes with another type. RocksDB's reader silently ignores it
+//! together with the fragments before it, so that a record is never visible in part. A veil remains only at
+//! the end of a log whose process ended at that moment.
 //!
 //! [`Veil`]: cairn_types::Veil
 //!
-//! [`LogWriter`] frames, [`LogReader`] unframes and names everything that it has to leave out, and
-//! [`RecoveryMode`] says what a database does about that. None of them touches a file.
+//! [`LogWriter`] fragments records, [`LogReader`] reassembles them and reports everything it drops, and
+//! [`RecoveryMode`] defines how a database reacts. None of them does I/O.
 
 mod reader;
-mod recovery;
+mod recovery_mode;
 mod writer;
 
 #[cfg(test)]
@@ -36,16 +37,16 @@ mod tests;
 use cairn_types::{Decoded, Malformed, SequenceNumber};
 
 pub use reader::{Bytes, Dropped, End, Event, LogReader, Reason, Source};
-pub use recovery::{RecoveryMode, Verdict};
+pub use recovery_mode::{RecoveryMode, Verdict};
 pub use writer::{Framing, LogWriter};
 
 use crate::coding::Input;
 
-/// Bytes of a block.
+/// The length of a block.
 pub const BLOCK_LEN: usize = 32 << 10;
-/// Bytes in front of a record's payload.
+/// The length of a record header.
 pub const HEADER_LEN: usize = 7;
-/// Bytes in front of a recyclable record's payload.
+/// The length of a recyclable record header.
 pub const RECYCLABLE_HEADER_LEN: usize = 11;
 
 /// The types of physical records.
@@ -54,7 +55,7 @@ pub(crate) mod record_type {
     pub const FIRST: u8 = 2;
     pub const MIDDLE: u8 = 3;
     pub const LAST: u8 = 4;
-    /// What is added to the four above in a recyclable log.
+    /// The difference to the types above in a recyclable log.
     pub const TO_RECYCLABLE: u8 = 4;
     pub const RECYCLABLE_FULL: u8 = 5;
     pub const RECYCLABLE_LAST: u8 = 8;
@@ -63,32 +64,32 @@ pub(crate) mod record_type {
     pub const RECYCLABLE_TIMESTAMP_SIZES: u8 = 11;
     pub const PREDECESSOR: u8 = 130;
     pub const RECYCLABLE_PREDECESSOR: u8 = 131;
-    /// Of a piece that is being stored.
+    /// Placeholder of a fragment being stored.
     pub const VEIL: u8 = 255;
-    /// Unknown types with this bit may be passed over.
+    /// Unknown types with this bit are ignored.
     pub const MAY_IGNORE: u8 = 0x80;
 }
 
 /// What the note that [`Predecessor::as_batch`] makes begins with, in a batch without writes: its length in front.
 const NOTE: &[u8; 18] = b"\x03\x28cairn.log.before";
 
-/// What a WAL says about the one before it: in a record of its own, as RocksDB does from version 10 on with
-/// `track_and_verify_wals`, or in a batch, which every version of RocksDB reads over.
+/// The summary of the preceding WAL recorded in a WAL: in a separate record, as by RocksDB from version 10 on
+/// with `track_and_verify_wals`, or in a batch, which every version of RocksDB accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Predecessor {
-    /// Its number.
+    /// The number.
     pub log_number: u64,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub bytes: u64,
-    /// The sequence number at which its last batch begins, 0 if it has none.
+    /// The sequence number of its last batch, 0 if it has none.
     pub last_sequence: SequenceNumber,
 }
 
 impl Predecessor {
-    /// Bytes of the encoding.
+    /// The length of the encoding.
     pub const LEN: usize = 24;
 
-    /// Reads the payload of a predecessor record.
+    /// Decodes the payload of a predecessor record.
     ///
     /// # Errors
     ///
@@ -116,9 +117,9 @@ impl Predecessor {
         payload
     }
 
-    /// A batch that writes nothing and says this in a LogData record: `cairn.log.before` and the encoding of
-    /// [`Predecessor::encode`]. It is the first one of its log, and `next` the sequence number that the
-    /// first write in the log gets.
+    /// Encodes the summary as a batch without writes, in a LogData record: `cairn.log.before` and the result
+    /// of [`Predecessor::encode`]. It is the first batch of its log, and `next` is the sequence number of the
+    /// first write in the log.
     #[must_use]
     pub fn as_batch(&self, next: SequenceNumber) -> Vec<u8> {
         let mut batch = Vec::with_capacity(12 + NOTE.len() + Predecessor::LEN);
@@ -129,7 +130,7 @@ impl Predecessor {
         batch
     }
 
-    /// What `batch` says, and the number behind it, if it is one of [`Predecessor::as_batch`].
+    /// The summary in `batch`, and its sequence number, if it was made by [`Predecessor::as_batch`].
     #[must_use]
     pub fn from_batch(batch: &[u8]) -> Option<(Predecessor, SequenceNumber)> {
         let (next, rest) = batch.split_first_chunk()?;
@@ -139,16 +140,16 @@ impl Predecessor {
     }
 }
 
-/// The sizes of user-defined timestamps of some families, as a WAL states them.
+/// The user-defined timestamp sizes of column families, as recorded in a WAL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimestampSizes<'a>(&'a [[u8; 6]]);
 
 impl<'a> TimestampSizes<'a> {
-    /// Reads the payload of a timestamp-size record.
+    /// Decodes the payload of a timestamp-size record.
     ///
     /// # Errors
     ///
-    /// [`Malformed`] unless it consists of whole pairs with sizes other than zero.
+    /// [`Malformed`] unless it has only complete pairs with non-zero sizes.
     pub fn decode(payload: &'a [u8]) -> Decoded<TimestampSizes<'a>> {
         let (pairs, rest) = payload.as_chunks::<6>();
         let sizes = TimestampSizes(pairs);
@@ -158,7 +159,7 @@ impl<'a> TimestampSizes<'a> {
         Ok(sizes)
     }
 
-    /// Family and size in bytes, in the record's order.
+    /// Column family id and size in bytes, in the order of the record.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u16)> + use<'a> {
         self.0.iter().map(|&[a, b, c, d, low, high]| {
             (

@@ -1,11 +1,11 @@
-//! The bytes of a log file to logical records, and a report of everything left out.
+//! The log reader, which reassembles logical records and reports dropped bytes.
 //!
-//! The reader never decides what damage means: after a [`Event::Dropped`] it stands where reading
-//! can go on, and the caller reads on or not. Between them, records, drops, padding and the zeros
-//! at the end account for every byte of the file.
+//! The reader does not decide about the consequences of damage. After an [`Event::Dropped`] it is positioned
+//! such that the caller may continue. Records, drops, padding and trailing zeros account for every byte of
+//! the file.
 //!
-//! Records that lie in one piece are handed out where they were read; others are put together in
-//! one buffer, which grows by what was really read.
+//! Unfragmented records are returned in place. Others are reassembled in a buffer, which grows with the data
+//! actually read.
 
 use std::fmt;
 use std::ops::Range;
@@ -17,19 +17,20 @@ use super::writer::{in_block, low_half};
 use super::{BLOCK_LEN, HEADER_LEN, Predecessor, RECYCLABLE_HEADER_LEN, TimestampSizes};
 use crate::checksum::{crc32c, mask};
 
-/// The length of what devices write whole or not at all. So close behind its header a record that is stored front to
-/// back has a byte other than zero; zeros that reach further are a sector that was lost.
+/// The size of an atomic device write. A record stored from front to back has a non-zero byte within this
+/// distance of its header; a longer run of zeros is a lost sector.
 const SECTOR_LEN: usize = 512;
-/// The length of a record's head in a mapped file, which is stored last.
+/// The length of the part of a record in a mapped file that is stored last.
 const HEAD_LEN: usize = 8;
 
-/// Where a reader's bytes come from.
+/// The source of a reader's data.
 pub trait Source {
-    /// Reads `buf.len()` bytes at `offset`; fewer only where the file ends. Returns how many.
+    /// Reads `buf.len()` bytes at `offset`, or fewer at the end of the file. Returns the number of bytes
+    /// read.
     ///
     /// # Errors
     ///
-    /// Those of the file system. They end the reading and are never taken for the file's end.
+    /// Those of the file system. They end reading and are never mistaken for the end of the file.
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<usize>;
 }
 
@@ -53,85 +54,85 @@ impl Source for Bytes<'_> {
     }
 }
 
-/// What a reader meets next.
+/// An event of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// A logical record.
     Record {
-        /// Where in the file its first piece begins.
+        /// The offset of its first fragment.
         offset: u64,
-        /// Its bytes; compressed if the log is.
+        /// Its content, compressed if the log is.
         payload: &'a [u8],
     },
-    /// The records that follow are compressed; the number is the codec's.
+    /// The following records are compressed with the codec of this number.
     Compression(u32),
-    /// The sizes of user-defined timestamps in the records that follow.
+    /// The user-defined timestamp sizes of the following records.
     TimestampSizes(TimestampSizes<'a>),
-    /// What the log before this one should look like.
+    /// The summary of the preceding log.
     Predecessor(Predecessor),
-    /// Bytes had to be left out.
+    /// Bytes were dropped.
     Dropped(Dropped),
-    /// The file ends. Later calls say so again.
+    /// The end of the file. Returned again by later calls.
     End(End),
 }
 
-/// Bytes that hold no record.
+/// A range of bytes without a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropped {
-    /// Where in the file they begin. Pieces of a record whose other pieces are bad count.
+    /// The start of the range, including fragments of a record whose other fragments are bad.
     pub offset: u64,
-    /// How many.
+    /// The number of bytes.
     pub bytes: u64,
-    /// What is wrong with them.
+    /// The reason.
     pub reason: Reason,
 }
 
-/// Where a file ends.
+/// The end of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Its size in bytes.
+    /// The size of the file.
     pub offset: u64,
-    /// How many zeros are at its end: space that was reserved and not written.
+    /// The number of trailing zeros: space that was reserved but not written.
     pub zeros: u64,
 }
 
-/// Why bytes are left out.
+/// The reason why bytes are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// The file ends within a header.
     TornHeader,
     /// The file ends within a payload.
     TornBody,
-    /// The file ends between the pieces of a record.
+    /// The file ends between fragments of a record.
     TornRecord,
-    /// A checksum does not match. The rest of the block goes too, for its lengths mean nothing.
+    /// A checksum does not match. The rest of the block is dropped, as its lengths are unreliable.
     BadChecksum,
-    /// A record would cross the end of its block. The rest of the block goes too.
+    /// A record would cross the end of its block. The rest of the block is dropped.
     BadLength,
-    /// Zeros where a record should be, and records behind them. The rest of the block goes too.
+    /// Zeros in place of a record, followed by records. The rest of the block is dropped.
     Zeroed,
-    /// Zeros where a header should be and something close behind them, or a veil; and behind the block no record: a
-    /// mapped file is left so by a process that ended while it stored records.
+    /// Zeros in place of a header, followed closely by other data, or a veil; and no record after the block:
+    /// the state of a mapped file whose process ended while it stored records.
     Unfinished,
-    /// A record of a type that must be known and is not.
+    /// A record of an unknown type that cannot be ignored.
     UnknownType(u8),
-    /// A piece of a record without the pieces before it.
+    /// A fragment without the preceding ones.
     MissingStart,
-    /// Pieces of a record without those behind them.
+    /// Fragments without the following ones.
     MissingEnd,
     /// A recyclable record among others, or the reverse.
     MixedFraming,
-    /// A metadata record of this type with an impossible payload, or in an impossible place.
+    /// A metadata record of this type with an invalid payload, or at an invalid position.
     BadMetadata(u8),
-    /// A record of a compressed log whose checksum is right and that cannot be decompressed. The
-    /// reader above this one, which decompresses, says so.
+    /// A record of a compressed log with a correct checksum that cannot be decompressed. Reported by the
+    /// layer that decompresses.
     BadCompression,
-    /// A record of the log that the file held before; the number is that log's.
+    /// A record of the previous log in a recycled file, with that log's number.
     OldLogNumber(u32),
 }
 
 impl Reason {
-    /// True if the file just ends too early, as it does when a write was cut short.
+    /// True if the file just ends prematurely, as after an interrupted write.
     #[must_use]
     pub fn is_torn(self) -> bool {
         matches!(
@@ -162,28 +163,28 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Reads a log file from front to back.
+/// A sequential reader of a log file.
 #[derive(Debug)]
 pub struct LogReader<S> {
     window: Window<S>,
-    /// The low half of the file's number, if records must match it.
+    /// The lower half of the file's number, if records must match it.
     log_number: Option<u32>,
-    /// Offset of the next physical record.
+    /// The offset of the next physical record.
     at: u64,
-    /// Offset behind the last record or metadata handed out.
+    /// The end of the last record or metadata returned.
     whole_up_to: u64,
-    /// Whether the records are recyclable; unknown before the first.
+    /// True if records are recyclable; `None` before the first record.
     recycled: Option<bool>,
-    /// Where the record begins whose pieces are being collected.
+    /// The start of the record whose fragments are being collected.
     pieces_from: Option<u64>,
     pieces: Vec<u8>,
-    /// Where zeros began, up to `at`, that may be padding, a hole, or the unwritten end.
+    /// The start of zeros up to `at` that may be padding, a hole, or the unwritten end.
     zeros_from: Option<u64>,
     ignored: u64,
     current: Step,
 }
 
-/// What one physical step led to.
+/// The result of one physical record.
 #[derive(Debug)]
 enum Step {
     Again,
@@ -194,7 +195,7 @@ enum Step {
     End(End),
 }
 
-/// A physical record whose checksum is right.
+/// A physical record with a correct checksum.
 struct Physical {
     offset: u64,
     kind: u8,
@@ -206,12 +207,12 @@ struct Physical {
 }
 
 impl<S: Source> LogReader<S> {
-    /// Reads the log in `source`, whose number is `number`. A MANIFEST's is zero.
+    /// Creates a reader of the log in `source` with `number`, which is zero for a MANIFEST.
     pub fn new(source: S, number: u64) -> LogReader<S> {
         LogReader::starting_at(source, number, 0)
     }
 
-    /// The same, from `offset` on, where a physical record begins.
+    /// Creates a reader that starts at `offset`, the start of a physical record.
     pub fn starting_at(source: S, number: u64, offset: u64) -> LogReader<S> {
         LogReader {
             window: Window::new(source),
@@ -227,53 +228,53 @@ impl<S: Source> LogReader<S> {
         }
     }
 
-    /// Takes recyclable records of any log: for tools that look into a file without its name.
+    /// Accepts recyclable records of any log, for tools that do not know the file's name.
     #[must_use]
     pub fn of_any_number(mut self) -> LogReader<S> {
         self.log_number = None;
         self
     }
 
-    /// True if the file holds recyclable records; `false` before the first record.
+    /// True if the file has recyclable records; false before the first record.
     #[must_use]
     pub fn is_recycled(&self) -> bool {
         self.recycled == Some(true)
     }
 
-    /// Offset behind the last record or metadata handed out. Whoever follows a growing file goes
-    /// on from here with [`LogReader::starting_at`].
+    /// The end of the last record or metadata returned. To follow a growing file, continue there with
+    /// [`LogReader::starting_at`].
     #[must_use]
     pub fn whole_up_to(&self) -> u64 {
         self.whole_up_to
     }
 
-    /// How many records of unknown types that may be ignored were.
+    /// The number of records of unknown types that were ignored.
     #[must_use]
     pub fn ignored(&self) -> u64 {
         self.ignored
     }
 
-    /// Goes to the next event and returns it.
+    /// Advances to the next event and returns it.
     ///
     /// # Errors
     ///
     /// As [`LogReader::advance`].
     #[expect(
         clippy::should_implement_trait,
-        reason = "an event borrows from the reader, which an iterator cannot say"
+        reason = "an event borrows from the reader, which `Iterator` cannot express"
     )]
     pub fn next(&mut self) -> Result<Event<'_>> {
         self.advance()?;
         Ok(self.event())
     }
 
-    /// Goes to the next event.
+    /// Advances to the next event.
     ///
     /// # Errors
     ///
-    /// Those of the source. Bad bytes are no error here but a [`Event::Dropped`].
+    /// Those of the source. Damage is not an error, but an [`Event::Dropped`].
     pub fn advance(&mut self) -> Result<()> {
-        // What the last event borrowed from may be read over now.
+        // The data borrowed by the last event may now be overwritten.
         self.current = Step::Again;
         loop {
             match self.step()? {
@@ -286,7 +287,7 @@ impl<S: Source> LogReader<S> {
         }
     }
 
-    /// Goes on where the file ended, which has grown meanwhile. Returns the source, which may have to be told.
+    /// Continues after the end of a file that has grown. Returns the source for updates.
     pub fn go_on(&mut self) -> &mut S {
         if let Some(from) = self.zeros_from.take() {
             self.at = from;
@@ -297,7 +298,7 @@ impl<S: Source> LogReader<S> {
         &mut self.window.source
     }
 
-    /// The event that the reader stands at.
+    /// The current event.
     ///
     /// # Panics
     ///
@@ -305,7 +306,7 @@ impl<S: Source> LogReader<S> {
     #[must_use]
     pub fn event(&self) -> Event<'_> {
         match &self.current {
-            Step::Again => panic!("the reader stands at no event"),
+            Step::Again => panic!("the reader has no current event"),
             Step::InWindow { offset, payload } => Event::Record {
                 offset: *offset,
                 payload: &self.window.bytes[payload.clone()],
@@ -316,14 +317,14 @@ impl<S: Source> LogReader<S> {
             },
             Step::Metadata { kind, payload } => {
                 let payload = &self.window.bytes[payload.clone()];
-                metadata(*kind, payload).expect("metadata was read before")
+                metadata(*kind, payload).expect("the metadata was validated")
             }
             Step::Dropped(dropped) => Event::Dropped(*dropped),
             Step::End(end) => Event::End(*end),
         }
     }
 
-    /// Looks at the next bytes, up to one physical record.
+    /// Examines the next bytes, up to one physical record.
     fn step(&mut self) -> Result<Step> {
         let room = BLOCK_LEN - in_block(self.at);
         if room < HEADER_LEN {
@@ -358,7 +359,7 @@ impl<S: Source> LogReader<S> {
         }
     }
 
-    /// Checks the record at the start of `rest`, the rest of its block.
+    /// Validates the record at the start of `rest`, the rest of its block.
     fn physical(&self, rest: Range<usize>, cut_by_end: bool) -> Result<Physical, Reason> {
         let (too_short, too_long) = match cut_by_end {
             true => (Reason::TornHeader, Reason::TornBody),
@@ -392,11 +393,11 @@ impl<S: Source> LogReader<S> {
         })
     }
 
-    /// Goes past `record` and makes of it and the pieces before it what they are.
+    /// Consumes `record`, and combines it with the fragments before it.
     fn logical(&mut self, record: Physical) -> Step {
         if let Some(reason) = self.refused(&record) {
             if let (Reason::OldLogNumber(_), Some(from)) = (reason, self.pieces_from.take()) {
-                // The new content ends between pieces. The record is looked at again.
+                // The new content ends between fragments. The record is examined again.
                 return Step::Dropped(Dropped {
                     offset: from,
                     bytes: record.offset - from,
@@ -428,7 +429,7 @@ impl<S: Source> LogReader<S> {
         }
     }
 
-    /// Whether `record` does not belong into this file.
+    /// The reason why `record` does not belong to this file, if any.
     fn refused(&mut self, record: &Physical) -> Option<Reason> {
         if let (Some(found), Some(expected)) = (record.log_number, self.log_number)
             && found != expected
@@ -448,9 +449,9 @@ impl<S: Source> LogReader<S> {
 
     fn starting_piece(&mut self, record: Physical, whole: bool) -> Step {
         if let Some(from) = self.pieces_from.take() {
-            // Old writers closed a block with an empty first piece and then began anew.
+            // Old writers ended a block with an empty first fragment and then started over.
             if !self.pieces.is_empty() {
-                // The record is looked at again by the next step.
+                // The record is examined again by the next step.
                 return Step::Dropped(Dropped {
                     offset: from,
                     bytes: record.offset - from,
@@ -508,7 +509,7 @@ impl<S: Source> LogReader<S> {
         }
     }
 
-    /// The file ends at `at`, or where the zeros before it began.
+    /// Handles the end of the file at `at`, or at the start of the zeros before it.
     fn end(&mut self) -> Step {
         let size = self.window.file_end.unwrap_or(self.at);
         let written = self.zeros_from.unwrap_or(size).min(size);
@@ -525,7 +526,7 @@ impl<S: Source> LogReader<S> {
         })
     }
 
-    /// `rest`, the rest of a block, begins with zeros.
+    /// Handles `rest`, the rest of a block that starts with zeros.
     fn zeros(&mut self, rest: Range<usize>) -> Result<Step> {
         let block = self.at;
         let only_zeros = is_zero(&self.window.bytes[rest.clone()]);
@@ -544,7 +545,7 @@ impl<S: Source> LogReader<S> {
         if is_begun && self.only_hidden_from(self.at)? {
             return Ok(self.dropped(Reason::Unfinished, from));
         }
-        // Whoever is writing the file may have finished the record, and others behind it, meanwhile.
+        // A concurrent writer may have completed the record, and others after it, in the meantime.
         self.window.forget();
         let again = self.window.rest_of_block(block)?;
         if !is_zero(
@@ -559,8 +560,8 @@ impl<S: Source> LogReader<S> {
         Ok(self.dropped(Reason::Zeroed, from))
     }
 
-    /// The pieces of a record up to `at`, where a block with a veil begins, `len` bytes of it, if no record lies behind
-    /// the block.
+    /// Drops the fragments of a record up to `at`, where a block with a veil starts, and `len` bytes of that,
+    /// if no record follows the block.
     fn veiled(&mut self, len: usize) -> Result<Option<Step>> {
         let (at, zeros, pieces) = (self.at, self.zeros_from, self.pieces_from);
         let from = match (pieces, zeros) {
@@ -582,8 +583,8 @@ impl<S: Source> LogReader<S> {
         Ok(Some(self.dropped(Reason::Unfinished, from)))
     }
 
-    /// True if no record is stored from `at` on, where a block begins: its first piece may be on its way there, and
-    /// nothing comes behind that.
+    /// True if no record is stored from `at` on, the start of a block: its first fragment may be in the
+    /// process of being stored, and nothing follows.
     fn only_hidden_from(&mut self, mut at: u64) -> Result<bool> {
         let mut may_be_begun = true;
         loop {
@@ -602,7 +603,7 @@ impl<S: Source> LogReader<S> {
         }
     }
 
-    /// The zeros up to `at`, where a record begins, if they are more than padding.
+    /// Reports the zeros up to `at`, the start of a record, if they are more than padding.
     fn hole_before(&mut self, rest: &Range<usize>) -> Option<Step> {
         let from = self.zeros_from.take()?;
         let zeros = self.at - from;
@@ -615,7 +616,7 @@ impl<S: Source> LogReader<S> {
         Some(self.dropped(Reason::Zeroed, from))
     }
 
-    /// Leaves out the bytes from `bad` to `at`, and the pieces collected before them.
+    /// Drops the bytes from `bad` to `at`, and the fragments collected before them.
     fn dropped(&mut self, reason: Reason, bad: u64) -> Step {
         let offset = self.pieces_from.take().unwrap_or(bad);
         Step::Dropped(Dropped {
@@ -626,8 +627,8 @@ impl<S: Source> LogReader<S> {
     }
 }
 
-/// True if `from` lies in the block before the one of `at`, so close to its end that a record may begin there with
-/// zeros only.
+/// True if `from` is in the block before that of `at`, and so close to its end that a record may start there
+/// with zeros only.
 fn is_in_block_before(from: u64, at: u64) -> bool {
     let block = at - in_block(at) as u64;
     block
@@ -635,7 +636,7 @@ fn is_in_block_before(from: u64, at: u64) -> bool {
         .is_some_and(|close| (close..block).contains(&from))
 }
 
-/// True if a block or its rest begins with the header of a veil.
+/// True if a block, or the rest of one, starts with the header of a veil.
 fn is_veil(bytes: &[u8]) -> bool {
     bytes.get(HEADER_LEN - 1) == Some(&rt::VEIL)
 }
@@ -676,15 +677,15 @@ fn metadata(kind: u8, payload: &[u8]) -> Option<Event<'_>> {
     }
 }
 
-/// Some whole blocks of the file in memory.
+/// A number of whole blocks of the file in memory.
 struct Window<S> {
     source: S,
     bytes: Vec<u8>,
-    /// Offset in the file of the first of them.
+    /// The file offset of the first one.
     from: u64,
-    /// How many to read next: twice as many each time, so that a small file takes little memory.
+    /// The number of blocks to read next, which doubles each time, so that a small file takes little memory.
     next_len: usize,
-    /// Where the file ends, once a read has come to it.
+    /// The end of the file, once reached.
     file_end: Option<u64>,
 }
 
@@ -707,8 +708,8 @@ impl<S: Source> Window<S> {
         }
     }
 
-    /// Where in `bytes` the rest of the block is that begins at `at`; shorter, or empty, if the
-    /// file ends in it.
+    /// The range in `bytes` of the rest of the block that starts at `at`; shorter or empty at the end of the
+    /// file.
     fn rest_of_block(&mut self, at: u64) -> Result<Range<usize>> {
         let block = at - in_block(at) as u64;
         let end = block.saturating_add(BLOCK_LEN as u64);
@@ -724,7 +725,7 @@ impl<S: Source> Window<S> {
         Ok(clip(at)..clip(end))
     }
 
-    /// Reads anew what is asked for next.
+    /// Discards the window, so that data is read again.
     fn forget(&mut self) {
         self.bytes.clear();
         self.file_end = None;

@@ -1,4 +1,4 @@
-//! What was framed is read back, and damage of any kind is named and never believed.
+//! Round trips of logs, and detection of all kinds of damage.
 
 use cairn_types::SequenceNumber;
 use proptest::collection::vec;
@@ -8,7 +8,7 @@ use proptest::sample::Index;
 use super::*;
 use crate::batch::{BatchRef, Record};
 
-/// What a reader made of a file: its records, and everything else.
+/// The result of reading a file: its records, and everything else.
 #[derive(Debug, Default, PartialEq)]
 struct Seen {
     records: Vec<Vec<u8>>,
@@ -28,7 +28,7 @@ impl Seen {
 fn read(file: &[u8], number: u64) -> Seen {
     let mut seen = Seen::default();
     let mut reader = LogReader::new(Bytes(file), number);
-    // Each event but the last goes past a header at least.
+    // Each event except the last consumes at least a header.
     for _ in 0..=2 * (file.len() / HEADER_LEN) + 4 {
         match reader.next().unwrap() {
             Event::Record { payload, .. } => seen.records.push(payload.to_vec()),
@@ -55,7 +55,7 @@ fn framed(framing: Framing, records: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-/// Lengths around which something changes, and bytes that tell records apart.
+/// Lengths around thresholds, with content that distinguishes records.
 fn records() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let len = prop_oneof![
         4 => 0..300usize,
@@ -73,7 +73,7 @@ fn framing() -> impl Strategy<Value = Framing> {
     ]
 }
 
-/// True if `some` are among `all`, in order.
+/// True if `some` are a subsequence of `all`.
 fn is_subsequence(some: &[Vec<u8>], all: &[Vec<u8>]) -> bool {
     let mut all = all.iter();
     some.iter().all(|record| all.any(|other| other == record))
@@ -83,7 +83,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_is_framed_is_read(records in records(), framing in framing()) {
+    fn records_round_trip(records in records(), framing in framing()) {
         let file = framed(framing, &records);
         let seen = read(&file, 9);
         prop_assert_eq!(&seen.records, &records);
@@ -93,7 +93,7 @@ proptest! {
     }
 
     #[test]
-    fn parts_are_framed_like_their_concatenation(
+    fn parts_equal_their_concatenation(
         record in vec(any::<u8>(), 0..70_000), cuts in vec(any::<Index>(), 0..4), framing in framing()
     ) {
         let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(record.len() + 1)).collect();
@@ -106,7 +106,7 @@ proptest! {
     }
 
     #[test]
-    fn a_file_cut_anywhere_yields_its_first_records(
+    fn truncated_files_yield_their_first_records(
         records in records(), framing in framing(), cut in any::<Index>()
     ) {
         let file = framed(framing, &records);
@@ -119,7 +119,7 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_byte_hides_records_but_makes_none(
+    fn a_changed_byte_loses_records_but_forges_none(
         records in records(), framing in framing(), at in any::<Index>(), xor in 1..=u8::MAX
     ) {
         let mut file = framed(framing, &records);
@@ -128,12 +128,12 @@ proptest! {
         file[at] ^= xor;
         let seen = read(&file, 9);
         prop_assert!(is_subsequence(&seen.records, &records));
-        // Unchanged are only files in which the change hit padding.
+        // Files are unchanged only if the change hit padding.
         prop_assert_eq!(seen.records.len() < records.len(), !seen.dropped.is_empty());
     }
 
     #[test]
-    fn zeroed_bytes_between_records_are_noticed(
+    fn zeroed_records_are_detected(
         records in records(), framing in framing(), from in any::<Index>(), len in 1..40_000usize
     ) {
         let mut file = framed(framing, &records);
@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn zeros_at_the_end_are_space_not_written(
+    fn trailing_zeros_are_unwritten_space(
         records in records(), framing in framing(), zeros in 0..100_000usize
     ) {
         let mut file = framed(framing, &records);
@@ -158,12 +158,12 @@ proptest! {
         prop_assert!(seen.dropped.is_empty());
         let end = seen.end.unwrap();
         prop_assert_eq!(end.offset, file.len() as u64);
-        // Zeros that fill a block could be padding as well.
+        // Zeros that fill a block could also be padding.
         prop_assert!((zeros.saturating_sub(HEADER_LEN)..=zeros).contains(&(end.zeros as usize)));
     }
 
     #[test]
-    fn a_reused_file_shows_nothing_of_what_it_held(old in records(), new in records()) {
+    fn recycled_files_hide_previous_records(old in records(), new in records()) {
         let mut file = framed(Framing::Recyclable { log_number: 8 }, &old);
         let fresh = framed(Framing::Recyclable { log_number: 9 }, &new);
         let shared = file.len().min(fresh.len());
@@ -174,12 +174,12 @@ proptest! {
     }
 
     #[test]
-    fn hostile_bytes_come_to_an_end(bytes in vec(any::<u8>(), 0..2000)) {
+    fn reading_hostile_files_terminates(bytes in vec(any::<u8>(), 0..2000)) {
         read(&bytes, 9);
     }
 
     #[test]
-    fn hostile_headers_come_to_an_end(
+    fn reading_hostile_headers_terminates(
         records in vec((0..140u8, vec(any::<u8>(), 0..60)), 0..30)
     ) {
         let mut file = Vec::new();
@@ -190,7 +190,7 @@ proptest! {
     }
 }
 
-/// A record of any type with a right checksum.
+/// A record of any type with a correct checksum.
 fn push_raw(file: &mut Vec<u8>, kind: u8, payload: &[u8]) {
     let mut body = vec![kind];
     body.extend_from_slice(payload);
@@ -215,7 +215,7 @@ fn a_record_has_rocksdbs_bytes() {
 }
 
 #[test]
-fn a_block_with_room_for_a_header_gets_an_empty_first_piece() {
+fn a_block_with_room_for_a_header_only_gets_an_empty_fragment() {
     let records = [vec![1; BLOCK_LEN - 2 * HEADER_LEN], vec![2; 10]];
     let file = framed(Framing::Legacy, &records);
     assert_eq!(file[BLOCK_LEN - HEADER_LEN..][4..7], [0, 0, 2]);
@@ -224,7 +224,7 @@ fn a_block_with_room_for_a_header_gets_an_empty_first_piece() {
 }
 
 #[test]
-fn metadata_is_read_where_it_was_written_and_never_cut() {
+fn metadata_records_are_not_fragmented() {
     let predecessor = Predecessor {
         log_number: 7,
         bytes: 1234,
@@ -252,7 +252,7 @@ fn metadata_is_read_where_it_was_written_and_never_cut() {
 }
 
 #[test]
-fn a_batch_that_speaks_of_the_log_before_writes_nothing() {
+fn the_predecessor_batch_has_no_writes() {
     let predecessor = Predecessor {
         log_number: 7,
         bytes: 1234,
@@ -279,7 +279,7 @@ fn a_batch_that_speaks_of_the_log_before_writes_nothing() {
 }
 
 #[test]
-fn each_kind_of_damage_has_its_name() {
+fn damage_is_classified() {
     let one = framed(Framing::Legacy, &[b"one".to_vec()]);
     let behind = |kind: u8, payload: &[u8]| {
         let mut file = one.clone();
@@ -313,7 +313,7 @@ fn each_kind_of_damage_has_its_name() {
 }
 
 #[test]
-fn after_a_bad_checksum_reading_goes_on_with_the_next_block() {
+fn reading_continues_in_the_next_block_after_a_bad_checksum() {
     let records = [vec![1; 100], vec![2; 100], vec![3; BLOCK_LEN], vec![4; 100]];
     let mut file = framed(Framing::Legacy, &records);
     file[107 + 50] ^= 1;
@@ -325,7 +325,7 @@ fn after_a_bad_checksum_reading_goes_on_with_the_next_block() {
 }
 
 #[test]
-fn a_length_beyond_its_block_is_bad_within_the_file_and_torn_at_its_end() {
+fn invalid_lengths_are_torn_at_the_end_of_the_file_only() {
     let mut file = framed(Framing::Legacy, &[vec![1; 100], vec![2; BLOCK_LEN]]);
     file[107 + 5] = 0xff;
     assert_eq!(read(&file, 0).reasons()[0], Reason::BadLength);
@@ -334,7 +334,7 @@ fn a_length_beyond_its_block_is_bad_within_the_file_and_torn_at_its_end() {
 }
 
 #[test]
-fn a_reused_file_whose_last_record_lacks_pieces_is_torn() {
+fn incomplete_last_records_of_recycled_files_are_torn() {
     let piece = framed(Framing::recyclable(9), &[vec![1; BLOCK_LEN]]);
     let mut file = piece[..BLOCK_LEN].to_vec();
     file.extend_from_slice(&framed(Framing::recyclable(8), &[b"old".to_vec()]));
@@ -347,10 +347,10 @@ fn a_reused_file_whose_last_record_lacks_pieces_is_torn() {
 }
 
 #[test]
-fn a_lost_page_is_no_end_of_the_log() {
+fn a_lost_page_is_not_the_end_of_the_log() {
     let records: Vec<_> = (1..=200).map(|byte| vec![byte; 200]).collect();
     let mut file = framed(Framing::Legacy, &records);
-    // From the start of a record on.
+    // From the start of a record.
     file[207 * 20..207 * 40].fill(0);
     let seen = read(&file, 0);
     assert_eq!(seen.reasons()[0], Reason::Zeroed);
@@ -359,13 +359,13 @@ fn a_lost_page_is_no_end_of_the_log() {
 }
 
 #[test]
-fn a_record_without_its_header_at_the_end_is_unfinished() {
+fn a_last_record_without_header_is_unfinished() {
     for framing in [Framing::Legacy, Framing::recyclable(0)] {
         let records = [vec![1; 100], vec![2; 300], vec![3; 50]];
         let mut file = framed(framing, &records);
         let second = framed(framing, &records[..1]).len();
         file[second..second + 8].fill(0);
-        // Whatever came behind it in the same append is there.
+        // The rest of the same append is present.
         for zeros in [0, 10, BLOCK_LEN, 3 * BLOCK_LEN] {
             let len = file.len();
             file.resize(len + zeros, 0);
@@ -374,14 +374,14 @@ fn a_record_without_its_header_at_the_end_is_unfinished() {
             assert_eq!(seen.reasons(), [Reason::Unfinished]);
             assert_eq!(seen.dropped[0].offset, second as u64);
         }
-        // Not at the end of what was written, it is damage.
+        // Before the end of the written part it is damage.
         file.extend_from_slice(&framed(framing, &records[..1]));
         assert_eq!(read(&file, 0).reasons()[0], Reason::Zeroed);
     }
 }
 
 #[test]
-fn a_lost_sector_in_the_last_block_is_no_unfinished_record() {
+fn a_lost_sector_is_not_an_unfinished_record() {
     let records: Vec<_> = (1..=20).map(|byte| vec![byte; 200]).collect();
     let mut file = framed(Framing::Legacy, &records);
     file[512..1024].fill(0);
@@ -391,9 +391,10 @@ fn a_lost_sector_in_the_last_block_is_no_unfinished_record() {
     assert_eq!(read(&file, 0).reasons(), [Reason::Zeroed]);
 }
 
-/// A veil with a record behind its block was left by no process that ended: a record that lost pieces is reported.
+/// A veil with a record after its block was not left by a killed process: a record that lost fragments is
+/// reported.
 #[test]
-fn a_veil_is_passed_over_and_the_pieces_before_it_are_not_forgotten() {
+fn veils_are_skipped_and_lost_fragments_reported() {
     for framing in [Framing::Legacy, Framing::recyclable(0)] {
         let records = [vec![1; 100], vec![2; 80_000], vec![3; 50]];
         let mut writer = LogWriter::new(framing).with_veils();
@@ -414,7 +415,7 @@ fn a_veil_is_passed_over_and_the_pieces_before_it_are_not_forgotten() {
             };
             assert_eq!(seen.reasons(), reasons);
             assert_eq!(seen.records, [vec![1; 100], vec![3; 50]]);
-            // With nothing behind it, it is the end.
+            // Without anything after it, it is the end.
             now.truncate(veil.end);
             for zeros in [0, BLOCK_LEN] {
                 now.resize(now.len() + zeros, 0);
@@ -426,9 +427,9 @@ fn a_veil_is_passed_over_and_the_pieces_before_it_are_not_forgotten() {
     }
 }
 
-/// A record that begins in the last bytes of a sector has nothing but zeros there until it is finished.
+/// A record that starts in the last bytes of a sector has only zeros there until it is complete.
 #[test]
-fn an_unfinished_record_may_begin_anywhere_in_a_sector() {
+fn unfinished_records_start_anywhere_in_a_sector() {
     for back in 0..40 {
         let before = vec![1; 512 - back - HEADER_LEN];
         let mut file = framed(Framing::Legacy, &[before.clone(), vec![2; 300]]);
@@ -444,10 +445,10 @@ fn an_unfinished_record_may_begin_anywhere_in_a_sector() {
     }
 }
 
-/// A reader of a log that is being written looked at a record between its payload and its header, and at
-/// what came behind it later; it took the record for damage.
+/// A reader of a live log that saw a record between its payload and its header, and saw later content only
+/// afterwards, must not treat the record as damaged.
 #[test]
-fn a_record_that_is_finished_while_it_is_read_is_read() {
+fn records_completed_while_reading_are_returned() {
     let records: Vec<_> = (1..=400).map(|byte| vec![byte as u8 | 1; 200]).collect();
     let file = framed(Framing::Legacy, &records);
     let mut reads = 0;
@@ -469,11 +470,11 @@ fn a_record_that_is_finished_while_it_is_read_is_read() {
 }
 
 #[test]
-fn the_recovery_modes_judge_as_rocksdb_does() {
+fn recovery_modes_match_rocksdb() {
     use RecoveryMode::*;
     use Verdict::*;
     let rows = [
-        // reason, recycled, then a verdict of each mode
+        // Reason, recycled, and the verdict in each mode.
         (Reason::TornBody, false, [EndOfLog, Fail, Stop, EndOfLog]),
         (Reason::TornRecord, true, [EndOfLog, Fail, Stop, EndOfLog]),
         (
@@ -507,7 +508,7 @@ fn the_recovery_modes_judge_as_rocksdb_does() {
 }
 
 #[test]
-fn an_error_of_the_source_is_never_the_end() {
+fn source_errors_are_not_the_end() {
     let file = framed(Framing::Legacy, &[vec![1; 3 * BLOCK_LEN]]);
     let mut reader = LogReader::new(
         |offset: u64, buf: &mut [u8]| {
@@ -522,7 +523,7 @@ fn an_error_of_the_source_is_never_the_end() {
 }
 
 #[test]
-fn a_follower_goes_on_behind_the_last_whole_record() {
+fn followers_continue_after_the_last_complete_record() {
     let records = [vec![1; 100], vec![2; BLOCK_LEN], vec![3; 50]];
     let file = framed(Framing::Legacy, &records);
     let mut reader = LogReader::new(Bytes(&file[..300]), 0);

@@ -1,7 +1,6 @@
-//! Logical records to the bytes of a log file.
+//! The log writer, which fragments logical records.
 //!
-//! A record costs one copy and one checksum of its bytes; nothing is allocated beyond the growth
-//! of the caller's buffer.
+//! A record costs one copy and one checksum; nothing is allocated beyond the growth of the caller's buffer.
 
 use cairn_types::Veil;
 
@@ -9,21 +8,21 @@ use super::record_type as rt;
 use super::{BLOCK_LEN, HEADER_LEN, Predecessor, RECYCLABLE_HEADER_LEN};
 use crate::checksum::{crc32c, crc32c_extend, mask};
 
-/// How the records of a file are framed. A file has one framing from its first record on.
+/// The framing of the records of a file, which is the same for all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// For a file that held nothing before.
+    /// For a new file.
     Legacy,
-    /// For a file that held another log: each record carries the number of the new one, so that
-    /// a reader notices where the old content begins.
+    /// For a recycled file: each record has the number of the new log, so that a reader detects previous
+    /// content.
     Recyclable {
-        /// The low half of the file's number.
+        /// The lower half of the file's number.
         log_number: u32,
     },
 }
 
 impl Framing {
-    /// Recyclable records for file `number`.
+    /// Recyclable framing for file `number`.
     #[must_use]
     pub fn recyclable(number: u64) -> Framing {
         Framing::Recyclable {
@@ -41,29 +40,29 @@ impl Framing {
 
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "the format keeps the low half of a file's number"
+    reason = "the format has the lower half of a file's number"
 )]
 pub(super) fn low_half(number: u64) -> u32 {
     number as u32
 }
 
-/// Frames records one behind the other. Knows where in the file it stands, and nothing else.
+/// Fragments consecutive records. Its only state is the position in the file.
 #[derive(Clone, Debug)]
 pub struct LogWriter {
     framing: Framing,
     offset: u64,
-    /// Those of the pieces framed since they were cleared; none if the file needs none.
+    /// The veils of fragments since they were cleared; `None` if the file needs none.
     veils: Option<Vec<Veil>>,
 }
 
 impl LogWriter {
-    /// A writer at the start of a file.
+    /// Creates a writer at the start of a file.
     #[must_use]
     pub fn new(framing: Framing) -> LogWriter {
         LogWriter::at(framing, 0)
     }
 
-    /// A writer behind the `offset` bytes that a file has already.
+    /// Creates a writer after the first `offset` bytes of a file.
     #[must_use]
     pub fn at(framing: Framing, offset: u64) -> LogWriter {
         LogWriter {
@@ -73,21 +72,21 @@ impl LogWriter {
         }
     }
 
-    /// The same for a mapped file: collects the veils of the pieces that follow another one.
+    /// Enables veils, for a mapped file: collects those of fragments that continue a record.
     #[must_use]
     pub fn with_veils(mut self) -> LogWriter {
         self.veils = Some(Vec::new());
         self
     }
 
-    /// The veils of the pieces framed since the last [`LogWriter::clear_veils`]. Their offsets are those of the output.
+    /// The veils of fragments since the last [`LogWriter::clear_veils`]. Their offsets refer to the output.
     #[inline]
     #[must_use]
     pub fn veils(&self) -> &[Veil] {
         self.veils.as_deref().unwrap_or(&[])
     }
 
-    /// Forgets the veils of what was stored.
+    /// Clears the veils, after the output was stored.
     #[inline]
     pub fn clear_veils(&mut self) {
         if let Some(veils) = &mut self.veils {
@@ -95,20 +94,20 @@ impl LogWriter {
         }
     }
 
-    /// Bytes framed so far, and those before: the size of the file once all is written.
+    /// The size of the file once all output is written.
     #[inline]
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Appends `record` to `out`, framed.
+    /// Appends the fragments of `record` to `out`.
     #[inline]
     pub fn add(&mut self, record: &[u8], out: &mut Vec<u8>) {
         self.add_parts(&[record], out);
     }
 
-    /// Appends one record, the concatenation of `parts`, to `out`, framed.
+    /// Appends the fragments of a record, the concatenation of `parts`, to `out`.
     pub fn add_parts(&mut self, parts: &[&[u8]], out: &mut Vec<u8>) {
         let header_len = self.framing.header_len();
         let mut parts = Parts::new(parts);
@@ -141,29 +140,29 @@ impl LogWriter {
         }
     }
 
-    /// Appends the record that announces compressed records, which must be the first of a file.
+    /// Appends the record that announces compression, which must be the first of a file.
     ///
     /// # Panics
     ///
-    /// If something was framed before.
+    /// If the file has other records.
     pub fn add_compression(&mut self, kind: u32, out: &mut Vec<u8>) {
         assert!(self.offset == 0, "the compression is a log's first record");
-        // Even a recycled file has this record in legacy framing.
+        // Uses legacy framing even in a recycled file.
         self.frame(rt::SET_COMPRESSION, HEADER_LEN, 4, out, |out| {
             out.extend_from_slice(&kind.to_le_bytes());
         });
     }
 
-    /// Appends a record of the timestamp sizes of families: pairs of id and bytes.
+    /// Appends a record of timestamp sizes: pairs of a column family id and a number of bytes.
     ///
     /// # Panics
     ///
-    /// If a size is zero, for the format leaves such families out; or if there are more than
-    /// 5,400 families, which do not fit a block.
+    /// If a size is zero, as such families must be omitted; or if there are more than 5,400 families, which
+    /// do not fit into a block.
     pub fn add_timestamp_sizes(&mut self, sizes: &[(u32, u16)], out: &mut Vec<u8>) {
         assert!(
             sizes.iter().all(|&(_, size)| size != 0),
-            "families without timestamps are left out"
+            "families without timestamps are omitted"
         );
         let kinds = (rt::TIMESTAMP_SIZES, rt::RECYCLABLE_TIMESTAMP_SIZES);
         self.add_metadata(kinds, sizes.len() * 6, out, |out| {
@@ -174,7 +173,7 @@ impl LogWriter {
         });
     }
 
-    /// Appends a record about the log before this one.
+    /// Appends the summary of the preceding log.
     pub fn add_predecessor(&mut self, predecessor: &Predecessor, out: &mut Vec<u8>) {
         let kinds = (rt::PREDECESSOR, rt::RECYCLABLE_PREDECESSOR);
         self.add_metadata(kinds, Predecessor::LEN, out, |out| {
@@ -202,7 +201,7 @@ impl LogWriter {
         self.frame(kind, header_len, len, out, payload);
     }
 
-    /// Fills the block with zeros unless `wanted` bytes fit, and returns what is left of it then.
+    /// Fills the block with zeros unless `wanted` bytes fit, and returns the remaining length of the block.
     #[inline]
     fn room_for(&mut self, wanted: usize, out: &mut Vec<u8>) -> usize {
         let room = BLOCK_LEN - in_block(self.offset);
@@ -239,7 +238,7 @@ impl LogWriter {
     }
 }
 
-/// The veil of the piece at `start`, which was framed last.
+/// The veil of the last fragment, which starts at `start`.
 fn veil(start: usize, out: &[u8]) -> Veil {
     let len = out.len() - start - HEADER_LEN;
     let length = u16::try_from(len).expect("a piece fits a block");
@@ -254,7 +253,7 @@ fn veil(start: usize, out: &[u8]) -> Veil {
     }
 }
 
-/// Where in its block a file's offset lies.
+/// The offset of a file position within its block.
 #[inline]
 #[expect(
     clippy::cast_possible_truncation,
@@ -264,10 +263,10 @@ pub(super) fn in_block(offset: u64) -> usize {
     (offset % BLOCK_LEN as u64) as usize
 }
 
-/// What is left of some slices.
+/// The remaining part of a list of slices.
 struct Parts<'a> {
     slices: &'a [&'a [u8]],
-    /// How much of the first slice is taken.
+    /// The number of bytes consumed of the first slice.
     taken: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Blob files in an edit.
+//! Blob files in a version edit.
 //!
 //! ```text
 //! addition   varint64 number, varint64 blobs, varint64 bytes, method, value, fields
@@ -6,37 +6,37 @@
 //! fields     (varint32 tag, bytes)*, varint32 0
 //! ```
 //!
-//! Bytes count records: 32 bytes of header, key and stored value; not the file's own header and
-//! footer. Garbage adds up over all edits.
+//! Sizes include records only: 32-byte header, key and stored value; not the header and footer of the file.
+//! Garbage accumulates over all edits.
 
 use cairn_types::{Decoded, FileNumber, Malformed};
 
 use super::tag::blob as field;
 use crate::coding::{Input, put_lps, put_varint32, put_varint64};
 
-/// A blob file that joins the tree.
+/// A blob file added to the version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlobAddition {
-    /// Its number.
+    /// The file number.
     pub number: FileNumber,
-    /// How many values it holds.
+    /// The number of values.
     pub blob_count: u64,
-    /// Bytes of its records.
+    /// The total size of its records.
     pub blob_bytes: u64,
-    /// Name of the function that made [`BlobAddition::checksum`]; empty for none.
+    /// The name of the checksum function; empty for none.
     pub checksum_method: String,
-    /// Checksum of the whole file.
+    /// The checksum of the whole file.
     pub checksum: Vec<u8>,
 }
 
-/// Values of a blob file that nobody needs any more.
+/// Additional garbage in a blob file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlobGarbage {
-    /// The file's number.
+    /// The file number.
     pub number: FileNumber,
-    /// How many more of its values are garbage.
+    /// The number of values that became garbage.
     pub blob_count: u64,
-    /// Bytes of their records.
+    /// The total size of their records.
     pub blob_bytes: u64,
 }
 
@@ -82,7 +82,7 @@ impl BlobGarbage {
     }
 }
 
-/// No field is known yet; some may be skipped.
+/// No field is defined; unknown ones may be skippable.
 fn skip_fields(input: &mut Input<'_>) -> Decoded<()> {
     loop {
         let at = input.at();

@@ -1,4 +1,4 @@
-//! Bytes to an edit.
+//! The decoder of version edits.
 
 use cairn_types::{Decoded, FileNumber, Malformed, SequenceNumber};
 
@@ -72,8 +72,8 @@ fn decode_field(edit: &mut VersionEdit, input: &mut Input<'_>) -> Decoded<()> {
     Ok(())
 }
 
-/// The fields whose body has a length, and of which unknown ones are skipped. Bytes behind what
-/// is known of a body came later and are skipped too.
+/// Decodes fields whose body has a length. Unknown fields are skipped, and so are bytes after the known part
+/// of a body.
 fn decode_sized(edit: &mut VersionEdit, tag: u32, body: &[u8]) -> Decoded<()> {
     let mut input = Input::new(body);
     match tag {
@@ -154,13 +154,13 @@ fn last_sequence(input: &mut Input<'_>) -> Decoded<SequenceNumber> {
     Ok(SequenceNumber(number))
 }
 
-/// A name with its length in front.
+/// A length-prefixed name.
 pub(super) fn text(input: &mut Input<'_>, what: &str) -> Decoded<String> {
     let bytes = input.lps()?;
     utf8(input.at() - bytes.len(), bytes, what)
 }
 
-/// A name that begins at `at`.
+/// A name at offset `at`.
 pub(super) fn utf8(at: usize, bytes: &[u8], what: &str) -> Decoded<String> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Ok(text.to_owned()),

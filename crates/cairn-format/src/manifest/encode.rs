@@ -1,9 +1,9 @@
-//! An edit to bytes.
+//! The encoder of version edits.
 
 use super::{FamilyChange, VersionEdit, WalAddition, tag};
 use crate::coding::{put_lps, put_varint32, put_varint64};
 
-/// Appends `edit` to `out`, its fields in the order in which RocksDB writes them.
+/// Appends `edit` to `out`, with its fields in RocksDB's order.
 pub(super) fn encode(edit: &VersionEdit, out: &mut Vec<u8>) {
     encode_state(edit, out);
     encode_files(edit, out);
@@ -86,7 +86,7 @@ fn encode_family(edit: &VersionEdit, out: &mut Vec<u8>) {
     }
 }
 
-/// The fields that RocksDB writes last because they came last.
+/// The fields that RocksDB added later and writes last.
 fn encode_late_additions(edit: &VersionEdit, out: &mut Vec<u8>) {
     if let Some(timestamp) = &edit.full_history_ts_low {
         put_bytes(out, tag::FULL_HISTORY_TS_LOW, timestamp);
@@ -126,7 +126,7 @@ fn put_bytes(out: &mut Vec<u8>, tag: u32, bytes: &[u8]) {
     put_lps(out, bytes);
 }
 
-/// A varint64, or a varint32, whose bytes are the same.
+/// A varint64, or a varint32 with the same encoding.
 fn put_number(out: &mut Vec<u8>, tag: u32, number: u64) {
     put_varint32(out, tag);
     put_varint64(out, number);

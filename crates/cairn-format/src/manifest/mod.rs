@@ -1,11 +1,10 @@
-//! The version edit: one change of a database's tree, and the payload of a MANIFEST record.
+//! Version edits: changes of a database's LSM tree, and the payload of MANIFEST records.
 //!
-//! An edit is a list of `varint32 tag, body` up to the end of its record. A tag that Cairn does
-//! not know is skipped if it has bit 13 set, for then a length follows it; otherwise the edit is
-//! refused. What the bodies hold is drawn at [`tag`].
+//! An edit is a sequence of `varint32 tag, body` up to the end of its record. Unknown tags with bit 13 set
+//! have a length and are skipped; others are rejected. The bodies are described at [`tag`].
 //!
-//! This module turns edits into bytes and back and checks each field by itself. Whether an edit
-//! makes sense after those before it (levels, overlap, known families) is for who replays them.
+//! This module encodes and decodes edits, and validates fields individually. The consistency with previous
+//! edits (levels, overlap, column families) is checked when they are replayed.
 
 mod blob_file;
 mod decode;
@@ -23,78 +22,78 @@ pub use new_file::{NO_CHECKSUM_FUNCTION, NewFile};
 
 use crate::key::InternalKey;
 
-/// One change of the tree. What is `None` or empty stays as it is.
+/// A change of the LSM tree. Fields that are `None` or empty are unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VersionEdit {
-    /// The database's id.
+    /// The database id.
     pub db_id: Option<String>,
-    /// Name of the family's comparator.
+    /// The name of the column family's comparator.
     pub comparator: Option<String>,
-    /// The family's oldest WAL that may hold unflushed data.
+    /// The oldest WAL with unflushed data of the column family.
     pub log_number: Option<FileNumber>,
-    /// A relic of LevelDB: zero.
+    /// Obsolete, inherited from LevelDB: zero.
     pub prev_log_number: Option<u64>,
-    /// The number that the next new file gets.
+    /// The next file number.
     pub next_file_number: Option<FileNumber>,
-    /// The largest family id ever given.
+    /// The largest column family id ever assigned.
     pub max_family: Option<u32>,
-    /// No WAL with a smaller number is needed by anybody.
+    /// The oldest WAL that is needed by any column family.
     pub min_log_number_to_keep: Option<FileNumber>,
-    /// The largest sequence number in the tree, or beyond.
+    /// An upper bound of the sequence numbers in the tree.
     pub last_sequence: Option<SequenceNumber>,
-    /// Where the next round-robin compaction of a level begins.
+    /// The start of the next round-robin compaction of a level.
     pub compact_cursors: Vec<(u32, InternalKey)>,
-    /// Tables that leave the tree, by level.
+    /// Tables removed from the tree, by level.
     pub deleted_files: Vec<(u32, FileNumber)>,
-    /// Tables that join the tree.
+    /// Tables added to the tree.
     pub new_files: Vec<NewFile>,
-    /// Blob files that join the tree.
+    /// Blob files added to the tree.
     pub blob_additions: Vec<BlobAddition>,
-    /// Values of blob files that nobody needs any more.
+    /// Additional garbage in blob files.
     pub blob_garbage: Vec<BlobGarbage>,
-    /// WALs that the MANIFEST vouches for.
+    /// WALs tracked in the MANIFEST.
     pub wal_additions: Vec<WalAddition>,
-    /// The MANIFEST no longer vouches for WALs with smaller numbers.
+    /// The number below which WALs are no longer tracked.
     pub wals_deleted_before: Option<FileNumber>,
-    /// The family that the edit is about.
+    /// The column family of the edit.
     pub family: u32,
-    /// Whether the family comes or goes.
+    /// Creation or deletion of the column family.
     pub family_change: Option<FamilyChange>,
-    /// How many edits of an atomic group follow this one; `None` outside groups.
+    /// The number of following edits in the same atomic group; `None` outside of groups.
     pub atomic_group_remaining: Option<u32>,
-    /// The same of a group in which families come or go, which RocksDB's atomic groups must not hold. To
-    /// RocksDB each of its edits counts by itself.
+    /// The same for a group that creates or drops column families, which is not allowed in RocksDB's atomic
+    /// groups. To RocksDB the edits are independent.
     pub family_group_remaining: Option<u32>,
-    /// Timestamps below this one may be gone.
+    /// The timestamp below which history may be trimmed.
     pub full_history_ts_low: Option<Vec<u8>>,
-    /// Whether user-defined timestamps are stored in the family's tables.
+    /// True if user-defined timestamps are persisted in tables of the column family.
     pub persist_timestamps: Option<bool>,
-    /// How far a compaction elsewhere has come, as RocksDB encodes it; never in a MANIFEST.
+    /// The progress of a remote compaction in RocksDB's encoding; never in a MANIFEST.
     pub compaction_progress: Option<Vec<u8>>,
-    /// Size of the MANIFEST when it was freshly written.
+    /// The size of the MANIFEST when it was created.
     pub compacted_manifest_bytes: Option<u64>,
-    /// What the edit's tables are newer than, though no log number says so.
+    /// The WAL position that the edit's tables are newer than, although no log number implies it.
     pub log_reach: Option<LogReach>,
 }
 
-/// How far a WAL was durable when tables joined that no WAL holds. They are newer than its records
-/// up to there: a recovery that ends before it may not keep them.
+/// The durable part of a WAL when tables were added whose data is in no WAL. They are newer than the records
+/// up to there: a recovery that ends earlier must not keep them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogReach {
-    /// Its number.
+    /// The number of the WAL.
     pub number: FileNumber,
-    /// The offset behind its last record.
+    /// The offset after its last record.
     pub bytes: u64,
 }
 
-/// Begins the record of an edit that follows others of its atomic group. Whoever finds such a
-/// record behind bytes that are none knows that they belong to the same append.
+/// Starts the record of an edit that continues an atomic group. Found after invalid bytes, such a record
+/// shows that they belong to the same append.
 pub fn mark_later_in_group(out: &mut Vec<u8>) {
     crate::coding::put_varint32(out, tag::LATER_IN_GROUP);
     crate::coding::put_lps(out, &[]);
 }
 
-/// True if `record`, or its beginning, is marked by [`mark_later_in_group`].
+/// True if `record`, or its start, was marked by [`mark_later_in_group`].
 #[must_use]
 pub fn is_later_in_group(record: &[u8]) -> bool {
     let mut mark = Vec::new();
@@ -102,29 +101,29 @@ pub fn is_later_in_group(record: &[u8]) -> bool {
     record.starts_with(&mark)
 }
 
-/// Whether a family comes or goes.
+/// Creation or deletion of a column family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FamilyChange {
-    /// It is new, and has this name.
+    /// Created with this name.
     Add {
-        /// Its name.
+        /// The name.
         name: String,
     },
-    /// It is gone, and all its files.
+    /// Dropped with all its files.
     Drop,
 }
 
-/// A WAL that exists, and how much of it is known to be durable.
+/// A WAL and its durable size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WalAddition {
-    /// Its number.
+    /// The number.
     pub number: FileNumber,
-    /// Its size at the last sync; `None` if it was just created.
+    /// The size at the last sync; `None` if it was just created.
     pub synced_bytes: Option<u64>,
 }
 
 impl VersionEdit {
-    /// An edit of family `family` that changes nothing yet.
+    /// An empty edit of column family `family`.
     #[must_use]
     pub fn of_family(family: u32) -> VersionEdit {
         VersionEdit {
@@ -133,7 +132,7 @@ impl VersionEdit {
         }
     }
 
-    /// An edit that says nothing but how large the MANIFEST was when it was fresh.
+    /// An edit with nothing but the size of the MANIFEST when it was created.
     #[must_use]
     pub fn of_size(fresh_bytes: u64) -> VersionEdit {
         VersionEdit {
@@ -142,8 +141,8 @@ impl VersionEdit {
         }
     }
 
-    /// The last edit of a MANIFEST that was closed and may be gone on with: RocksDB never writes these two
-    /// alone, and finds nothing new in them.
+    /// The last edit of a MANIFEST that was closed and may be continued. RocksDB never writes these two
+    /// fields alone, and they do not change its state.
     #[must_use]
     pub fn of_end(fresh_bytes: u64) -> VersionEdit {
         VersionEdit {
@@ -152,23 +151,22 @@ impl VersionEdit {
         }
     }
 
-    /// Reads one edit, the whole of a MANIFEST record. Empty bytes are an edit that changes
-    /// nothing.
+    /// Decodes an edit, the payload of a MANIFEST record. Empty input is an empty edit.
     ///
     /// # Errors
     ///
-    /// [`cairn_types::Malformed`] for a field that is cut short or has an impossible value, and
-    /// for unknown tags that may not be skipped, with their number.
+    /// [`cairn_types::Malformed`] for a field that is truncated or has an invalid value, and for unknown tags
+    /// that may not be skipped, with their number.
     pub fn decode(bytes: &[u8]) -> Decoded<VersionEdit> {
         decode::decode(bytes)
     }
 
-    /// Appends the edit's bytes to `out`, in the order in which RocksDB writes its fields.
+    /// Encodes the edit and appends it to `out`, with its fields in RocksDB's order.
     pub fn encode(&self, out: &mut Vec<u8>) {
         encode::encode(self, out);
     }
 
-    /// The edit's bytes.
+    /// The encoded edit.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! Tables in an edit.
+//! Tables in a version edit.
 //!
 //! ```text
 //! tag 7     varint32 level, varint64 number,                   varint64 size, smallest, largest
@@ -17,64 +17,64 @@ use super::tag::{self, file as field};
 use crate::coding::{Input, put_fixed64, put_lps, put_varint32, put_varint64, varint_len};
 use crate::key::InternalKey;
 
-/// The name that stands for "no checksum was made of this file".
+/// The name of the checksum function of a file without a checksum.
 pub const NO_CHECKSUM_FUNCTION: &str = "Unknown";
 
-/// The largest index into a family's paths.
+/// The maximum path id.
 const MAX_PATH_ID: u32 = 3;
 
-/// A table that joins the tree.
+/// A table added to the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewFile {
-    /// The level it joins.
+    /// The level.
     pub level: u32,
-    /// Its number.
+    /// The file number.
     pub number: FileNumber,
-    /// In which of the family's paths it lies.
+    /// The index of its path among the column family's paths.
     pub path_id: u32,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// Its first key; that of a range tombstone counts.
+    /// The smallest key, including starts of range tombstones.
     pub smallest: InternalKey,
-    /// Its last key; exclusive if it is the end of a range tombstone.
+    /// The largest key; exclusive if it is the end of a range tombstone.
     pub largest: InternalKey,
-    /// Smallest sequence number in it.
+    /// The smallest sequence number.
     pub smallest_seq: SequenceNumber,
-    /// Largest sequence number in it; of an ingested file, the number of all its entries.
+    /// The largest sequence number; of an ingested file, that of all entries.
     pub largest_seq: SequenceNumber,
-    /// True if it asks for a compaction.
+    /// True if it is marked for compaction.
     pub marked_for_compaction: bool,
-    /// The oldest blob file that it refers to.
+    /// The oldest blob file referenced.
     pub oldest_blob_file: Option<FileNumber>,
-    /// When its oldest data was written, in unix seconds; zero if unknown.
+    /// The write time of its oldest data, in Unix seconds; zero if unknown.
     pub oldest_ancester_time: u64,
-    /// When it was written, in unix seconds; zero if unknown.
+    /// The creation time, in Unix seconds; zero if unknown.
     pub creation_time: u64,
-    /// Checksum of the whole file; empty if none was made.
+    /// The checksum of the whole file; empty if there is none.
     pub checksum: Vec<u8>,
-    /// Name of the function that made it; [`NO_CHECKSUM_FUNCTION`] if none did.
+    /// The name of the checksum function; [`NO_CHECKSUM_FUNCTION`] if there is none.
     pub checksum_function: Cow<'static, str>,
-    /// How often it is expected to be read, in RocksDB's numbers; zero if unknown.
+    /// The temperature, in RocksDB's numbers; zero if unknown.
     pub temperature: u8,
-    /// Smallest user-defined timestamp; empty if unknown.
+    /// The smallest user-defined timestamp; empty if unknown.
     pub min_timestamp: Vec<u8>,
-    /// Largest user-defined timestamp; empty if unknown.
+    /// The largest user-defined timestamp; empty if unknown.
     pub max_timestamp: Vec<u8>,
     /// The internal unique id (see [`crate::id`]); zeros if unknown.
     pub unique_id: [u64; 2],
-    /// When its data entered the family, counted in flushes; zero if unknown.
+    /// The flush count of the column family when its data was written; zero if unknown.
     pub epoch_number: u64,
-    /// Bytes in lower levels that its range tombstones hide.
+    /// The estimated size of data in lower levels that its range tombstones delete.
     pub compensated_range_deletion_size: u64,
-    /// Bytes behind its data blocks; zero if unknown.
+    /// The size of the part after the data blocks; zero if unknown.
     pub tail_size: u64,
-    /// True if its keys carry their user-defined timestamps.
+    /// True if its keys have user-defined timestamps.
     pub timestamps_persisted: bool,
 }
 
 impl NewFile {
-    /// A table of `size` bytes whose keys lie in `keys` and sequence numbers in `seqs`, both
-    /// inclusive; all else is unknown.
+    /// Creates a description of a table of `size` bytes with keys in `keys` and sequence numbers in `seqs`,
+    /// both inclusive, and everything else unknown.
     #[must_use]
     pub fn new(
         level: u32,
@@ -109,8 +109,8 @@ impl NewFile {
         }
     }
 
-    /// Reads the body behind `tag`, one of the four. `min_log` gets a value that belongs to the
-    /// whole edit but is written among the fields of a file.
+    /// Decodes the body of one of the four tags. `min_log` receives a field of the whole edit that is encoded
+    /// with a file.
     pub(super) fn decode(
         tag: u32,
         input: &mut Input<'_>,
@@ -134,13 +134,13 @@ impl NewFile {
             while file.decode_field(input, min_log)? {}
         }
         if file.checksum_function == NO_CHECKSUM_FUNCTION {
-            // The bytes of no function say nothing, and are not written again.
+            // A checksum without a function has no meaning and is not written again.
             file.checksum.clear();
         }
         Ok(file)
     }
 
-    /// Reads one field; `false` after the last.
+    /// Decodes a field. Returns false after the last one.
     fn decode_field(
         &mut self,
         input: &mut Input<'_>,
@@ -195,7 +195,7 @@ impl NewFile {
                     format!("field {tag} of a table in a version edit"),
                 ));
             }
-            // Opaque to us: what helps RocksDB to open the file faster, and what came later.
+            // Opaque: data that lets RocksDB open the file faster, and later additions.
             field::OPEN_METADATA => {}
             _ => {}
         }
@@ -315,7 +315,7 @@ fn sequence(input: &mut Input<'_>) -> Decoded<SequenceNumber> {
     Ok(SequenceNumber(number))
 }
 
-/// An internal key with its length in front.
+/// A length-prefixed internal key.
 pub(super) fn internal_key(input: &mut Input<'_>) -> Decoded<InternalKey> {
     let bytes = input.lps()?;
     let start = input.at() - bytes.len();

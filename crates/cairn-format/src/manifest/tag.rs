@@ -1,4 +1,4 @@
-//! The numbers of an edit's fields, and what follows each.
+//! The tags of a version edit's fields, and their bodies.
 //!
 //! ```text
 //! Comparator           name                        ColumnFamily        varint32 id
@@ -11,88 +11,87 @@
 //! PrevLogNumber        varint64                    MinLogNumberToKeep  varint64
 //! ```
 //!
-//! Names and keys have a varint32 length in front. From 8192 up, the whole body has.
+//! Names and keys have a varint32 length prefix. From 8192 on, so has the whole body.
 
-/// Name of the comparator.
+/// The name of the comparator.
 pub const COMPARATOR: u32 = 1;
-/// Oldest WAL of the family with unflushed data.
+/// The oldest WAL of the column family with unflushed data.
 pub const LOG_NUMBER: u32 = 2;
-/// Next number of a file.
+/// The next file number.
 pub const NEXT_FILE_NUMBER: u32 = 3;
-/// Largest sequence number.
+/// The largest sequence number.
 pub const LAST_SEQUENCE: u32 = 4;
-/// Where the next round-robin compaction of a level begins.
+/// The start of the next round-robin compaction of a level.
 pub const COMPACT_CURSOR: u32 = 5;
-/// A table that leaves.
+/// A removed table.
 pub const DELETED_FILE: u32 = 6;
-/// A table that joins, as LevelDB writes it.
+/// An added table, in LevelDB's format.
 pub const NEW_FILE: u32 = 7;
 /// Zero.
 pub const PREV_LOG_NUMBER: u32 = 9;
-/// Oldest WAL that anybody needs.
+/// The oldest WAL needed.
 pub const MIN_LOG_NUMBER_TO_KEEP: u32 = 10;
-/// A table that joins, with sequence numbers.
+/// An added table, with sequence numbers.
 pub const NEW_FILE2: u32 = 100;
-/// A table that joins, with sequence numbers and a path.
+/// An added table, with sequence numbers and a path.
 pub const NEW_FILE3: u32 = 102;
-/// A table that joins, with fields of its own numbering.
+/// An added table, with tagged fields.
 pub const NEW_FILE4: u32 = 103;
-/// The family that the edit is about.
+/// The column family of the edit.
 pub const COLUMN_FAMILY: u32 = 200;
-/// The family is new.
+/// Creation of the column family.
 pub const COLUMN_FAMILY_ADD: u32 = 201;
-/// The family is gone.
+/// Deletion of the column family.
 pub const COLUMN_FAMILY_DROP: u32 = 202;
-/// Largest family id ever given.
+/// The largest column family id assigned.
 pub const MAX_COLUMN_FAMILY: u32 = 203;
-/// Edits to come in this atomic group.
+/// The number of remaining edits of an atomic group.
 pub const IN_ATOMIC_GROUP: u32 = 300;
-/// A blob file that joins.
+/// An added blob file.
 pub const BLOB_FILE_ADDITION: u32 = 400;
 /// Garbage in a blob file.
 pub const BLOB_FILE_GARBAGE: u32 = 401;
 
-/// Unknown tags with this bit have a length and may be skipped.
+/// Unknown tags with this bit have a length and are skipped.
 pub const SKIPPABLE: u32 = 1 << 13;
-/// Id of the database.
+/// The database id.
 pub const DB_ID: u32 = SKIPPABLE + 1;
-/// [`BLOB_FILE_ADDITION`] as it was first written: no length in spite of the bit.
+/// An obsolete form of [`BLOB_FILE_ADDITION`], without a length in spite of the bit.
 pub const OLD_BLOB_FILE_ADDITION: u32 = SKIPPABLE + 2;
-/// [`BLOB_FILE_GARBAGE`] as it was first written: no length in spite of the bit.
+/// An obsolete form of [`BLOB_FILE_GARBAGE`], without a length in spite of the bit.
 pub const OLD_BLOB_FILE_GARBAGE: u32 = SKIPPABLE + 3;
-/// [`WAL_ADDITION`] as it was first written: no length in spite of the bit.
+/// An obsolete form of [`WAL_ADDITION`], without a length in spite of the bit.
 pub const OLD_WAL_ADDITION: u32 = SKIPPABLE + 4;
-/// [`WAL_DELETION`] as it was first written: no length in spite of the bit.
+/// An obsolete form of [`WAL_DELETION`], without a length in spite of the bit.
 pub const OLD_WAL_DELETION: u32 = SKIPPABLE + 5;
-/// Timestamps below this one may be gone.
+/// The timestamp below which history may be trimmed.
 pub const FULL_HISTORY_TS_LOW: u32 = SKIPPABLE + 6;
-/// A WAL: varint64 number, then sub-tags up to 1; 2 is a varint64 size.
+/// A tracked WAL: varint64 number, then sub-tags up to 1; sub-tag 2 is a varint64 size.
 pub const WAL_ADDITION: u32 = SKIPPABLE + 7;
-/// WALs below a varint64 number are gone.
+/// Removal of tracked WALs below a varint64 number.
 pub const WAL_DELETION: u32 = SKIPPABLE + 8;
-/// One byte: whether tables store user-defined timestamps.
+/// One byte: true if tables persist user-defined timestamps.
 pub const PERSIST_TIMESTAMPS: u32 = SKIPPABLE + 9;
-/// How far a compaction elsewhere has come.
+/// The progress of a remote compaction.
 pub const COMPACTION_PROGRESS: u32 = SKIPPABLE + 10;
-/// Size of the MANIFEST when it was freshly written.
+/// The size of the MANIFEST when it was created.
 pub const COMPACTED_MANIFEST_BYTES: u32 = SKIPPABLE + 11;
 
-/// Cairn's own, which RocksDB skips: the edit is one of an atomic group, and not the first.
+/// Specific to Cairn and skipped by RocksDB: the edit continues an atomic group.
 pub const LATER_IN_GROUP: u32 = SKIPPABLE + 0xca1;
-/// Cairn's own, which RocksDB skips: varint64 number and length of a WAL, see
-/// [`super::LogReach`].
+/// Specific to Cairn and skipped by RocksDB: varint64 number and length of a WAL, see [`super::LogReach`].
 pub const LOG_REACH: u32 = SKIPPABLE + 0xca2;
 
-/// Cairn's own, which RocksDB skips: varint32 number of edits that follow in a group of family changes.
+/// Specific to Cairn and skipped by RocksDB: varint32 number of following edits in a group of column family
+/// changes.
 pub const IN_FAMILY_GROUP: u32 = SKIPPABLE + 0xca3;
 
-/// Ends the sub-tags of a WAL addition.
+/// The end of the sub-tags of a WAL addition.
 pub(super) const WAL_END: u32 = 1;
-/// Synced size of a WAL.
+/// The synced size of a WAL.
 pub(super) const WAL_SYNCED_BYTES: u32 = 2;
 
-/// Numbers of the fields behind a [`NEW_FILE4`]: each has a length; unknown ones are skipped
-/// unless bit 6 is set.
+/// The tags of fields after a [`NEW_FILE4`]. Each has a length; unknown ones are skipped unless bit 6 is set.
 pub(super) mod file {
     pub const END: u32 = 1;
     pub const NEED_COMPACTION: u32 = 2;
@@ -115,7 +114,7 @@ pub(super) mod file {
     pub const MUST_KNOW: u32 = 1 << 6;
 }
 
-/// Numbers of the fields behind a blob file's addition or garbage; rules as for `file`.
+/// The tags of fields after a blob file's addition or garbage, with the rules of `file`.
 pub(super) mod blob {
     pub const END: u32 = 0;
     pub const MUST_KNOW: u32 = 1 << 6;

@@ -1,4 +1,4 @@
-//! Edits survive a round trip, hostile bytes end in an error, and each tag has RocksDB's bytes.
+//! Round trips of version edits, hostile input, and RocksDB's encoding of each tag.
 
 use cairn_types::{FileNumber, SequenceNumber, ValueKind};
 use proptest::collection::vec;
@@ -145,19 +145,19 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn an_edit_reads_as_it_was_written(edit in edit()) {
+    fn version_edits_round_trip(edit in edit()) {
         prop_assert_eq!(VersionEdit::decode(&edit.to_bytes()), Ok(edit));
     }
 
     #[test]
-    fn hostile_bytes_are_an_edit_or_an_error(bytes in vec(any::<u8>(), 0..200)) {
+    fn hostile_edits_never_panic(bytes in vec(any::<u8>(), 0..200)) {
         if let Ok(edit) = VersionEdit::decode(&bytes) {
             prop_assert_eq!(VersionEdit::decode(&edit.to_bytes()), Ok(edit));
         }
     }
 
     #[test]
-    fn a_changed_byte_is_an_edit_or_an_error(
+    fn damaged_edits_never_panic(
         edit in edit(), at in any::<prop::sample::Index>(), byte in any::<u8>()
     ) {
         let mut bytes = edit.to_bytes();
@@ -172,7 +172,7 @@ proptest! {
 }
 
 #[test]
-fn a_checksum_of_no_function_is_none() {
+fn checksums_without_a_function_are_dropped() {
     let keys = (ikey(b"a"), ikey(b"b"));
     let seqs = (SequenceNumber(1), SequenceNumber(2));
     let mut file = NewFile::new(0, FileNumber(7), 9, keys, seqs);
@@ -202,7 +202,7 @@ fn ikey(user: &[u8]) -> InternalKey {
 }
 
 #[test]
-fn unknown_tags_are_skipped_if_they_say_so_and_refused_otherwise() {
+fn unknown_tags_are_skipped_if_skippable() {
     let newer = field(tag::SKIPPABLE + 500, |b| put_lps(b, b"from the future"));
     assert_eq!(VersionEdit::decode(&newer), Ok(VersionEdit::default()));
 
@@ -214,7 +214,7 @@ fn unknown_tags_are_skipped_if_they_say_so_and_refused_otherwise() {
 }
 
 #[test]
-fn older_spellings_of_a_table_are_read() {
+fn older_encodings_of_tables_are_read() {
     let head = |b: &mut Vec<u8>| {
         put_varint32(b, 2);
         put_varint64(b, 9);
@@ -277,7 +277,7 @@ fn with_custom_field(tag: u32, value: &[u8]) -> Decoded<VersionEdit> {
 }
 
 #[test]
-fn unknown_fields_of_a_table_are_skipped_unless_they_must_be_known() {
+fn unknown_fields_of_tables_are_skipped_if_skippable() {
     assert!(with_custom_field(33, b"later").is_ok());
     assert!(with_custom_field(17, b"opaque").is_ok());
     let error = with_custom_field(70, b"").unwrap_err();
@@ -286,7 +286,7 @@ fn unknown_fields_of_a_table_are_skipped_unless_they_must_be_known() {
 }
 
 #[test]
-fn a_field_of_a_table_may_carry_a_number_of_the_whole_edit() {
+fn a_field_of_a_table_may_belong_to_the_edit() {
     let mut value = Vec::new();
     put_fixed64(&mut value, 77);
     let edit = with_custom_field(3, &value).unwrap();
@@ -294,7 +294,7 @@ fn a_field_of_a_table_may_carry_a_number_of_the_whole_edit() {
 }
 
 #[test]
-fn impossible_fields_of_a_table_are_refused() {
+fn invalid_fields_of_tables_are_rejected() {
     for (tag, value) in [
         (2, &b"\x01\x01"[..]),
         (3, b"short"),
@@ -310,7 +310,7 @@ fn impossible_fields_of_a_table_are_refused() {
 }
 
 #[test]
-fn wals_are_read_in_both_spellings() {
+fn both_encodings_of_wals_are_read() {
     let body = |b: &mut Vec<u8>| {
         put_varint64(b, 12);
         put_varint32(b, 2);
@@ -333,7 +333,7 @@ fn wals_are_read_in_both_spellings() {
 }
 
 #[test]
-fn offsets_of_errors_count_from_the_start_of_the_edit() {
+fn error_offsets_are_relative_to_the_edit() {
     let mut bytes = field(tag::LOG_NUMBER, |b| put_varint64(b, 7));
     bytes.extend(field(tag::PERSIST_TIMESTAMPS, |b| put_lps(b, b"ab")));
     let error = VersionEdit::decode(&bytes).unwrap_err();

@@ -1,14 +1,14 @@
-//! The edges of regions: their bytes one after the other, and where each begins.
+//! The edges of regions: concatenated keys and their offsets.
 
-/// Keys in the order in which they were pushed.
+/// Keys in insertion order.
 #[derive(Debug, Default)]
 pub(super) struct Edges {
     keys: Vec<u8>,
     offsets: Offsets,
 }
 
-/// Where each key begins, and where the last one ends; empty if there is none. Keys that take 4 GB need more than
-/// 4 bytes for that.
+/// The offset of each key and the end of the last one; empty if there are no keys. 4-byte offsets suffice up
+/// to 4 GB of keys.
 #[derive(Debug)]
 enum Offsets {
     Narrow(Vec<u32>),
@@ -22,7 +22,7 @@ impl Default for Offsets {
 }
 
 impl Edges {
-    /// Has room for `count` keys of `bytes` together.
+    /// Creates a list with capacity for `count` keys with a total length of `bytes`.
     pub(super) fn with_capacity(count: usize, bytes: usize) -> Edges {
         Edges {
             keys: Vec::with_capacity(bytes),
@@ -38,7 +38,7 @@ impl Edges {
         self.offsets.push(self.keys.len());
     }
 
-    /// Gives back the memory that is not used.
+    /// Frees unused capacity.
     pub(super) fn shrink(&mut self) {
         self.keys.shrink_to_fit();
         match &mut self.offsets {
@@ -71,7 +71,7 @@ impl Edges {
         self.get(self.len().checked_sub(1)?)
     }
 
-    /// Up to `len` bytes of the first key.
+    /// The first key, truncated to `len` bytes.
     #[inline]
     pub(super) fn prefix(&self, len: usize) -> &[u8] {
         self.keys.get(..len).unwrap_or_default()
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn offsets_grow_when_keys_take_more_than_4_bytes_can_count() {
+    fn offsets_widen_beyond_4_gb_of_keys() {
         let mut offsets = Offsets::default();
         for at in [0, 5, u32::MAX as usize, 1 << 32, 1 << 33] {
             offsets.push(at);

@@ -1,22 +1,22 @@
-//! Range tombstones: how they lie in a table, and which of them covers a key.
+//! Range tombstones: their encoding, and lookup of those that cover a key.
 //!
 //! ```text
 //! block rocksdb.range_del: internal key (start, sequence number, RangeDeletion) -> end user key
 //! ```
 //!
-//! A tombstone hides every older entry of a key in `[start, end)`. Tombstones overlap as they come. Their ends,
-//! sorted, are the *edges*, which cut the keys into *regions*: region 0 lies before the first edge, region `i` between
-//! edge `i - 1`, which belongs to it, and edge `i`. All keys of a region lie under the same tombstones.
-//! [`Fragments`] say of a key in which region it lies (a binary search, mostly over 8 bytes of each edge), and of a
-//! region which tombstones lie over it (the modules `apart` and `stacks`). They are built once for each source, never
-//! change, and are shared: a reader keeps the number of its region and goes on from there.
+//! A tombstone deletes every older entry with a key in `[start, end)`. Tombstones may overlap. Their starts
+//! and ends, sorted, are the *edges*, which divide the keys into *regions*: region 0 is before the first
+//! edge, and region `i` extends from edge `i - 1`, inclusive, to edge `i`, exclusive. All keys of a region
+//! are covered by the same tombstones. [`Fragments`] map a key to its region (a binary search, mostly over 8
+//! bytes of each edge), and a region to its tombstones (modules `disjoint` and `stacks`). They are built once
+//! for each source, immutable and shared. A reader keeps its current region and continues from there.
 //!
-//! Where keys end with a timestamp, the edges do not: a tombstone has one timestamp,
-//! which both its ends carry on disk, and hides entries whose timestamp is not newer.
+//! In an order with timestamps, edges have none: a tombstone has a single timestamp, which is encoded in both
+//! its ends, and deletes entries whose timestamps are not newer.
 //!
-//! The tombstones of a file speak only for the keys between the file's smallest and largest key;
-//! beyond them, other files may hold keys whose sequence numbers have been zeroed since. Whoever asks keeps to the
-//! bounds of the file; nothing is copied for them.
+//! The tombstones of a file apply only to keys between its smallest and largest key; outside, other files may
+//! have keys whose sequence numbers were zeroed. Callers observe the bounds of the file, so that nothing
+//! needs to be copied.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -26,37 +26,36 @@ use cairn_types::{Decoded, KeyOrder, Malformed, SequenceNumber, ValueKind};
 
 use crate::block::{BlockKind, BlockLayout, DataCursor};
 use crate::key::{self, InternalKey};
-use crate::sorted::{Sorted, word};
-use apart::Apart;
+use crate::sorted_u64::{Sorted, word};
+use disjoint::Disjoint;
 use edges::Edges;
 use stacks::Stacks;
 
-mod apart;
+mod disjoint;
 mod edges;
 mod stacks;
 #[cfg(test)]
 mod tests;
 
-/// One range tombstone, as it was written.
+/// A range tombstone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tombstone {
-    /// The first user key that it hides, without timestamp.
+    /// The first user key that it deletes, without timestamp.
     pub start: Vec<u8>,
-    /// The first user key behind it, without timestamp.
+    /// The first user key after it, without timestamp.
     pub end: Vec<u8>,
-    /// Entries with smaller sequence numbers are hidden.
+    /// The sequence number; older entries are deleted.
     pub seq: SequenceNumber,
-    /// Its timestamp; empty where keys have none.
+    /// The timestamp; empty if keys have none.
     pub ts: Vec<u8>,
 }
 
 impl Tombstone {
-    /// The tombstone of an entry of the block, where keys end with `timestamp_size` bytes of
-    /// timestamp.
+    /// Decodes an entry of the block, whose keys end with a timestamp of `timestamp_size` bytes.
     ///
     /// # Errors
     ///
-    /// When the key is no range deletion, or an end is too short for a timestamp.
+    /// If the key is not a range deletion, or one of the ends is too short for a timestamp.
     pub fn decode(internal_key: &[u8], end: &[u8], timestamp_size: usize) -> Decoded<Tombstone> {
         let part = Part::decode(internal_key, end, timestamp_size)?;
         Ok(Tombstone {
@@ -67,7 +66,7 @@ impl Tombstone {
         })
     }
 
-    /// The entry of the block: internal key and value.
+    /// Encodes the tombstone as an internal key and a value.
     #[must_use]
     pub fn encode(&self) -> (InternalKey, Vec<u8>) {
         let start = [&self.start[..], &self.ts].concat();
@@ -76,8 +75,8 @@ impl Tombstone {
         (key, end)
     }
 
-    /// The upper bound of a file that ends with the tombstone: before all versions of the key behind it, whatever their
-    /// timestamps. The timestamp of such a bound is the newest one, which is all ones.
+    /// The upper bound of a file that ends with the tombstone: before all versions of its end key, whatever
+    /// their timestamps. The timestamp of the bound is the maximum, all ones.
     #[must_use]
     pub fn upper_bound(&self) -> InternalKey {
         let newest = vec![u8::MAX; self.ts.len()];
@@ -86,7 +85,7 @@ impl Tombstone {
     }
 }
 
-/// A tombstone that lies elsewhere.
+/// A borrowed tombstone.
 #[derive(Clone, Copy)]
 struct Part<'a> {
     start: &'a [u8],
@@ -122,7 +121,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// How user keys without timestamps stand to each other in `order`.
+/// Compares user keys without timestamps in `order`.
 #[inline]
 fn compare(order: &KeyOrder, a: &[u8], b: &[u8]) -> Ordering {
     match order {
@@ -135,30 +134,30 @@ fn compare(order: &KeyOrder, a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// True if timestamp `a` is newer than `b`: keys that differ in nothing else come newest first.
+/// True if timestamp `a` is newer than `b`: keys that are otherwise equal are ordered newest first.
 fn is_newer(order: &KeyOrder, a: &[u8], b: &[u8]) -> bool {
     order.compare(a, b) == Ordering::Less
 }
 
-/// A region of keys that some tombstones cover.
+/// A region of keys with its tombstones.
 #[derive(Clone, Copy)]
 pub struct Fragment<'a> {
-    /// The first user key, without timestamp.
+    /// The first user key of the region, without timestamp.
     pub start: &'a [u8],
-    /// The first user key behind the region, without timestamp.
+    /// The first user key after the region, without timestamp.
     pub end: &'a [u8],
     fragments: &'a Fragments,
     region: usize,
 }
 
 impl Fragment<'_> {
-    /// The newest of the tombstones that `visible` sees; zero for none.
+    /// The sequence number of the newest tombstone visible at `visible`; zero if there is none.
     #[must_use]
     pub fn newest(&self, visible: SequenceNumber) -> SequenceNumber {
         self.fragments.newest(self.region, visible)
     }
 
-    /// How many tombstones there are, those counted more than once that come more than once.
+    /// The number of tombstones, including duplicates.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.fragments.over.depth(self.region)
@@ -170,16 +169,16 @@ impl Fragment<'_> {
         self.stamps().into_iter().map(|(seq, _)| seq).collect()
     }
 
-    /// The tombstones, newest first, from `start` to `end` each.
+    /// The tombstones, newest first, each clipped to the region.
     pub fn tombstones(&self) -> impl Iterator<Item = Tombstone> + '_ {
         let stamps = self.stamps().into_iter();
         stamps.map(|(seq, ts)| tombstone(self.start, self.end, seq, ts))
     }
 
-    /// The numbers and timestamps of the tombstones, newest first; the same one twice is one.
+    /// The sequence numbers and timestamps of the tombstones, newest first, without duplicates.
     fn stamps(&self) -> Vec<(SequenceNumber, &[u8])> {
         match &self.fragments.over {
-            Over::Apart(apart) => {
+            Over::Disjoint(apart) => {
                 let seq = apart.seq(self.region);
                 seq.map(|seq| (seq, &[][..])).into_iter().collect()
             }
@@ -204,11 +203,11 @@ fn tombstone(start: &[u8], end: &[u8], seq: SequenceNumber, ts: &[u8]) -> Tombst
     }
 }
 
-/// Range tombstones and their edges; see the module's documentation.
+/// Fragmented range tombstones; see the module's documentation.
 #[derive(Debug, Default)]
 pub struct Fragments {
     edges: Edges,
-    /// Where keys order as their bytes do: what finds an edge faster than comparing keys.
+    /// An index of the edges for bytewise orders, which is faster than comparing keys.
     words: Option<Words>,
     over: Over,
 }
@@ -216,42 +215,42 @@ pub struct Fragments {
 /// The tombstones over each region.
 #[derive(Debug)]
 enum Over {
-    Apart(Apart),
+    Disjoint(Disjoint),
     Stacked(Stacked),
 }
 
 impl Default for Over {
     fn default() -> Over {
-        Over::Apart(Apart::default())
+        Over::Disjoint(Disjoint::default())
     }
 }
 
-/// Tombstones in any number over each region.
+/// An arbitrary number of tombstones over each region.
 #[derive(Debug, Default)]
 struct Stacked {
-    /// The sequence number of each tombstone, newest first. Its place here is the *rank* of a tombstone.
+    /// The sequence number of each tombstone, newest first. The index of a tombstone is its *rank*.
     seqs: Vec<SequenceNumber>,
-    /// The timestamp of each.
+    /// The timestamp of each tombstone.
     timestamps: Vec<u8>,
     timestamp_size: usize,
-    /// The regions that each covers.
+    /// The regions covered by each tombstone.
     spans: Vec<Range<u32>>,
     stacks: Stacks,
 }
 
-/// Of each edge the 8 bytes behind what all edges begin with.
+/// The 8 bytes of each edge that follow the common prefix of all edges.
 #[derive(Debug)]
 struct Words {
-    /// How many bytes that is.
+    /// The length of the common prefix.
     shared: usize,
     words: Sorted,
 }
 
-/// With fewer edges a search compares keys.
+/// The minimum number of edges; with fewer, keys are compared.
 const MIN_WORDS: usize = 16;
 
 impl Fragments {
-    /// The fragments of `tombstones`, in any order. Empty tombstones (`start >= end`) vanish.
+    /// Fragments `tombstones`, in any order. Empty tombstones (`start >= end`) are ignored.
     ///
     /// # Panics
     ///
@@ -272,23 +271,23 @@ impl Fragments {
             .unwrap_or_else(|| Fragments::of_parts(order, parts))
     }
 
-    /// The fragments of `parts`, if they come in order and none overlaps another.
+    /// Fragments `parts`, if they are in order and disjoint.
     fn of_parts_apart<'a>(
         order: &KeyOrder,
         mut parts: impl Iterator<Item = Part<'a>>,
     ) -> Option<Fragments> {
-        let (mut edges, mut apart) = (Edges::default(), Apart::default());
+        let (mut edges, mut apart) = (Edges::default(), Disjoint::default());
         parts.try_for_each(|part| apart.push(&mut edges, order, &part))?;
         Some(Fragments::of_apart(order, edges, apart))
     }
 
-    fn of_apart(order: &KeyOrder, mut edges: Edges, mut apart: Apart) -> Fragments {
+    fn of_apart(order: &KeyOrder, mut edges: Edges, mut apart: Disjoint) -> Fragments {
         edges.shrink();
         apart.shrink();
         Fragments {
             words: words(&edges, order),
             edges,
-            over: Over::Apart(apart),
+            over: Over::Disjoint(apart),
         }
     }
 
@@ -330,12 +329,11 @@ impl Fragments {
             over: Over::Stacked(stacked),
         }
     }
-    /// The fragments of a block of tombstones; `global` replaces their sequence numbers in
-    /// ingested files.
+    /// Fragments a block of tombstones. `global` replaces their sequence numbers in ingested files.
     ///
     /// # Errors
     ///
-    /// When the block or a tombstone in it is malformed.
+    /// If the block or a tombstone is malformed.
     pub fn decode(
         bytes: &[u8],
         order: &KeyOrder,
@@ -348,7 +346,7 @@ impl Fragments {
             return Ok(apart);
         }
         let mut entries = Vec::new();
-        // The keys; ends lie in the block.
+        // The keys; ends are in the block.
         let mut keys: Vec<u8> = Vec::new();
         let mut cursor = DataCursor::new().with_global_seqno(global);
         cursor.first(bytes, &layout)?;
@@ -369,18 +367,18 @@ impl Fragments {
         Ok(Fragments::of_parts(order, parts.into_iter()))
     }
 
-    /// The fragments of a block whose tombstones come in order without overlapping; `None` for another one.
+    /// Fragments a block whose tombstones are in order and disjoint; `None` for other blocks.
     fn decode_apart(
         bytes: &[u8],
         layout: &BlockLayout,
         order: &KeyOrder,
         global: Option<SequenceNumber>,
     ) -> Decoded<Option<Fragments>> {
-        // Mostly each entry is a restart. There is room for two edges of each, which no damage makes more than the block
-        // has: pages that are not used cost nothing, and are given back in the end.
+        // Usually every entry is a restart point. The capacity is two edges per entry, bounded by the size of
+        // the block even if it is damaged; untouched pages cost nothing, and are freed at the end.
         let count = (layout.restarts() as usize).min(bytes.len() / 4) * 2;
         let mut edges = Edges::with_capacity(count, bytes.len());
-        let mut apart = Apart::with_capacity(count);
+        let mut apart = Disjoint::with_capacity(count);
         let mut cursor = DataCursor::new().with_global_seqno(global);
         let mut keys = 0;
         cursor.first(bytes, layout)?;
@@ -398,39 +396,39 @@ impl Fragments {
         Ok(Some(Fragments::of_apart(order, edges, apart)))
     }
 
-    /// True if there is no tombstone.
+    /// True if there are no tombstones.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.edges.len() == 0
     }
 
-    /// Bytes of memory that the fragments take.
+    /// The memory used, in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
         let words = self.words.as_ref().map_or(0, |it| it.words.memory_usage());
         let over = match &self.over {
-            Over::Apart(apart) => apart.memory(),
+            Over::Disjoint(apart) => apart.memory(),
             Over::Stacked(stacked) => stacked.memory(),
         };
         self.edges.memory() + words + over
     }
 
-    /// How many edges there are.
+    /// The number of edges.
     #[inline]
     #[must_use]
     pub fn edges(&self) -> usize {
         self.edges.len()
     }
 
-    /// The edge at `at`, without timestamp; `None` behind the last one.
+    /// The edge with index `at`, without timestamp; `None` if there is none.
     #[inline]
     #[must_use]
     pub fn edge(&self, at: usize) -> Option<&[u8]> {
         self.edges.get(at)
     }
 
-    /// The edges of a region: its first key, and the first key behind it. `None` for no edge.
+    /// The bounds of a region: its first key, and the first key after it. `None` where there is no edge.
     #[inline]
     #[must_use]
     pub fn bounds(&self, region: usize) -> [Option<&[u8]>; 2] {
@@ -441,7 +439,7 @@ impl Fragments {
         ]
     }
 
-    /// How many regions there are, those included that nothing covers.
+    /// The number of regions, including uncovered ones.
     fn regions(&self) -> usize {
         self.edges() + 1
     }
@@ -449,15 +447,15 @@ impl Fragments {
     /// The sequence numbers of all tombstones, in any order.
     pub fn seqs(&self) -> impl Iterator<Item = SequenceNumber> + '_ {
         let (apart, stacked) = match &self.over {
-            Over::Apart(apart) => (Some(apart), None),
+            Over::Disjoint(apart) => (Some(apart), None),
             Over::Stacked(stacked) => (None, Some(stacked)),
         };
-        let apart = apart.into_iter().flat_map(Apart::seqs);
+        let apart = apart.into_iter().flat_map(Disjoint::seqs);
         let stacked = stacked.into_iter().flat_map(|stacked| &stacked.seqs);
         apart.chain(stacked.copied())
     }
 
-    /// The region that `user_key` (without timestamp) lies in.
+    /// The region of `user_key`, without timestamp.
     #[inline]
     #[must_use]
     pub fn region(&self, order: &KeyOrder, user_key: &[u8]) -> usize {
@@ -490,7 +488,7 @@ impl Fragments {
         if words.words.get(from) != Some(wanted) {
             return from;
         }
-        // The words cannot tell these edges from the key.
+        // These edges and the key have equal words.
         let to = match wanted.checked_add(1) {
             Some(next) => words.words.before(next, |_| ()),
             None => self.edges(),
@@ -498,8 +496,8 @@ impl Fragments {
         first_not(from..to, not_behind)
     }
 
-    /// The region that `user_key` (without timestamp) lies in, which costs next to nothing if it is `near` or
-    /// a neighbour of it.
+    /// The region of `user_key`, without timestamp, starting the search at region `near`. Fast if it is that
+    /// region or an adjacent one.
     #[inline]
     #[must_use]
     pub fn region_near(&self, order: &KeyOrder, near: usize, user_key: &[u8]) -> usize {
@@ -520,20 +518,21 @@ impl Fragments {
         self.region(order, user_key)
     }
 
-    /// The newest tombstone over a region that `visible` sees: its sequence number, zero if there is none. Entries
-    /// with smaller numbers are hidden.
+    /// The sequence number of the newest tombstone over a region that is visible at `visible`; zero if there
+    /// is none. Entries with smaller numbers are deleted.
     #[inline]
     #[must_use]
     pub fn newest(&self, region: usize, visible: SequenceNumber) -> SequenceNumber {
         let newest = match &self.over {
-            Over::Apart(apart) => apart.seq(region).filter(|&seq| seq <= visible),
+            Over::Disjoint(apart) => apart.seq(region).filter(|&seq| seq <= visible),
             Over::Stacked(stacked) => stacked.newest(region, visible),
         };
         newest.unwrap_or_default()
     }
 
-    /// [`Fragments::newest`] for an entry with the timestamp `key_ts` and a reader who sees timestamps up to `read_ts`, all
-    /// without one. Only tombstones that are not older than `key_ts` count.
+    /// [`Fragments::newest`] for an entry with the timestamp `key_ts` and a reader at the timestamp
+    /// `read_ts`, or at the newest if it is `None`. Only tombstones that are not older than `key_ts` are
+    /// considered.
     #[must_use]
     pub fn newest_at(
         &self,
@@ -552,8 +551,8 @@ impl Fragments {
         }
     }
 
-    /// The newest tombstone over `user_key` (timestamp included) that `visible` sees: its sequence
-    /// number, zero if there is none. Where keys have timestamps the reader sees all of them; see
+    /// The sequence number of the newest tombstone over `user_key`, which includes its timestamp, that is
+    /// visible at `visible`; zero if there is none. All timestamps are visible; see
     /// [`Fragments::covering_at`].
     #[inline]
     #[must_use]
@@ -566,8 +565,8 @@ impl Fragments {
         self.covering_at(order, user_key, visible, None)
     }
 
-    /// [`Fragments::covering`] for a reader who sees timestamps up to `read_ts`. Only tombstones
-    /// that are not older than the timestamp of `user_key` count.
+    /// [`Fragments::covering`] for a reader at the timestamp `read_ts`. Only tombstones that are not older
+    /// than the timestamp of `user_key` are considered.
     #[inline]
     #[must_use]
     pub fn covering_at(
@@ -585,7 +584,7 @@ impl Fragments {
         self.newest_at(order, region, visible, &user_key[plain.len()..], read_ts)
     }
 
-    /// All regions that tombstones cover, in order.
+    /// All covered regions, in order.
     pub fn iter(&self) -> impl Iterator<Item = Fragment<'_>> {
         self.fragments(0..self.regions())
     }
@@ -604,7 +603,7 @@ impl Fragments {
         })
     }
 
-    /// True if a tombstone covers any key from `from` to `to`, both included and without timestamps.
+    /// True if a tombstone covers any key from `from` to `to`, inclusive, without timestamps.
     #[must_use]
     pub fn touch(&self, order: &KeyOrder, from: &[u8], to: &[u8]) -> bool {
         let mut behind = self.fragments(self.region(order, from)..self.regions());
@@ -612,8 +611,7 @@ impl Fragments {
         first.is_some_and(|fragment| compare(order, fragment.start, to).is_le())
     }
 
-    /// The parts of the fragments in `[from, to)`, user keys without timestamps; `None` is no
-    /// bound.
+    /// The covered regions clipped to `[from, to)`, user keys without timestamps. `None` is no bound.
     pub fn clipped<'a>(
         &'a self,
         order: &'a KeyOrder,
@@ -631,7 +629,7 @@ impl Fragments {
             .filter(move |part| compare(order, part.start, part.end).is_lt())
     }
 
-    /// The tombstones as they were given, newest first, but for what lies outside `[from, to)`, user keys without timestamps.
+    /// The original tombstones, newest first, clipped to `[from, to)`, user keys without timestamps.
     pub fn tombstones<'a>(
         &'a self,
         order: &'a KeyOrder,
@@ -639,7 +637,7 @@ impl Fragments {
         to: &'a [u8],
     ) -> impl Iterator<Item = Tombstone> + 'a {
         let given: Vec<(Range<usize>, SequenceNumber, &[u8])> = match &self.over {
-            Over::Apart(apart) => {
+            Over::Disjoint(apart) => {
                 let within = self.region(order, from)..=self.region(order, to);
                 let given = apart.within(within);
                 let mut given: Vec<_> = given
@@ -667,11 +665,11 @@ impl Fragments {
 }
 
 impl Over {
-    /// How many tombstones lie over `region`.
+    /// The number of tombstones over `region`.
     #[inline]
     fn depth(&self, region: usize) -> usize {
         match self {
-            Over::Apart(apart) => usize::from(apart.seq(region).is_some()),
+            Over::Disjoint(apart) => usize::from(apart.seq(region).is_some()),
             Over::Stacked(stacked) => stacked.stacks.depth(region),
         }
     }
@@ -702,7 +700,7 @@ impl Stacked {
         newest.map(|rank| self.seq(rank))
     }
 
-    /// The rank of the newest tombstone that `visible` sees.
+    /// The rank of the newest tombstone visible at `visible`.
     #[inline]
     fn first_visible(&self, visible: SequenceNumber) -> u32 {
         if self.seqs.first().is_none_or(|&newest| newest <= visible) {
@@ -729,9 +727,9 @@ impl Stacked {
     }
 }
 
-/// Sorts the ends of `all`: the edges, and which regions each covers.
+/// Sorts the ends of `all`. Returns the edges, and the regions covered by each tombstone.
 fn find_edges(order: &KeyOrder, all: &[Part<'_>]) -> (Edges, Vec<Range<u32>>) {
-    // Tables have tombstones in the order of their starts, and mostly of their ends: the sort finds two sorted runs.
+    // Tables have tombstones ordered by start, and mostly by end, so the sort finds two sorted runs.
     let starts = (0..).zip(all).map(|(at, part)| (part.start, at, false));
     let ends = (0..).zip(all).map(|(at, part)| (part.end, at, true));
     let mut sorted: Vec<(&[u8], u32, bool)> = starts.chain(ends).collect();
@@ -743,7 +741,7 @@ fn find_edges(order: &KeyOrder, all: &[Part<'_>]) -> (Edges, Vec<Range<u32>>) {
         if last.is_none_or(|last| compare(order, last, key).is_lt()) {
             edges.push(key);
         }
-        // Twice as many edges as tombstones at most.
+        // At most twice as many edges as tombstones.
         let region = u32::try_from(edges.len()).unwrap_or(u32::MAX);
         let span = &mut spans[at as usize];
         match is_end {
@@ -770,7 +768,8 @@ fn words(edges: &Edges, order: &KeyOrder) -> Option<Words> {
     })
 }
 
-/// Every key of a block of tombstones is written whole, so that keys take no more than the block.
+/// Checks that keys of a block of tombstones are not delta-encoded, so that they take no more memory than the
+/// block.
 fn check_whole(bytes: &[u8], before: usize, key: &[u8], cursor: &DataCursor) -> Decoded<()> {
     if before + key.len() > bytes.len() {
         return Err(Malformed::at(
@@ -789,7 +788,7 @@ fn earlier<'a>(order: &KeyOrder, a: &'a [u8], b: Option<&'a [u8]>) -> &'a [u8] {
     b.filter(|b| compare(order, b, a).is_lt()).unwrap_or(a)
 }
 
-/// The first number of `range` for which `holds` does not; it does for all those before.
+/// The first number of `range` for which `holds` is false, if it is true for all smaller ones.
 #[inline]
 fn first_not(range: Range<usize>, holds: impl Fn(usize) -> bool) -> usize {
     let Range { mut start, mut end } = range;

@@ -1,13 +1,14 @@
-//! The tombstones over each region, without a copy for each region that they cover.
+//! The tombstones over each region, stored without a copy for each region.
 //!
-//! Tombstones nested in each other, and wide ones over many small ones, would come to the square of their number if
-//! each region listed all that lie over it. So regions are the leaves of a binary tree, and a tombstone is listed
-//! at the few nodes whose leaves are together what it covers: at one leaf if that is one region, at no more than two
-//! nodes of each height otherwise. The lists from a leaf up to the root are what lies over the leaf. Where no tombstone
-//! covers more than one region, which is how tables are written, there are lists of leaves only.
+//! If each region listed all tombstones over it, nested ones, or wide ones over many small ones, would take
+//! quadratic memory. Regions are therefore the leaves of a binary tree, and a tombstone is listed at the few
+//! nodes that together span its regions: at one leaf for a single region, and otherwise at no more than two
+//! nodes per height. The tombstones over a region are those listed from its leaf up to the root. If no
+//! tombstone covers more than one region, as in tables, only leaves have lists.
 //!
-//! Nodes are numbered as in a heap: 1 is the root, node `n` lies below node `n / 2`, and leaf `r` is node `regions + r`.
-//! That holds for any number of leaves: some nodes then stand for leaves at both ends, and nothing is listed there.
+//! Nodes are numbered as in a heap: node 1 is the root, node `n / 2` the parent of node `n`, and node
+//! `regions + r` leaf `r`. This works for any number of leaves: some nodes then span leaves at both ends, and
+//! have no list.
 
 use std::ops::Range;
 
@@ -15,20 +16,20 @@ use std::ops::Range;
 #[derive(Debug, Default)]
 pub(super) struct Stacks {
     regions: usize,
-    /// Where the list of each leaf begins, and where that of the last one ends.
+    /// The offset of each leaf's list, and the end of the last one.
     leaves: Vec<usize>,
-    /// The same of the other nodes; empty if all their lists are.
+    /// The same for inner nodes; empty if they have no lists.
     inner: Vec<usize>,
-    /// All lists. Each ascends: the newest tombstone first.
+    /// All lists, each in ascending order, that is, newest first.
     ranks: Vec<u32>,
 }
 
 impl Stacks {
-    /// The stacks of tombstones that cover `spans` of `regions`, the newest first.
+    /// Builds the stacks of tombstones that cover `spans` of `regions`, newest first.
     pub(super) fn build(regions: usize, spans: &[Range<u32>]) -> Stacks {
         let mut leaves = vec![0_usize; regions + 1];
         let mut inner = vec![0_usize; regions + 1];
-        // First how long each list is, then where it begins.
+        // First the length of each list, then its offset.
         let mut inner_total = 0;
         for span in spans {
             nodes(regions, span, |node| match node.checked_sub(regions) {
@@ -54,7 +55,7 @@ impl Stacks {
                 *next += 1;
             });
         }
-        // Each now says where its list ends, which is where the next one begins.
+        // Each entry is now the end of a list, which is the offset of the next.
         for lists in [&mut leaves, &mut inner] {
             lists.rotate_right(1);
         }
@@ -71,7 +72,7 @@ impl Stacks {
         }
     }
 
-    /// The lists of what lies over `region`.
+    /// The lists of tombstones over `region`.
     #[inline]
     fn lists(&self, region: usize) -> impl Iterator<Item = &[u32]> {
         let list = |starts: &[usize], at: usize| match starts.get(at..at + 2) {
@@ -89,7 +90,7 @@ impl Stacks {
         std::iter::once(list(&self.leaves, region)).chain(above)
     }
 
-    /// The lowest rank over `region` that is not below `from`.
+    /// The smallest rank over `region` that is at least `from`.
     #[inline]
     pub(super) fn first(&self, region: usize, from: u32) -> Option<u32> {
         let first = |list: &[u32]| match list.first() {
@@ -101,7 +102,7 @@ impl Stacks {
         self.lists(region).filter_map(first).min()
     }
 
-    /// The lowest rank over `region` that is not below `from` and for which `counts`.
+    /// The smallest rank over `region` that is at least `from` and for which `counts` is true.
     pub(super) fn find(
         &self,
         region: usize,
@@ -120,13 +121,13 @@ impl Stacks {
         found
     }
 
-    /// How many tombstones lie over `region`.
+    /// The number of tombstones over `region`.
     #[inline]
     pub(super) fn depth(&self, region: usize) -> usize {
         self.lists(region).map(<[u32]>::len).sum()
     }
 
-    /// The ranks of all of them, in any order.
+    /// The ranks of the tombstones over `region`, in any order.
     pub(super) fn ranks(&self, region: usize) -> Vec<u32> {
         self.lists(region).flatten().copied().collect()
     }
@@ -137,7 +138,7 @@ impl Stacks {
     }
 }
 
-/// Shows `visit` the nodes whose leaves are together `span`.
+/// Calls `visit` with the nodes that together span the leaves `span`.
 fn nodes(regions: usize, span: &Range<u32>, mut visit: impl FnMut(usize)) {
     let (mut from, mut to) = (regions + span.start as usize, regions + span.end as usize);
     while from < to {

@@ -1,4 +1,4 @@
-//! Fragments against the tombstones that they are made of, and damaged blocks.
+//! Fragments compared to their tombstones, and damaged blocks.
 
 use super::*;
 use crate::block::{BlockBuilder, BlockOptions};
@@ -31,8 +31,8 @@ fn shown<'a>(fragments: impl Iterator<Item = Fragment<'a>>) -> String {
 const ORDER: KeyOrder = KeyOrder::Bytewise;
 
 #[test]
-fn keys_that_share_bytes_are_refused() {
-    // A block of 3 KB once took a megabyte: each entry repeated a long key by its length alone.
+fn delta_encoded_tombstones_are_rejected() {
+    // A regression: a block of 3 KB took a megabyte, as each entry repeated a long key by its length alone.
     let mut builder = crate::block::BlockBuilder::new(crate::block::BlockOptions::one_restart());
     for number in 0..300u32 {
         let key = [&[b'a'; 2000][..], &number.to_be_bytes()].concat();
@@ -44,7 +44,7 @@ fn keys_that_share_bytes_are_refused() {
 }
 
 #[test]
-fn tombstones_are_cut_at_each_others_ends() {
+fn overlapping_tombstones_are_fragmented() {
     let fragments = Fragments::build(
         &ORDER,
         [
@@ -69,7 +69,7 @@ fn tombstones_are_cut_at_each_others_ends() {
 }
 
 #[test]
-fn parts_of_fragments_are_cut_at_bounds() {
+fn fragments_are_clipped_to_bounds() {
     let fragments = Fragments::build(
         &ORDER,
         [
@@ -97,7 +97,7 @@ fn parts_of_fragments_are_cut_at_bounds() {
 }
 
 #[test]
-fn a_tombstone_hides_only_timestamps_that_are_not_newer() {
+fn tombstones_do_not_cover_newer_timestamps() {
     let order = KeyOrder::BytewiseU64Ts;
     let ts = |n: u64| n.to_le_bytes().to_vec();
     let old = Tombstone {
@@ -130,7 +130,7 @@ fn a_tombstone_hides_only_timestamps_that_are_not_newer() {
 }
 
 #[test]
-fn a_block_of_tombstones_is_read() {
+fn tombstone_blocks_are_decoded() {
     let mut builder = BlockBuilder::new(BlockOptions::whole_keys());
     for t in [tombstone(b"a", b"e", 0), tombstone(b"c", b"g", 0)] {
         let (key, end) = t.encode();
@@ -147,7 +147,7 @@ fn a_block_of_tombstones_is_read() {
     assert!(Fragments::decode(builder.finish(), &ORDER, None).is_err());
 }
 
-/// Each within the one before.
+/// Nested tombstones.
 fn nested(n: u32) -> impl Iterator<Item = Tombstone> {
     (0..n).map(|i| {
         tombstone(
@@ -159,7 +159,7 @@ fn nested(n: u32) -> impl Iterator<Item = Tombstone> {
 }
 
 #[test]
-fn nested_tombstones_take_no_square_of_memory() {
+fn nested_tombstones_take_subquadratic_memory() {
     let few = Fragments::build(&ORDER, nested(1_000)).memory();
     let many = Fragments::build(&ORDER, nested(100_000)).memory();
     assert!(
@@ -174,18 +174,18 @@ fn nested_tombstones_take_no_square_of_memory() {
         let found = fragments.covering(&ORDER, &middle.to_be_bytes(), visible);
         assert_eq!(found.0, newest);
     }
-    // One tombstone that is no wider than a region each: nothing beside the leaves.
+    // Tombstones that each cover a single region need leaves only.
     let apart =
         (0..100_000_u32).map(|i| tombstone(&(2 * i).to_be_bytes(), &(2 * i + 1).to_be_bytes(), 7));
     let apart = Fragments::build(&ORDER, apart).memory();
     assert!(apart < 100_000 * 52, "{apart} bytes");
-    // Those that share their edges have but one each.
+    // Adjacent ones share their edges.
     let close = (0..100_000_u32).map(|i| tombstone(&i.to_be_bytes(), &(i + 1).to_be_bytes(), 7));
     let close = Fragments::build(&ORDER, close).memory();
     assert!(close < 100_000 * 26, "{close} bytes");
 }
 
-/// An order that counts how often keys are compared.
+/// An order that counts comparisons.
 #[derive(Debug, Default)]
 struct Counting(std::sync::atomic::AtomicU64);
 
@@ -201,7 +201,7 @@ impl cairn_types::Comparator for Counting {
 }
 
 #[test]
-fn a_region_is_found_with_few_comparisons() {
+fn regions_are_found_with_few_comparisons() {
     let counting = std::sync::Arc::new(Counting::default());
     let order = KeyOrder::Custom(counting.clone());
     let fragments = Fragments::build(&order, nested(100_000));
@@ -229,13 +229,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
-    fn fragments_cover_what_their_tombstones_cover(
+    fn fragments_match_their_tombstones(
         list in prop::collection::vec((0u8..40, 0u8..40, 1u64..9), 0..30),
         reverse: bool, low in 0u8..40, high in 0u8..40, near in 0usize..50,
         long: bool,
     ) {
         let order = if reverse { KeyOrder::ReverseBytewise } else { KeyOrder::Bytewise };
-        // Long keys are such that 8 bytes do not tell all of them apart.
+        // Long keys that are not all distinguished by 8 bytes.
         let key = |n: u8| match long {
             true => [&b"prefix"[..], &[n / 8; 9][..], &[n]].concat(),
             false => vec![n],
@@ -273,7 +273,7 @@ proptest! {
     }
 
     #[test]
-    fn tombstones_apart_read_as_if_they_were_stacked(
+    fn disjoint_tombstones_equal_stacked_ones(
         steps in prop::collection::vec((0u16..3, 0u16..3, 1u64..9), 0..60),
         overlapping: bool, reverse: bool, global: bool, low in 0u16..180, high in 0u16..180,
     ) {
@@ -303,7 +303,7 @@ proptest! {
         let rewritten = global.then_some(SequenceNumber(7));
         let decoded = Fragments::decode(builder.finish(), &order, rewritten).unwrap();
         let built = Fragments::build(&order, &all);
-        prop_assert!(overlapping || matches!(built.over, Over::Apart(_)));
+        prop_assert!(overlapping || matches!(built.over, Over::Disjoint(_)));
         let stacked = parts(&all);
         for t in all.iter_mut().filter(|_| global) {
             t.seq = SequenceNumber(7);
@@ -335,7 +335,7 @@ proptest! {
     }
 
     #[test]
-    fn timestamps_decide_as_in_a_list(
+    fn timestamps_match_a_list(
         list in prop::collection::vec((0u8..12, 0u8..12, 1u64..9, 1u64..6), 0..20),
     ) {
         let order = KeyOrder::BytewiseU64Ts;

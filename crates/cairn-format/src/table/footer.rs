@@ -1,4 +1,4 @@
-//! The footer: the last 48 or 53 bytes of a table, and the first that a reader looks at.
+//! The footer: the last 48 or 53 bytes of a table, which are read first.
 //!
 //! ```text
 //! offset  size  format versions 1 to 5          format versions 6 to 8
@@ -9,11 +9,11 @@
 //!     45     8  magic number                    magic number
 //! ```
 //!
-//! Version 0 has the 40 bytes of handles and a magic number of its own, and CRC32C. From version 6
-//! on the index is found through the metaindex, and the footer has a checksum of its own that
-//! also depends on where it lies, so that a footer of another file is noticed. The metaindex size has
-//! 32 bits in versions 6 and 7. In version 8 it has 16, and the other 16 are the bytes between
-//! the metaindex and the footer, whatever they are for.
+//! Version 0 has the 40 bytes of handles, a separate magic number, and CRC32C. From version 6 on, the index
+//! is found through the metaindex, and the footer has its own checksum, which depends on its offset, so that
+//! a footer of another file is detected. The metaindex size has 32 bits in versions 6 and 7. In version 8 it
+//! has 16, and the other 16 are the number of bytes between the metaindex and the footer, whatever their
+//! purpose.
 
 use cairn_types::{Decoded, Malformed};
 
@@ -22,17 +22,17 @@ use crate::coding::{Input, put_fixed32, put_fixed64};
 use crate::table::TRAILER_LEN;
 use crate::table::handle::Handle;
 
-/// Length of the footer of versions 1 and later.
+/// The length of the footer of versions 1 and later.
 pub const FOOTER_LEN: usize = 53;
-/// Length of the footer of version 0.
+/// The length of the footer of version 0.
 pub const LEGACY_FOOTER_LEN: usize = 48;
-/// The newest version that Cairn reads and writes.
+/// The newest supported version.
 pub const LATEST_VERSION: u32 = 8;
-/// The largest metaindex of version 8.
+/// The maximum size of a metaindex in version 8.
 pub const MAX_METAINDEX_V8: u64 = u16::MAX as u64;
-/// The first version whose footer has a checksum of its own.
+/// The first version whose footer has a checksum.
 const EXTENDED_SINCE: u32 = 6;
-/// The first version with a gap behind the metaindex.
+/// The first version with a gap after the metaindex.
 const GAP_SINCE: u32 = 8;
 
 const MAGIC: u64 = 0x88e2_41b7_85f4_cff7;
@@ -41,28 +41,29 @@ const PLAIN_MAGIC: u64 = 0x8242_2296_63bf_9564;
 const LEGACY_PLAIN_MAGIC: u64 = 0x4f34_18eb_7a8f_13b8;
 const CUCKOO_MAGIC: u64 = 0x9267_89d0_c5f1_7873;
 const EXTENDED_MAGIC: [u8; 4] = [0x3e, 0x00, 0x7a, 0x00];
-/// Bytes of the two handles and their padding.
+/// The length of the two handles and their padding.
 const HANDLES_LEN: usize = 40;
-/// Where the extended footer keeps its own checksum.
+/// The offset of the footer checksum.
 const FOOTER_CHECKSUM_AT: usize = 5;
 
-/// What the footer of a table says.
+/// The decoded footer of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footer {
     /// The format version of the table.
     pub version: u32,
-    /// The kind of its checksums.
+    /// The checksum type.
     pub checksum: ChecksumKind,
-    /// Where the metaindex lies.
+    /// The handle of the metaindex.
     pub metaindex: Handle,
-    /// Where the index lies; `None` from version 6 on, whose metaindex says it.
+    /// The handle of the index; `None` from version 6 on, where it is in the metaindex.
     pub index: Option<Handle>,
-    /// What the checksums of blocks depend on beside the block and its place; 0 below version 6.
+    /// The base context checksum, which block checksums depend on in addition to block and offset; 0 before
+    /// version 6.
     pub base_context: u32,
 }
 
 impl Footer {
-    /// Bytes that this footer takes.
+    /// The length of this footer.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         if self.version == 0 {
@@ -72,15 +73,15 @@ impl Footer {
         }
     }
 
-    /// Reads the footer of a table of `file_len` bytes from `tail`, the end of that file.
+    /// Decodes the footer of a table of `file_len` bytes from `tail`, the end of the file.
     ///
-    /// `tail` may begin before the footer. Nothing in it is trusted: both handles are checked
-    /// against the footer's offset before anybody allocates by them.
+    /// `tail` may start before the footer. It is not trusted: both handles are checked against the footer's
+    /// offset.
     ///
     /// # Errors
     ///
-    /// The field and its offset in `tail`. Tables of other formats and newer versions are told
-    /// apart from damage.
+    /// The field and its offset in `tail`. Tables of other formats and newer versions are distinguished from
+    /// damage.
     pub fn decode(tail: &[u8], file_len: u64) -> Decoded<Footer> {
         let magic = tail
             .last_chunk::<8>()
@@ -107,14 +108,14 @@ impl Footer {
         decoded.map_err(|error| error.shifted(start))
     }
 
-    /// Appends the footer, which will lie at `offset` of the file, to `out`.
+    /// Encodes the footer for `offset` of the file and appends it to `out`.
     ///
-    /// The metaindex of version 6 and later must be the block right before `offset`.
+    /// The metaindex of version 6 and later must be the block directly before `offset`.
     ///
     /// # Panics
     ///
-    /// When it is not, when it is larger than [`MAX_METAINDEX_V8`] in version 8, or when a handle is
-    /// missing: the file would be lost.
+    /// If it is not, if it is larger than [`MAX_METAINDEX_V8`] in version 8, or if a handle is missing: the
+    /// file would be unreadable.
     pub fn encode(&self, offset: u64, out: &mut Vec<u8>) {
         let start = out.len();
         if self.version == 0 {
@@ -164,7 +165,7 @@ impl Footer {
     }
 }
 
-/// What a magic number that is not a block-based table's means.
+/// The meaning of a magic number other than that of a block-based table.
 fn foreign(magic: u64, at: usize) -> Malformed {
     match magic {
         PLAIN_MAGIC | LEGACY_PLAIN_MAGIC => Malformed::unsupported(at, "PlainTable format"),
@@ -178,7 +179,7 @@ fn foreign(magic: u64, at: usize) -> Malformed {
     }
 }
 
-/// The footer of versions 1 and later, whose checksum kind and version come first.
+/// Decodes the footer of versions 1 and later, which starts with checksum type and version.
 fn versioned(footer: &[u8], offset: u64) -> Decoded<Footer> {
     let checksum = ChecksumKind::decode(footer[0], 0)?;
     let parts = &footer[1..1 + HANDLES_LEN];
@@ -197,7 +198,7 @@ fn versioned(footer: &[u8], offset: u64) -> Decoded<Footer> {
     }
 }
 
-/// Versions 0 to 5: `parts`, at `base` of the footer, holds both handles.
+/// Decodes versions 0 to 5: `parts`, at `base` of the footer, has both handles.
 fn with_handles(
     version: u32,
     checksum: ChecksumKind,
@@ -223,7 +224,7 @@ fn with_handles(
     })
 }
 
-/// Versions 6 and later: the metaindex lies right before the footer, or before a gap.
+/// Decodes versions 6 and later: the metaindex directly precedes the footer, or a gap.
 fn with_own_checksum(
     version: u32,
     checksum: ChecksumKind,
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn every_version_is_read_as_it_was_written() {
+    fn footers_of_all_versions_round_trip() {
         for version in 0..=LATEST_VERSION {
             for kind in 0..=4 {
                 let footer = footer(version, ChecksumKind::from_u8(kind).unwrap());
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_footer_in_another_place_is_noticed() {
+    fn misplaced_footers_are_detected() {
         let mut tail = Vec::new();
         footer(7, ChecksumKind::Xxh3).encode(1100, &mut tail);
         let error = Footer::decode(&tail, 2000).unwrap_err();
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn other_formats_and_versions_are_not_supported_rather_than_damaged() {
+    fn other_formats_and_versions_are_unsupported() {
         let mut tail = Vec::new();
         footer(5, ChecksumKind::Xxh3).encode(1100, &mut tail);
         let mut newer = tail.clone();
@@ -335,9 +336,9 @@ mod tests {
         assert!(!Footer::decode(&tail, 1153).unwrap_err().unsupported);
     }
 
-    /// No writer leaves a gap so far, and readers go over it.
+    /// No writer leaves a gap so far; readers skip it.
     #[test]
-    fn a_gap_behind_the_metaindex_of_version_8_is_passed_over() {
+    fn a_gap_after_the_metaindex_of_version_8_is_skipped() {
         let mut tail = Vec::new();
         footer(8, ChecksumKind::Xxh3).encode(1100, &mut tail);
         tail[15..17].copy_from_slice(&7u16.to_le_bytes());
@@ -351,7 +352,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damage_is_an_error_or_harmless(version in 0u32..9, at in 0usize..53, bits in 1u8.., file_len in 0u64..3000) {
+        fn damaged_footers_never_panic(version in 0u32..9, at in 0usize..53, bits in 1u8.., file_len in 0u64..3000) {
             let footer = footer(version, ChecksumKind::Xxh3);
             let mut tail = Vec::new();
             footer.encode(1100, &mut tail);

@@ -1,36 +1,36 @@
-//! Handles: where a block lies in its file.
+//! Block handles: the location of a block in its file.
 //!
-//! Two varint64, offset and size. The size leaves out the trailer of [`TRAILER_LEN`] bytes.
+//! Two varint64, offset and size. The size excludes the trailer of [`TRAILER_LEN`] bytes.
 
 use cairn_types::{Decoded, Malformed};
 
 use crate::coding::{Input, put_varint64};
 use crate::table::TRAILER_LEN;
 
-/// The place of a block in its file.
+/// The location of a block in its file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Handle {
-    /// Offset of the first byte.
+    /// The offset of the first byte.
     pub offset: u64,
-    /// Length in bytes, without the trailer.
+    /// The length in bytes, without the trailer.
     pub size: u64,
 }
 
-/// The longest encoding of a handle.
+/// The maximum length of an encoded handle.
 pub const MAX_HANDLE_LEN: usize = 20;
 
 impl Handle {
-    /// The handle that points nowhere.
+    /// The null handle.
     pub const NULL: Handle = Handle { offset: 0, size: 0 };
 
-    /// True if it points nowhere.
+    /// True for the null handle.
     #[must_use]
     pub fn is_null(&self) -> bool {
         *self == Handle::NULL
     }
 
-    /// Where the block behind it begins, if the next one follows at once: after the trailer.
-    /// Saturates; a handle that was [checked](Handle::check) does not come near.
+    /// The offset of the next block if it is adjacent: the end of the trailer. Saturates, which a
+    /// [checked](Handle::check) handle does not reach.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.offset
@@ -38,17 +38,17 @@ impl Handle {
             .saturating_add(TRAILER_LEN as u64)
     }
 
-    /// Appends the handle to `out`.
+    /// Encodes the handle and appends it to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint64(out, self.offset);
         put_varint64(out, self.size);
     }
 
-    /// Reads a handle.
+    /// Decodes a handle.
     ///
     /// # Errors
     ///
-    /// When a number is cut short or too long.
+    /// If a number is truncated or too long.
     pub fn decode(input: &mut Input<'_>) -> Decoded<Handle> {
         Ok(Handle {
             offset: input.varint64()?,
@@ -56,12 +56,12 @@ impl Handle {
         })
     }
 
-    /// Checks that the block and its trailer end at or before `limit`, an offset of the file, so
-    /// that nobody allocates by a handle that cannot be right. `at` is where it was found.
+    /// Checks that the block and its trailer end at or before `limit`, an offset of the file, so that nothing
+    /// is allocated for an invalid handle. `at` is the offset of the handle.
     ///
     /// # Errors
     ///
-    /// When they do not.
+    /// If they do not.
     pub fn check(&self, limit: u64, at: usize) -> Decoded<()> {
         let end = self
             .offset
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handle_is_two_varints_and_must_lie_in_its_file() {
+    fn handles_are_two_varints_within_the_file() {
         let handle = Handle {
             offset: 300,
             size: 7,

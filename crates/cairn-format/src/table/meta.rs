@@ -1,5 +1,5 @@
-//! The metaindex: where a table's parts besides its data blocks lie, by name. And the plain block
-//! of entries that both it and the properties are.
+//! The metaindex, which maps the names of meta blocks to their handles, and the format of simple key-value
+//! blocks, used by the metaindex and the properties.
 //!
 //! ```text
 //! entry*  restart*: fixed32  count: fixed32
@@ -13,37 +13,37 @@ use cairn_types::{Decoded, Malformed};
 use crate::coding::{Input, put_fixed32, put_varint32};
 use crate::table::handle::Handle;
 
-/// Name of the properties block.
+/// The name of the properties block.
 pub const PROPERTIES: &[u8] = b"rocksdb.properties";
-/// Name of the index block, from format version 6 on.
+/// The name of the index block, from format version 6 on.
 pub const INDEX: &[u8] = b"rocksdb.index";
-/// Name of the compression dictionary.
+/// The name of the compression dictionary.
 pub const COMPRESSION_DICT: &[u8] = b"rocksdb.compression_dict";
-/// Name of the block of range tombstones.
+/// The name of the range tombstone block.
 pub const RANGE_DEL: &[u8] = b"rocksdb.range_del";
-/// Name of the prefixes of a hash index.
+/// The name of the prefixes of a hash index.
 pub const HASH_INDEX_PREFIXES: &[u8] = b"rocksdb.hashindex.prefixes";
-/// Name of the metadata of a hash index.
+/// The name of the metadata of a hash index.
 pub const HASH_INDEX_METADATA: &[u8] = b"rocksdb.hashindex.metadata";
-/// What a full filter's name begins with; the policy's name follows.
+/// The prefix of a full filter's name, which is followed by that of the policy.
 pub const FULL_FILTER: &[u8] = b"fullfilter.";
-/// What a partitioned filter's name begins with.
+/// The prefix of a partitioned filter's name.
 pub const PARTITIONED_FILTER: &[u8] = b"partitionedfilter.";
-/// The policy name under which every built-in filter is stored.
+/// The policy name of all built-in filters.
 pub const BUILTIN_FILTER: &[u8] = b"rocksdb.BuiltinBloomFilter";
 
-/// The parts of a table, by name.
+/// The meta blocks of a table by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetaIndex {
     entries: Vec<(Vec<u8>, Handle)>,
 }
 
 impl MetaIndex {
-    /// Reads a metaindex block. Every handle is checked to end at or before `limit`.
+    /// Decodes a metaindex block. Every handle must end at or before `limit`.
     ///
     /// # Errors
     ///
-    /// The entry's offset in the block.
+    /// The offset of the entry in the block.
     pub fn decode(block: &[u8], limit: u64) -> Decoded<MetaIndex> {
         let mut entries = Vec::new();
         for entry in Entries::new(block)? {
@@ -56,19 +56,19 @@ impl MetaIndex {
         Ok(MetaIndex { entries })
     }
 
-    /// Adds a part.
+    /// Adds a meta block.
     pub fn insert(&mut self, name: &[u8], handle: Handle) {
         self.entries.push((name.to_vec(), handle));
     }
 
-    /// Where the part of this name lies.
+    /// The handle of the meta block with this name.
     #[must_use]
     pub fn find(&self, name: &[u8]) -> Option<Handle> {
         let entry = self.entries.iter().find(|entry| entry.0 == name);
         entry.map(|entry| entry.1)
     }
 
-    /// Where the built-in filter of this kind lies, [`FULL_FILTER`] or [`PARTITIONED_FILTER`].
+    /// The handle of the built-in filter with the prefix `kind`, [`FULL_FILTER`] or [`PARTITIONED_FILTER`].
     #[must_use]
     pub fn filter(&self, kind: &[u8]) -> Option<Handle> {
         let is_it = |name: &[u8]| name.strip_prefix(kind) == Some(BUILTIN_FILTER);
@@ -76,14 +76,14 @@ impl MetaIndex {
         entry.map(|entry| entry.1)
     }
 
-    /// The names and places of all parts.
+    /// The names and handles of all meta blocks.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], Handle)> {
         self.entries
             .iter()
             .map(|(name, handle)| (&name[..], *handle))
     }
 
-    /// The metaindex as a block, sorted by name.
+    /// Encodes the metaindex, sorted by name.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut rows: Vec<(&[u8], Vec<u8>)> = Vec::new();
@@ -100,7 +100,7 @@ impl MetaIndex {
     }
 }
 
-/// Where the restarts of a plain block are.
+/// The restart points of a simple block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Restarts {
     /// At every entry.
@@ -109,11 +109,11 @@ pub(crate) enum Restarts {
     First,
 }
 
-/// A key shares no more than so many bytes with the one before, so that what a block holds stays within
-/// the budget of its readers ([`Entries`]), whatever names it has.
+/// The maximum number of bytes shared with the previous key, which keeps any block within the budget of its
+/// readers ([`Entries`]).
 const MOST_SHARED: usize = 128;
 
-/// A plain block of `rows`, which are sorted. Keys share what they begin with up to the next restart.
+/// Encodes `rows`, which are sorted, as a simple block. Keys are delta-encoded between restart points.
 pub(crate) fn encode_entries<'a>(
     rows: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     restarts: Restarts,
@@ -150,27 +150,27 @@ pub(crate) fn encode_entries<'a>(
     block
 }
 
-/// One entry of a plain block.
+/// An entry of a simple block.
 pub(crate) struct Entry<'a> {
-    /// Lies in the block if it shares nothing with the key before, as at a restart.
+    /// Borrowed from the block if it shares nothing with the previous key, as at a restart point.
     pub key: Cow<'a, [u8]>,
     pub value: &'a [u8],
-    /// Offset of the value in the block.
+    /// The offset of the value in the block.
     pub value_at: usize,
 }
 
-/// The entries of a plain block, from front to back.
+/// A sequential iterator over the entries of a simple block.
 pub(crate) struct Entries<'a> {
     entries: &'a [u8],
     input: Input<'a>,
     key: Cow<'a, [u8]>,
-    /// Bytes of keys that may still be given out: keys that share much with the one before could
-    /// otherwise take the square of the block's size in memory.
+    /// The remaining total length of keys: without a limit, keys that share long prefixes could take
+    /// quadratic memory.
     budget: usize,
 }
 
 impl<'a> Entries<'a> {
-    /// The entries of `block`.
+    /// Creates an iterator over the entries of `block`.
     pub(crate) fn new(block: &'a [u8]) -> Decoded<Entries<'a>> {
         let count_at = block
             .len()
@@ -190,7 +190,7 @@ impl<'a> Entries<'a> {
             entries,
             input: Input::new(entries),
             key: Cow::Borrowed(&[]),
-            // An entry takes four bytes or more, and its key what it shares and what it has alone.
+            // An entry takes at least four bytes, and its key a shared and an unshared part.
             budget: block.len() * (MOST_SHARED / 4 + 1) + 4096,
         })
     }
@@ -251,7 +251,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn parts_are_found_by_name() {
+    fn meta_blocks_are_found_by_name() {
         let mut meta = MetaIndex::default();
         let handle = |offset| Handle { offset, size: 10 };
         meta.insert(PROPERTIES, handle(500));

@@ -1,4 +1,4 @@
-//! The parts of a table around its blocks: handles, footer, properties, metaindex.
+//! The parts of a table other than its blocks: handles, footer, properties, metaindex.
 
 pub mod footer;
 pub mod handle;
@@ -10,5 +10,5 @@ pub use handle::Handle;
 pub use meta::MetaIndex;
 pub use properties::Properties;
 
-/// Bytes behind every block: its compression kind, and the checksum of the block and that byte.
+/// The length of a block trailer: the compression type, and the checksum of the block and that byte.
 pub const TRAILER_LEN: usize = 5;

@@ -1,7 +1,7 @@
-//! The properties of a table: what its writer knew about it, by name (formats.md 10.3).
+//! The properties of a table, recorded by its writer under names (formats.md 10.3).
 //!
-//! The block has one restart and is never compressed. Most numbers are varint64. What Cairn has no
-//! field for is kept in [`Properties::others`], so that properties of users' collectors survive.
+//! The block has one restart point and is never compressed. Most numbers are varint64. Unknown properties are
+//! kept in [`Properties::others`], so that those of user-defined collectors are preserved.
 
 use std::collections::BTreeMap;
 
@@ -10,23 +10,23 @@ use cairn_types::{Decoded, Malformed, SequenceNumber};
 use crate::coding::{Input, put_varint64};
 use crate::table::meta::{Entries, Restarts, encode_entries};
 
-/// What the data blocks are found through. The numbers are on disk.
+/// The index type. The numbers are part of the file format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum IndexKind {
     /// One index block.
     #[default]
     Binary = 0,
-    /// One index block, and beside it a hash table from prefixes to data blocks.
+    /// A single index block, and a hash table from prefixes to data blocks.
     Hash = 1,
-    /// Index blocks under a top-level index.
+    /// Index partitions under a top-level index.
     TwoLevel = 2,
-    /// One index block whose entries also have the first key of their data block.
+    /// A single index block whose entries have the first key of their data block.
     FirstKey = 3,
 }
 
 impl IndexKind {
-    /// The kind with this number, or `None` if there is none.
+    /// The type with this number, or `None`.
     #[must_use]
     pub fn from_u32(number: u32) -> Option<IndexKind> {
         Some(match number {
@@ -39,20 +39,20 @@ impl IndexKind {
     }
 }
 
-/// What a table was part of when it was written. The numbers are on disk.
+/// The context in which a table was written. The numbers are part of the file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Origin {
-    /// A tree, with data below the table.
+    /// An LSM tree, with data beneath the table.
     Tree = 1,
-    /// A tree, at its bottom.
+    /// The bottommost level of an LSM tree.
     Bottom = 2,
-    /// None: the table is an external one.
+    /// An external file.
     External = 3,
 }
 
 impl Origin {
-    /// The property of a table that was written for `level`, where that is known.
+    /// The property value of a table written for `level`, if known.
     #[must_use]
     pub fn lsm_info(self, level: Option<u8>) -> u64 {
         const UNKNOWN: u64 = 0xff;
@@ -76,7 +76,7 @@ const TIMESTAMP_MAX: &[u8] = b"rocksdb.timestamp_max";
 const SEQNO_TIME_MAP: &[u8] = b"rocksdb.seqno.time.map";
 const EMBEDDED_BLOBS: &[u8] = b"rocksdb.embedded.blob.stats";
 
-/// Whether a number is written when it is 0.
+/// True if a number is written even if it is 0.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Zero {
     Written,
@@ -93,32 +93,32 @@ macro_rules! properties {
         pub struct Properties {
             $($(#[$ndoc])* pub $number: u64,)*
             $($(#[$tdoc])* pub $text: String,)*
-            /// What the data blocks are found through; required from format version 2 on.
+            /// The index type; required from format version 2 on.
             pub index_kind: Option<IndexKind>,
-            /// Whether filters know whole keys. Files that do not say so have them.
+            /// True if filters include whole keys. `None` in old files, whose filters do.
             pub whole_key_filtering: Option<bool>,
-            /// Whether filters know prefixes. Files that do not say so have them.
+            /// True if filters include prefixes. `None` in old files, whose filters do.
             pub prefix_filtering: Option<bool>,
-            /// Whether partitions of the filter end independently of those of the index.
+            /// True if filter partitions are independent of index partitions.
             pub decoupled_partitioned_filters: Option<bool>,
-            /// Version of an external file (2), or `None` for files that a database wrote.
+            /// The version of an external file (2); `None` for files written by a database.
             pub external_version: Option<u32>,
-            /// The sequence number that an ingesting database wrote into an external file.
+            /// The sequence number written into an external file by ingestion.
             pub global_seqno: Option<SequenceNumber>,
-            /// True if the keys have no timestamps although the family's keys do.
+            /// True if timestamps were stripped from the keys although the column family's keys have them.
             pub timestamps_stripped: bool,
-            /// Smallest and largest timestamp of the keys, where known.
+            /// The smallest and largest timestamp of the keys, if known.
             pub timestamps: Option<(Vec<u8>, Vec<u8>)>,
-            /// When which sequence numbers were given out, encoded.
+            /// The encoded mapping from sequence numbers to times.
             pub seqno_time_map: Vec<u8>,
-            /// Number and bytes of the blobs between the blocks.
+            /// The number and size of embedded blobs.
             pub embedded_blobs: Option<(u64, u64)>,
-            /// Everything else.
+            /// All other properties.
             pub others: BTreeMap<Vec<u8>, Vec<u8>>,
         }
 
         impl Properties {
-            /// Takes the value of a property that is one number or one text.
+            /// Decodes a property that is a single number or text.
             fn take_simple(&mut self, name: &[u8], value: &[u8]) -> Decoded<bool> {
                 let mark = mark(name);
                 $(if mark == const { self::mark($nname.as_bytes()) } && name == $nname.as_bytes() {
@@ -141,7 +141,7 @@ macro_rules! properties {
                 })*
             }
 
-            /// Every number and text that the table has, by name, for people to read.
+            /// All numbers and texts by name, for display.
             #[must_use]
             pub fn rows(&self) -> Vec<(&'static str, String)> {
                 vec![
@@ -155,111 +155,112 @@ macro_rules! properties {
 
 properties! {
     numbers {
-        /// Bytes of all data blocks, trailers included.
+        /// The size of all data blocks, including trailers.
         data_size = "rocksdb.data.size", Written;
-        /// Bytes of the index.
+        /// The size of the index.
         index_size = "rocksdb.index.size", Written;
-        /// Index partitions.
+        /// The number of index partitions.
         index_partitions = "rocksdb.index.partitions", LeftOut;
-        /// Bytes of the top-level index.
+        /// The size of the top-level index.
         top_level_index_size = "rocksdb.top-level.index.size", LeftOut;
-        /// Whether index keys are user keys.
+        /// True if index keys are user keys.
         index_key_is_user_key = "rocksdb.index.key.is.user.key", Written;
-        /// Whether handles in the index are coded as differences.
+        /// True if index handles are delta-encoded.
         index_value_is_delta_encoded = "rocksdb.index.value.is.delta.encoded", Written;
-        /// Bytes of the filter.
+        /// The size of the filter.
         filter_size = "rocksdb.filter.size", Written;
-        /// Bytes of all internal keys.
+        /// The total size of all internal keys.
         raw_key_size = "rocksdb.raw.key.size", Written;
-        /// Bytes of all values.
+        /// The total size of all values.
         raw_value_size = "rocksdb.raw.value.size", Written;
-        /// Data blocks.
+        /// The number of data blocks.
         num_data_blocks = "rocksdb.num.data.blocks", Written;
-        /// Point entries and range tombstones.
+        /// The number of entries, including range tombstones.
         num_entries = "rocksdb.num.entries", Written;
-        /// Keys and prefixes in the filter.
+        /// The number of keys and prefixes in the filter.
         num_filter_entries = "rocksdb.num.filter_entries", Written;
-        /// Deletions of every kind, range tombstones included.
+        /// The number of deletions, including range tombstones.
         num_deletions = "rocksdb.deleted.keys", Written;
-        /// Merge operands.
+        /// The number of merge operands.
         num_merge_operands = "rocksdb.merge.operands", Written;
-        /// Range tombstones.
+        /// The number of range tombstones.
         num_range_deletions = "rocksdb.num.range-deletions", Written;
         /// The format version, in files of newer writers.
         format_version = "rocksdb.format.version", Written;
-        /// Length of all keys, or 0 if they differ.
+        /// The length of all keys, or 0 if it varies.
         fixed_key_len = "rocksdb.fixed.key.length", Written;
-        /// The family's id.
+        /// The column family id.
         column_family_id = "rocksdb.column.family.id", Written;
-        /// When the oldest data in the file was written first, in seconds since 1970.
+        /// The original write time of the oldest data, in seconds since 1970.
         creation_time = "rocksdb.creation.time", Written;
-        /// When the oldest key was written, in seconds since 1970.
+        /// The write time of the oldest key, in seconds since 1970.
         oldest_key_time = "rocksdb.oldest.key.time", Written;
-        /// When the newest key was written, in seconds since 1970.
+        /// The write time of the newest key, in seconds since 1970.
         newest_key_time = "rocksdb.newest.key.time", LeftOut;
-        /// When the file was written, in seconds since 1970.
+        /// The creation time of the file, in seconds since 1970.
         file_creation_time = "rocksdb.file.creation.time", LeftOut;
-        /// The number under which the file was created.
+        /// The file number at creation.
         original_file_number = "rocksdb.original.file.number", Written;
-        /// Offset of the first byte behind the data blocks.
+        /// The offset after the data blocks.
         tail_start_offset = "rocksdb.tail.start.offset", LeftOut;
-        /// Largest sequence number in the file.
+        /// The largest sequence number.
         key_largest_seqno = "rocksdb.key.largest.seqno", LeftOut;
-        /// Smallest sequence number in the file.
+        /// The smallest sequence number.
         key_smallest_seqno = "rocksdb.key.smallest.seqno", LeftOut;
-        /// Restart interval of data blocks.
+        /// The restart interval of data blocks.
         data_block_restart_interval = "rocksdb.data.block.restart.interval", LeftOut;
-        /// Restart interval of index blocks.
+        /// The restart interval of index blocks.
         index_block_restart_interval = "rocksdb.index.block.restart.interval", LeftOut;
-        /// Whether keys and values of data blocks lie apart.
+        /// True if data blocks store values separately from keys.
         separate_key_value_in_data_block = "rocksdb.separate.key.value.in.data.block", LeftOut;
-        /// Index blocks whose keys are spread evenly.
+        /// The number of index blocks with uniformly distributed keys.
         num_uniform_blocks = "rocksdb.num.uniform.blocks", LeftOut;
-        /// Data blocks that did not shrink enough. Written also where there are none, unlike by RocksDB, so that a
-        /// table does not become shorter with the entry that makes its block worth compressing.
+        /// The number of data blocks rejected by compression. Unlike in RocksDB it is also written if it is
+        /// 0, so that a table does not become shorter when its block becomes worth compressing.
         num_compression_rejected = "rocksdb.num.data.blocks.compression.rejected", Written;
-        /// Data blocks that compression was not tried on.
+        /// The number of data blocks that bypassed compression.
         num_compression_bypassed = "rocksdb.num.data.blocks.compression.bypassed", LeftOut;
-        /// Whether a user's index is to be read first.
+        /// True if a user-defined index is the primary index.
         udi_is_primary_index = "rocksdb.udi.is.primary.index", LeftOut;
-        /// Bytes of the data blocks before compression, trailers not included.
+        /// The uncompressed size of the data blocks, without trailers.
         uncompressed_data_size = "rocksdb.uncompressed.data.size", LeftOut;
-        /// Where the file was made: the level in bits 0 to 7 (255: unknown), and in bits 8 and 9 the
-        /// [`Origin`].
+        /// The context at creation: the level in bits 0 to 7 (255 if unknown), and the [`Origin`] in bits 8
+        /// and 9.
         lsm_info_at_creation = "rocksdb.lsm.info.at.creation", LeftOut;
-        /// What a slow codec would have made of the data, estimated from samples.
+        /// The size estimated for a slow codec, from samples.
         slow_compression_estimate = "rocksdb.sample_for_compression.slow.data.size", LeftOut;
-        /// What a fast codec would have made of the data, estimated from samples.
+        /// The size estimated for a fast codec, from samples.
         fast_compression_estimate = "rocksdb.sample_for_compression.fast.data.size", LeftOut;
     }
     texts {
-        /// Name of the filter policy.
+        /// The name of the filter policy.
         filter_policy = "rocksdb.filter.policy";
-        /// Name of the key order.
+        /// The name of the comparator.
         comparator = "rocksdb.comparator";
-        /// Name of the merge operator, or `nullptr`.
+        /// The name of the merge operator, or `nullptr`.
         merge_operator = "rocksdb.merge.operator";
-        /// Name of the prefix extractor, or `nullptr`.
+        /// The name of the prefix extractor, or `nullptr`.
         prefix_extractor = "rocksdb.prefix.extractor.name";
-        /// Names of the property collectors, as a list in brackets.
+        /// The names of the property collectors, in brackets.
         property_collectors = "rocksdb.property.collectors";
-        /// The family's name.
+        /// The name of the column family.
         column_family_name = "rocksdb.column.family.name";
-        /// Name of the codec; from format version 7 on, of its manager and the kinds used.
+        /// The name of the codec; from format version 7 on, that of the compression manager and the codecs
+        /// used.
         compression = "rocksdb.compression";
-        /// The parameters of the codec.
+        /// The options of the codec.
         compression_options = "rocksdb.compression_options";
-        /// Id of the database that wrote the file.
+        /// The id of the database that wrote the file.
         db_id = "rocksdb.creating.db.identity";
-        /// Id of the session that wrote the file.
+        /// The id of the session that wrote the file.
         db_session_id = "rocksdb.creating.session.identity";
-        /// Name of the host that wrote the file.
+        /// The name of the host that wrote the file.
         db_host_id = "rocksdb.creating.host.identity";
     }
 }
 
-/// A number that tells most names apart: a table has some fifty of them, and each would be compared with all that
-/// are known.
+/// A digest that distinguishes most names: a table has about fifty properties, each of which would be
+/// compared to all known names.
 const fn mark(name: &[u8]) -> u64 {
     match name.last_chunk() {
         Some(end) => u64::from_le_bytes(*end).wrapping_add(name.len() as u64),
@@ -267,7 +268,7 @@ const fn mark(name: &[u8]) -> u64 {
     }
 }
 
-/// Reads the one thing that `value` consists of.
+/// Decodes `value` as a single item.
 fn whole<'a, T>(value: &'a [u8], read: impl FnOnce(&mut Input<'a>) -> Decoded<T>) -> Decoded<T> {
     let mut input = Input::new(value);
     let read = read(&mut input)?;
@@ -281,17 +282,17 @@ fn put_number(rows: &mut BTreeMap<Vec<u8>, Vec<u8>>, name: &[u8], number: u64) {
     rows.insert(name.to_vec(), value);
 }
 
-/// A switch is the text "0" or "1".
+/// A boolean, encoded as the text "0" or "1".
 fn switch(value: &[u8]) -> bool {
     value == b"1"
 }
 
 impl Properties {
-    /// Reads a properties block.
+    /// Decodes a properties block.
     ///
     /// # Errors
     ///
-    /// The offset in the block of the entry or value that is malformed.
+    /// The offset of the malformed entry or value in the block.
     pub fn decode(block: &[u8]) -> Decoded<Properties> {
         let mut properties = Properties::default();
         let mut limits = (None, None);
@@ -346,7 +347,7 @@ impl Properties {
         Ok(())
     }
 
-    /// The properties as a block.
+    /// Encodes the properties as a block.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut rows = self.others.clone();
@@ -395,16 +396,14 @@ impl Properties {
         encode_entries(rows, Restarts::First)
     }
 
-    /// True if this is an external file whose entries all have one sequence number that the
-    /// file itself need not know.
+    /// True for an external file whose entries all have one sequence number, which the file need not record.
     #[must_use]
     pub fn has_global_seqno(&self) -> bool {
         self.external_version.is_some_and(|version| version >= 2)
     }
 
-    /// Where the value of the global sequence number lies in a properties block: RocksDB used to
-    /// overwrite these 8 bytes in place and to leave the block's checksum as it was, so a
-    /// checksum that does not match is tried again with zeros there.
+    /// The range of the global sequence number's value in a properties block. RocksDB used to overwrite these
+    /// 8 bytes in place without updating the checksum, so a mismatch is retried with zeros there.
     #[must_use]
     pub fn find_global_seqno(block: &[u8]) -> Option<std::ops::Range<usize>> {
         let entries = Entries::new(block).ok()?;
@@ -439,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_share_much_are_read_again() {
+    fn names_with_long_shared_prefixes_round_trip() {
         let name = |n: u32| format!("{}{n:05}", "x".repeat(400)).into_bytes();
         let properties = Properties {
             others: (0..2000).map(|n| (name(n), Vec::new())).collect(),
@@ -451,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn properties_are_read_as_they_were_written() {
+    fn properties_round_trip() {
         let block = sample().encode();
         assert_eq!(Properties::decode(&block).unwrap(), sample());
         let at = Properties::find_global_seqno(&block).unwrap();

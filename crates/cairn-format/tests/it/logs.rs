@@ -54,7 +54,7 @@ fn records(batch: &[u8]) -> Vec<Record<'_>> {
 }
 
 #[test]
-fn families_come_and_go_in_a_manifest() {
+fn column_families_are_added_and_dropped_in_a_manifest() {
     let (edits, cut) = edits(testdata!("multi_cf_7_8.MANIFEST"));
     assert_eq!(cut, None);
     let changes: Vec<_> = edits
@@ -79,7 +79,7 @@ fn families_come_and_go_in_a_manifest() {
 }
 
 #[test]
-fn what_rocksdb_11_9_writes_is_written_byte_for_byte() {
+fn manifests_of_rocksdb_11_9_round_trip_byte_for_byte() {
     for file in [
         testdata!("blob_gc_11_9.MANIFEST"),
         testdata!("wal_tracked_11_9.MANIFEST"),
@@ -122,14 +122,14 @@ fn tracked_wals_are_found() {
 }
 
 #[test]
-fn a_torn_manifest_ends_with_its_last_whole_edit() {
+fn a_torn_manifest_ends_with_its_last_complete_edit() {
     let (edits, cut) = edits(testdata!("torn_tail_11_9.MANIFEST"));
     assert_eq!(cut, Some(Reason::TornBody));
     assert!(!edits.is_empty());
 }
 
 #[test]
-fn prepared_sections_are_read_with_their_marks() {
+fn prepared_sections_are_read_with_their_markers() {
     let (batches, _, cut) = batches(testdata!("two_pc_11_9.log"), 4);
     assert_eq!(cut, None);
     let records: Vec<_> = batches.iter().flat_map(|batch| records(batch)).collect();
@@ -151,7 +151,7 @@ fn timestamp_sizes_come_before_the_batches() {
 }
 
 #[test]
-fn a_log_describes_the_one_before_it() {
+fn logs_have_a_summary_of_their_predecessor() {
     let (_, events, cut) = batches(testdata!("predecessor_11_9.log"), 10);
     assert_eq!(cut, None);
     let expected = Predecessor {
@@ -185,7 +185,7 @@ fn every_kind_of_change_is_read() {
 }
 
 #[test]
-fn a_reused_log_ends_where_its_old_content_begins() {
+fn a_recycled_log_ends_at_previous_content() {
     let file = testdata!("recycled_11_9.log");
     let (batches, _, cut) = batches(file, 16);
     assert_eq!(cut, Some(Reason::TornBody));

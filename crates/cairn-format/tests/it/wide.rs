@@ -7,7 +7,7 @@ use cairn_format::wide::{self, Column, ColumnValue};
 use cairn_types::FileNumber;
 
 #[test]
-fn entities_of_a_log_are_read_and_written_byte_for_byte() {
+fn entities_of_rocksdb_round_trip_byte_for_byte() {
     let file = &include_bytes!("../../testdata/wide_columns_11_9.log")[..];
     let mut reader = LogReader::new(Bytes(file), 8);
     let mut entities = 0;
@@ -27,7 +27,7 @@ fn entities_of_a_log_are_read_and_written_byte_for_byte() {
 }
 
 #[test]
-fn a_column_may_lie_in_a_blob_file() {
+fn columns_may_be_in_blob_files() {
     let entity = b"\x02\x01\x01\x01\x03\x11\x03\x06big\x01\x0d\x49\x8d\x01\x04";
     let columns: Vec<Column<'_>> = wide::decode(entity).unwrap().columns().collect();
     let [column] = columns[..] else {

@@ -1,25 +1,24 @@
-//! The block cache: bytes that were read from files, kept up to a capacity.
+//! The block cache: an LRU cache of buffers that were read from files, bounded by a capacity.
 //!
-//! The cache is cut into shards by the hash of the key; each shard is one short lock around a hash
-//! table and three queues (`shard`). A hit costs a hash, the lock, one or two cache lines and one
-//! reference on the [`Buffer`]; nothing is allocated and no queue is touched. Most of that is waiting
-//! for memory, so a search for several entries first announces each, then asks for the memory of
-//! each, and then takes them: [`BlockCache::announce`], [`BlockCache::prefetch`].
+//! The cache is sharded by the hash of the key. Each shard is a hash table and three queues behind one short
+//! lock (`shard`). A hit costs a hash, the lock, one or two cache lines and one reference to the [`Buffer`];
+//! nothing is allocated and no queue is touched. Most of the time is spent waiting for memory. A lookup of
+//! several keys should therefore first call [`BlockCache::announce`] for each, then [`BlockCache::prefetch`],
+//! and then look them up.
 //!
-//! Entries have a priority, and each priority has a pool:
+//! Each entry has a priority, and each priority has a pool:
 //!
-//! - metadata (HIGH) goes before data (LOW), and data before blobs (BOTTOM): as long as there is an
-//!   entry of a lower pool to evict, none of a higher pool is;
-//! - a pool with a configured share keeps that share only: its oldest entries beyond it are moved
-//!   to the young end of the next lower pool and compete there. A pool without a share is not
-//!   bounded, so that it never ranks its entries below a lower class;
-//! - within a pool the oldest entry goes first, unless it was hit since it was last looked at:
-//!   then it starts anew, in the pool of its own priority. Blocks that a scan touches once
-//!   are gone before those that are used again and again.
+//! - An entry is evicted only if all lower pools are empty: blobs (BOTTOM) before data (LOW), and data before
+//!   metadata (HIGH).
+//! - A pool with a configured ratio keeps that share only. Its oldest entries beyond the share move to the
+//!   young end of the next lower pool and compete there. A pool without a ratio is unbounded, so that it
+//!   never ranks its entries below a lower class.
+//! - Within a pool the oldest entry is evicted first. An entry that was hit since it was last examined is
+//!   moved to the young end of the pool of its own priority instead. Blocks that a scan touches once are thus
+//!   evicted before those in repeated use.
 //!
-//! Every entry counts with its bytes and what the cache itself needs for it, whether or not
-//! a reader holds its buffer. Evicting a buffer that is held frees nothing, so such
-//! entries are passed over while there are others.
+//! An entry is charged for its buffer and for the overhead of the cache, whether or not a reader holds the
+//! buffer. Evicting a buffer in use frees no memory, so such entries are skipped while there are others.
 
 mod role;
 mod shard;
@@ -31,18 +30,18 @@ use cairn_platform::{Buffer, prefetch_address};
 pub use role::{CachePriority, CacheRole, RoleCounts};
 use shard::{Limits, Shard};
 
-/// The name of an entry: a file, and a place in it. Made by the caller so that equal keys mean
+/// The key of a cache entry: a file and a position in it. The caller derives it such that equal keys imply
 /// equal bytes, also across databases and processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CacheKey {
-    /// The first half; usually of the file's unique id.
+    /// The upper half, usually from the file's unique id.
     pub high: u64,
-    /// The second half; usually of the file's unique id, mixed with the offset.
+    /// The lower half, usually from the file's unique id and the offset.
     pub low: u64,
 }
 
 impl CacheKey {
-    /// The key of what lies at `offset` of the file with the 128-bit id `file`.
+    /// The key of the block at `offset` of the file with the 128-bit id `file`.
     #[inline]
     #[must_use]
     pub fn of_block(file: [u64; 2], offset: u64) -> CacheKey {
@@ -52,28 +51,28 @@ impl CacheKey {
         }
     }
 
-    /// 64 bits that depend on all 128.
+    /// A hash of all 128 bits.
     #[inline]
     fn hash(&self) -> u64 {
         let a = u128::from(self.high ^ 0x9e37_79b9_7f4a_7c15);
         let b = u128::from(self.low ^ 0xd1b5_4a32_d192_ed03);
         let product = a.wrapping_mul(b);
-        // Truncation is meant: the two halves of the product are folded.
+        // Truncation is intended: the two halves of the product are folded.
         let folded = (product as u64) ^ ((product >> 64) as u64);
         folded ^ self.low.rotate_left(32)
     }
 }
 
-/// How a cache is built. [`CacheOptions::default`] has RocksDB's defaults.
+/// Options of a block cache. [`CacheOptions::default`] has RocksDB's defaults.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheOptions {
-    /// The number of shards is two to this power; `None` chooses by capacity.
+    /// The base-2 logarithm of the number of shards; `None` derives it from the capacity.
     pub num_shard_bits: Option<u32>,
-    /// Refuse an insertion rather than exceed the capacity when everything is in use.
+    /// True if an insertion fails rather than exceed the capacity when every entry is in use.
     pub strict_capacity_limit: bool,
-    /// The share of the capacity that metadata is sure of, 0 to 1; 0 leaves it unbounded.
+    /// The share of the capacity reserved for metadata, from 0 to 1; 0 leaves it unbounded.
     pub high_pri_pool_ratio: f64,
-    /// The share of the capacity that data is sure of, 0 to 1; 0 leaves it unbounded.
+    /// The share of the capacity reserved for data, from 0 to 1; 0 leaves it unbounded.
     pub low_pri_pool_ratio: f64,
 }
 
@@ -88,21 +87,21 @@ impl Default for CacheOptions {
     }
 }
 
-/// A cache of [`Buffer`]s; see the module's documentation. Shared by reference between threads.
+/// A sharded block cache, shared between threads; see the module's documentation.
 pub struct BlockCache {
-    /// A power of two of them.
+    /// A power of two.
     shards: Box<[Padded]>,
     capacity: AtomicUsize,
-    /// Bytes of the capacity that are used by something else than entries.
+    /// Bytes of the capacity that are reserved for other uses.
     reserved: AtomicUsize,
     options: CacheOptions,
 }
 
-/// A shard on cache lines of its own, so that the locks of two shards never share one.
+/// A shard on cache lines of its own, to avoid false sharing of the locks.
 #[repr(align(128))]
 struct Padded {
-    /// Where the lines of the table lie; changed under the lock. Read without it, one by one: wrong
-    /// numbers ask for memory that is not needed.
+    /// The address of the table's lines. Written under the lock and read without it; a stale or inconsistent
+    /// value only causes a useless prefetch.
     lines_at: AtomicUsize,
     lines_mask: AtomicUsize,
     shard: Mutex<Shard>,
@@ -117,26 +116,26 @@ impl Padded {
         }
     }
 
-    /// Notes where the lines lie after something was inserted.
+    /// Publishes the address of the table's lines after an insertion.
     #[inline]
     fn note_lines(&self, shard: &Shard) {
         let (at, mask) = shard.lines();
-        // Relaxed, here and where they are read: see the fields.
+        // Relaxed, here and for the loads: see the fields.
         self.lines_at.store(at, Ordering::Relaxed);
         self.lines_mask.store(mask, Ordering::Relaxed);
     }
 }
 
-/// Bytes of a line of the table, as of the processor's cache.
+/// Size in bytes of a line of the table, and of the processor's cache.
 const LINE: usize = 64;
 
-/// Smaller shards would not hold the larger index and filter blocks.
+/// Smaller shards could not hold the larger index and filter blocks.
 const MIN_SHARD_BYTES: usize = 4 << 20;
 const MAX_AUTO_SHARD_BITS: u32 = 6;
 const MAX_SHARD_BITS: u32 = 19;
 
 impl BlockCache {
-    /// A cache of `capacity` bytes; 0 keeps nothing.
+    /// Creates a cache of `capacity` bytes. With capacity 0 nothing is kept.
     #[must_use]
     pub fn new(capacity: usize, options: CacheOptions) -> BlockCache {
         let bits = options.num_shard_bits.map_or_else(
@@ -149,6 +148,7 @@ impl BlockCache {
             |bits| bits.min(MAX_SHARD_BITS),
         );
         let count = 1usize << bits;
+        debug_assert!(count.is_power_of_two(), "shards are selected by a mask");
         let cache = BlockCache {
             shards: (0..count).map(|_| Padded::new()).collect(),
             capacity: AtomicUsize::new(0),
@@ -159,8 +159,8 @@ impl BlockCache {
         cache
     }
 
-    /// The buffer of `key`, or `None`. A miss is counted for [`CacheRole::Other`]; a caller that
-    /// knows what it looks for calls [`BlockCache::lookup`].
+    /// The buffer of `key`, or `None`. A miss is counted for [`CacheRole::Other`]; callers that know the role
+    /// use [`BlockCache::lookup`].
     #[inline]
     #[must_use]
     pub fn get(&self, key: &CacheKey) -> Option<Buffer> {
@@ -175,36 +175,35 @@ impl BlockCache {
         self.shard(hash).lock().get(hash, key, role)
     }
 
-    /// Announces that `key` will be looked up: asks for the memory in which its entry most likely lies.
+    /// Prefetches the table line where the entry of `key` most likely is, ahead of a lookup.
     #[inline]
     pub fn announce(&self, key: &CacheKey) {
         let hash = key.hash();
         let padded = &self.shards[self.shard_of(hash)];
         let mask = padded.lines_mask.load(Ordering::Relaxed);
         let at = padded.lines_at.load(Ordering::Relaxed);
-        // Truncation is meant: the lowest bits count.
+        // Truncation is intended: the lowest bits are used.
         prefetch_address(at.wrapping_add((hash as usize & mask).wrapping_mul(LINE)));
     }
 
-    /// Brings what a search in the buffer of `key` touches first into the processor's cache, if the
-    /// buffer is here. Counts nothing and promotes nothing.
+    /// Prefetches the parts of the buffer of `key` that a search reads first, if it is cached. Does not count
+    /// as a lookup.
     #[inline]
     pub fn prefetch(&self, key: &CacheKey) {
         let hash = key.hash();
         self.shard(hash).lock().prefetch(hash, key);
     }
 
-    /// True if `key` is here. Counts nothing and promotes nothing.
+    /// True if `key` is cached. Does not count as a lookup.
     #[must_use]
     pub fn contains(&self, key: &CacheKey) -> bool {
         let hash = key.hash();
         self.shard(hash).lock().contains(hash, key)
     }
 
-    /// Keeps `buffer` under `key`, in place of what was there, and evicts others for it. Returns
-    /// whether it is kept: a buffer larger than a shard never is, and under
-    /// `strict_capacity_limit` none is while too much is in use. The caller has its buffer either
-    /// way.
+    /// Inserts `buffer` under `key`, replacing any entry of that key and evicting others as needed. Returns
+    /// false if it is not kept: if it is larger than a shard, or with `strict_capacity_limit` if too many
+    /// entries are in use.
     pub fn insert(
         &self,
         key: CacheKey,
@@ -213,7 +212,7 @@ impl BlockCache {
         priority: CachePriority,
     ) -> bool {
         let hash = key.hash();
-        // What is evicted is given up after the lock is given back.
+        // Evicted buffers are freed outside the lock.
         let mut evicted = Vec::new();
         let padded = &self.shards[self.shard_of(hash)];
         let mut shard = padded.shard.lock();
@@ -224,9 +223,9 @@ impl BlockCache {
         kept
     }
 
-    /// `buffer`, which `key` most likely has, with the tail `tail`, and the same for `key`. The tail is laid
-    /// into the buffer's own memory if that has room and no reader holds it; otherwise a copy takes the
-    /// place of the one that `key` has, if it has one. Counts as no insertion.
+    /// Returns `buffer` with `tail` appended, and updates the entry of `key`, which usually holds the same
+    /// buffer. The tail is written into spare room of the buffer's memory if no reader holds it; otherwise
+    /// the entry, if any, is replaced by a copy. Does not count as an insertion.
     pub fn lay_tail(&self, key: &CacheKey, buffer: Buffer, tail: &[u8]) -> Buffer {
         let hash = key.hash();
         let buffer = match self.shard(hash).lock().lay_tail(hash, key, buffer, tail) {
@@ -241,14 +240,14 @@ impl BlockCache {
         copy
     }
 
-    /// Drops the entry of `key`, if there is one; who holds its buffer keeps it.
+    /// Removes the entry of `key`. Returns true if there was one. Readers keep the buffers they hold.
     pub fn erase(&self, key: &CacheKey) -> bool {
         let hash = key.hash();
         let erased = self.shard(hash).lock().erase(hash, key);
         erased.is_some()
     }
 
-    /// Drops every entry that is not held.
+    /// Removes every entry that no reader holds.
     pub fn erase_unused(&self) {
         for shard in &self.shards {
             let mut evicted = Vec::new();
@@ -256,7 +255,7 @@ impl BlockCache {
         }
     }
 
-    /// Bytes that the entries count for, and those that are reserved.
+    /// Bytes charged for entries, and reserved bytes.
     #[must_use]
     pub fn usage(&self) -> usize {
         let entries: usize = self
@@ -267,15 +266,15 @@ impl BlockCache {
         entries + self.reserved.load(Ordering::Relaxed)
     }
 
-    /// Changes the part of the capacity that is reserved for other uses from `before` bytes to `now`.
+    /// Changes one of the reservations of capacity from `before` bytes to `now`.
     pub(crate) fn set_reserved(&self, before: usize, now: usize) {
-        // Relaxed, here and below: what counts are the limits under each shard's lock.
+        // Relaxed, here and below: the effective limits are set under each shard's lock.
         self.reserved.fetch_add(now, Ordering::Relaxed);
         self.reserved.fetch_sub(before, Ordering::Relaxed);
         self.set_capacity(self.capacity());
     }
 
-    /// Bytes of entries whose buffer is held. Walks the whole cache.
+    /// Bytes charged for entries in use. Scans the whole cache.
     #[must_use]
     pub fn pinned_usage(&self) -> usize {
         self.shards
@@ -299,7 +298,7 @@ impl BlockCache {
         self.capacity.load(Ordering::Relaxed)
     }
 
-    /// How the cache was built.
+    /// The options of the cache.
     #[must_use]
     pub fn options(&self) -> &CacheOptions {
         &self.options
@@ -311,9 +310,9 @@ impl BlockCache {
         self.shards.len()
     }
 
-    /// Changes the capacity, and evicts what no longer fits.
+    /// Changes the capacity and evicts entries beyond it.
     pub fn set_capacity(&self, capacity: usize) {
-        // Relaxed: the number is a report; what counts are the limits under each shard's lock.
+        // Relaxed: informational; the effective limits are set under each shard's lock.
         self.capacity.store(capacity, Ordering::Relaxed);
         let free = capacity.saturating_sub(self.reserved.load(Ordering::Relaxed));
         let limits = Limits::new(free.div_ceil(self.shards.len()), &self.options);
@@ -323,19 +322,19 @@ impl BlockCache {
         }
     }
 
-    /// Bytes that entries of `role` count for.
+    /// Bytes charged for entries of `role`.
     #[must_use]
     pub fn role_usage(&self, role: CacheRole) -> usize {
         self.role_counts(role).usage
     }
 
-    /// The counts of entries of `role` so far.
+    /// The counters of entries of `role`.
     #[must_use]
     pub fn role_counts(&self, role: CacheRole) -> RoleCounts {
         self.sum(|shard| shard.counts(role))
     }
 
-    /// The counts of all entries so far.
+    /// The counters of all entries.
     #[must_use]
     pub fn counts(&self) -> RoleCounts {
         let mut all = RoleCounts::default();
@@ -360,7 +359,7 @@ impl BlockCache {
 
     #[inline]
     fn shard_of(&self, hash: u64) -> usize {
-        // The table below uses the lowest bits; these are from the middle.
+        // The table uses the lowest bits; these are from the middle.
         (hash >> 32) as usize & (self.shards.len() - 1)
     }
 }

@@ -1,6 +1,6 @@
-//! The roles of cache entries, their worth, and their counts.
+//! Roles and priorities of cache entries, and counters by role.
 
-/// The role of an entry; for accounting only.
+/// The role of an entry, for accounting only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum CacheRole {
@@ -32,7 +32,7 @@ impl CacheRole {
         CacheRole::Other,
     ];
 
-    /// RocksDB's name, as properties and statistics show it.
+    /// RocksDB's name, used in properties and statistics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl CacheRole {
     }
 }
 
-/// How much an entry is worth; the pools are in this order, the first to be evicted first.
+/// The priority of an entry. Pools are evicted in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum CachePriority {
@@ -60,7 +60,7 @@ pub enum CachePriority {
 }
 
 impl CachePriority {
-    /// The pools in the order of eviction.
+    /// The pools in eviction order.
     pub(super) const IN_ORDER: [CachePriority; 3] = [
         CachePriority::Bottom,
         CachePriority::Low,
@@ -77,27 +77,27 @@ impl CachePriority {
     }
 }
 
-/// The entries of one role, and their counts since the cache was made.
+/// Counters of the entries of one role, since the cache was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoleCounts {
-    /// Bytes in the cache now.
+    /// Bytes currently charged.
     pub usage: usize,
-    /// Entries in the cache now.
+    /// Entries currently cached.
     pub entries: usize,
-    /// Lookups that found their entry.
+    /// Lookups that found an entry.
     pub hits: u64,
-    /// Lookups that did not.
+    /// Lookups that found none.
     pub misses: u64,
-    /// Entries inserted, replacements included.
+    /// Insertions, including replacements.
     pub insertions: u64,
-    /// Insertions refused because the cache was full of what is in use, or the entry too large.
+    /// Insertions refused because the entry was too large or the cache full of entries in use.
     pub refusals: u64,
-    /// Entries that had to go for others.
+    /// Entries evicted.
     pub evictions: u64,
 }
 
 impl RoleCounts {
-    /// Adds `other` to this.
+    /// Adds `other` to these.
     pub fn add(&mut self, other: &RoleCounts) {
         self.usage += other.usage;
         self.entries += other.entries;

@@ -1,9 +1,9 @@
-//! One shard of the cache: a hash table of entries and a queue a pool. Everything here runs under
-//! the shard's lock.
+//! One shard of the cache: a hash table of entries, and a queue per pool. Everything here runs under the
+//! shard's lock.
 //!
-//! The table holds what a hit needs (key, buffer, touch count) in its lines, so that a hit
-//! follows no pointer but the buffer's. The queues are doubly linked through a slab of nodes by
-//! index; only insertion, eviction and erasure go there.
+//! The lines of the table hold what a hit needs (key, buffer, touch count), so that a hit follows no pointer
+//! but the buffer's. The queues are doubly linked through a slab of nodes by index, and are accessed only by
+//! insertion, eviction and erasure.
 
 use cairn_platform::Buffer;
 
@@ -11,18 +11,18 @@ use super::role::{CachePriority, CacheRole, RoleCounts};
 use super::table::{Hashed, Table};
 use super::{CacheKey, CacheOptions};
 
-/// The memory of the cache itself for an entry, roughly: its line and those left free, node, reference
-/// counts.
+/// The overhead of the cache per entry, approximately: its line and a share of the free ones, the node, and
+/// the reference counts.
 pub(super) const ENTRY_OVERHEAD: usize = 176;
 
-/// An entry keeps at most this many touches: so many times is it spared.
+/// The maximum touch count of an entry, and thus the number of times that it escapes eviction.
 const MAX_TOUCHES: u8 = 3;
 
-/// Entries that an eviction spares before it takes the next one that is not held.
-const SPARED: usize = 32;
+/// The number of entries that an eviction examines before it ignores touch counts.
+const TOUCHES_RESPECTED: usize = 32;
 
-/// How many entries an eviction looks at before it gives up because all are held.
-const EXAMINED: usize = 256;
+/// The number of entries that an eviction examines before it fails because all are in use.
+const MAX_EXAMINED: usize = 256;
 
 const NONE: u32 = u32::MAX;
 
@@ -30,7 +30,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Limits {
     capacity: usize,
-    /// By pool; `usize::MAX` where no share is configured.
+    /// By pool; `usize::MAX` if no ratio is configured.
     pools: [usize; 3],
     strict: bool,
 }
@@ -39,7 +39,7 @@ impl Limits {
     pub(super) fn new(capacity: usize, options: &CacheOptions) -> Limits {
         let share = |ratio: f64| {
             if ratio > 0.0 {
-                // A ratio of a length in memory: the cast loses nothing that matters.
+                // A share of a length in memory: the loss of precision is irrelevant.
                 (capacity as f64 * ratio.min(1.0)) as usize
             } else {
                 usize::MAX
@@ -79,7 +79,7 @@ impl Slot {
     }
 }
 
-/// A place in a queue. Free nodes are chained through `next`.
+/// A node of a queue. Free nodes are chained through `next`.
 #[derive(Clone, Copy)]
 struct Node {
     hash: u64,
@@ -88,7 +88,7 @@ struct Node {
     pool: CachePriority,
 }
 
-/// The entries of a pool from young (`head`) to old (`tail`).
+/// The entries of a pool, from young (`head`) to old (`tail`).
 #[derive(Clone, Copy)]
 struct Queue {
     head: u32,
@@ -134,7 +134,7 @@ impl Shard {
     pub(super) fn get(&mut self, hash: u64, key: &CacheKey, role: CacheRole) -> Option<Buffer> {
         match self.table.find_mut(hash, |slot| slot.key == *key) {
             Some(slot) => {
-                // Counting a reference waits for its line; the others come meanwhile.
+                // Taking a reference waits for its cache line; the others arrive meanwhile.
                 slot.buffer.prefetch();
                 slot.touches = (slot.touches + 1).min(MAX_TOUCHES);
                 self.counts[slot.role as usize].hits += 1;
@@ -193,8 +193,8 @@ impl Shard {
         true
     }
 
-    /// Lays `tail` behind `buffer`, if that is what `key` has, it has room, and no reader holds it; gives
-    /// it back unchanged otherwise.
+    /// Appends `tail` to `buffer` in place, if it is the buffer of `key`, has room, and no reader holds it.
+    /// Returns it unchanged as an error otherwise.
     pub(super) fn lay_tail(
         &mut self,
         hash: u64,
@@ -213,7 +213,7 @@ impl Shard {
         }
     }
 
-    /// Puts `buffer` in the place of what `key` has, if it is here; the entry is then a young one.
+    /// Replaces the buffer of `key`, if present. The entry moves to the young end of its pool.
     pub(super) fn replace(
         &mut self,
         hash: u64,
@@ -286,7 +286,7 @@ impl Shard {
         self.counts[role as usize]
     }
 
-    /// Evicts until `charge` more bytes fit. Whether they do.
+    /// Evicts entries until `charge` more bytes fit. Returns false if that is impossible.
     fn make_room(&mut self, charge: usize, evicted: &mut Vec<Buffer>) -> bool {
         while self.usage() + charge > self.limits.capacity {
             if !self.evict_one(evicted) {
@@ -296,8 +296,7 @@ impl Shard {
         true
     }
 
-    /// Evicts one entry, of the lowest pool that has one. `false` when none could be found that
-    /// nobody holds.
+    /// Evicts one entry of the lowest non-empty pool. Returns false if none was found that is not in use.
     fn evict_one(&mut self, evicted: &mut Vec<Buffer>) -> bool {
         let mut examined = 0;
         for pool in CachePriority::IN_ORDER {
@@ -307,11 +306,11 @@ impl Shard {
                 if at == NONE {
                     break;
                 }
-                if examined == EXAMINED {
+                if examined == MAX_EXAMINED {
                     return false;
                 }
                 examined += 1;
-                if self.spare(at, examined > SPARED) {
+                if self.rotate_if_used(at, examined > TOUCHES_RESPECTED) {
                     continue;
                 }
                 if let Some(slot) = self.slot(at) {
@@ -325,21 +324,21 @@ impl Shard {
         false
     }
 
-    /// Gives the oldest entry of a pool another round if it was hit or is held, and says whether
-    /// it did. Touches do not count any more when the eviction is `impatient`.
-    fn spare(&mut self, at: u32, impatient: bool) -> bool {
+    /// Moves the oldest entry of a pool to a young end if it was hit or is in use, and returns whether it
+    /// did. Touches are ignored if `ignore_touches`.
+    fn rotate_if_used(&mut self, at: u32, ignore_touches: bool) -> bool {
         let hash = self.nodes[at as usize].hash;
         let Some(slot) = self.table.find_mut(hash, |slot| slot.node == at) else {
             return false;
         };
         let held = slot.buffer.holders() > 1;
-        let touched = slot.touches > 0 && !impatient;
+        let touched = slot.touches > 0 && !ignore_touches;
         if !held && !touched {
             return false;
         }
         slot.touches = slot.touches.saturating_sub(1);
         let charge = slot.charge();
-        // A hit brings an entry back to the pool of its own priority; being held does not.
+        // A hit returns an entry to the pool of its own priority; being in use does not.
         let pool = if touched {
             slot.priority
         } else {
@@ -376,9 +375,13 @@ impl Shard {
         Some(self.forget(slot))
     }
 
-    /// Takes what was a slot of the table out of its queue and the counts.
+    /// Removes an entry, already taken from the table, from its queue and the counters.
     fn forget(&mut self, slot: Slot) -> Buffer {
         let charge = slot.charge();
+        debug_assert!(
+            self.counts[slot.role as usize].usage >= charge,
+            "the entry was counted"
+        );
         self.unlink(slot.node, charge);
         self.nodes[slot.node as usize].next = self.free;
         self.free = slot.node;
@@ -405,8 +408,12 @@ impl Shard {
         u32::try_from(self.nodes.len() - 1).expect("a shard has fewer than 2^32 entries")
     }
 
-    /// Puts a node at the young end of `pool`.
+    /// Inserts a node at the young end of `pool`.
     fn link(&mut self, at: u32, pool: CachePriority, charge: usize) {
+        debug_assert_ne!(
+            self.queues[pool as usize].head, at,
+            "the node is in no queue"
+        );
         let queue = &mut self.queues[pool as usize];
         let old_head = queue.head;
         queue.head = at;
@@ -428,6 +435,13 @@ impl Shard {
             prev, next, pool, ..
         } = self.nodes[at as usize];
         let queue = &mut self.queues[pool as usize];
+        debug_assert!(queue.usage >= charge, "the entry was charged to its pool");
+        debug_assert_eq!(
+            prev == NONE,
+            queue.head == at,
+            "the head has no predecessor"
+        );
+        debug_assert_eq!(next == NONE, queue.tail == at, "the tail has no successor");
         queue.usage -= charge;
         if prev == NONE {
             queue.head = next;

@@ -1,24 +1,24 @@
-//! The hash table of a shard: open addressing with linear probing, a cache line an entry.
+//! The hash table of a shard: open addressing with linear probing, one cache line per entry.
 //!
-//! A lookup waits for memory once: the line of an entry has all that a hit needs, and where it most
-//! likely lies follows from the hash alone, so that a caller that knows the address of the lines can ask
-//! for it ahead of the lookup and without the shard's lock. Removal closes the gap that it leaves, so
-//! that there are no tombstones.
+//! A lookup misses the cache once: the line of an entry has everything that a hit needs, and its most likely
+//! address follows from the hash alone. A caller that knows the address of the table can therefore prefetch
+//! the line without the shard's lock. Removal shifts later entries back, so that there are no tombstones.
 //!
-//! At most two thirds of the places are taken; memory is 96 to 192 bytes an entry.
+//! The load factor is at most two thirds; an entry takes 96 to 192 bytes.
 
-/// An item of a table, which knows its own hash.
+/// An item of a table, which provides its own hash.
 pub(super) trait Hashed {
-    /// The hash of the key; the lowest bits say where it lies.
+    /// The hash of the key. The lowest bits select its line.
     fn hash(&self) -> u64;
 }
 
 #[repr(align(64))]
 struct Place<T>(Option<T>);
 
-/// See the module's documentation. Equal hashes are told apart by the caller's predicates.
+/// A hash table; see the module's documentation. Items with equal hashes are distinguished by the caller's
+/// predicate.
 pub(super) struct Table<T> {
-    /// None, or a power of two of them.
+    /// Empty, or a power of two in length.
     places: Box<[Place<T>]>,
     len: usize,
 }
@@ -37,8 +37,8 @@ impl<T: Hashed> Table<T> {
         self.len
     }
 
-    /// The address of the first line, and what the hash is masked with for the number of a line. Good
-    /// until the next insertion, and for asking for memory only.
+    /// The address of the first line and the mask for line numbers. Valid until the next insertion, and only
+    /// for prefetching.
     pub(super) fn lines(&self) -> (usize, usize) {
         (self.places.as_ptr().addr(), self.mask())
     }
@@ -59,21 +59,26 @@ impl<T: Hashed> Table<T> {
         self.places[at].0.as_mut()
     }
 
-    /// Adds `entry`, which is not here yet.
+    /// Adds `entry`, which must not be present.
     pub(super) fn insert(&mut self, entry: T) {
         if (self.len + 1) * 3 > self.places.len() * 2 {
             self.grow();
         }
         self.put(entry);
+        debug_assert!(
+            self.places.len().is_power_of_two() && self.len * 3 <= self.places.len() * 2,
+            "a third of the lines is free"
+        );
         self.len += 1;
     }
 
-    /// Takes an entry out.
+    /// Removes an entry.
     pub(super) fn remove(&mut self, hash: u64, is: impl Fn(&T) -> bool) -> Option<T> {
         let mut gap = self.place_of(hash, is)?;
         let removed = self.places[gap].0.take();
+        debug_assert!(self.len > 0, "the entry was counted");
         self.len -= 1;
-        // An item that could not have its place because the gap was taken moves into it.
+        // An item that was displaced by the gap's former occupant moves into the gap.
         let mut at = gap;
         loop {
             at = (at + 1) & self.mask();
@@ -97,7 +102,7 @@ impl<T: Hashed> Table<T> {
 
     #[inline]
     fn home(&self, hash: u64) -> usize {
-        // Truncation is meant: the lowest bits count.
+        // Truncation is intended: the lowest bits are used.
         hash as usize & self.mask()
     }
 
@@ -108,7 +113,7 @@ impl<T: Hashed> Table<T> {
         }
         let mut at = self.home(hash);
         loop {
-            // A third of the places is free, so that the walk ends.
+            // A third of the lines is free, so the probe terminates.
             if is(self.places[at].0.as_ref()?) {
                 return Some(at);
             }
@@ -141,7 +146,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    /// Hashes to few places, many of them next to each other and around the end.
+    /// Hashes to few lines, many of them adjacent or around the end.
     impl Hashed for u16 {
         fn hash(&self) -> u64 {
             u64::from(*self % 37).wrapping_sub(5)

@@ -1,4 +1,4 @@
-//! Tests of the cache through its public face.
+//! Tests of the cache through its public interface.
 
 use super::shard::ENTRY_OVERHEAD;
 use super::*;
@@ -40,7 +40,7 @@ fn held(cache: &BlockCache, keys: impl IntoIterator<Item = u64>) -> Vec<u64> {
 }
 
 #[test]
-fn what_was_inserted_is_found_until_it_is_erased() {
+fn entries_are_found_until_erased() {
     let cache = cache(10, 0.0, 0.0, false);
     assert!(put(&cache, 1, CachePriority::Low));
     assert_eq!(cache.get(&key(1)).unwrap()[0], 1);
@@ -52,7 +52,7 @@ fn what_was_inserted_is_found_until_it_is_erased() {
 }
 
 #[test]
-fn the_oldest_goes_first_and_a_hit_spares() {
+fn the_oldest_entry_is_evicted_unless_hit() {
     let cache = cache(4, 0.0, 0.0, false);
     for n in 0..4 {
         put(&cache, n, CachePriority::Low);
@@ -64,7 +64,7 @@ fn the_oldest_goes_first_and_a_hit_spares() {
 }
 
 #[test]
-fn a_scan_does_not_wash_out_what_is_hot() {
+fn scans_do_not_evict_hot_entries() {
     let cache = cache(20, 0.0, 0.0, false);
     for n in 0..10 {
         put(&cache, n, CachePriority::Low);
@@ -80,7 +80,7 @@ fn a_scan_does_not_wash_out_what_is_hot() {
 }
 
 #[test]
-fn without_pools_metadata_outlives_data_and_data_outlives_blobs() {
+fn eviction_follows_priorities_without_pool_ratios() {
     let cache = cache(6, 0.0, 0.0, false);
     for n in 0..2 {
         put(&cache, n, CachePriority::High);
@@ -92,7 +92,7 @@ fn without_pools_metadata_outlives_data_and_data_outlives_blobs() {
     assert_eq!(held(&cache, 0..30), [0, 1, 10, 11, 12, 13]);
     put(&cache, 2, CachePriority::High);
     assert_eq!(held(&cache, 0..30), [0, 1, 2, 11, 12, 13]);
-    // A blob does not push out data, but itself finds no lower entry: it takes the oldest data.
+    // With no lower pool to evict from, a blob replaces the oldest data.
     for n in 20..25 {
         put(&cache, n, CachePriority::Bottom);
     }
@@ -100,12 +100,12 @@ fn without_pools_metadata_outlives_data_and_data_outlives_blobs() {
 }
 
 #[test]
-fn a_configured_pool_keeps_its_share_and_the_rest_competes_below() {
+fn a_pool_ratio_bounds_the_pool() {
     let cache = cache(8, 0.5, 0.0, false);
     for n in 0..8 {
         put(&cache, n, CachePriority::High);
     }
-    // Four are in the high pool; 0..4 were moved down, and are evicted like data, oldest first.
+    // Four are in the high pool; 0..4 were demoted, and are evicted like data, oldest first.
     for n in 10..14 {
         put(&cache, n, CachePriority::Low);
     }
@@ -113,7 +113,7 @@ fn a_configured_pool_keeps_its_share_and_the_rest_competes_below() {
 }
 
 #[test]
-fn held_buffers_count_and_strict_capacity_refuses() {
+fn strict_capacity_refuses_insertions_if_all_is_in_use() {
     for strict in [false, true] {
         let cache = cache(3, 0.0, 0.0, strict);
         for n in 0..3 {
@@ -129,7 +129,7 @@ fn held_buffers_count_and_strict_capacity_refuses() {
 }
 
 #[test]
-fn capacity_changes_at_run_time() {
+fn the_capacity_can_be_changed() {
     let cache = cache(8, 0.5, 0.25, false);
     for n in 0..8 {
         put(&cache, n, CachePriority::Low);
@@ -162,7 +162,7 @@ fn roles_are_counted() {
 }
 
 #[test]
-fn unused_entries_can_be_dropped_at_once() {
+fn unused_entries_are_erased() {
     let cache = cache(8, 0.5, 0.0, false);
     for n in 0..8 {
         put(&cache, n, CachePriority::High);
@@ -174,7 +174,7 @@ fn unused_entries_can_be_dropped_at_once() {
 }
 
 #[test]
-fn threads_may_share_it() {
+fn threads_share_the_cache() {
     let cache = BlockCache::new(
         64 * CHARGE,
         CacheOptions {
@@ -207,7 +207,7 @@ fn threads_may_share_it() {
 }
 
 mod against_a_model {
-    //! The queues, the table and the counts always agree.
+    //! Consistency of the queues, the table and the counters.
     use super::*;
     use proptest::prelude::*;
     use std::collections::HashMap;
@@ -215,7 +215,7 @@ mod against_a_model {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn usage_is_the_sum_of_what_is_there(
+        fn usage_is_the_sum_of_all_charges(
             operations in proptest::collection::vec((0u8..6, 0u64..40, 0usize..3, 1usize..3000), 1..200),
             high in 0.0f64..0.8, low in 0.0f64..0.4, strict: bool,
         ) {
@@ -249,7 +249,7 @@ mod against_a_model {
     }
 }
 
-/// A cache with `buffer` under the key that is returned.
+/// A cache with `buffer`, and its key.
 fn cache_with(buffer: Buffer) -> (BlockCache, CacheKey) {
     let cache = BlockCache::new(1 << 20, CacheOptions::default());
     let key = CacheKey { high: 1, low: 2 };
@@ -258,7 +258,7 @@ fn cache_with(buffer: Buffer) -> (BlockCache, CacheKey) {
 }
 
 #[test]
-fn a_tail_without_room_moves_the_buffer_and_counts_in_its_charge() {
+fn a_tail_without_room_copies_the_buffer() {
     let (cache, key) = cache_with(Buffer::from(&[7; 100][..]));
     let other = CacheKey { high: 1, low: 3 };
     let before = cache.usage();
@@ -278,7 +278,7 @@ fn a_tail_without_room_moves_the_buffer_and_counts_in_its_charge() {
 }
 
 #[test]
-fn a_tail_is_laid_where_there_is_room_unless_somebody_else_looks() {
+fn a_tail_is_appended_in_place_unless_the_buffer_is_held() {
     let (cache, key) = cache_with(Buffer::with_room(&[7; 100], 40));
     let before = cache.usage();
     let at = cache.get(&key).expect("it is here").as_ptr();
@@ -287,7 +287,7 @@ fn a_tail_is_laid_where_there_is_room_unless_somebody_else_looks() {
     assert_eq!((&*laid, laid.tail()), (&[7; 100][..], &[9; 40][..]));
     assert_eq!((laid.as_ptr(), cache.usage()), (at, before));
 
-    // Who looks at a buffer sees no tail appear.
+    // A reader's view of a buffer never gains a tail.
     let (cache, key) = cache_with(Buffer::with_room(&[7; 100], 40));
     let looks = cache.get(&key).expect("it is here");
     let laid = cache.lay_tail(&key, looks.clone(), &[9; 40]);

@@ -1,4 +1,4 @@
-//! Tests of the memtable as a whole.
+//! Tests of the memtable through its public interface.
 
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ fn seq(n: u64) -> SequenceNumber {
     SequenceNumber(n)
 }
 
-/// What a reader at `at` finds of `user`, newest first.
+/// The versions of `user` visible at `at`, newest first.
 fn versions(table: &Memtable, user: &[u8], at: u64) -> Vec<(u64, ValueKind, Vec<u8>)> {
     let mut found = Vec::new();
     table.get(&LookupKey::new(user, seq(at)), |seq, kind, value| {
@@ -29,7 +29,7 @@ fn versions(table: &Memtable, user: &[u8], at: u64) -> Vec<(u64, ValueKind, Vec<
 }
 
 #[test]
-fn a_reader_sees_versions_up_to_its_number_newest_first() {
+fn versions_up_to_the_read_sequence_are_visited_newest_first() {
     let table = memtable();
     table.add(seq(1), ValueKind::Value, b"a", b"one");
     table.add(seq(2), ValueKind::Merge, b"a", b"two");
@@ -48,7 +48,7 @@ fn a_reader_sees_versions_up_to_its_number_newest_first() {
 }
 
 #[test]
-fn every_kind_of_a_table_is_kept_as_it_is() {
+fn every_point_kind_is_stored_unchanged() {
     let kinds = [
         ValueKind::Deletion,
         ValueKind::Value,
@@ -76,7 +76,7 @@ fn every_kind_of_a_table_is_kept_as_it_is() {
 }
 
 #[test]
-fn a_deletion_with_timestamp_has_its_own_kind_and_older_timestamps_follow() {
+fn deletions_with_timestamps_have_their_own_kind() {
     let table = Memtable::new(KeyOrder::BytewiseU64Ts, MemtableOptions::default());
     let at = |ts: u64| [&b"k"[..], &ts.to_le_bytes()].concat();
     table.add(seq(1), ValueKind::Value, &at(10), b"ten");
@@ -97,7 +97,7 @@ fn a_deletion_with_timestamp_has_its_own_kind_and_older_timestamps_follow() {
 }
 
 #[test]
-fn range_tombstones_are_found_by_readers_that_see_them() {
+fn range_tombstones_are_visible_by_sequence_number() {
     let table = memtable();
     assert!(!table.has_range_tombstones());
     table.add(seq(5), ValueKind::RangeDeletion, b"b", b"d");
@@ -126,7 +126,7 @@ fn range_tombstones_are_found_by_readers_that_see_them() {
 }
 
 #[test]
-fn reads_between_additions_of_range_tombstones_build_few_fragments_anew() {
+fn interleaved_reads_refragment_few_range_tombstones() {
     let table = memtable();
     let count = 4_096_u64;
     let mut built = 0;
@@ -156,7 +156,7 @@ fn reads_between_additions_of_range_tombstones_build_few_fragments_anew() {
 }
 
 #[test]
-fn the_iterator_seeks_and_turns() {
+fn the_iterator_seeks_and_reverses() {
     let table = memtable();
     for (n, user) in ["a", "c", "e", "c"].into_iter().enumerate() {
         table.add(
@@ -194,7 +194,7 @@ fn the_iterator_seeks_and_turns() {
 }
 
 #[test]
-fn a_walk_meets_what_the_iterator_meets() {
+fn a_scan_equals_the_iterator() {
     let table = memtable();
     for n in 0..100_u64 {
         let key = (n * 37 % 101).to_be_bytes();
@@ -222,7 +222,7 @@ fn a_walk_meets_what_the_iterator_meets() {
 }
 
 #[test]
-fn a_pinned_entry_outlives_every_other_share_of_its_memtable() {
+fn a_pinned_entry_keeps_its_memtable_alive() {
     let table = memtable();
     table.add(seq(1), ValueKind::Value, b"key", b"value");
     let mut pin = None;
@@ -245,7 +245,7 @@ fn a_pinned_entry_outlives_every_other_share_of_its_memtable() {
 
 #[test]
 #[should_panic(expected = "its own memtable")]
-fn an_entry_is_not_pinned_with_another_memtable() {
+fn pinning_an_entry_of_another_memtable_panics() {
     let (table, other) = (memtable(), memtable());
     table.add(seq(1), ValueKind::Value, b"key", b"value");
     table.find(&LookupKey::new(b"key", seq(1)), |entry| {
@@ -255,7 +255,7 @@ fn an_entry_is_not_pinned_with_another_memtable() {
 }
 
 #[test]
-fn memory_grows_with_what_is_added() {
+fn memory_usage_follows_the_data() {
     let table = memtable();
     let before = table.memory_usage();
     let entries = if cfg!(miri) { 20 } else { 1000 };
@@ -268,7 +268,7 @@ fn memory_grows_with_what_is_added() {
     assert!(table.memory_reserved() >= table.memory_usage());
 }
 
-/// Short keys of few letters, so that many share prefixes, and some have none.
+/// Short keys over a small alphabet, so that many share prefixes and some have none.
 fn keys() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let key = proptest::collection::vec(b'a'..b'e', 0..5);
     proptest::collection::vec(key, 0..40)
@@ -293,7 +293,7 @@ fn filter_options() -> impl Strategy<Value = FilterOptions> {
 
 proptest! {
     #[test]
-    fn lookups_find_with_a_filter_what_they_find_without(
+    fn the_filter_does_not_change_lookups(
         added in keys(),
         asked in keys(),
         filter in filter_options(),
@@ -334,7 +334,7 @@ proptest! {
     }
 
     #[test]
-    fn seeks_find_with_a_filter_the_keys_of_their_prefix(
+    fn the_filter_does_not_change_prefix_seeks(
         added in keys(),
         asked in keys(),
         bytes in 64_usize..1024,
@@ -368,7 +368,7 @@ proptest! {
 }
 
 #[test]
-fn a_filter_spares_lookups_and_counts_as_memory() {
+fn the_filter_saves_searches_and_counts_as_memory() {
     let filter = FilterOptions {
         bytes: 4096,
         whole_keys: true,
@@ -392,7 +392,7 @@ fn a_filter_spares_lookups_and_counts_as_memory() {
 }
 
 #[test]
-fn an_order_in_which_different_bytes_may_be_equal_gets_no_filter() {
+fn no_filter_if_different_bytes_may_be_equal() {
     struct AnyCase;
     impl cairn_types::Comparator for AnyCase {
         fn name(&self) -> &str {
@@ -417,7 +417,7 @@ fn an_order_in_which_different_bytes_may_be_equal_gets_no_filter() {
 }
 
 #[test]
-fn what_is_added_late_is_read_and_counted_as_anything_else() {
+fn deferred_entries_are_read_and_counted_like_others() {
     let (late, plain) = (memtable(), memtable());
     for n in 1..500_u64 {
         let key = n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
@@ -432,7 +432,7 @@ fn what_is_added_late_is_read_and_counted_as_anything_else() {
             ValueKind::RangeDeletion => &[0xff; 9],
             _ => b"value",
         };
-        late.add_late(seq(n), kind, &key, value);
+        late.add_deferred(seq(n), kind, &key, value);
         assert!(plain.add(seq(n), kind, &key, value));
         if n % 50 == 0 {
             assert_eq!(versions(&late, &key, n), versions(&plain, &key, n));

@@ -1,4 +1,4 @@
-//! A file system whose calls go to the I/O counters of their thread, and to what it works on.
+//! A file system that counts I/O for the calling thread and for its tracked operation.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use cairn_platform::fs::{FileMode, ReadAt, Status};
 use cairn_platform::{FileSystem, RandomAccessFile, WritableFile, wrapper};
 use cairn_types::{Result, Veil};
 
-use crate::perf::io::{self, IoMetric};
+use crate::perf::iostats::{self, IoMetric};
 use crate::threads;
 
-/// `fs`, whose calls count for the thread that makes them ([`crate::perf::io`], [`crate::threads`]). While nobody
-/// asks for such counters a call pays for a look at two numbers.
+/// Wraps `fs` such that calls are counted for the calling thread ([`crate::perf::iostats`],
+/// [`crate::threads`]). If no such counters are in use, a call costs two loads.
 #[must_use]
 pub fn counted(fs: Arc<dyn FileSystem>, clock: Arc<dyn Clock>) -> Arc<dyn FileSystem> {
     Arc::new(Counted { fs, clock })
@@ -35,7 +35,7 @@ impl Counted {
     }
 
     fn opening<T>(&self, open: impl FnOnce() -> T) -> T {
-        io::timed(&*self.clock, IoMetric::OpenNanos, open)
+        iostats::timed(&*self.clock, IoMetric::OpenNanos, open)
     }
 }
 
@@ -69,7 +69,7 @@ impl wrapper::FileSystemWrapper for Counted {
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
-        io::timed(&*self.clock, IoMetric::FsyncNanos, || self.fs.sync_dir(dir))
+        iostats::timed(&*self.clock, IoMetric::FsyncNanos, || self.fs.sync_dir(dir))
     }
 }
 
@@ -80,13 +80,13 @@ struct Reader {
 
 impl Reader {
     fn read(&self, read: impl FnOnce() -> Result<usize>) -> Result<usize> {
-        let got = io::timed_io(
+        let got = iostats::timed_io(
             &*self.clock,
             (IoMetric::ReadNanos, IoMetric::CpuReadNanos),
             read,
         );
         if let Ok(bytes) = &got {
-            io::add(IoMetric::BytesRead, *bytes as u64);
+            iostats::add(IoMetric::BytesRead, *bytes as u64);
             threads::count_read(*bytes as u64);
         }
         got
@@ -107,12 +107,12 @@ impl wrapper::RandomAccessFileWrapper for Reader {
     }
 
     fn read_many(&self, reads: &mut [ReadAt<'_>]) {
-        // Each says for itself whether it failed.
+        // Each read carries its own error.
         let all = self.read(|| {
             self.file.read_many(reads);
             Ok(reads.iter().filter_map(|read| read.got.as_ref().ok()).sum())
         });
-        debug_assert!(all.is_ok(), "a sum does not fail");
+        debug_assert!(all.is_ok(), "the total cannot fail");
     }
 }
 
@@ -123,7 +123,7 @@ struct Writer {
 
 impl Writer {
     fn timed<T>(&self, metric: IoMetric, call: impl FnOnce() -> T) -> T {
-        io::timed(&*self.clock, metric, call)
+        iostats::timed(&*self.clock, metric, call)
     }
 }
 
@@ -138,10 +138,10 @@ impl wrapper::WritableFileWrapper for Writer {
             return self.file.append_veiled(data, veils);
         }
         let metrics = (IoMetric::WriteNanos, IoMetric::CpuWriteNanos);
-        io::timed_io(&*self.clock, metrics, || {
+        iostats::timed_io(&*self.clock, metrics, || {
             self.file.append_veiled(data, veils)
         })?;
-        io::add(IoMetric::BytesWritten, data.len() as u64);
+        iostats::add(IoMetric::BytesWritten, data.len() as u64);
         threads::count_written(data.len() as u64);
         Ok(())
     }

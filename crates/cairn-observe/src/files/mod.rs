@@ -1,14 +1,13 @@
-//! Files whose reads and writes are counted and measured: for statistics, for the thread that makes
-//! them, and for listeners.
+//! File wrappers that count and time I/O: for statistics, for the calling thread, and for listeners.
 
 mod context;
+mod notify;
 mod reads;
 #[cfg(test)]
 mod tests;
-mod told;
 mod writes;
 
 pub use context::counted;
+pub use notify::notifying;
 pub use reads::{ReadOf, counted_reads};
-pub use told::told;
 pub use writes::measured_writes;

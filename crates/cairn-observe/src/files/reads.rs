@@ -1,4 +1,4 @@
-//! Files whose reads are counted and measured.
+//! Files whose reads are counted and timed.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use cairn_types::Result;
 use crate::activity::Activity;
 use crate::statistics::{Histogram, Meter, Ticker};
 
-/// What the reads of a file are of.
+/// The kind of a file that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadOf {
-    /// A table; whether it lies in the last level that there can be.
+    /// A table.
     Table {
-        /// True if it does.
+        /// True if it is in the last level.
         last_level: bool,
     },
     /// A blob file.
     Blob,
 }
 
-/// `file`; its reads count in the statistics of `meter`, if there are any.
+/// Wraps `file` such that its reads are recorded in the statistics of `meter`, if there are any.
 #[must_use]
 pub fn counted_reads(
     file: Arc<dyn RandomAccessFile>,
@@ -46,7 +46,7 @@ struct Counted {
 }
 
 impl Counted {
-    /// Carries out `read`, which says how many reads it made and how many bytes they brought.
+    /// Carries out `read`. `made` returns the number of reads and bytes of a result.
     fn count<T>(&self, read: impl FnOnce() -> T, made: impl FnOnce(&T) -> (u64, u64)) -> T {
         let began = self.meter.began();
         let result = read();
@@ -117,6 +117,6 @@ impl wrapper::RandomAccessFileWrapper for Counted {
             },
             |&made| made,
         );
-        debug_assert!(made.0 <= reads.len() as u64, "no more than were asked for");
+        debug_assert!(made.0 <= reads.len() as u64, "no more than were requested");
     }
 }

@@ -1,5 +1,5 @@
-//! Every wrapper passes on every call: a recorder at the bottom of it sees all of them, with what they were
-//! given, and what it answers comes out at the top.
+//! Every wrapper forwards every call: a recorder beneath it receives all calls with their arguments, and its
+//! results are returned to the caller.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use cairn_platform::{
 };
 use cairn_types::{Result, Veil};
 
-use super::{ReadOf, counted, counted_reads, measured_writes, told};
+use super::{ReadOf, counted, counted_reads, measured_writes, notifying};
 use crate::listener::{EventListener, Listeners};
 use crate::logger::Logger;
 use crate::statistics::{Histogram, Meter, Statistics, StatsLevel};
 
-/// Notes its calls. Nothing that it answers is a default of anything.
+/// Records its calls. None of its results is a default value.
 #[derive(Clone, Default)]
 struct Recorder(Arc<Mutex<Vec<String>>>);
 
@@ -26,13 +26,13 @@ impl Recorder {
         self.0.lock().push(call.into());
     }
 
-    /// Asserts that each of `calls` arrived since the last time.
+    /// Asserts that each of `calls` arrived since the last check.
     fn assert_saw(&self, wrapper: &str, calls: &[&str]) {
         let seen = std::mem::take(&mut *self.0.lock());
         for call in calls {
             assert!(
                 seen.iter().any(|seen| seen == call),
-                "{wrapper} swallows {call}: {seen:?}"
+                "{wrapper} does not forward {call}: {seen:?}"
             );
         }
     }
@@ -203,7 +203,7 @@ impl WritableFile for Recorder {
     }
 }
 
-/// Makes every call of a file that is written.
+/// Makes every call of a writable file.
 fn check_writer(name: &str, recorder: &Recorder, file: &dyn WritableFile) {
     let veil = Veil {
         at: 0,
@@ -241,7 +241,7 @@ fn check_writer(name: &str, recorder: &Recorder, file: &dyn WritableFile) {
     );
 }
 
-/// Makes every call of a file that is read.
+/// Makes every call of a readable file.
 fn check_reader(name: &str, recorder: &Recorder, file: &dyn RandomAccessFile) {
     let (mut one, mut other) = ([0; 5], [0; 6]);
     assert_eq!(file.read_at(1, &mut one).unwrap(), 1, "{name}");
@@ -275,7 +275,7 @@ fn check_reader(name: &str, recorder: &Recorder, file: &dyn RandomAccessFile) {
     );
 }
 
-/// Makes every call of a file system, and every call of the files that it opens.
+/// Makes every call of a file system, and of the files it opens.
 fn check_file_system(name: &str, recorder: &Recorder, fs: &dyn FileSystem) {
     let (one, two, mode) = (Path::new("/one"), Path::new("/two"), FileMode::default());
     assert_eq!(fs.status(one).unwrap(), STATUS, "{name}");
@@ -329,7 +329,7 @@ fn check_file_system(name: &str, recorder: &Recorder, fs: &dyn FileSystem) {
     check_reader(name, recorder, &*read);
 }
 
-/// A listener that wants to hear of files.
+/// A listener of file operations.
 struct Curious;
 
 impl EventListener for Curious {
@@ -339,7 +339,7 @@ impl EventListener for Curious {
 }
 
 #[test]
-fn no_wrapper_of_a_file_system_swallows_a_call() {
+fn file_system_wrappers_forward_every_call() {
     let recorder = Recorder::default();
     check_file_system("the recorder", &recorder, &recorder);
 
@@ -350,12 +350,12 @@ fn no_wrapper_of_a_file_system_swallows_a_call() {
     let mut listeners = Listeners::default();
     listeners.push(Arc::new(Curious));
     let info = Arc::new(Logger::silent());
-    let fs = told(Arc::new(recorder.clone()), clock, &listeners, &info);
+    let fs = notifying(Arc::new(recorder.clone()), clock, &listeners, &info);
     check_file_system("told", &recorder, &*fs);
 }
 
 #[test]
-fn no_wrapper_of_a_file_swallows_a_call() {
+fn file_wrappers_forward_every_call() {
     let recorder = Recorder::default();
     let clock = World::in_memory().clock;
     let statistics = Arc::new(Statistics::new(StatsLevel::All));

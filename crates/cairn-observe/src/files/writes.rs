@@ -1,4 +1,4 @@
-//! Files of jobs whose writing is measured.
+//! Files whose writes are timed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use cairn_types::{Result, Veil};
 use crate::activity::Activity;
 use crate::statistics::{Histogram, Meter};
 
-/// `file`; how long each of its writes takes counts for `histogram` and for what the thread does, if
-/// anybody wants times now.
+/// Wraps `file` such that the time of each write is recorded in `histogram` and in that of the thread's
+/// activity, if times are enabled.
 #[must_use]
 pub fn measured_writes(
     file: Arc<dyn WritableFile>,
@@ -28,7 +28,7 @@ pub fn measured_writes(
     })
 }
 
-/// A file whose writes are measured.
+/// A file whose writes are timed.
 struct Measured {
     file: Arc<dyn WritableFile>,
     meter: Meter,
@@ -55,7 +55,7 @@ impl wrapper::WritableFileWrapper for Measured {
     }
 
     fn successor(&self, _path: &Path, _mode: FileMode) -> Result<Option<Arc<dyn WritableFile>>> {
-        // Files of jobs have none.
+        // The files of jobs have no successors.
         Ok(None)
     }
 }

@@ -1,14 +1,13 @@
-//! Perf counters by level: where in the tree the calling thread's reads look, and what they find there.
+//! Perf counters by level: the tables of each level that the calling thread's reads access.
 //!
-//! RocksDB's `PerfContextByLevel`. A thread [`enable`]s them for itself; they count from
-//! [`PerfLevel::EnableCount`] on, [`LevelMetric::GetFromTableNanos`] from
-//! [`PerfLevel::EnableTimeExceptForMutex`] on. [`report`](super::report) then prints them behind the
-//! other counters, and [`reset`](super::reset) resets them too. Levels are there once something was
-//! counted in them.
+//! RocksDB's `PerfContextByLevel`. A thread [`enable`]s the counters for itself. Counts are kept from
+//! [`PerfLevel::EnableCount`] on, and [`LevelMetric::GetFromTableNanos`] from
+//! [`PerfLevel::EnableTimeExceptForMutex`] on. [`report`](super::report) then includes them, and
+//! [`reset`](super::reset) resets them. A level is present once something was counted in it.
 //!
-//! Filters, blocks found in the cache and blocks missed there count for the level that their table lay in
-//! when it was opened, as in RocksDB: a file that is moved down while it is open keeps counting above.
-//! Filters are those that gets and batches of gets ask, for whole keys or for prefixes.
+//! As in RocksDB, filter and cache counters belong to the level of the table when it was opened: a file that
+//! is moved down while open is still counted for its old level. Filter counters cover whole-key and prefix
+//! filters, for gets and MultiGets.
 //!
 //! ```
 //! use cairn_observe::perf::by_level::{self, LevelMetric};
@@ -34,13 +33,13 @@ use crate::statistics::TableCounts;
 
 pub use super::level_metric::LevelMetric;
 
-/// The counters of one thread.
+/// The counters of a thread.
 struct ByLevel {
     enabled: Cell<bool>,
     sums: RefCell<BTreeMap<usize, [u64; LevelMetric::COUNT]>>,
 }
 
-/// Some thread has enabled them.
+/// True once a thread has enabled them.
 static IN_USE: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
@@ -52,39 +51,39 @@ thread_local! {
     };
 }
 
-/// Looks at the thread's counters; nothing if the thread is ending and has none any more.
+/// Accesses the thread's counters. Does nothing if the thread is exiting.
 fn with<T: Default>(look: impl FnOnce(&ByLevel) -> T) -> T {
     BY_LEVEL.try_with(look).unwrap_or_default()
 }
 
-/// The calling thread counts by level from now on. What it has counted before is kept.
+/// Enables counters by level for the calling thread, keeping earlier counts.
 pub fn enable() {
     begin_use();
-    // A thread that asks sees its own store, and no other thread counts for it.
+    // The calling thread sees its own store, and other threads do not count for it.
     IN_USE.store(true, Ordering::Relaxed);
     with(|counters| counters.enabled.set(true));
 }
 
-/// The calling thread counts by level no more. What it has counted is kept, but not reported.
+/// Disables counters by level for the calling thread. Counts are kept, but not reported.
 pub fn disable() {
     with(|counters| counters.enabled.set(false));
 }
 
-/// The calling thread counts by level no more, and forgets what it has counted.
+/// Disables counters by level for the calling thread, and clears them.
 pub fn clear() {
     disable();
     with(|counters| counters.sums.take());
 }
 
-/// True if the calling thread counts by level: it does if it has enabled that and its level is
-/// [`PerfLevel::EnableCount`] or above.
+/// True if the calling thread counts by level: if it has enabled the counters and its level is at least
+/// [`PerfLevel::EnableCount`].
 #[inline]
 #[must_use]
 pub fn is_wanted() -> bool {
     IN_USE.load(Ordering::Relaxed) && is_wanted_by_thread()
 }
 
-/// Stands apart, as the search for what belongs to the thread is a call.
+/// Not inlined: access to thread-local variables may be a function call.
 #[cold]
 #[inline(never)]
 fn is_wanted_by_thread() -> bool {
@@ -95,7 +94,7 @@ fn is_enabled() -> bool {
     with(|counters| counters.enabled.get())
 }
 
-/// Adds to a counter of `level`. Nobody asks whether the thread [wants](is_wanted) that.
+/// Adds to a counter of `level`. Does not check [`is_wanted`].
 pub fn add(level: usize, metric: LevelMetric, count: u64) {
     with(|counters| {
         let mut sums = counters.sums.borrow_mut();
@@ -104,7 +103,7 @@ pub fn add(level: usize, metric: LevelMetric, count: u64) {
     });
 }
 
-/// Adds what a read has counted in tables of `level`.
+/// Adds the counts of a read in tables of `level`.
 pub fn add_tables(level: usize, counts: &TableCounts) {
     let hits = [&counts.data_hits, &counts.index_hits, &counts.filter_hits];
     let prefixes_positive = counts.prefixes_checked.get() - counts.prefixes_useful.get();
@@ -132,7 +131,7 @@ pub fn add_tables(level: usize, counts: &TableCounts) {
     }
 }
 
-/// A counter of the calling thread; 0 for a level in which nothing was counted.
+/// A counter of the calling thread; 0 if nothing was counted in the level.
 #[must_use]
 pub fn metric(level: usize, metric: LevelMetric) -> u64 {
     with(|counters| {
@@ -141,13 +140,13 @@ pub fn metric(level: usize, metric: LevelMetric) -> u64 {
     })
 }
 
-/// The levels in which the calling thread has counted something since they were cleared, from the top.
+/// The levels with counts of the calling thread, in ascending order.
 #[must_use]
 pub fn levels() -> Vec<usize> {
     with(|counters| counters.sums.borrow().keys().copied().collect())
 }
 
-/// The calling thread's counters begin anew, if they are enabled.
+/// Resets the calling thread's counters, if enabled.
 pub(super) fn reset() {
     if is_enabled() {
         with(|counters| {
@@ -157,8 +156,8 @@ pub(super) fn reset() {
     }
 }
 
-/// Writes the calling thread's counters behind `text`, if they are enabled: the names all, and after each
-/// the sums of all levels. Every sum ends with a comma and a blank.
+/// Appends the calling thread's counters to `text`, if enabled: each name with the counts of all levels. Each
+/// count is followed by a comma and a space.
 pub(super) fn report(text: &mut String, without_zeros: bool) {
     if !is_enabled() {
         return;
@@ -169,7 +168,7 @@ pub(super) fn report(text: &mut String, without_zeros: bool) {
         for level in levels() {
             let sum = self::metric(level, metric);
             if sum > 0 || !without_zeros {
-                // Writing to a string does not fail.
+                // Writing to a string cannot fail.
                 let _ = write!(text, "{sum}@level{level}, ");
             }
         }
@@ -182,8 +181,8 @@ mod tests {
     use crate::perf;
     use crate::statistics::count;
 
-    /// The text is that of RocksDB's `PerfContext::ToString`: names without sums stay, and nothing
-    /// stands between them.
+    /// The text equals that of RocksDB's `PerfContext::ToString`: names without counts are included, and
+    /// there is no separator after them.
     #[test]
     fn reports_are_rocksdbs() {
         perf::set_level(PerfLevel::EnableCount);
@@ -225,9 +224,9 @@ mod tests {
         assert_eq!(perf::report(true), "");
     }
 
-    /// Disabled counters keep what they have, through a reset too; cleared ones have nothing.
+    /// Disabled counters keep their values, also through a reset. Cleared counters have none.
     #[test]
-    fn counters_are_kept_until_they_are_cleared() {
+    fn counters_by_level_are_kept_until_cleared() {
         perf::set_level(PerfLevel::EnableCount);
         enable();
         let useful = || metric(3, LevelMetric::BloomFilterUseful);
@@ -251,9 +250,9 @@ mod tests {
         assert!(!is_wanted());
     }
 
-    /// Filters of prefixes go with those of whole keys.
+    /// Prefix filters count like whole-key filters.
     #[test]
-    fn what_a_read_counted_in_tables_is_told_apart() {
+    fn table_counts_map_to_counters_by_level() {
         let counts = TableCounts::default();
         for (cell, more) in [
             (&counts.filters_useful, 1),

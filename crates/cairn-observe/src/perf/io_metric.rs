@@ -1,9 +1,9 @@
-//! RocksDB's I/O counters, in the order in which it reports them.
+//! RocksDB's I/O counters, in the order of its report.
 
-use crate::statistics::rows::rows;
+use crate::statistics::numbered_enum::numbered_enum;
 
-rows! {
-    /// A sum of what one thread's operations did to files. Times are nanoseconds.
+numbered_enum! {
+    /// A counter of the I/O of one thread. Times are in nanoseconds.
     IoMetric {
         BytesRead = "bytes_read",
         BytesWritten = "bytes_written",

@@ -1,9 +1,9 @@
-//! RocksDB's perf counters by level, in the order in which it reports them.
+//! RocksDB's perf counters by level, in the order of its report.
 
-use crate::statistics::rows::rows;
+use crate::statistics::numbered_enum::numbered_enum;
 
-rows! {
-    /// A sum of what one thread's operations did in the tables of one level.
+numbered_enum! {
+    /// A counter of one thread's accesses to the tables of one level.
     LevelMetric {
         BloomFilterUseful = "bloom_filter_useful",
         BloomFilterFullPositive = "bloom_filter_full_positive",

@@ -1,9 +1,9 @@
-//! RocksDB's perf counters, in the order in which it reports them.
+//! RocksDB's perf counters, in the order of its report.
 
-use crate::statistics::rows::rows;
+use crate::statistics::numbered_enum::numbered_enum;
 
-rows! {
-    /// A sum of what one thread's operations did.
+numbered_enum! {
+    /// A counter of one thread's operations.
     PerfMetric {
         UserKeyComparisonCount = "user_key_comparison_count",
         BlockCacheHitCount = "block_cache_hit_count",

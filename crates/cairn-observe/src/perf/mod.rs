@@ -1,9 +1,9 @@
-//! Perf context: RocksDB's counters of what the calling thread's operations did.
+//! The perf context: counters of the calling thread's operations, RocksDB's `PerfContext`.
 //!
-//! Operations count on their own stack and bring that here at their end, if anybody has ever asked:
-//! until a program first sets a level or looks at the counters, an operation pays for one load of a
-//! flag. From then on every thread counts at RocksDB's level, [`PerfLevel::EnableCount`], unless it
-//! sets another one. [`by_level`] has counters of each level of the tree.
+//! An operation counts on its own stack and adds its counts at the end. Until a program first sets a level or
+//! reads a counter, the cost per operation is one load of a flag. From then on every thread counts at
+//! RocksDB's default level, [`PerfLevel::EnableCount`], unless it sets another. [`by_level`] has the counters
+//! of each level of the LSM tree.
 //!
 //! ```
 //! use cairn_observe::perf::{self, PerfLevel, PerfMetric};
@@ -16,8 +16,8 @@
 //! ```
 
 pub mod by_level;
-pub mod io;
 mod io_metric;
+pub mod iostats;
 mod level_metric;
 mod metric;
 
@@ -29,22 +29,22 @@ use cairn_platform::sync::{AtomicBool, Ordering};
 use crate::statistics::TableCounts;
 pub use metric::PerfMetric;
 
-/// What a thread counts.
+/// The set of counters that a thread keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum PerfLevel {
-    /// Not set; nothing is counted.
+    /// Not set. Nothing is counted.
     Uninitialized,
-    /// Nothing.
+    /// Nothing is counted.
     Disable,
-    /// What needs no clock.
+    /// Counts only.
     #[default]
     EnableCount,
-    /// Waiting for the engine, too.
+    /// Counts and waiting times.
     EnableWait,
-    /// All times but those of waiting for locks.
+    /// All times, except those of waiting for mutexes.
     EnableTimeExceptForMutex,
-    /// Times of the processor, too.
+    /// All times and CPU times, except times of waiting for mutexes.
     EnableTimeAndCpuTimeExceptForMutex,
     /// Everything.
     EnableTime,
@@ -61,20 +61,20 @@ impl PerfLevel {
         PerfLevel::EnableTime,
     ];
 
-    /// The level with this number, if there is one.
+    /// The level with this number, or `None`.
     #[must_use]
     pub fn from_number(number: i64) -> Option<PerfLevel> {
         PerfLevel::ALL.get(usize::try_from(number).ok()?).copied()
     }
 }
 
-/// The counters of one thread.
-pub struct Counters {
+/// The perf counters of a thread.
+pub struct PerfContext {
     level: Cell<PerfLevel>,
     sums: [Cell<u64>; PerfMetric::COUNT],
 }
 
-impl Counters {
+impl PerfContext {
     /// Adds to a counter.
     #[inline]
     pub fn add(&self, metric: PerfMetric, count: u64) {
@@ -82,7 +82,7 @@ impl Counters {
         sum.set(sum.get().wrapping_add(count));
     }
 
-    /// What a read has counted in tables.
+    /// Adds the counts of a read in tables.
     pub fn add_tables(&self, counts: &TableCounts) {
         let hits = [&counts.data_hits, &counts.index_hits, &counts.filter_hits];
         let hits = hits.iter().map(|cell| cell.get()).sum();
@@ -103,41 +103,41 @@ impl Counters {
     }
 }
 
-/// Somebody wants counters.
+/// True once a program has used counters.
 static IN_USE: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    static COUNTERS: Counters = const {
-        Counters {
+    static COUNTERS: PerfContext = const {
+        PerfContext {
             level: Cell::new(PerfLevel::EnableCount),
             sums: [const { Cell::new(0) }; PerfMetric::COUNT],
         }
     };
 }
 
-/// True if anybody has ever asked for counters.
+/// True if a program has used counters.
 #[inline]
 #[must_use]
 pub fn is_in_use() -> bool {
-    // A thread that asks sees its own store; others may count a little later.
+    // The calling thread sees its own store; other threads may start counting a little later.
     IN_USE.load(Ordering::Relaxed)
 }
 
-/// From now on operations count.
+/// Enables counting.
 pub fn begin_use() {
     IN_USE.store(true, Ordering::Relaxed);
 }
 
-/// Brings in what an operation counted.
+/// Adds the counts of an operation.
 #[inline]
-pub fn count(change: impl FnOnce(&Counters)) {
+pub fn count(change: impl FnOnce(&PerfContext)) {
     if is_in_use() {
         count_slowly(change);
     }
 }
 
 #[cold]
-fn count_slowly(change: impl FnOnce(&Counters)) {
+fn count_slowly(change: impl FnOnce(&PerfContext)) {
     COUNTERS.with(|counters| {
         if counters.level.get() >= PerfLevel::EnableCount {
             change(counters);
@@ -145,34 +145,34 @@ fn count_slowly(change: impl FnOnce(&Counters)) {
     });
 }
 
-/// True if the thread wants times.
+/// True if the thread's level includes times.
 #[inline]
 #[must_use]
 pub fn wants_times() -> bool {
     is_in_use() && level_wants_times()
 }
 
-/// Stands apart: where the thread's level lies is looked up in a call in a shared library, and compilers
-/// think that cheap enough to do before they know whether it is needed.
+/// Not inlined: access to thread-local variables may be a call into a shared library, which compilers
+/// consider cheap enough to hoist.
 #[cold]
 #[inline(never)]
 fn level_wants_times() -> bool {
     level() >= PerfLevel::EnableTimeExceptForMutex
 }
 
-/// Sets what the calling thread counts.
+/// Sets the perf level of the calling thread.
 pub fn set_level(level: PerfLevel) {
     begin_use();
     COUNTERS.with(|counters| counters.level.set(level));
 }
 
-/// What the calling thread counts.
+/// The perf level of the calling thread.
 #[must_use]
 pub fn level() -> PerfLevel {
     COUNTERS.with(|counters| counters.level.get())
 }
 
-/// The calling thread's counters begin anew.
+/// Resets the calling thread's counters.
 pub fn reset() {
     begin_use();
     COUNTERS.with(|counters| counters.sums.iter().for_each(|sum| sum.set(0)));
@@ -185,7 +185,7 @@ pub fn metric(metric: PerfMetric) -> u64 {
     COUNTERS.with(|counters| counters.sums[metric as usize].get())
 }
 
-/// The calling thread's counters as text, in RocksDB's form; with those [by level](by_level) if they are
+/// The calling thread's counters as text, in RocksDB's format, including those [by level](by_level) if
 /// enabled.
 #[must_use]
 pub fn report(without_zeros: bool) -> String {
@@ -195,17 +195,17 @@ pub fn report(without_zeros: bool) -> String {
     ended(text)
 }
 
-/// Names with their sums, as RocksDB lists them: a comma and a blank behind each.
+/// Names and values as RocksDB lists them, each followed by a comma and a space.
 fn listed(all: impl Iterator<Item = (&'static str, u64)>, without_zeros: bool) -> String {
     let mut text = String::new();
     for (name, sum) in all.filter(|(_, sum)| *sum > 0 || !without_zeros) {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "{name} = {sum}, ");
     }
     text
 }
 
-/// A list without what separates its end from nothing.
+/// Removes the separator at the end of a list.
 fn ended(mut list: String) -> String {
     list.truncate(list.trim_end_matches([',', ' ']).len());
     list
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_are_rocksdbs_and_the_threads_own() {
+    fn counters_are_rocksdbs_and_per_thread() {
         assert_eq!(PerfMetric::COUNT, 120);
         set_level(PerfLevel::EnableCount);
         reset();

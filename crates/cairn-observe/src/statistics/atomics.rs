@@ -1,4 +1,4 @@
-//! Atomics, which loom replaces in its tests.
+//! Atomics, replaced by loom's in loom tests.
 
 #[cfg(not(loom))]
 pub(super) use cairn_platform::sync::{AtomicBool, AtomicU64, Ordering, fence};

@@ -1,8 +1,8 @@
-//! RocksDB's histograms, in its order: the place of a row is its number in RocksDB 11.9's C interface.
+//! RocksDB's histograms. The position of a row is its number in RocksDB 11.9's C interface.
 
-use super::rows::rows;
+use super::numbered_enum::numbered_enum;
 
-rows! {
+numbered_enum! {
     /// A distribution of sizes or times.
     Histogram {
         DbGet = "rocksdb.db.get.micros",

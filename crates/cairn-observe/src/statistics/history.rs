@@ -1,4 +1,4 @@
-//! What tickers grew by from time to time, as far back as some memory allows.
+//! The history of tickers: their growth per period, within a memory limit.
 //!
 //! ```
 //! use cairn_observe::statistics::history::History;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use super::Ticker;
 
-/// What tickers grew by within one stretch of time.
+/// The growth of the tickers in one period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slice {
     seconds: u64,
@@ -27,46 +27,46 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// When it ended, in seconds since 1970.
+    /// The end of the period, in seconds since 1970.
     #[must_use]
     pub fn seconds(&self) -> u64 {
         self.seconds
     }
 
-    /// What a ticker grew by. Where it was set back, what it has since.
+    /// The growth of a ticker; its value if it was reset in the period.
     #[must_use]
     pub fn ticker(&self, ticker: Ticker) -> u64 {
         self.grown[ticker as usize]
     }
 
-    /// Every ticker with what it grew by.
+    /// The growth of every ticker.
     pub fn tickers(&self) -> impl Iterator<Item = (Ticker, u64)> + '_ {
         Ticker::ALL.iter().copied().zip(self.grown.iter().copied())
     }
 
-    /// Bytes of memory.
+    /// The memory used, in bytes.
     fn memory(&self) -> usize {
         size_of::<Slice>() + size_of_val(&*self.grown)
     }
 }
 
-/// Slices, by when they ended.
+/// Slices by end time.
 #[derive(Debug, Default)]
 pub struct History {
     slices: BTreeMap<u64, Arc<Slice>>,
     bytes: usize,
-    /// All tickers at the end of the last slice.
+    /// The tickers at the end of the last slice.
     last: Option<Vec<u64>>,
 }
 
 impl History {
-    /// Begins the first slice, unless it has begun: all tickers are `now`.
+    /// Starts the first slice, unless it was started. The current tickers are `now`.
     pub fn begin(&mut self, now: impl FnOnce() -> Vec<u64>) {
         self.last.get_or_insert_with(now);
     }
 
-    /// Ends a slice: at `seconds` since 1970 all tickers are `now`. Slices beyond `limit` bytes go, the
-    /// oldest first; this one too, if it is larger than that alone.
+    /// Ends a slice at `seconds` since 1970, with the current tickers `now`. The oldest slices beyond `limit`
+    /// bytes are dropped, including this one if it exceeds the limit alone.
     pub fn push(&mut self, seconds: u64, now: Vec<u64>, limit: usize) {
         if let Some(last) = &self.last {
             let grown = |(now, last): (&u64, &u64)| now.checked_sub(*last).unwrap_or(*now);
@@ -75,7 +75,7 @@ impl History {
                 grown: now.iter().zip(last).map(grown).collect(),
             };
             self.bytes += slice.memory();
-            // A clock that was set back may come to the same second again: the newer one counts.
+            // If the clock was set back, the same second may occur again. The newer slice replaces the older.
             let before = self.slices.insert(seconds, Arc::new(slice));
             self.bytes -= before.map_or(0, |before| before.memory());
         }
@@ -87,7 +87,7 @@ impl History {
         }
     }
 
-    /// The slices that ended at `from` or later and before `to`, the oldest first.
+    /// The slices that ended at or after `from` and before `to`, oldest first.
     #[must_use]
     pub fn between(&self, from: u64, to: u64) -> Vec<Arc<Slice>> {
         match from < to {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_holds_what_tickers_grew_by() {
+    fn slices_have_the_growth_of_tickers() {
         let mut history = History::default();
         for (seconds, value) in [(10, 5), (20, 7), (30, 7), (40, 3)] {
             history.push(seconds, all(value), usize::MAX);
@@ -120,7 +120,7 @@ mod tests {
             let read = |slice: &Arc<Slice>| (slice.seconds(), slice.ticker(Ticker::BytesRead));
             slices.iter().map(read).collect()
         };
-        // At 40 somebody had set the ticker back.
+        // The ticker was reset before 40.
         assert_eq!(grown(0, 100), [(20, 2), (30, 0), (40, 3)]);
         assert_eq!(grown(20, 40), [(20, 2), (30, 0)]);
         assert!(grown(40, 20).is_empty());
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_slices_go_when_memory_ends() {
+    fn the_oldest_slices_are_dropped_beyond_the_limit() {
         let mut history = History::default();
         let of_one = size_of::<Slice>() + 8 * Ticker::COUNT;
         for seconds in 0..10 {

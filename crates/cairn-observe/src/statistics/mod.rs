@@ -1,16 +1,14 @@
-//! Statistics: RocksDB's tickers and histograms, under its names and numbers.
+//! Statistics: RocksDB's tickers and histograms, with its names and numbers.
 //!
-//! An operation counts on its own stack and brings what it counted here once, at its end
-//! ([`Statistics::update`]); that costs some nanoseconds, whatever the number of things counted.
-//! A few threads that stay have sums of their own, to which they add without asking anybody; all others
-//! add to those of the core they run on. So nobody waits for anybody, and a thread that ends leaves its
-//! counts behind. Reading adds up what lies in all these places; it takes nothing away from those who
-//! write, and its cost goes with the number of cores, not of threads.
+//! An operation counts on its own stack and adds its counts once, at the end ([`Statistics::update`]), which
+//! costs a few nanoseconds however many there are. Some long-lived threads have shards of their own, which
+//! they update without synchronisation; all other threads use the shard of their current core. No thread
+//! blocks, and the counts of a thread survive it. A read sums all shards. It does not disturb writers, and
+//! its cost depends on the number of cores rather than threads.
 //!
-//! Every count is exact: no addition is lost or counted twice, also not while threads come and go or sums
-//! begin anew. An addition at the moment in which a sum begins anew counts before or after, a sample of a
-//! histogram with all that is told of it. What is read while others add may have some of their last
-//! additions and not others, of one update too.
+//! Counts are exact: no addition is lost or duplicated, even while threads start and end or counters are
+//! reset. An addition concurrent with a reset takes effect before or after it; a histogram sample does so as
+//! a whole. A read concurrent with additions may see any subset of the latest ones, also of a single update.
 //!
 //! ```
 //! use cairn_observe::statistics::{Histogram, Statistics, StatsLevel, Ticker};
@@ -23,26 +21,26 @@
 //! });
 //! assert_eq!(statistics.ticker(Ticker::BytesRead), 100);
 //! assert_eq!(statistics.histogram(Histogram::BytesPerRead).count, 1);
-//! // The level leaves times out.
+//! // Times are excluded by the level.
 //! assert_eq!(statistics.histogram(Histogram::DbGet).count, 0);
 //! ```
 
 mod atomics;
-mod beginning;
-mod distribution;
-mod gets;
+mod get_kinds;
 mod histogram;
+mod histogram_data;
 pub mod history;
-mod meter;
-pub(crate) mod rows;
+pub(crate) mod numbered_enum;
+mod reset;
 mod samples;
 mod shard;
-mod slots;
-mod tables;
+mod single_writer;
+mod stopwatch;
+mod table_counts;
 #[cfg(test)]
 mod tests;
+mod thread_slots;
 mod ticker;
-mod turn;
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -50,30 +48,30 @@ use std::sync::Arc;
 use cairn_platform::cores;
 use cairn_platform::sync::{AtomicU8, Ordering};
 
-pub use distribution::{Distribution, HistogramData};
-pub use gets::Hit;
-use gets::Kind;
+pub use get_kinds::Hit;
+use get_kinds::Kind;
 pub use histogram::Histogram;
-pub use meter::{Began, Meter};
+pub use histogram_data::{Distribution, HistogramData};
 use shard::{Shard, Shards};
-pub use tables::{BlockPart, CacheEvent, TableCounts, count};
+pub use stopwatch::{Began, Meter};
+pub use table_counts::{BlockPart, CacheEvent, TableCounts, count};
 pub use ticker::Ticker;
 
-/// What statistics leave out.
+/// The kinds of statistics that are disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum StatsLevel {
-    /// Everything.
+    /// Disables everything.
     DisableAll,
-    /// Histograms; tickers are kept.
+    /// Disables histograms. Tickers are kept.
     ExceptHistogramOrTimers,
-    /// What is measured by a clock.
+    /// Disables all times.
     ExceptTimers,
-    /// Times of single blocks and of waiting for locks.
+    /// Disables times of single blocks and of waiting for mutexes.
     ExceptDetailedTimers,
-    /// Times of waiting for locks.
+    /// Disables times of waiting for mutexes.
     ExceptTimeForMutex,
-    /// Nothing.
+    /// Disables nothing.
     All,
 }
 
@@ -87,28 +85,28 @@ impl StatsLevel {
         StatsLevel::All,
     ];
 
-    /// The level with this number in RocksDB's interface. Numbers beyond the ends mean the ends.
+    /// The level with this number in RocksDB's interface. Numbers out of range are clamped.
     #[must_use]
     pub fn from_number(number: i64) -> StatsLevel {
         StatsLevel::ALL[number.clamp(0, 5) as usize]
     }
 }
 
-/// Which statistics a database keeps.
+/// The statistics that a database keeps.
 #[derive(Clone, Debug, Default)]
 pub enum Keeping {
-    /// Its own. The level leaves times out: asking the clock twice would cost a get more than
-    /// everything else that is counted about it.
+    /// Statistics of its own, without times: reading the clock twice would cost a get more than all other
+    /// counters.
     #[default]
     Own,
-    /// These, which other databases may keep too.
+    /// Statistics that other databases may share.
     Shared(Arc<Statistics>),
     /// None.
     Nothing,
 }
 
 impl Keeping {
-    /// The statistics of a database that is opened now.
+    /// The statistics of a database that is being opened.
     #[must_use]
     pub fn statistics(&self) -> Option<Arc<Statistics>> {
         match self {
@@ -135,8 +133,8 @@ impl PartialEq for Keeping {
     }
 }
 
-/// The sums of one or more databases. Aligned so that what every update looks at shares no line with the
-/// count of an [`Arc`], and in this order so that it is in one.
+/// Statistics of one or more databases. Aligned to separate the fields used by every update from the
+/// reference count of an [`Arc`], and ordered to keep them in one cache line.
 #[repr(C, align(128))]
 pub struct Statistics {
     level: AtomicU8,
@@ -144,7 +142,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Statistics without anything in them.
+    /// Creates empty statistics.
     #[must_use]
     pub fn new(level: StatsLevel) -> Statistics {
         Statistics {
@@ -153,41 +151,41 @@ impl Statistics {
         }
     }
 
-    /// What is left out.
+    /// The current level.
     #[inline]
     #[must_use]
     pub fn level(&self) -> StatsLevel {
         StatsLevel::ALL[usize::from(self.level.load(Ordering::Relaxed)).min(5)]
     }
 
-    /// Changes what is left out from now on.
+    /// Changes the level for later updates.
     pub fn set_level(&self, level: StatsLevel) {
         self.level.store(level as u8, Ordering::Relaxed);
     }
 
-    /// True if times are measured.
+    /// True if times are enabled.
     #[inline]
     #[must_use]
     pub fn wants_times(&self) -> bool {
         self.level.load(Ordering::Relaxed) > StatsLevel::ExceptTimers as u8
     }
 
-    /// True if times of single blocks and the like are measured.
+    /// True if times of single blocks and the like are enabled.
     #[inline]
     #[must_use]
     pub fn wants_detailed_times(&self) -> bool {
         self.level() > StatsLevel::ExceptDetailedTimers
     }
 
-    /// Brings in what an operation counted. `change` must not ask for statistics itself. Whether it was called:
-    /// it is not at the level that leaves everything out.
+    /// Adds the counts of an operation. `change` must not use statistics itself. Returns false if the level
+    /// disables everything and `change` was not called.
     #[inline]
     pub fn update(&self, change: impl FnOnce(&Update<'_>)) -> bool {
         let level = self.level.load(Ordering::Relaxed);
         let counts = level > StatsLevel::DisableAll as u8;
         if counts {
             let shards = &self.shards;
-            match slots::current() {
+            match thread_slots::current() {
                 Some(slot) => change(&Update {
                     shards,
                     shard: shards.of_slot(slot),
@@ -199,7 +197,7 @@ impl Statistics {
         counts
     }
 
-    /// [`Statistics::update`] by a thread that has no slot.
+    /// [`Statistics::update`] by a thread without a slot.
     #[inline(never)]
     fn update_by_core(&self, level: u8, change: impl FnOnce(&Update<'_>)) {
         let shards = &self.shards;
@@ -217,17 +215,17 @@ impl Statistics {
         self.update(|update| update.add(ticker, count));
     }
 
-    /// Adds one sample that is not a time.
+    /// Adds a sample other than a time.
     pub fn record(&self, histogram: Histogram, value: u64) {
         self.update(|update| update.record(histogram, value));
     }
 
-    /// Adds one time.
+    /// Adds a sample of a time.
     pub fn time(&self, histogram: Histogram, duration: u64) {
         self.update(|update| update.time(histogram, duration));
     }
 
-    /// The sum of a ticker.
+    /// The value of a ticker.
     #[must_use]
     pub fn ticker(&self, ticker: Ticker) -> u64 {
         self.shards.ticker(ticker)
@@ -239,30 +237,29 @@ impl Statistics {
         self.shards.histogram(histogram)
     }
 
-    /// All tickers, each at the place of its number.
+    /// The values of all tickers, by number.
     #[must_use]
     pub fn tickers(&self) -> Vec<u64> {
         self.shards.tickers()
     }
 
-    /// Sets a ticker. What is added meanwhile counts before, and is gone, or after.
+    /// Sets a ticker. Concurrent additions take effect before or after.
     pub fn set_ticker(&self, ticker: Ticker, count: u64) {
         self.shards.set_ticker(ticker, count);
     }
 
-    /// The sum of a ticker, which begins anew. What is added meanwhile counts before or after.
+    /// Resets a ticker and returns its value. Concurrent additions take effect before or after.
     pub fn take_ticker(&self, ticker: Ticker) -> u64 {
         self.shards.set_ticker(ticker, 0)
     }
 
-    /// Forgets everything. What is added meanwhile is forgotten or stays, each addition and each sample
-    /// for itself.
+    /// Resets all tickers and histograms. Concurrent additions and samples each take effect before or after.
     pub fn reset(&self) {
         self.shards.reset();
     }
 }
 
-/// RocksDB's text: a line for each ticker and each histogram.
+/// RocksDB's format: a line for each ticker and each histogram.
 impl fmt::Display for Statistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (ticker, count) in Ticker::ALL.iter().zip(self.tickers()) {
@@ -294,12 +291,12 @@ impl fmt::Debug for Statistics {
     }
 }
 
-/// The sums that a thread adds to, while one operation brings in what it counted.
+/// The shard that a thread updates, while it adds the counts of an operation.
 pub struct Update<'a> {
     shards: &'a Shards,
-    /// One of them, to which nobody else adds meanwhile.
+    /// A shard that no other thread updates meanwhile.
     shard: &'a Shard,
-    /// A [`StatsLevel`] as its number.
+    /// The number of the [`StatsLevel`].
     level: u8,
 }
 
@@ -310,8 +307,8 @@ impl Update<'_> {
         self.shard.add(ticker, count);
     }
 
-    /// Adds what a get counted in tables, if it looked into any, and begins that anew; where it ended, and the
-    /// bytes of its value if there is one.
+    /// Adds a get and its counts in tables, which are reset: the source in which it ended, and the length of
+    /// its value, if any.
     #[inline]
     pub fn get(&self, tables: Option<&TableCounts>, hit: Hit, value: Option<u64>) {
         if let Some(kind) = Kind::of(tables, hit, value.is_some()) {
@@ -321,16 +318,16 @@ impl Update<'_> {
                 tables.forget();
             }
         } else {
-            self.odd_get(tables, hit, value.is_some());
+            self.other_get(tables, hit, value.is_some());
         }
         let bytes = value.unwrap_or(0);
         self.add(Ticker::BytesRead, bytes);
         self.record(Histogram::BytesPerRead, bytes);
     }
 
-    /// Adds what gets of some kind add at once.
+    /// Adds the counts of a get that has no kind.
     #[inline(never)]
-    fn odd_get(&self, tables: Option<&TableCounts>, hit: Hit, is_value: bool) {
+    fn other_get(&self, tables: Option<&TableCounts>, hit: Hit, is_value: bool) {
         if let Some(tables) = tables {
             tables.bring_to(self);
         }
@@ -338,7 +335,7 @@ impl Update<'_> {
         self.add(Ticker::NumberKeysRead, 1);
     }
 
-    /// Adds where the search for a key ended.
+    /// Adds the source in which a get ended.
     #[inline]
     pub fn hit(&self, hit: Hit, is_value: bool) {
         self.add(hit.of_memtables(), 1);
@@ -347,19 +344,19 @@ impl Update<'_> {
         }
     }
 
-    /// Adds a sample that is not a time.
+    /// Adds a sample other than a time.
     #[inline]
     pub fn record(&self, histogram: Histogram, value: u64) {
         self.sample(StatsLevel::ExceptHistogramOrTimers, histogram, value);
     }
 
-    /// Adds a time.
+    /// Adds a sample of a time.
     #[inline]
     pub fn time(&self, histogram: Histogram, duration: u64) {
         self.sample(StatsLevel::ExceptTimers, histogram, duration);
     }
 
-    /// Adds a sample that the levels up to `without` leave out.
+    /// Adds a sample that is disabled by levels up to `without`.
     #[inline]
     fn sample(&self, without: StatsLevel, histogram: Histogram, value: u64) {
         if self.level > without as u8 && !self.shard.record(histogram, value) {

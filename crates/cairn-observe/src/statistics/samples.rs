@@ -1,7 +1,7 @@
-//! The samples of one histogram, as one thread at a time adds to them.
+//! The samples of one histogram in a shard, updated by one thread at a time.
 
-use super::distribution::{BUCKETS, Distribution, LIMITS, bucket_of};
-use super::turn::Sum;
+use super::histogram_data::{BUCKETS, Distribution, LIMITS, bucket_of};
+use super::single_writer::Sum;
 
 /// The samples of one histogram in one shard.
 pub(super) struct Samples {
@@ -9,7 +9,7 @@ pub(super) struct Samples {
     sum_of_squares: Sum,
     min: Sum,
     max: Sum,
-    /// How many lie in each bucket.
+    /// The number of samples in each bucket.
     buckets: [Sum; BUCKETS],
 }
 
@@ -45,8 +45,8 @@ impl Samples {
         self.buckets.iter().for_each(|bucket| bucket.set(0));
     }
 
-    /// Adds what is here to `to`. The buckets that can hold something lie between the smallest and
-    /// the largest sample, so that a histogram of a few buckets is read in a few loads.
+    /// Adds the samples to `to`. Only the buckets between the minimum and the maximum can be non-empty, so a
+    /// histogram with few buckets in use is read with a few loads.
     pub(super) fn add_to(&self, to: &mut Distribution) {
         let (min, max) = (self.min.get(), self.max.get());
         if min > max {
@@ -63,8 +63,8 @@ impl Samples {
     }
 }
 
-/// How often the first two values came that are samples of a histogram. Where most samples are alike (values of one length, and
-/// gets that find nothing), one addition stands for what [`Samples::add`] does.
+/// The number of occurrences of the first two distinct values of a histogram. Where most samples are equal
+/// (values of one length, gets that find nothing), one addition replaces [`Samples::add`].
 pub(super) struct Usual([(Sum, Sum); 2]);
 
 impl Usual {
@@ -72,10 +72,10 @@ impl Usual {
         Usual(std::array::from_fn(|_| (Sum::new(0), Sum::new(0))))
     }
 
-    /// Adds a sample if it is one of the values.
+    /// Adds a sample if it is one of the two values.
     #[inline]
     pub(super) fn add(&self, value: u64) -> bool {
-        // One more than the value, so that 0 says that there is none yet.
+        // The value plus one, so that 0 means unset.
         let Some(name) = value.checked_add(1) else {
             return false;
         };
@@ -88,7 +88,7 @@ impl Usual {
         self.add_first(name)
     }
 
-    /// Adds a sample of a value that is not known, if there is room for another one.
+    /// Adds a sample of a new value, if fewer than two are known.
     #[inline(never)]
     fn add_first(&self, name: u64) -> bool {
         let free = self.0.iter().find(|(known, _)| known.get() == 0);
@@ -106,7 +106,7 @@ impl Usual {
         }
     }
 
-    /// Adds what is here to `to`.
+    /// Adds the samples to `to`.
     pub(super) fn add_to(&self, to: &mut Distribution) {
         for (known, count) in &self.0 {
             let count = count.get();

@@ -1,42 +1,40 @@
-//! Where the sums lie: a shard for each slot that a thread may have leased, and one for each core.
+//! The shards of the statistics: one for each thread slot in use, and one for each core.
 //!
-//! An addition to a number that others may add to at the same time costs some eight nanoseconds even
-//! where nobody does; a get has about ten of them to make. So additions are loads and stores, by whom the
-//! shard belongs to:
+//! An atomic addition costs about eight nanoseconds even without contention, and a get would need about ten.
+//! Additions are therefore plain loads and stores by the owner of a shard:
 //!
-//! - The shard of a slot belongs to the thread that has leased the slot ([`super::slots`]).
-//! - The shard of a core is taken with one exchange, which costs as much as all additions of a get. Nobody
-//!   ever waits for it: who finds it taken (its holder was interrupted, or runs on another core by now)
-//!   goes to the next one, and behind the last stands one with a lock.
+//! - The shard of a slot is owned by the thread that leases the slot (`thread_slots`).
+//! - The shard of a core is acquired by one exchange, which costs as much as all additions of a get. It is
+//!   never waited for: if it is in use (its owner was preempted or has migrated), the next shard is tried,
+//!   and after the last one a shard with a lock.
 //!
-//! Nobody else stores there, not even to let sums begin anew ([`super::beginning`]).
+//! No other thread stores to a shard, not even for a reset (`reset`).
 //!
-//! A shard of a slot has no room for the samples of histograms that no operation of a user adds to by
-//! itself ([`OFTEN`]): its owner adds those to the shard of a core. Otherwise who reads would have to look at
-//! every histogram of every slot.
+//! The shard of a slot omits histograms that user operations do not record directly ([`FREQUENT`]). Its owner
+//! records those in the shard of a core, so that readers need not visit every histogram of every slot.
 //!
-//! What a get adds to lies in few lines of memory: between two gets they leave the nearest cache, and to
-//! fetch them costs as much as the additions. One line has the sums of bytes and how often the usual lengths of values came, one
-//! the number of gets of its kind ([`super::gets`]); values of other lengths go to a third.
+//! The counters of a get are packed into few cache lines, because they fall out of the L1 cache between gets
+//! and refetching them costs as much as the additions. One line has the byte counters and the most common
+//! value lengths, and one the number of gets by kind (`get_kinds`); other value lengths take a third.
 //!
-//! A shard of a slot is made when its first owner comes, and takes 4.4 KB and 0.9 KB for each histogram that
-//! was recorded in there: less than 11 KB, and half a megabyte for all [`SLOTS`]. The shard of a core takes
-//! 5.5 KB, and 77 KB with every histogram.
+//! The shard of a slot is allocated for its first owner. It takes 4.4 KB plus 0.9 KB for each histogram
+//! recorded in it: less than 11 KB, and half a megabyte for all [`SLOTS`]. The shard of a core takes 5.5 KB,
+//! and 77 KB with every histogram.
 
 use cairn_platform::cores;
 use cairn_platform::sync::{Mutex, MutexGuard, OnceLock};
 
-use super::beginning::{Generation, SamplesOf, Start};
-use super::distribution::Distribution;
-use super::gets::{self, Gets, Kind};
+use super::get_kinds::{self, Gets, Kind};
 use super::histogram::Histogram;
+use super::histogram_data::Distribution;
+use super::reset::{Generation, SamplesOf, Start};
 use super::samples::{Samples, Usual};
-use super::slots::SLOTS;
+use super::single_writer::{Sum, TryLock};
+use super::thread_slots::SLOTS;
 use super::ticker::Ticker;
-use super::turn::{Sum, Turn};
 
-/// What gets add bytes to: these sums lie in the first line of a shard. Those behind are what a get adds to
-/// that is of no kind.
+/// Tickers placed first in a shard: the byte counters of gets, followed by the tickers of gets without a
+/// kind.
 const OF_GETS: [u16; 14] = [
     Ticker::BlockCacheBytesRead as u16,
     Ticker::BytesRead as u16,
@@ -54,8 +52,8 @@ const OF_GETS: [u16; 14] = [
     Ticker::BlockCacheIndexHit as u16,
 ];
 
-/// What operations of users add samples to, each at its end. Those of the first are part of each shard.
-const OFTEN: [u16; 8] = [
+/// Histograms recorded by user operations at their end. Those of the first are part of each shard.
+const FREQUENT: [u16; 8] = [
     OF_EACH_GET as u16,
     Histogram::BytesPerWrite as u16,
     Histogram::BytesPerMultiget as u16,
@@ -66,16 +64,16 @@ const OFTEN: [u16; 8] = [
     Histogram::ReadNumMergeOperands as u16,
 ];
 
-/// What each get adds a sample to.
+/// The histogram recorded by every get.
 const OF_EACH_GET: Histogram = Histogram::BytesPerRead;
 
-/// Where in a shard each ticker lies: those of gets first.
+/// The position of each ticker in a shard, with those of gets first.
 const TICKERS: [u16; Ticker::COUNT] = places(&OF_GETS);
 
-/// Where in a shard each histogram lies: those that are often added to first.
-const HISTOGRAMS: [u16; Histogram::COUNT] = places(&OFTEN);
+/// The position of each histogram in a shard, with frequent ones first.
+const HISTOGRAMS: [u16; Histogram::COUNT] = places(&FREQUENT);
 
-/// The place of each number, if those of `first` come first and then the others in their order.
+/// The position of each number, if those in `first` come first and the others follow in order.
 const fn places<const N: usize>(first: &[u16]) -> [u16; N] {
     let mut places = [u16::MAX; N];
     let mut next = 0;
@@ -94,40 +92,40 @@ const fn places<const N: usize>(first: &[u16]) -> [u16; N] {
     places
 }
 
-/// The sums of one slot or core. Aligned so that two of them share no line, and no pair of lines that a
-/// processor fetches together.
+/// The counters of one slot or core. Aligned such that two shards share neither a cache line nor a pair of
+/// lines that are prefetched together.
 #[repr(C, align(128))]
 pub(super) struct Shard {
-    turn: Turn,
+    lock_bit: TryLock,
     samples_of: SamplesOf,
-    /// With `of_each_get` the samples of [`OF_EACH_GET`].
+    /// Samples of [`OF_EACH_GET`], together with `of_each_get`.
     usual: Usual,
     /// By [`TICKERS`].
     tickers: [Sum; Ticker::COUNT],
-    /// What gets added to tickers besides.
+    /// Further contributions to tickers by gets.
     gets: Gets,
     of_each_get: Samples,
-    /// By [`HISTOGRAMS`] behind [`OF_EACH_GET`], which goes on in `seldom`.
-    often: [OnceLock<Box<Samples>>; OFTEN.len() - 1],
-    /// Nothing in the shard of a slot.
-    seldom: Box<[OnceLock<Box<Samples>>]>,
+    /// By [`HISTOGRAMS`] after [`OF_EACH_GET`], continued in `infrequent`.
+    frequent: [OnceLock<Box<Samples>>; FREQUENT.len() - 1],
+    /// Empty in the shard of a slot.
+    infrequent: Box<[OnceLock<Box<Samples>>]>,
 }
 
-// What every get adds bytes to is in one line.
+// The byte counters of gets share one line.
 const _: () = assert!(std::mem::offset_of!(Shard, tickers) == 48);
 
 impl Shard {
-    /// Without a sum yet, for so many histograms that are seldom added to.
-    fn new(seldom: usize) -> Shard {
+    /// Creates a shard with zero counters and room for the given number of infrequent histograms.
+    fn new(infrequent: usize) -> Shard {
         Shard {
-            turn: Turn::new(),
+            lock_bit: TryLock::new(),
             samples_of: SamplesOf::new(),
             usual: Usual::new(),
             tickers: std::array::from_fn(|_| Sum::new(0)),
             gets: Gets::new(),
             of_each_get: Samples::new(),
-            often: [const { OnceLock::new() }; OFTEN.len() - 1],
-            seldom: (0..seldom).map(|_| OnceLock::new()).collect(),
+            frequent: [const { OnceLock::new() }; FREQUENT.len() - 1],
+            infrequent: (0..infrequent).map(|_| OnceLock::new()).collect(),
         }
     }
 
@@ -136,7 +134,7 @@ impl Shard {
     }
 
     fn of_core() -> Shard {
-        Shard::new(Histogram::COUNT - OFTEN.len())
+        Shard::new(Histogram::COUNT - FREQUENT.len())
     }
 
     #[inline]
@@ -144,29 +142,29 @@ impl Shard {
         &self.tickers[usize::from(TICKERS[ticker as usize])]
     }
 
-    /// Adds to a ticker. Only for whom the shard belongs to.
+    /// Adds to a ticker. Only called by the owner of the shard.
     #[inline]
     pub(super) fn add(&self, ticker: Ticker, count: u64) {
         self.sum(ticker).add(count);
     }
 
-    /// Adds a get. Only for whom the shard belongs to.
+    /// Adds a get. Only called by the owner of the shard.
     #[inline]
     pub(super) fn add_get(&self, kind: Kind) {
         self.gets.add(kind);
     }
 
-    /// Where the samples of a histogram are that is not [`OF_EACH_GET`], if the shard has room for them.
+    /// The samples of a histogram other than [`OF_EACH_GET`], if the shard has room for it.
     #[inline]
     fn boxed(&self, histogram: Histogram) -> Option<&OnceLock<Box<Samples>>> {
         let place = usize::from(HISTOGRAMS[histogram as usize]) - 1;
-        match place < self.often.len() {
-            true => Some(&self.often[place]),
-            false => self.seldom.get(place - self.often.len()),
+        match place < self.frequent.len() {
+            true => Some(&self.frequent[place]),
+            false => self.infrequent.get(place - self.frequent.len()),
         }
     }
 
-    /// Adds a sample, if there is room for it. Only for whom the shard belongs to.
+    /// Adds a sample, if the shard has room for the histogram. Only called by the owner of the shard.
     #[inline]
     pub(super) fn record(&self, histogram: Histogram, value: u64) -> bool {
         if histogram == OF_EACH_GET {
@@ -183,7 +181,7 @@ impl Shard {
         samples.is_some()
     }
 
-    /// Adds what the shard has of a histogram to `to`, if it is of `generation`.
+    /// Adds the shard's samples of a histogram to `to`, if they are of `generation`.
     fn histogram(&self, histogram: Histogram, generation: u64, to: &mut Distribution) {
         if !self.samples_of.are_of(generation) {
             return;
@@ -204,17 +202,17 @@ impl Shard {
 
     #[cold]
     fn clear_samples(&self) {
-        let samples = self.often.iter().chain(&self.seldom);
+        let samples = self.frequent.iter().chain(&self.infrequent);
         let samples = samples.filter_map(OnceLock::get).map(|it| &**it);
         samples.chain([&self.of_each_get]).for_each(Samples::clear);
         self.usual.clear();
     }
 }
 
-/// The shard of a core that the caller has taken. Given back when dropped.
+/// The shard of a core, acquired by the caller and released when dropped.
 pub(super) struct Held<'a> {
     shard: &'a Shard,
-    /// Held for the shard that one does wait for.
+    /// The lock of the overflow shard.
     _overflow: Option<MutexGuard<'a, ()>>,
 }
 
@@ -228,24 +226,24 @@ impl Held<'_> {
 impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.shard.turn.give_back();
+        self.shard.lock_bit.release();
     }
 }
 
-/// All sums of some statistics. In this order: what every update looks at comes first.
+/// All shards of some statistics. Ordered: the fields used by every update come first.
 #[repr(C)]
 pub(super) struct Shards {
     generation: Generation,
     of_slots: [OnceLock<Box<Shard>>; SLOTS],
-    /// Their number is a power of two.
+    /// A power of two.
     of_cores: Box<[Shard]>,
-    /// For who finds the shards of all cores taken.
+    /// Used if the shards of all cores are taken.
     overflow: Box<Shard>,
     overflow_lock: Mutex<()>,
-    /// By the tickers' numbers.
+    /// By ticker number.
     starts: Box<[Start]>,
-    /// Held by who lets sums begin anew.
-    beginning: Mutex<()>,
+    /// Serialises resets.
+    resetting: Mutex<()>,
 }
 
 impl Shards {
@@ -258,7 +256,7 @@ impl Shards {
             overflow: Box::new(Shard::of_core()),
             overflow_lock: Mutex::new(()),
             starts: (0..Ticker::COUNT).map(|_| Start::new()).collect(),
-            beginning: Mutex::new(()),
+            resetting: Mutex::new(()),
         }
     }
 
@@ -270,12 +268,12 @@ impl Shards {
         shard
     }
 
-    /// A shard for an addition on `core`.
+    /// Acquires a shard for an update on `core`.
     #[inline(never)]
     pub(super) fn of_core(&self, core: usize) -> Held<'_> {
         let last = self.of_cores.len() - 1;
         let mut shards = (0..=last).map(|further| &self.of_cores[(core + further) & last]);
-        let held = match shards.find(|shard| shard.turn.take()) {
+        let held = match shards.find(|shard| shard.lock_bit.take()) {
             Some(shard) => Held {
                 shard,
                 _overflow: None,
@@ -289,50 +287,50 @@ impl Shards {
         held
     }
 
-    /// Adds a sample for which the shards of slots have no room.
+    /// Adds a sample of a histogram that the shards of slots omit.
     #[cold]
     pub(super) fn record_by_core(&self, histogram: Histogram, value: u64) {
         let held = self.of_core(cores::current());
         held.shard.record(histogram, value);
     }
 
-    /// Every shard.
+    /// All shards.
     pub(super) fn all(&self) -> impl Iterator<Item = &Shard> {
         self.slots().chain(self.cores())
     }
 
-    /// Those of slots that have had an owner.
+    /// The shards of slots that have had an owner.
     fn slots(&self) -> impl Iterator<Item = &Shard> {
         let shards = self.of_slots.iter().filter_map(OnceLock::get);
         shards.map(|shard| &**shard)
     }
 
-    /// Those of cores.
+    /// The shards of cores.
     fn cores(&self) -> impl Iterator<Item = &Shard> {
         self.of_cores.iter().chain([&*self.overflow])
     }
 
-    /// The sum of a ticker.
+    /// The value of a ticker.
     pub(super) fn ticker(&self, ticker: Ticker) -> u64 {
         self.add_ticker(self.starts[ticker as usize].below_zero(), ticker)
     }
 
-    /// `sum` and what has been added to a ticker.
+    /// `sum` plus all additions to a ticker.
     fn add_ticker(&self, sum: u64, ticker: Ticker) -> u64 {
         let sums = self.all().map(|shard| shard.sum(ticker).get());
         let sum = sums.fold(sum, u64::wrapping_add);
-        match gets::Totals::tell_of(ticker) {
+        match get_kinds::Totals::includes(ticker) {
             true => sum.wrapping_add(self.gets().ticker(ticker)),
             false => sum,
         }
     }
 
-    /// The gets of each kind.
-    fn gets(&self) -> gets::Totals {
-        gets::Totals::of(self.all().map(|shard| &shard.gets))
+    /// The number of gets of each kind.
+    fn gets(&self) -> get_kinds::Totals {
+        get_kinds::Totals::of(self.all().map(|shard| &shard.gets))
     }
 
-    /// The sums of all tickers, by their numbers.
+    /// The values of all tickers, by number.
     pub(super) fn tickers(&self) -> Vec<u64> {
         let mut sums: Vec<u64> = self.starts.iter().map(Start::below_zero).collect();
         let mut added = [0_u64; Ticker::COUNT];
@@ -351,9 +349,9 @@ impl Shards {
         sums
     }
 
-    /// A ticker is `count` from now on. Returns what it was.
+    /// Sets a ticker and returns its previous value.
     pub(super) fn set_ticker(&self, ticker: Ticker, count: u64) -> u64 {
-        let _alone = self.beginning.lock();
+        let _alone = self.resetting.lock();
         self.begin(ticker, count)
     }
 
@@ -367,7 +365,7 @@ impl Shards {
         self.generation.read(|generation| {
             let mut samples = Distribution::default();
             let mut add = |shard: &Shard| shard.histogram(histogram, generation, &mut samples);
-            if OFTEN.contains(&(histogram as u16)) {
+            if FREQUENT.contains(&(histogram as u16)) {
                 self.slots().for_each(&mut add);
             }
             self.cores().for_each(add);
@@ -376,9 +374,9 @@ impl Shards {
         })
     }
 
-    /// Every sum begins anew.
+    /// Resets everything.
     pub(super) fn reset(&self) {
-        let _alone = self.beginning.lock();
+        let _alone = self.resetting.lock();
         self.generation.advance();
         for &ticker in Ticker::ALL {
             self.begin(ticker, 0);

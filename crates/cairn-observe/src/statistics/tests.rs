@@ -1,17 +1,17 @@
-//! What tickers, histograms and shards promise.
+//! Tickers, histograms and shards.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 
 use proptest::prelude::*;
 
-use super::slots::PATIENCE;
+use super::thread_slots::UPDATES_BEFORE_LEASE;
 use super::*;
 
 #[test]
 fn the_numbers_are_rocksdbs() {
     assert_eq!((Ticker::COUNT, Histogram::COUNT), (267, 80));
-    // Some of each list, counted in RocksDB's header by hand.
+    // Samples of each list, verified against RocksDB's header by hand.
     assert_eq!(Ticker::BlockCacheMiss as u32, 0);
     assert_eq!(
         Ticker::ALL[266].name(),
@@ -35,7 +35,7 @@ fn the_numbers_are_rocksdbs() {
 }
 
 #[test]
-fn counts_are_exact_while_threads_come_and_go() {
+fn counts_are_exact_with_short_lived_threads() {
     let statistics = Statistics::new(StatsLevel::All);
     for _ in 0..250 {
         std::thread::scope(|scope| {
@@ -62,7 +62,7 @@ fn counts_are_exact_while_threads_come_and_go() {
 }
 
 #[test]
-fn every_ticker_has_a_sum_of_its_own() {
+fn tickers_are_independent() {
     let statistics = Statistics::new(StatsLevel::All);
     for (number, ticker) in Ticker::ALL.iter().enumerate() {
         statistics.add(*ticker, 1 << (number % 60));
@@ -74,7 +74,7 @@ fn every_ticker_has_a_sum_of_its_own() {
 }
 
 #[test]
-fn who_finds_all_shards_taken_counts_all_the_same() {
+fn updates_succeed_if_all_shards_are_taken() {
     let shards = Shards::new(2);
     let first = shards.of_core(0);
     let second = shards.of_core(0);
@@ -93,28 +93,28 @@ fn who_finds_all_shards_taken_counts_all_the_same() {
     assert_eq!(first.sum(Ticker::NoFileOpens).get(), 2);
 }
 
-/// What an operation that counts a key of `number` bytes brings in.
+/// Adds the counts of an operation on a key of `number` bytes.
 fn read_key(statistics: &Statistics, number: u64) {
     statistics.update(|update| {
         update.add(Ticker::NumberKeysRead, 1);
         update.add(Ticker::BytesRead, number);
         update.record(Histogram::BytesPerRead, number);
-        // The shards of slots have no room for this one.
+        // The shards of slots omit this histogram.
         update.record(Histogram::SstBatchSize, number);
     });
 }
 
 #[test]
-fn counts_are_exact_while_threads_that_lease_slots_come_and_go() {
+fn counts_are_exact_with_threads_that_lease_slots() {
     const THREADS: u64 = 3_000;
-    const EACH: u64 = PATIENCE as u64 + 200;
+    const EACH: u64 = UPDATES_BEFORE_LEASE as u64 + 200;
     let statistics = Statistics::new(StatsLevel::All);
     std::thread::scope(|scope| {
         let mut threads = VecDeque::new();
         for number in 0..THREADS {
             let statistics = &statistics;
             threads.push_back(scope.spawn(move || {
-                // Every tenth stays long enough for a slot.
+                // Every tenth lives long enough to get a slot.
                 let each = if number % 10 == 0 { EACH } else { 20 };
                 (0..each).for_each(|_| read_key(statistics, number % 16));
             }));
@@ -133,22 +133,22 @@ fn counts_are_exact_while_threads_that_lease_slots_come_and_go() {
         assert_eq!((sizes.count, sizes.sum), (keys, bytes));
         assert_eq!((sizes.min, sizes.max), (0, 15));
     }
-    // Some of them did.
+    // At least one did.
     assert!(statistics.shards.all().count() > Shards::new(cores::count()).all().count());
 }
 
 #[test]
-fn what_a_thread_counts_while_it_ends_counts() {
-    /// Counts when its thread ends.
+fn updates_of_exiting_threads_count() {
+    /// Counts when its thread exits.
     struct Last(RefCell<Option<Arc<Statistics>>>);
     impl Drop for Last {
         fn drop(&mut self) {
             if let Some(statistics) = self.0.take() {
-                (0..3 * PATIENCE).for_each(|_| read_key(&statistics, 1));
+                (0..3 * UPDATES_BEFORE_LEASE).for_each(|_| read_key(&statistics, 1));
             }
         }
     }
-    // One that is dropped before the lease of the slot and one that is dropped after it.
+    // One that is dropped before the slot's lease, and one after it.
     thread_local! {
         static BEFORE: Last = const { Last(RefCell::new(None)) };
         static AFTER: Last = const { Last(RefCell::new(None)) };
@@ -157,17 +157,17 @@ fn what_a_thread_counts_while_it_ends_counts() {
     let all = statistics.clone();
     let thread = move || {
         BEFORE.with(|last| last.0.replace(Some(all.clone())));
-        (0..2 * PATIENCE).for_each(|_| read_key(&all, 1));
+        (0..2 * UPDATES_BEFORE_LEASE).for_each(|_| read_key(&all, 1));
         AFTER.with(|last| last.0.replace(Some(all)));
     };
     std::thread::scope(|scope| scope.spawn(thread).join()).unwrap();
-    let sum = 8 * PATIENCE as u64;
+    let sum = 8 * UPDATES_BEFORE_LEASE as u64;
     assert_eq!(statistics.ticker(Ticker::BytesRead), sum);
     assert_eq!(statistics.histogram(Histogram::BytesPerRead).sum, sum);
 }
 
 #[test]
-fn a_ticker_that_is_taken_while_threads_add_loses_nothing() {
+fn taking_a_ticker_concurrently_loses_nothing() {
     const EACH: u64 = 20_000;
     let statistics = Statistics::new(StatsLevel::All);
     let adding = AtomicU8::new(4);
@@ -199,7 +199,7 @@ fn a_ticker_that_is_taken_while_threads_add_loses_nothing() {
 }
 
 #[test]
-fn samples_are_forgotten_whole_while_threads_add_some() {
+fn concurrent_samples_are_reset_atomically() {
     let statistics = Statistics::new(StatsLevel::All);
     let add = || (0..20_000).for_each(|_| read_key(&statistics, 3));
     std::thread::scope(|scope| {
@@ -225,9 +225,9 @@ fn samples_are_forgotten_whole_while_threads_add_some() {
     assert_eq!(statistics.ticker(Ticker::NumberKeysRead), 20_000);
 }
 
-/// The figures of the module's documentation.
+/// Verifies the sizes in the module's documentation.
 #[test]
-fn a_shard_of_a_slot_stays_below_eleven_kilobytes() {
+fn the_shard_of_a_slot_is_less_than_eleven_kilobytes() {
     let samples = size_of::<samples::Samples>();
     assert_eq!((size_of::<Shard>(), samples), (4352, 904));
     assert!(size_of::<Shard>() + 7 * samples < 11_000);
@@ -236,7 +236,7 @@ fn a_shard_of_a_slot_stays_below_eleven_kilobytes() {
 }
 
 #[test]
-fn values_that_come_often_are_told_with_the_others() {
+fn common_values_are_included_in_histograms() {
     let statistics = Statistics::new(StatsLevel::All);
     let mut expected = Distribution::default();
     for round in 0..3 {
@@ -246,7 +246,7 @@ fn values_that_come_often_are_told_with_the_others() {
         }
         assert_eq!(statistics.histogram(Histogram::BytesPerRead), expected);
         if round == 1 {
-            // Other values are the first ones then.
+            // After a reset other values are the first ones.
             statistics.reset();
             expected = Distribution::default();
             statistics.record(Histogram::BytesPerRead, 90);
@@ -255,7 +255,7 @@ fn values_that_come_often_are_told_with_the_others() {
     }
 }
 
-/// One thing that is done to statistics.
+/// An operation on statistics.
 #[derive(Clone, Debug)]
 enum Step {
     Get(usize, Get),
@@ -266,17 +266,17 @@ enum Step {
     Reset,
 }
 
-/// What a get found.
+/// The outcome of a get.
 #[derive(Clone, Debug)]
 struct Get {
     hit: Hit,
     value: Option<u64>,
-    /// If it looked into tables: what it counted there.
+    /// The table counters, if it searched tables.
     tables: Option<[u64; 10]>,
 }
 
 impl Get {
-    /// As engines do it.
+    /// Updates the statistics as the engine does.
     fn bring(&self, update: &Update<'_>) {
         let counts = self.tables.map(|numbers| {
             let counts = TableCounts::default();
@@ -301,7 +301,7 @@ impl Get {
         assert!(counts.is_none_or(|counts| counts.is_empty()));
     }
 
-    /// What that adds to which tickers.
+    /// The expected additions to each ticker.
     fn adds(&self) -> Vec<(Ticker, u64)> {
         let [data, positive, useful, right, bytes, prefixes, rest @ ..] =
             self.tables.unwrap_or_default();
@@ -342,7 +342,7 @@ fn get() -> impl Strategy<Value = Get> {
     ];
     let seldom = || prop_oneof![11 => Just(0_u64), 1 => 1_u64..3];
     let numbers = (0_u64..3, 0_u64..3, 0_u64..10, 0_u64..3, 0_u64..9000);
-    // Filters deny prefixes only where they are asked for them.
+    // Prefix filters are negative only where prefixes are looked up.
     let others = (seldom(), seldom(), seldom(), 0_u64..2, seldom());
     let counted = (numbers, others).prop_map(
         |((a, b, c, d, e), (prefixes, index, filter, useful, right))| {
@@ -359,7 +359,7 @@ fn get() -> impl Strategy<Value = Get> {
     })
 }
 
-/// Few, so that they meet: of gets, often added to and seldom.
+/// A few of each group, so that collisions occur: of gets, frequent, and infrequent.
 const TICKERS: [Ticker; 3] = [
     Ticker::BytesRead,
     Ticker::NumberKeysRead,
@@ -387,7 +387,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 impl Statistics {
-    /// [`Statistics::update`] by the owner of a slot or on a core: one of eight.
+    /// [`Statistics::update`] by the owner of a slot or by a core, selected by `by`.
     fn update_by(&self, by: usize, change: impl FnOnce(&Update<'_>)) {
         let (shards, held) = (&self.shards, self.shards.of_core(by));
         let shard = match by {
@@ -404,7 +404,7 @@ impl Statistics {
 
 proptest! {
     #[test]
-    fn sums_are_those_of_a_map(steps in steps()) {
+    fn statistics_match_a_model(steps in steps()) {
         let statistics = Statistics {
             level: AtomicU8::new(StatsLevel::All as u8),
             shards: Shards::new(4),
@@ -458,7 +458,7 @@ proptest! {
 }
 
 #[test]
-fn levels_leave_out_what_they_say() {
+fn levels_disable_statistics() {
     let statistics = Statistics::new(StatsLevel::DisableAll);
     let mut seen = Vec::new();
     for number in 0..=5 {

@@ -1,9 +1,9 @@
-//! RocksDB's tickers, in its order: the place of a row is its number in RocksDB 11.9's C interface.
+//! RocksDB's tickers. The position of a row is its number in RocksDB 11.9's C interface.
 
-use super::rows::rows;
+use super::numbered_enum::numbered_enum;
 
-rows! {
-    /// A number that only grows: how often something happened, or how much of it.
+numbered_enum! {
+    /// A monotonic counter of events or amounts.
     Ticker {
         BlockCacheMiss = "rocksdb.block.cache.miss",
         BlockCacheHit = "rocksdb.block.cache.hit",

@@ -1,10 +1,9 @@
-//! What threads do for databases at this moment: RocksDB's `GetThreadList`.
+//! The status of threads that work for databases, RocksDB's `GetThreadList`.
 //!
-//! A database that is opened with `enable_thread_tracking` has a [`Tracker`]: flushes, compactions, openings
-//! and verifications say when they begin, how far they are and when they end. [`list`] shows those of all
-//! databases of the process; threads that do nothing of that are not in it. Bytes are counted as files are
-//! read and written, by the threads that work on an operation; while nothing is tracked a call of a file pays
-//! for one look at a number.
+//! A database opened with `enable_thread_tracking` has a [`Tracker`], which records the start, the progress
+//! and the end of flushes, compactions, opens and verifications. [`list`] shows the operations of all
+//! databases of the process; idle threads are not listed. Bytes are counted as files are read and written, by
+//! all threads that work on an operation. If nothing is tracked, a file operation costs one load.
 //!
 //! ```
 //! use cairn_observe::threads::{self, Operation, Tracker};
@@ -30,39 +29,39 @@ use crate::logger::thread_number;
 
 pub use status::{CompactionOperation, FlushOperation, Operation, Stage, ThreadStatus, ThreadType};
 
-/// Operations under way, in the order in which they began.
+/// Operations in progress, in the order of their start.
 static OPERATIONS: Mutex<Vec<Arc<Tracked>>> = Mutex::new(Vec::new());
 
-/// How many there are. A thread that works on one has seen its beginning: what it loads is not 0.
+/// The number of operations. A thread that works on one has seen its start and reads a value other than 0.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
 }
 
-/// What the calling thread works on.
+/// The operation that the calling thread works on.
 struct Current {
     tracked: Arc<Tracked>,
-    /// It is the thread that is in the list for it, not one that helps.
+    /// True for the thread listed with the operation, false for helpers.
     leads: bool,
 }
 
-/// A database whose threads are tracked.
+/// A database with thread tracking.
 struct Database {
     name: String,
     clock: Arc<dyn Clock>,
 }
 
-/// An operation under way.
+/// An operation in progress.
 pub struct Tracked {
     database: Arc<Database>,
     thread: u64,
     thread_type: ThreadType,
     family: String,
     operation: Operation,
-    /// When it began, in nanoseconds of the database's clock.
+    /// The start time, in nanoseconds of the database's clock.
     began: u64,
-    // Numbers for people: nothing is ordered by them.
+    // Informational: they order no other access.
     stage: AtomicU8,
     read: AtomicU64,
     written: AtomicU64,
@@ -85,8 +84,8 @@ impl Tracked {
     }
 }
 
-/// What the threads of all databases of the process do, if these were opened with
-/// `enable_thread_tracking`: an entry for each operation, in the order in which they began.
+/// The operations in progress of all databases in the process that were opened with `enable_thread_tracking`,
+/// in the order of their start.
 #[must_use]
 pub fn list() -> Vec<ThreadStatus> {
     listed(|_| true)
@@ -98,12 +97,12 @@ fn listed(wanted: impl Fn(&Tracked) -> bool) -> Vec<ThreadStatus> {
     wanted.map(|tracked| tracked.status()).collect()
 }
 
-/// Says what threads do for one database, if that is asked for; by default it is not.
+/// Tracks the operations of one database, if enabled.
 #[derive(Default)]
 pub struct Tracker(Option<Arc<Database>>);
 
 impl Tracker {
-    /// For the database in the directory `name`. Unless `on`, nothing is tracked.
+    /// Creates a tracker for the database in the directory `name`.
     #[must_use]
     pub fn new(on: bool, name: &str, clock: Arc<dyn Clock>) -> Tracker {
         Tracker(on.then(|| {
@@ -114,8 +113,8 @@ impl Tracker {
         }))
     }
 
-    /// The calling thread works on `operation` of `family` until what this returns is dropped. What it did
-    /// before goes on then.
+    /// Marks the calling thread as working on `operation` of `family`, until the guard is dropped. The
+    /// previous operation of the thread is then resumed.
     pub fn begin(&self, family: &str, operation: Operation) -> Working {
         let tracked = self.0.as_ref().map(|database| {
             Arc::new(Tracked {
@@ -138,7 +137,7 @@ impl Tracker {
         Working {
             outer: tracked.as_ref().and_then(|tracked| {
                 OPERATIONS.lock().push(tracked.clone());
-                // Relaxed: this thread sees its own, and helpers are called later.
+                // Relaxed: this thread sees its own store, and helpers are called later.
                 COUNT.fetch_add(1, Ordering::Relaxed);
                 turn_to(Some(Current {
                     tracked: tracked.clone(),
@@ -150,7 +149,7 @@ impl Tracker {
         }
     }
 
-    /// What the threads of this database do.
+    /// The operations in progress of this database.
     #[must_use]
     pub fn list(&self) -> Vec<ThreadStatus> {
         let Some(mine) = &self.0 else {
@@ -160,20 +159,20 @@ impl Tracker {
     }
 }
 
-/// The calling thread works on `next` from now on; returns what it worked on.
+/// Sets the operation of the calling thread and returns the previous one.
 fn turn_to(next: Option<Current>) -> Option<Current> {
-    // A thread that is ending works on nothing.
+    // An exiting thread has no operation.
     CURRENT
         .try_with(|current| current.replace(next))
         .unwrap_or_default()
 }
 
-/// An operation that the calling thread works on. Ends when it is dropped, also by a panic.
+/// An operation of the calling thread. Ends when dropped.
 #[must_use]
 pub struct Working {
     tracked: Option<Arc<Tracked>>,
     outer: Option<Current>,
-    /// It belongs to its thread.
+    /// Bound to its thread.
     _stays: PhantomData<*const ()>,
 }
 
@@ -189,13 +188,13 @@ impl Drop for Working {
     }
 }
 
-/// What the calling thread works on, for threads that [`help`] it.
+/// The operation of the calling thread, for threads that [`help`] with it.
 #[must_use]
 pub fn current() -> Option<Arc<Tracked>> {
     look(|current| current.tracked.clone())
 }
 
-/// Looks at what the calling thread works on.
+/// Accesses the operation of the calling thread.
 fn look<T>(look: impl FnOnce(&Current) -> T) -> Option<T> {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return None;
@@ -209,8 +208,8 @@ fn look_slowly<T>(look: impl FnOnce(&Current) -> T) -> Option<T> {
     found.unwrap_or_default()
 }
 
-/// Until what this returns is dropped, bytes that the calling thread reads and writes count for `tracked`,
-/// which another thread is in the list for.
+/// Counts I/O of the calling thread for `tracked`, the operation of another thread, until the guard is
+/// dropped.
 pub fn help(tracked: Option<&Arc<Tracked>>) -> Helping {
     let outer = tracked.map(|tracked| {
         turn_to(Some(Current {
@@ -224,10 +223,10 @@ pub fn help(tracked: Option<&Arc<Tracked>>) -> Helping {
     }
 }
 
-/// The calling thread helps another one. Ends when it is dropped.
+/// Marks the calling thread as a helper. Ends when dropped.
 #[must_use]
 pub struct Helping {
-    /// What it worked on before, if it helps anybody.
+    /// The previous operation, if the thread helps with another.
     outer: Option<Option<Current>>,
     _stays: PhantomData<*const ()>,
 }
@@ -240,8 +239,7 @@ impl Drop for Helping {
     }
 }
 
-/// What the calling thread works on is at `stage` until what this returns is dropped. Nothing if it helps
-/// another one.
+/// Sets the stage of the calling thread's operation, until the guard is dropped. Has no effect in a helper.
 pub fn stage(stage: Stage) -> AtStage {
     let before = look(|current| {
         let number = stage as u8;
@@ -251,7 +249,7 @@ pub fn stage(stage: Stage) -> AtStage {
     AtStage(before.flatten())
 }
 
-/// A stage of what a thread works on.
+/// A stage of an operation.
 #[must_use]
 pub struct AtStage(Option<(Arc<Tracked>, u8)>);
 
@@ -263,19 +261,19 @@ impl Drop for AtStage {
     }
 }
 
-/// True if anything is tracked.
+/// True if an operation is tracked.
 #[inline]
 pub(crate) fn is_in_use() -> bool {
     COUNT.load(Ordering::Relaxed) > 0
 }
 
-/// The calling thread has read `bytes` from a file.
+/// Counts `bytes` read by the calling thread.
 #[inline]
 pub(crate) fn count_read(bytes: u64) {
     look(|current| current.tracked.read.fetch_add(bytes, Ordering::Relaxed));
 }
 
-/// The calling thread has written `bytes` to a file.
+/// Counts `bytes` written by the calling thread.
 #[inline]
 pub(crate) fn count_written(bytes: u64) {
     look(|current| current.tracked.written.fetch_add(bytes, Ordering::Relaxed));

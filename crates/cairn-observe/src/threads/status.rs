@@ -1,22 +1,22 @@
-//! What one thread does, as programs see it: RocksDB's words and table.
+//! The status of one thread, with RocksDB's names and format.
 
 use std::fmt;
 
-/// What a thread is there for.
+/// The type of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadType {
-    /// A thread of the pool for flushes.
+    /// A thread of the high-priority pool, for flushes.
     HighPriority,
-    /// A thread of the pool for compactions.
+    /// A thread of the low-priority pool, for compactions.
     LowPriority,
-    /// A thread of the program.
+    /// A thread of the application.
     User,
-    /// A thread of the pool for compactions to the bottom of the tree.
+    /// A thread of the bottom-priority pool, for bottommost compactions.
     BottomPriority,
 }
 
 impl ThreadType {
-    /// RocksDB's words.
+    /// RocksDB's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -28,35 +28,35 @@ impl ThreadType {
     }
 }
 
-/// What is known of a flush when it begins.
+/// The properties of a flush.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlushOperation {
-    /// The number of the job, as in the info log.
+    /// The job number, as in the info log.
     pub job_id: u64,
-    /// Memory of the memtables that it writes, in bytes.
+    /// The memory of the memtables to flush, in bytes.
     pub bytes_memtables: u64,
 }
 
-/// What is known of a compaction when it begins.
+/// The properties of a compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompactionOperation {
-    /// The number of the job, as in the info log.
+    /// The job number, as in the info log.
     pub job_id: u64,
-    /// The first level that it reads.
+    /// The start level.
     pub base_input_level: usize,
-    /// The level that it writes.
+    /// The output level.
     pub output_level: usize,
-    /// Somebody asked for it.
+    /// True for a manual compaction.
     pub is_manual: bool,
-    /// It only drops tables.
+    /// True if it only deletes tables.
     pub is_deletion: bool,
-    /// It only moves tables to another level.
+    /// True if it only moves tables to another level.
     pub is_trivial_move: bool,
-    /// Bytes of its input tables.
+    /// The total size of the input tables.
     pub total_input_bytes: u64,
 }
 
-/// What a thread does.
+/// The operation of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operation {
@@ -66,14 +66,14 @@ pub enum Operation {
     Flush(FlushOperation),
     /// Opening a database.
     DbOpen,
-    /// Checking the blocks of a database.
+    /// Verification of block checksums.
     VerifyDbChecksum,
-    /// Checking the files of a database as wholes.
+    /// Verification of whole-file checksums.
     VerifyFileChecksums,
 }
 
 impl Operation {
-    /// RocksDB's word.
+    /// RocksDB's name.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -86,25 +86,25 @@ impl Operation {
     }
 }
 
-/// How far a flush or compaction is.
+/// The stage of a flush or compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Stage {
-    /// A flush is under way.
+    /// A flush runs.
     FlushRun = 1,
-    /// It writes its table.
+    /// A flush writes its table.
     FlushWriteL0,
-    /// It puts its table into the tree.
+    /// A flush installs its table.
     InstallFlushResults,
-    /// A compaction opens its inputs and is divided into parts.
+    /// A compaction opens its inputs and is divided into subcompactions.
     CompactionPrepare,
-    /// It is under way: it waits for parts that other threads work on, or syncs names.
+    /// A compaction runs: it waits for subcompactions or syncs directories.
     CompactionRun,
-    /// It reads, merges and writes entries.
+    /// A compaction reads, merges and writes entries.
     CompactionProcessKv,
-    /// It ends and syncs a table.
+    /// A compaction finishes and syncs a table.
     CompactionSyncFile,
-    /// It puts its tables into the tree.
+    /// A compaction installs its tables.
     CompactionInstall,
 }
 
@@ -120,12 +120,12 @@ impl Stage {
         Stage::CompactionInstall,
     ];
 
-    /// The stage with this number; none for 0.
+    /// The stage with this number; `None` for 0.
     pub(super) fn from_number(number: u8) -> Option<Stage> {
         Stage::ALL.get(usize::from(number).checked_sub(1)?).copied()
     }
 
-    /// RocksDB's words.
+    /// RocksDB's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -141,34 +141,34 @@ impl Stage {
     }
 }
 
-/// What a thread does at this moment.
+/// The current status of a thread.
 ///
-/// Its text is a line of the table that `db_bench` prints of such lists, without the state: RocksDB knows
-/// one only, waiting for a mutex that Cairn does not have.
+/// Displayed as a line of the table that `db_bench` prints, without the state column: RocksDB has a single
+/// state, waiting for a mutex that Cairn does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadStatus {
-    /// The thread's number, as in the info log.
+    /// The thread number, as in the info log.
     pub thread_id: u64,
-    /// What the thread is there for.
+    /// The type of the thread.
     pub thread_type: ThreadType,
-    /// The directory of the database that it works for.
+    /// The directory of the database.
     pub db_name: String,
-    /// The column family; empty where it works for all of them.
+    /// The column family; empty if the operation concerns all of them.
     pub cf_name: String,
-    /// What it does.
+    /// The operation.
     pub operation: Operation,
-    /// For how long, in microseconds.
+    /// The elapsed time in microseconds.
     pub op_elapsed_micros: u64,
-    /// How far it is, if that is known.
+    /// The stage, if known.
     pub stage: Option<Stage>,
-    /// Bytes that were read from files for the operation so far, by all threads that work on it.
+    /// Bytes read for the operation, by all threads.
     pub bytes_read: u64,
-    /// Bytes that were written to files for it.
+    /// Bytes written for the operation, by all threads.
     pub bytes_written: u64,
 }
 
 impl ThreadStatus {
-    /// The properties of the operation, by RocksDB's names and in their order.
+    /// The properties of the operation, with RocksDB's names and in its order.
     #[must_use]
     pub fn properties(&self) -> Vec<(&'static str, u64)> {
         match &self.operation {
@@ -192,7 +192,7 @@ impl ThreadStatus {
         }
     }
 
-    /// The titles of the columns that its text has.
+    /// The column titles of the table.
     #[must_use]
     pub fn header() -> String {
         let [id, kind, family, operation, elapsed, stage] = [
@@ -228,10 +228,10 @@ impl fmt::Display for ThreadStatus {
     }
 }
 
-/// Microseconds in the unit that people read, as RocksDB writes them; nothing for none.
+/// Formats microseconds in a readable unit, as RocksDB does; empty for 0.
 fn micros_text(micros: u64) -> String {
     const SECOND: u64 = 1_000_000;
-    // Times are far below what a double holds exactly.
+    // Such times are far below the range in which a double is exact.
     let seconds = |micros: u64| micros as f64 / SECOND as f64;
     let of_minute = seconds(micros % (60 * SECOND));
     let minutes = micros / SECOND / 60;
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_written_as_in_rocksdb() {
+    fn times_are_formatted_as_in_rocksdb() {
         for (micros, text) in [
             (0, ""),
             (1, "1 us"),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_a_line_below_the_header() {
+    fn statuses_align_with_the_header() {
         let flush = ThreadStatus {
             thread_id: 7,
             thread_type: ThreadType::HighPriority,

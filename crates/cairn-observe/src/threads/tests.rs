@@ -1,4 +1,4 @@
-//! What lists of threads show while operations begin, go on and end, on one thread and on several.
+//! Thread lists while operations start, progress and end, on one and several threads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn compaction(job_id: u64) -> Operation {
 }
 
 #[test]
-fn an_operation_is_in_the_list_from_its_beginning_to_its_end() {
+fn operations_are_listed_while_in_progress() {
     let tracker = tracker();
     assert_eq!(tracker.list(), []);
     let working = tracker.begin("cf", compaction(5));
@@ -37,7 +37,7 @@ fn an_operation_is_in_the_list_from_its_beginning_to_its_end() {
     assert_eq!(status.operation, compaction(5));
     assert_eq!((status.bytes_read, status.bytes_written), (11, 3));
     assert_eq!(status.stage, None);
-    // The list of the process has those of other databases too.
+    // The process-wide list includes operations of other databases.
     let same = |other: &ThreadStatus| other.thread_id == status.thread_id;
     assert!(list().iter().any(same));
     drop(working);
@@ -47,7 +47,7 @@ fn an_operation_is_in_the_list_from_its_beginning_to_its_end() {
 }
 
 #[test]
-fn without_tracking_nothing_is_listed() {
+fn nothing_is_listed_without_tracking() {
     let off = Tracker::new(false, "/db", World::in_memory().clock);
     let _working = off.begin("cf", compaction(5));
     let _stage = stage(Stage::CompactionRun);
@@ -58,7 +58,7 @@ fn without_tracking_nothing_is_listed() {
 }
 
 #[test]
-fn stages_and_operations_within_others_end_with_them() {
+fn nested_stages_and_operations_are_restored() {
     let tracker = tracker();
     let _outer = tracker.begin("cf", compaction(1));
     let seen = || -> Vec<_> {
@@ -86,9 +86,9 @@ fn stages_and_operations_within_others_end_with_them() {
     assert_eq!(seen(), [None]);
 }
 
-/// Helpers add their bytes and leave the stage to the thread that leads; pools say what their threads are.
+/// Helpers add their bytes and leave the stage to the leading thread; pools set the type of their threads.
 #[test]
-fn helpers_count_for_whom_they_help() {
+fn helpers_count_for_the_helped_operation() {
     let tracker = Arc::new(tracker());
     let pool = Arc::new(ThreadPool::new());
     pool.reserve(Priority::Part, 1);
@@ -125,9 +125,9 @@ fn helpers_count_for_whom_they_help() {
     assert_eq!(tracker.list(), []);
 }
 
-/// However many begin and end at once, each is listed once, whole, and only while it is under way.
+/// Concurrent operations are each listed once, consistently, and only while in progress.
 #[test]
-fn lists_are_right_while_operations_come_and_go() {
+fn lists_are_consistent_under_concurrency() {
     let tracker = tracker();
     std::thread::scope(|scope| {
         for thread in 0..4_u64 {

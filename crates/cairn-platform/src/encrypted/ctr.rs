@@ -1,16 +1,16 @@
-//! Counter mode: what RocksDB's `CTREncryptionProvider` lays down, for any block cipher.
+//! Counter mode with any block cipher, in the format of RocksDB's `CTREncryptionProvider`.
 //!
 //! ```text
 //! prefix, 4096 bytes, for a cipher with blocks of B bytes:
 //!      0     8  counter, little-endian
-//!      B     B  nonce, of which the first 8 bytes are not used
-//!            the rest, random bytes, is not used
+//!      B     B  nonce, whose first 8 bytes are unused
+//!            the rest, random bytes, is unused
 //! ```
 //!
-//! The bytes of block n of the file (from `n * B` on, the prefix counted) are combined by exclusive or with
-//! the encryption of the nonce whose first 8 bytes are `counter + n`, little-endian. No two files may have
-//! the same counter and nonce under one key; random ones of 16 bytes never have. A block that is smaller
-//! has fewer random bytes: 8 bytes of counter are too few for many files.
+//! Block n of the file (at offset `n * B`, including the prefix) is XORed with the encryption of the nonce
+//! whose first 8 bytes are replaced by `counter + n`, little-endian. The pair of counter and nonce must be
+//! unique per key; random pairs of 16 bytes are. Ciphers with smaller blocks have fewer random bytes: an
+//! 8-byte counter alone does not suffice for many files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,35 +21,34 @@ use super::{CipherStream, EncryptionProvider};
 use crate::posix::fill_from_kernel;
 use crate::random::Random;
 
-/// Bytes of the prefix.
+/// The length of the prefix.
 const PREFIX_LEN: usize = 4096;
-/// Bytes of the counter.
+/// The length of the counter.
 const COUNTER_LEN: usize = 8;
-/// Bytes of key stream that are made at once.
+/// The number of bytes of key stream generated at a time.
 const AT_ONCE: usize = 2048;
 
-/// A block cipher with its key, such as AES. Which one, and where the key comes from, is the program's
-/// affair; no cipher comes with the engine.
+/// A keyed block cipher, such as AES. The application provides the cipher and its key; the engine has none.
 pub trait BlockCipher: Send + Sync {
-    /// Bytes of a block; always the same. 16 for AES.
+    /// The constant block size in bytes; 16 for AES.
     fn block_size(&self) -> usize;
-    /// Encrypts `blocks`, one or more whole blocks, each by itself.
+    /// Encrypts `blocks`, a multiple of the block size, each block independently.
     fn encrypt_blocks(&self, blocks: &mut [u8]);
 }
 
-/// Encrypts files with a block cipher in counter mode, each with a nonce of its own.
+/// An encryption provider for a block cipher in counter mode, with a nonce per file.
 pub struct CtrProvider {
     cipher: Arc<dyn BlockCipher>,
-    /// Where nonces come from; without it, the kernel.
+    /// The source of nonces; the kernel by default.
     random: Option<Arc<dyn Random>>,
 }
 
 impl CtrProvider {
-    /// Encrypts with `cipher`; nonces come from the kernel.
+    /// Creates a provider for `cipher`, with nonces from the kernel.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for a cipher whose blocks have less than 8 bytes or more than 2048.
+    /// `InvalidArgument` for block sizes of less than 8 or more than 2048 bytes.
     pub fn new(cipher: Arc<dyn BlockCipher>) -> Result<CtrProvider> {
         let size = cipher.block_size();
         if !(COUNTER_LEN..=AT_ONCE).contains(&size) {
@@ -64,8 +63,8 @@ impl CtrProvider {
         })
     }
 
-    /// The provider, with nonces from `random`. For simulations, which repeat; nonces that repeat give
-    /// away what they encrypt.
+    /// Uses `random` as the source of nonces. For reproducible simulations only: repeated nonces reveal the
+    /// plaintext.
     #[must_use]
     pub fn with_random(mut self, random: Arc<dyn Random>) -> CtrProvider {
         self.random = Some(random);
@@ -121,7 +120,7 @@ struct CtrStream {
 }
 
 impl CtrStream {
-    /// Encrypts or decrypts `data` at `offset`: both are the same.
+    /// Encrypts or decrypts `data` at `offset`. Both are the same operation.
     fn apply(&self, mut offset: u64, mut data: &mut [u8]) {
         let size = self.size;
         let mut keys = [0; AT_ONCE];

@@ -1,22 +1,22 @@
-//! Files that are encrypted where they lie: a file system over another one.
+//! Encryption at rest: a file system layered on another one.
 //!
 //! ```text
-//! file:  prefix (of the provider's length) | the bytes of the file, encrypted
+//! file:  prefix (of the provider's length) | encrypted content
 //! ```
 //!
-//! Every file but the lock begins with a prefix of its own, in which an [`EncryptionProvider`] keeps what
-//! it needs to encrypt and decrypt the rest. Names, lengths and times of files stay plain to see. Nothing is
-//! authenticated: who can write the files can change what is read, noticed only by the checksums of the
-//! format, which are no protection against somebody who means it. The layout is that of RocksDB's
-//! `EncryptedFileSystem`, so that with the same provider and cipher each reads the other's files.
+//! Every file except the lock file starts with a prefix, in which an [`EncryptionProvider`] stores what it
+//! needs to encrypt and decrypt the content. Names, lengths and modification times are not encrypted. There
+//! is no authentication: tampering is detected by the checksums of the file formats at most, which do not
+//! protect against an attacker. The format is that of RocksDB's `EncryptedFileSystem`: with the same provider
+//! and cipher, each can read the files of the other.
 //!
-//! What lies in a file is decided by its offset. So a file that is written over gets a new prefix and is
-//! empty at first; and what is cut off and appended anew is encrypted like what was there before, which
-//! tells somebody who saw both how they differ.
+//! The encryption of a byte depends on its offset. A file opened for overwriting is therefore truncated and
+//! gets a new prefix. Data appended after a truncation is encrypted like the data that was there before, so
+//! an observer of both can tell their difference.
 //!
-//! A disk that lost what nobody synced leaves zeros in a file. They are handed out as zeros, and not as
-//! what they decrypt to, because those who read logs tell by them what was lost from what was damaged:
-//! eight zeros or more at the end of a sector of ciphertext are a hole. Chance makes one in 2^64 sectors.
+//! A disk that lost unsynced data returns zeros. These are returned as zeros rather than decrypted, because
+//! log readers use them to distinguish lost from damaged data. Eight or more zeros at the end of a sector of
+//! ciphertext are considered a hole, which occurs by chance in one of 2^64 sectors.
 
 mod ctr;
 #[cfg(test)]
@@ -35,46 +35,45 @@ use crate::fs::{
 };
 use crate::wrapper;
 
-/// Says how files are encrypted; the keys are its own affair.
+/// Determines the encryption of files and manages the keys.
 pub trait EncryptionProvider: Send + Sync {
-    /// Bytes of the prefix of every file; the same as long as there are files. A multiple of 4096, so
-    /// that direct I/O stays aligned, and pieces that a disk writes at once begin where they did.
+    /// The constant length of the prefix of each file. A multiple of 4096, to preserve the alignment of
+    /// direct I/O and the boundaries of atomic disk writes.
     fn prefix_len(&self) -> usize;
-    /// The prefix of a new file, of [`EncryptionProvider::prefix_len`] bytes, as it will lie in the file.
-    /// Files get other names later, so that it may not depend on the path.
+    /// Creates the prefix of a new file, of [`EncryptionProvider::prefix_len`] bytes, as stored in the file.
+    /// Must not depend on the path, as files may be renamed.
     ///
     /// # Errors
     ///
-    /// Whatever keeps it from encrypting; the file is not created.
+    /// An error prevents creation of the file.
     fn new_prefix(&self, path: &Path) -> Result<Vec<u8>>;
-    /// What encrypts and decrypts the file that begins with `prefix`, which has the right length and
-    /// may hold anything.
+    /// Returns the cipher of the file with this `prefix`, which has the right length but arbitrary content.
     ///
     /// # Errors
     ///
-    /// What is wrong with the prefix, or keeps it from decrypting; the file is not opened.
+    /// An error prevents opening of the file.
     fn stream(&self, path: &Path, prefix: &[u8]) -> Result<Box<dyn CipherStream>>;
 }
 
-/// Encrypts and decrypts the bytes of one file, any of them at any time. Offsets are those in the
-/// file, so that they begin at the length of the prefix. The length of what is encrypted stays the same.
+/// Encrypts and decrypts ranges of one file in any order. Offsets include the prefix. The ciphertext has the
+/// length of the plaintext.
 pub trait CipherStream: Send + Sync {
-    /// Encrypts `data`, which will lie at `offset`.
+    /// Encrypts `data`, to be stored at `offset`.
     ///
     /// # Errors
     ///
-    /// Whatever keeps it from encrypting; nothing is written.
+    /// An error prevents the write.
     fn encrypt(&self, offset: u64, data: &mut [u8]) -> Result<()>;
-    /// Decrypts `data`, which lies at `offset`.
+    /// Decrypts `data`, stored at `offset`.
     ///
     /// # Errors
     ///
-    /// Whatever keeps it from decrypting.
+    /// An error fails the read.
     fn decrypt(&self, offset: u64, data: &mut [u8]) -> Result<()>;
 }
 
-/// A file system whose files are encrypted. They are not mapped: logs are written by calls, and
-/// `allow_mmap_reads` is refused.
+/// A file system with encrypted files. Files are not memory-mapped: WALs are written by system calls, and
+/// `allow_mmap_reads` is rejected.
 #[derive(Clone)]
 pub struct EncryptedFileSystem {
     base: Arc<dyn FileSystem>,
@@ -82,7 +81,7 @@ pub struct EncryptedFileSystem {
 }
 
 impl EncryptedFileSystem {
-    /// The files of `base`, encrypted as `provider` says. All of them are taken to be so.
+    /// Wraps `base`, all of whose files must be encrypted by `provider`.
     #[must_use]
     pub fn new(
         base: Arc<dyn FileSystem>,
@@ -95,8 +94,8 @@ impl EncryptedFileSystem {
         self.provider.prefix_len() as u64
     }
 
-    /// What decrypts `file`; `None` where it is too short to have a prefix. Such a file never held
-    /// anything: a crash came while it was made.
+    /// The cipher of `file`; `None` if the file is too short to have a prefix because its creation was
+    /// interrupted by a crash.
     fn stream_of(&self, file: &dyn RandomAccessFile) -> Result<Option<Box<dyn CipherStream>>> {
         let mut prefix = vec![0; self.provider.prefix_len()];
         if file.read_up_to_end(0, &mut prefix)? < prefix.len() {
@@ -105,12 +104,12 @@ impl EncryptedFileSystem {
         self.provider.stream(file.path(), &prefix).map(Some)
     }
 
-    /// Gives `file`, which is empty, a prefix.
+    /// Writes a prefix to `file`, which is empty.
     fn begin(&self, file: Arc<dyn WritableFile>) -> Result<Arc<dyn WritableFile>> {
         let prefix = self.provider.new_prefix(file.path())?;
         if prefix.len() as u64 != self.prefix_len() {
             return Err(Error::invalid_argument(format!(
-                "an encryption provider made a prefix of {} bytes where it says {}",
+                "an encryption provider returned a prefix of {} bytes instead of {}",
                 prefix.len(),
                 self.prefix_len()
             )));
@@ -133,7 +132,7 @@ impl EncryptedFileSystem {
     }
 }
 
-/// `mode` without mappings.
+/// Clears the mapping flags of `mode`.
 fn by_calls(mode: FileMode) -> FileMode {
     FileMode {
         mapped: false,
@@ -165,7 +164,7 @@ impl wrapper::FileSystemWrapper for EncryptedFileSystem {
     fn create(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
         let file = self.base.create(path, by_calls(mode))?;
         self.begin(file).inspect_err(|_| {
-            // What could not be begun was not created. Should it stay, it is an empty file.
+            // The file was not created. If the removal fails, an empty file remains.
             let _ = self.base.remove(path);
         })
     }
@@ -201,22 +200,22 @@ impl wrapper::FileSystemWrapper for EncryptedFileSystem {
     }
 }
 
-/// What a disk writes at once.
+/// The size of an atomic disk write.
 const SECTOR: usize = 512;
 
-/// So many zeros at the end of a sector are a hole. Of fewer nobody can tell; who knows already that
-/// something is wrong there asks [`RandomAccessFile::is_blank`].
+/// The minimum length of a hole, in zeros at the end of a sector. Shorter runs are ambiguous; see
+/// [`RandomAccessFile::is_blank`].
 const SHORTEST_HOLE: usize = 8;
 
 struct EncryptedReader {
     file: Arc<dyn RandomAccessFile>,
-    /// `None` of a file that never held anything.
+    /// `None` for an empty file without a prefix.
     stream: Option<Box<dyn CipherStream>>,
     prefix: u64,
 }
 
 impl EncryptedReader {
-    /// Decrypts `data`, which lies at `at` in the file of the base.
+    /// Decrypts `data`, located at `at` in the base file.
     fn decrypt(&self, stream: &dyn CipherStream, at: u64, data: &mut [u8]) -> Result<()> {
         let holes = self.holes(at, data)?;
         stream.decrypt(at, data)?;
@@ -226,7 +225,7 @@ impl EncryptedReader {
         Ok(())
     }
 
-    /// The parts of `data`, ciphertext at `at`, that are holes.
+    /// The ranges of `data`, ciphertext at `at`, that are holes.
     fn holes(&self, at: u64, data: &[u8]) -> Result<Vec<Range<usize>>> {
         let mut holes = Vec::new();
         let mut from = 0;
@@ -239,7 +238,7 @@ impl EncryptedReader {
                 } else {
                     self.hole_in_sector(at + from as u64 - in_sector as u64)?
                 };
-                // Where it begins in the part of the sector that was read.
+                // The start of the hole within the part of the sector that was read.
                 let begin = begin.map(|begin| from + begin.saturating_sub(in_sector));
                 holes.extend(begin.filter(|begin| *begin < to).map(|begin| begin..to));
             }
@@ -248,7 +247,7 @@ impl EncryptedReader {
         Ok(holes)
     }
 
-    /// Where in the sector at `at` of the file its hole begins.
+    /// The start of the hole in the sector at `at` of the file.
     fn hole_in_sector(&self, at: u64) -> Result<Option<usize>> {
         let mut sector = [0; SECTOR];
         let got = self.file.read_at(at, &mut sector)?;
@@ -256,7 +255,7 @@ impl EncryptedReader {
     }
 }
 
-/// Where the zeros at the end of `sector` begin, if they are a hole.
+/// The start of the zeros at the end of `sector`, if they form a hole.
 fn hole_in(sector: &[u8]) -> Option<usize> {
     let zeros = sector.iter().rev().take_while(|byte| **byte == 0).count();
     (zeros >= SHORTEST_HOLE).then(|| sector.len() - zeros)

@@ -1,4 +1,4 @@
-//! Bytes that come back, bytes that do not show, and prefixes that nobody wrote.
+//! Round trips, confidentiality, and invalid prefixes.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use crate::MemFileSystem;
 use crate::posix::SystemRandom;
 use crate::sync::{AtomicBool, Ordering};
 
-/// RocksDB's sample cipher, which hides nothing.
+/// RocksDB's sample cipher, which is not secure.
 struct Thirteen(usize);
 
 impl BlockCipher for Thirteen {
@@ -28,7 +28,7 @@ fn provider(block_size: usize) -> CtrProvider {
     CtrProvider::new(Arc::new(Thirteen(block_size))).unwrap()
 }
 
-/// Files in memory, plain and encrypted.
+/// An in-memory file system, and an encrypted one on top.
 fn files() -> (MemFileSystem, EncryptedFileSystem) {
     let plain = MemFileSystem::new();
     let encrypted = EncryptedFileSystem::new(Arc::new(plain.clone()), Arc::new(provider(32)));
@@ -57,7 +57,7 @@ fn names_and_bytes_behave_as_the_trait_says() {
 }
 
 #[test]
-fn the_bytes_are_those_that_rocksdb_computes() {
+fn the_ciphertext_is_rocksdbs() {
     let (plain, encrypted) = files();
     let path = Path::new("/f");
     put(&encrypted, path, &[0; 70]);
@@ -75,7 +75,7 @@ fn the_bytes_are_those_that_rocksdb_computes() {
 }
 
 #[test]
-fn no_two_files_begin_alike_and_none_shows_its_bytes() {
+fn files_have_distinct_prefixes_and_ciphertexts() {
     let (plain, encrypted) = files();
     let mut seen = std::collections::BTreeSet::new();
     for n in 0..50 {
@@ -86,7 +86,7 @@ fn no_two_files_begin_alike_and_none_shows_its_bytes() {
         assert!(seen.insert(raw[..64].to_vec()));
         assert_eq!(all(&encrypted, &path), b"the same words in every file");
     }
-    // A file that is written over is encrypted anew.
+    // Overwriting a file changes its encryption.
     let over = encrypted
         .open_overwrite(Path::new("/0"), FileMode::default())
         .unwrap();
@@ -96,7 +96,7 @@ fn no_two_files_begin_alike_and_none_shows_its_bytes() {
 }
 
 #[test]
-fn a_file_that_a_crash_cut_off_in_its_prefix_is_empty() {
+fn a_file_with_a_partial_prefix_is_empty() {
     for len in [0, 1, 4095, 4096] {
         let (plain, encrypted) = files();
         let path = Path::new("/f");
@@ -112,7 +112,7 @@ fn a_file_that_a_crash_cut_off_in_its_prefix_is_empty() {
 }
 
 #[test]
-fn what_a_disk_lost_reads_as_zeros_wherever_a_read_begins_and_ends() {
+fn lost_sectors_read_as_zeros() {
     let plain = MemFileSystem::new();
     let provider = provider(32).with_random(Arc::new(SystemRandom::seeded(7)));
     let encrypted = EncryptedFileSystem::new(Arc::new(plain.clone()), Arc::new(provider));
@@ -123,7 +123,7 @@ fn what_a_disk_lost_reads_as_zeros_wherever_a_read_begins_and_ends() {
     // Two sectors in the middle, and the end.
     raw[4096 + 512..4096 + 1536].fill(0);
     raw[4096 + 4608..].fill(0);
-    // The rest of a sector that was written in part, and less than can be told.
+    // The rest of a partially written sector, and fewer zeros than a hole has.
     raw[4096 + 2100..4096 + 2560].fill(0);
     raw[4096 + 3065..4096 + 3072].fill(0);
     raw[4096 + 3064] |= 1;
@@ -163,7 +163,7 @@ fn what_a_disk_lost_reads_as_zeros_wherever_a_read_begins_and_ends() {
         let got = file.read_at(at as u64, &mut buf).unwrap();
         assert_eq!(buf[..got], expected[at..5000.min(at + len)], "{at}, {len}");
     }
-    // A zero that is none of those is what it decrypts to.
+    // Any other zero of the ciphertext is decrypted.
     let zero = raw[4096 + 3072..4096 + 4608]
         .iter()
         .position(|byte| *byte == 0);
@@ -174,7 +174,7 @@ fn what_a_disk_lost_reads_as_zeros_wherever_a_read_begins_and_ends() {
 }
 
 #[test]
-fn reads_of_many_places_are_those_of_each() {
+fn batched_reads_equal_single_reads() {
     let (_, encrypted) = files();
     let path = Path::new("/f");
     let bytes: Vec<u8> = (0..3000_u32).map(|at| at as u8).collect();
@@ -206,7 +206,7 @@ fn reads_of_many_places_are_those_of_each() {
 }
 
 #[test]
-fn nothing_is_mapped() {
+fn encrypted_files_are_not_mapped() {
     let (_, encrypted) = files();
     let mapped = FileMode {
         mapped: true,
@@ -222,7 +222,7 @@ fn nothing_is_mapped() {
 }
 
 #[test]
-fn ciphers_of_impossible_blocks_are_refused() {
+fn invalid_block_sizes_are_rejected() {
     for size in [0, 7, 2049, usize::MAX] {
         assert!(CtrProvider::new(Arc::new(Thirteen(size))).is_err());
     }
@@ -234,7 +234,7 @@ fn ciphers_of_impossible_blocks_are_refused() {
     }
 }
 
-/// A provider that has lost its key, or does not keep its word.
+/// A provider without a key, or with invalid prefixes.
 struct Broken {
     keyless: AtomicBool,
 }
@@ -253,7 +253,7 @@ impl EncryptionProvider for Broken {
 }
 
 #[test]
-fn a_file_that_cannot_be_encrypted_is_not_created() {
+fn files_that_cannot_be_encrypted_are_not_created() {
     let plain = MemFileSystem::new();
     let broken = Broken {
         keyless: AtomicBool::new(false),
@@ -271,10 +271,9 @@ fn a_file_that_cannot_be_encrypted_is_not_created() {
 }
 
 proptest! {
-    /// Whatever bytes lie in a file, reading them makes no more of them than there are, and what is
-    /// appended behind them comes back.
+    /// Files of arbitrary content can be read, and appended data reads back.
     #[test]
-    fn any_bytes_are_read_without_harm(
+    fn arbitrary_content_is_readable(
         mut raw in proptest::collection::vec(any::<u8>(), 0..600),
         padding in 0..4200_usize,
         at in 0..5000_u64,

@@ -1,4 +1,4 @@
-//! Anonymous mappings: memory that comes from the kernel and not from the allocator.
+//! Anonymous mappings: memory from the kernel rather than the allocator.
 #![expect(unsafe_code, reason = "mappings are raw pointers")]
 
 use std::ptr::{self, NonNull};

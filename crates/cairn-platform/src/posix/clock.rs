@@ -1,8 +1,8 @@
-//! The machine's clocks.
+//! The system clocks.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "this is the clock that others are to wait by"
+    reason = "this is the implementation behind the clock trait"
 )]
 
 use std::time::Duration;
@@ -11,14 +11,14 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::clock::Clock;
 
-/// The clocks of the kernel: the wall clock, and the one that never goes back.
+/// The kernel's real-time and monotonic clocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn wall_micros(&self) -> u64 {
         let now = clock_gettime(ClockId::Realtime);
-        // A wall clock set before 1970 counts as 1970.
+        // A time before 1970 is treated as 1970.
         let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
         seconds * 1_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000
     }
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_works_uses_the_processor() {
+    fn cpu_time_advances_with_work() {
         let clock = SystemClock;
         let before = clock.thread_cpu_nanos();
         let sum = (0..1_000_000_u64).fold(0, |sum, n| sum ^ std::hint::black_box(n));
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn monotonic_time_does_not_go_back_and_wall_time_is_of_this_century() {
+    fn clocks_are_plausible() {
         let clock = SystemClock;
         let before = clock.monotonic_nanos();
         assert!(clock.monotonic_nanos() >= before);

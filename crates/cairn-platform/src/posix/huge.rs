@@ -1,35 +1,35 @@
-//! Large pages for memory that is reached here and there.
+//! Huge pages, for memory with random accesses.
 //!
-//! They come from the kernel and not from the allocator. An allocator that aligns memory to so much cuts
-//! it out of twice as much, and cannot put a page that comes back into the place that it left for the next
-//! one: what other memory lies between then grows to a multiple of the pages in use (glibc: 210 MB for two memtables
-//! of 64 MB). A page that is given back here is the system's again at once.
+//! They are mapped from the kernel rather than allocated. An allocator takes twice the size to align such a
+//! block, and cannot reuse a freed one for the next, as other allocations are placed in between: memory would
+//! grow to a multiple of the pages in use (glibc: 210 MB for two memtables of 64 MB). A page freed here is
+//! returned to the system immediately.
 
 #![expect(
     unsafe_code,
-    reason = "memory of the kernel is pointers, and advice about it takes an address"
+    reason = "mappings are raw pointers, and madvise takes an address"
 )]
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::ptr::NonNull;
 
-/// Bytes of a large page, and what its address is a multiple of.
+/// The size and alignment of a huge page.
 pub const HUGE_PAGE: usize = 2 << 20;
 
-/// [`HUGE_PAGE`] bytes at an address that is a multiple of it: zeros at first, anybody's to use who has this.
+/// [`HUGE_PAGE`] bytes with that alignment, zeroed initially.
 ///
-/// The kernel is asked to back them by one page where it can: a miss of the processor's caches then
-/// costs two thirds. The memory is touched as a whole then.
+/// The kernel is advised to back them by one huge page, which saves a third of the cost of a cache miss. All
+/// of the memory then becomes resident.
 #[derive(Debug)]
 pub struct HugePage(NonNull<u8>);
 
-// SAFETY: the memory belongs to the value, and any thread may give it back.
+// SAFETY: the value owns the memory, and any thread may unmap it.
 unsafe impl Send for HugePage {}
-// SAFETY: without `unsafe` code of its own nobody gets at the memory through a reference.
+// SAFETY: a shared reference gives access to the memory only through the caller's own `unsafe` code.
 unsafe impl Sync for HugePage {}
 
 impl HugePage {
-    /// A page of the kernel's. If there is no memory, the process ends as if the allocator had none.
+    /// Maps a page. Aborts like a failed allocation if there is no memory.
     #[must_use]
     pub fn new() -> HugePage {
         let Some(base) = memory::take() else {
@@ -39,8 +39,8 @@ impl HugePage {
         HugePage(base)
     }
 
-    /// The same with all of its memory taken from the kernel: whoever writes to it first does not wait for the
-    /// kernel to find and clear it, which takes a fraction of a millisecond, and many where memory is scattered.
+    /// Maps a page and populates it, so that the first writer does not wait for the kernel to allocate and
+    /// clear it, which takes a fraction of a millisecond, and many milliseconds if memory is fragmented.
     #[must_use]
     pub fn taken() -> HugePage {
         let page = HugePage::new();
@@ -48,7 +48,7 @@ impl HugePage {
         page
     }
 
-    /// Where it begins. The memory is valid as long as the page is.
+    /// The start of the page. Valid as long as the page.
     #[inline]
     #[must_use]
     pub fn base(&self) -> NonNull<u8> {
@@ -64,17 +64,17 @@ impl Default for HugePage {
 
 impl Drop for HugePage {
     fn drop(&mut self) {
-        // SAFETY: the page was taken in `new`, whole, and nobody else has it.
+        // SAFETY: the page was mapped in `new` as a whole, and no other reference to it exists.
         unsafe { memory::give_back(self.0) };
     }
 }
 
-/// Has `work`, which prepares pages, done by a thread of the process. `false` if there is none: then it will not
-/// be done.
+/// Runs `work`, which prepares pages, on a background thread. Returns false if the thread cannot be started;
+/// `work` then does not run.
 #[must_use]
 pub fn prepare_ahead(work: impl FnOnce() + Send + 'static) -> bool {
-    // Miri counts threads that outlive a test as mistakes.
-    !cfg!(miri) && super::prepare::PAGES.ask(work)
+    // Miri reports threads that outlive a test as errors.
+    !cfg!(miri) && super::background_worker::PAGES.submit(work)
 }
 
 #[cfg(not(miri))]
@@ -86,39 +86,39 @@ mod memory {
     use super::super::anonymous::{map, unmap};
     use super::{HUGE_PAGE, HugePage};
 
-    /// Has the kernel back all of `page`.
+    /// Populates `page`.
     pub(super) fn touch(page: &HugePage) {
         let start = page.base().as_ptr().cast();
-        // SAFETY: the range is the page; it stays mapped, and keeps what it holds. A kernel that does not know
-        // the advice backs the page when it is written to.
+        // SAFETY: the range is the page, which stays mapped with its content. A kernel that does not support
+        // the advice populates the page on first write.
         let _advice = unsafe { madvise(start, HUGE_PAGE, Advice::LinuxPopulateWrite) };
     }
 
-    /// A mapping of [`HUGE_PAGE`] bytes that begins at a multiple of it.
+    /// Maps [`HUGE_PAGE`] bytes with that alignment.
     pub(super) fn take() -> Option<NonNull<u8>> {
-        // The kernel puts mappings of this length beside each other, so that the first attempt mostly lies
-        // as it should.
+        // The kernel places mappings of this length next to each other, so that the first attempt is usually
+        // aligned.
         let start = map(HUGE_PAGE)?;
         let start = match start.as_ptr().addr().is_multiple_of(HUGE_PAGE) {
             true => start,
             false => {
-                // SAFETY: mapped just now, and nobody's else.
+                // SAFETY: just mapped, and not in use.
                 unsafe { unmap(start, HUGE_PAGE) };
                 aligned()?
             }
         };
-        // SAFETY: the range is the mapping; advice changes neither what is mapped nor what it holds.
-        // A hint: pages of the usual size are slower and nothing else.
+        // SAFETY: the range is the mapping; the advice changes neither the mapping nor its content. A hint:
+        // normal pages are slower, but correct.
         let _hint = unsafe { madvise(start.as_ptr().cast(), HUGE_PAGE, Advice::LinuxHugepage) };
         Some(start)
     }
 
-    /// The same out of a mapping of twice the length.
+    /// Maps twice the length and unmaps the rest.
     fn aligned() -> Option<NonNull<u8>> {
         let whole = map(2 * HUGE_PAGE)?;
         let before = whole.as_ptr().align_offset(HUGE_PAGE);
-        // SAFETY: `before` is less than `HUGE_PAGE`, so that the page and what is unmapped around it
-        // lie in the mapping of just now, which is nobody's else.
+        // SAFETY: `before` is less than `HUGE_PAGE`, so the page and the unmapped ranges around it lie within
+        // the new mapping, which is not in use.
         unsafe {
             let start = whole.add(before);
             unmap(whole, before);
@@ -129,14 +129,14 @@ mod memory {
 
     /// # Safety
     ///
-    /// `page` is of [`take`], and nobody uses it any more.
+    /// `page` must be from [`take`] and not be in use.
     pub(super) unsafe fn give_back(page: NonNull<u8>) {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller's contract.
         unsafe { unmap(page, HUGE_PAGE) };
     }
 }
 
-/// Miri has no kernel behind it.
+/// Miri does not support mappings.
 #[cfg(miri)]
 mod memory {
     use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -144,22 +144,22 @@ mod memory {
 
     use super::{HUGE_PAGE, HugePage};
 
-    /// Nothing is to be done.
+    /// Does nothing.
     pub(super) fn touch(_page: &HugePage) {}
 
     const LAYOUT: Layout = match Layout::from_size_align(HUGE_PAGE, HUGE_PAGE) {
         Ok(layout) => layout,
-        Err(_) => panic!("a large page is a valid layout"),
+        Err(_) => panic!("a huge page is a valid layout"),
     };
 
     pub(super) fn take() -> Option<NonNull<u8>> {
-        // SAFETY: the layout has a size above zero.
+        // SAFETY: the size of the layout is not zero.
         NonNull::new(unsafe { alloc_zeroed(LAYOUT) })
     }
 
     /// # Safety
     ///
-    /// `page` is of [`take`], and nobody uses it any more.
+    /// `page` must be from [`take`] and not be in use.
     pub(super) unsafe fn give_back(page: NonNull<u8>) {
         // SAFETY: allocated with this layout.
         unsafe { dealloc(page.as_ptr(), LAYOUT) };
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_are_aligned_apart_and_zero_at_first() {
+    fn pages_are_aligned_disjoint_and_zeroed() {
         let count = if cfg!(miri) { 3 } else { 40 };
         let mut pages: Vec<HugePage> = Vec::new();
         for round in 0..count {
@@ -181,14 +181,14 @@ mod tests {
             };
             let at = page.base().as_ptr();
             assert!(at.addr().is_multiple_of(HUGE_PAGE));
-            // SAFETY: the page is this test's, whole.
+            // SAFETY: the page is exclusive to this test.
             unsafe {
                 assert_eq!([*at, *at.add(HUGE_PAGE - 1)], [0, 0]);
                 at.write(round);
                 at.add(HUGE_PAGE - 1).write(round);
             }
             pages.push(page);
-            // Leaves holes for those that follow.
+            // Leaves holes for the following pages.
             if round % 3 == 1 {
                 pages.swap_remove(0);
             }

@@ -1,16 +1,20 @@
-//! Leases on files that this process writes through mappings: the kernel holds back whoever opens one of them.
+//! Leases on files that this process writes through mappings, which make the kernel delay other opens of
+//! them.
 //!
-//! A mapped file is longer than what was appended. A reader that follows a growing log (a secondary instance of RocksDB)
-//! goes past zeros behind its records once and never looks there again. So while such a file is mapped
-//! this process holds a write lease on it: another open of the file, by any process, waits until the holder has
-//! cut the file to its length and gone on by calls. A lease ends with its descriptor, also where the process is killed.
+//! A mapped file is longer than what was appended. A reader that follows a growing log (a secondary instance
+//! of RocksDB) skips the zeros after its records once and never returns there. While such a file is mapped,
+//! this process therefore holds a write lease on it: another open, by any process, waits until the file has
+//! been truncated to its length and is written by system calls. A lease ends with its descriptor, also if the
+//! process is killed.
 //!
-//! The kernel says by a signal that an open waits. It goes to the one thread of this module, in which all signals are
+//! The kernel signals that an open is waiting. The signal is directed to the one thread of this module, in
+//! which all signals are blocked, so that neither handlers nor other threads of the application notice. It is
+//! a signal that is ignored by default.
 //! blocked: neither the handlers of the program nor its threads meet it. The signal is one that is ignored by default.
 
 #![expect(
     unsafe_code,
-    reason = "leases and waiting for a signal have no safe face"
+    reason = "leases and waiting for signals have no safe binding"
 )]
 
 use std::ffi::c_void;
@@ -32,7 +36,7 @@ unsafe extern "C" {
     fn sigtimedwait(set: *const SignalSet, info: *mut c_void, timeout: *const Timeout) -> i32;
 }
 
-// Commands and values of `fcntl(2)`.
+// Constants of `fcntl(2)`.
 const F_SETSIG: i32 = 10;
 const F_SETOWN_EX: i32 = 15;
 const F_SETLEASE: i32 = 1024;
@@ -44,7 +48,7 @@ const F_OWNER_TID: i32 = 0;
 const SIG_BLOCK: i32 = 0;
 const SIGURG: i32 = 23;
 
-/// A set of signals of the C library; none is larger.
+/// A signal set of the C library, or larger.
 #[repr(C, align(16))]
 struct SignalSet([u64; 16]);
 
@@ -54,28 +58,29 @@ struct Timeout {
     nanos: i64,
 }
 
-/// Who receives signals for a descriptor.
+/// The receiver of signals for a descriptor.
 #[repr(C)]
 struct Owner {
     kind: i32,
     thread: i32,
 }
 
-/// For how many seconds the thread waits before it looks whether any file is left.
-const PATIENCE: i64 = 2;
+/// The interval in seconds at which the thread checks whether files are left.
+const IDLE_SECONDS: i64 = 2;
 
-/// For how many milliseconds an open waits at most; the kernel takes a lease away after 45 seconds unless it is told otherwise.
+/// The maximum time in milliseconds that an open waits. By default the kernel revokes a lease after 45
+/// seconds.
 const LONGEST_MILLIS: u32 = 60_000;
 
 /// A file that may have a lease.
 pub(super) trait Leased: Send + Sync {
-    /// True if another open of the file waits.
+    /// True if another open of the file is waiting.
     fn is_wanted(&self) -> bool;
-    /// Makes the file fit to be read by others, and gives the lease back.
+    /// Makes the file readable by others, and releases the lease.
     fn give_way(&self);
 }
 
-/// The files with leases, and the thread that gives them back.
+/// The files with leases, and the thread that releases them.
 static HOLDERS: Holders = Holders {
     state: Mutex::new(State {
         thread: None,
@@ -96,19 +101,19 @@ struct State {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Thread {
-    /// Of the process with this number; it is not known which it is yet.
+    /// Started by the process with this id, with a thread id not yet known.
     Starting(i32),
-    /// Of this process, and its own number.
+    /// Running in the process with the first id, with the second as its thread id.
     Started(i32, i32),
 }
 
-/// The number of this process: in a forked child there is no thread of the parent.
+/// The id of this process. A forked child does not have its parent's thread.
 fn process() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
 }
 
-/// Takes a lease on `file`, which `holder` writes. `false` if there is none to be had: the file is open elsewhere, or the
-/// kernel or the file system has no leases.
+/// Takes a lease on `file`, which `holder` writes. Returns false if that is impossible: the file is open
+/// elsewhere, or the kernel or the file system does not support leases.
 pub(super) fn take(file: &File, holder: Weak<dyn Leased>) -> bool {
     let Some(thread) = HOLDERS.thread(holder.clone()) else {
         return false;
@@ -118,7 +123,7 @@ pub(super) fn take(file: &File, holder: Weak<dyn Leased>) -> bool {
         thread,
     };
     let descriptor = file.as_raw_fd();
-    // SAFETY: the descriptor is open; the commands take a number each, and one a structure that they read.
+    // SAFETY: the descriptor is open; each command takes a number, except one that reads a struct.
     let taken = unsafe {
         fcntl(descriptor, F_SETOWN_EX, &raw const owner) == 0
             && fcntl(descriptor, F_SETSIG, SIGURG) == 0
@@ -130,8 +135,8 @@ pub(super) fn take(file: &File, holder: Weak<dyn Leased>) -> bool {
     taken
 }
 
-/// Carries out `open`, which does not wait, until nobody has a lease on the file: the first attempt asks for it back.
-/// No longer than the kernel lets anybody keep one that is asked for.
+/// Repeats `open`, a non-blocking call, until there is no lease on the file. The first attempt requests its
+/// release. Gives up after the longest time that the kernel grants a holder.
 pub(super) fn waited<T>(mut open: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     let mut opened = open();
     for _ in 0..LONGEST_MILLIS {
@@ -144,13 +149,13 @@ pub(super) fn waited<T>(mut open: impl FnMut() -> Result<T, Errno>) -> Result<T,
     opened
 }
 
-/// True if an open of `file`, on which a lease was taken, waits.
+/// True if an open of `file`, which has a lease, is waiting.
 pub(super) fn is_wanted(file: &File) -> bool {
-    // SAFETY: the descriptor is open; the command takes nothing.
+    // SAFETY: the descriptor is open; the command has no argument.
     unsafe { fcntl(file.as_raw_fd(), F_GETLEASE) != F_WRLCK }
 }
 
-/// Gives the lease on `file` back.
+/// Releases the lease on `file`.
 pub(super) fn give_back(file: &File) {
     // SAFETY: the descriptor is open; the command takes a number.
     unsafe {
@@ -159,7 +164,7 @@ pub(super) fn give_back(file: &File) {
 }
 
 impl Holders {
-    /// Registers `holder`, and returns the thread that serves it.
+    /// Registers `holder` and returns the id of the thread that serves it.
     fn thread(&'static self, holder: Weak<dyn Leased>) -> Option<i32> {
         let me = process();
         let mut state = self.state.lock();
@@ -186,11 +191,11 @@ impl Holders {
         state.files.retain(|file| !file.ptr_eq(holder));
     }
 
-    /// The life of the thread.
+    /// The main loop of the thread.
     fn serve(&self) {
         let mut all = SignalSet([0; 16]);
         let mut urgent = SignalSet([0; 16]);
-        // SAFETY: the sets are memory of ours, as large as the C library's.
+        // SAFETY: the sets are owned and as large as the C library's.
         let blocked = unsafe {
             sigfillset(&raw mut all);
             sigemptyset(&raw mut urgent);
@@ -213,10 +218,10 @@ impl Holders {
             }
             drop(files);
             let timeout = Timeout {
-                seconds: PATIENCE,
+                seconds: IDLE_SECONDS,
                 nanos: 0,
             };
-            // SAFETY: the set and the time are read; nothing is written, for no information is asked for.
+            // SAFETY: the set and the timeout are only read; no signal information is requested.
             unsafe {
                 sigtimedwait(&raw const urgent, null_mut(), &raw const timeout);
             }

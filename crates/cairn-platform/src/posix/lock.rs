@@ -1,12 +1,12 @@
-//! The lock of a database directory: one writer, of this process or another, of Cairn or RocksDB.
+//! The lock of a database directory, which excludes other writers in this and other processes, of Cairn and
+//! RocksDB.
 //!
-//! Other processes are kept out by a POSIX record lock (`fcntl`), the kind that RocksDB takes.
-//! Such a lock belongs to the process, not to a descriptor, with two consequences. A second
-//! request of the same process succeeds; and closing *any* descriptor of the file, also one that
-//! never asked for the lock, gives it back. So this process keeps a table of the lock files that
-//! it holds, by device and inode, which no alias of the path can deceive, and looks there *before*
-//! it opens a file. The table also has the directory and name of each, for the case that the file
-//! is removed while its lock is held and another one takes its place.
+//! Other processes are excluded by a POSIX record lock (`fcntl`), as in RocksDB. Such a lock belongs to the
+//! process rather than to a descriptor, which has two consequences. A second request in the same process
+//! succeeds; and closing *any* descriptor of the file, even one that never requested the lock, releases it.
+//! The process therefore keeps a table of its lock files by device and inode, which is independent of path
+//! aliases, and consults it *before* opening a file. The table also has the directory and name of each, in
+//! case a file is removed while locked and replaced by another.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -20,33 +20,33 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::interrupts::repeated;
+use super::eintr::retry_on_eintr;
 use super::process::Process;
 use crate::fs::FileLock;
 use crate::sync::Mutex;
 
-/// Device and inode: which file it is, by whatever path.
+/// Device and inode, which identify a file under any path.
 type Identity = (u64, u64);
 
 /// A name in a directory.
 type Place = (Identity, OsString);
 
-/// Where a lock file was when it was locked, and which process did that.
+/// The path and process of a held lock.
 struct Held {
     place: Place,
     process: Process,
 }
 
-/// The lock files that this process holds, and where each was when it was locked. Locked while a lock is taken or given back, so that
-/// no two threads are between looking and opening.
+/// The lock files held by this process, with their paths at the time. Locked while a lock is acquired or
+/// released, so that no other thread can interleave between the check and the open.
 static HELD: Mutex<BTreeMap<Identity, Held>> = Mutex::new(BTreeMap::new());
 
-/// How often a lock file that comes and goes is looked at again.
+/// The maximum number of attempts if the lock file is concurrently replaced.
 const ATTEMPTS: usize = 16;
 
-/// A lock that this process holds.
+/// A lock held by this process.
 struct PosixLock {
-    /// Taken out when dropped, so that it is closed at the right moment.
+    /// Taken out by `drop`, to control when it is closed.
     file: Option<File>,
     identity: Identity,
     process: Process,
@@ -57,23 +57,23 @@ impl FileLock for PosixLock {}
 impl Drop for PosixLock {
     fn drop(&mut self) {
         if !self.process.is_this() {
-            // The lock is the parent's. Closing the child's descriptor would give back a lock that the child has
-            // taken meanwhile by another one.
+            // The lock is the parent's. Closing the child's descriptor would release a lock that the child
+            // has acquired meanwhile through another one.
             let _stays_open = self.file.take().map(IntoRawFd::into_raw_fd);
             return;
         }
         let mut held = HELD.lock();
-        // Closing gives the lock back; only then may another thread of this process open the file.
+        // Closing releases the lock. Only afterwards may another thread of this process open the file.
         drop(self.file.take());
         held.remove(&self.identity);
     }
 }
 
-/// Takes the lock at `path`, creating the file if needed.
+/// Acquires the lock at `path`, creating the file if needed.
 pub(super) fn lock(path: &Path) -> Result<Box<dyn FileLock>> {
     let process = Process::this();
     let mut held = HELD.lock();
-    // A child has no lock of its parent's; the kernel knows of these.
+    // A child does not inherit its parent's locks; the kernel tracks those.
     held.retain(|_, taken| taken.process.is_this());
     let place = place(path)?;
     if held.values().any(|taken| taken.place == place) {
@@ -87,15 +87,15 @@ pub(super) fn lock(path: &Path) -> Result<Box<dyn FileLock>> {
         let found = fstat(&file).map_err(|errno| failed(path, errno))?;
         let identity = identity(&found);
         if held.contains_key(&identity) {
-            // The file at `path` was exchanged between looking and opening. Closing this
-            // descriptor would give the other holder's lock back, so it stays open.
+            // The file at `path` was replaced between the check and the open. Closing this descriptor would
+            // release the other holder's lock, so it stays open.
             let _stays_open = file.into_raw_fd();
             return Err(held_here(path));
         }
-        repeated(|| fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive))
+        retry_on_eintr(|| fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive))
             .map_err(|errno| failed(path, errno))?;
-        // Somebody may have removed or replaced the file before it was locked; then this lock
-        // keeps nobody out.
+        // The file may have been removed or replaced before it was locked. The lock would then exclude no
+        // one.
         match stat(path) {
             Ok(now) if self::identity(&now) == identity => {}
             _ => continue,
@@ -108,25 +108,25 @@ pub(super) fn lock(path: &Path) -> Result<Box<dyn FileLock>> {
         }));
     }
     Err(Error::io_text(format!(
-        "lock {}: the file keeps being replaced",
+        "lock {}: the file is repeatedly replaced",
         path.display()
     )))
 }
 
-/// Refuses a file that is a lock held by this process: reading it would mean closing it.
+/// Rejects a file that is a lock held by this process: closing it after reading would release the lock.
 pub(super) fn refuse_held(found: &Stat, path: &Path) -> Result<()> {
     let held = HELD.lock();
     let held = held.get(&identity(found));
     match held.is_some_and(|held| held.process.is_this()) {
         true => Err(Error::io_text(format!(
-            "open {}: it is a lock that this process holds",
+            "open {}: the file is a lock held by this process",
             path.display()
         ))),
         false => Ok(()),
     }
 }
 
-/// Opens the lock file, or creates it; `None` if it appeared or vanished meanwhile.
+/// Opens or creates the lock file. Returns `None` if it was concurrently created or removed.
 fn open(path: &Path, held: &BTreeMap<Identity, Held>) -> Result<Option<File>> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let mode = Mode::from_raw_mode(0o644);
@@ -134,25 +134,25 @@ fn open(path: &Path, held: &BTreeMap<Identity, Held>) -> Result<Option<File>> {
         Ok(found) => {
             if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
                 return Err(Error::io_text(format!(
-                    "lock {}: it is no regular file",
+                    "lock {}: not a regular file",
                     path.display()
                 )));
             }
             if held.contains_key(&identity(&found)) {
                 return Err(held_here(path));
             }
-            repeated(|| openat(CWD, path, flags, mode))
+            retry_on_eintr(|| openat(CWD, path, flags, mode))
         }
         Err(Errno::NOENT) => {
             let create = flags | OFlags::CREATE | OFlags::EXCL;
-            repeated(|| openat(CWD, path, create, mode))
+            retry_on_eintr(|| openat(CWD, path, create, mode))
         }
         Err(errno) => Err(errno),
     };
     match opened {
         Ok(descriptor) => Ok(Some(File::from(descriptor))),
         Err(Errno::EXIST) if rustix::fs::lstat(path).is_ok() && stat(path).is_err() => Err(
-            Error::io_text(format!("lock {}: the link leads nowhere", path.display())),
+            Error::io_text(format!("lock {}: dangling symbolic link", path.display())),
         ),
         Err(Errno::EXIST) => Ok(None),
         Err(Errno::NOENT) if rustix::fs::stat(path.parent().unwrap_or(path)).is_ok() => Ok(None),
@@ -160,7 +160,7 @@ fn open(path: &Path, held: &BTreeMap<Identity, Held>) -> Result<Option<File>> {
     }
 }
 
-/// The directory of `path`, whatever it is called, and the name in it.
+/// The directory of `path`, as an identity, and the name in it.
 fn place(path: &Path) -> Result<Place> {
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

@@ -1,32 +1,31 @@
-//! The file system of the machine.
+//! The POSIX file system.
 //!
-//! What a database directory may contain is decided here: regular files. Devices, pipes, sockets
-//! and links that lead nowhere are refused before they are opened, for opening alone can block or
-//! have effects. New files are created exclusively, with mode 0644 or 0600 under the umask.
-//! Interrupted calls are repeated and short transfers continued.
+//! Only regular files are opened. Devices, pipes, sockets and dangling links are rejected before they are
+//! opened, because opening them can block or have side effects. New files are created exclusively, with mode
+//! 0644 or 0600 subject to the umask. Interrupted calls are retried, and short transfers continued.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "this is the file system that others are to use"
+    reason = "this is the implementation behind the file system trait"
 )]
 
-mod aligned;
+mod aligned_buffer;
 #[cfg(not(miri))]
 mod anonymous;
+mod background_worker;
 mod clock;
+mod eintr;
 pub mod huge;
-mod interrupts;
 mod lease;
 mod lock;
-mod look;
-mod mapped;
-mod mapping;
-mod prepare;
+mod mapped_append;
+mod mapped_read;
 pub(crate) mod priority;
 mod process;
 mod random;
 mod read;
 pub mod region;
+mod stat_batch;
 mod window;
 mod write;
 
@@ -44,32 +43,33 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, lstat, openat, stat, 
 use rustix::io::Errno;
 
 pub use self::clock::SystemClock;
-use self::interrupts::repeated;
+use self::eintr::retry_on_eintr;
 pub use self::process::Process;
 pub use self::random::SystemRandom;
 pub(crate) use self::random::fill_from_kernel;
 
-use self::mapped::MappedWriter;
+use self::mapped_append::MappedWriter;
 use self::read::PosixReader;
 use self::write::PosixWriter;
 use crate::fs::{FileLock, FileMode, FileSystem, PathKind, RandomAccessFile, Status, WritableFile};
 
-/// The file system of the machine.
+/// The file system of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PosixFileSystem;
 
 impl PosixFileSystem {
-    /// Opens the regular file at `path`, which exists, with the access of `flags`.
+    /// Opens the existing regular file at `path` with the access of `flags`.
     fn open_existing(&self, path: &Path, mode: FileMode, flags: OFlags) -> Result<(File, Stat)> {
         let look = if mode.no_follow { lstat } else { stat };
         let before = look(path).map_err(|errno| failed("open", path, errno))?;
         refuse_special(&before, path)?;
         lock::refuse_held(&before, path)?;
-        // Should a pipe take the file's place now, it is opened without waiting for its other
-        // end, found out below, and closed.
+        // If a pipe replaces the file at this point, it is opened without waiting for its peer, recognised
+        // below, and closed.
         let flags = flags | common_flags(mode) | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let descriptor = lease::waited(|| repeated(|| openat(CWD, path, flags, Mode::empty())))
-            .map_err(|errno| open_failed(path, mode, errno))?;
+        let descriptor =
+            lease::waited(|| retry_on_eintr(|| openat(CWD, path, flags, Mode::empty())))
+                .map_err(|errno| open_failed(path, mode, errno))?;
         let found = fstat(&descriptor).map_err(|errno| failed("look at", path, errno))?;
         refuse_special(&found, path)?;
         Ok((File::from(descriptor), found))
@@ -85,12 +85,13 @@ impl FileSystem for PosixFileSystem {
 
     fn create(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn WritableFile>> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | common_flags(mode);
-        let descriptor = repeated(|| openat(CWD, path, flags, permissions(mode))).map_err(
-            |errno| match errno {
-                Errno::INVAL if mode.direct => open_failed(path, mode, errno),
-                errno => failed("create", path, errno),
-            },
-        )?;
+        let descriptor =
+            retry_on_eintr(|| openat(CWD, path, flags, permissions(mode))).map_err(|errno| {
+                match errno {
+                    Errno::INVAL if mode.direct => open_failed(path, mode, errno),
+                    errno => failed("create", path, errno),
+                }
+            })?;
         let file = File::from(descriptor);
         if mode.mapped && !mode.direct {
             return MappedWriter::create(file, path.to_owned(), mode, 0);
@@ -118,7 +119,7 @@ impl FileSystem for PosixFileSystem {
     }
 
     fn status_each(&self, dir: &Path, names: &[String]) -> Vec<Result<Status>> {
-        look::status_each(dir, names)
+        stat_batch::status_each(dir, names)
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
@@ -126,7 +127,7 @@ impl FileSystem for PosixFileSystem {
         let mut names = Vec::new();
         for entry in std::fs::read_dir(dir).map_err(failed)? {
             let name = entry.map_err(failed)?.file_name();
-            // No file of a database has a name that is not text; others are not ours to look at.
+            // All file names of a database are valid UTF-8. Other files are ignored.
             if let Ok(name) = name.into_string() {
                 names.push(name);
             }
@@ -158,9 +159,9 @@ impl FileSystem for PosixFileSystem {
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let descriptor = repeated(|| openat(CWD, dir, flags, Mode::empty()))
+        let descriptor = retry_on_eintr(|| openat(CWD, dir, flags, Mode::empty()))
             .map_err(|errno| failed("open directory", dir, errno))?;
-        repeated(|| rustix::fs::fsync(&descriptor))
+        retry_on_eintr(|| rustix::fs::fsync(&descriptor))
             .map_err(|errno| failed("sync directory", dir, errno))
     }
 
@@ -173,13 +174,13 @@ impl FileSystem for PosixFileSystem {
     }
 
     fn free_space(&self, path: &Path) -> Result<u64> {
-        let found = repeated(|| statvfs(path))
+        let found = retry_on_eintr(|| statvfs(path))
             .map_err(|errno| failed("ask for free space at", path, errno))?;
         Ok(found.f_bavail.saturating_mul(found.f_frsize))
     }
 }
 
-/// Who may do what with a new file.
+/// The permissions of a new file.
 fn permissions(mode: FileMode) -> Mode {
     Mode::from_raw_mode(if mode.owner_only { 0o600 } else { 0o644 })
 }
@@ -195,7 +196,7 @@ fn status_of(found: &Stat) -> Status {
         _ => 0,
     };
     let seconds = u64::try_from(found.st_mtime).unwrap_or(0);
-    // The type of this field differs between the ways in which rustix reaches the kernel.
+    // The type of this field depends on the backend of rustix.
     let nanos: i128 = found.st_mtime_nsec.into();
     let nanos = u64::try_from(nanos).unwrap_or(0);
     Status {

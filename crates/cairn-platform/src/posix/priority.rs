@@ -1,34 +1,33 @@
-//! How urgently the kernel serves the calling thread.
+//! I/O and CPU priorities of the calling thread.
 
-#![expect(unsafe_code, reason = "ioprio_set has no safe face")]
+#![expect(unsafe_code, reason = "ioprio_set has no safe binding")]
 
 #[cfg(target_arch = "x86_64")]
 const IOPRIO_SET: i64 = 251;
 #[cfg(not(target_arch = "x86_64"))]
 const IOPRIO_SET: i64 = 30;
 
-/// "The thread with this number", 0 for the caller, of `ioprio_set(2)`.
+/// `IOPRIO_WHO_PROCESS` of `ioprio_set(2)`. With id 0 it selects the calling thread.
 const WHO_THREAD: i64 = 1;
-/// The class that is served when nobody else asks, of `ioprio_set(2)`.
+/// The idle class of `ioprio_set(2)`.
 const CLASS_IDLE: i64 = 3 << 13;
-/// The least urgent of `setpriority(2)`.
+/// The lowest priority of `setpriority(2)`.
 const LEAST_URGENT: i32 = 19;
 
 unsafe extern "C" {
     fn syscall(number: i64, ...) -> i64;
 }
 
-/// Lets the kernel carry out the calling thread's reads and writes when nobody else has any. A
-/// kernel that refuses leaves things as they were.
+/// Gives the calling thread idle I/O priority. Has no effect if the kernel refuses.
 pub(crate) fn lower_io() {
-    // SAFETY: the call takes three numbers and touches no memory of ours.
+    // SAFETY: the call takes three numbers and accesses no memory.
     unsafe {
         syscall(IOPRIO_SET, WHO_THREAD, 0_i64, CLASS_IDLE);
     }
 }
 
-/// Lets the calling thread run when nobody else wants the processor.
+/// Gives the calling thread the lowest CPU priority.
 pub(crate) fn lower_cpu() {
-    // On Linux "this process" is this thread. A refusal leaves things as they were.
+    // On Linux this affects the calling thread only. Has no effect if the kernel refuses.
     let _unchanged_if_refused = rustix::process::setpriority_process(None, LEAST_URGENT);
 }

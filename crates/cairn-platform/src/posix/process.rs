@@ -1,22 +1,21 @@
-//! The process that opened something.
+//! Detection of forked children.
 //!
-//! `fork` copies the memory of a process, so that the child finds open files, mappings and locks that are the
-//! parent's business, and none of the threads that serve them. [`Process`] remembers where a thing was made, and
-//! everything that changes files asks it first.
+//! `fork` copies the memory of a process: the child inherits open files, mappings and locks that belong to
+//! the parent, but none of the threads that serve them. A [`Process`] value records the process in which a
+//! resource was created, and is checked before every operation that changes files.
 //!
-//! The answer costs two loads. A page of the process holds a *mark*; the kernel gives a child that page filled
-//! with zeros (`MADV_WIPEONFORK`), whichever call made the child, and a child that needs a mark of its own takes the
-//! next number. So the mark of a process is greater than those of all processes above it. `vfork` shares the
-//! page, and rightly so. Where the kernel knows no such page (before Linux 4.14) the process number is the
-//! mark, at the price of a call.
+//! The check costs two loads. The process has a page with a *mark*. The kernel clears that page in a child
+//! (`MADV_WIPEONFORK`), however it was forked, and a child without a mark takes the next number. The mark of
+//! a process is thus greater than those of all its ancestors. `vfork` shares the page, as it should. On
+//! kernels without such pages (before Linux 4.14) the mark is the process id, at the cost of a system call.
 
-#![expect(unsafe_code, reason = "the page that a child finds empty is a mapping")]
+#![expect(unsafe_code, reason = "the page that is wiped on fork is a mapping")]
 
 use cairn_types::{Error, Result};
 
 use crate::sync::{AtomicU64, OnceLock, Ordering};
 
-/// The process that made the value.
+/// The process that created this value.
 #[derive(Clone, Copy, Debug)]
 pub struct Process(u64);
 
@@ -27,18 +26,18 @@ impl Process {
         Process(mark())
     }
 
-    /// True if the calling process is the one of the value, and no child of it.
+    /// True if the calling process created the value; false in a forked child.
     #[inline]
     #[must_use]
     pub fn is_this(self) -> bool {
         mark() == self.0
     }
 
-    /// Refuses a child of the process the use of `what`.
+    /// Fails if the calling process is a forked child. `what` is named in the error.
     ///
     /// # Errors
     ///
-    /// `NotSupported`, which names the rule.
+    /// `NotSupported`, with the rule.
     #[inline]
     pub fn check(self, what: impl FnOnce() -> String) -> Result<()> {
         match self.is_this() {
@@ -57,17 +56,17 @@ impl Default for Process {
 #[cold]
 fn forked(what: &str) -> Error {
     Error::not_supported(format!(
-        "{what} was opened by the process that this one was forked from, and only that one may use it"
+        "{what} was opened by the parent of this forked process and can only be used by the parent"
     ))
 }
 
-/// The page with the mark; none where the kernel cannot empty one for a child.
+/// The page with the mark; `None` if the kernel cannot wipe one in a child.
 static PAGE: OnceLock<Option<&'static AtomicU64>> = OnceLock::new();
 
-/// The last mark that this process or one above it took.
+/// The last mark taken by this process or an ancestor.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// The mark of the calling process; never 0.
+/// The mark of the calling process. Never 0.
 #[inline]
 fn mark() -> u64 {
     match PAGE.get() {
@@ -88,18 +87,18 @@ fn make_page() -> u64 {
     }
 }
 
-/// Takes a mark for a process that has none.
+/// Takes a mark for the calling process, which has none.
 #[cold]
 fn first_mark(page: &AtomicU64) -> u64 {
     let next = LAST.fetch_add(1, Ordering::Relaxed) + 1;
     match page.compare_exchange(0, next, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => next,
-        // Another thread of the process took it.
+        // Another thread of the process took it first.
         Err(mark) => mark,
     }
 }
 
-/// The number of the process.
+/// The process id.
 #[cold]
 fn number() -> u64 {
     u64::from(
@@ -110,27 +109,27 @@ fn number() -> u64 {
     )
 }
 
-/// A page that lasts as long as the process, and is empty in its children.
+/// Maps a page that is never unmapped, and is wiped in children.
 #[cfg(not(miri))]
 fn wiped_page() -> Option<&'static AtomicU64> {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
     const LEN: usize = 4096;
     let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: the kernel chooses the address, so that no other memory is replaced.
+    // SAFETY: the kernel chooses the address, so no other mapping is replaced.
     let start = unsafe { mmap_anonymous(std::ptr::null_mut(), LEN, access, MapFlags::PRIVATE) };
     let start = start.ok()?;
-    // SAFETY: the range is the mapping just made, and nothing is in it yet.
+    // SAFETY: the range is the new mapping, which is empty.
     if unsafe { madvise(start, LEN, Advice::LinuxWipeOnFork) }.is_err() {
-        // SAFETY: nothing points into the mapping.
+        // SAFETY: no pointer into the mapping exists.
         let _ = unsafe { munmap(start, LEN) };
         return None;
     }
-    // SAFETY: the mapping is aligned, holds zeros, is never unmapped, and is used as this atomic only.
+    // SAFETY: the mapping is aligned, zeroed, never unmapped, and only used as this atomic.
     Some(unsafe { &*start.cast::<AtomicU64>() })
 }
 
-/// Miri forks no process.
+/// Miri does not support fork.
 #[cfg(miri)]
 fn wiped_page() -> Option<&'static AtomicU64> {
     None
@@ -146,20 +145,21 @@ mod tests {
         fn _exit(code: i32) -> !;
     }
 
-    /// Runs `act` in a child; the code it ends with. `act` takes no locks and no memory.
+    /// Runs `act` in a child and returns its exit code. `act` must not lock or allocate.
     fn in_child(act: impl FnOnce() -> i32) -> i32 {
-        // SAFETY: the child calls `act` and ends; it touches nothing that a thread of the parent may hold.
+        // SAFETY: the child runs `act` and exits; it accesses nothing that a thread of the parent may have
+        // locked.
         match unsafe { fork() } {
-            // SAFETY: ends the child at once.
+            // SAFETY: exits the child immediately.
             0 => unsafe { _exit(act()) },
             child => {
                 let mut status = 0;
-                // SAFETY: the status is a place for a number.
+                // SAFETY: `status` is valid for the call.
                 let waited = unsafe { waitpid(child, &raw mut status, 0) };
                 assert_eq!(
                     (waited, status & 0x7f),
                     (child, 0),
-                    "the child ended by itself"
+                    "the child exited normally"
                 );
                 status >> 8
             }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_and_its_child_are_other_processes() {
+    fn forked_children_are_other_processes() {
         let here = Process::this();
         assert!(here.is_this() && here.check(String::new).is_ok());
         let code = in_child(|| {
@@ -181,10 +181,10 @@ mod tests {
             i32::from(here.is_this()) + 2 * i32::from(!child.is_this()) + 4 * below
         });
         assert_eq!(code, 0);
-        assert!(here.is_this(), "the parent stays what it is");
+        assert!(here.is_this(), "the parent keeps its identity");
         let error = forked("the file F").to_string();
         assert!(
-            error.contains("the file F was opened by the process"),
+            error.contains("the file F was opened by the parent"),
             "{error}"
         );
     }

@@ -1,4 +1,4 @@
-//! Random numbers: seeded by the kernel once, then stepped with one atomic addition.
+//! The system's random number generator: seeded by the kernel once, and advanced by one atomic addition.
 
 use cairn_types::{Error, Result};
 use rustix::io::Errno;
@@ -6,22 +6,21 @@ use rustix::io::Errno;
 use crate::random::Random;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The increment of the state at each step: 2^64 divided by the golden ratio, so that successive states
-/// are far apart.
+/// The increment of the state: 2^64 divided by the golden ratio, so that successive states are far apart.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A generator that any thread may use at any time (`splitmix64`).
+/// A thread-safe generator (`splitmix64`).
 pub struct SystemRandom(AtomicU64);
 
 impl SystemRandom {
-    /// A generator whose seed comes from the kernel.
+    /// Creates a generator with a seed from the kernel.
     #[must_use]
     pub fn new() -> SystemRandom {
         let mut seed = [0u8; 8];
         let flags = rustix::rand::GetRandomFlags::empty();
         let got = rustix::rand::getrandom(&mut seed[..], flags);
         if got != Ok(seed.len()) {
-            // A kernel without the call: time and the address of a local differ from run to run.
+            // On kernels without the call: the time and the address of a local vary between runs.
             let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
             let mixed = (now.tv_nsec as u64) ^ ((now.tv_sec as u64) << 32);
             seed = (mixed ^ (seed.as_ptr().addr() as u64)).to_le_bytes();
@@ -29,7 +28,7 @@ impl SystemRandom {
         SystemRandom::seeded(u64::from_le_bytes(seed))
     }
 
-    /// A generator that gives the same numbers for the same seed.
+    /// Creates a generator from `seed`, with reproducible output.
     #[must_use]
     pub fn seeded(seed: u64) -> SystemRandom {
         SystemRandom(AtomicU64::new(seed))
@@ -44,16 +43,16 @@ impl Default for SystemRandom {
 
 impl Random for SystemRandom {
     fn next_u64(&self) -> u64 {
-        // Relaxed: each caller needs a state of its own and nothing else is ordered by it.
+        // Relaxed: each caller needs a distinct state, and the number orders no other access.
         mix(self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP))
     }
 }
 
-/// Fills `bytes` with random bytes of the kernel's, on which secrets may depend.
+/// Fills `bytes` with cryptographically secure random bytes from the kernel.
 ///
 /// # Errors
 ///
-/// `IoError` on a kernel that has none.
+/// `IoError` if the kernel does not provide them.
 pub(crate) fn fill_from_kernel(bytes: &mut [u8]) -> Result<()> {
     let mut filled = 0;
     while filled < bytes.len() {
@@ -83,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_determines_the_numbers() {
+    fn seeds_determine_the_numbers() {
         // The first outputs of splitmix64 for seed 0, as published with the algorithm.
         let random = SystemRandom::seeded(0);
         assert_eq!(random.next_u64(), 0xe220_a839_7b1d_cdaf);
@@ -91,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn two_generators_of_the_system_differ() {
+    fn system_generators_differ() {
         assert_ne!(
             SystemRandom::new().next_u64(),
             SystemRandom::new().next_u64()

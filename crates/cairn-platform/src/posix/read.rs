@@ -8,9 +8,9 @@ use cairn_types::{Error, Result};
 use rustix::fs::{Advice, fadvise, fstat};
 use rustix::io::pread;
 
-use super::aligned::{ALIGNMENT, AlignedBuffer, CAPACITY, is_aligned, round_down};
-use super::interrupts::repeated;
-use super::mapping::Mapping;
+use super::aligned_buffer::{ALIGNMENT, AlignedBuffer, CAPACITY, is_aligned, round_down};
+use super::eintr::retry_on_eintr;
+use super::mapped_read::Mapping;
 use crate::fs::{Access, FileMode, RandomAccessFile};
 
 /// A regular file open for reading, through the page cache or around it.
@@ -18,16 +18,16 @@ pub(super) struct PosixReader {
     file: File,
     path: PathBuf,
     direct: bool,
-    /// What the file held when it was opened, if it is read through a mapping.
+    /// The content of the file when it was opened, if reads are memory-mapped.
     mapping: Option<Mapping>,
 }
 
 impl PosixReader {
-    /// Reads `file`, of `len` bytes, as `mode` says.
+    /// Creates a reader of `file`, which has `len` bytes.
     pub(super) fn new(file: File, path: &Path, len: u64, mode: FileMode) -> Result<PosixReader> {
         let path = path.to_owned();
         let mapping = match usize::try_from(len) {
-            // No mapping is empty.
+            // A mapping cannot be empty.
             Ok(len) if mode.mapped && !mode.direct && len > 0 => Some(
                 Mapping::of(&file, len)
                     .map_err(|errno| Error::io("map for reading", &path, errno.into()))?,
@@ -47,13 +47,13 @@ impl PosixReader {
         let mut got = 0;
         while got < buf.len() {
             let at = offset + got as u64;
-            match repeated(|| pread(&self.file, &mut buf[got..], at)) {
+            match retry_on_eintr(|| pread(&self.file, &mut buf[got..], at)) {
                 Ok(0) => break,
                 Ok(more) => got += more,
                 Err(errno) => return Err(Error::io("read", &self.path, errno.into())),
             }
-            // Direct I/O stops at an odd length only where the file ends, and could not go on
-            // from there.
+            // Direct I/O returns an unaligned length only at the end of the file, and could not continue from
+            // there.
             if self.direct && !got.is_multiple_of(ALIGNMENT) {
                 break;
             }
@@ -61,7 +61,7 @@ impl PosixReader {
         Ok(got)
     }
 
-    /// Reads by way of an aligned buffer, one stretch of it after the other.
+    /// Reads through an aligned buffer, in steps of its size.
     fn read_direct(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         if is_aligned(buf, offset) {
             return self.read_fully(offset, buf);
@@ -116,7 +116,7 @@ impl RandomAccessFile for PosixReader {
 
     fn prefetch(&self, offset: u64, len: usize) -> bool {
         match NonZeroU64::new(len as u64) {
-            // Reads that go by the page cache find nothing there.
+            // Reads through the page cache would miss there.
             Some(len) if !self.direct => {
                 fadvise(&self.file, offset, Some(len), Advice::WillNeed).is_ok()
             }

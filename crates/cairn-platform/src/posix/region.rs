@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_that_is_given_back_reads_as_zeros_and_is_usable_again() {
+    fn released_pages_read_as_zeros_and_are_reusable() {
         let page = page_size();
         let region = Region::reserve(4 * page).expect("there is address space");
         let start = region.start().as_ptr();

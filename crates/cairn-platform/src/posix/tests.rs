@@ -1,4 +1,4 @@
-//! What every file system keeps, and what only the machine's can show: links, locks, direct I/O.
+//! Conformance of file systems, and features of the POSIX one: links, locks, direct I/O.
 
 use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -9,7 +9,7 @@ use cairn_types::{Code, Subcode};
 
 use super::*;
 
-/// The path that the other process of a lock test locks.
+/// The path that the child process of a lock test locks.
 const CHILD_LOCKS: &str = "CAIRN_TEST_CHILD_LOCKS";
 
 fn read_all(fs: &dyn FileSystem, path: &Path, mode: FileMode) -> Vec<u8> {
@@ -20,18 +20,18 @@ fn read_all(fs: &dyn FileSystem, path: &Path, mode: FileMode) -> Vec<u8> {
     bytes
 }
 
-/// What a file system must do, in a directory `dir` that it may create.
+/// The contract of a file system, checked in a new directory `dir`.
 pub(crate) fn conformance(fs: &dyn FileSystem, dir: &Path) {
     conformance_of(fs, dir, FileMode::default(), true);
 }
 
-/// The same of a file system in which a file that is opened to be written over is empty.
+/// [`conformance`] of a file system that truncates files opened for overwriting.
 pub(crate) fn conformance_of_emptied(fs: &dyn FileSystem, dir: &Path) {
     conformance_of(fs, dir, FileMode::default(), false);
 }
 
-/// The same, with files opened for reading in the manner `reading`; whether what is written over keeps
-/// its bytes.
+/// [`conformance`] with files opened for reading in the mode `reading`. `keeps` tells whether files opened
+/// for overwriting keep their content.
 fn conformance_of(fs: &dyn FileSystem, dir: &Path, reading: FileMode, keeps: bool) {
     let mode = FileMode::default();
     let (a, b, c) = (dir.join("a"), dir.join("b"), dir.join("c"));
@@ -101,7 +101,7 @@ fn conformance_of(fs: &dyn FileSystem, dir: &Path, reading: FileMode, keeps: boo
     assert_eq!(reader.read_at(4, &mut middle).unwrap(), 2);
     assert_eq!(reader.read_at(6, &mut middle).unwrap(), 0);
     assert_eq!(reader.read_at(1 << 40, &mut middle).unwrap(), 0);
-    assert!(!reader.prefetch(0, 0), "nothing is asked for");
+    assert!(!reader.prefetch(0, 0), "an empty range is not prefetched");
     reader.prefetch(0, 100);
     reader.advise(crate::fs::Access::Random);
     reader.drop_cached();
@@ -120,7 +120,7 @@ fn conformance_of(fs: &dyn FileSystem, dir: &Path, reading: FileMode, keeps: boo
     assert_eq!(
         reader.read_at(0, &mut middle).unwrap(),
         3,
-        "an open file lives on"
+        "an open file remains readable"
     );
 
     fs.sync_dir(dir).unwrap();
@@ -153,12 +153,12 @@ const FROM_A_MAPPING: FileMode = FileMode {
 };
 
 #[test]
-fn many_files_are_looked_at_as_each_of_them_is() {
+fn batched_status_equals_single_status() {
     let dir = tempfile::tempdir().unwrap();
     let fs = PosixFileSystem;
     let names: Vec<String> = (0..700).map(|n| format!("{n:03}.sst")).collect();
     for (len, name) in names.iter().enumerate() {
-        // Some are missing, and one is no file.
+        // Some are missing, and one is not a regular file.
         if len % 97 == 5 {
             continue;
         } else if len == 600 {
@@ -183,7 +183,7 @@ fn many_files_are_looked_at_as_each_of_them_is() {
 }
 
 #[test]
-fn a_mapping_is_read_like_a_file() {
+fn mapped_reads_equal_file_reads() {
     let dir = tempfile::tempdir().unwrap();
     conformance_of(
         &PosixFileSystem,
@@ -219,19 +219,19 @@ fn a_mapping_is_read_like_a_file() {
 }
 
 #[test]
-fn a_page_of_a_mapping_costs_one_call_and_then_none() {
+fn mapped_pages_are_faulted_in_by_one_call() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     std::fs::write(&path, vec![7; 1 << 20]).unwrap();
     let file = PosixFileSystem.open(&path, FROM_A_MAPPING).unwrap();
     let read = |at: u64| {
-        interrupts::injected::during(|| {
+        eintr::injected::during(|| {
             let mut buf = [0; 100];
             assert_eq!(file.read_at(at, &mut buf).unwrap(), 100);
             assert_eq!(buf, [7; 100]);
         })
     };
-    // Two signals come before each call.
+    // Each call is interrupted twice.
     assert_eq!(read(70_000), 2);
     assert_eq!(read(70_000), 0);
     assert_eq!(read(70_100), 0);
@@ -239,7 +239,7 @@ fn a_page_of_a_mapping_costs_one_call_and_then_none() {
 }
 
 #[test]
-fn a_mapped_file_that_is_cut_off_before_it_is_read_ends_early_and_ends_nobody() {
+fn truncation_of_a_mapped_file_is_a_short_read() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     std::fs::write(&path, vec![7; 1 << 20]).unwrap();
@@ -254,16 +254,16 @@ fn a_mapped_file_that_is_cut_off_before_it_is_read_ends_early_and_ends_nobody() 
 }
 
 #[test]
-fn nobody_hears_of_signals_that_come_between() {
+fn interrupted_calls_are_retried() {
     let dir = tempfile::tempdir().unwrap();
-    let came = interrupts::injected::during(|| {
+    let came = eintr::injected::during(|| {
         conformance(&PosixFileSystem, &dir.path().join("db"));
     });
     assert!(came > 40, "{came}");
 }
 
 #[test]
-fn special_files_and_links_that_lead_nowhere_are_refused() {
+fn special_files_and_dangling_links_are_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let pipe = dir.path().join("pipe");
     let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
@@ -283,7 +283,7 @@ fn special_files_and_links_that_lead_nowhere_are_refused() {
 }
 
 #[test]
-fn links_are_followed_unless_the_caller_forbids_it() {
+fn links_are_followed_unless_disabled() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("file"), "x").unwrap();
     let link = dir.path().join("link");
@@ -299,7 +299,7 @@ fn links_are_followed_unless_the_caller_forbids_it() {
 }
 
 #[test]
-fn new_files_have_the_mode_that_was_asked_for() {
+fn new_files_have_the_requested_mode() {
     let dir = tempfile::tempdir().unwrap();
     let bits = |owner_only: bool| {
         let path = dir.path().join(owner_only.to_string());
@@ -319,7 +319,7 @@ fn new_files_have_the_mode_that_was_asked_for() {
 }
 
 #[test]
-fn reserved_space_is_given_back_at_close() {
+fn reserved_space_is_freed_on_close() {
     use std::os::unix::fs::MetadataExt;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
@@ -334,7 +334,7 @@ fn reserved_space_is_given_back_at_close() {
 }
 
 #[test]
-fn direct_io_reads_and_appends_any_lengths_at_any_offsets() {
+fn direct_io_supports_any_length_and_offset() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     let direct = FileMode {
@@ -389,7 +389,7 @@ fn direct_io_reads_and_appends_any_lengths_at_any_offsets() {
 }
 
 #[test]
-fn a_second_lock_of_this_process_fails_by_every_path_and_leaves_the_first() {
+fn a_second_lock_of_this_process_fails_by_every_path() {
     let dir = tempfile::tempdir().unwrap();
     let db = dir.path().join("db");
     std::fs::create_dir(&db).unwrap();
@@ -426,7 +426,7 @@ fn a_second_lock_of_this_process_fails_by_every_path_and_leaves_the_first() {
                 .open_append(&alias, FileMode::default())
                 .is_err()
         );
-        // None of these failures may have given the lock of the first holder back.
+        // None of these failures may have released the first lock.
         assert!(!another_process_can_lock(&path), "after {alias:?}");
     }
     drop(held);
@@ -435,7 +435,7 @@ fn a_second_lock_of_this_process_fails_by_every_path_and_leaves_the_first() {
 }
 
 #[test]
-fn a_lock_whose_file_was_removed_still_excludes_this_process() {
+fn a_lock_on_a_removed_file_is_still_held() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("LOCK");
     let held = PosixFileSystem.lock(&path).unwrap();
@@ -448,7 +448,7 @@ fn a_lock_whose_file_was_removed_still_excludes_this_process() {
 }
 
 #[test]
-fn a_lock_of_another_process_excludes_this_one_until_that_ends() {
+fn a_lock_of_another_process_is_exclusive_until_it_ends() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("LOCK");
     let mut child = child_that_locks(&path);
@@ -466,8 +466,8 @@ fn a_lock_of_another_process_excludes_this_one_until_that_ends() {
     PosixFileSystem.lock(&path).unwrap();
 }
 
-/// Runs [`other_process`] in a process of its own, which locks `path` and says how that went. It
-/// keeps the lock until its input ends.
+/// Runs [`other_process`] in a child process, which locks `path`, reports the result, and holds the lock
+/// until its input is closed.
 fn child_that_locks(path: &Path) -> std::process::Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "posix::tests::other_process", "--nocapture"])
@@ -490,7 +490,7 @@ fn another_process_can_lock(path: &Path) -> bool {
     text.contains("LOCKED")
 }
 
-/// No test of its own: what the other process does.
+/// The code of the child process, not a test of its own.
 #[test]
 fn other_process() {
     let Some(path) = std::env::var_os(CHILD_LOCKS) else {

@@ -1,12 +1,12 @@
 //! A file open for appending.
 //!
-//! With direct I/O, whole pages go to the device from an aligned buffer; the last, partial page
-//! stays at the front of the buffer. `flush` writes that page padded with zeros and cuts the file
-//! back to its true length, so that a length on disk is never more than was appended.
+//! With direct I/O, whole pages are written from an aligned buffer; a partial last page stays at the front of
+//! the buffer. `flush` writes that page padded with zeros and truncates the file to its actual length, so
+//! that the length on disk never exceeds what was appended.
 
 #![expect(
     unsafe_code,
-    reason = "sync_file_range and a close that reports its error have no safe face"
+    reason = "sync_file_range and a close that returns its error have no safe binding"
 )]
 
 use std::fs::File;
@@ -17,8 +17,8 @@ use cairn_types::{Error, Result, Veil};
 use rustix::fs::{FallocateFlags, fallocate, fdatasync, fsync, ftruncate};
 use rustix::io::{Errno, pwrite};
 
-use super::aligned::{ALIGNMENT, AlignedBuffer, CAPACITY, round_down};
-use super::interrupts::repeated;
+use super::aligned_buffer::{ALIGNMENT, AlignedBuffer, CAPACITY, round_down};
+use super::eintr::retry_on_eintr;
 use super::process::Process;
 use crate::fs::WritableFile;
 use crate::sync::{AtomicU64, Mutex, Ordering, RwLock};
@@ -27,35 +27,35 @@ unsafe extern "C" {
     fn sync_file_range(fd: i32, offset: i64, len: i64, flags: u32) -> i32;
 }
 
-/// "Begin writing back the dirty pages of this range", of `sync_file_range(2)`.
+/// `SYNC_FILE_RANGE_WRITE` of `sync_file_range(2)`.
 const SYNC_FILE_RANGE_WRITE: u32 = 2;
 
-/// A regular file open for appending, through the page cache or around it.
+/// A regular file open for appending, buffered or with direct I/O.
 pub(super) struct PosixWriter {
     /// `None` once closed.
     file: RwLock<Option<File>>,
     path: PathBuf,
-    /// The process that opened it. A child writes, cuts and closes nothing.
+    /// The process that opened it. A forked child must not write, truncate or close it.
     process: Process,
     len: AtomicU64,
     allocated: AtomicU64,
     direct: Option<Mutex<DirectTail>>,
 }
 
-/// What direct I/O has not handed over, or only with padding.
+/// Data of direct I/O that was not written, or only with padding.
 struct DirectTail {
     buffer: AlignedBuffer,
-    /// Bytes in the buffer.
+    /// The number of bytes in the buffer.
     filled: usize,
-    /// Where in the file the buffer begins; a multiple of the alignment.
+    /// The file offset of the buffer, a multiple of the alignment.
     offset: u64,
-    /// True if the file has all of the buffer's bytes.
+    /// True if the file contains all bytes of the buffer.
     flushed: bool,
 }
 
 impl PosixWriter {
-    /// Appends behind the first `len` bytes of `file`, which is open for writing, and for reading
-    /// too if it is `direct` and not empty.
+    /// Creates a writer that appends after the first `len` bytes of `file`, which is open for writing, and
+    /// for reading as well if it is `direct` and not empty.
     pub(super) fn new(file: File, path: PathBuf, len: u64, direct: bool) -> Result<PosixWriter> {
         let direct = match direct {
             true => Some(Mutex::new(DirectTail::behind(&file, &path, len)?)),
@@ -71,32 +71,31 @@ impl PosixWriter {
         })
     }
 
-    /// Notes that the file has room, and perhaps length, up to `end`: what lies behind its length is cut
-    /// off when it is closed.
+    /// Records that the file has space, and perhaps length, up to `end`. The excess is truncated on close.
     pub(super) fn note_allocated(&self, end: u64) {
         self.allocated.fetch_max(end, Ordering::Relaxed);
     }
 
-    /// Up to where that was noted, or room was reserved.
+    /// The end of the space recorded or reserved so far.
     pub(super) fn allocated(&self) -> u64 {
         self.allocated.load(Ordering::Relaxed)
     }
 
-    /// Notes that bytes were put into the file up to `len` by other means.
+    /// Records that the file was extended to `len` by other means.
     #[inline]
     pub(super) fn note_len(&self, len: u64) {
         self.len.store(len, Ordering::Relaxed);
     }
 
-    /// Refuses a child of the process that opened the file. To be asked before any lock: a thread that the child
-    /// does not have may hold it.
+    /// Fails in a forked child. Must be called before a lock is taken: the lock may be held by a thread that
+    /// the child does not have.
     #[inline]
     pub(super) fn check_process(&self) -> Result<()> {
         self.process
             .check(|| format!("the file {}", self.path.display()))
     }
 
-    /// Writes `data` at `offset` by a call; the length stays what it is.
+    /// Writes `data` at `offset` by a system call, without changing the length.
     pub(super) fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.with_file("write", |file| write_fully(file, data, offset, &mut 0))
     }
@@ -118,7 +117,7 @@ impl PosixWriter {
     }
 }
 
-/// Writes all of `data` at `offset`, and counts in `done` what the kernel took.
+/// Writes all of `data` at `offset`, and updates `done` with the number of bytes written.
 pub(super) fn write_fully(
     file: &File,
     data: &[u8],
@@ -127,7 +126,7 @@ pub(super) fn write_fully(
 ) -> Result<(), Errno> {
     while *done < data.len() {
         let at = offset + *done as u64;
-        match repeated(|| pwrite(file, &data[*done..], at))? {
+        match retry_on_eintr(|| pwrite(file, &data[*done..], at))? {
             0 => return Err(Errno::NOSPC),
             wrote => *done += wrote,
         }
@@ -145,7 +144,7 @@ impl DirectTail {
         };
         if tail.filled > 0 {
             let page = &mut tail.buffer.bytes_mut()[..ALIGNMENT];
-            let got = repeated(|| rustix::io::pread(file, &mut *page, tail.offset))
+            let got = retry_on_eintr(|| rustix::io::pread(file, &mut *page, tail.offset))
                 .map_err(|errno| Error::io("read the end of", path, errno.into()))?;
             if got < tail.filled {
                 return Err(Error::io_text(format!(
@@ -184,7 +183,7 @@ impl DirectTail {
         self.buffer.bytes_mut()[self.filled..padded].fill(0);
         write_fully(file, &self.buffer.bytes()[..padded], self.offset, &mut 0)?;
         if padded > self.filled {
-            repeated(|| ftruncate(file, self.offset + self.filled as u64))?;
+            retry_on_eintr(|| ftruncate(file, self.offset + self.filled as u64))?;
         }
         let whole = self.filled - self.filled % ALIGNMENT;
         self.buffer.bytes_mut().copy_within(whole..self.filled, 0);
@@ -200,13 +199,13 @@ impl WritableFile for PosixWriter {
         let at = self.len.load(Ordering::Relaxed);
         if let Some(tail) = &self.direct {
             self.with_file("write", |file| tail.lock().append(file, data))?;
-            // Relaxed, here and below: one thread appends, and others only learn a length.
+            // Relaxed, here and below: one thread appends, and others only read a length.
             self.len.store(at + data.len() as u64, Ordering::Relaxed);
             return Ok(());
         }
         let mut done = 0;
         let wrote = self.with_file("write", |file| write_fully(file, data, at, &mut done));
-        // What a failed append left behind is counted, so that nothing is ever written over it.
+        // The remains of a failed append are included, so that nothing is written over them.
         self.len.store(at + done as u64, Ordering::Relaxed);
         wrote
     }
@@ -221,8 +220,8 @@ impl WritableFile for PosixWriter {
     fn sync(&self, full: bool) -> Result<()> {
         self.flush()?;
         self.with_file("sync", |file| match full {
-            true => repeated(|| fsync(file)),
-            false => repeated(|| fdatasync(file)),
+            true => retry_on_eintr(|| fsync(file)),
+            false => retry_on_eintr(|| fdatasync(file)),
         })
     }
 
@@ -239,7 +238,7 @@ impl WritableFile for PosixWriter {
             }
             let error = std::io::Error::last_os_error();
             match Errno::from_io_error(&error) {
-                // Without the call, or when a signal comes between, pages are written back later.
+                // If the call is unsupported or interrupted, pages are written back later.
                 Some(
                     Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL | Errno::SPIPE | Errno::INTR,
                 )
@@ -258,13 +257,13 @@ impl WritableFile for PosixWriter {
             return Ok(());
         }
         self.with_file("reserve space for", |file| {
-            match repeated(|| fallocate(file, FallocateFlags::KEEP_SIZE, have, len - have)) {
+            match retry_on_eintr(|| fallocate(file, FallocateFlags::KEEP_SIZE, have, len - have)) {
                 Ok(()) => {
                     self.allocated.store(len, Ordering::Relaxed);
                     Ok(())
                 }
-                // Where space cannot be reserved, or there is too little for what may never be
-                // written, appending goes without.
+                // If space cannot be reserved, or there is too little for data that may never be written,
+                // appends proceed without it.
                 Err(
                     Errno::OPNOTSUPP
                     | Errno::NOSYS
@@ -280,7 +279,7 @@ impl WritableFile for PosixWriter {
 
     fn truncate(&self, len: u64) -> Result<()> {
         self.flush()?;
-        self.with_file("truncate", |file| repeated(|| ftruncate(file, len)))?;
+        self.with_file("truncate", |file| retry_on_eintr(|| ftruncate(file, len)))?;
         self.len.store(len, Ordering::Relaxed);
         self.allocated.fetch_min(len, Ordering::Relaxed);
         if let Some(tail) = &self.direct {
@@ -311,20 +310,20 @@ impl WritableFile for PosixWriter {
         let flushed = self.flush();
         let len = self.len.load(Ordering::Relaxed);
         let trimmed = if flushed.is_ok() && self.allocated.load(Ordering::Relaxed) > len {
-            // Cutting a file to the length it has frees what was reserved behind it.
-            self.with_file("truncate", |file| repeated(|| ftruncate(file, len)))
+            // Truncating a file to its current length frees the space reserved after it.
+            self.with_file("truncate", |file| retry_on_eintr(|| ftruncate(file, len)))
         } else {
             Ok(())
         };
         let closed = match self.file.write().take() {
-            // SAFETY: the descriptor is ours alone and never used again.
+            // SAFETY: the descriptor is owned and not used afterwards.
             Some(file) => unsafe { rustix::io::try_close(file.into_raw_fd()) },
             None => Ok(()),
         };
         flushed?;
         trimmed?;
         match closed {
-            // Linux has closed the descriptor when it says that a signal came between.
+            // On Linux the descriptor is closed even if the call was interrupted.
             Ok(()) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(Error::io("close", &self.path, errno.into())),
         }
@@ -333,7 +332,7 @@ impl WritableFile for PosixWriter {
 
 impl Drop for PosixWriter {
     fn drop(&mut self) {
-        // As the trait says: who drops an open file does not care for its errors.
+        // Errors are ignored when an open file is dropped, as documented at the trait.
         let _ = self.close();
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct IterCounts {
 }
 
 impl IterCounts {
-    fn bring_to_perf(&self, perf: &perf::Counters) {
+    fn bring_to_perf(&self, perf: &perf::PerfContext) {
         let hidden = self.skipped.saturating_sub(self.deletions + self.recent);
         // What RocksDB calls skipped: an entry that is left too, and backward every one.
         let entries = hidden + self.next + self.back;

@@ -1,6 +1,6 @@
 //! Walking forward: the first visible version of a key decides about it.
 
-use cairn_format::block::Hidden;
+use cairn_format::block::SkipLimits;
 use cairn_format::key;
 use cairn_types::{Error, KeyOrder, Progress, Result, SequenceNumber, ValueKind};
 
@@ -266,7 +266,7 @@ impl DbIter {
         if !self.skips_runs() {
             return false;
         }
-        let hidden = Hidden {
+        let hidden = SkipLimits {
             seq: self.seq,
             limit: self.bounds.upper.as_deref(),
             budget: self.hidden_budget(),

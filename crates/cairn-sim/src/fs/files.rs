@@ -12,7 +12,7 @@ use crate::disk::{Inode, Node};
 use crate::fault::Fault;
 use crate::trace::{Call, Change};
 
-/// A lock that is held.
+/// A held lock.
 pub(super) struct SimLock {
     pub(super) fs: SimFs,
     pub(super) inode: Inode,
@@ -49,7 +49,7 @@ impl Drop for Handle {
     }
 }
 
-/// A file that is read.
+/// A file open for reading.
 pub(super) struct SimReader(pub(super) Handle);
 
 impl RandomAccessFile for SimReader {
@@ -91,22 +91,22 @@ impl RandomAccessFile for SimReader {
     }
 }
 
-/// A file that is written.
+/// A file open for writing.
 pub(super) struct SimWriter {
     pub(super) handle: Handle,
     pub(super) closed: AtomicBool,
-    /// Where the next bytes go in a file that is written over, or longer than what was appended.
+    /// The write position, for a file that is overwritten or longer than what was appended.
     pub(super) over: Option<AtomicUsize>,
-    /// Whether appends are stores into a mapping, in a file that began so.
+    /// For a file created with a mapping, true while appends are stores.
     pub(super) mapped: Option<AtomicBool>,
-    /// True if it was synced since the last append: the next one is a call then.
+    /// True if the file was synced since the last append. The next append is then a call.
     pub(super) synced: AtomicBool,
 }
 
-/// Bytes of a piece that are stored last.
+/// The number of bytes at the start of a piece that are stored last.
 const HEAD: usize = 8;
 
-/// Bytes of a window of a mapped file: few, so that scripts of some kilobytes have several.
+/// The size of a mapped window. Small, so that a few kilobytes span several.
 const WINDOW: usize = 2048;
 
 impl SimWriter {
@@ -120,8 +120,8 @@ impl SimWriter {
         self.handle.fs.enter(call, &self.handle.path)
     }
 
-    /// Stores as much of `data` as windows can be prepared for, piece by piece as the machine does, and returns the
-    /// rest.
+    /// Stores as much of `data` as windows can be mapped for, piece by piece as the real implementation does.
+    /// Returns the rest.
     fn store<'d>(&self, data: &'d [u8], veils: &[Veil]) -> Result<&'d [u8]> {
         let (Some(mapped), Some(over)) = (&self.mapped, &self.over) else {
             return Ok(data);
@@ -155,7 +155,7 @@ impl SimWriter {
                 None => {}
             }
             self.store_piece(at, piece)?;
-            // The heads that were hidden: of the piece before this one, then of this one.
+            // The masked heads: of the piece before this one, then of this one.
             let before = veil.map(|_| done..from);
             let own = (veil.is_some() && !goes_on).then_some(from..to);
             for piece in [before, own].into_iter().flatten() {
@@ -172,7 +172,7 @@ impl SimWriter {
         Ok(&data[done..])
     }
 
-    /// Stores `data`, which lie in one unit, at `offset`.
+    /// Stores `data`, which lies within one unit, at `offset`.
     fn store_piece(&self, offset: usize, data: Vec<u8>) -> Result<()> {
         let mut op = self.enter(Call::Store)?;
         op.change(Change::Write {
@@ -183,7 +183,7 @@ impl SimWriter {
         Ok(())
     }
 
-    /// Makes the file as long as windows up to `end` are.
+    /// Extends the file to the end of the window that contains `end`.
     fn prepare(&self, end: usize) -> Result<()> {
         let inode = self.handle.inode;
         loop {
@@ -218,7 +218,7 @@ impl WritableFile for SimWriter {
             .over
             .as_ref()
             .map_or(len, |over| over.load(Ordering::Relaxed));
-        // What is written over takes no space.
+        // Overwriting takes no space.
         let old = len.saturating_sub(offset).min(data.len());
         let mut room = old + op.state.room(inode, data.len() - old);
         if op.fault == Some(Fault::ShortWrite) {
@@ -368,7 +368,7 @@ impl WritableFile for SimWriter {
                 }
             }
         });
-        // As on the machine, the descriptor is gone also when closing reports an error.
+        // As in POSIX, the descriptor is closed even if closing reports an error.
         self.closed.store(true, Ordering::Release);
         self.handle.release();
         entered

@@ -1,4 +1,4 @@
-//! The state of a simulated disk: what lies where, and how much room is left.
+//! The state of a simulated disk: its content, capacity and open files.
 
 use std::backtrace::Backtrace;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,26 +13,26 @@ use crate::disk::{DiskImage, Inode, Name, Tree};
 use crate::fault::FaultPlan;
 use crate::trace::{Call, Operation};
 
-/// What is on the disk, and who holds what of it.
+/// The state of a simulated disk.
 pub(super) struct State {
     pub(super) initial: DiskImage,
     pub(super) live: Tree,
     pub(super) operations: Vec<Operation>,
     pub(super) plan: FaultPlan,
     pub(super) next_inode: Inode,
-    /// Open files, by handle.
+    /// Open files by handle.
     pub(super) handles: BTreeMap<u64, (Inode, PathBuf)>,
     pub(super) next_handle: u64,
     pub(super) locked: BTreeSet<Inode>,
-    /// Space reserved beyond files' ends, by file: the length it is reserved up to.
+    /// For each file with reserved space, the length up to which it is reserved.
     pub(super) reserved: BTreeMap<Inode, u64>,
     pub(super) capacity: u64,
     pub(super) record_sites: bool,
-    /// The stack of the first operation that the last plan made fail.
+    /// The stack of the first operation that failed by the last plan.
     pub(super) injected_at: Option<Arc<Backtrace>>,
-    /// How many reads were given wrong bytes.
+    /// The number of reads that returned wrong data.
     pub(super) wrong_reads: usize,
-    /// How many writes were damaged in silence.
+    /// The number of writes that were damaged silently.
     pub(super) wrong_writes: usize,
 }
 
@@ -57,7 +57,7 @@ impl State {
         }
     }
 
-    /// The directory and name of `path`, and what has that name.
+    /// Resolves `path` to its directory entry and the file there, if any.
     pub(super) fn place(&self, call: Call, path: &Path) -> Result<(Name, Option<Inode>)> {
         let Some((directory, text)) = self.live.parent(path) else {
             return failed(call, path, ErrorKind::NotFound);
@@ -67,7 +67,7 @@ impl State {
         Ok((Name { directory, text }, found))
     }
 
-    /// The name of `path`, which must be free.
+    /// Resolves `path` to a directory entry that must be free.
     pub(super) fn free_place(&self, call: Call, path: &Path) -> Result<Name> {
         match self.place(call, path)? {
             (name, None) => Ok(name),
@@ -80,7 +80,7 @@ impl State {
         self.next_inode - 1
     }
 
-    /// Forgets a file that has neither name nor handle.
+    /// Drops a file without name and handle.
     pub(super) fn release(&mut self, inode: Inode) {
         let open = self.handles.values().any(|(held, _)| *held == inode);
         if !open && !self.live.is_named(inode) {
@@ -102,7 +102,7 @@ impl State {
             .saturating_sub(self.live.used().saturating_add(reserved))
     }
 
-    /// How many of `wanted` more bytes `inode` can grow by.
+    /// The number of bytes, up to `wanted`, by which `inode` can grow.
     pub(super) fn room(&self, inode: Inode, wanted: usize) -> usize {
         if self.capacity == u64::MAX {
             return wanted;

@@ -1,4 +1,4 @@
-//! The calls, the faults, and what each crash model may and may not leave.
+//! File operations, faults, and the outcomes of each crash model.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ fn create(fs: &SimFs, path: &str) -> Arc<dyn WritableFile> {
     fs.create(Path::new(path), FileMode::default()).unwrap()
 }
 
-/// The texts of the file at `path` on all disks that a crash now may leave; `-` where it is absent.
+/// The content of the file at `path` on all disk images that a crash now may leave; `-` if it does not exist.
 fn found(fs: &SimFs, model: CrashModel, path: &str) -> BTreeSet<String> {
     let trace = fs.trace();
     trace
@@ -29,7 +29,7 @@ fn set(texts: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn calls_behave_as_the_trait_says() {
+fn operations_follow_the_contract() {
     let fs = SimFs::new();
     let mode = FileMode::default();
     let path = |text: &'static str| Path::new(text);
@@ -74,7 +74,7 @@ fn calls_behave_as_the_trait_says() {
 }
 
 #[test]
-fn a_lock_is_held_by_one_and_its_file_cannot_be_opened() {
+fn locks_are_exclusive() {
     let fs = SimFs::new();
     let held = fs.lock(Path::new("/LOCK")).unwrap();
     assert!(fs.lock(Path::new("/./LOCK")).is_err());
@@ -84,7 +84,7 @@ fn a_lock_is_held_by_one_and_its_file_cannot_be_opened() {
 }
 
 #[test]
-fn a_sync_makes_bytes_durable_but_not_the_name() {
+fn syncs_make_content_but_not_names_durable() {
     let fs = SimFs::new();
     let file = create(&fs, "/f");
     file.append(b"abc").unwrap();
@@ -105,7 +105,7 @@ fn a_sync_makes_bytes_durable_but_not_the_name() {
 }
 
 #[test]
-fn a_name_that_is_synced_before_its_bytes_leads_to_an_empty_file() {
+fn a_synced_name_without_synced_content_is_an_empty_file() {
     let fs = SimFs::new();
     let file = create(&fs, "/f");
     file.append(b"abc").unwrap();
@@ -123,7 +123,7 @@ fn a_name_that_is_synced_before_its_bytes_leads_to_an_empty_file() {
 }
 
 #[test]
-fn a_prefix_is_in_the_order_of_issue_across_files() {
+fn prefixes_are_in_program_order_across_files() {
     let fs = SimFs::new();
     let (a, b) = (create(&fs, "/a"), create(&fs, "/b"));
     fs.sync_dir(Path::new("/")).unwrap();
@@ -147,7 +147,7 @@ fn a_prefix_is_in_the_order_of_issue_across_files() {
 }
 
 #[test]
-fn a_rename_is_atomic_and_replaces_wholly() {
+fn renames_are_atomic() {
     let fs = SimFs::new();
     let old = create(&fs, "/CURRENT");
     old.append(b"old").unwrap();
@@ -173,7 +173,7 @@ fn a_rename_is_atomic_and_replaces_wholly() {
 }
 
 #[test]
-fn a_rename_across_directories_takes_both_along() {
+fn syncing_one_directory_of_a_rename_covers_both() {
     let fs = SimFs::new();
     fs.create_dir_all(Path::new("/x")).unwrap();
     fs.sync_dir(Path::new("/")).unwrap();
@@ -185,7 +185,7 @@ fn a_rename_across_directories_takes_both_along() {
 }
 
 #[test]
-fn removal_and_creation_of_different_names_survive_in_any_order() {
+fn changes_of_unrelated_names_are_independent() {
     let fs = SimFs::new();
     create(&fs, "/old").sync(false).unwrap();
     fs.sync_dir(Path::new("/")).unwrap();
@@ -200,7 +200,7 @@ fn removal_and_creation_of_different_names_survive_in_any_order() {
 }
 
 #[test]
-fn blocks_survive_independently_and_holes_are_zeros() {
+fn blocks_survive_independently() {
     let fs = SimFs::new();
     let file = create(&fs, "/f");
     fs.sync_dir(Path::new("/")).unwrap();
@@ -220,7 +220,7 @@ fn blocks_survive_independently_and_holes_are_zeros() {
 }
 
 #[test]
-fn many_pending_blocks_are_sampled_by_the_seed() {
+fn many_pending_blocks_are_sampled() {
     let fs = SimFs::new();
     let file = create(&fs, "/f");
     fs.sync_dir(Path::new("/")).unwrap();
@@ -238,7 +238,7 @@ fn many_pending_blocks_are_sampled_by_the_seed() {
 }
 
 #[test]
-fn a_failed_sync_loses_what_it_should_have_written_for_good() {
+fn a_failed_sync_loses_its_data() {
     let fs = SimFs::new();
     let file = create(&fs, "/f.log");
     file.sync(false).unwrap();
@@ -263,7 +263,7 @@ fn a_failed_sync_loses_what_it_should_have_written_for_good() {
 }
 
 #[test]
-fn a_full_disk_takes_what_fits_and_reserved_space_is_kept_for_its_file() {
+fn a_full_disk_takes_short_writes_and_keeps_reservations() {
     let fs = SimFs::new();
     fs.set_capacity(10);
     let (a, b) = (create(&fs, "/a"), create(&fs, "/b"));
@@ -280,7 +280,7 @@ fn a_full_disk_takes_what_fits_and_reserved_space_is_kept_for_its_file() {
 }
 
 #[test]
-fn numbered_operations_fail_as_planned() {
+fn faults_follow_the_plan() {
     let fs = SimFs::new();
     let file = create(&fs, "/f");
     file.append(b"12345678").unwrap();
@@ -309,7 +309,7 @@ fn numbered_operations_fail_as_planned() {
 }
 
 #[test]
-fn writes_are_damaged_and_nobody_is_told() {
+fn write_damage_is_silent() {
     let written = |fault, at: usize| {
         let fs = SimFs::new();
         let file = create(&fs, "/f");
@@ -337,7 +337,7 @@ fn writes_are_damaged_and_nobody_is_told() {
 }
 
 #[test]
-fn a_world_goes_on_from_an_image_and_knows_the_same_trace_again() {
+fn a_simulation_restarts_from_an_image_reproducibly() {
     let run = || {
         let fs = SimFs::new();
         let file = create(&fs, "/f");
@@ -355,7 +355,7 @@ fn a_world_goes_on_from_an_image_and_knows_the_same_trace_again() {
 }
 
 #[test]
-fn operations_can_say_where_they_were_called() {
+fn operations_record_their_call_sites() {
     let fs = SimFs::new();
     fs.record_sites(true);
     create(&fs, "/f");
@@ -364,7 +364,7 @@ fn operations_can_say_where_they_were_called() {
 }
 
 #[test]
-fn stores_survive_a_kill_whole_or_without_their_head_and_a_power_cut_in_any_part() {
+fn mapped_stores_survive_crashes_in_part() {
     let fs = SimFs::new();
     let mode = FileMode {
         mapped: true,
@@ -375,7 +375,7 @@ fn stores_survive_a_kill_whole_or_without_their_head_and_a_power_cut_in_any_part
     fs.sync_dir(Path::new("/")).unwrap();
     file.append(b"f").unwrap();
     file.sync(false).unwrap();
-    // The first append behind a sync is a call.
+    // The first append after a sync is a call.
     file.append(b"irst").unwrap();
     assert_eq!(fs.trace().operations().last().unwrap().call, Call::Append);
     let before = fs.operations();
@@ -388,7 +388,7 @@ fn stores_survive_a_kill_whole_or_without_their_head_and_a_power_cut_in_any_part
             .map(|image| image.file(Path::new("/a")).unwrap().to_vec())
             .collect()
     };
-    // While the store is under way the head is never there, and the rest may be.
+    // While the store is in progress the head is not visible; the rest may be.
     let killed = texts(before, CrashModel::Kill);
     assert!(
         killed
@@ -398,7 +398,7 @@ fn stores_survive_a_kill_whole_or_without_their_head_and_a_power_cut_in_any_part
     assert!(killed.iter().any(|text| text[13..24] == *b"rest....end"));
     assert_eq!(texts(before + 1, CrashModel::Kill).len(), 1);
     assert!(texts(before + 1, CrashModel::Kill)[0].starts_with(b"firstHEAD....rest....end\0"));
-    // The file is as long as its window, whatever of the store survives.
+    // The file has the length of its window, whatever part of the store survives.
     let cut = texts(before + 1, CrashModel::Sectors);
     assert!(
         cut.iter()
@@ -406,7 +406,7 @@ fn stores_survive_a_kill_whole_or_without_their_head_and_a_power_cut_in_any_part
     );
     assert!(cut.iter().any(|text| text[5] == 0) && cut.iter().any(|text| text[5] == b'H'));
 
-    // A window that cannot be prepared: the file is written by calls, which say what is wrong.
+    // If a window cannot be mapped, the file is written by calls, which report the error.
     let plan = |call, lasts| {
         FaultPlan::new(vec![FaultRule {
             trigger: Trigger::Class {

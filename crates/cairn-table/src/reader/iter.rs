@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use cairn_format::block::{
-    Block, BlockKind, BlockLayout, DataCursor, DataWords, Hidden, Skipped, Walk, skip_deleted,
+    Block, BlockKind, BlockLayout, DataCursor, DataWords, SkipLimits, Skipped, Walk, skip_deleted,
     skip_deletions,
 };
 use cairn_format::key;
@@ -252,7 +252,7 @@ impl TableIter {
         }
         let moved = match &self.block {
             Some((bytes, layout)) => {
-                let hidden = Hidden { seq, limit, budget };
+                let hidden = SkipLimits { seq, limit, budget };
                 let block = Block { bytes, layout };
                 let (count, moved) = skip_deletions(&mut self.data, block, &hidden, last);
                 skipped = count;
@@ -272,7 +272,7 @@ impl TableIter {
     pub fn skip_deleted(
         &mut self,
         other: &mut TableIter,
-        hidden: &Hidden<'_>,
+        hidden: &SkipLimits<'_>,
         last: &mut Vec<u8>,
     ) -> (Skipped, Progress, Progress) {
         if self.pads || other.pads || !self.valid || !other.valid {

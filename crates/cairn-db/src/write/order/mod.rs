@@ -19,13 +19,13 @@
 mod loom_tests;
 
 #[cfg(not(loom))]
-use cairn_platform::patience;
+use cairn_platform::backoff;
 #[cfg(not(loom))]
 use cairn_platform::sync::{AtomicU64, Condvar, Mutex, Ordering};
 use cairn_types::SequenceNumber;
 
 #[cfg(loom)]
-use super::loomed::{AtomicU64, Condvar, Mutex, Ordering, patience};
+use super::loomed::{AtomicU64, Condvar, Mutex, Ordering, backoff};
 
 /// The visible writes, and the threads that wait for more.
 #[derive(Default)]
@@ -100,7 +100,7 @@ impl Order {
     /// Waits until everything up to `seq` is visible.
     pub(crate) fn wait_for(&self, seq: SequenceNumber) {
         let reached = || self.visible() >= seq;
-        if patience::look(reached) || patience::let_others_run(reached) {
+        if backoff::spin_until(reached) || backoff::yield_until(reached) {
             return;
         }
         let mut sleeping = self.sleeping.lock();

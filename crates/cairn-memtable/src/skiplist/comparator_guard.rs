@@ -1,0 +1,61 @@
+//! Detection of comparators that re-enter the memtable.
+//!
+//! Some locks are held while a user's comparator runs. A comparator that reads the database whose keys it
+//! compares would deadlock on such a lock. It panics with [`COMPARATOR_RULE`] instead, and the operation that
+//! called it fails. The built-in orders call no user code and are not tracked.
+
+use std::cell::RefCell;
+
+use cairn_types::KeyOrder;
+
+/// The panic message for a comparator that re-enters the memtable.
+pub const COMPARATOR_RULE: &str =
+    "a comparator may not read or change the database whose keys it compares";
+
+thread_local! {
+    /// Addresses of the locks that the thread holds while it compares keys.
+    static HELD: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Removes the innermost lock from [`HELD`] when dropped.
+struct Ends;
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let released = HELD.with_borrow_mut(Vec::pop);
+        debug_assert!(released.is_some(), "locks are released in reverse order");
+    }
+}
+
+/// Runs `work`, which compares keys by `order` while the thread holds `lock`.
+#[inline]
+pub(crate) fn holding<L, T>(order: &KeyOrder, lock: &L, work: impl FnOnce() -> T) -> T {
+    if !matches!(order, KeyOrder::Custom(_)) {
+        return work();
+    }
+    HELD.with_borrow_mut(|held| held.push(std::ptr::from_ref(lock).addr()));
+    let _ends = Ends;
+    work()
+}
+
+/// True if the calling thread holds a memtable lock while a user's comparator runs. Other threads may be
+/// waiting for the lock.
+#[must_use]
+pub fn in_comparator() -> bool {
+    HELD.with_borrow(|held| !held.is_empty())
+}
+
+/// Checks that the thread does not hold `lock`, which it is about to acquire.
+///
+/// # Panics
+///
+/// If the thread holds it.
+pub(crate) fn assert_not_held<L>(order: &KeyOrder, lock: &L) {
+    if matches!(order, KeyOrder::Custom(_)) {
+        let place = std::ptr::from_ref(lock).addr();
+        assert!(
+            !HELD.with_borrow(|held| held.contains(&place)),
+            "{COMPARATOR_RULE}"
+        );
+    }
+}

@@ -1,0 +1,120 @@
+//! A thread-local pool of buffers for blocks.
+//!
+//! A full cache evicts a block for each one that it inserts. Freeing the memory of the old block and
+//! allocating and clearing new memory costs up to a third of reading the block from the page cache. The
+//! blocks of a table have similar lengths, so the new block reuses the memory of the old one.
+//!
+//! Each thread keeps at most [`MAX_BUFFERS`] buffers of at most [`MAX_LENGTH`] bytes. Once it has kept one,
+//! it rounds lengths of new allocations up to a step, so that a buffer fits all blocks of about its length.
+//! If larger buffers could be reused for smaller blocks only, the allocator would be left with small free
+//! blocks and asked for large ones, and fragmentation would grow to a third of the cache.
+
+use std::cell::RefCell;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+/// The maximum number of buffers kept by a thread.
+const MAX_BUFFERS: usize = 8;
+/// The lengths of pooled buffers. Shorter ones are not worth pooling, and longer ones would retain too much
+/// memory.
+const POOLED_LENGTHS: RangeInclusive<usize> = 1 << 10..=MAX_LENGTH;
+/// The maximum length of a pooled buffer.
+const MAX_LENGTH: usize = 64 << 10;
+/// The number of length steps between consecutive powers of two.
+const STEPS: usize = 32;
+
+thread_local! {
+    /// The buffers kept by the thread. Has a capacity only once a buffer was kept.
+    static POOL: RefCell<Vec<Arc<[u8]>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The length to allocate for `len` bytes.
+fn rounded(len: usize) -> usize {
+    match POOLED_LENGTHS.contains(&len) {
+        true => len.next_multiple_of((1 << len.ilog2()) / STEPS),
+        false => len,
+    }
+}
+
+/// True if a buffer of `length` bytes may be used for `len` bytes.
+pub(crate) fn fits(length: usize, len: usize) -> bool {
+    (len..=rounded(len)).contains(&length)
+}
+
+/// Adds `piece` to the pool, unless it is shared or of an unsuitable length.
+pub(crate) fn keep(mut piece: Arc<[u8]>) {
+    if !POOLED_LENGTHS.contains(&piece.len()) || Arc::get_mut(&mut piece).is_none() {
+        return;
+    }
+    // An exiting thread keeps nothing.
+    let _ = POOL.try_with(|pool| {
+        let mut pool = pool.borrow_mut();
+        if pool.len() == MAX_BUFFERS {
+            pool.remove(0);
+        }
+        pool.push(piece);
+    });
+}
+
+/// A buffer of at least `len` bytes that is not shared, with arbitrary content.
+pub(crate) fn memory(len: usize) -> Arc<[u8]> {
+    let taken = |pool: &RefCell<Vec<Arc<[u8]>>>| {
+        let mut pool = pool.borrow_mut();
+        match pool.iter().rposition(|piece| fits(piece.len(), len)) {
+            Some(at) => Ok(pool.swap_remove(at)),
+            None if pool.capacity() > 0 => Err(rounded(len)),
+            None => Err(len),
+        }
+    };
+    let taken = match POOLED_LENGTHS.contains(&len) {
+        true => POOL.try_with(taken).unwrap_or(Err(len)),
+        false => Err(len),
+    };
+    taken.unwrap_or_else(|len| std::iter::repeat_n(0, len).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(len: usize) -> Arc<[u8]> {
+        std::iter::repeat_n(7, len).collect()
+    }
+
+    #[test]
+    fn unshared_buffers_are_reused_for_suitable_lengths() {
+        assert_eq!(memory(4201).len(), 4201, "the pool is empty");
+        keep(piece(4200));
+        assert_eq!(memory(4225).len(), 4352, "too short");
+        assert_eq!(memory(2000).len(), 2016, "too long");
+        assert_eq!(memory(4100).len(), 4200);
+        assert_eq!(memory(4100).len(), 4224, "taken once");
+        let held = piece(4200);
+        keep(held.clone());
+        assert_eq!(memory(4200)[0], 0);
+        assert_eq!(held[0], 7);
+        keep(piece(MAX_LENGTH + 1));
+        assert_eq!(memory(MAX_LENGTH + 1)[0], 0);
+    }
+
+    #[test]
+    fn the_pool_is_bounded() {
+        for n in 0..2 * MAX_BUFFERS {
+            keep(piece(2000 + n));
+        }
+        POOL.with(|pool| assert_eq!(pool.borrow().len(), MAX_BUFFERS));
+    }
+
+    #[test]
+    fn buffers_fit_all_lengths_of_their_step() {
+        keep(piece(1 << 10));
+        for len in (1_024..=MAX_LENGTH).step_by(13) {
+            let taken = memory(len).len();
+            assert!(
+                fits(taken, len) && taken - len <= len / STEPS,
+                "{len}: {taken}"
+            );
+            assert_eq!(rounded(taken), taken, "{len}");
+        }
+    }
+}
