@@ -27,7 +27,7 @@ use cairn_types::{
 };
 use cairn_version::{BlobFileMeta, FileMeta, TreeEdit, Version};
 
-use crate::below::Below;
+use crate::lower_levels::Below;
 use crate::blobs::BlobReader;
 use crate::context::{JobContext, Permit};
 use crate::cuts::Cuts;

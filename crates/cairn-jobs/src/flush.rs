@@ -9,7 +9,7 @@ use cairn_platform::sync::{Arc, Mutex};
 use cairn_types::{Error, FilterContext, Result, TableFileCreationReason};
 use cairn_version::{TreeEdit, Version};
 
-use crate::below::Below;
+use crate::lower_levels::Below;
 use crate::blobs::BlobReader;
 use crate::context::JobContext;
 use crate::cuts::Cuts;

@@ -10,7 +10,7 @@
 //!                                                           |-> blob files
 //! ```
 
-pub mod below;
+pub mod lower_levels;
 mod blobs;
 pub mod checksum;
 mod collect;

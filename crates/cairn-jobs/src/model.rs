@@ -7,7 +7,7 @@ use cairn_platform::sync::Arc;
 use cairn_types::{KeyOrder, MergeInput, MergeOperator, Result, SequenceNumber, ValueKind};
 use proptest::prelude::*;
 
-use crate::below::Below;
+use crate::lower_levels::Below;
 use crate::context::Cancel;
 use crate::filter::Filter;
 use crate::runs::{Merge, Run};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_format::range_del::{Fragment, Fragments, Tombstone};
 use cairn_types::{KeyOrder, SequenceNumber};
 
-use crate::below::Below;
+use crate::lower_levels::Below;
 
 /// The tombstones of `all` that are written: of each range the newest of each stripe between two
 /// snapshots, and in the oldest stripe only if something below the output may lie under it.

@@ -33,7 +33,7 @@ use cairn_types::{
     Code, Error, KeyOrder, MergeInput, MergeOperator, Result, SequenceNumber, Subcode, ValueKind,
 };
 
-use crate::below::Below;
+use crate::lower_levels::Below;
 use crate::blobs::BlobReader;
 use crate::context::Cancel;
 use crate::entity;

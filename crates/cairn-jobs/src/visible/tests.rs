@@ -9,7 +9,7 @@ use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
 use cairn_version::{FileMeta, TreeEdit, Version};
 use proptest::prelude::*;
 
-use crate::below::Below;
+use crate::lower_levels::Below;
 use crate::model::{Join, State, Write, compact, lawful, user, writes};
 
 /// The written entries, as text: key, sequence number, kind and value.
