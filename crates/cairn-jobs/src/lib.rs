@@ -13,7 +13,7 @@
 pub mod lower_levels;
 mod blobs;
 pub mod checksum;
-mod collect;
+mod property_collectors;
 pub mod compact;
 pub mod context;
 mod cuts;

@@ -21,7 +21,7 @@ use cairn_version::file::EntryCounts;
 use cairn_version::{BlobFileMeta, FileMeta, bounds};
 
 use crate::checksum;
-use crate::collect::Collecting;
+use crate::property_collectors::Collecting;
 
 use crate::cuts::Cuts;
 use crate::garbage::Garbage;
