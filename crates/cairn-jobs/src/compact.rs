@@ -30,7 +30,7 @@ use cairn_version::{BlobFileMeta, FileMeta, TreeEdit, Version};
 use crate::lower_levels::Below;
 use crate::blobs::BlobReader;
 use crate::context::{JobContext, Permit};
-use crate::cuts::Cuts;
+use crate::output_splitter::Cuts;
 use crate::filter::Filter;
 use crate::garbage::Garbage;
 use crate::inputs::{InputTable, Tables};

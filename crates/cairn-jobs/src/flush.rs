@@ -12,7 +12,7 @@ use cairn_version::{TreeEdit, Version};
 use crate::lower_levels::Below;
 use crate::blobs::BlobReader;
 use crate::context::JobContext;
-use crate::cuts::Cuts;
+use crate::output_splitter::Cuts;
 use crate::filter::Filter;
 use crate::kind::{BlobPlan, Kind};
 use crate::output::Outputs;

@@ -16,7 +16,7 @@ pub mod checksum;
 mod property_collectors;
 pub mod compact;
 pub mod context;
-mod cuts;
+mod output_splitter;
 pub mod deeper;
 mod entity;
 mod events;

@@ -23,7 +23,7 @@ use cairn_version::{BlobFileMeta, FileMeta, bounds};
 use crate::checksum;
 use crate::property_collectors::Collecting;
 
-use crate::cuts::Cuts;
+use crate::output_splitter::Cuts;
 use crate::garbage::Garbage;
 use crate::kind::Kind;
 use crate::readback::Readback;
