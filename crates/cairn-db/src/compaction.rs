@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_jobs::pick::{self, Busy, JobId, Pick, PickOptions, Reason};
-use cairn_jobs::{BlobGc, Cancel, CompactJob, FlushJob, compact, deeper, flush};
+use cairn_jobs::{BlobGc, Cancel, CompactJob, FlushJob, compact, multi_level, flush};
 use cairn_jobs::{JobContext, JobDatabase, JobFamily};
 use cairn_memtable::Memtable;
 use cairn_observe::BackgroundErrorReason;
@@ -135,7 +135,7 @@ impl Shared {
             cancel: self.compaction_cancel(manual),
             ..self.job_context(family)
         };
-        let pick = deeper::settled(&context, &chosen.pick);
+        let pick = multi_level::settled(&context, &chosen.pick);
         let mut watch = Watch::new(&self.telemetry, family, TableFileCreationReason::Compaction);
         let _working = self
             .telemetry

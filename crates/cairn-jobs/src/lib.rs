@@ -17,7 +17,7 @@ mod property_collectors;
 pub mod compact;
 pub mod context;
 mod output_splitter;
-pub mod deeper;
+pub mod multi_level;
 mod entity;
 mod events;
 pub mod filter;

@@ -28,7 +28,7 @@ use crate::model::{Join, State, Write, lawful, writes};
 use crate::parts;
 use crate::pick::{self, Busy, FilesRequest, Manual, Pick, PickOptions, Step};
 use crate::stats::JobStats;
-use crate::{CompactJob, FlushJob, JobEvents, compact, deeper, flush};
+use crate::{CompactJob, FlushJob, JobEvents, compact, multi_level, flush};
 
 /// How a tree is shaped.
 #[derive(Clone, Copy, Debug)]
@@ -473,14 +473,14 @@ impl Tree {
 
     fn run(&mut self, asked: &Pick, from: &Version) {
         let context = self.context();
-        let mut pick = deeper::settled(&context, &Arc::new(asked.clone()));
+        let mut pick = multi_level::settled(&context, &Arc::new(asked.clone()));
         if let (Some(offer), Some(seed)) = (&pick.offer, self.any_part) {
             let borders: Vec<usize> = (0..=offer.files.len())
-                .filter(|&at| deeper::is_border(&context, offer, at))
+                .filter(|&at| multi_level::is_border(&context, offer, at))
                 .collect();
             let from = seed % (borders.len() - 1);
             let until = from + 1 + seed / 7 % (borders.len() - 1 - from);
-            pick = Arc::new(deeper::with_part(
+            pick = Arc::new(multi_level::with_part(
                 asked,
                 offer,
                 borders[from]..borders[until],

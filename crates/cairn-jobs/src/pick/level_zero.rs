@@ -6,7 +6,7 @@ use cairn_version::{FileMeta, bounds, shape};
 
 use super::description::{LevelInputs, Pick, Reason, range};
 use super::tree::{Start, Tree};
-use super::{deeper, expand, order};
+use super::{multi_level, expand, order};
 
 /// Files that a compaction within level 0 takes at least, when level 0 cannot be emptied.
 const MIN_FILES_WITHIN: usize = 4;
@@ -117,7 +117,7 @@ fn into_base(tree: &Tree, score: f64) -> Option<Pick> {
         }
         let inputs = with_overlapping(tree, vec![files[at].clone()], base)?;
         expand::finish(tree, start(tree, score, inputs.files, base))
-            .map(|pick| deeper::offered(tree, pick))
+            .map(|pick| multi_level::offered(tree, pick))
     };
     match tree.options.pri {
         CompactionPri::RoundRobin => positions.next().and_then(first),

@@ -20,7 +20,7 @@
 
 mod asked;
 mod busy;
-mod deeper;
+mod multi_level;
 mod description;
 mod expand;
 mod fifo;

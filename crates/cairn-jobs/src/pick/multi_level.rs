@@ -6,7 +6,7 @@
 //! the level below border the range, so that each of them is an input whole or not at all.
 //!
 //! The pick takes all files of that level that come into question. Which of them become inputs is
-//! chosen by [`crate::deeper`], with the tables at hand.
+//! chosen by [`crate::multi_level`], with the tables at hand.
 
 use super::description::{Deeper, LevelInputs, Offer, Pick};
 use super::expand;
