@@ -18,7 +18,7 @@ pub mod compact;
 pub mod context;
 mod output_splitter;
 pub mod multi_level;
-mod entity;
+mod entity_merge;
 mod events;
 pub mod filter;
 pub mod flush;

@@ -36,7 +36,7 @@ use cairn_types::{
 use crate::lower_levels::Below;
 use crate::blobs::BlobReader;
 use crate::context::Cancel;
-use crate::entity;
+use crate::entity_merge;
 use crate::filter::{Filter, Ruling};
 use crate::garbage::Garbage;
 use crate::runs::Run;
@@ -715,7 +715,7 @@ impl<R: Run> Visible<R> {
                     true => undated_merge(column, merge),
                     false => merge(column),
                 };
-                entity::merge(existing, &self.user, blobs, merge)
+                entity_merge::merge(existing, &self.user, blobs, merge)
                     .map(|entity| (ValueKind::WideColumnEntity, entity))
             }
             (Base::Value, _) => merge(Some(existing)).map(|value| (ValueKind::Value, value)),
