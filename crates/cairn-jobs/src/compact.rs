@@ -32,7 +32,7 @@ use crate::blobs::BlobReader;
 use crate::context::{JobContext, Permit};
 use crate::output_splitter::Cuts;
 use crate::filter::Filter;
-use crate::garbage::Garbage;
+use crate::blob_garbage::Garbage;
 use crate::inputs::{InputTable, Tables};
 use crate::kind::{BlobPlan, Kind};
 use crate::output::Outputs;

@@ -16,7 +16,7 @@ use cairn_types::{
 };
 
 use crate::context::JobContext;
-use crate::garbage;
+use crate::blob_garbage;
 use crate::stats::BlobsRead;
 use crate::ttl;
 
@@ -180,7 +180,7 @@ impl Filter {
             ..BlobReadOptions::default()
         };
         let value = blobs.read(index, key, io, options)?.to_vec();
-        if let Some((_, stored)) = garbage::blob_of(index)? {
+        if let Some((_, stored)) = blob_garbage::blob_of(index)? {
             let mut read = self.read.get();
             read.count((RECORD_HEADER_LEN + key.len()) as u64 + stored);
             self.read.set(read);

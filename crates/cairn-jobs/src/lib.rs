@@ -22,7 +22,7 @@ mod entity_merge;
 mod events;
 pub mod filter;
 pub mod flush;
-pub mod garbage;
+pub mod blob_garbage;
 pub mod ingest;
 mod inputs;
 mod kind;

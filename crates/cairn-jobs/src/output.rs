@@ -24,7 +24,7 @@ use crate::checksum;
 use crate::property_collectors::Collecting;
 
 use crate::output_splitter::Cuts;
-use crate::garbage::Garbage;
+use crate::blob_garbage::Garbage;
 use crate::kind::Kind;
 use crate::readback::Readback;
 use crate::stats::JobStats;

@@ -17,7 +17,7 @@ use cairn_types::{Error, FileNumber, Result, ValueKind};
 use cairn_version::BlobFileMeta;
 
 use crate::blobs::{BlobReader, BlobWriter};
-use crate::garbage::{self, Garbage};
+use crate::blob_garbage::{self, Garbage};
 use crate::kind::Kind;
 use crate::stats::BlobsRead;
 use crate::visible::Entry;
@@ -131,7 +131,7 @@ impl<'a> Values<'a> {
     }
 
     fn place_blob<'e>(&'e mut self, entry: Entry<'e>) -> Result<Placed<'e>> {
-        let Some((number, bytes)) = garbage::blob_of(entry.value)? else {
+        let Some((number, bytes)) = blob_garbage::blob_of(entry.value)? else {
             return Ok(Placed {
                 entry,
                 oldest_blob: None,
@@ -168,7 +168,7 @@ impl<'a> Values<'a> {
         let user_key = key::user_key(entry.key);
         let separates = plan.columns && plan.min_bytes.is_some();
         // A look at the version is enough for most.
-        if !separates && !garbage::may_have_blobs(entry.value) {
+        if !separates && !blob_garbage::may_have_blobs(entry.value) {
             return Ok(Placed {
                 entry,
                 oldest_blob: None,
@@ -216,7 +216,7 @@ impl<'a> Values<'a> {
 
     /// The fate of a column of `entity` that lies in a blob file.
     fn move_column(&mut self, entity: &[u8], user_key: &[u8], index: &[u8]) -> Result<Place> {
-        let blob = garbage::blob_of(index)?;
+        let blob = blob_garbage::blob_of(index)?;
         let moved = blob.filter(|(number, _)| *number < self.kind.blobs.relocate_below);
         let Some((_, bytes)) = moved else {
             self.garbage.leaves(user_key, index)?;

@@ -38,7 +38,7 @@ use crate::blobs::BlobReader;
 use crate::context::Cancel;
 use crate::entity_merge;
 use crate::filter::{Filter, Ruling};
-use crate::garbage::Garbage;
+use crate::blob_garbage::Garbage;
 use crate::runs::Run;
 use crate::stats::{BlobsRead, Dropped};
 
