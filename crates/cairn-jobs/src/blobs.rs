@@ -19,7 +19,7 @@ use cairn_version::BlobFileMeta;
 
 use crate::checksum;
 use crate::context::JobContext;
-use crate::kind::Kind;
+use crate::output_params::Kind;
 use crate::stats::BlobsRead;
 
 /// Writes the blob files of one part of a job.

@@ -34,7 +34,7 @@ use crate::output_splitter::Cuts;
 use crate::filter::Filter;
 use crate::blob_garbage::Garbage;
 use crate::inputs::{InputTable, Tables};
-use crate::kind::{BlobPlan, Kind};
+use crate::output_params::{BlobPlan, Kind};
 use crate::output::Outputs;
 use crate::parts;
 use crate::pick::{Output, Pick, Reason};

@@ -14,7 +14,7 @@ use crate::blobs::BlobReader;
 use crate::context::JobContext;
 use crate::output_splitter::Cuts;
 use crate::filter::Filter;
-use crate::kind::{BlobPlan, Kind};
+use crate::output_params::{BlobPlan, Kind};
 use crate::output::Outputs;
 use crate::pick::Output;
 use crate::runs::{Merge, Run};

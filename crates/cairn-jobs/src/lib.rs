@@ -25,7 +25,7 @@ pub mod flush;
 pub mod blob_garbage;
 pub mod ingest;
 mod inputs;
-mod kind;
+mod output_params;
 #[cfg(test)]
 mod model;
 mod output;

@@ -25,7 +25,7 @@ use crate::property_collectors::Collecting;
 
 use crate::output_splitter::Cuts;
 use crate::blob_garbage::Garbage;
-use crate::kind::Kind;
+use crate::output_params::Kind;
 use crate::readback::Readback;
 use crate::stats::JobStats;
 use crate::values::{Placed, Values};

@@ -18,7 +18,7 @@ use cairn_version::BlobFileMeta;
 
 use crate::blobs::{BlobReader, BlobWriter};
 use crate::blob_garbage::{self, Garbage};
-use crate::kind::Kind;
+use crate::output_params::Kind;
 use crate::stats::BlobsRead;
 use crate::visible::Entry;
 
