@@ -36,7 +36,7 @@ use crate::blob_garbage::Garbage;
 use crate::inputs::{InputTable, Tables};
 use crate::output_params::{BlobPlan, Kind};
 use crate::output::Outputs;
-use crate::parts;
+use crate::subcompaction_split;
 use crate::pick::{Output, Pick, Reason};
 use crate::runs::{Merge, Run};
 use crate::shares::{Shares, Span, Wait};
@@ -151,10 +151,10 @@ impl Work {
             let (output, grandparents) = (&deeper.output, &deeper.grandparents);
             Target::new(job, output, grandparents, deeper.bottommost, &runs)
         }));
-        let borders = match parts::may_split(pick, order) {
+        let borders = match subcompaction_split::may_split(pick, order) {
             true => {
                 let began = context.meter.began();
-                let borders = parts::borders(&runs, order, pick, &context.io)?;
+                let borders = subcompaction_split::borders(&runs, order, pick, &context.io)?;
                 context
                     .meter
                     .time_since(began, Histogram::SubcompactionSetupTime);
@@ -162,7 +162,7 @@ impl Work {
             }
             false => Vec::new(),
         };
-        let spans = parts::spans(borders, order, pick.deeper.as_ref());
+        let spans = subcompaction_split::spans(borders, order, pick.deeper.as_ref());
         let count = spans.len();
         if count > 1 && pick.max_subcompactions > 1 {
             context.meter.update(|update| {
@@ -267,7 +267,7 @@ impl Work {
         let partitioner = self.partitioner(target);
         let mut outputs = Outputs::new(&target.kind, target.written.clone(), cuts, lower)
             .partitioned(partitioner);
-        let mut may_give = parts::may_give(&self.pick, order) && !entries.may_jump();
+        let mut may_give = subcompaction_split::may_give(&self.pick, order) && !entries.may_jump();
         let mut until_ask = ASK_EVERY;
         while let Some(entry) = entries.next(span.upper.as_deref())? {
             outputs.add(entry)?;
@@ -328,7 +328,7 @@ impl Work {
         let runs = &self.runs[..target.runs];
         let least = WORTH_GIVING.max(target.output.target_bytes / 4);
         let (context, upper) = (&self.context, span.upper.as_deref());
-        let middle = parts::middle(
+        let middle = subcompaction_split::middle(
             runs,
             &context.family.order,
             least,

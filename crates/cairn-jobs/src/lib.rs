@@ -29,7 +29,7 @@ mod output_params;
 #[cfg(test)]
 mod model;
 mod output;
-mod parts;
+mod subcompaction_split;
 pub mod pick;
 mod readback;
 pub mod runs;

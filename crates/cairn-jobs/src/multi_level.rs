@@ -14,7 +14,7 @@ use cairn_version::bounds;
 
 use crate::context::JobContext;
 use crate::inputs::InputTable;
-use crate::parts;
+use crate::subcompaction_split;
 use crate::pick::{Deeper, LevelInputs, Offer, Pick};
 
 /// `pick` with the part of it that goes deeper, if one is worth it. Looks into the indexes of the
@@ -49,7 +49,7 @@ fn bytes_before(context: &JobContext, pick: &Pick, offer: &Offer) -> Result<Vec<
     let mut before = vec![0];
     for file in &offer.files[1..] {
         let border = file.smallest.user_key();
-        before.push(parts::bytes_before(
+        before.push(subcompaction_split::bytes_before(
             &runs,
             &context.family.order,
             border,
