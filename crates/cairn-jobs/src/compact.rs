@@ -39,7 +39,7 @@ use crate::output::Outputs;
 use crate::subcompaction_split;
 use crate::pick::{Output, Pick, Reason};
 use crate::runs::{Merge, Run};
-use crate::shares::{Shares, Span, Wait};
+use crate::subcompactions::{Shares, Span, Wait};
 use crate::stats::{Done, JobStats, RawInput};
 use crate::stripes;
 use crate::ttl;

@@ -33,7 +33,7 @@ mod subcompaction_split;
 pub mod pick;
 mod readback;
 pub mod runs;
-mod shares;
+mod subcompactions;
 mod stats;
 mod stripes;
 #[cfg(test)]

@@ -6,7 +6,7 @@ use cairn_types::{KeyOrder, Result, SequenceNumber, ValueKind};
 
 use crate::inputs::InputTable;
 use crate::pick::{Deeper, Pick, Reason};
-use crate::shares::Span;
+use crate::subcompactions::Span;
 
 /// Keys that are tried as borders, at most.
 const MAX_CANDIDATES: usize = 64;
