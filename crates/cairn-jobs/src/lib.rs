@@ -31,7 +31,7 @@ mod model;
 mod output;
 mod subcompaction_split;
 pub mod pick;
-mod readback;
+mod output_verification;
 pub mod runs;
 mod subcompactions;
 mod stats;

@@ -26,7 +26,7 @@ use crate::property_collectors::Collecting;
 use crate::output_splitter::Cuts;
 use crate::blob_garbage::Garbage;
 use crate::output_params::Kind;
-use crate::readback::Readback;
+use crate::output_verification::Readback;
 use crate::stats::JobStats;
 use crate::values::{Placed, Values};
 use crate::visible::Entry;
