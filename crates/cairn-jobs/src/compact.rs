@@ -41,7 +41,7 @@ use crate::pick::{Output, Pick, Reason};
 use crate::runs::{Merge, Run};
 use crate::subcompactions::{Shares, Span, Wait};
 use crate::stats::{Done, JobStats, RawInput};
-use crate::stripes;
+use crate::range_tombstones;
 use crate::ttl;
 use crate::visible::{Rules, Visible};
 
@@ -503,7 +503,7 @@ impl Target {
             output: output.clone(),
             grandparents: grandparents.to_vec(),
             runs: runs.len(),
-            written: stripes::written(order, &tombstones, snapshots, bottommost, &below),
+            written: range_tombstones::written(order, &tombstones, snapshots, bottommost, &below),
             tombstones,
             below,
         }

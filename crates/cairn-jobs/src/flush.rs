@@ -19,7 +19,7 @@ use crate::output::Outputs;
 use crate::pick::Output;
 use crate::runs::{Merge, Run};
 use crate::stats::{Done, JobStats};
-use crate::stripes;
+use crate::range_tombstones;
 use crate::ttl;
 use crate::visible::{Rules, Visible};
 
@@ -113,7 +113,7 @@ fn write(job: &FlushJob, kind: &Kind) -> Result<Done> {
             .iter()
             .flat_map(|table| table.raw_range_tombstones()),
     ));
-    let written = stripes::written(
+    let written = range_tombstones::written(
         &context.family.order,
         &tombstones,
         &context.snapshots,

@@ -35,7 +35,7 @@ mod output_verification;
 pub mod runs;
 mod subcompactions;
 mod stats;
-mod stripes;
+mod range_tombstones;
 #[cfg(test)]
 mod tree_tests;
 pub mod ttl;

@@ -11,7 +11,7 @@ use crate::lower_levels::Below;
 use crate::context::Cancel;
 use crate::filter::Filter;
 use crate::runs::{Merge, Run};
-use crate::stripes;
+use crate::range_tombstones;
 use crate::visible::{Rules, Visible};
 
 /// One write.
@@ -237,7 +237,7 @@ pub(crate) fn compact_filtered(
     let order = KeyOrder::Bytewise;
     let snapshots: Vec<SequenceNumber> = snapshots.iter().copied().map(SequenceNumber).collect();
     let tombstones = Arc::new(Fragments::build(&order, state.tombstones.iter().cloned()));
-    let written = stripes::written(&order, &tombstones, &snapshots, bottommost, &below);
+    let written = range_tombstones::written(&order, &tombstones, &snapshots, bottommost, &below);
     let lists = (0..runs).map(|run| {
         let mine = state
             .points
