@@ -38,7 +38,7 @@ use crate::output_params::{BlobPlan, Kind};
 use crate::output::Outputs;
 use crate::subcompaction_split;
 use crate::pick::{Output, Pick, Reason};
-use crate::runs::{Merge, Run};
+use crate::sorted_runs::{Merge, Run};
 use crate::subcompactions::{Shares, Span, Wait};
 use crate::stats::{Done, JobStats, RawInput};
 use crate::range_tombstones;

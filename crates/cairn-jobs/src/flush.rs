@@ -17,7 +17,7 @@ use crate::filter::Filter;
 use crate::output_params::{BlobPlan, Kind};
 use crate::output::Outputs;
 use crate::pick::Output;
-use crate::runs::{Merge, Run};
+use crate::sorted_runs::{Merge, Run};
 use crate::stats::{Done, JobStats};
 use crate::range_tombstones;
 use crate::ttl;

@@ -8,7 +8,7 @@ use cairn_table::{IterOptions, Table, TableIter};
 use cairn_types::{KeyOrder, Progress, Result};
 use cairn_version::FileMeta;
 
-use crate::runs::Run;
+use crate::sorted_runs::Run;
 
 impl Run for MemtableWalk {
     fn start(&mut self, target: Option<&[u8]>) {

@@ -6,7 +6,7 @@
 //! installs it, nothing has changed.
 //!
 //! ```text
-//! memtables or tables -> runs::Merge -> visible::Visible -> values -> output -> tables, edit
+//! memtables or tables -> sorted_runs::Merge -> visible::Visible -> values -> output -> tables, edit
 //!                                                           |-> blob files
 //! ```
 
@@ -32,7 +32,7 @@ mod output;
 mod subcompaction_split;
 pub mod pick;
 mod output_verification;
-pub mod runs;
+pub mod sorted_runs;
 mod subcompactions;
 mod stats;
 mod range_tombstones;

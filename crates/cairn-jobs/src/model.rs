@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::lower_levels::Below;
 use crate::context::Cancel;
 use crate::filter::Filter;
-use crate::runs::{Merge, Run};
+use crate::sorted_runs::{Merge, Run};
 use crate::range_tombstones;
 use crate::visible::{Rules, Visible};
 

@@ -39,7 +39,7 @@ use crate::context::Cancel;
 use crate::entity_merge;
 use crate::filter::{Filter, Ruling};
 use crate::blob_garbage::Garbage;
-use crate::runs::Run;
+use crate::sorted_runs::Run;
 use crate::stats::{BlobsRead, Dropped};
 
 /// After how many entries a cancellation is looked for.

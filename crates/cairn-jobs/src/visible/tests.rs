@@ -242,7 +242,7 @@ proptest! {
 
 #[test]
 fn a_cancelled_job_ends_with_aborted() {
-    use crate::runs::{Merge, Run};
+    use crate::sorted_runs::{Merge, Run};
     let mut state = State::default();
     let many: Vec<Write> = (0..2000_u32).map(|n| Put((n % 12) as u8, 1)).collect();
     state.write(&many, 1);
