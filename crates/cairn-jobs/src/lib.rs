@@ -39,7 +39,7 @@ mod range_tombstones;
 #[cfg(test)]
 mod tree_tests;
 pub mod ttl;
-mod values;
+mod value_separation;
 pub mod visible;
 
 pub use compact::CompactJob;

@@ -5,7 +5,7 @@
 //! gap: each covers the keys from its first up to the first of the next. A range tombstone is cut
 //! at those borders. No user key is in two outputs, so that files never share one.
 //!
-//! Before an entry is written its value is put in its place, by [`crate::values`].
+//! Before an entry is written its value is put in its place, by [`crate::value_separation`].
 
 use cairn_format::id::UniqueId;
 use cairn_format::key::{self, InternalKey};
@@ -28,7 +28,7 @@ use crate::blob_garbage::Garbage;
 use crate::output_params::Kind;
 use crate::output_verification::Readback;
 use crate::stats::JobStats;
-use crate::values::{Placed, Values};
+use crate::value_separation::{Placed, Values};
 use crate::visible::Entry;
 
 /// Bytes of properties, metaindex and footer, about.
