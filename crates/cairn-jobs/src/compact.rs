@@ -1,6 +1,6 @@
 //! Compaction: a pick becomes tables of its output level.
 //!
-//! Inputs → merged → [`crate::visible`] → `crate::output` → tables → edit. A compaction may be
+//! Inputs → merged → [`crate::compaction_iterator`] → `crate::output` → tables → edit. A compaction may be
 //! split into parts by user keys, which run beside one another; the parts share nothing but what
 //! cannot change. Some of them may go a level deeper than the rest: they read that level too.
 //!
@@ -43,7 +43,7 @@ use crate::subcompactions::{Shares, Span, Wait};
 use crate::stats::{Done, JobStats, RawInput};
 use crate::range_tombstones;
 use crate::ttl;
-use crate::visible::{Rules, Visible};
+use crate::compaction_iterator::{Rules, Visible};
 
 /// Entries after which a part asks whether it may give half of what is left to another thread.
 const ASK_EVERY: u32 = if cfg!(test) { 3 } else { 256 };

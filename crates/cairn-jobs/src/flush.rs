@@ -21,7 +21,7 @@ use crate::sorted_runs::{Merge, Run};
 use crate::stats::{Done, JobStats};
 use crate::range_tombstones;
 use crate::ttl;
-use crate::visible::{Rules, Visible};
+use crate::compaction_iterator::{Rules, Visible};
 
 /// Memtables to write.
 pub struct FlushJob {

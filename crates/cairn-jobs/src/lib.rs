@@ -6,7 +6,7 @@
 //! installs it, nothing has changed.
 //!
 //! ```text
-//! memtables or tables -> sorted_runs::Merge -> visible::Visible -> values -> output -> tables, edit
+//! memtables or tables -> sorted_runs::Merge -> compaction_iterator::Visible -> values -> output -> tables, edit
 //!                                                           |-> blob files
 //! ```
 
@@ -40,7 +40,7 @@ mod range_tombstones;
 mod tree_tests;
 pub mod ttl;
 mod value_separation;
-pub mod visible;
+pub mod compaction_iterator;
 
 pub use compact::CompactJob;
 pub use context::{BlobGc, Cancel, JobContext, JobDatabase, JobFamily, Permit, Spare};

@@ -12,7 +12,7 @@ use crate::context::Cancel;
 use crate::filter::Filter;
 use crate::sorted_runs::{Merge, Run};
 use crate::range_tombstones;
-use crate::visible::{Rules, Visible};
+use crate::compaction_iterator::{Rules, Visible};
 
 /// One write.
 #[derive(Clone, Debug, PartialEq)]

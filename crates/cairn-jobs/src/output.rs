@@ -29,7 +29,7 @@ use crate::output_params::Kind;
 use crate::output_verification::Readback;
 use crate::stats::JobStats;
 use crate::value_separation::{Placed, Values};
-use crate::visible::Entry;
+use crate::compaction_iterator::Entry;
 
 /// Bytes of properties, metaindex and footer, about.
 const TAIL_BYTES: u64 = 2 << 10;

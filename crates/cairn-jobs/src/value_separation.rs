@@ -20,7 +20,7 @@ use crate::blobs::{BlobReader, BlobWriter};
 use crate::blob_garbage::{self, Garbage};
 use crate::output_params::Kind;
 use crate::stats::BlobsRead;
-use crate::visible::Entry;
+use crate::compaction_iterator::Entry;
 
 /// Puts the values of one part of a job in their place.
 pub(crate) struct Values<'a> {
