@@ -18,7 +18,7 @@
 //!
 //! The order in which files are chosen follows the pickers of RocksDB (db/compaction/compaction_picker*.cc, Apache 2.0).
 
-mod asked;
+mod compact_files;
 mod busy;
 mod multi_level;
 mod description;
@@ -39,7 +39,7 @@ use cairn_options::CompactionStyle;
 use cairn_version::Version;
 use cairn_version::shape::{self, Marked, Present};
 
-pub use asked::{FilesRequest, UserRange, delete_in_ranges, move_level_zero, pick_files, refit};
+pub use compact_files::{FilesRequest, UserRange, delete_in_ranges, move_level_zero, pick_files, refit};
 pub use busy::{Busy, JobId};
 pub use description::{Deeper, LevelInputs, Offer, Output, Pick, Reason};
 pub use manual::{Manual, Step};
