@@ -13,7 +13,7 @@ use cairn_types::{Error, FileNumber, Result, SequenceNumber, ValueKind};
 use cairn_version::shape::Present;
 use cairn_version::{FileMeta, Version, bounds};
 
-use super::busy::Busy;
+use super::in_progress::Busy;
 use super::description::{LevelInputs, Pick, Reason, range};
 use super::expand;
 use super::options::PickOptions;

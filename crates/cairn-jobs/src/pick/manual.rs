@@ -10,7 +10,7 @@ use cairn_types::{FileNumber, SequenceNumber, ValueKind};
 use cairn_version::shape::Present;
 use cairn_version::{FileMeta, Version};
 
-use super::busy::Busy;
+use super::in_progress::Busy;
 use super::description::{LevelInputs, Pick, Reason};
 use super::options::PickOptions;
 use super::tree::{Start, Tree};

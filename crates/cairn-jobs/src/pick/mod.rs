@@ -19,7 +19,7 @@
 //! The order in which files are chosen follows the pickers of RocksDB (db/compaction/compaction_picker*.cc, Apache 2.0).
 
 mod compact_files;
-mod busy;
+mod in_progress;
 mod multi_level;
 mod description;
 mod expand;
@@ -40,7 +40,7 @@ use cairn_version::Version;
 use cairn_version::shape::{self, Marked, Present};
 
 pub use compact_files::{FilesRequest, UserRange, delete_in_ranges, move_level_zero, pick_files, refit};
-pub use busy::{Busy, JobId};
+pub use in_progress::{Busy, JobId};
 pub use description::{Deeper, LevelInputs, Offer, Output, Pick, Reason};
 pub use manual::{Manual, Step};
 pub use options::PickOptions;

@@ -5,7 +5,7 @@ use cairn_types::KeyOrder;
 use cairn_version::shape::{self, Marked, Present, Targets};
 use cairn_version::{FileMeta, Version, blob_gc};
 
-use super::busy::Busy;
+use super::in_progress::Busy;
 use super::description::{LevelInputs, Reason};
 use super::options::PickOptions;
 
