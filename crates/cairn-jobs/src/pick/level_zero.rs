@@ -6,7 +6,7 @@ use cairn_version::{FileMeta, bounds, shape};
 
 use super::description::{LevelInputs, Pick, Reason, range};
 use super::tree::{Start, Tree};
-use super::{multi_level, expand, order};
+use super::{multi_level, expand, compaction_priority};
 
 /// Files that a compaction within level 0 takes at least, when level 0 cannot be emptied.
 const MIN_FILES_WITHIN: usize = 4;
@@ -110,7 +110,7 @@ fn into_base(tree: &Tree, score: f64) -> Option<Pick> {
     }
     let base = tree.targets.base_level;
     let files = tree.version.level(0).files();
-    let mut positions = order::by_priority(tree, 0).into_iter();
+    let mut positions = compaction_priority::by_priority(tree, 0).into_iter();
     let first = |at: usize| {
         if tree.busy.contains(files[at].number) {
             return None;

@@ -5,7 +5,7 @@ use cairn_version::{FileMeta, shape};
 
 use super::description::{Pick, Reason};
 use super::tree::{Start, Tree};
-use super::{expand, level_zero, order};
+use super::{expand, level_zero, compaction_priority};
 
 /// A compaction of the level that most needs one.
 pub(super) fn fullest_level(tree: &Tree) -> Option<Pick> {
@@ -37,7 +37,7 @@ pub(super) fn fullest_level(tree: &Tree) -> Option<Pick> {
 
 /// A compaction of a level from 1 on: the first file, in the order of priority, that can go.
 fn sorted_level(tree: &Tree, level: usize, score: f64) -> Option<Pick> {
-    for at in order::by_priority(tree, level) {
+    for at in compaction_priority::by_priority(tree, level) {
         if let Some(inputs) = expand::first_inputs(tree, level, at) {
             let start = Start {
                 reason: Reason::LevelMaxLevelSize,

@@ -28,7 +28,7 @@ mod level_zero;
 mod leveled;
 mod manual;
 mod options;
-mod order;
+mod compaction_priority;
 mod paths;
 #[cfg(test)]
 mod tests;
