@@ -312,7 +312,7 @@ fn output(tree: &Tree, level: usize, nothing_below: bool) -> Output {
     let target_bytes = tree.options.target_bytes(&tree.targets, level);
     Output {
         level,
-        path_id: super::paths::of_level(tree.options, level),
+        path_id: super::db_paths::of_level(tree.options, level),
         compression: tree.options.compression(tree.version, &tree.targets, level),
         compression_options: tree
             .options

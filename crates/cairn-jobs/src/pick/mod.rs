@@ -29,7 +29,7 @@ mod leveled;
 mod manual;
 mod options;
 mod compaction_priority;
-mod paths;
+mod db_paths;
 #[cfg(test)]
 mod tests;
 mod tree;

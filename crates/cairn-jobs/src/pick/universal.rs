@@ -19,7 +19,7 @@ use cairn_version::{FileMeta, bounds, shape};
 
 use super::description::{LevelInputs, Pick, Reason, range};
 use super::tree::{Start, Tree};
-use super::{expand, level_zero, paths};
+use super::{expand, level_zero, db_paths};
 
 /// A sorted run.
 struct Run {
@@ -417,7 +417,7 @@ fn of_runs(tree: &Tree, runs: &[Run], range: Range<usize>, reason: Reason) -> Op
     pick.score = runs.iter().filter(|run| !run.busy).count() as f64
         / tree.options.shape.level0_trigger as f64;
     pick.trivial_move = false;
-    pick.output.path_id = paths::of_run(
+    pick.output.path_id = db_paths::of_run(
         tree.options,
         runs[range.clone()].iter().map(|run| run.size).sum(),
     );
