@@ -37,7 +37,7 @@ mod subcompactions;
 mod stats;
 mod range_tombstones;
 #[cfg(test)]
-mod tree_tests;
+mod compaction_tests;
 pub mod ttl;
 mod value_separation;
 pub mod compaction_iterator;
