@@ -23,7 +23,7 @@
 //! ```
 
 mod alias;
-pub mod calls;
+pub mod operation_options;
 pub mod choice;
 pub mod collectors;
 pub mod compaction;
@@ -49,7 +49,7 @@ pub mod text;
 pub mod ttl;
 
 pub use cairn_format::filter::FilterPolicy;
-pub use calls::{CompactRangeOptions, FlushOptions, ReadOptions, WriteOptions};
+pub use operation_options::{CompactRangeOptions, FlushOptions, ReadOptions, WriteOptions};
 pub use choice::*;
 pub use collectors::{Collectors, CompactOnDeletion};
 pub use compaction::{Canceled, CompactionOptions, WaitForCompactOptions};
