@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cairn_types::Result;
 
-use crate::choice::{Compression, Temperature};
+use crate::enums::{Compression, Temperature};
 use crate::row::refuse_all;
 use crate::rows::{Options, options};
 use crate::text::{NULL, Refusal, Text};

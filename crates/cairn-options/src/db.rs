@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cairn_memory::WriteBufferManager;
 use cairn_platform::{RateLimiter, SstFileManager};
 
-use crate::choice::{
+use crate::enums::{
     CacheTier, Compression, FileChecksum, InfoLogLevel, Temperature, WalRecoveryMode, WalWriteMode,
 };
 use crate::object::DbPath;

@@ -7,7 +7,7 @@
 use cairn_format::table::footer::LATEST_VERSION;
 use cairn_types::{Error, Result};
 
-use crate::choice::{CompactionStyle, Compression, IndexType, TableKind, WalRecoveryMode};
+use crate::enums::{CompactionStyle, Compression, IndexType, TableKind, WalRecoveryMode};
 use crate::db::DbOptions;
 use crate::family::{DEFAULT_TTL, FamilyOptions};
 use crate::nested::CompressionOptions;

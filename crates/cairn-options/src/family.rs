@@ -8,7 +8,7 @@ use cairn_types::{
     SstPartitionerFactory,
 };
 
-use crate::choice::{
+use crate::enums::{
     CompactionPri, CompactionStyle, Compression, MemtableFactory, PrepopulateBlobCache, TableKind,
     Temperature,
 };

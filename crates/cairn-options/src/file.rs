@@ -10,7 +10,7 @@ use std::fmt;
 use cairn_format::options_text::{Section, parse_file, print_file};
 use cairn_types::{Error, Result};
 
-use crate::choice::TableKind;
+use crate::enums::TableKind;
 use crate::db::DbOptions;
 use crate::family::FamilyOptions;
 use crate::rows::{Options, is_retired};

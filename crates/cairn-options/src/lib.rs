@@ -24,7 +24,7 @@
 
 mod alias;
 pub mod operation_options;
-pub mod choice;
+pub mod enums;
 pub mod collectors;
 pub mod compaction;
 pub mod db;
@@ -50,7 +50,7 @@ pub mod ttl;
 
 pub use cairn_format::filter::FilterPolicy;
 pub use operation_options::{CompactRangeOptions, FlushOptions, ReadOptions, WriteOptions};
-pub use choice::*;
+pub use enums::*;
 pub use collectors::{Collectors, CompactOnDeletion};
 pub use compaction::{Canceled, CompactionOptions, WaitForCompactOptions};
 pub use db::DbOptions;

@@ -1,6 +1,6 @@
 //! Groups of options that are the value of one option: `compression_opts={level=3;...}`.
 
-use crate::choice::{CompactionStopStyle, PinningTier};
+use crate::enums::{CompactionStopStyle, PinningTier};
 use crate::rows::options;
 
 options! {

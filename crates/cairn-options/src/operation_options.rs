@@ -2,7 +2,7 @@
 
 use cairn_types::{Result, SequenceNumber};
 
-use crate::choice::{BlobGarbageCollectionPolicy, BottommostLevelCompaction, ReadTier};
+use crate::enums::{BlobGarbageCollectionPolicy, BottommostLevelCompaction, ReadTier};
 use crate::compaction::Canceled;
 use crate::row::{refuse, refuse_all};
 use crate::rows::{Options, options};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_format::filter::FilterPolicy;
 use cairn_memory::{BlockCache, CacheOptions};
 
-use crate::choice::{
+use crate::enums::{
     CompactionPri, CompactionStyle, Compression, DataBlockIndexType, IndexType, WalRecoveryMode,
 };
 use crate::db::DbOptions;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_format::filter::FilterPolicy;
 use cairn_memory::BlockCache;
 
-use crate::choice::{
+use crate::enums::{
     ChecksumKind, DataBlockIndexType, IndexBlockSearchType, IndexMode, IndexShortening, IndexType,
     KeyCommonPrefix, PrepopulateBlockCache,
 };
