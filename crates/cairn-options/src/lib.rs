@@ -28,7 +28,7 @@ pub mod enums;
 pub mod collectors;
 pub mod compaction;
 pub mod db;
-pub mod effective;
+pub mod sanitize;
 pub mod family;
 pub mod file;
 pub mod ingest;
