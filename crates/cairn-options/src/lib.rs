@@ -33,7 +33,7 @@ pub mod family;
 pub mod file;
 pub mod ingest;
 pub mod merge;
-mod mixed;
+mod options_string;
 pub mod nested;
 mod object;
 mod offpeak;
@@ -56,7 +56,7 @@ pub use compaction::{Canceled, CompactionOptions, WaitForCompactOptions};
 pub use db::DbOptions;
 pub use family::FamilyOptions;
 pub use ingest::{ImportColumnFamilyOptions, IngestExternalFileOptions};
-pub use mixed::apply_mixed;
+pub use options_string::apply_mixed;
 pub use nested::{
     CompressionOptions, FifoCompactionOptions, MetadataCacheOptions, UniversalCompactionOptions,
 };
