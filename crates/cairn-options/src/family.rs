@@ -13,7 +13,7 @@ use crate::enums::{
     Temperature,
 };
 use crate::collectors::Collectors;
-use crate::nested::{CompressionOptions, FifoCompactionOptions, UniversalCompactionOptions};
+use crate::struct_options::{CompressionOptions, FifoCompactionOptions, UniversalCompactionOptions};
 use crate::object::DbPath;
 use crate::plugin::Plugin;
 use crate::rows::options;

@@ -34,7 +34,7 @@ pub mod file;
 pub mod ingest;
 pub mod merge;
 mod options_string;
-pub mod nested;
+pub mod struct_options;
 mod object;
 mod offpeak;
 pub mod partition;
@@ -57,7 +57,7 @@ pub use db::DbOptions;
 pub use family::FamilyOptions;
 pub use ingest::{ImportColumnFamilyOptions, IngestExternalFileOptions};
 pub use options_string::apply_mixed;
-pub use nested::{
+pub use struct_options::{
     CompressionOptions, FifoCompactionOptions, MetadataCacheOptions, UniversalCompactionOptions,
 };
 pub use object::DbPath;

@@ -10,7 +10,7 @@ use cairn_types::{Error, Result};
 use crate::enums::{CompactionStyle, Compression, IndexType, TableKind, WalRecoveryMode};
 use crate::db::DbOptions;
 use crate::family::{DEFAULT_TTL, FamilyOptions};
-use crate::nested::CompressionOptions;
+use crate::struct_options::CompressionOptions;
 use crate::object::DbPath;
 use crate::offpeak;
 use crate::rows::Options;

@@ -9,7 +9,7 @@ use crate::enums::{
     ChecksumKind, DataBlockIndexType, IndexBlockSearchType, IndexMode, IndexShortening, IndexType,
     KeyCommonPrefix, PrepopulateBlockCache,
 };
-use crate::nested::MetadataCacheOptions;
+use crate::struct_options::MetadataCacheOptions;
 use crate::rows::options;
 
 options! {
