@@ -9,7 +9,7 @@ use cairn_platform::{RateLimiter, SstFileManager};
 use crate::enums::{
     CacheTier, Compression, FileChecksum, InfoLogLevel, Temperature, WalRecoveryMode, WalWriteMode,
 };
-use crate::object::DbPath;
+use crate::customizable::DbPath;
 use crate::plugin::Plugin;
 use crate::rows::options;
 use cairn_observe::statistics::Keeping;

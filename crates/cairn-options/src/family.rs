@@ -14,7 +14,7 @@ use crate::enums::{
 };
 use crate::collectors::Collectors;
 use crate::struct_options::{CompressionOptions, FifoCompactionOptions, UniversalCompactionOptions};
-use crate::object::DbPath;
+use crate::customizable::DbPath;
 use crate::plugin::Plugin;
 use crate::rows::options;
 use crate::table::TableOptions;

@@ -35,7 +35,7 @@ pub mod ingest;
 pub mod merge;
 mod options_string;
 pub mod struct_options;
-mod object;
+mod customizable;
 mod offpeak;
 pub mod partition;
 pub mod plugin;
@@ -60,7 +60,7 @@ pub use options_string::apply_mixed;
 pub use struct_options::{
     CompressionOptions, FifoCompactionOptions, MetadataCacheOptions, UniversalCompactionOptions,
 };
-pub use object::DbPath;
+pub use customizable::DbPath;
 pub use partition::FixedPrefixPartitions;
 pub use plugin::Plugin;
 pub use row::{Row, Support};

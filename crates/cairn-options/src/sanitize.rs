@@ -11,7 +11,7 @@ use crate::enums::{CompactionStyle, Compression, IndexType, TableKind, WalRecove
 use crate::db::DbOptions;
 use crate::family::{DEFAULT_TTL, FamilyOptions};
 use crate::struct_options::CompressionOptions;
-use crate::object::DbPath;
+use crate::customizable::DbPath;
 use crate::offpeak;
 use crate::rows::Options;
 use crate::table::TableOptions;
