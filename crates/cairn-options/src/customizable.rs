@@ -12,12 +12,12 @@ use cairn_platform::{RateLimiter, SstFileManager};
 use cairn_types::{KeyOrder, MergeOperator, PrefixExtractor, SequenceNumber};
 
 use crate::merge;
-use crate::registry;
+use crate::object_registry;
 use crate::text::{NULL, Named, Refusal, Text, object};
 
 impl Text for KeyOrder {
     fn parse(text: &str) -> Result<KeyOrder, Refusal> {
-        registry::comparator(text)
+        object_registry::comparator(text)
             .ok_or_else(|| "no comparator has this name; register it or set it in code".to_owned())
     }
 
@@ -119,7 +119,7 @@ impl Text for PrefixExtractor {
             [("length", length)] => format!("{name}.{length}"),
             _ => name.to_owned(),
         };
-        registry::prefix_extractor(&name).ok_or_else(|| {
+        object_registry::prefix_extractor(&name).ok_or_else(|| {
             "expected fixed:N, capped:N, noop, nullptr or a registered name".to_owned()
         })
     }

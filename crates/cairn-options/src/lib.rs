@@ -40,7 +40,7 @@ mod offpeak;
 pub mod partition;
 pub mod plugin;
 pub mod presets;
-pub mod registry;
+pub mod object_registry;
 pub mod row;
 pub mod rows;
 pub mod table;

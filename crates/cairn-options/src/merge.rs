@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use cairn_types::{MergeInput, MergeOperator};
 
-use crate::registry;
+use crate::object_registry;
 use crate::text::{Refusal, Text, object};
 
 /// The operator that an option text names: a short name, a recorded name, or
@@ -47,7 +47,7 @@ fn from_name(name: &str, delimiter: &str) -> Result<Arc<dyn MergeOperator>, Refu
         "sortlist" | "MergeSortOperator" => Arc::new(SortList),
         "bytesxor" | "BytesXOR" => Arc::new(BytesXor),
         _ => {
-            return registry::merge_operator(name).ok_or_else(|| {
+            return object_registry::merge_operator(name).ok_or_else(|| {
                 "no merge operator has this name; register it or set it in code".to_owned()
             });
         }

@@ -15,7 +15,7 @@
 //!     fn prefix_len(&self, key: &[u8]) -> usize { key.iter().position(|b| *b == b'.').unwrap() }
 //! }
 //!
-//! registry::register_prefix_extractor(PrefixExtractor::Custom(Arc::new(Domain)));
+//! object_registry::register_prefix_extractor(PrefixExtractor::Custom(Arc::new(Domain)));
 //! let options = FamilyOptions::from_text("prefix_extractor=doc.Domain")?;
 //! assert_eq!(options.get("prefix_extractor")?, "doc.Domain");
 //! # Ok::<(), cairn_types::Error>(())
