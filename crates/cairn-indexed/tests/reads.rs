@@ -6,7 +6,7 @@ use std::path::Path;
 
 use cairn_db::{Db, FamilyDescriptor, OpenRequest, WriteBatch, open};
 use cairn_indexed::{IndexedBatch, JoinedIter, WriteKind};
-use cairn_options::{DbOptions, FamilyOptions, ReadOptions, WriteOptions, merge};
+use cairn_options::{DbOptions, FamilyOptions, ReadOptions, WriteOptions, merge_operators};
 use cairn_platform::World;
 use cairn_types::{Code, KeyOrder};
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 fn database(order: &KeyOrder) -> Db {
     let options = FamilyOptions {
         comparator: order.clone(),
-        merge_operator: merge::from_text("stringappend").ok(),
+        merge_operator: merge_operators::from_text("stringappend").ok(),
         ..FamilyOptions::default()
     };
     open(&OpenRequest {

@@ -9,7 +9,7 @@ use cairn_format::names::FileName;
 use cairn_observe::{BackgroundErrorReason, EventListener};
 use cairn_options::{
     CompactRangeOptions, DbOptions, FamilyOptions, InfoLogLevel, Options, ReadOptions,
-    WriteOptions, merge,
+    WriteOptions, merge_operators,
 };
 use cairn_platform::sync::{AtomicU64, Ordering};
 use cairn_platform::{CtrProvider, World};
@@ -107,7 +107,7 @@ fn family_options(options: &OptionSet) -> Result<FamilyOptions> {
     family.merge_operator = match options.merge {
         MergeKind::None => None,
         kind => {
-            let operator = merge::from_text(&kind.to_string());
+            let operator = merge_operators::from_text(&kind.to_string());
             Some(operator.map_err(Error::invalid_argument)?)
         }
     };

@@ -11,7 +11,7 @@ use cairn_observe::{Listeners, LogSink, Statistics};
 use cairn_platform::{RateLimiter, SstFileManager};
 use cairn_types::{KeyOrder, MergeOperator, PrefixExtractor, SequenceNumber};
 
-use crate::merge;
+use crate::merge_operators;
 use crate::object_registry;
 use crate::text::{NULL, Named, Refusal, Text, object};
 
@@ -31,7 +31,7 @@ impl Text for Option<Arc<dyn MergeOperator>> {
         if text == NULL || text.is_empty() {
             return Ok(None);
         }
-        merge::from_text(text).map(Some)
+        merge_operators::from_text(text).map(Some)
     }
 
     fn print(&self) -> String {

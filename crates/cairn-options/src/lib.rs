@@ -32,7 +32,7 @@ pub mod sanitize;
 pub mod family;
 pub mod file;
 pub mod ingest;
-pub mod merge;
+pub mod merge_operators;
 mod options_string;
 pub mod struct_options;
 mod customizable;
