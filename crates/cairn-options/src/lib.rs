@@ -37,7 +37,7 @@ mod options_string;
 pub mod struct_options;
 mod customizable;
 mod offpeak;
-pub mod partition;
+pub mod sst_partitioner;
 pub mod plugin;
 pub mod presets;
 pub mod object_registry;
@@ -61,7 +61,7 @@ pub use struct_options::{
     CompressionOptions, FifoCompactionOptions, MetadataCacheOptions, UniversalCompactionOptions,
 };
 pub use customizable::DbPath;
-pub use partition::FixedPrefixPartitions;
+pub use sst_partitioner::FixedPrefixPartitions;
 pub use plugin::Plugin;
 pub use row::{Row, Support};
 pub use rows::Options;

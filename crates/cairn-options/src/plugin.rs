@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cairn_types::{CompactionFilter, CompactionFilterFactory, SstPartitionerFactory, WalFilter};
 
-use crate::partition::FixedPrefixPartitions;
+use crate::sst_partitioner::FixedPrefixPartitions;
 use crate::text::{NULL, Refusal, Text, object};
 
 /// What can be plugged in has a name.
