@@ -12,7 +12,7 @@ use crate::enums::{
     CompactionPri, CompactionStyle, Compression, MemtableFactory, PrepopulateBlobCache, TableKind,
     Temperature,
 };
-use crate::collectors::Collectors;
+use crate::property_collectors::Collectors;
 use crate::struct_options::{CompressionOptions, FifoCompactionOptions, UniversalCompactionOptions};
 use crate::customizable::DbPath;
 use crate::plugin::Plugin;

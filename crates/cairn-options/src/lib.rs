@@ -25,7 +25,7 @@
 mod alias;
 pub mod operation_options;
 pub mod enums;
-pub mod collectors;
+pub mod property_collectors;
 pub mod compaction;
 pub mod db;
 pub mod sanitize;
@@ -51,7 +51,7 @@ pub mod ttl;
 pub use cairn_format::filter::FilterPolicy;
 pub use operation_options::{CompactRangeOptions, FlushOptions, ReadOptions, WriteOptions};
 pub use enums::*;
-pub use collectors::{Collectors, CompactOnDeletion};
+pub use property_collectors::{Collectors, CompactOnDeletion};
 pub use compaction::{Canceled, CompactionOptions, WaitForCompactOptions};
 pub use db::DbOptions;
 pub use family::FamilyOptions;
