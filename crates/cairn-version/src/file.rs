@@ -10,7 +10,7 @@ use cairn_format::key::InternalKey;
 use cairn_platform::sync::{AtomicU64, OnceLock, Ordering};
 use cairn_types::{FileNumber, SequenceNumber};
 
-use crate::slot::TableSlot;
+use crate::open_tables::TableSlot;
 
 /// The name of a file checksum function when there is none.
 pub const NO_CHECKSUM_FUNCTION: &str = "Unknown";

@@ -15,7 +15,7 @@ pub mod level;
 pub mod manifest;
 mod record;
 pub mod shape;
-pub mod slot;
+pub mod open_tables;
 pub mod source;
 pub mod version;
 
@@ -27,6 +27,6 @@ pub use builder::Builder;
 pub use edit::TreeEdit;
 pub use file::FileMeta;
 pub use level::LevelFiles;
-pub use slot::{OpenTables, TableRef, TableSlot};
+pub use open_tables::{OpenTables, TableRef, TableSlot};
 pub use source::TableSource;
 pub use version::Version;

@@ -1,7 +1,7 @@
 //! Opening the tables of a family when they are first needed.
 //!
 //! The open table hangs on its file's metadata, so a read reaches it by a pointer; see
-//! [`crate::slot`] for when it is closed.
+//! [`crate::open_tables`] for when it is closed.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ use cairn_table::{OpenParams, Table};
 use cairn_types::{KeyOrder, PrefixExtractor, Result};
 
 use crate::file::{EntryCounts, FileMeta};
-use crate::slot::{OpenTables, TableRef};
+use crate::open_tables::{OpenTables, TableRef};
 
 /// The source of a family's open tables: how they are opened, and with which cache.
 pub struct TableSource {
