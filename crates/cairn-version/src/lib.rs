@@ -16,7 +16,7 @@ pub mod manifest;
 mod record;
 pub mod shape;
 pub mod open_tables;
-pub mod source;
+pub mod table_source;
 pub mod version;
 
 #[cfg(test)]
@@ -28,5 +28,5 @@ pub use edit::TreeEdit;
 pub use file::FileMeta;
 pub use level::LevelFiles;
 pub use open_tables::{OpenTables, TableRef, TableSlot};
-pub use source::TableSource;
+pub use table_source::TableSource;
 pub use version::Version;
