@@ -1,7 +1,7 @@
 //! A change of the tree, resolved: what flushes, compactions and replay hand to a version.
 //!
 //! A [`TreeEdit`] speaks of files as values. The record of the MANIFEST says the same in bytes;
-//! `crate::record` translates between the two.
+//! `crate::edit_record` translates between the two.
 
 use cairn_format::key::InternalKey;
 use cairn_platform::sync::Arc;

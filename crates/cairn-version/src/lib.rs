@@ -13,7 +13,7 @@ pub mod edit;
 pub mod file;
 pub mod level;
 pub mod manifest;
-mod record;
+mod edit_record;
 pub mod shape;
 pub mod open_tables;
 pub mod table_source;
