@@ -21,7 +21,7 @@ use cairn_platform::fs::FileMode;
 use cairn_platform::space::Reservation;
 use cairn_read::View;
 use cairn_types::{Code, Error, FileNumber, Result, SequenceNumber, TableFileCreationReason};
-use cairn_version::shape::{self, Present};
+use cairn_version::compaction_score::{self, Present};
 use cairn_version::{TableRef, TreeEdit, Version};
 
 use crate::family::FamilyState;
@@ -367,7 +367,7 @@ impl Shared {
 
     /// The level that level 0 is compacted into.
     pub(crate) fn base_level(&self, family: &FamilyState, view: &View) -> usize {
-        shape::targets(&view.version, &self.pick_options(family).shape).base_level
+        compaction_score::targets(&view.version, &self.pick_options(family).shape).base_level
     }
 
     /// Bytes that compactions have to move until the tree is in shape.
@@ -377,8 +377,8 @@ impl Shared {
             return 0;
         }
         let shape = options.shape;
-        let targets = shape::targets(&view.version, &shape);
-        shape::pending_compaction_bytes(&view.version, &targets, &shape)
+        let targets = compaction_score::targets(&view.version, &shape);
+        compaction_score::pending_compaction_bytes(&view.version, &targets, &shape)
     }
 
     /// How urgently each level wants a compaction, beside what is `busy`.
@@ -394,8 +394,8 @@ impl Shared {
             let trigger = family.options().level0_file_num_compaction_trigger.max(1);
             return BTreeMap::from([(0, runs / f64::from(trigger))]);
         }
-        let targets = shape::targets(&view.version, &options.shape);
-        shape::scores(&view.version, &targets, busy, &options.shape)
+        let targets = compaction_score::targets(&view.version, &options.shape);
+        compaction_score::scores(&view.version, &targets, busy, &options.shape)
             .into_iter()
             .collect()
     }

@@ -18,7 +18,7 @@ use cairn_platform::{Io, IoPriority, World};
 use cairn_read::{BlobReadOptions, BlobSource};
 use cairn_table::{IterOptions, OpenParams, Table, TableIter};
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
-use cairn_version::shape::Present;
+use cairn_version::compaction_score::Present;
 use cairn_version::{BlobFileMeta, FileMeta, Version};
 use proptest::prelude::*;
 

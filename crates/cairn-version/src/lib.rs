@@ -14,7 +14,7 @@ pub mod file;
 pub mod level;
 pub mod manifest;
 mod edit_record;
-pub mod shape;
+pub mod compaction_score;
 pub mod open_tables;
 pub mod table_source;
 pub mod version;

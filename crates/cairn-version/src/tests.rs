@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::blob::{BlobFileMeta, BlobGarbage};
 use crate::edit::TreeEdit;
 use crate::file::FileMeta;
-use crate::shape::{self, Present, ShapeOptions};
+use crate::compaction_score::{self, Present, ShapeOptions};
 use crate::version::Version;
 
 fn key(user: &str, seq: u64) -> InternalKey {
@@ -273,7 +273,7 @@ fn sized(sizes: &[(usize, u64)]) -> Version {
 
 #[test]
 fn static_targets_grow_by_the_multiplier() {
-    let targets = shape::targets(&sized(&[]), &options(false));
+    let targets = compaction_score::targets(&sized(&[]), &options(false));
     assert_eq!(targets.base_level, 1);
     assert_eq!(targets.max_bytes[..4], [1000, 1000, 10_000, 100_000]);
 }
@@ -281,7 +281,7 @@ fn static_targets_grow_by_the_multiplier() {
 #[test]
 fn dynamic_targets_follow_the_largest_level() {
     let base = |sizes: &[(usize, u64)]| {
-        let targets = shape::targets(&sized(sizes), &options(true));
+        let targets = compaction_score::targets(&sized(sizes), &options(true));
         (
             targets.base_level,
             targets.max_bytes[targets.base_level],
@@ -305,7 +305,7 @@ fn dynamic_targets_follow_the_largest_level() {
         (3, 1000, 4),
         "more levels than needed"
     );
-    let targets = shape::targets(&sized(&[(6, 500_000)]), &options(true));
+    let targets = compaction_score::targets(&sized(&[(6, 500_000)]), &options(true));
     assert_eq!(targets.max_bytes[3..], [1000, 5000, 50_000, 500_000]);
 }
 
@@ -313,14 +313,14 @@ fn dynamic_targets_follow_the_largest_level() {
 fn a_full_level_is_due_and_busy_files_do_not_count() {
     let version = sized(&[(1, 600), (1, 600), (2, 100)]);
     let options = options(false);
-    let targets = shape::targets(&version, &options);
-    let scores = shape::scores(&version, &targets, &HashSet::new(), &options);
+    let targets = compaction_score::targets(&version, &options);
+    let scores = compaction_score::scores(&version, &targets, &HashSet::new(), &options);
     assert_eq!(scores[0], (1, 1.2));
     let busy = HashSet::from([FileNumber(1)]);
-    let scores = shape::scores(&version, &targets, &busy, &options);
+    let scores = compaction_score::scores(&version, &targets, &busy, &options);
     assert_eq!(scores[0], (1, 0.6));
     assert_eq!(
-        shape::pending_compaction_bytes(&version, &targets, &options),
+        compaction_score::pending_compaction_bytes(&version, &targets, &options),
         200 + 16
     );
 }
@@ -329,11 +329,11 @@ fn a_full_level_is_due_and_busy_files_do_not_count() {
 fn level_zero_scores_by_files_and_by_bytes() {
     let version = sized(&[(0, 10), (0, 10), (0, 10), (0, 10)]);
     let by_files = options(false);
-    let targets = shape::targets(&version, &by_files);
-    let scores = shape::scores(&version, &targets, &HashSet::new(), &by_files);
+    let targets = compaction_score::targets(&version, &by_files);
+    let scores = compaction_score::scores(&version, &targets, &HashSet::new(), &by_files);
     assert_eq!(scores[0], (0, 1.0));
     let version = sized(&[(0, 4000)]);
-    let scores = shape::scores(&version, &targets, &HashSet::new(), &by_files);
+    let scores = compaction_score::scores(&version, &targets, &HashSet::new(), &by_files);
     assert_eq!(scores[0], (0, 4.0));
 }
 
@@ -356,7 +356,7 @@ fn old_files_and_kept_versions_are_marked() {
         oldest_snapshot: SequenceNumber(7),
         full_history_ts_low: Vec::new(),
     };
-    let marked = shape::marked(&version, &HashSet::new(), &present, &options);
+    let marked = compaction_score::marked(&version, &HashSet::new(), &present, &options);
     let list = |files: &[(usize, Arc<FileMeta>)]| -> Vec<(usize, u64)> {
         files
             .iter()
@@ -374,7 +374,7 @@ fn old_files_and_kept_versions_are_marked() {
             ahead,
             ..present.clone()
         };
-        let marked = shape::marked(&version, &HashSet::new(), &present, &options);
+        let marked = compaction_score::marked(&version, &HashSet::new(), &present, &options);
         list(&marked.periodic)
     };
     assert_eq!(

@@ -10,7 +10,7 @@ use cairn_format::key::InternalKey;
 use cairn_options::CompactionOptions;
 use cairn_platform::sync::Arc;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber, ValueKind};
-use cairn_version::shape::Present;
+use cairn_version::compaction_score::Present;
 use cairn_version::{FileMeta, Version, bounds};
 
 use super::in_progress::Busy;

@@ -5,7 +5,7 @@ use cairn_options::CompactionPri;
 use cairn_platform::sync::Arc;
 use cairn_types::KeyOrder;
 use cairn_version::FileMeta;
-use cairn_version::shape;
+use cairn_version::compaction_score;
 
 use super::tree::Tree;
 
@@ -14,9 +14,9 @@ pub(super) fn by_priority(tree: &Tree, level: usize) -> Vec<usize> {
     let files = tree.version.level(level).files();
     match tree.options.pri {
         CompactionPri::ByCompensatedSize => {
-            let average = shape::average_value_bytes(tree.version);
+            let average = compaction_score::average_value_bytes(tree.version);
             sorted(files, |file| {
-                std::cmp::Reverse(shape::compensated_bytes(file, average))
+                std::cmp::Reverse(compaction_score::compensated_bytes(file, average))
             })
         }
         CompactionPri::OldestLargestSeqFirst => sorted(files, |file| file.largest_seq),
@@ -37,7 +37,7 @@ fn sorted<K: Ord>(files: &[Arc<FileMeta>], key: impl Fn(&FileMeta) -> K) -> Vec<
 /// Files that are marked come before all others, and those close to their time to live gain.
 fn by_overlap(tree: &Tree, level: usize) -> Vec<usize> {
     let order = tree.order();
-    let average = shape::average_value_bytes(tree.version);
+    let average = compaction_score::average_value_bytes(tree.version);
     let boost = TtlBoost::new(tree, level);
     let files = tree.version.level(level).files();
     let next = tree
@@ -52,7 +52,7 @@ fn by_overlap(tree: &Tree, level: usize) -> Vec<usize> {
                 0 => overlap_with(order, file, next, &mut 0),
                 _ => overlap_with(order, file, next, &mut from),
             };
-            let size = shape::compensated_bytes(file, average).max(1);
+            let size = compaction_score::compensated_bytes(file, average).max(1);
             (
                 !file.is_marked(),
                 overlap.saturating_mul(1024) / size / boost.of(file),

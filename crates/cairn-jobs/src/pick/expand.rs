@@ -4,7 +4,7 @@ use cairn_format::key::InternalKey;
 use cairn_options::CompactionPri;
 use cairn_platform::sync::Arc;
 use cairn_types::PartitionContext;
-use cairn_version::{FileMeta, bounds, shape};
+use cairn_version::{FileMeta, bounds, compaction_score};
 
 use super::description::{LevelInputs, Output, Pick, Reason, range};
 use super::tree::{Start, Tree};
@@ -303,7 +303,7 @@ fn is_bottommost(
         }
     }
     let (begin, end) = (smallest.user_key(), largest.user_key());
-    !shape::range_exists_below(tree.version, output_level, begin, end)
+    !compaction_score::range_exists_below(tree.version, output_level, begin, end)
 }
 
 /// The form of files of `level`. With something below them, a file may grow to twice its

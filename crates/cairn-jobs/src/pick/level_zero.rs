@@ -2,7 +2,7 @@
 
 use cairn_options::CompactionPri;
 use cairn_platform::sync::Arc;
-use cairn_version::{FileMeta, bounds, shape};
+use cairn_version::{FileMeta, bounds, compaction_score};
 
 use super::description::{LevelInputs, Pick, Reason, range};
 use super::tree::{Start, Tree};
@@ -84,10 +84,10 @@ fn newest_by_size(tree: &Tree, score: f64) -> Option<Pick> {
     if tree.targets.base_level == 0 || files.len() < at_least {
         return None;
     }
-    let average = shape::average_value_bytes(tree.version);
+    let average = compaction_score::average_value_bytes(tree.version);
     let bytes: u64 = files
         .iter()
-        .map(|file| shape::compensated_bytes(file, average))
+        .map(|file| compaction_score::compensated_bytes(file, average))
         .sum();
     let worth = bytes as f64 * tree.options.shape.multiplier.max(10.0) * 2.0;
     if tree.version.level(tree.targets.base_level).bytes() as f64 <= worth {

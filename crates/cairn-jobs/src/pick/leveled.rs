@@ -1,7 +1,7 @@
 //! Picks of leveled trees: a level that is too large, or a file that asks for a compaction.
 
 use cairn_platform::sync::Arc;
-use cairn_version::{FileMeta, shape};
+use cairn_version::{FileMeta, compaction_score};
 
 use super::description::{Pick, Reason};
 use super::tree::{Start, Tree};
@@ -9,7 +9,7 @@ use super::{expand, level_zero, compaction_priority};
 
 /// A compaction of the level that most needs one.
 pub(super) fn fullest_level(tree: &Tree) -> Option<Pick> {
-    let scores = shape::scores(
+    let scores = compaction_score::scores(
         tree.version,
         &tree.targets,
         tree.busy.files(),

@@ -7,7 +7,7 @@ use cairn_format::key::InternalKey;
 use cairn_options::{BottommostLevelCompaction, CompactRangeOptions, CompactionStyle};
 use cairn_platform::sync::Arc;
 use cairn_types::{FileNumber, SequenceNumber, ValueKind};
-use cairn_version::shape::Present;
+use cairn_version::compaction_score::Present;
 use cairn_version::{FileMeta, Version};
 
 use super::in_progress::Busy;

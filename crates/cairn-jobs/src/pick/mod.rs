@@ -37,7 +37,7 @@ mod universal;
 
 use cairn_options::CompactionStyle;
 use cairn_version::Version;
-use cairn_version::shape::{self, Marked, Present};
+use cairn_version::compaction_score::{self, Marked, Present};
 
 pub use compact_files::{FilesRequest, UserRange, delete_in_ranges, move_level_zero, pick_files, refit};
 pub use in_progress::{Busy, JobId};
@@ -77,7 +77,7 @@ pub fn is_due(version: &Version, busy: &Busy, present: &Present, options: &PickO
         return pick(version, busy, present, options).is_some();
     }
     let tree = Tree::new(version, busy, present, options);
-    let scores = shape::scores(version, &tree.targets, busy.files(), &options.shape);
+    let scores = compaction_score::scores(version, &tree.targets, busy.files(), &options.shape);
     let Marked {
         content,
         bottommost,

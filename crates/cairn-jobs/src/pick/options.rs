@@ -7,7 +7,7 @@ use cairn_options::{
 use cairn_types::SstPartitionerFactory;
 use cairn_version::Version;
 use cairn_version::blob_gc::ForcedOptions;
-use cairn_version::shape::{ShapeOptions, Targets};
+use cairn_version::compaction_score::{ShapeOptions, Targets};
 
 /// The options that decide a pick.
 #[derive(Clone, Debug)]

@@ -22,7 +22,7 @@ use cairn_options::{
 };
 use cairn_platform::sync::Arc;
 use cairn_types::{FileNumber, KeyOrder, SequenceNumber, ValueKind};
-use cairn_version::shape::Present;
+use cairn_version::compaction_score::Present;
 use cairn_version::{FileMeta, TreeEdit, Version};
 
 use super::{Busy, LevelInputs, Manual, Output, Pick, PickOptions, Reason, Step, pick};

@@ -2,7 +2,7 @@
 
 use cairn_platform::sync::Arc;
 use cairn_types::KeyOrder;
-use cairn_version::shape::{self, Marked, Present, Targets};
+use cairn_version::compaction_score::{self, Marked, Present, Targets};
 use cairn_version::{FileMeta, Version, blob_gc};
 
 use super::in_progress::Busy;
@@ -35,7 +35,7 @@ impl<'a> Tree<'a> {
         present: &'a Present,
         options: &'a PickOptions,
     ) -> Tree<'a> {
-        let targets = shape::targets(version, &options.shape);
+        let targets = compaction_score::targets(version, &options.shape);
         Tree {
             version,
             busy,
@@ -50,7 +50,7 @@ impl<'a> Tree<'a> {
     }
 
     pub(super) fn marked(&self) -> Marked {
-        let mut marked = shape::marked(
+        let mut marked = compaction_score::marked(
             self.version,
             self.busy.files(),
             self.present,

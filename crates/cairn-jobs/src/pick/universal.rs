@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use cairn_options::{CompactionStopStyle, Compression};
 use cairn_platform::sync::Arc;
-use cairn_version::{FileMeta, bounds, shape};
+use cairn_version::{FileMeta, bounds, compaction_score};
 
 use super::description::{LevelInputs, Pick, Reason, range};
 use super::tree::{Start, Tree};
@@ -38,7 +38,7 @@ impl Run {
             size: files.iter().map(|file| file.size).sum(),
             compensated: files
                 .iter()
-                .map(|file| shape::compensated_bytes(file, average))
+                .map(|file| compaction_score::compensated_bytes(file, average))
                 .fold(0, u64::saturating_add),
             busy: tree.busy.any(&files),
             files,
@@ -48,7 +48,7 @@ impl Run {
 
 /// The runs of the tree, the newest first.
 fn runs(tree: &Tree) -> Vec<Run> {
-    let average = shape::average_value_bytes(tree.version);
+    let average = compaction_score::average_value_bytes(tree.version);
     let newest = tree.version.level(0).files().iter();
     let levels = 1..tree.last_output() + 1;
     newest
