@@ -17,7 +17,7 @@ use cairn_platform::WritableFile;
 use cairn_platform::sync::Arc;
 use cairn_table::TableBuilder;
 use cairn_types::{FileNumber, Result, SstPartitioner};
-use cairn_version::file::EntryCounts;
+use cairn_version::file_meta::EntryCounts;
 use cairn_version::{BlobFileMeta, FileMeta, bounds};
 
 use crate::checksum;

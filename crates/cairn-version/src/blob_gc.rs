@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use cairn_platform::sync::Arc;
 use cairn_types::FileNumber;
 
-use crate::file::FileMeta;
+use crate::file_meta::FileMeta;
 use crate::version::Version;
 
 /// The number of the first blob file that is not among the oldest `share` of all; 0 if none is.

@@ -11,7 +11,7 @@ use cairn_types::{Error, FileNumber, KeyOrder, Result};
 
 use crate::blob::{BlobFileMeta, BlobGarbage};
 use crate::edit::TreeEdit;
-use crate::file::FileMeta;
+use crate::file_meta::FileMeta;
 use crate::level::LevelFiles;
 use crate::version::Version;
 

@@ -15,7 +15,7 @@ use cairn_options::FamilyOptions;
 use cairn_platform::sync::Arc;
 use cairn_types::{FileNumber, SequenceNumber};
 
-use crate::file::{EntryCounts, FileMeta};
+use crate::file_meta::{EntryCounts, FileMeta};
 use crate::version::Version;
 
 /// Scores above 1 are multiplied by this under dynamic level sizes, so that they can be lowered

@@ -8,7 +8,7 @@ use cairn_platform::sync::Arc;
 use cairn_types::FileNumber;
 
 use crate::blob::{BlobFileMeta, BlobGarbage};
-use crate::file::FileMeta;
+use crate::file_meta::FileMeta;
 
 /// Files that leave and enter a family's tree in one step. Files that move between levels are
 /// deleted from one and added to the other.

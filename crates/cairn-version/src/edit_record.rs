@@ -5,7 +5,7 @@ use cairn_platform::sync::{Arc, OnceLock};
 
 use crate::blob::{BlobFileMeta, BlobGarbage};
 use crate::edit::TreeEdit;
-use crate::file::{FileMeta, ReadsInVain};
+use crate::file_meta::{FileMeta, ReadsInVain};
 use crate::open_tables::TableSlot;
 
 /// A level in a record. Trees have at most 64 levels, and larger numbers are refused when an edit

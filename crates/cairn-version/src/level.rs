@@ -14,7 +14,7 @@ use cairn_platform::sync::{Arc, AtomicUsize};
 use cairn_types::{Error, FileNumber, KeyOrder, Result};
 
 use crate::bounds;
-use crate::file::FileMeta;
+use crate::file_meta::FileMeta;
 
 /// The files of one level, immutable.
 #[derive(Clone, Debug, Default)]

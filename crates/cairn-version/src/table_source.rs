@@ -16,7 +16,7 @@ use cairn_platform::{FileSystem, Io};
 use cairn_table::{OpenParams, Table};
 use cairn_types::{KeyOrder, PrefixExtractor, Result};
 
-use crate::file::{EntryCounts, FileMeta};
+use crate::file_meta::{EntryCounts, FileMeta};
 use crate::open_tables::{OpenTables, TableRef};
 
 /// The source of a family's open tables: how they are opened, and with which cache.

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::blob::{BlobFileMeta, BlobGarbage};
 use crate::edit::TreeEdit;
-use crate::file::FileMeta;
+use crate::file_meta::FileMeta;
 use crate::compaction_score::{self, Present, ShapeOptions};
 use crate::version::Version;
 

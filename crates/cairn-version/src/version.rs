@@ -12,7 +12,7 @@ use cairn_types::{Error, FileNumber, KeyOrder, Result};
 use crate::blob::BlobFileMeta;
 use crate::builder::Builder;
 use crate::edit::TreeEdit;
-use crate::file::FileMeta;
+use crate::file_meta::FileMeta;
 use crate::level::LevelFiles;
 
 /// The files of one column family at one moment.

@@ -428,7 +428,7 @@ impl Shared {
         checksums: bool,
     ) -> Result<Vec<LiveFileStorageInfo>> {
         let no_function = match checksums {
-            true => cairn_version::file::NO_CHECKSUM_FUNCTION,
+            true => cairn_version::file_meta::NO_CHECKSUM_FUNCTION,
             false => "",
         };
         let info =

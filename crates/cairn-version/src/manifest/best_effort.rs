@@ -17,7 +17,7 @@ use cairn_types::{Error, FileNumber, KeyOrder, Result};
 
 use super::replay::{DEFAULT_FAMILY, Groups, Recovered, Replay, Unread, read_up_to_damage};
 use crate::edit::TreeEdit;
-use crate::file::FileMeta;
+use crate::file_meta::FileMeta;
 
 /// Which files of a family, given by its name, are there in their full length.
 pub struct Present<'a> {

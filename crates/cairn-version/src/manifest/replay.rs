@@ -14,7 +14,7 @@ use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber};
 
 use crate::builder::Builder;
 use crate::edit::TreeEdit;
-use crate::file::FileMeta;
+use crate::file_meta::FileMeta;
 use crate::manifest::writer::most_bytes;
 use crate::manifest::{damaged, torn};
 use crate::version::Version;

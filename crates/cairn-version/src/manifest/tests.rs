@@ -13,7 +13,7 @@ use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind
 
 use super::{Contents, FamilyContents, Manifest, Recovered, current, families, replay};
 use crate::edit::TreeEdit;
-use crate::file::FileMeta;
+use crate::file_meta::FileMeta;
 use crate::version::Version;
 
 const DIR: &str = "/db";
