@@ -125,7 +125,7 @@ mod tests {
     use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
 
     use super::*;
-    use crate::blob::BlobFileMeta;
+    use crate::blob_file_meta::BlobFileMeta;
     use crate::edit::TreeEdit;
 
     /// Blob files of 100 bytes with so much garbage each, numbered 10, 20 and so on, and tables in

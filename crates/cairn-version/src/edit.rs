@@ -7,7 +7,7 @@ use cairn_format::key::InternalKey;
 use cairn_platform::sync::Arc;
 use cairn_types::FileNumber;
 
-use crate::blob::{BlobFileMeta, BlobGarbage};
+use crate::blob_file_meta::{BlobFileMeta, BlobGarbage};
 use crate::file_meta::FileMeta;
 
 /// Files that leave and enter a family's tree in one step. Files that move between levels are

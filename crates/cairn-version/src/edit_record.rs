@@ -3,7 +3,7 @@
 use cairn_format::manifest::{self, BlobAddition, NewFile, VersionEdit};
 use cairn_platform::sync::{Arc, OnceLock};
 
-use crate::blob::{BlobFileMeta, BlobGarbage};
+use crate::blob_file_meta::{BlobFileMeta, BlobGarbage};
 use crate::edit::TreeEdit;
 use crate::file_meta::{FileMeta, ReadsInVain};
 use crate::open_tables::TableSlot;

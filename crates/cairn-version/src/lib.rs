@@ -5,7 +5,7 @@
 //! crash loses none that was synced. [`shape`] computes how far a tree is from the form it should
 //! have. How a compaction runs is not known here.
 
-pub mod blob;
+pub mod blob_file_meta;
 pub mod blob_gc;
 pub mod bounds;
 pub mod builder;
@@ -22,7 +22,7 @@ pub mod version;
 #[cfg(test)]
 mod tests;
 
-pub use blob::{BlobFileMeta, BlobGarbage};
+pub use blob_file_meta::{BlobFileMeta, BlobGarbage};
 pub use builder::Builder;
 pub use edit::TreeEdit;
 pub use file_meta::FileMeta;

@@ -7,7 +7,7 @@ use cairn_platform::sync::Arc;
 use cairn_types::{FileNumber, KeyOrder, SequenceNumber, ValueKind};
 use proptest::prelude::*;
 
-use crate::blob::{BlobFileMeta, BlobGarbage};
+use crate::blob_file_meta::{BlobFileMeta, BlobGarbage};
 use crate::edit::TreeEdit;
 use crate::file_meta::FileMeta;
 use crate::compaction_score::{self, Present, ShapeOptions};

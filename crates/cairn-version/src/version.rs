@@ -9,7 +9,7 @@ use cairn_format::key::InternalKey;
 use cairn_platform::sync::Arc;
 use cairn_types::{Error, FileNumber, KeyOrder, Result};
 
-use crate::blob::BlobFileMeta;
+use crate::blob_file_meta::BlobFileMeta;
 use crate::builder::Builder;
 use crate::edit::TreeEdit;
 use crate::file_meta::FileMeta;
