@@ -8,7 +8,7 @@ use cairn_observe::statistics::{Histogram, Meter, Ticker};
 use cairn_options::{DataBlockIndexType, TableOptions};
 use cairn_types::{Error, Result};
 
-use crate::builder::auto_skip::AutoSkip;
+use crate::builder::auto_skip_compressor::AutoSkip;
 use crate::builder::index::IndexRows;
 use crate::builder::output::Output;
 use crate::builder::params::BuildParams;

@@ -7,7 +7,7 @@
 //! With a compression dictionary the first data blocks wait in memory until there is enough to
 //! make the dictionary from; then they are written, and those that follow go out at once.
 
-mod auto_skip;
+mod auto_skip_compressor;
 mod data;
 mod filter;
 mod finish;
