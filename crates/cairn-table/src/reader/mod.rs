@@ -1,6 +1,6 @@
 //! Reading a table: opening it, getting keys, walking it, checking it.
 
-mod anchors;
+mod key_anchors;
 mod block;
 mod counting;
 mod filter;
