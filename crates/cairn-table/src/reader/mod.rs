@@ -2,7 +2,7 @@
 
 mod key_anchors;
 mod block;
-mod counting;
+mod table_stats;
 mod filter;
 mod get;
 mod index;

@@ -14,7 +14,7 @@ use cairn_types::{
 };
 
 use super::block::{self, Raw};
-use super::counting::part_of;
+use super::table_stats::part_of;
 use super::filter::{Bits, Filter};
 use super::index::{Index, IndexWalk, Landing};
 use super::open::OpenParams;
