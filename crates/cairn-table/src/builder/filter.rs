@@ -5,7 +5,7 @@ use cairn_format::hash::{hash32, hash64};
 use cairn_format::key::strip_timestamp;
 use cairn_types::PrefixExtractor;
 
-use crate::builder::hashes::Hashes;
+use crate::builder::hash_buffer::Hashes;
 
 /// The seed of legacy Bloom filters.
 const LEGACY_SEED: u32 = 0xbc9f_1d34;

@@ -11,7 +11,7 @@ mod auto_skip_compressor;
 mod data;
 mod filter;
 mod finish;
-mod hashes;
+mod hash_buffer;
 mod index;
 mod output;
 mod params;
