@@ -8,7 +8,7 @@ use cairn_format::table::properties::IndexKind;
 use cairn_format::table::{Footer, Handle, MetaIndex, meta};
 use cairn_types::{Error, Result};
 
-use super::data::Packer;
+use super::data_blocks::Packer;
 use super::{TableBuilder, TableStats};
 
 /// The first format version that escapes handles in an index.

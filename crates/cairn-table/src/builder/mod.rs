@@ -8,7 +8,7 @@
 //! make the dictionary from; then they are written, and those that follow go out at once.
 
 mod auto_skip_compressor;
-mod data;
+mod data_blocks;
 mod filter;
 mod finish;
 mod hash_buffer;
@@ -27,7 +27,7 @@ use cairn_options::IndexType;
 use cairn_platform::WritableFile;
 use cairn_types::{Error, KeyOrder, Result, SequenceNumber, ValueKind};
 
-use data::DataBlocks;
+use data_blocks::DataBlocks;
 use filter::FilterKeys;
 use index::{IndexRows, PrefixRows};
 use output::{Output, OutputOptions};
