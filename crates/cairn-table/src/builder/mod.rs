@@ -13,7 +13,7 @@ mod filter;
 mod finish;
 mod hash_buffer;
 mod index;
-mod output;
+mod file_writer;
 mod params;
 
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use cairn_types::{Error, KeyOrder, Result, SequenceNumber, ValueKind};
 use data_blocks::DataBlocks;
 use filter::FilterKeys;
 use index::{IndexRows, PrefixRows};
-use output::{Output, OutputOptions};
+use file_writer::{Output, OutputOptions};
 pub use params::{BuildParams, TableIdentity, TableTimes};
 
 /// The description of a finished table, for its place in the tree.
