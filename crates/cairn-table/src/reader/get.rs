@@ -19,7 +19,7 @@ use cairn_observe::statistics::TableCounts;
 use cairn_platform::{Buffer, Io, ReadRequest};
 use cairn_types::{Progress, Result, SequenceNumber};
 
-use super::block::Raw;
+use super::block_fetcher::Raw;
 use super::index::{IndexWalk, Landing};
 use super::table::{Lack, Supplied, Table};
 

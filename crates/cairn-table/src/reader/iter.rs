@@ -23,7 +23,7 @@ use cairn_observe::perf;
 use cairn_platform::{Buffer, Io, ReadRequest};
 use cairn_types::{Decoded, Error, KeyOrder, Progress, Result, SequenceNumber};
 
-use super::block::Raw;
+use super::block_fetcher::Raw;
 use super::index::{IndexWalk, Landing as IndexLanding};
 use super::prefetch::Prefetch;
 use super::table::{Lack, Supplied, Table};

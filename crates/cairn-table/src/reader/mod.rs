@@ -1,7 +1,7 @@
 //! Reading a table: opening it, getting keys, walking it, checking it.
 
 mod key_anchors;
-mod block;
+mod block_fetcher;
 mod table_stats;
 mod filter;
 mod get;

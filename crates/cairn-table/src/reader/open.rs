@@ -18,7 +18,7 @@ use cairn_types::{
     Code, Error, FileNumber, KeyOrder, Malformed, PrefixExtractor, Result, SequenceNumber,
 };
 
-use super::block::{self, Raw};
+use super::block_fetcher::{self, Raw};
 use super::filter::{Bits, Filter};
 use super::index::{Index, RootWords};
 use super::table::{Part, Table};
@@ -112,13 +112,13 @@ impl Opening<'_> {
     /// The contents of a block.
     fn block(&self, handle: Handle) -> Result<Buffer> {
         let raw = self.raw(handle)?;
-        block::unpack(&raw, handle, &self.footer, None, true, 0, &self.meter)
+        block_fetcher::unpack(&raw, handle, &self.footer, None, true, 0, &self.meter)
             .map_err(|error| self.bad(error, handle.offset))
     }
 
     /// The contents of a block of an index, or of one that is like it.
     fn index_block(&self, handle: Handle, form: IndexForm) -> Result<Buffer> {
-        block::without_prefix(self.block(handle)?, EntryForm::Index(form), &self.footer, 0)
+        block_fetcher::without_prefix(self.block(handle)?, EntryForm::Index(form), &self.footer, 0)
             .map_err(|error| self.bad(error, handle.offset))
     }
 }
@@ -265,7 +265,7 @@ impl Opening<'_> {
     fn table(&self, params: OpenParams) -> Result<Table> {
         let metaindex = self.footer.metaindex;
         let raw = self.raw(metaindex)?;
-        let parts = block::contents(&raw, metaindex, &self.footer, &self.meter)
+        let parts = block_fetcher::contents(&raw, metaindex, &self.footer, &self.meter)
             .and_then(|block| MetaIndex::decode(&block, self.limit))
             .map_err(|error| self.bad(error, metaindex.offset))?;
         let properties = self.properties(&parts)?;
@@ -329,7 +329,7 @@ impl Opening<'_> {
         };
         let bad = |error: Malformed| self.bad(error, handle.offset);
         let raw = self.raw(handle)?;
-        let properties = block::properties_of(&raw, handle, &self.footer)
+        let properties = block_fetcher::properties_of(&raw, handle, &self.footer)
             .and_then(|block| Properties::decode(&block))
             .map_err(bad)?;
         if properties.index_kind.is_none() && self.footer.version >= 2 {

@@ -13,7 +13,7 @@ use cairn_types::{
     Error, FileNumber, KeyOrder, Malformed, PrefixExtractor, Result, SequenceNumber,
 };
 
-use super::block::{self, Raw};
+use super::block_fetcher::{self, Raw};
 use super::table_stats::part_of;
 use super::filter::{Bits, Filter};
 use super::index::{Index, IndexWalk, Landing};
@@ -272,16 +272,16 @@ impl Table {
         let form = self.form_of(lack.role);
         let unpack = |raw: &Raw<'_>| {
             let footer = &self.footer;
-            let block = block::unpack(raw, lack.handle, footer, dictionary, verify, room, meter)?;
+            let block = block_fetcher::unpack(raw, lack.handle, footer, dictionary, verify, room, meter)?;
             match form {
-                Some(form) => block::without_prefix(block, form, footer, room),
+                Some(form) => block_fetcher::without_prefix(block, form, footer, room),
                 None => Ok(block),
             }
         };
         let buffer = unpack(raw)
             .or_else(|error| {
                 let place = (lack.handle.offset, lack.handle.size as usize + TRAILER_LEN);
-                let again = block::read_again(error, &self.file, place, unpack);
+                let again = block_fetcher::read_again(error, &self.file, place, unpack);
                 self.count_damage(again.is_ok());
                 again
             })

@@ -6,7 +6,7 @@ use cairn_memory::CacheRole;
 use cairn_platform::{Buffer, Io};
 use cairn_types::Result;
 
-use super::block::{self, Raw};
+use super::block_fetcher::{self, Raw};
 use super::table::{Lack, Part, Table};
 
 impl Table {
@@ -25,11 +25,11 @@ impl Table {
                 };
                 let raw = Raw::Whole(io.read_now(&self.request(lack, 0))?);
                 let unpack =
-                    |raw: &Raw<'_>| block::properties_of(raw, handle, &self.footer).map(|_| ());
+                    |raw: &Raw<'_>| block_fetcher::properties_of(raw, handle, &self.footer).map(|_| ());
                 unpack(&raw)
                     .or_else(|error| {
                         let place = (handle.offset, raw.len());
-                        block::read_again(error, &self.file, place, unpack)
+                        block_fetcher::read_again(error, &self.file, place, unpack)
                     })
                     .map_err(|error| self.bad(error, handle.offset))?;
             } else {
