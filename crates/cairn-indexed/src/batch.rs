@@ -9,7 +9,7 @@ use cairn_types::{Error, KeyOrder, Result};
 
 use crate::index::{Indexed, WriteKind};
 use crate::iter::BatchIter;
-use crate::joined::JoinedIter;
+use crate::base_delta_iter::JoinedIter;
 
 /// The family that every database has.
 const DEFAULT: u32 = 0;

@@ -12,10 +12,10 @@
 mod batch;
 mod index;
 mod iter;
-mod joined;
+mod base_delta_iter;
 mod read;
 
 pub use batch::IndexedBatch;
 pub use index::WriteKind;
 pub use iter::{BatchIter, WriteEntry};
-pub use joined::JoinedIter;
+pub use base_delta_iter::JoinedIter;
