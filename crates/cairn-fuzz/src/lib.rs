@@ -11,7 +11,7 @@
 
 pub mod meter;
 pub mod mutate;
-pub mod repair;
+pub mod fix_checksums;
 pub mod targets;
 
 use meter::Bound;
@@ -70,16 +70,16 @@ pub const TARGETS: &[Target] = &[
     Target::new("write_batch", targets::write_batch::run),
     Target::new("wal", targets::wal::run)
         .with_bound(targets::wal::BOUND)
-        .with_repair(repair::log_behind_a_byte),
+        .with_repair(fix_checksums::log_behind_a_byte),
     Target::new("block", targets::block::run),
     Target::new("filter", targets::filter::run),
     Target::new("range_del", targets::range_del::run).with_bound(targets::range_del::BOUND),
-    Target::new("blob_file", targets::blob_file::run).with_repair(repair::blob_behind_a_byte),
+    Target::new("blob_file", targets::blob_file::run).with_repair(fix_checksums::blob_behind_a_byte),
     Target::new("wide_columns", targets::wide_columns::run),
     Target::new("dated_values", targets::dated_values::run),
     Target::new("table_whole", targets::table_whole::run)
         .with_bound(targets::table_whole::BOUND)
-        .with_repair(repair::table),
+        .with_repair(fix_checksums::table),
     Target::new("db_dir", targets::db_dir::run)
         .with_bound(targets::db_dir::BOUND)
         .with_repair(targets::db_dir::repair),

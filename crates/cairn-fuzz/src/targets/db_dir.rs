@@ -12,7 +12,7 @@ use cairn_platform::World;
 use cairn_platform::fs::FileMode;
 
 use crate::meter::Bound;
-use crate::repair;
+use crate::fix_checksums;
 
 /// Memtables with their first chunks, opened tables, the state of codecs.
 pub const BOUND: Bound = Bound {
@@ -59,8 +59,8 @@ pub fn repair(data: &mut [u8]) {
         let name = name_of(data, &entry);
         let content = &mut data[entry.content];
         match name {
-            Some(FileName::Wal(_) | FileName::Manifest(_)) => repair::log(content),
-            Some(FileName::Table(_)) => repair::table(content),
+            Some(FileName::Wal(_) | FileName::Manifest(_)) => fix_checksums::log(content),
+            Some(FileName::Table(_)) => fix_checksums::table(content),
             _ => {}
         }
     }

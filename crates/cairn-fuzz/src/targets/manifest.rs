@@ -5,7 +5,7 @@
 use cairn_format::log::{Bytes, Event, LogReader};
 use cairn_format::manifest::VersionEdit;
 
-use crate::repair;
+use crate::fix_checksums;
 
 /// What is written of an edit is read and written the same again.
 pub fn run(data: &[u8]) {
@@ -29,7 +29,7 @@ pub fn run(data: &[u8]) {
 /// Mends the records of a whole MANIFEST.
 pub fn repair(data: &mut [u8]) {
     if data.first().is_some_and(|&choice| choice != 0) {
-        repair::log_behind_a_byte(data);
+        fix_checksums::log_behind_a_byte(data);
     }
 }
 
