@@ -49,7 +49,7 @@ const ROOMS: [&str; 9] = [
     "crates/cairn-memtable/src/",
     "crates/cairn-platform/src/",
     "crates/cairn-compress/src/lz4.rs",
-    "crates/cairn-fuzz/src/meter.rs",
+    "crates/cairn-fuzz/src/memory_limit.rs",
     "bench/src/",
     "tests/interop/src/twin/",
     "tests/soak/src/resources.rs",

@@ -9,12 +9,12 @@
 //! Linking this crate installs a counting allocator ([`meter`]), so that [`check`] also notices a
 //! decoder that allocates on the word of its input.
 
-pub mod meter;
+pub mod memory_limit;
 pub mod mutate;
 pub mod fix_checksums;
 pub mod targets;
 
-use meter::Bound;
+use memory_limit::Bound;
 
 /// One target: its name, its function, what it may allocate, and how its checksums are mended.
 #[derive(Clone, Copy)]
@@ -97,7 +97,7 @@ pub fn target(name: &str) -> Option<&'static Target> {
 ///
 /// When the target does, and when its peak of live memory exceeds the bound.
 pub fn check(target: &Target, data: &[u8]) {
-    let peak = meter::peak_of(|| (target.run)(data));
+    let peak = memory_limit::peak_of(|| (target.run)(data));
     let limit = target.bound.of(data.len());
     assert!(
         peak <= limit,

@@ -11,7 +11,7 @@ use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::World;
 use cairn_platform::fs::FileMode;
 
-use crate::meter::Bound;
+use crate::memory_limit::Bound;
 use crate::fix_checksums;
 
 /// Memtables with their first chunks, opened tables, the state of codecs.

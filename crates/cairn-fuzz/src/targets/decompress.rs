@@ -6,7 +6,7 @@ use cairn_compress::{
     CodecOptions, Compression, Compressor, Dictionary, Framing, WalDecompressor, decompress,
 };
 
-use crate::meter::{self, Bound};
+use crate::memory_limit::{self, Bound};
 
 /// No input may become longer than this.
 const LIMIT: usize = 512 << 10;
@@ -41,7 +41,7 @@ pub fn run(data: &[u8]) {
     let words = b"the key the value the key the value ".repeat(4);
     let dictionary = (choice & 0x20 != 0).then(|| Dictionary::new(words));
     let mut raw = None;
-    let peak = meter::peak_of(|| {
+    let peak = memory_limit::peak_of(|| {
         raw = decompress(kind, payload, framing, dictionary.as_ref(), LIMIT).ok();
     });
     let Some(raw) = raw else { return };

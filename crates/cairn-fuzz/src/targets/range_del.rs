@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use cairn_format::range_del::Fragments;
 use cairn_types::{KeyOrder, SequenceNumber};
 
-use crate::meter::Bound;
+use crate::memory_limit::Bound;
 
 /// A tombstone in memory is three vectors; the shortest one in a block has a dozen bytes. Fragments list one of
 /// n overlapping ones at twice the logarithm of n places.

@@ -11,7 +11,7 @@ use cairn_platform::{Io, RandomAccessFile};
 use cairn_table::{GetOptions, IterOptions, OpenParams, Table, TableIter};
 use cairn_types::{Progress, Result};
 
-use crate::meter::Bound;
+use crate::memory_limit::Bound;
 
 /// The state of codecs, and what came out of them.
 pub const BOUND: Bound = Bound {

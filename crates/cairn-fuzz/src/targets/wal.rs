@@ -6,7 +6,7 @@ use cairn_compress::{Compression, WalDecompressor};
 use cairn_format::batch::BatchRef;
 use cairn_format::log::{Bytes, Event, Framing, LogReader, LogWriter, RecoveryMode};
 
-use crate::meter::Bound;
+use crate::memory_limit::Bound;
 
 /// The reader's window of 32 KiB, and records of up to 64 KiB out of a compressed log.
 pub const BOUND: Bound = Bound {
