@@ -10,7 +10,7 @@ use cairn_model::workload::{self, Workload};
 use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
 use cairn_types::{Error, Result};
 
-use crate::patience::{self, Current};
+use crate::stall_watchdog::{self, Current};
 use crate::{Arguments, Task, engine, failed};
 
 /// Runs the cases of many scripts.
@@ -71,7 +71,7 @@ pub fn many(arguments: &Arguments) -> Result<()> {
         }
     };
     let refused = Mutex::new(None);
-    patience::run(threads, |current| {
+    stall_watchdog::run(threads, |current| {
         if let Err(error) = work(current) {
             refused.lock().get_or_insert(error);
         }

@@ -16,7 +16,7 @@ use cairn_model::workload::Workload;
 use cairn_model::{generate, sets, workload};
 
 mod faults;
-mod patience;
+mod stall_watchdog;
 
 use cairn_platform::PosixFileSystem;
 use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
@@ -207,7 +207,7 @@ fn many(arguments: &Arguments, crashing: bool) -> Result<()> {
     let next = AtomicU64::new(0);
     let total = Mutex::new(Counts::default());
     let failures = Mutex::new(BTreeMap::new());
-    let work = |current: &patience::Current| {
+    let work = |current: &stall_watchdog::Current| {
         while failures.lock().is_empty() {
             // Relaxed: a number that orders nothing else.
             let number = next.fetch_add(1, Ordering::Relaxed) as usize;
@@ -224,7 +224,7 @@ fn many(arguments: &Arguments, crashing: bool) -> Result<()> {
             current.ends();
         }
     };
-    patience::run(arguments.number("--threads", 2)?.clamp(1, 64), work);
+    stall_watchdog::run(arguments.number("--threads", 2)?.clamp(1, 64), work);
     if let Some((_, error)) = failures.lock().pop_first() {
         return Err(error);
     }
