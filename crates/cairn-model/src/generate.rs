@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use cairn_sim::Rng;
 
-use crate::choices::{keep_fixed, keep_unlogged, merge, option_set};
+use crate::option_values::{keep_fixed, keep_unlogged, merge, option_set};
 use crate::model::{MergeKind, Model};
 use crate::ops::change::{CHANGES, Value};
 use crate::ops::{KINDS, Kind, families, write};

@@ -44,7 +44,7 @@
 //! ```
 
 pub mod cairn;
-pub mod choices;
+pub mod option_values;
 pub mod compare;
 pub mod crash;
 pub mod engine;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use cairn_types::{Error, Result};
 
-use crate::choices::keep_unlogged;
+use crate::option_values::keep_unlogged;
 use crate::ops::{KINDS, Operation};
 use crate::options::OptionSet;
 use crate::text::{Line, wrong};
