@@ -26,7 +26,7 @@
 //! # To add options
 //!
 //! Values that seeds may choose are rows of [`choices`]. A combination that should be tried with
-//! every script is a row of [`sets::SETS`]. No answer may depend on either.
+//! every script is a row of [`option_sets::SETS`]. No answer may depend on either.
 //!
 //! # To add a workload
 //!
@@ -55,7 +55,7 @@ pub mod ops;
 pub mod options;
 pub mod run;
 pub mod script;
-pub mod sets;
+pub mod option_sets;
 pub mod text;
 pub mod token;
 pub mod toy;

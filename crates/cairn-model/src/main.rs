@@ -9,11 +9,11 @@ use cairn_model::crash::{Checker, Counts, CrashFailure, Effort, crash};
 use cairn_model::engine::Factory;
 use cairn_model::run::{Failure, run};
 use cairn_model::script::Script;
-use cairn_model::sets::NamedSet;
+use cairn_model::option_sets::NamedSet;
 use cairn_model::token::{CrashPoint, Token};
 use cairn_model::toy::ToyFactory;
 use cairn_model::workload::Workload;
-use cairn_model::{generate, sets, workload};
+use cairn_model::{generate, option_sets, workload};
 
 mod faults;
 mod stall_watchdog;
@@ -147,7 +147,7 @@ impl Task {
     fn of(token: &Token) -> Result<Task> {
         Ok(Task {
             workload: workload::find(&token.workload)?,
-            set: token.set.as_deref().map(sets::find).transpose()?,
+            set: token.set.as_deref().map(option_sets::find).transpose()?,
             seed: token.seed,
             ops: token.ops,
         })
@@ -175,9 +175,9 @@ fn tasks(arguments: &Arguments, crashing: bool) -> Result<Vec<Task>> {
         None => vec![&workload::FREE],
     };
     let sets: Vec<Option<&NamedSet>> = match arguments.text("--set") {
-        Some(name) => vec![Some(sets::find(name)?)],
+        Some(name) => vec![Some(option_sets::find(name)?)],
         None if crashing => vec![None],
-        None => sets::SETS.iter().map(Some).collect(),
+        None => option_sets::SETS.iter().map(Some).collect(),
     };
     let first = arguments.number("--seed", 1)?;
     let count = arguments.number("--count", if crashing { 4 } else { 20 })?;
