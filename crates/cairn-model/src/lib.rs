@@ -56,7 +56,7 @@ pub mod options;
 pub mod run;
 pub mod script;
 pub mod option_sets;
-pub mod text;
+pub mod line;
 pub mod token;
 pub mod toy;
 pub mod workload;

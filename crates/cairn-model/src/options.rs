@@ -6,7 +6,7 @@ use std::str::FromStr;
 use cairn_types::{Error, Result};
 
 use crate::model::MergeKind;
-use crate::text::{Line, wrong};
+use crate::line::{Line, wrong};
 
 /// Options of a run as text, under RocksDB's names, so that a script file says all of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use cairn_types::{Error, Result};
 use crate::option_values::keep_unlogged;
 use crate::ops::{KINDS, Operation};
 use crate::options::OptionSet;
-use crate::text::{Line, wrong};
+use crate::line::{Line, wrong};
 
 /// An operation of some kind. Two are equal if their lines are.
 #[derive(Clone)]

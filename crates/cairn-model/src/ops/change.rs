@@ -12,7 +12,7 @@ use cairn_types::{Error, Result};
 
 use crate::generate::Generator;
 use crate::model::Version;
-use crate::text::{shown, wrong};
+use crate::line::{shown, wrong};
 
 /// A value or operand, small as text.
 #[derive(Clone, Debug, PartialEq, Eq)]

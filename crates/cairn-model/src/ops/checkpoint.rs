@@ -11,7 +11,7 @@ use crate::compare::content;
 use crate::engine::{Engine, Factory};
 use crate::run::{Failure, Runner, whole};
 use crate::script::Op;
-use crate::text::wrong;
+use crate::line::wrong;
 
 /// The kind.
 pub const KIND: Kind = Kind {

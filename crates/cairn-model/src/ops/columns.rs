@@ -9,7 +9,7 @@ use crate::engine::Entries;
 use crate::model::MergeKind;
 use crate::run::{Failure, Runner};
 use crate::script::Op;
-use crate::text::{named, shown};
+use crate::line::{named, shown};
 
 /// The kind.
 pub const KIND: Kind = Kind {

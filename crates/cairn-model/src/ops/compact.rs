@@ -3,7 +3,7 @@
 use super::{Kind, Operation, Promise};
 use crate::run::{Failure, Runner};
 use crate::script::Op;
-use crate::text::named_key;
+use crate::line::named_key;
 
 /// The kind.
 pub const KIND: Kind = Kind {

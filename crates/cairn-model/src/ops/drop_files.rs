@@ -12,7 +12,7 @@ use crate::cairn::Cairn;
 use crate::model::Model;
 use crate::run::{Failure, Runner};
 use crate::script::Op;
-use crate::text::shown;
+use crate::line::shown;
 
 /// The kind.
 pub const KIND: Kind = Kind {

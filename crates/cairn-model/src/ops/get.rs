@@ -4,7 +4,7 @@ use super::{Kind, Operation, Promise};
 use crate::compare::value_text;
 use crate::run::{Failure, Runner};
 use crate::script::Op;
-use crate::text::{named, shown};
+use crate::line::{named, shown};
 
 /// The kind.
 pub const KIND: Kind = Kind {

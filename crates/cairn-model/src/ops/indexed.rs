@@ -14,7 +14,7 @@ use crate::engine::Entries;
 use crate::model::Model;
 use crate::run::{Content, Failure, Runner, whole};
 use crate::script::Op;
-use crate::text::wrong;
+use crate::line::wrong;
 
 /// The kind.
 pub const KIND: Kind = Kind {

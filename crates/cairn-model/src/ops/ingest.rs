@@ -14,7 +14,7 @@ use crate::generate::Generator;
 use crate::model::{MergeKind, Model};
 use crate::run::{Failure, Runner};
 use crate::script::Op;
-use crate::text::wrong;
+use crate::line::wrong;
 
 /// The kind.
 pub const KIND: Kind = Kind {

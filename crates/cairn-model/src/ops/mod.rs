@@ -10,7 +10,7 @@ use crate::model::Model;
 use crate::options::OptionSet;
 use crate::run::{Failure, Runner};
 use crate::script::Op;
-use crate::text::Line;
+use crate::line::Line;
 
 pub mod agree;
 pub mod change;

@@ -24,7 +24,7 @@ use crate::model::DEFAULT;
 use crate::options::OptionSet;
 use crate::run::{Content, Failure, Runner, whole};
 use crate::script::Op;
-use crate::text::wrong;
+use crate::line::wrong;
 
 /// The kind.
 pub const KIND: Kind = Kind {

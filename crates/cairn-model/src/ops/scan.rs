@@ -4,7 +4,7 @@ use super::{Kind, Operation, Promise};
 use crate::compare::same_entries;
 use crate::run::{Failure, Runner};
 use crate::script::Op;
-use crate::text::{named, named_key};
+use crate::line::{named, named_key};
 
 /// The kind.
 pub const KIND: Kind = Kind {

@@ -9,7 +9,7 @@ use super::{Kind, Operation, Promise};
 use crate::cairn::Cairn;
 use crate::run::{Failure, Runner};
 use crate::script::Op;
-use crate::text::wrong;
+use crate::line::wrong;
 
 /// The kind.
 pub const KIND: Kind = Kind {
