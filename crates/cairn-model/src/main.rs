@@ -15,7 +15,7 @@ use cairn_model::toy::ToyFactory;
 use cairn_model::workload::Workload;
 use cairn_model::{generate, option_sets, workload};
 
-mod faults;
+mod fault_command;
 mod stall_watchdog;
 
 use cairn_platform::PosixFileSystem;
@@ -96,7 +96,7 @@ fn main() -> ExitCode {
     let done = match command.as_str() {
         "meta" => many(&arguments, false),
         "crash" => many(&arguments, true),
-        "fault" => faults::many(&arguments),
+        "fault" => fault_command::many(&arguments),
         "script" => print_script(&arguments),
         "file" => file(&arguments),
         "replay" => replay(&arguments),
@@ -282,7 +282,7 @@ fn replay(arguments: &Arguments) -> Result<()> {
     let script = Task::of(&token)?.script();
     print!("{script}");
     if let Some(point) = &token.fault {
-        return faults::replay(factory.as_ref(), &script, &token, point);
+        return fault_command::replay(factory.as_ref(), &script, &token, point);
     }
     let checker = Checker::new(factory.as_ref(), &script, token.seed)
         .map_err(|failure| failed(&failure, &token))?;
