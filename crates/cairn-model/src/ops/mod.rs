@@ -12,7 +12,7 @@ use crate::run::{Failure, Runner};
 use crate::script::Op;
 use crate::line::Line;
 
-pub mod agree;
+pub mod read_paths;
 pub mod change;
 pub mod check;
 pub mod checkpoint;
@@ -63,7 +63,7 @@ pub const KINDS: &[Kind] = &[
     indexed::KIND,
     get::KIND,
     scan::KIND,
-    agree::KIND,
+    read_paths::KIND,
     snapshots::KIND,
     flush::KIND,
     switch::KIND,
