@@ -16,7 +16,7 @@ pub mod read_paths;
 pub mod change;
 pub mod check;
 pub mod checkpoint;
-pub mod collect;
+pub mod blob_gc;
 pub mod columns;
 pub mod compact;
 pub mod drop_files;
@@ -68,7 +68,7 @@ pub const KINDS: &[Kind] = &[
     flush::KIND,
     switch::KIND,
     compact::KIND,
-    collect::KIND,
+    blob_gc::KIND,
     columns::KIND,
     sync_wal::KIND,
     flush_wal::KIND,
