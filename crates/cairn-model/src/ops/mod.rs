@@ -24,7 +24,7 @@ pub mod families;
 pub mod flush;
 pub mod flush_wal;
 pub mod get;
-pub mod hold;
+pub mod pause_background_work;
 pub mod indexed;
 pub mod ingest;
 pub mod reopen;
@@ -82,7 +82,7 @@ pub const KINDS: &[Kind] = &[
     rescue::KIND,
     set_options::KIND,
     steer::KIND,
-    hold::KIND,
+    pause_background_work::KIND,
     drop_files::KIND,
 ];
 
