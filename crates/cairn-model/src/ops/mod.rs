@@ -28,7 +28,7 @@ pub mod pause_background_work;
 pub mod indexed;
 pub mod ingest;
 pub mod reopen;
-pub mod rescue;
+pub mod restore;
 pub mod scan;
 pub mod set_options;
 pub mod snapshots;
@@ -79,7 +79,7 @@ pub const KINDS: &[Kind] = &[
     work::KIND,
     ingest::KIND,
     checkpoint::KIND,
-    rescue::KIND,
+    restore::KIND,
     set_options::KIND,
     steer::KIND,
     pause_background_work::KIND,
