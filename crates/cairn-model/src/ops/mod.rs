@@ -32,7 +32,7 @@ pub mod restore;
 pub mod scan;
 pub mod set_options;
 pub mod snapshots;
-pub mod steer;
+pub mod manual_compaction;
 pub mod switch;
 pub mod sync_wal;
 pub mod updates;
@@ -81,7 +81,7 @@ pub const KINDS: &[Kind] = &[
     checkpoint::KIND,
     restore::KIND,
     set_options::KIND,
-    steer::KIND,
+    manual_compaction::KIND,
     pause_background_work::KIND,
     drop_files::KIND,
 ];
