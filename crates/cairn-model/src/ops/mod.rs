@@ -33,7 +33,7 @@ pub mod scan;
 pub mod set_options;
 pub mod snapshots;
 pub mod manual_compaction;
-pub mod switch;
+pub mod switch_memtables;
 pub mod sync_wal;
 pub mod updates;
 pub mod work;
@@ -66,7 +66,7 @@ pub const KINDS: &[Kind] = &[
     read_paths::KIND,
     snapshots::KIND,
     flush::KIND,
-    switch::KIND,
+    switch_memtables::KIND,
     compact::KIND,
     blob_gc::KIND,
     columns::KIND,
