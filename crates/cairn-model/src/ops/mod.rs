@@ -35,7 +35,7 @@ pub mod snapshots;
 pub mod manual_compaction;
 pub mod switch_memtables;
 pub mod sync_wal;
-pub mod updates;
+pub mod updates_since;
 pub mod work;
 pub mod write;
 
@@ -72,7 +72,7 @@ pub const KINDS: &[Kind] = &[
     columns::KIND,
     sync_wal::KIND,
     flush_wal::KIND,
-    updates::KIND,
+    updates_since::KIND,
     families::KIND,
     reopen::KIND,
     check::KIND,
