@@ -36,7 +36,7 @@ pub mod manual_compaction;
 pub mod switch_memtables;
 pub mod sync_wal;
 pub mod updates_since;
-pub mod work;
+pub mod run_background;
 pub mod write;
 
 /// A kind of operation.
@@ -76,7 +76,7 @@ pub const KINDS: &[Kind] = &[
     families::KIND,
     reopen::KIND,
     check::KIND,
-    work::KIND,
+    run_background::KIND,
     ingest::KIND,
     checkpoint::KIND,
     restore::KIND,
