@@ -19,7 +19,7 @@ use cairn_version::manifest;
 
 use crate::engine::{Engine, Entries, Factory};
 use crate::model::{DEFAULT, MergeKind};
-use crate::ops::change::Write;
+use crate::ops::batch_entry::Write;
 use crate::ops::scan::{Direction, Scan};
 use crate::options::OptionSet;
 

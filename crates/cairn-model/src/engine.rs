@@ -8,7 +8,7 @@ use cairn_platform::sync::AtomicU64;
 use cairn_types::Result;
 
 use crate::cairn::Cairn;
-use crate::ops::change::Write;
+use crate::ops::batch_entry::Write;
 use crate::ops::scan::Scan;
 use crate::options::OptionSet;
 

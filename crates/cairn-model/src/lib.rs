@@ -19,7 +19,7 @@
 //! compares ([`run::Runner::agree`]). Add its `KIND` to [`ops::KINDS`]; nothing else changes.
 //! What only the real engine can do is behind [`Engine::cairn`], which is `None` in the toy: write
 //! the same thing with plain writes there, or do nothing. A new *change* (something that an entry
-//! of a batch does to its key) is one more arm in the functions of [`ops::change`], with a row in
+//! of a batch does to its key) is one more arm in the functions of [`ops::batch_entry`], with a row in
 //! its `CHANGES`. State that scripts need while they are written is a field of
 //! [`generate::Generator`].
 //!

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use cairn_types::{Error, Result};
 
 use crate::engine::Entries;
-use crate::ops::change::{Effect, Write};
+use crate::ops::batch_entry::{Effect, Write};
 use crate::ops::scan::{Direction, Scan};
 
 /// How merge operands combine.

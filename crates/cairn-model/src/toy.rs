@@ -18,7 +18,7 @@ use cairn_types::{Error, Result};
 use crate::engine::{Engine, Entries, Factory};
 use crate::model::{DEFAULT, MergeKind};
 use crate::ops::Operation;
-use crate::ops::change::{Change, Write, bytes_of};
+use crate::ops::batch_entry::{Change, Write, bytes_of};
 use crate::ops::scan::{Direction, Scan};
 use crate::ops::write::Batch;
 use crate::options::OptionSet;

@@ -10,7 +10,7 @@ use super::{Checker, caught};
 use crate::compare::{content, same_entries};
 use crate::engine::{Engine, Entries};
 use crate::model::DEFAULT;
-use crate::ops::change::{Change, Value, Write};
+use crate::ops::batch_entry::{Change, Value, Write};
 use crate::ops::scan::{Direction, Scan};
 use crate::options::OptionSet;
 use crate::run::{DIR, Failure};

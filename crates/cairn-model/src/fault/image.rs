@@ -8,7 +8,7 @@ use cairn_sim::{DiskImage, SimWorld};
 use crate::compare::content;
 use crate::engine::{Entries, Factory};
 use crate::model::Model;
-use crate::ops::change::Write;
+use crate::ops::batch_entry::Write;
 use crate::options::OptionSet;
 use crate::run::{DIR, Failure, Runner};
 

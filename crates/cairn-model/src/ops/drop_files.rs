@@ -6,7 +6,7 @@
 use cairn_options::CompactRangeOptions;
 use cairn_types::Result;
 
-use super::change::{Change, Write};
+use super::batch_entry::{Change, Write};
 use super::{Kind, Operation, Promise};
 use crate::cairn::Cairn;
 use crate::model::Model;

@@ -6,7 +6,7 @@ use cairn_indexed::IndexedBatch;
 use cairn_options::{ReadOptions, WriteOptions};
 use cairn_types::Result;
 
-use super::change::Change;
+use super::batch_entry::Change;
 use super::write::Batch;
 use super::{Kind, Operation, Promise};
 use crate::cairn::Cairn;

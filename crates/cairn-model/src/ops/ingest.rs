@@ -7,7 +7,7 @@ use cairn_db::{Ingestion, SstFileWriter};
 use cairn_options::IngestExternalFileOptions;
 use cairn_types::{Error, Result};
 
-use super::change::{Change, Write};
+use super::batch_entry::{Change, Write};
 use super::{Kind, Operation, Promise};
 use crate::cairn::Cairn;
 use crate::generate::Generator;

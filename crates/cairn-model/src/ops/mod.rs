@@ -13,7 +13,7 @@ use crate::script::Op;
 use crate::line::Line;
 
 pub mod read_paths;
-pub mod change;
+pub mod batch_entry;
 pub mod check;
 pub mod checkpoint;
 pub mod blob_gc;

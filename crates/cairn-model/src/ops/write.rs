@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use cairn_types::{Error, Result};
 
-use super::change::{CHANGES, Change, Write};
+use super::batch_entry::{CHANGES, Change, Write};
 use super::{Kind, Operation, Promise};
 use crate::generate::Generator;
 use crate::model::Model;
