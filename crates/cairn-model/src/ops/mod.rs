@@ -19,7 +19,7 @@ pub mod checkpoint;
 pub mod blob_gc;
 pub mod columns;
 pub mod compact;
-pub mod drop_files;
+pub mod delete_files;
 pub mod families;
 pub mod flush;
 pub mod flush_wal;
@@ -83,7 +83,7 @@ pub const KINDS: &[Kind] = &[
     set_options::KIND,
     manual_compaction::KIND,
     pause_background_work::KIND,
-    drop_files::KIND,
+    delete_files::KIND,
 ];
 
 /// What an operation that succeeded promises.
