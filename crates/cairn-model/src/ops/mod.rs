@@ -25,7 +25,7 @@ pub mod flush;
 pub mod flush_wal;
 pub mod get;
 pub mod pause_background_work;
-pub mod indexed;
+pub mod batch_with_index;
 pub mod ingest;
 pub mod reopen;
 pub mod restore;
@@ -60,7 +60,7 @@ pub struct Kind {
 /// All kinds.
 pub const KINDS: &[Kind] = &[
     write::KIND,
-    indexed::KIND,
+    batch_with_index::KIND,
     get::KIND,
     scan::KIND,
     read_paths::KIND,
