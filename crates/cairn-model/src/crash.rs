@@ -18,9 +18,9 @@ use crate::run::{DIR, Failure, RunRecord, run};
 use crate::script::Script;
 use crate::token::CrashPoint;
 
-use self::expect::Expectation;
+use self::expected_state::Expectation;
 
-mod expect;
+mod expected_state;
 mod recover;
 
 /// How much is tried.

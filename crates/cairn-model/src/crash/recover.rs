@@ -5,7 +5,7 @@ use std::path::Path;
 
 use cairn_sim::{DiskImage, SimWorld, Trace};
 
-use super::expect::Expectation;
+use super::expected_state::Expectation;
 use super::{Checker, caught};
 use crate::compare::{content, same_entries};
 use crate::engine::{Engine, Entries};
