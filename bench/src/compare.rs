@@ -14,7 +14,7 @@ use crate::measured::Measured;
 use crate::plan::Benchmark;
 use crate::process::{self, PREPARING, Said};
 use crate::rocksdb::HYPER_CLOCK;
-use crate::stats::{Spread, median, ratio};
+use crate::medians::{Spread, median, ratio};
 use crate::tally::QUANTILES;
 use crate::text;
 

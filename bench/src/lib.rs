@@ -20,7 +20,7 @@ pub mod progress;
 mod report;
 pub mod rocksdb;
 mod run;
-mod stats;
+mod medians;
 mod tally;
 mod text;
 mod usage;

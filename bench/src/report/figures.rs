@@ -2,7 +2,7 @@
 
 use crate::compare::Rounds;
 use crate::measured::Measured;
-use crate::stats::Spread;
+use crate::medians::Spread;
 
 /// What the figures are.
 pub const HEADINGS: [&str; 12] = [

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::compare::{Compared, Comparison, Rounds};
 use crate::measured::Measured;
-use crate::stats::Spread;
+use crate::medians::Spread;
 use crate::tally::QUANTILES;
 
 /// The text of the file.
