@@ -15,7 +15,7 @@ use crate::plan::Benchmark;
 use crate::process::{self, PREPARING, Said};
 use crate::rocksdb::HYPER_CLOCK;
 use crate::medians::{Spread, median, ratio};
-use crate::tally::QUANTILES;
+use crate::bench_stats::QUANTILES;
 use crate::text;
 
 /// Everything that a comparison measured.

@@ -21,7 +21,7 @@ mod report;
 pub mod rocksdb;
 mod run;
 mod medians;
-mod tally;
+mod bench_stats;
 mod text;
 mod usage;
 mod work;

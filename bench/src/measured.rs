@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::folder::Space;
-use crate::tally::{Course, Slot, Tally};
+use crate::bench_stats::{Course, Slot, Tally};
 use crate::usage::Usage;
 
 /// The costs of a run.
@@ -31,7 +31,7 @@ pub struct Measured {
     pub peak_memory: u64,
     /// What the directory takes afterwards.
     pub space: Space,
-    /// Nanoseconds at [`crate::tally::QUANTILES`].
+    /// Nanoseconds at [`crate::bench_stats::QUANTILES`].
     pub quantiles: Vec<u64>,
     /// What was done when.
     pub course: Course,

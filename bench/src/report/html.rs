@@ -9,7 +9,7 @@ use super::svg::{Bar, COLOURS, Line, Plot, Scale, escaped, ratio_bars, short};
 use super::{difference_lines, figures};
 use crate::compare::{Compared, Comparison, Rounds};
 use crate::measured::Measured;
-use crate::tally::{QUANTILES, SLOT_NANOS};
+use crate::bench_stats::{QUANTILES, SLOT_NANOS};
 
 /// Points of a line in time, at most.
 const POINTS: usize = 240;
@@ -277,7 +277,7 @@ fn conditions(comparison: &Comparison, facts: &[(&str, String)], html: &mut Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tally::{Course, Slot};
+    use crate::bench_stats::{Course, Slot};
 
     #[test]
     fn the_page_shows_ratios_latencies_and_stops_and_stands_alone() {

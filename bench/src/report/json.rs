@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::compare::{Compared, Comparison, Rounds};
 use crate::measured::Measured;
 use crate::medians::Spread;
-use crate::tally::QUANTILES;
+use crate::bench_stats::QUANTILES;
 
 /// The text of the file.
 #[must_use]

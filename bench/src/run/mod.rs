@@ -19,7 +19,7 @@ use crate::graph::SHORTEST_VALUE;
 use crate::measured::Measured;
 use crate::plan::{Benchmark, Kind, Order, Target};
 use crate::progress::{Begin, Progress};
-use crate::tally::Tally;
+use crate::bench_stats::Tally;
 use crate::usage::{Usage, peak_memory, reset_peak};
 use crate::work::{Layout, Rng, Values, make_missing};
 

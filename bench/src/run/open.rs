@@ -14,7 +14,7 @@ use super::{Checked, Outcome, Run, seed, settings, wrong_value};
 use crate::engine::{Engine, Session, Source};
 use crate::measured::Measured;
 use crate::plan::Benchmark;
-use crate::tally::Tally;
+use crate::bench_stats::Tally;
 use crate::usage::{Usage, peak_memory, reset_peak};
 use crate::work::Rng;
 
