@@ -11,7 +11,7 @@ use cairn::{Error, Result};
 use cairn_options::{DbOptions, FamilyOptions, Options, TableOptions};
 use clap::{Args, ValueEnum};
 
-use crate::graph::GraphFlags;
+use crate::mixgraph::GraphFlags;
 use crate::links;
 use crate::text;
 use crate::work::Layout;

@@ -10,7 +10,7 @@ mod compare;
 pub mod engine;
 mod flags;
 mod folder;
-mod graph;
+mod mixgraph;
 mod links;
 mod measured;
 pub mod native;

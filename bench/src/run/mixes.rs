@@ -6,7 +6,7 @@ use cairn::Result;
 
 use super::{Worker, check};
 use crate::engine::{Cursor, Engine, Session};
-use crate::graph::{Graph, Kind};
+use crate::mixgraph::{Graph, Kind};
 use crate::ycsb::{Mix, Step, Zipfian};
 
 /// Most entries of a scan.

@@ -15,7 +15,7 @@ use crate::flags::Flags;
 use crate::folder::{
     Content, content, directory, drop_cached, has_database, make_fresh, note_content, space,
 };
-use crate::graph::SHORTEST_VALUE;
+use crate::mixgraph::SHORTEST_VALUE;
 use crate::measured::Measured;
 use crate::plan::{Benchmark, Kind, Order, Target};
 use crate::progress::{Begin, Progress};
