@@ -12,7 +12,7 @@ use cairn_options::{DbOptions, FamilyOptions, Options, TableOptions};
 use clap::{Args, ValueEnum};
 
 use crate::mixgraph::GraphFlags;
-use crate::links;
+use crate::linkbench;
 use crate::text;
 use crate::work::Layout;
 
@@ -357,7 +357,7 @@ impl Flags {
         let value = self.value_size as u64;
         let mut names = self.prepare.iter().chain([&self.benchmarks]);
         let entry = match names.any(|names| names.contains("linkbench")) {
-            true => links::bytes_of_node(value),
+            true => linkbench::bytes_of_node(value),
             false => self.key_size as u64 + value,
         };
         entry.saturating_mul(self.num)

@@ -11,7 +11,7 @@ pub mod engine;
 mod flags;
 mod folder;
 mod mixgraph;
-mod links;
+mod linkbench;
 mod measured;
 pub mod native;
 mod plan;

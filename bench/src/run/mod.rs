@@ -23,7 +23,7 @@ use crate::bench_stats::Tally;
 use crate::usage::{Usage, peak_memory, reset_peak};
 use crate::work::{Layout, Rng, Values, make_missing};
 
-mod links;
+mod linkbench;
 mod mixes;
 mod more;
 mod open;

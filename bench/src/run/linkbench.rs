@@ -6,7 +6,7 @@ use cairn::Result;
 
 use super::{Checked, Job, Worker, wrong_value};
 use crate::engine::{Cursor, Engine, Session};
-use crate::links::{
+use crate::linkbench::{
     COUNT_LEN, LINK_LEN, LIST_LEN, MOST_LINKS, Step, TYPES, count_key, degree, link, link_key,
     link_number, list_key, node_key, together,
 };
