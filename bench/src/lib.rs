@@ -23,7 +23,7 @@ mod run;
 mod medians;
 mod bench_stats;
 mod text;
-mod usage;
+mod resource_usage;
 mod work;
 mod ycsb;
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::folder::Space;
 use crate::bench_stats::{Course, Slot, Tally};
-use crate::usage::Usage;
+use crate::resource_usage::Usage;
 
 /// The costs of a run.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -20,7 +20,7 @@ use crate::measured::Measured;
 use crate::plan::{Benchmark, Kind, Order, Target};
 use crate::progress::{Begin, Progress};
 use crate::bench_stats::Tally;
-use crate::usage::{Usage, peak_memory, reset_peak};
+use crate::resource_usage::{Usage, peak_memory, reset_peak};
 use crate::work::{Layout, Rng, Values, make_missing};
 
 mod linkbench;

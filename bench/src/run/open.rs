@@ -15,7 +15,7 @@ use crate::engine::{Engine, Session, Source};
 use crate::measured::Measured;
 use crate::plan::Benchmark;
 use crate::bench_stats::Tally;
-use crate::usage::{Usage, peak_memory, reset_peak};
+use crate::resource_usage::{Usage, peak_memory, reset_peak};
 use crate::work::Rng;
 
 impl<S: Source> Run<'_, S> {
