@@ -10,7 +10,7 @@ use cairn::{Error, Result};
 
 use crate::flags::{Flags, OURS};
 use crate::folder::directory;
-use crate::measured::Measured;
+use crate::measurement::Measured;
 use crate::plan::Benchmark;
 use crate::process::{self, PREPARING, Said};
 use crate::rocksdb::HYPER_CLOCK;

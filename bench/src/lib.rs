@@ -12,7 +12,7 @@ mod flags;
 mod folder;
 mod mixgraph;
 mod linkbench;
-mod measured;
+mod measurement;
 pub mod native;
 mod plan;
 mod process;

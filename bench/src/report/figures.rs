@@ -1,7 +1,7 @@
 //! The figures of a benchmark in an engine, as the texts of a table: medians of the rounds.
 
 use crate::compare::Rounds;
-use crate::measured::Measured;
+use crate::measurement::Measured;
 use crate::medians::Spread;
 
 /// What the figures are.

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use super::svg::{Bar, COLOURS, Line, Plot, Scale, escaped, ratio_bars, short};
 use super::{difference_lines, figures};
 use crate::compare::{Compared, Comparison, Rounds};
-use crate::measured::Measured;
+use crate::measurement::Measured;
 use crate::bench_stats::{QUANTILES, SLOT_NANOS};
 
 /// Points of a line in time, at most.

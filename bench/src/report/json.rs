@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::compare::{Compared, Comparison, Rounds};
-use crate::measured::Measured;
+use crate::measurement::Measured;
 use crate::medians::Spread;
 use crate::bench_stats::QUANTILES;
 

@@ -7,7 +7,7 @@ use std::io::{Result, Write};
 
 use super::{difference_lines, figures};
 use crate::compare::{Compared, Comparison, Rounds};
-use crate::measured::Measured;
+use crate::measurement::Measured;
 
 /// Widths of the columns of figures.
 const WIDTHS: [usize; 12] = [10, 9, 9, 8, 8, 8, 8, 8, 8, 8, 6, 8];

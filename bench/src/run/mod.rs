@@ -16,7 +16,7 @@ use crate::folder::{
     Content, content, directory, drop_cached, has_database, make_fresh, note_content, space,
 };
 use crate::mixgraph::SHORTEST_VALUE;
-use crate::measured::Measured;
+use crate::measurement::Measured;
 use crate::plan::{Benchmark, Kind, Order, Target};
 use crate::progress::{Begin, Progress};
 use crate::bench_stats::Tally;

@@ -11,7 +11,7 @@ use cairn::Result;
 use super::{Job, Worker};
 use crate::engine::{Engine, Session};
 use crate::folder::space;
-use crate::measured::Measured;
+use crate::measurement::Measured;
 
 /// A load looks after so many writes whether it is ahead of its pace: a pause costs as much as many.
 const PACE_EVERY: u64 = 256;
