@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use cairn::{Error, Result};
 
 use crate::flags::{Flags, OURS};
-use crate::folder::directory;
+use crate::db_dir::directory;
 use crate::measurement::Measured;
 use crate::plan::Benchmark;
 use crate::process::{self, PREPARING, Said};

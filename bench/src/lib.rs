@@ -9,7 +9,7 @@
 mod compare;
 pub mod engine;
 mod flags;
-mod folder;
+mod db_dir;
 mod mixgraph;
 mod linkbench;
 mod measurement;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::folder::Space;
+use crate::db_dir::Space;
 use crate::bench_stats::{Course, Slot, Tally};
 use crate::resource_usage::Usage;
 

@@ -3,7 +3,7 @@
 use cairn::{Error, Result};
 
 use crate::flags::Flags;
-use crate::folder::Content;
+use crate::db_dir::Content;
 use crate::ycsb::Mix;
 
 /// How often `open` and `openall` open the database unless --reads says so.

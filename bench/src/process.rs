@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::engine::Source;
 use crate::flags::Flags;
-use crate::folder::{directory, newest_options};
+use crate::db_dir::{directory, newest_options};
 use crate::measurement::Measured;
 use crate::plan::Benchmark;
 use crate::progress::Begin;

@@ -13,7 +13,7 @@ use cairn::{Error, Result};
 
 use crate::compare::{self, Comparison};
 use crate::flags::Flags;
-use crate::folder::directory;
+use crate::db_dir::directory;
 use crate::printed;
 
 /// Compares the engines of the flags and writes all reports.

@@ -12,7 +12,7 @@ use cairn::{Error, Result};
 
 use crate::engine::{Cursor, Engine, Session, Settings, Source};
 use crate::flags::Flags;
-use crate::folder::{
+use crate::db_dir::{
     Content, content, directory, drop_cached, has_database, make_fresh, note_content, space,
 };
 use crate::mixgraph::SHORTEST_VALUE;

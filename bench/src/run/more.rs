@@ -10,7 +10,7 @@ use cairn::Result;
 
 use super::{Job, Worker};
 use crate::engine::{Engine, Session};
-use crate::folder::space;
+use crate::db_dir::space;
 use crate::measurement::Measured;
 
 /// A load looks after so many writes whether it is ahead of its pace: a pause costs as much as many.

@@ -76,7 +76,7 @@ impl<S: Source> Run<'_, S> {
         let mut measured = Measured::of(&benchmark.name, &tally, elapsed);
         measured.usage = usage;
         measured.peak_memory = peak_memory();
-        measured.space = crate::folder::space(&self.dir);
+        measured.space = crate::db_dir::space(&self.dir);
         let each = |nanos: u64| nanos as f64 / 1e6 / tally.done.max(1) as f64;
         measured.figures = vec![
             ("milliseconds to open".to_owned(), each(opening)),
