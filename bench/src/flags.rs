@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 use crate::mixgraph::GraphFlags;
 use crate::linkbench;
 use crate::text;
-use crate::work::Layout;
+use crate::key_value_gen::Layout;
 
 /// What runs when nobody says otherwise.
 pub const DEFAULT_BENCHMARKS: &str =

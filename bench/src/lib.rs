@@ -24,7 +24,7 @@ mod medians;
 mod bench_stats;
 mod text;
 mod resource_usage;
-mod work;
+mod key_value_gen;
 mod ycsb;
 
 use std::io::Write;

@@ -29,7 +29,7 @@
 //! l node(8) type(1) other node(8)   a link: 24 bytes
 //! ```
 
-use crate::work::{Rng, mix};
+use crate::key_value_gen::{Rng, mix};
 
 /// Types of links.
 pub const TYPES: u64 = 2;

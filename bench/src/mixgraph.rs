@@ -9,7 +9,7 @@
 use cairn::{Error, Result};
 use clap::Args;
 
-use crate::work::{Rng, mix};
+use crate::key_value_gen::{Rng, mix};
 
 /// Bytes of the shortest value that is put.
 pub const SHORTEST_VALUE: usize = 10;

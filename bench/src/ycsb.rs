@@ -9,7 +9,7 @@
 //! | E | 95 % scans of 1 to 100 entries, 5 % inserts | zipfian |
 //! | F | half reads, half reads with an update of the same key | zipfian |
 
-use crate::work::{Rng, mix};
+use crate::key_value_gen::{Rng, mix};
 
 /// One of the workloads, by its letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

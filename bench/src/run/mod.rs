@@ -21,7 +21,7 @@ use crate::plan::{Benchmark, Kind, Order, Target};
 use crate::progress::{Begin, Progress};
 use crate::bench_stats::Tally;
 use crate::resource_usage::{Usage, peak_memory, reset_peak};
-use crate::work::{Layout, Rng, Values, make_missing};
+use crate::key_value_gen::{Layout, Rng, Values, make_missing};
 
 mod linkbench;
 mod mixes;

@@ -16,7 +16,7 @@ use crate::measurement::Measured;
 use crate::plan::Benchmark;
 use crate::bench_stats::Tally;
 use crate::resource_usage::{Usage, peak_memory, reset_peak};
-use crate::work::Rng;
+use crate::key_value_gen::Rng;
 
 impl<S: Source> Run<'_, S> {
     /// Opens the database, gets a random key and closes it, as often as it is asked for. Closing is
