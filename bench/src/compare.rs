@@ -16,7 +16,7 @@ use crate::process::{self, PREPARING, Said};
 use crate::rocksdb::HYPER_CLOCK;
 use crate::medians::{Spread, median, ratio};
 use crate::bench_stats::QUANTILES;
-use crate::text;
+use crate::option_text;
 
 /// Everything that a comparison measured.
 #[derive(Clone, Debug, Default)]
@@ -236,9 +236,9 @@ fn statements(text: &str) -> BTreeMap<String, String> {
 
 /// Adds an option, or those that it consists of: engines write these in any order.
 fn add(all: &mut BTreeMap<String, String>, name: String, value: &str) {
-    match text::inside(value) {
+    match option_text::inside(value) {
         Some(parts) => {
-            for (part, value) in text::split(parts)
+            for (part, value) in option_text::split(parts)
                 .into_iter()
                 .filter_map(|statement| statement.split_once('='))
             {

@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 
 use crate::mixgraph::GraphFlags;
 use crate::linkbench;
-use crate::text;
+use crate::option_text;
 use crate::key_value_gen::Layout;
 
 /// What runs when nobody says otherwise.
@@ -313,7 +313,7 @@ impl Flags {
         if self.statistics {
             text.push_str("statistics=BasicStatistics;");
         }
-        text::merged(&(text + &self.options))
+        option_text::merged(&(text + &self.options))
     }
 
     /// True if tables dense with deletions are compacted; `None` is the engine's default.

@@ -22,7 +22,7 @@ pub mod rocksdb;
 mod run;
 mod medians;
 mod bench_stats;
-mod text;
+mod option_text;
 mod resource_usage;
 mod key_value_gen;
 mod ycsb;

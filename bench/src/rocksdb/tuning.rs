@@ -4,7 +4,7 @@
 use super::Result;
 use super::api::Handle;
 use super::library::Library;
-use crate::text;
+use crate::option_text;
 
 /// The suffix of an engine's name that gives it RocksDB's HyperClock cache in place of its LRU cache.
 pub const HYPER_CLOCK: &str = "+hyperclock";
@@ -43,7 +43,7 @@ impl Library {
             }
         }
         if self.tuning.hyper_clock {
-            let (rest, capacity) = text::without_block_cache(&given)
+            let (rest, capacity) = option_text::without_block_cache(&given)
                 .map_err(|value| super::Error(format!("block_cache={value} is no size")))?;
             self.set_hyper_clock(base, capacity.unwrap_or(DEFAULT_CACHE));
             given = rest;
