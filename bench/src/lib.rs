@@ -13,7 +13,7 @@ mod db_dir;
 mod mixgraph;
 mod linkbench;
 mod measurement;
-pub mod native;
+pub mod cairn_engine;
 mod plan;
 mod process;
 pub mod progress;
@@ -72,7 +72,7 @@ struct Work<'a> {
 fn with_engine(name: &str, work: Work<'_>) -> Result<()> {
     let compact_on_deletion = work.flags.compacts_on_deletion();
     if name == flags::OURS {
-        return work.run(&native::Ours {
+        return work.run(&cairn_engine::Ours {
             compact_on_deletion,
         });
     }

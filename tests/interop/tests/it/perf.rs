@@ -9,7 +9,7 @@ use cairn::observe::perf::by_level::{self, LevelMetric};
 use cairn::observe::perf::{self, PerfLevel};
 use cairn::{CompactRangeOptions, Db, Options};
 use cairn_bench::engine::{Cursor, Engine, Session, Settings, Source};
-use cairn_bench::native::Ours;
+use cairn_bench::cairn_engine::Ours;
 use cairn_bench::rocksdb::{ByLevel, Library};
 
 /// So many bits that no filter is wrong here.
