@@ -12,7 +12,7 @@ use crate::flags::{Flags, OURS};
 use crate::db_dir::directory;
 use crate::measurement::Measured;
 use crate::plan::Benchmark;
-use crate::process::{self, PREPARING, Said};
+use crate::worker_process::{self, PREPARING, Said};
 use crate::rocksdb::HYPER_CLOCK;
 use crate::medians::{Spread, median, ratio};
 use crate::bench_stats::QUANTILES;
@@ -112,7 +112,7 @@ pub fn run(flags: &Flags, mut say: impl FnMut(&str) -> Result<()>) -> Result<Com
     if flags.prepare.is_some() {
         for (engine, dir) in engines.iter().zip(&dirs) {
             say(&format!("preparing {engine}"))?;
-            process::start(engine, dir, PREPARING)?;
+            worker_process::start(engine, dir, PREPARING)?;
         }
     }
     let mut benchmarks: Vec<Compared> = names
@@ -129,7 +129,7 @@ pub fn run(flags: &Flags, mut say: impl FnMut(&str) -> Result<()>) -> Result<Com
                 engines.len() - 1 - turn
             };
             say(&format!("round {round} of {rounds}: {}", labels[at]))?;
-            let said = process::start(&engines[at], &dirs[at], round as u64)?;
+            let said = worker_process::start(&engines[at], &dirs[at], round as u64)?;
             note(&mut benchmarks, at, &labels[at], &said)?;
             options[at] = said.options;
         }

@@ -15,7 +15,7 @@ mod linkbench;
 mod measurement;
 pub mod cairn_engine;
 mod plan;
-mod process;
+mod worker_process;
 pub mod progress;
 mod report;
 pub mod rocksdb;
@@ -111,7 +111,7 @@ impl Work<'_> {
     fn run<S: Source>(self, source: &S) -> Result<()> {
         let Work { flags, begin, out } = self;
         if flags.worker.is_some() {
-            return process::work(source, flags, begin, out);
+            return worker_process::work(source, flags, begin, out);
         }
         let benchmarks = Benchmark::list(&flags.benchmarks, flags)?;
         printed(report::head(flags, out))?;
