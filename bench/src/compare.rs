@@ -11,7 +11,7 @@ use cairn::{Error, Result};
 use crate::flags::{Flags, OURS};
 use crate::db_dir::directory;
 use crate::measurement::Measured;
-use crate::plan::Benchmark;
+use crate::benchmarks::Benchmark;
 use crate::worker_process::{self, PREPARING, Said};
 use crate::rocksdb::HYPER_CLOCK;
 use crate::medians::{Spread, median, ratio};

@@ -14,7 +14,7 @@ mod mixgraph;
 mod linkbench;
 mod measurement;
 pub mod cairn_engine;
-mod plan;
+mod benchmarks;
 mod worker_process;
 pub mod progress;
 mod report;
@@ -34,7 +34,7 @@ use cairn::{Error, Result};
 
 use engine::Source;
 pub use flags::{Flags, normalized};
-use plan::Benchmark;
+use benchmarks::Benchmark;
 use progress::{Begin, Progress, Unseen};
 
 /// Runs what the flags ask for and prints it.

@@ -16,7 +16,7 @@ use crate::engine::Source;
 use crate::flags::Flags;
 use crate::db_dir::{directory, newest_options};
 use crate::measurement::Measured;
-use crate::plan::Benchmark;
+use crate::benchmarks::Benchmark;
 use crate::progress::Begin;
 use crate::{printed, run};
 

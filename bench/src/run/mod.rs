@@ -17,7 +17,7 @@ use crate::db_dir::{
 };
 use crate::mixgraph::SHORTEST_VALUE;
 use crate::measurement::Measured;
-use crate::plan::{Benchmark, Kind, Order, Target};
+use crate::benchmarks::{Benchmark, Kind, Order, Target};
 use crate::progress::{Begin, Progress};
 use crate::bench_stats::Tally;
 use crate::resource_usage::{Usage, peak_memory, reset_peak};

@@ -13,7 +13,7 @@ use cairn::{Error, Result};
 use super::{Checked, Outcome, Run, seed, settings, wrong_value};
 use crate::engine::{Engine, Session, Source};
 use crate::measurement::Measured;
-use crate::plan::Benchmark;
+use crate::benchmarks::Benchmark;
 use crate::bench_stats::Tally;
 use crate::resource_usage::{Usage, peak_memory, reset_peak};
 use crate::key_value_gen::Rng;
