@@ -28,7 +28,7 @@
 #[macro_use]
 mod handle;
 #[macro_use]
-mod define;
+mod macros;
 
 pub mod batch;
 pub mod cache;
