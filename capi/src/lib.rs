@@ -45,7 +45,7 @@ pub mod families;
 pub mod files;
 pub mod indexed;
 pub mod iter;
-pub mod limits;
+pub mod rate_limiter;
 pub mod live;
 pub mod memory;
 pub mod metadata;

@@ -35,7 +35,7 @@ pub use cairn_capi::families::*;
 pub use cairn_capi::files::*;
 pub use cairn_capi::indexed::*;
 pub use cairn_capi::iter::*;
-pub use cairn_capi::limits::*;
+pub use cairn_capi::rate_limiter::*;
 pub use cairn_capi::live::*;
 pub use cairn_capi::memory::*;
 pub use cairn_capi::metadata::*;
