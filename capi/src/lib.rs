@@ -46,7 +46,7 @@ pub mod files;
 pub mod indexed;
 pub mod iter;
 pub mod rate_limiter;
-pub mod live;
+pub mod live_files;
 pub mod memory;
 pub mod metadata;
 pub mod metadata_reads;

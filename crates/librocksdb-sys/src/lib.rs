@@ -36,7 +36,7 @@ pub use cairn_capi::files::*;
 pub use cairn_capi::indexed::*;
 pub use cairn_capi::iter::*;
 pub use cairn_capi::rate_limiter::*;
-pub use cairn_capi::live::*;
+pub use cairn_capi::live_files::*;
 pub use cairn_capi::memory::*;
 pub use cairn_capi::metadata::*;
 pub use cairn_capi::named::*;
