@@ -50,7 +50,7 @@ pub mod live_files;
 pub mod memory;
 pub mod metadata;
 pub mod metadata_reads;
-pub mod named;
+pub mod compact_files;
 pub mod options;
 pub mod perf;
 pub mod reads;

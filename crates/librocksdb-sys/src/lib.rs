@@ -39,7 +39,7 @@ pub use cairn_capi::rate_limiter::*;
 pub use cairn_capi::live_files::*;
 pub use cairn_capi::memory::*;
 pub use cairn_capi::metadata::*;
-pub use cairn_capi::named::*;
+pub use cairn_capi::compact_files::*;
 pub use cairn_capi::options::call_scalars::*;
 pub use cairn_capi::options::objects::*;
 pub use cairn_capi::options::presets::*;
