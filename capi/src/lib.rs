@@ -55,7 +55,7 @@ pub mod options;
 pub mod perf;
 pub mod reads;
 mod slabs;
-pub mod space;
+pub mod sst_file_manager;
 pub mod statistics;
 pub mod table_properties;
 pub mod unbuilt;

@@ -48,7 +48,7 @@ pub use cairn_capi::options::table_scalars::*;
 pub use cairn_capi::options::*;
 pub use cairn_capi::perf::*;
 pub use cairn_capi::reads::*;
-pub use cairn_capi::space::*;
+pub use cairn_capi::sst_file_manager::*;
 pub use cairn_capi::statistics::*;
 pub use cairn_capi::table_properties::*;
 pub use cairn_capi::unbuilt::*;
