@@ -12,7 +12,7 @@
 //!   checked where it can be.
 //! - *Panics* end in an error where there is an `errptr`, else in a message and an abort; none
 //!   crosses into C.
-//! - What is not built yet (`unbuilt`) says so: an error where there is an `errptr`, else the empty
+//! - What is not built yet (`unsupported`) says so: an error where there is an `errptr`, else the empty
 //!   result and one line in the LOG.
 //!
 //! Safety: every function relies on what `c.h` says of its arguments: pointers point to what their
@@ -58,5 +58,5 @@ mod slabs;
 pub mod sst_file_manager;
 pub mod statistics;
 pub mod table_properties;
-pub mod unbuilt;
+pub mod unsupported;
 pub mod writes;

@@ -1,5 +1,5 @@
 //! The lists of options and of C functions in docs/compatibility.md: made from the rows in cairn-options and
-//! from capi/src/unbuilt.rs, and checked against them.
+//! from capi/src/unsupported.rs, and checked against them.
 //!
 //! A list is the run of lines that begin with "- " after the paragraph that introduces it. The rows
 //! are read as text, so that the house rules need none of the engine's crates.

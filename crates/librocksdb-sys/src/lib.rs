@@ -51,5 +51,5 @@ pub use cairn_capi::reads::*;
 pub use cairn_capi::sst_file_manager::*;
 pub use cairn_capi::statistics::*;
 pub use cairn_capi::table_properties::*;
-pub use cairn_capi::unbuilt::*;
+pub use cairn_capi::unsupported::*;
 pub use cairn_capi::writes::*;
