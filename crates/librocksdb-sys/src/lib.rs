@@ -18,7 +18,7 @@ pub use cairn_capi::cairn::ingest::*;
 pub use cairn_capi::callbacks::compaction_filter::*;
 pub use cairn_capi::callbacks::comparator::*;
 pub use cairn_capi::callbacks::filter_policy::*;
-pub use cairn_capi::callbacks::jobs::*;
+pub use cairn_capi::callbacks::job_info::*;
 pub use cairn_capi::callbacks::listener::*;
 pub use cairn_capi::callbacks::logger::*;
 pub use cairn_capi::callbacks::merge::*;
