@@ -24,7 +24,7 @@ mod archive;
 mod capi;
 mod commands;
 mod compat;
-mod counts;
+mod instruction_counts;
 mod deny;
 mod exchange;
 mod go;
@@ -56,8 +56,8 @@ fn main() -> ExitCode {
         Some("header") if words[1..] == ["check"] => header::run(&root(), true),
         Some("compat") if words.len() == 1 => compat::run(&root()),
         Some("advisories") if words.len() == 1 => deny::advisories(&root()),
-        Some("counts") if words.len() == 1 => counts::run(&root(), false),
-        Some("counts") if words[1..] == ["update"] => counts::run(&root(), true),
+        Some("counts") if words.len() == 1 => instruction_counts::run(&root(), false),
+        Some("counts") if words[1..] == ["update"] => instruction_counts::run(&root(), true),
         Some("loom") if words.len() == 1 => loom::run(&root()),
         Some("pgo") if words.len() == 1 => pgo::run(&root()),
         Some("install") => install::run(&root(), &words[1..]),

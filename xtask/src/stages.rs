@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::needs::Selection;
-use crate::{capi, counts, deny, header, loom, packages, soak, tidy};
+use crate::{capi, instruction_counts, deny, header, loom, packages, soak, tidy};
 
 /// Mutated inputs of each fuzz target.
 const FUZZ_INPUTS: &str = "20000";
@@ -64,7 +64,7 @@ const STAGES: [Stage; 10] = [
     },
     Stage {
         name: "counts",
-        run: |root, _| counts::run(root, false),
+        run: |root, _| instruction_counts::run(root, false),
     },
 ];
 
