@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::commands::{cargo, compiler, fresh, output, printed, read, target};
-use crate::needs::Selection;
+use crate::tool_requirements::Selection;
 use crate::{exchange, leaks, prefix, registry, unbuilt};
 
 /// C programs that run to their end.

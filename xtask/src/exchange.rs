@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::commands::{compiler, fresh, printed, target};
-use crate::needs::Selection;
+use crate::tool_requirements::Selection;
 
 /// Programs that RocksDB 7.8's header knows enough for.
 const WITH_OLD_HEADER: [&str; 2] = ["basic", "files"];

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use crate::commands::{compiler, fresh, printed, target};
 use crate::exchange::fetch;
-use crate::needs::Selection;
+use crate::tool_requirements::Selection;
 
 /// Rounds that are measured.
 const ROUNDS: u64 = 200;

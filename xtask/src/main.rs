@@ -4,7 +4,7 @@
 //! cargo xtask test [STAGE...] [--without NAME]...
 //!                              the stages of the continuous integration, or those named: lint unit crash
 //!                              fault meta interop capi fuzz soak counts; missing tools are installed, or fail
-//!                              the run unless --without names them (a stage, or a tool of needs.rs)
+//!                              the run unless --without names them (a stage, or a tool of tool_requirements.rs)
 //! cargo xtask tidy             the house rules alone (a second; part of lint)
 //! cargo xtask compat           writes the lists of options in docs/compatibility.md
 //! cargo xtask header [check]   writes capi/include from the definitions in capi/, or compares
@@ -32,7 +32,7 @@ mod header;
 mod install;
 mod leaks;
 mod loom;
-mod needs;
+mod tool_requirements;
 mod packages;
 mod pgo;
 mod prefix;

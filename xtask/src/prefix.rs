@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::commands::{compiler, fresh, printed, target};
 use crate::install::{Place, install, versions};
-use crate::needs::Selection;
+use crate::tool_requirements::Selection;
 use crate::{archive, go, python};
 
 /// A project that builds one program with each of the libraries.

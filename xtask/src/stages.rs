@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::needs::Selection;
+use crate::tool_requirements::Selection;
 use crate::{capi, instruction_counts, deny, header, loom, packages, soak, tidy};
 
 /// Mutated inputs of each fuzz target.
