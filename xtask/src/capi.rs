@@ -15,7 +15,7 @@ use std::process::{Command, Output};
 
 use crate::commands::{cargo, compiler, fresh, output, printed, read, target};
 use crate::tool_requirements::Selection;
-use crate::{exchange, leaks, prefix, registry, unbuilt};
+use crate::{exchange, leaks, prefix, registry, unsupported};
 
 /// C programs that run to their end.
 const PROGRAMS: [&str; 10] = [
@@ -197,7 +197,7 @@ fn exceptions(root: &Path, libraries: &Path) -> Result<(), String> {
 fn refused(root: &Path, libraries: &Path) -> Result<(), String> {
     let work = libraries.join("capi-refused");
     fresh(&work)?;
-    let (text, count) = unbuilt::calls(root);
+    let (text, count) = unsupported::calls(root);
     let source = work.join("refused.c");
     std::fs::write(&source, text).map_err(|error| format!("{}: {error}", source.display()))?;
     let program = compile_file(root, libraries, &work, "refused", &source)?;

@@ -43,7 +43,7 @@ mod soak;
 mod sources;
 mod stages;
 mod tidy;
-mod unbuilt;
+mod unsupported;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::compat;
 use crate::sources::{self, Source};
-use crate::unbuilt;
+use crate::unsupported;
 
 /// The crates, lowest first: a crate uses only crates that stand before it.
 const LAYERS: [&str; 30] = [
@@ -97,7 +97,7 @@ pub fn run(root: &Path) -> Result<(), String> {
     layers(root, &mut complaints);
     architecture(root, &mut complaints);
     compat::check(root, &mut complaints);
-    unbuilt::check(root, &mut complaints);
+    unsupported::check(root, &mut complaints);
     fuzz_targets(root, &mut complaints);
     weight(root, "fuzz/corpus", CORPUS_LIMIT, &mut complaints);
     weight(root, "tests/golden", GOLDEN_LIMIT, &mut complaints);
