@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use cairn::{Code, Db, Options, World};
 
 use crate::Arguments;
-use crate::choices::{database_options, descriptors};
+use crate::options::{database_options, descriptors};
 use crate::faults::{Faults, FaultyFileSystem, MODES};
 use crate::resources;
 use crate::shared::Shared;

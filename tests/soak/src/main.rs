@@ -14,7 +14,7 @@
 //! speed of its writers, so runs that are judged keep a pace: each worker does at most `--pace` operations a second
 //! (2,000 unless given, as fast as possible with 0 and in runs of up to ten minutes).
 
-mod choices;
+mod options;
 mod cycle;
 mod faults;
 mod model;

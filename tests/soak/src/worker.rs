@@ -11,7 +11,7 @@ use cairn::{
 };
 use cairn_types::Error;
 
-use crate::choices::{DB_CHANGES, FAMILIES, FAMILY_CHANGES, family_options};
+use crate::options::{DB_CHANGES, FAMILIES, FAMILY_CHANGES, family_options};
 use crate::faults::mix;
 use crate::model::{Bytes, Change, Model};
 use crate::shared::Shared;
@@ -631,7 +631,7 @@ fn shown(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::choices::{database_options, descriptors};
+    use crate::options::{database_options, descriptors};
 
     /// A database with what a worker has written in a moment.
     fn worked(folder: &Path) -> (Db, Worker) {
