@@ -8,7 +8,7 @@
 pub mod cairn;
 pub mod content;
 pub mod engine;
-pub mod folder;
+pub mod dir_snapshot;
 pub mod golden;
 pub mod kills;
 pub mod reference;
