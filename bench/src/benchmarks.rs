@@ -2,8 +2,8 @@
 
 use cairn::{Error, Result};
 
-use crate::flags::Flags;
 use crate::db_dir::Content;
+use crate::flags::Flags;
 use crate::ycsb::Mix;
 
 /// How often `open` and `openall` open the database unless --reads says so.

@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 
 use cairn::{Error, Result};
 
-use crate::flags::{Flags, OURS};
-use crate::db_dir::directory;
-use crate::measurement::Measured;
-use crate::benchmarks::Benchmark;
-use crate::worker_process::{self, PREPARING, Said};
-use crate::rocksdb::HYPER_CLOCK;
-use crate::medians::{Spread, median, ratio};
 use crate::bench_stats::QUANTILES;
+use crate::benchmarks::Benchmark;
+use crate::db_dir::directory;
+use crate::flags::{Flags, OURS};
+use crate::measurement::Measured;
+use crate::medians::{Spread, median, ratio};
 use crate::option_text;
+use crate::rocksdb::HYPER_CLOCK;
+use crate::worker_process::{self, PREPARING, Said};
 
 /// Everything that a comparison measured.
 #[derive(Clone, Debug, Default)]

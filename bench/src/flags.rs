@@ -11,10 +11,10 @@ use cairn::{Error, Result};
 use cairn_options::{DbOptions, FamilyOptions, Options, TableOptions};
 use clap::{Args, ValueEnum};
 
-use crate::mixgraph::GraphFlags;
-use crate::linkbench;
-use crate::option_text;
 use crate::key_value_gen::Layout;
+use crate::linkbench;
+use crate::mixgraph::GraphFlags;
+use crate::option_text;
 
 /// What runs when nobody says otherwise.
 pub const DEFAULT_BENCHMARKS: &str =

@@ -6,25 +6,25 @@
 //! at run time: nothing here is compiled or linked from RocksDB. Only this crate and
 //! `tests/interop` know that another engine exists.
 
+mod bench_stats;
+mod benchmarks;
+pub mod cairn_engine;
 mod compare;
+mod db_dir;
 pub mod engine;
 mod flags;
-mod db_dir;
-mod mixgraph;
+mod key_value_gen;
 mod linkbench;
 mod measurement;
-pub mod cairn_engine;
-mod benchmarks;
-mod worker_process;
+mod medians;
+mod mixgraph;
+mod option_text;
 pub mod progress;
 mod report;
+mod resource_usage;
 pub mod rocksdb;
 mod run;
-mod medians;
-mod bench_stats;
-mod option_text;
-mod resource_usage;
-mod key_value_gen;
+mod worker_process;
 mod ycsb;
 
 use std::io::Write;
@@ -32,9 +32,9 @@ use std::path::Path;
 
 use cairn::{Error, Result};
 
+use benchmarks::Benchmark;
 use engine::Source;
 pub use flags::{Flags, normalized};
-use benchmarks::Benchmark;
 use progress::{Begin, Progress, Unseen};
 
 /// Runs what the flags ask for and prints it.

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::db_dir::Space;
 use crate::bench_stats::{Course, Slot, Tally};
+use crate::db_dir::Space;
 use crate::resource_usage::Usage;
 
 /// The costs of a run.

@@ -12,11 +12,11 @@ use std::process::{Command, Stdio};
 use cairn::{Error, Result};
 use serde_json::{Value, json};
 
+use crate::benchmarks::Benchmark;
+use crate::db_dir::{directory, newest_options};
 use crate::engine::Source;
 use crate::flags::Flags;
-use crate::db_dir::{directory, newest_options};
 use crate::measurement::Measured;
-use crate::benchmarks::Benchmark;
 use crate::progress::Begin;
 use crate::{printed, run};
 

@@ -67,7 +67,10 @@ pub fn check(root: &Path, complaints: &mut Vec<String>) {
 fn rewritten(root: &Path, text: &str) -> Result<String, String> {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let rows = LISTS.map(|(marker, word)| (marker, list(root, word)));
-    for (marker, list) in rows.into_iter().chain([(FUNCTIONS, unsupported::lines(root))]) {
+    for (marker, list) in rows
+        .into_iter()
+        .chain([(FUNCTIONS, unsupported::lines(root))])
+    {
         let paragraph = lines.iter().position(|line| line.starts_with(marker));
         let paragraph = paragraph.ok_or(format!("{PAGE}: no line begins with {marker:?}"))?;
         let begin = lines[paragraph..]

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::tool_requirements::Selection;
-use crate::{capi, instruction_counts, deny, header, loom, packages, soak, tidy};
+use crate::{capi, deny, header, instruction_counts, loom, packages, soak, tidy};
 
 /// Mutated inputs of each fuzz target.
 const FUZZ_INPUTS: &str = "20000";

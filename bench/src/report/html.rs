@@ -7,9 +7,9 @@ use std::fmt::Write;
 
 use super::svg::{Bar, COLOURS, Line, Plot, Scale, escaped, ratio_bars, short};
 use super::{difference_lines, figures};
+use crate::bench_stats::{QUANTILES, SLOT_NANOS};
 use crate::compare::{Compared, Comparison, Rounds};
 use crate::measurement::Measured;
-use crate::bench_stats::{QUANTILES, SLOT_NANOS};
 
 /// Points of a line in time, at most.
 const POINTS: usize = 240;

@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::bench_stats::QUANTILES;
 use crate::compare::{Compared, Comparison, Rounds};
 use crate::measurement::Measured;
 use crate::medians::Spread;
-use crate::bench_stats::QUANTILES;
 
 /// The text of the file.
 #[must_use]

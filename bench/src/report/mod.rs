@@ -12,8 +12,8 @@ use std::path::Path;
 use cairn::{Error, Result};
 
 use crate::compare::{self, Comparison};
-use crate::flags::Flags;
 use crate::db_dir::directory;
+use crate::flags::Flags;
 use crate::printed;
 
 /// Compares the engines of the flags and writes all reports.

@@ -10,18 +10,18 @@ use std::time::{Duration, Instant};
 
 use cairn::{Error, Result};
 
-use crate::engine::{Cursor, Engine, Session, Settings, Source};
-use crate::flags::Flags;
+use crate::bench_stats::Tally;
+use crate::benchmarks::{Benchmark, Kind, Order, Target};
 use crate::db_dir::{
     Content, content, directory, drop_cached, has_database, make_fresh, note_content, space,
 };
-use crate::mixgraph::SHORTEST_VALUE;
-use crate::measurement::Measured;
-use crate::benchmarks::{Benchmark, Kind, Order, Target};
-use crate::progress::{Begin, Progress};
-use crate::bench_stats::Tally;
-use crate::resource_usage::{Usage, peak_memory, reset_peak};
+use crate::engine::{Cursor, Engine, Session, Settings, Source};
+use crate::flags::Flags;
 use crate::key_value_gen::{Layout, Rng, Values, make_missing};
+use crate::measurement::Measured;
+use crate::mixgraph::SHORTEST_VALUE;
+use crate::progress::{Begin, Progress};
+use crate::resource_usage::{Usage, peak_memory, reset_peak};
 
 mod linkbench;
 mod mixes;

@@ -9,8 +9,8 @@ use std::time::Instant;
 use cairn::Result;
 
 use super::{Job, Worker};
-use crate::engine::{Engine, Session};
 use crate::db_dir::space;
+use crate::engine::{Engine, Session};
 use crate::measurement::Measured;
 
 /// A load looks after so many writes whether it is ahead of its pace: a pause costs as much as many.

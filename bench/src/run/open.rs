@@ -11,12 +11,12 @@ use std::time::Instant;
 use cairn::{Error, Result};
 
 use super::{Checked, Outcome, Run, seed, settings, wrong_value};
-use crate::engine::{Engine, Session, Source};
-use crate::measurement::Measured;
-use crate::benchmarks::Benchmark;
 use crate::bench_stats::Tally;
-use crate::resource_usage::{Usage, peak_memory, reset_peak};
+use crate::benchmarks::Benchmark;
+use crate::engine::{Engine, Session, Source};
 use crate::key_value_gen::Rng;
+use crate::measurement::Measured;
+use crate::resource_usage::{Usage, peak_memory, reset_peak};
 
 impl<S: Source> Run<'_, S> {
     /// Opens the database, gets a random key and closes it, as often as it is asked for. Closing is

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_jobs::pick::{self, Busy, JobId, Pick, PickOptions, Reason};
-use cairn_jobs::{BlobGc, Cancel, CompactJob, FlushJob, compact, multi_level, flush};
+use cairn_jobs::{BlobGc, Cancel, CompactJob, FlushJob, compact, flush, multi_level};
 use cairn_jobs::{JobContext, JobDatabase, JobFamily};
 use cairn_memtable::Memtable;
 use cairn_observe::BackgroundErrorReason;

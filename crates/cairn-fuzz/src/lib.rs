@@ -9,9 +9,9 @@
 //! Linking this crate installs a counting allocator ([`meter`]), so that [`check`] also notices a
 //! decoder that allocates on the word of its input.
 
+pub mod fix_checksums;
 pub mod memory_limit;
 pub mod mutate;
-pub mod fix_checksums;
 pub mod targets;
 
 use memory_limit::Bound;
@@ -74,7 +74,8 @@ pub const TARGETS: &[Target] = &[
     Target::new("block", targets::block::run),
     Target::new("filter", targets::filter::run),
     Target::new("range_del", targets::range_del::run).with_bound(targets::range_del::BOUND),
-    Target::new("blob_file", targets::blob_file::run).with_repair(fix_checksums::blob_behind_a_byte),
+    Target::new("blob_file", targets::blob_file::run)
+        .with_repair(fix_checksums::blob_behind_a_byte),
     Target::new("wide_columns", targets::wide_columns::run),
     Target::new("dated_values", targets::dated_values::run),
     Target::new("table_whole", targets::table_whole::run)

@@ -7,9 +7,9 @@ use cairn_options::{ReadOptions, WriteOptions};
 use cairn_platform::sync::Mutex;
 use cairn_types::{Error, KeyOrder, Result};
 
+use crate::base_delta_iter::JoinedIter;
 use crate::index::{Indexed, WriteKind};
 use crate::iter::BatchIter;
-use crate::base_delta_iter::JoinedIter;
 
 /// The family that every database has.
 const DEFAULT: u32 = 0;

@@ -9,13 +9,13 @@
 //! The batch lives behind a lock of its own: iterators keep it and see what is added while they
 //! stand on it. No lock is held between two calls.
 
+mod base_delta_iter;
 mod batch;
 mod index;
 mod iter;
-mod base_delta_iter;
 mod read;
 
+pub use base_delta_iter::JoinedIter;
 pub use batch::IndexedBatch;
 pub use index::WriteKind;
 pub use iter::{BatchIter, WriteEntry};
-pub use base_delta_iter::JoinedIter;

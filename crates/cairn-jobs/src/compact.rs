@@ -27,23 +27,23 @@ use cairn_types::{
 };
 use cairn_version::{BlobFileMeta, FileMeta, TreeEdit, Version};
 
-use crate::lower_levels::Below;
-use crate::blobs::BlobReader;
-use crate::context::{JobContext, Permit};
-use crate::output_splitter::Cuts;
-use crate::filter::Filter;
 use crate::blob_garbage::Garbage;
-use crate::inputs::{InputTable, Tables};
-use crate::output_params::{BlobPlan, Kind};
-use crate::output::Outputs;
-use crate::subcompaction_split;
-use crate::pick::{Output, Pick, Reason};
-use crate::sorted_runs::{Merge, Run};
-use crate::subcompactions::{Shares, Span, Wait};
-use crate::stats::{Done, JobStats, RawInput};
-use crate::range_tombstones;
-use crate::ttl;
+use crate::blobs::BlobReader;
 use crate::compaction_iterator::{Rules, Visible};
+use crate::context::{JobContext, Permit};
+use crate::filter::Filter;
+use crate::inputs::{InputTable, Tables};
+use crate::lower_levels::Below;
+use crate::output::Outputs;
+use crate::output_params::{BlobPlan, Kind};
+use crate::output_splitter::Cuts;
+use crate::pick::{Output, Pick, Reason};
+use crate::range_tombstones;
+use crate::sorted_runs::{Merge, Run};
+use crate::stats::{Done, JobStats, RawInput};
+use crate::subcompaction_split;
+use crate::subcompactions::{Shares, Span, Wait};
+use crate::ttl;
 
 /// Entries after which a part asks whether it may give half of what is left to another thread.
 const ASK_EVERY: u32 = if cfg!(test) { 3 } else { 256 };

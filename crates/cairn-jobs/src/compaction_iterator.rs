@@ -33,12 +33,12 @@ use cairn_types::{
     Code, Error, KeyOrder, MergeInput, MergeOperator, Result, SequenceNumber, Subcode, ValueKind,
 };
 
-use crate::lower_levels::Below;
+use crate::blob_garbage::Garbage;
 use crate::blobs::BlobReader;
 use crate::context::Cancel;
 use crate::entity_merge;
 use crate::filter::{Filter, Ruling};
-use crate::blob_garbage::Garbage;
+use crate::lower_levels::Below;
 use crate::sorted_runs::Run;
 use crate::stats::{BlobsRead, Dropped};
 

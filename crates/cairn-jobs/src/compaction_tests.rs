@@ -25,10 +25,10 @@ use proptest::prelude::*;
 use crate::context::{BlobGc, Cancel, JobContext, JobDatabase, JobFamily, Permit, Spare};
 use crate::inputs::InputTable;
 use crate::model::{Join, State, Write, lawful, writes};
-use crate::subcompaction_split;
 use crate::pick::{self, Busy, FilesRequest, Manual, Pick, PickOptions, Step};
 use crate::stats::JobStats;
-use crate::{CompactJob, FlushJob, JobEvents, compact, multi_level, flush};
+use crate::subcompaction_split;
+use crate::{CompactJob, FlushJob, JobEvents, compact, flush, multi_level};
 
 /// How a tree is shaped.
 #[derive(Clone, Copy, Debug)]
@@ -919,7 +919,8 @@ fn a_compaction_of_two_large_files_is_divided_within_them() {
         }]
     };
     let runs: Vec<_> = pick.files().map(|(_, file)| run(file)).collect();
-    let borders = subcompaction_split::borders(&runs, &KeyOrder::Bytewise, &pick, &Io::blocking()).unwrap();
+    let borders =
+        subcompaction_split::borders(&runs, &KeyOrder::Bytewise, &pick, &Io::blocking()).unwrap();
     assert_eq!(borders.len(), 2, "{borders:?}");
     assert!(borders[0] > crate::model::user(40) && borders[1] < crate::model::user(200));
 }

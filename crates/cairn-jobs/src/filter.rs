@@ -15,8 +15,8 @@ use cairn_types::{
     CompactionFilter, Error, FilterContext, FilterDecision, FilterValue, Result, ValueKind,
 };
 
-use crate::context::JobContext;
 use crate::blob_garbage;
+use crate::context::JobContext;
 use crate::stats::BlobsRead;
 use crate::ttl;
 

@@ -9,19 +9,19 @@ use cairn_platform::sync::{Arc, Mutex};
 use cairn_types::{Error, FilterContext, Result, TableFileCreationReason};
 use cairn_version::{TreeEdit, Version};
 
-use crate::lower_levels::Below;
 use crate::blobs::BlobReader;
+use crate::compaction_iterator::{Rules, Visible};
 use crate::context::JobContext;
-use crate::output_splitter::Cuts;
 use crate::filter::Filter;
-use crate::output_params::{BlobPlan, Kind};
+use crate::lower_levels::Below;
 use crate::output::Outputs;
+use crate::output_params::{BlobPlan, Kind};
+use crate::output_splitter::Cuts;
 use crate::pick::Output;
+use crate::range_tombstones;
 use crate::sorted_runs::{Merge, Run};
 use crate::stats::{Done, JobStats};
-use crate::range_tombstones;
 use crate::ttl;
-use crate::compaction_iterator::{Rules, Visible};
 
 /// Memtables to write.
 pub struct FlushJob {

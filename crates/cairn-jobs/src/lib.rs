@@ -10,37 +10,37 @@
 //!                                                           |-> blob files
 //! ```
 
-pub mod lower_levels;
+pub mod blob_garbage;
 mod blobs;
 pub mod checksum;
-mod property_collectors;
 pub mod compact;
+pub mod compaction_iterator;
+#[cfg(test)]
+mod compaction_tests;
 pub mod context;
-mod output_splitter;
-pub mod multi_level;
 mod entity_merge;
 mod events;
 pub mod filter;
 pub mod flush;
-pub mod blob_garbage;
 pub mod ingest;
 mod inputs;
-mod output_params;
+pub mod lower_levels;
 #[cfg(test)]
 mod model;
+pub mod multi_level;
 mod output;
-mod subcompaction_split;
-pub mod pick;
+mod output_params;
+mod output_splitter;
 mod output_verification;
-pub mod sorted_runs;
-mod subcompactions;
-mod stats;
+pub mod pick;
+mod property_collectors;
 mod range_tombstones;
-#[cfg(test)]
-mod compaction_tests;
+pub mod sorted_runs;
+mod stats;
+mod subcompaction_split;
+mod subcompactions;
 pub mod ttl;
 mod value_separation;
-pub mod compaction_iterator;
 
 pub use compact::CompactJob;
 pub use context::{BlobGc, Cancel, JobContext, JobDatabase, JobFamily, Permit, Spare};

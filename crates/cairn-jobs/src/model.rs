@@ -7,12 +7,12 @@ use cairn_platform::sync::Arc;
 use cairn_types::{KeyOrder, MergeInput, MergeOperator, Result, SequenceNumber, ValueKind};
 use proptest::prelude::*;
 
-use crate::lower_levels::Below;
+use crate::compaction_iterator::{Rules, Visible};
 use crate::context::Cancel;
 use crate::filter::Filter;
-use crate::sorted_runs::{Merge, Run};
+use crate::lower_levels::Below;
 use crate::range_tombstones;
-use crate::compaction_iterator::{Rules, Visible};
+use crate::sorted_runs::{Merge, Run};
 
 /// One write.
 #[derive(Clone, Debug, PartialEq)]

@@ -14,8 +14,8 @@ use cairn_version::bounds;
 
 use crate::context::JobContext;
 use crate::inputs::InputTable;
-use crate::subcompaction_split;
 use crate::pick::{Deeper, LevelInputs, Offer, Pick};
+use crate::subcompaction_split;
 
 /// `pick` with the part of it that goes deeper, if one is worth it. Looks into the indexes of the
 /// inputs. A table that cannot be read decides for none: the compaction will say what is wrong with it.

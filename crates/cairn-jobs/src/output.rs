@@ -23,13 +23,13 @@ use cairn_version::{BlobFileMeta, FileMeta, bounds};
 use crate::checksum;
 use crate::property_collectors::Collecting;
 
-use crate::output_splitter::Cuts;
 use crate::blob_garbage::Garbage;
+use crate::compaction_iterator::Entry;
 use crate::output_params::Kind;
+use crate::output_splitter::Cuts;
 use crate::output_verification::Readback;
 use crate::stats::JobStats;
 use crate::value_separation::{Placed, Values};
-use crate::compaction_iterator::Entry;
 
 /// Bytes of properties, metaindex and footer, about.
 const TAIL_BYTES: u64 = 2 << 10;

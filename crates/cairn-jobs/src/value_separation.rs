@@ -16,11 +16,11 @@ use cairn_platform::sync::Arc;
 use cairn_types::{Error, FileNumber, Result, ValueKind};
 use cairn_version::BlobFileMeta;
 
-use crate::blobs::{BlobReader, BlobWriter};
 use crate::blob_garbage::{self, Garbage};
+use crate::blobs::{BlobReader, BlobWriter};
+use crate::compaction_iterator::Entry;
 use crate::output_params::Kind;
 use crate::stats::BlobsRead;
-use crate::compaction_iterator::Entry;
 
 /// Puts the values of one part of a job in their place.
 pub(crate) struct Values<'a> {

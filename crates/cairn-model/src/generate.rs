@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use cairn_sim::Rng;
 
-use crate::option_values::{keep_fixed, keep_unlogged, merge, option_set};
 use crate::model::{MergeKind, Model};
 use crate::ops::batch_entry::{CHANGES, Value};
 use crate::ops::{KINDS, Kind, families, write};
+use crate::option_values::{keep_fixed, keep_unlogged, merge, option_set};
 use crate::options::OptionSet;
 use crate::script::{Op, Script};
 use crate::workload::{Durability, FREE, Workload};

@@ -44,19 +44,19 @@
 //! ```
 
 pub mod cairn;
-pub mod option_values;
 pub mod compare;
 pub mod crash;
 pub mod engine;
 pub mod fault;
 pub mod generate;
+pub mod line;
 pub mod model;
 pub mod ops;
+pub mod option_sets;
+pub mod option_values;
 pub mod options;
 pub mod run;
 pub mod script;
-pub mod option_sets;
-pub mod line;
 pub mod token;
 pub mod toy;
 pub mod workload;

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use cairn_types::{Error, Result};
 
-use crate::model::MergeKind;
 use crate::line::{Line, wrong};
+use crate::model::MergeKind;
 
 /// Options of a run as text, under RocksDB's names, so that a script file says all of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -17,10 +17,10 @@ use std::sync::Arc;
 
 use cairn_types::{Error, Result};
 
-use crate::option_values::keep_unlogged;
-use crate::ops::{KINDS, Operation};
-use crate::options::OptionSet;
 use crate::line::{Line, wrong};
+use crate::ops::{KINDS, Operation};
+use crate::option_values::keep_unlogged;
+use crate::options::OptionSet;
 
 /// An operation of some kind. Two are equal if their lines are.
 #[derive(Clone)]

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use cairn_memory::WriteBufferManager;
 use cairn_platform::{RateLimiter, SstFileManager};
 
+use crate::customizable::DbPath;
 use crate::enums::{
     CacheTier, Compression, FileChecksum, InfoLogLevel, Temperature, WalRecoveryMode, WalWriteMode,
 };
-use crate::customizable::DbPath;
 use crate::plugin::Plugin;
 use crate::rows::options;
 use cairn_observe::statistics::Keeping;

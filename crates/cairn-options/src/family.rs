@@ -8,15 +8,17 @@ use cairn_types::{
     SstPartitionerFactory,
 };
 
+use crate::customizable::DbPath;
 use crate::enums::{
     CompactionPri, CompactionStyle, Compression, MemtableFactory, PrepopulateBlobCache, TableKind,
     Temperature,
 };
-use crate::property_collectors::Collectors;
-use crate::struct_options::{CompressionOptions, FifoCompactionOptions, UniversalCompactionOptions};
-use crate::customizable::DbPath;
 use crate::plugin::Plugin;
+use crate::property_collectors::Collectors;
 use crate::rows::options;
+use crate::struct_options::{
+    CompressionOptions, FifoCompactionOptions, UniversalCompactionOptions,
+};
 use crate::table::TableOptions;
 
 options! {

@@ -10,8 +10,8 @@ use std::fmt;
 use cairn_format::options_text::{Section, parse_file, print_file};
 use cairn_types::{Error, Result};
 
-use crate::enums::TableKind;
 use crate::db::DbOptions;
+use crate::enums::TableKind;
 use crate::family::FamilyOptions;
 use crate::rows::{Options, is_retired};
 use crate::table::TableOptions;

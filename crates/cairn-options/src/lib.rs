@@ -23,47 +23,47 @@
 //! ```
 
 mod alias;
-pub mod operation_options;
-pub mod enums;
-pub mod property_collectors;
 pub mod compaction;
+mod customizable;
 pub mod db;
-pub mod sanitize;
+pub mod enums;
 pub mod family;
 pub mod file;
 pub mod ingest;
 pub mod merge_operators;
-mod options_string;
-pub mod struct_options;
-mod customizable;
+pub mod object_registry;
 mod offpeak;
-pub mod sst_partitioner;
+pub mod operation_options;
+mod options_string;
 pub mod plugin;
 pub mod presets;
-pub mod object_registry;
+pub mod property_collectors;
 pub mod row;
 pub mod rows;
+pub mod sanitize;
+pub mod sst_partitioner;
+pub mod struct_options;
 pub mod table;
 pub mod table_filter;
 pub mod text;
 pub mod ttl;
 
 pub use cairn_format::filter::FilterPolicy;
-pub use operation_options::{CompactRangeOptions, FlushOptions, ReadOptions, WriteOptions};
-pub use enums::*;
-pub use property_collectors::{Collectors, CompactOnDeletion};
 pub use compaction::{Canceled, CompactionOptions, WaitForCompactOptions};
+pub use customizable::DbPath;
 pub use db::DbOptions;
+pub use enums::*;
 pub use family::FamilyOptions;
 pub use ingest::{ImportColumnFamilyOptions, IngestExternalFileOptions};
+pub use operation_options::{CompactRangeOptions, FlushOptions, ReadOptions, WriteOptions};
 pub use options_string::apply_mixed;
+pub use plugin::Plugin;
+pub use property_collectors::{Collectors, CompactOnDeletion};
+pub use row::{Row, Support};
+pub use rows::Options;
+pub use sst_partitioner::FixedPrefixPartitions;
 pub use struct_options::{
     CompressionOptions, FifoCompactionOptions, MetadataCacheOptions, UniversalCompactionOptions,
 };
-pub use customizable::DbPath;
-pub use sst_partitioner::FixedPrefixPartitions;
-pub use plugin::Plugin;
-pub use row::{Row, Support};
-pub use rows::Options;
 pub use table::TableOptions;
 pub use table_filter::TableFilter;

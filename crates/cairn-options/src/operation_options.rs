@@ -2,8 +2,8 @@
 
 use cairn_types::{Result, SequenceNumber};
 
-use crate::enums::{BlobGarbageCollectionPolicy, BottommostLevelCompaction, ReadTier};
 use crate::compaction::Canceled;
+use crate::enums::{BlobGarbageCollectionPolicy, BottommostLevelCompaction, ReadTier};
 use crate::row::{refuse, refuse_all};
 use crate::rows::{Options, options};
 use crate::table_filter::TableFilter;

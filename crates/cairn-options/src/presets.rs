@@ -5,10 +5,10 @@ use std::sync::Arc;
 use cairn_format::filter::FilterPolicy;
 use cairn_memory::{BlockCache, CacheOptions};
 
+use crate::db::DbOptions;
 use crate::enums::{
     CompactionPri, CompactionStyle, Compression, DataBlockIndexType, IndexType, WalRecoveryMode,
 };
-use crate::db::DbOptions;
 use crate::family::FamilyOptions;
 use crate::table::TableOptions;
 

@@ -7,13 +7,13 @@
 use cairn_format::table::footer::LATEST_VERSION;
 use cairn_types::{Error, Result};
 
-use crate::enums::{CompactionStyle, Compression, IndexType, TableKind, WalRecoveryMode};
-use crate::db::DbOptions;
-use crate::family::{DEFAULT_TTL, FamilyOptions};
-use crate::struct_options::CompressionOptions;
 use crate::customizable::DbPath;
+use crate::db::DbOptions;
+use crate::enums::{CompactionStyle, Compression, IndexType, TableKind, WalRecoveryMode};
+use crate::family::{DEFAULT_TTL, FamilyOptions};
 use crate::offpeak;
 use crate::rows::Options;
+use crate::struct_options::CompressionOptions;
 use crate::table::TableOptions;
 
 /// Older tables are read, as RocksDB's do no longer, but not written.

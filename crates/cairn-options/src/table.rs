@@ -9,8 +9,8 @@ use crate::enums::{
     ChecksumKind, DataBlockIndexType, IndexBlockSearchType, IndexMode, IndexShortening, IndexType,
     KeyCommonPrefix, PrepopulateBlockCache,
 };
-use crate::struct_options::MetadataCacheOptions;
 use crate::rows::options;
+use crate::struct_options::MetadataCacheOptions;
 
 options! {
     /// How tables are laid out and cached (RocksDB's `BlockBasedTableOptions`).

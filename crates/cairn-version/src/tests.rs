@@ -8,9 +8,9 @@ use cairn_types::{FileNumber, KeyOrder, SequenceNumber, ValueKind};
 use proptest::prelude::*;
 
 use crate::blob_file_meta::{BlobFileMeta, BlobGarbage};
+use crate::compaction_score::{self, Present, ShapeOptions};
 use crate::edit::TreeEdit;
 use crate::file_meta::FileMeta;
-use crate::compaction_score::{self, Present, ShapeOptions};
 use crate::version::Version;
 
 fn key(user: &str, seq: u64) -> InternalKey {

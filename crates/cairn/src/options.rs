@@ -29,5 +29,5 @@ pub use cairn_options::file::{OptionsFile, UnknownCode};
 pub use cairn_options::{
     CompressionOptions, DbOptions, FamilyOptions, FifoCompactionOptions, MetadataCacheOptions,
     Options, Plugin, Row, Support, TableOptions, UniversalCompactionOptions, apply_mixed, enums,
-    presets, object_registry,
+    object_registry, presets,
 };

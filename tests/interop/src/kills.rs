@@ -11,8 +11,8 @@ use std::time::Duration;
 use std::{fs, thread};
 
 use crate::content::{Content, Row};
-use crate::engine::{Cairn, RocksDb};
 use crate::dir_snapshot;
+use crate::engine::{Cairn, RocksDb};
 use crate::workload::{Change, Durable, Engine, FAMILIES};
 
 /// The recovery modes by name. In [`ABSOLUTE`] a log that a write was torn in may be refused.

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use cairn::{Code, Db, Options, World};
 
 use crate::Arguments;
-use crate::options::{database_options, descriptors};
 use crate::faults::{Faults, FaultyFileSystem, MODES};
+use crate::options::{database_options, descriptors};
 use crate::resources;
 use crate::shared::Shared;
 use crate::worker::{Trouble, Worker, families};

@@ -14,10 +14,10 @@
 //! speed of its writers, so runs that are judged keep a pace: each worker does at most `--pace` operations a second
 //! (2,000 unless given, as fast as possible with 0 and in runs of up to ten minutes).
 
-mod options;
 mod cycle;
 mod faults;
 mod model;
+mod options;
 mod resources;
 mod shared;
 mod worker;

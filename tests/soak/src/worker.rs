@@ -11,9 +11,9 @@ use cairn::{
 };
 use cairn_types::Error;
 
-use crate::options::{DB_CHANGES, FAMILIES, FAMILY_CHANGES, family_options};
 use crate::faults::mix;
 use crate::model::{Bytes, Change, Model};
+use crate::options::{DB_CHANGES, FAMILIES, FAMILY_CHANGES, family_options};
 use crate::shared::Shared;
 
 /// Keys that a worker writes in each family.

@@ -11,8 +11,8 @@ use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::World;
 use cairn_platform::fs::FileMode;
 
-use crate::memory_limit::Bound;
 use crate::fix_checksums;
+use crate::memory_limit::Bound;
 
 /// Memtables with their first chunks, opened tables, the state of codecs.
 pub const BOUND: Bound = Bound {

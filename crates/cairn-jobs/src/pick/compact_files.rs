@@ -13,9 +13,9 @@ use cairn_types::{Error, FileNumber, Result, SequenceNumber, ValueKind};
 use cairn_version::compaction_score::Present;
 use cairn_version::{FileMeta, Version, bounds};
 
-use super::in_progress::Busy;
 use super::description::{LevelInputs, Pick, Reason, range};
 use super::expand;
+use super::in_progress::Busy;
 use super::options::PickOptions;
 use super::tree::Tree;
 

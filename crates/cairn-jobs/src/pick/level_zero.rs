@@ -6,7 +6,7 @@ use cairn_version::{FileMeta, bounds, compaction_score};
 
 use super::description::{LevelInputs, Pick, Reason, range};
 use super::tree::{Start, Tree};
-use super::{multi_level, expand, compaction_priority};
+use super::{compaction_priority, expand, multi_level};
 
 /// Files that a compaction within level 0 takes at least, when level 0 cannot be emptied.
 const MIN_FILES_WITHIN: usize = 4;

@@ -5,7 +5,7 @@ use cairn_version::{FileMeta, compaction_score};
 
 use super::description::{Pick, Reason};
 use super::tree::{Start, Tree};
-use super::{expand, level_zero, compaction_priority};
+use super::{compaction_priority, expand, level_zero};
 
 /// A compaction of the level that most needs one.
 pub(super) fn fullest_level(tree: &Tree) -> Option<Pick> {

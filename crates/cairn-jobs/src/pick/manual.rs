@@ -10,8 +10,8 @@ use cairn_types::{FileNumber, SequenceNumber, ValueKind};
 use cairn_version::compaction_score::Present;
 use cairn_version::{FileMeta, Version};
 
-use super::in_progress::Busy;
 use super::description::{LevelInputs, Pick, Reason};
+use super::in_progress::Busy;
 use super::options::PickOptions;
 use super::tree::{Start, Tree};
 use super::{expand, fifo, universal};

@@ -19,17 +19,17 @@
 //! The order in which files are chosen follows the pickers of RocksDB (db/compaction/compaction_picker*.cc, Apache 2.0).
 
 mod compact_files;
-mod in_progress;
-mod multi_level;
+mod compaction_priority;
+mod db_paths;
 mod description;
 mod expand;
 mod fifo;
+mod in_progress;
 mod level_zero;
 mod leveled;
 mod manual;
+mod multi_level;
 mod options;
-mod compaction_priority;
-mod db_paths;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -39,9 +39,11 @@ use cairn_options::CompactionStyle;
 use cairn_version::Version;
 use cairn_version::compaction_score::{self, Marked, Present};
 
-pub use compact_files::{FilesRequest, UserRange, delete_in_ranges, move_level_zero, pick_files, refit};
-pub use in_progress::{Busy, JobId};
+pub use compact_files::{
+    FilesRequest, UserRange, delete_in_ranges, move_level_zero, pick_files, refit,
+};
 pub use description::{Deeper, LevelInputs, Offer, Output, Pick, Reason};
+pub use in_progress::{Busy, JobId};
 pub use manual::{Manual, Step};
 pub use options::PickOptions;
 use tree::Tree;

@@ -5,8 +5,8 @@ use cairn_types::KeyOrder;
 use cairn_version::compaction_score::{self, Marked, Present, Targets};
 use cairn_version::{FileMeta, Version, blob_gc};
 
-use super::in_progress::Busy;
 use super::description::{LevelInputs, Reason};
+use super::in_progress::Busy;
 use super::options::PickOptions;
 
 /// The tree that a pick is made from.

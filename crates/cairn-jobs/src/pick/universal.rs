@@ -19,7 +19,7 @@ use cairn_version::{FileMeta, bounds, compaction_score};
 
 use super::description::{LevelInputs, Pick, Reason, range};
 use super::tree::{Start, Tree};
-use super::{expand, level_zero, db_paths};
+use super::{db_paths, expand, level_zero};
 
 /// A sorted run.
 struct Run {

@@ -11,8 +11,8 @@ use cairn_sim::Rng;
 use cairn_types::{Error, Result};
 
 use crate::generate::Generator;
-use crate::model::Version;
 use crate::line::{shown, wrong};
+use crate::model::Version;
 
 /// A value or operand, small as text.
 #[derive(Clone, Debug, PartialEq, Eq)]

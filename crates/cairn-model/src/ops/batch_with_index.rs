@@ -11,10 +11,10 @@ use super::write::Batch;
 use super::{Kind, Operation, Promise};
 use crate::cairn::Cairn;
 use crate::engine::Entries;
+use crate::line::wrong;
 use crate::model::Model;
 use crate::run::{Content, Failure, Runner, whole};
 use crate::script::Op;
-use crate::line::wrong;
 
 /// The kind.
 pub const KIND: Kind = Kind {

@@ -9,9 +9,9 @@ use super::{Kind, Operation, Promise};
 use crate::cairn::CairnFactory;
 use crate::compare::content;
 use crate::engine::{Engine, Factory};
+use crate::line::wrong;
 use crate::run::{Failure, Runner, whole};
 use crate::script::Op;
-use crate::line::wrong;
 
 /// The kind.
 pub const KIND: Kind = Kind {

@@ -6,10 +6,10 @@ use cairn_options::ReadOptions;
 use super::{Kind, Operation, Promise};
 use crate::cairn::Cairn;
 use crate::engine::Entries;
+use crate::line::{named, shown};
 use crate::model::MergeKind;
 use crate::run::{Failure, Runner};
 use crate::script::Op;
-use crate::line::{named, shown};
 
 /// The kind.
 pub const KIND: Kind = Kind {

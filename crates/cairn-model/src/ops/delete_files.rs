@@ -9,10 +9,10 @@ use cairn_types::Result;
 use super::batch_entry::{Change, Write};
 use super::{Kind, Operation, Promise};
 use crate::cairn::Cairn;
+use crate::line::shown;
 use crate::model::Model;
 use crate::run::{Failure, Runner};
 use crate::script::Op;
-use crate::line::shown;
 
 /// The kind.
 pub const KIND: Kind = Kind {

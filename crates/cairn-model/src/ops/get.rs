@@ -2,9 +2,9 @@
 
 use super::{Kind, Operation, Promise};
 use crate::compare::value_text;
+use crate::line::{named, shown};
 use crate::run::{Failure, Runner};
 use crate::script::Op;
-use crate::line::{named, shown};
 
 /// The kind.
 pub const KIND: Kind = Kind {

@@ -11,10 +11,10 @@ use super::batch_entry::{Change, Write};
 use super::{Kind, Operation, Promise};
 use crate::cairn::Cairn;
 use crate::generate::Generator;
+use crate::line::wrong;
 use crate::model::{MergeKind, Model};
 use crate::run::{Failure, Runner};
 use crate::script::Op;
-use crate::line::wrong;
 
 /// The kind.
 pub const KIND: Kind = Kind {

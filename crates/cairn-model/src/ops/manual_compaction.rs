@@ -7,9 +7,9 @@ use cairn_types::{Code, Result};
 
 use super::{Kind, Operation, Promise};
 use crate::cairn::Cairn;
+use crate::line::wrong;
 use crate::run::{Failure, Runner};
 use crate::script::Op;
-use crate::line::wrong;
 
 /// The kind.
 pub const KIND: Kind = Kind {

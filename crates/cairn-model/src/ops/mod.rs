@@ -6,17 +6,17 @@ use std::fmt::Debug;
 use cairn_types::Result;
 
 use crate::generate::Generator;
+use crate::line::Line;
 use crate::model::Model;
 use crate::options::OptionSet;
 use crate::run::{Failure, Runner};
 use crate::script::Op;
-use crate::line::Line;
 
-pub mod read_paths;
 pub mod batch_entry;
+pub mod batch_with_index;
+pub mod blob_gc;
 pub mod check;
 pub mod checkpoint;
-pub mod blob_gc;
 pub mod columns;
 pub mod compact;
 pub mod delete_files;
@@ -24,19 +24,19 @@ pub mod families;
 pub mod flush;
 pub mod flush_wal;
 pub mod get;
-pub mod pause_background_work;
-pub mod batch_with_index;
 pub mod ingest;
+pub mod manual_compaction;
+pub mod pause_background_work;
+pub mod read_paths;
 pub mod reopen;
 pub mod restore;
+pub mod run_background;
 pub mod scan;
 pub mod set_options;
 pub mod snapshots;
-pub mod manual_compaction;
 pub mod switch_memtables;
 pub mod sync_wal;
 pub mod updates_since;
-pub mod run_background;
 pub mod write;
 
 /// A kind of operation.

@@ -8,9 +8,9 @@ use cairn_types::Result as CairnResult;
 
 use super::{Kind, Operation, Promise};
 use crate::cairn::Cairn;
+use crate::line::{named, shown};
 use crate::run::{Failure, Runner};
 use crate::script::Op;
-use crate::line::{named, shown};
 
 /// The kind.
 pub const KIND: Kind = Kind {

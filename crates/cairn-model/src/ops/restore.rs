@@ -20,11 +20,11 @@ use super::{Kind, Operation, Promise};
 use crate::cairn::{Cairn, CairnFactory, hear};
 use crate::compare::content;
 use crate::engine::Factory;
+use crate::line::wrong;
 use crate::model::DEFAULT;
 use crate::options::OptionSet;
 use crate::run::{Content, Failure, Runner, whole};
 use crate::script::Op;
-use crate::line::wrong;
 
 /// The kind.
 pub const KIND: Kind = Kind {

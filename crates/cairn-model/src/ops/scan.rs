@@ -2,9 +2,9 @@
 
 use super::{Kind, Operation, Promise};
 use crate::compare::same_entries;
+use crate::line::{named, named_key};
 use crate::run::{Failure, Runner};
 use crate::script::Op;
-use crate::line::{named, named_key};
 
 /// The kind.
 pub const KIND: Kind = Kind {

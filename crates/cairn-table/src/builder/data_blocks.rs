@@ -9,8 +9,8 @@ use cairn_options::{DataBlockIndexType, TableOptions};
 use cairn_types::{Error, Result};
 
 use crate::builder::auto_skip_compressor::AutoSkip;
-use crate::builder::index::IndexRows;
 use crate::builder::file_writer::Output;
+use crate::builder::index::IndexRows;
 use crate::builder::params::BuildParams;
 
 /// Padding aligns blocks to at most this many bytes: the page of a device.

@@ -9,11 +9,11 @@
 
 mod auto_skip_compressor;
 mod data_blocks;
+mod file_writer;
 mod filter;
 mod finish;
 mod hash_buffer;
 mod index;
-mod file_writer;
 mod params;
 
 use std::sync::Arc;
@@ -28,9 +28,9 @@ use cairn_platform::WritableFile;
 use cairn_types::{Error, KeyOrder, Result, SequenceNumber, ValueKind};
 
 use data_blocks::DataBlocks;
+use file_writer::{Output, OutputOptions};
 use filter::FilterKeys;
 use index::{IndexRows, PrefixRows};
-use file_writer::{Output, OutputOptions};
 pub use params::{BuildParams, TableIdentity, TableTimes};
 
 /// The description of a finished table, for its place in the tree.

@@ -1,15 +1,15 @@
 //! Reading a table: opening it, getting keys, walking it, checking it.
 
-mod key_anchors;
 mod block_fetcher;
-mod table_stats;
 mod filter;
 mod get;
 mod index;
 mod iter;
+mod key_anchors;
 mod open;
 mod prefetch;
 mod table;
+mod table_stats;
 mod verify;
 
 pub use get::{GetOptions, TableGet, ValueRef};

@@ -14,10 +14,10 @@ use cairn_types::{
 };
 
 use super::block_fetcher::{self, Raw};
-use super::table_stats::part_of;
 use super::filter::{Bits, Filter};
 use super::index::{Index, IndexWalk, Landing};
 use super::open::OpenParams;
+use super::table_stats::part_of;
 
 /// A block of metadata: held in memory, or found through the cache.
 pub(crate) struct Part {
@@ -272,7 +272,8 @@ impl Table {
         let form = self.form_of(lack.role);
         let unpack = |raw: &Raw<'_>| {
             let footer = &self.footer;
-            let block = block_fetcher::unpack(raw, lack.handle, footer, dictionary, verify, room, meter)?;
+            let block =
+                block_fetcher::unpack(raw, lack.handle, footer, dictionary, verify, room, meter)?;
             match form {
                 Some(form) => block_fetcher::without_prefix(block, form, footer, room),
                 None => Ok(block),

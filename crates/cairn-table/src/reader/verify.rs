@@ -24,8 +24,9 @@ impl Table {
                     role: CacheRole::Other,
                 };
                 let raw = Raw::Whole(io.read_now(&self.request(lack, 0))?);
-                let unpack =
-                    |raw: &Raw<'_>| block_fetcher::properties_of(raw, handle, &self.footer).map(|_| ());
+                let unpack = |raw: &Raw<'_>| {
+                    block_fetcher::properties_of(raw, handle, &self.footer).map(|_| ())
+                };
                 unpack(&raw)
                     .or_else(|error| {
                         let place = (handle.offset, raw.len());

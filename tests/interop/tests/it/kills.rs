@@ -6,8 +6,8 @@ use std::process::Command;
 
 use cairn_format::batch::WriteBatch;
 use cairn_interop::content::Row;
-use cairn_interop::engine::{Cairn, RocksDb};
 use cairn_interop::dir_snapshot;
+use cairn_interop::engine::{Cairn, RocksDb};
 use cairn_interop::kills::{self, ENGINES, MODES, Refused};
 use cairn_interop::workload::{Durable, Engine, FAMILIES};
 use cairn_platform::PosixFileSystem;

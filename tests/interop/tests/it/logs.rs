@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use cairn_interop::engine::{Cairn, RocksDb};
 use cairn_interop::dir_snapshot;
+use cairn_interop::engine::{Cairn, RocksDb};
 use cairn_interop::workload::{Change, Durable, Engine};
 use cairn_platform::PosixFileSystem;
 use cairn_platform::fs::FileMode;

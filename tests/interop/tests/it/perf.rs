@@ -8,8 +8,8 @@ use cairn::compaction::CompactionOptions;
 use cairn::observe::perf::by_level::{self, LevelMetric};
 use cairn::observe::perf::{self, PerfLevel};
 use cairn::{CompactRangeOptions, Db, Options};
-use cairn_bench::engine::{Cursor, Engine, Session, Settings, Source};
 use cairn_bench::cairn_engine::Ours;
+use cairn_bench::engine::{Cursor, Engine, Session, Settings, Source};
 use cairn_bench::rocksdb::{ByLevel, Library};
 
 /// So many bits that no filter is wrong here.

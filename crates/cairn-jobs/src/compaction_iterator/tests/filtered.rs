@@ -4,8 +4,8 @@ use cairn_platform::sync::{Arc, Mutex};
 use cairn_types::{CompactionFilter, FilterDecision, FilterValue};
 
 use super::shown;
-use crate::lower_levels::Below;
 use crate::filter::Filter;
+use crate::lower_levels::Below;
 use crate::model::{Join, State, Write, compact_filtered, user};
 use Write::{Delete, Merge, Put};
 
