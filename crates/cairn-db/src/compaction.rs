@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_jobs::pick::{self, Busy, JobId, Pick, PickOptions, Reason};
+use cairn_jobs::pick::{self, InProgress, JobId, Pick, PickOptions, Reason};
 use cairn_jobs::{BlobGc, Cancel, CompactJob, FlushJob, compact, flush, multi_level};
 use cairn_jobs::{JobContext, JobDatabase, JobFamily};
 use cairn_memtable::Memtable;
@@ -135,7 +135,7 @@ impl Shared {
             cancel: self.compaction_cancel(manual),
             ..self.job_context(family)
         };
-        let pick = multi_level::settled(&context, &chosen.pick);
+        let pick = multi_level::with_skip_level(&context, &chosen.pick);
         let mut watch = Watch::new(&self.telemetry, family, TableFileCreationReason::Compaction);
         let _working = self
             .telemetry
@@ -148,7 +148,7 @@ impl Shared {
         }
         context.io_priority = self.io_priority(IoPriority::Low);
         context.limit_reads();
-        context.spare = Some(self.spare());
+        context.request_thread = Some(self.spare());
         let job = CompactJob {
             context: Arc::new(context),
             pick: pick.clone(),
@@ -361,7 +361,7 @@ impl Shared {
             events: None,
             cancel: Cancel::any([self.lifecycle.cancel_flag()]),
             meter: self.telemetry.meter(),
-            spare: None,
+            request_thread: None,
         }
     }
 
@@ -412,7 +412,7 @@ impl Shared {
     pub(crate) fn is_compaction_due(
         &self,
         family: &FamilyState,
-        busy: &Busy,
+        busy: &InProgress,
         version: &Version,
     ) -> bool {
         pick::is_due(

@@ -19,7 +19,7 @@ struct Sum {
 
 /// Blobs of each file that went in and came out.
 #[derive(Clone, Debug, Default)]
-pub struct Garbage {
+pub struct BlobGarbageMeter {
     files: BTreeMap<FileNumber, (Sum, Sum)>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn may_have_blobs(entity: &[u8]) -> bool {
     entity.first() != Some(&1)
 }
 
-impl Garbage {
+impl BlobGarbageMeter {
     /// An entry of an input is an entity: its columns may refer to blobs.
     ///
     /// # Errors
@@ -112,7 +112,7 @@ impl Garbage {
     }
 
     /// Adds what another part of the same job counted.
-    pub fn merge(&mut self, other: &Garbage) {
+    pub fn merge(&mut self, other: &BlobGarbageMeter) {
         for (&number, (entered, left)) in &other.files {
             let sums = self.files.entry(number).or_default();
             for (sum, more) in [(&mut sums.0, entered), (&mut sums.1, left)] {

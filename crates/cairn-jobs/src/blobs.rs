@@ -19,12 +19,12 @@ use cairn_version::BlobFileMeta;
 
 use crate::checksum;
 use crate::context::JobContext;
-use crate::output_params::Kind;
+use crate::output_params::OutputParams;
 use crate::stats::BlobsRead;
 
 /// Writes the blob files of one part of a job.
 pub(crate) struct BlobWriter<'a> {
-    kind: &'a Kind,
+    params: &'a OutputParams,
     open: Option<(Arc<dyn WritableFile>, BlobBuilder)>,
     files: Vec<Arc<BlobFileMeta>>,
     /// Bytes of the finished files.
@@ -32,9 +32,9 @@ pub(crate) struct BlobWriter<'a> {
 }
 
 impl<'a> BlobWriter<'a> {
-    pub(crate) fn new(kind: &'a Kind) -> BlobWriter<'a> {
+    pub(crate) fn new(params: &'a OutputParams) -> BlobWriter<'a> {
         BlobWriter {
-            kind,
+            params,
             open: None,
             files: Vec::new(),
             written: 0,
@@ -43,7 +43,7 @@ impl<'a> BlobWriter<'a> {
 
     /// Writes `value` of `user_key` to a blob file if it is large enough for one.
     pub(crate) fn add(&mut self, user_key: &[u8], value: &[u8]) -> Result<Option<BlobIndex>> {
-        let plan = &self.kind.blobs;
+        let plan = &self.params.blobs;
         if plan.min_bytes.is_none_or(|min| (value.len() as u64) < min) {
             return Ok(None);
         }
@@ -59,7 +59,11 @@ impl<'a> BlobWriter<'a> {
         };
         let index = builder.add(user_key, value)?;
         if plan.prepopulate {
-            self.kind.context.family.blobs.warm(&index, user_key, value);
+            self.params
+                .context
+                .family
+                .blobs
+                .warm(&index, user_key, value);
         }
         if builder.file_size() >= plan.file_bytes {
             self.end()?;
@@ -74,7 +78,7 @@ impl<'a> BlobWriter<'a> {
     }
 
     fn create(&self) -> Result<(Arc<dyn WritableFile>, BlobBuilder)> {
-        let context = &self.kind.context;
+        let context = &self.params.context;
         let number = (context.new_number)();
         let path = context.family.blobs.path(number);
         if let Some(events) = &context.events {
@@ -83,12 +87,12 @@ impl<'a> BlobWriter<'a> {
         let file = context.create(&path)?;
         let histogram = Histogram::BlobDbBlobFileWriteMicros;
         let file = measured_writes(file, &context.meter, histogram);
-        self.kind.created.lock().push(path);
+        self.params.created.lock().push(path);
         let params = BlobParams {
             number,
             family: context.family.id,
-            compression: self.kind.blobs.compression,
-            codec: self.kind.blobs.codec,
+            compression: self.params.blobs.compression,
+            codec: self.params.blobs.codec,
             bytes_per_sync: context.database.options.bytes_per_sync,
             file_checksum: context.database.options.file_checksum_gen_factory.is_some(),
             meter: context.meter.clone(),
@@ -101,9 +105,9 @@ impl<'a> BlobWriter<'a> {
             return Ok(());
         };
         let finished = builder.finish()?;
-        let meter = &self.kind.context.meter;
+        let meter = &self.params.context.meter;
         let began = meter.began();
-        file.sync(self.kind.context.database.options.use_fsync)?;
+        file.sync(self.params.context.database.options.use_fsync)?;
         meter.add(Ticker::BlobDbBlobFileSynced, 1);
         meter.time_since(began, Histogram::BlobDbBlobFileSyncMicros);
         file.close()?;
@@ -121,8 +125,8 @@ impl<'a> BlobWriter<'a> {
             garbage_count: 0,
             garbage_bytes: 0,
         });
-        if let Some(events) = &self.kind.context.events {
-            let path = self.kind.context.family.blobs.path(file.number);
+        if let Some(events) = &self.params.context.events {
+            let path = self.params.context.family.blobs.path(file.number);
             events.blob_created(&path, &file);
         }
         self.files.push(file);
@@ -151,8 +155,8 @@ impl BlobReader {
         }
     }
 
-    pub(crate) fn of(kind: &Kind) -> BlobReader {
-        BlobReader::new(kind.context.clone(), kind.blobs.readahead)
+    pub(crate) fn of(params: &OutputParams) -> BlobReader {
+        BlobReader::new(params.context.clone(), params.blobs.readahead)
     }
 
     /// The value of `user_key` that the encoded `index` leads to.

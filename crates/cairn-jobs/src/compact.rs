@@ -27,29 +27,29 @@ use cairn_types::{
 };
 use cairn_version::{BlobFileMeta, FileMeta, TreeEdit, Version};
 
-use crate::blob_garbage::Garbage;
+use crate::blob_garbage::BlobGarbageMeter;
 use crate::blobs::BlobReader;
-use crate::compaction_iterator::{Rules, Visible};
+use crate::compaction_iterator::{CompactionIterator, Rules};
 use crate::context::{JobContext, Permit};
 use crate::filter::Filter;
 use crate::inputs::{InputTable, Tables};
-use crate::lower_levels::Below;
+use crate::lower_levels::LowerLevels;
 use crate::output::Outputs;
-use crate::output_params::{BlobPlan, Kind};
-use crate::output_splitter::Cuts;
+use crate::output_params::{BlobPlan, OutputParams};
+use crate::output_splitter::OutputSplitter;
 use crate::pick::{Output, Pick, Reason};
 use crate::range_tombstones;
 use crate::sorted_runs::{Merge, Run};
-use crate::stats::{Done, JobStats, RawInput};
+use crate::stats::{JobOutput, JobStats, RawInput};
 use crate::subcompaction_split;
-use crate::subcompactions::{Shares, Span, Wait};
+use crate::subcompactions::{SubcompactionQueue, SubcompactionRange, Wait};
 use crate::ttl;
 
 /// Entries after which a part asks whether it may give half of what is left to another thread.
-const ASK_EVERY: u32 = if cfg!(test) { 3 } else { 256 };
+const SPLIT_CHECK_INTERVAL: u32 = if cfg!(test) { 3 } else { 256 };
 
 /// Bytes of inputs that are worth a thread.
-const WORTH_GIVING: u64 = if cfg!(test) { 1 } else { 512 << 10 };
+const MIN_SPLIT_BYTES: u64 = if cfg!(test) { 1 } else { 512 << 10 };
 
 /// A compaction to run.
 pub struct CompactJob {
@@ -68,31 +68,31 @@ pub struct CompactJob {
 ///
 /// `IoError`; `Corruption` of an input, by a merge operator, or if an input does not give all the
 /// entries that its properties promise; `Aborted`. What was written is then removed.
-pub fn run(job: &CompactJob) -> Result<Done> {
+pub fn run(job: &CompactJob) -> Result<JobOutput> {
     if job.pick.trivial_move || job.pick.drops {
-        return Ok(Done {
+        return Ok(JobOutput {
             edit: job.pick.as_move(),
             stats: JobStats::default(),
         });
     }
-    let work = {
+    let compaction = {
         let _stage = threads::stage(Stage::CompactionPrepare);
-        Arc::new(Activity::Compaction.run(|| Work::prepare(job))?)
+        Arc::new(Activity::Compaction.run(|| Compaction::prepare(job))?)
     };
     let _stage = threads::stage(Stage::CompactionRun);
-    let kinds = || work.targets.iter().map(|target| &target.kind);
-    let done = work.run().and_then(|done| {
-        kinds().try_for_each(Kind::sync_names)?;
+    let all_params = || compaction.targets.iter().map(|target| &target.params);
+    let done = compaction.run().and_then(|done| {
+        all_params().try_for_each(OutputParams::sync_names)?;
         Ok(done)
     });
     if done.is_err() {
-        kinds().for_each(Kind::remove_all);
+        all_params().for_each(OutputParams::remove_all);
     }
     done
 }
 
 /// Everything that the parts of a compaction share.
-struct Work {
+struct Compaction {
     context: Arc<JobContext>,
     pick: Arc<Pick>,
     /// The inputs as sorted runs, the newest first.
@@ -101,7 +101,7 @@ struct Work {
     targets: Vec<Target>,
     /// The context for a factory of filters.
     filter_context: FilterContext,
-    parts: Shares<Part>,
+    subcompactions: SubcompactionQueue<SubcompactionOutput>,
     /// How many threads `max_subcompactions` allows beside this one.
     helpers: usize,
     /// Its entry in lists of threads, if it has one.
@@ -110,7 +110,7 @@ struct Work {
 
 /// The inputs and outputs of one level of outputs.
 struct Target {
-    kind: Kind,
+    params: OutputParams,
     output: Output,
     /// Files of the first level below it that overlap the inputs.
     grandparents: Vec<Arc<FileMeta>>,
@@ -119,24 +119,24 @@ struct Target {
     tombstones: Arc<Fragments>,
     /// Those of `tombstones` that are written.
     written: Arc<Fragments>,
-    below: Below,
+    below: LowerLevels,
 }
 
 /// The result of one part.
-struct Part {
+struct SubcompactionOutput {
     /// Where its keys begin.
     lower: Option<Vec<u8>>,
     level: usize,
     files: Vec<Arc<FileMeta>>,
     blobs: Vec<Arc<BlobFileMeta>>,
-    garbage: Garbage,
+    garbage: BlobGarbageMeter,
     stats: JobStats,
     /// Range tombstones that were written.
     range_deletions: u64,
 }
 
-impl Work {
-    fn prepare(job: &CompactJob) -> Result<Work> {
+impl Compaction {
+    fn prepare(job: &CompactJob) -> Result<Compaction> {
         let (context, pick) = (&job.context, &job.pick);
         let order = &context.family.order;
         let runs = open_runs(job)?;
@@ -171,7 +171,7 @@ impl Work {
         }
         // The part that goes deeper is a part more, but no thread more.
         let most = pick.max_subcompactions.saturating_sub(1) as usize;
-        Ok(Work {
+        Ok(Compaction {
             context: context.clone(),
             pick: pick.clone(),
             runs,
@@ -183,42 +183,42 @@ impl Work {
                 family_id: context.family.id,
                 reason: TableFileCreationReason::Compaction,
             },
-            parts: Shares::new(spans),
+            subcompactions: SubcompactionQueue::new(spans),
             helpers: most.min(count - 1),
             tracked: threads::current(),
         })
     }
 
     /// Runs all parts, here and on threads that are free, and joins what came of them.
-    fn run(self: &Arc<Work>) -> Result<Done> {
+    fn run(self: &Arc<Compaction>) -> Result<JobOutput> {
         let executor = &self.context.world.executor;
         if self.helpers > 0 {
             executor.reserve(Priority::Part, self.helpers);
         }
         for _ in 0..self.helpers {
-            self.call_help(None);
+            self.spawn_helper(None);
         }
         loop {
             self.run_waiting();
-            if !self.parts.are_finished() && executor.help() {
+            if !self.subcompactions.are_finished() && executor.help() {
                 continue;
             }
-            if let Wait::Over(parts) = self.parts.wait() {
+            if let Wait::Over(parts) = self.subcompactions.wait() {
                 return self.join(parts?);
             }
         }
     }
 
     /// Has another thread work on the parts that wait, under `permit`.
-    fn call_help(self: &Arc<Work>, permit: Option<Permit>) {
+    fn spawn_helper(self: &Arc<Compaction>, permit: Option<Permit>) {
         // One that comes too late must not keep the inputs, which are deleted when all is done.
-        let work = Arc::downgrade(self);
+        let compaction = Arc::downgrade(self);
         let help = move || {
-            if let Some(work) = work.upgrade() {
-                let _helping = threads::help(work.tracked.as_ref());
-                match &work.context.events {
-                    Some(events) => events.within_job(&mut || work.run_waiting()),
-                    None => work.run_waiting(),
+            if let Some(compaction) = compaction.upgrade() {
+                let _helping = threads::help(compaction.tracked.as_ref());
+                match &compaction.context.events {
+                    Some(events) => events.within_job(&mut || compaction.run_waiting()),
+                    None => compaction.run_waiting(),
                 }
             }
             drop(permit);
@@ -228,25 +228,28 @@ impl Work {
     }
 
     /// Works on parts until none waits.
-    fn run_waiting(self: &Arc<Work>) {
-        while let Some((taken, span)) = self.parts.take() {
+    fn run_waiting(self: &Arc<Compaction>) {
+        while let Some((taken, span)) = self.subcompactions.take() {
             let number = taken.number;
             if let Some(events) = &self.context.events {
-                events.part_began(number);
+                events.subcompaction_began(number);
             }
-            let result = self.run_part(span);
+            let result = self.run_subcompaction(span);
             if let Some(events) = &self.context.events {
-                events.part_ended(number, result.as_ref().map(|part| part.stats));
+                events.subcompaction_completed(number, result.as_ref().map(|part| part.stats));
             }
             taken.finish(result);
         }
     }
 
-    fn run_part(self: &Arc<Work>, span: Span) -> Result<Part> {
+    fn run_subcompaction(
+        self: &Arc<Compaction>,
+        span: SubcompactionRange,
+    ) -> Result<SubcompactionOutput> {
         let clock = &self.context.world.clock;
         let before = clock.thread_cpu_nanos();
         let _stage = threads::stage(Stage::CompactionProcessKv);
-        let write = || Activity::Compaction.run(|| self.write_part(span));
+        let write = || Activity::Compaction.run(|| self.write_subcompaction(span));
         let (part, times) = match self.context.family.options.report_bg_io_stats {
             true => io::with_times(write),
             false => (write(), FileTimes::default()),
@@ -257,31 +260,36 @@ impl Work {
         Ok(part)
     }
 
-    fn write_part(self: &Arc<Work>, mut span: Span) -> Result<Part> {
+    fn write_subcompaction(
+        self: &Arc<Compaction>,
+        mut span: SubcompactionRange,
+    ) -> Result<SubcompactionOutput> {
         let order = &self.context.family.order;
         let target = &self.targets[usize::from(span.deeper)];
         let lower = span.lower.take();
         let lower = lower.as_deref();
         let mut entries = self.entries(target, lower)?;
-        let cuts = Cuts::new(order.clone(), &target.output, &target.grandparents);
+        let splitter = OutputSplitter::new(order.clone(), &target.output, &target.grandparents);
         let partitioner = self.partitioner(target);
-        let mut outputs = Outputs::new(&target.kind, target.written.clone(), cuts, lower)
+        let mut outputs = Outputs::new(&target.params, target.written.clone(), splitter, lower)
             .partitioned(partitioner);
-        let mut may_give = subcompaction_split::may_give(&self.pick, order) && !entries.may_jump();
-        let mut until_ask = ASK_EVERY;
+        let mut may_split_running =
+            subcompaction_split::may_split_running(&self.pick, order) && !entries.may_jump();
+        let mut until_ask = SPLIT_CHECK_INTERVAL;
         while let Some(entry) = entries.next(span.upper.as_deref())? {
             outputs.add(entry)?;
             until_ask -= 1;
             if until_ask == 0 {
-                until_ask = ASK_EVERY;
-                may_give = may_give && self.give(&mut span, entries.user_key())?;
+                until_ask = SPLIT_CHECK_INTERVAL;
+                may_split_running =
+                    may_split_running && self.hand_off(&mut span, entries.user_key())?;
             }
         }
         let upper = span.upper.as_deref();
         let written = outputs.finish(upper)?;
         let mut garbage = std::mem::take(&mut entries.garbage);
         garbage.merge(&written.garbage);
-        Ok(Part {
+        Ok(SubcompactionOutput {
             lower: lower.map(<[u8]>::to_vec),
             level: target.output.level,
             range_deletions: pieces(target.written.clipped(order, lower, upper)),
@@ -305,28 +313,37 @@ impl Work {
     /// Gives a part that waits, or the second half of what is left of `span` behind `reached`, to a
     /// thread that has nothing to do, if there is one. Whether there may still be something to give
     /// later.
-    fn give(self: &Arc<Work>, span: &mut Span, reached: &[u8]) -> Result<bool> {
+    fn hand_off(
+        self: &Arc<Compaction>,
+        span: &mut SubcompactionRange,
+        reached: &[u8],
+    ) -> Result<bool> {
         // The thread that waits for the end of all takes a part by itself.
-        let permit = match self.parts.has_idle() {
+        let permit = match self.subcompactions.has_idle() {
             true => None,
-            false => match self.context.spare.as_ref().and_then(|spare| spare()) {
+            false => match self
+                .context
+                .request_thread
+                .as_ref()
+                .and_then(|request| request())
+            {
                 Some(permit) => Some(permit),
                 None => return Ok(true),
             },
         };
-        let gives = self.parts.are_waiting() || self.split(span, reached)?;
+        let gives = self.subcompactions.are_waiting() || self.split(span, reached)?;
         if gives && permit.is_some() {
-            self.call_help(permit);
+            self.spawn_helper(permit);
         }
         Ok(gives)
     }
 
     /// Makes the second half of what is left of `span` behind `reached` a part of its own. Whether that is
     /// worth it.
-    fn split(&self, span: &mut Span, reached: &[u8]) -> Result<bool> {
+    fn split(&self, span: &mut SubcompactionRange, reached: &[u8]) -> Result<bool> {
         let target = &self.targets[usize::from(span.deeper)];
         let runs = &self.runs[..target.runs];
-        let least = WORTH_GIVING.max(target.output.target_bytes / 4);
+        let least = MIN_SPLIT_BYTES.max(target.output.target_bytes / 4);
         let (context, upper) = (&self.context, span.upper.as_deref());
         let middle = subcompaction_split::middle(
             runs,
@@ -339,12 +356,12 @@ impl Work {
         let Some(middle) = middle else {
             return Ok(false);
         };
-        let given = Span {
+        let given = SubcompactionRange {
             lower: Some(middle.clone()),
             upper: span.upper.replace(middle),
             deeper: span.deeper,
         };
-        self.parts.add(given);
+        self.subcompactions.add(given);
         Ok(true)
     }
 
@@ -362,7 +379,11 @@ impl Work {
     }
 
     /// The entries of the inputs that are written to `target`, from the user key `lower` on.
-    fn entries(&self, target: &Target, lower: Option<&[u8]>) -> Result<Visible<Merge<Tables>>> {
+    fn entries(
+        &self,
+        target: &Target,
+        lower: Option<&[u8]>,
+    ) -> Result<CompactionIterator<Merge<Tables>>> {
         let context = &self.context;
         let options = IterOptions {
             // Blocks of files that are about to go are worth nothing in the cache.
@@ -388,27 +409,27 @@ impl Work {
             merge_operator: ttl::merge_operator(&context.family.options, &context.world.clock),
             dated: context.family.options.value_ttl.is_some(),
             tombstones: target.tombstones.clone(),
-            bottommost: target.kind.bottommost,
+            bottommost: target.params.bottommost,
             below: target.below.clone(),
             strict_single_deletions: context.database.options.enforce_single_del_contracts,
             filter: Filter::of_job(context, &self.filter_context)?,
             cancel: context.cancel.clone(),
             meter: context.meter.clone(),
         };
-        let mut entries = Visible::new(merge, rules);
-        entries.blobs = Some(BlobReader::of(&target.kind));
+        let mut entries = CompactionIterator::new(merge, rules);
+        entries.blobs = Some(BlobReader::of(&target.params));
         Ok(entries)
     }
 
     /// The edit of all parts together.
-    fn join(&self, mut parts: Vec<Part>) -> Result<Done> {
+    fn join(&self, mut parts: Vec<SubcompactionOutput>) -> Result<JobOutput> {
         let order = &self.context.family.order;
         parts.sort_by(|a, b| match (&a.lower, &b.lower) {
             (Some(a), Some(b)) => order.compare(a, b),
             (a, b) => a.is_some().cmp(&b.is_some()),
         });
-        let mut done = Done::default();
-        let mut garbage = Garbage::default();
+        let mut done = JobOutput::default();
+        let mut garbage = BlobGarbageMeter::default();
         done.stats.input_bytes = self.pick.input_bytes();
         // The last target reads all of them.
         let read = self
@@ -494,12 +515,12 @@ impl Target {
         let tombstones = inputs.flat_map(|input| own_tombstones(&job.context, input));
         let tombstones = Arc::new(Fragments::build(order, tombstones));
         let below = match job.pick.more_may_come {
-            true => Below::anything(),
-            false => Below::level(&job.version, output.level),
+            true => LowerLevels::anything(),
+            false => LowerLevels::level(&job.version, output.level),
         };
         let snapshots = &job.context.snapshots;
         Target {
-            kind: kind(job, output, bottommost),
+            params: params(job, output, bottommost),
             output: output.clone(),
             grandparents: grandparents.to_vec(),
             runs: runs.len(),
@@ -515,7 +536,7 @@ fn pieces<'a>(fragments: impl Iterator<Item = Fragment<'a>>) -> u64 {
     fragments.map(|fragment| fragment.depth() as u64).sum()
 }
 
-fn kind(job: &CompactJob, output: &Output, bottommost: bool) -> Kind {
+fn params(job: &CompactJob, output: &Output, bottommost: bool) -> OutputParams {
     let (context, pick) = (&job.context, &job.pick);
     let now = context.world.clock.wall_seconds();
     let inputs = || pick.files().map(|(_, file)| file);
@@ -527,7 +548,7 @@ fn kind(job: &CompactJob, output: &Output, bottommost: bool) -> Kind {
         .map(|file| file.largest_seq)
         .max()
         .unwrap_or_default();
-    Kind {
+    OutputParams {
         context: context.clone(),
         level: output.level,
         flushes: false,

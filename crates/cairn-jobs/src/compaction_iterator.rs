@@ -33,12 +33,12 @@ use cairn_types::{
     Code, Error, KeyOrder, MergeInput, MergeOperator, Result, SequenceNumber, Subcode, ValueKind,
 };
 
-use crate::blob_garbage::Garbage;
+use crate::blob_garbage::BlobGarbageMeter;
 use crate::blobs::BlobReader;
 use crate::context::Cancel;
 use crate::entity_merge;
 use crate::filter::{Filter, Ruling};
-use crate::lower_levels::Below;
+use crate::lower_levels::LowerLevels;
 use crate::sorted_runs::Run;
 use crate::stats::{BlobsRead, Dropped};
 
@@ -63,7 +63,7 @@ pub struct Rules {
     /// Nothing below the output can hold any of its keys.
     pub bottommost: bool,
     /// Which keys may have older entries below the output.
-    pub below: Below,
+    pub below: LowerLevels,
     /// The user's filter.
     pub filter: Option<Filter>,
     /// True if a single deletion above another deletion is an error.
@@ -87,20 +87,20 @@ pub struct Entry<'a> {
 enum Out {
     /// Key and value are those the input stands on.
     Input,
-    /// The key is in `Visible::key`, the value is the one the input stands on.
+    /// The key is in `CompactionIterator::key`, the value is the one the input stands on.
     Rekeyed,
-    /// Both are in `Visible::made`, and the input has moved on.
+    /// Both are in `CompactionIterator::made`, and the input has moved on.
     Made(Made),
 }
 
-/// An entry that the input does not hold as it is: ranges of `Visible::made`.
+/// An entry that the input does not hold as it is: ranges of `CompactionIterator::made`.
 struct Made {
     key: Range<usize>,
     value: Range<usize>,
 }
 
 /// The entries of `input` that are written.
-pub struct Visible<R> {
+pub struct CompactionIterator<R> {
     input: R,
     rules: Rules,
     timestamps: bool,
@@ -126,17 +126,17 @@ pub struct Visible<R> {
     /// Nanoseconds in the merge operator, if times are wanted.
     merging: Cell<u64>,
     /// Blobs that entries of the input referred to.
-    pub garbage: Garbage,
+    pub garbage: BlobGarbageMeter,
     /// Reads blobs that operands apply to; without it the operands stay above them.
     pub(crate) blobs: Option<BlobReader>,
 }
 
-impl<R: Run> Visible<R> {
+impl<R: Run> CompactionIterator<R> {
     /// The entries to write of `input`, which stands on its first entry.
     #[must_use]
-    pub fn new(input: R, rules: Rules) -> Visible<R> {
+    pub fn new(input: R, rules: Rules) -> CompactionIterator<R> {
         debug_assert!(rules.snapshots.is_sorted(), "snapshots ascend");
-        Visible {
+        CompactionIterator {
             timestamps: rules.order.timestamp_size() > 0,
             input,
             rules,
@@ -153,7 +153,7 @@ impl<R: Run> Visible<R> {
             until_cancel: CANCEL_EVERY,
             dropped: Dropped::default(),
             merging: Cell::new(0),
-            garbage: Garbage::default(),
+            garbage: BlobGarbageMeter::default(),
             blobs: None,
         }
     }
@@ -232,7 +232,7 @@ impl<R: Run> Visible<R> {
         Ok(Some(entry))
     }
 
-    /// Goes on until something is to be written.
+    /// MarkedTarget on until something is to be written.
     fn find(&mut self, end: Option<&[u8]>) -> Result<Option<Out>> {
         while self.input.valid() {
             self.until_cancel -= 1;
@@ -302,14 +302,14 @@ impl<R: Run> Visible<R> {
         match (&self.rules.filter, kind) {
             (Some(filter), Value | BlobIndex | WideColumnEntity) => {
                 let ruling = filter.rule(&self.user, kind, self.input.value())?;
-                Ok(self.sensible(ruling))
+                Ok(self.without_empty_skip(ruling))
             }
             _ => Ok(Ruling::Keep),
         }
     }
 
     /// `ruling`, unless it skips to where the input is already.
-    fn sensible(&self, ruling: Ruling) -> Ruling {
+    fn without_empty_skip(&self, ruling: Ruling) -> Ruling {
         match ruling {
             Ruling::SkipUntil(key) if self.rules.order.compare(&key, &self.user).is_le() => {
                 Ruling::Keep
@@ -333,7 +333,7 @@ impl<R: Run> Visible<R> {
             }
             Ruling::Remove => {
                 self.dropped.filtered += 1;
-                if self.may_vanish(stripe) {
+                if self.is_droppable(stripe) {
                     self.count_obsolete();
                     self.decided = Some(stripe);
                     self.advance();
@@ -347,7 +347,7 @@ impl<R: Run> Visible<R> {
             Ruling::Change(kind, value) => (kind, value),
         };
         self.decided = Some(stripe);
-        let zero = !kind.is_deletion() && self.may_zero(stripe);
+        let zero = !kind.is_deletion() && self.may_zero_seq(stripe);
         let seq = if zero { SequenceNumber::ZERO } else { seq };
         let made = self.make(seq, kind, &value);
         self.advance();
@@ -398,7 +398,7 @@ impl<R: Run> Visible<R> {
         self.rules.order.compare_without_timestamp(user, end) == Ordering::Less
     }
 
-    /// Goes past the current entry, which was looked at.
+    /// MarkedTarget past the current entry, which was looked at.
     #[inline]
     fn advance(&mut self) {
         self.input.next();
@@ -417,7 +417,7 @@ impl<R: Run> Visible<R> {
             ValueKind::Value | ValueKind::BlobIndex | ValueKind::WideColumnEntity => {
                 self.decided = Some(stripe);
                 self.used = true;
-                if self.may_zero(stripe) && seq != SequenceNumber::ZERO {
+                if self.may_zero_seq(stripe) && seq != SequenceNumber::ZERO {
                     self.rekey(SequenceNumber::ZERO, kind);
                     return Ok(Some(Out::Rekeyed));
                 }
@@ -427,7 +427,7 @@ impl<R: Run> Visible<R> {
             }
             ValueKind::Deletion => {
                 self.decided = Some(stripe);
-                if self.may_vanish(stripe) {
+                if self.is_droppable(stripe) {
                     self.count_obsolete();
                     self.advance();
                     return Ok(None);
@@ -498,12 +498,12 @@ impl<R: Run> Visible<R> {
 
     /// True if a value of `stripe` may get sequence number 0.
     #[inline]
-    fn may_zero(&self, stripe: SequenceNumber) -> bool {
+    fn may_zero_seq(&self, stripe: SequenceNumber) -> bool {
         self.rules.bottommost && !self.timestamps && self.is_oldest(stripe)
     }
 
     /// True if a deletion of the current key in `stripe` hides nothing that is left.
-    fn may_vanish(&mut self, stripe: SequenceNumber) -> bool {
+    fn is_droppable(&mut self, stripe: SequenceNumber) -> bool {
         !self.timestamps && self.is_oldest(stripe) && !self.is_below()
     }
 
@@ -568,7 +568,7 @@ impl<R: Run> Visible<R> {
                 // still has its own value to meet.
                 return Ok(None);
             }
-            None if !self.is_same_key() && self.may_vanish(stripe) => {
+            None if !self.is_same_key() && self.is_droppable(stripe) => {
                 self.count_obsolete();
                 self.dropped.single_alone += 1;
                 return Ok(None);
@@ -656,7 +656,7 @@ impl<R: Run> Visible<R> {
             Base::Value | Base::Nothing | Base::Blob | Base::Entity => {
                 let (kind, value) = self.merge_into(&base, operator, &operands)?;
                 self.decided = Some(stripe);
-                let seq = if self.may_zero(stripe) {
+                let seq = if self.may_zero_seq(stripe) {
                     SequenceNumber::ZERO
                 } else {
                     seq
@@ -685,7 +685,7 @@ impl<R: Run> Visible<R> {
         match &self.rules.filter {
             Some(filter) if self.rules.snapshots.last().is_none_or(|&last| seq > last) => {
                 let ruling = filter.rule_operand(&self.user, self.input.value())?;
-                Ok(self.sensible(ruling))
+                Ok(self.without_empty_skip(ruling))
             }
             _ => Ok(Ruling::Keep),
         }
@@ -771,7 +771,7 @@ impl<R: Run> Visible<R> {
     }
 }
 
-impl<R> Drop for Visible<R> {
+impl<R> Drop for CompactionIterator<R> {
     fn drop(&mut self) {
         let merging = self.merging.get();
         if merging > 0 {
@@ -785,7 +785,7 @@ impl<R> Drop for Visible<R> {
 /// Counts the blobs that an entry of an input refers to.
 #[inline]
 fn count_blobs(
-    garbage: &mut Garbage,
+    garbage: &mut BlobGarbageMeter,
     user_key: &[u8],
     kind: Option<ValueKind>,
     value: &[u8],

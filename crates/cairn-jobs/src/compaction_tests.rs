@@ -22,10 +22,10 @@ use cairn_version::compaction_score::Present;
 use cairn_version::{BlobFileMeta, FileMeta, Version};
 use proptest::prelude::*;
 
-use crate::context::{BlobGc, Cancel, JobContext, JobDatabase, JobFamily, Permit, Spare};
+use crate::context::{BlobGc, Cancel, JobContext, JobDatabase, JobFamily, Permit, RequestThread};
 use crate::inputs::InputTable;
 use crate::model::{Join, State, Write, lawful, writes};
-use crate::pick::{self, Busy, FilesRequest, Manual, Pick, PickOptions, Step};
+use crate::pick::{self, FilesRequest, InProgress, Manual, Pick, PickOptions, Step};
 use crate::stats::JobStats;
 use crate::subcompaction_split;
 use crate::{CompactJob, FlushJob, JobEvents, compact, flush, multi_level};
@@ -85,10 +85,10 @@ impl JobEvents for Parts {
     fn table_created(&self, _: &Path, _: &FileMeta, _: &Arc<Properties>) {}
     fn blob_started(&self, _: FileNumber, _: &Path) {}
     fn blob_created(&self, _: &Path, _: &BlobFileMeta) {}
-    fn part_began(&self, part: usize) {
+    fn subcompaction_began(&self, part: usize) {
         self.began.lock().push(part);
     }
-    fn part_ended(&self, part: usize, result: Result<JobStats, &Error>) {
+    fn subcompaction_completed(&self, part: usize, result: Result<JobStats, &Error>) {
         result.unwrap();
         self.ended.lock().push(part);
     }
@@ -326,7 +326,7 @@ impl Tree {
 
     /// Compacts until nothing is due.
     fn settle(&mut self) {
-        let busy = Busy::default();
+        let busy = InProgress::default();
         for _ in 0..100 {
             if !pick::is_due(&self.version, &busy, &self.present(), &self.options) {
                 return;
@@ -353,7 +353,7 @@ impl Tree {
                 ..CompactionOptions::default()
             },
         };
-        let busy = Busy::default();
+        let busy = InProgress::default();
         let (present, options) = (self.present(), self.options.clone());
         let pick = pick::pick_files(&self.version, &busy, &present, &options, &request);
         let from = self.version.clone();
@@ -420,12 +420,12 @@ impl Tree {
             events: self.events.clone().map(|events| events as _),
             cancel: Cancel::default(),
             meter: Meter::default(),
-            spare: self.spare(),
+            request_thread: self.spare(),
         })
     }
 
     /// A thread more at every `self.sparing`-th question.
-    fn spare(&self) -> Option<Arc<Spare>> {
+    fn spare(&self) -> Option<Arc<RequestThread>> {
         let (sparing, asked) = (self.sparing?, AtomicU64::new(0));
         Some(Arc::new(move || {
             let due = asked.fetch_add(1, Ordering::Relaxed) % sparing == 0;
@@ -473,7 +473,7 @@ impl Tree {
 
     fn run(&mut self, asked: &Pick, from: &Version) {
         let context = self.context();
-        let mut pick = multi_level::settled(&context, &Arc::new(asked.clone()));
+        let mut pick = multi_level::with_skip_level(&context, &Arc::new(asked.clone()));
         if let (Some(offer), Some(seed)) = (&pick.offer, self.any_part) {
             let borders: Vec<usize> = (0..=offer.files.len())
                 .filter(|&at| multi_level::is_border(&context, offer, at))
@@ -498,7 +498,7 @@ impl Tree {
     }
 
     fn compact(&mut self, two: bool, swap: bool) {
-        let mut busy = Busy::default();
+        let mut busy = InProgress::default();
         let mut picks = Vec::new();
         for _ in 0..=2 * usize::from(two) {
             if let Some(pick) = pick::pick(&self.version, &busy, &self.present(), &self.options) {
@@ -525,7 +525,7 @@ impl Tree {
         let next = FileNumber(self.next_number.load(Ordering::Relaxed));
         let mut manual = Manual::new(Some(&begin), Some(&end), &options, next);
         for _ in 0..200 {
-            let busy = Busy::default();
+            let busy = InProgress::default();
             match manual.next(&self.version, &busy, &self.present(), &self.options) {
                 Step::Run(pick) => {
                     let from = self.version.clone();
@@ -777,7 +777,7 @@ fn a_cancelled_compaction_removes_what_it_made() {
     }
     let pick = pick::pick(
         &tree.version,
-        &Busy::default(),
+        &InProgress::default(),
         &tree.present(),
         &tree.options,
     )
@@ -810,7 +810,7 @@ fn a_compaction_that_reads_its_tables_back_fails_if_they_are_not_what_was_writte
         let all: Vec<Write> = (0..240).map(|key| Write::Put(key, value)).collect();
         tree.write_and_flush(&all);
     }
-    let (busy, present) = (Busy::default(), tree.present());
+    let (busy, present) = (InProgress::default(), tree.present());
     let pick = pick::pick(&tree.version, &busy, &present, &tree.options).unwrap();
     let files = || tree.world.fs.list("/db".as_ref()).unwrap().len();
     let other = tree.version.files().next().unwrap().1.clone();
@@ -873,7 +873,7 @@ fn garbage_of_blobs_is_collected_as_far_as_the_options_ask() {
         let mut steps = 0;
         while pick::is_due(
             &tree.version,
-            &Busy::default(),
+            &InProgress::default(),
             &tree.present(),
             &tree.options,
         ) {
@@ -910,7 +910,7 @@ fn a_compaction_of_two_large_files_is_divided_within_them() {
         let all: Vec<Write> = (0..240).map(|key| Write::Put(key, value)).collect();
         tree.write_and_flush(&all);
     }
-    let busy = Busy::default();
+    let busy = InProgress::default();
     let pick = pick::pick(&tree.version, &busy, &tree.present(), &tree.options).unwrap();
     let run = |file: &Arc<FileMeta>| {
         vec![InputTable {

@@ -22,7 +22,7 @@ pub type OpenTable = dyn Fn(&Arc<FileMeta>, usize) -> Result<Arc<Table>> + Send 
 pub type NewNumber = dyn Fn() -> FileNumber + Send + Sync;
 
 /// Asks for a thread more, which works for the job as long as the permit lives.
-pub type Spare = dyn Fn() -> Option<Permit> + Send + Sync;
+pub type RequestThread = dyn Fn() -> Option<Permit> + Send + Sync;
 
 /// The leave to let one thread more work for a job; ends when it is dropped.
 pub type Permit = Box<dyn Send>;
@@ -57,7 +57,7 @@ pub struct JobContext {
     pub meter: Meter,
     /// The source of spare threads for the job; called often while it runs. Without it,
     /// never.
-    pub spare: Option<Arc<Spare>>,
+    pub request_thread: Option<Arc<RequestThread>>,
 }
 
 /// The family that a job works on.

@@ -29,8 +29,8 @@ pub trait JobEvents: Send + Sync {
     fn blob_created(&self, path: &Path, file: &BlobFileMeta);
 
     /// A part of a compaction begins.
-    fn part_began(&self, part: usize);
+    fn subcompaction_began(&self, part: usize);
 
     /// A part of a compaction has ended: what it did, or why it failed.
-    fn part_ended(&self, part: usize, result: Result<JobStats, &Error>);
+    fn subcompaction_completed(&self, part: usize, result: Result<JobStats, &Error>);
 }

@@ -10,17 +10,17 @@ use cairn_types::{Error, FilterContext, Result, TableFileCreationReason};
 use cairn_version::{TreeEdit, Version};
 
 use crate::blobs::BlobReader;
-use crate::compaction_iterator::{Rules, Visible};
+use crate::compaction_iterator::{CompactionIterator, Rules};
 use crate::context::JobContext;
 use crate::filter::Filter;
-use crate::lower_levels::Below;
+use crate::lower_levels::LowerLevels;
 use crate::output::Outputs;
-use crate::output_params::{BlobPlan, Kind};
-use crate::output_splitter::Cuts;
+use crate::output_params::{BlobPlan, OutputParams};
+use crate::output_splitter::OutputSplitter;
 use crate::pick::Output;
 use crate::range_tombstones;
 use crate::sorted_runs::{Merge, Run};
-use crate::stats::{Done, JobStats};
+use crate::stats::{JobOutput, JobStats};
 use crate::ttl;
 
 /// Memtables to write.
@@ -47,24 +47,24 @@ pub struct FlushJob {
 ///
 /// `IoError`; `Corruption` by a merge operator, or if a memtable does not give all its entries;
 /// `Aborted`. The table is then removed.
-pub fn run(job: &FlushJob) -> Result<Done> {
-    let kind = kind(job);
+pub fn run(job: &FlushJob) -> Result<JobOutput> {
+    let params = params(job);
     let activity = match job.reason {
         TableFileCreationReason::Recovery => Activity::DbOpen,
         _ => Activity::Flush,
     };
     let _stage = threads::stage(Stage::FlushWriteL0);
-    let done = activity.run(|| write(job, &kind)).and_then(|done| {
-        kind.sync_names()?;
+    let done = activity.run(|| write(job, &params)).and_then(|done| {
+        params.sync_names()?;
         Ok(done)
     });
     if done.is_err() {
-        kind.remove_all();
+        params.remove_all();
     }
     done
 }
 
-fn kind(job: &FlushJob) -> Kind {
+fn params(job: &FlushJob) -> OutputParams {
     let options = &job.context.family.options;
     let now = job.context.world.clock.wall_seconds();
     let newest = job.memtables.iter().map(|table| table.largest_seq()).max();
@@ -74,7 +74,7 @@ fn kind(job: &FlushJob) -> Kind {
     } else {
         job.oldest_time.min(now)
     };
-    Kind {
+    OutputParams {
         context: job.context.clone(),
         level: 0,
         flushes: true,
@@ -105,7 +105,7 @@ fn compression(options: &cairn_options::FamilyOptions) -> Compression {
         .unwrap_or(options.compression)
 }
 
-fn write(job: &FlushJob, kind: &Kind) -> Result<Done> {
+fn write(job: &FlushJob, params: &OutputParams) -> Result<JobOutput> {
     let context = &job.context;
     let tombstones = Arc::new(Fragments::build(
         &context.family.order,
@@ -118,7 +118,7 @@ fn write(job: &FlushJob, kind: &Kind) -> Result<Done> {
         &tombstones,
         &context.snapshots,
         false,
-        &Below::anything(),
+        &LowerLevels::anything(),
     );
     let rules = Rules {
         order: context.family.order.clone(),
@@ -127,7 +127,7 @@ fn write(job: &FlushJob, kind: &Kind) -> Result<Done> {
         dated: context.family.options.value_ttl.is_some(),
         tombstones,
         bottommost: false,
-        below: Below::anything(),
+        below: LowerLevels::anything(),
         strict_single_deletions: context.database.options.enforce_single_del_contracts,
         filter: Filter::of_job(
             context,
@@ -147,9 +147,9 @@ fn write(job: &FlushJob, kind: &Kind) -> Result<Done> {
         job.memtables.iter().map(Memtable::walk).collect(),
     );
     merge.start(None);
-    let mut entries = Visible::new(merge, rules);
-    entries.blobs = Some(BlobReader::of(kind));
-    let mut outputs = Outputs::new(kind, written, uncut(job), None);
+    let mut entries = CompactionIterator::new(merge, rules);
+    entries.blobs = Some(BlobReader::of(params));
+    let mut outputs = Outputs::new(params, written, uncut(job), None);
     while let Some(entry) = entries.next(None)? {
         outputs.add(entry)?;
     }
@@ -163,7 +163,7 @@ fn write(job: &FlushJob, kind: &Kind) -> Result<Done> {
     }
     let written = outputs.finish(None)?;
     entries.garbage.merge(&written.garbage);
-    Ok(Done {
+    Ok(JobOutput {
         edit: TreeEdit {
             added: written.files.into_iter().map(|file| (0, file)).collect(),
             added_blobs: written.blobs,
@@ -186,7 +186,7 @@ fn write(job: &FlushJob, kind: &Kind) -> Result<Done> {
 }
 
 /// Level 0 gets one table, whatever its size.
-fn uncut(job: &FlushJob) -> Cuts {
+fn uncut(job: &FlushJob) -> OutputSplitter {
     let output = Output {
         level: 0,
         path_id: 0,
@@ -196,7 +196,7 @@ fn uncut(job: &FlushJob) -> Cuts {
         max_bytes: u64::MAX,
         max_compaction_bytes: u64::MAX,
     };
-    Cuts::new(job.context.family.order.clone(), &output, &[])
+    OutputSplitter::new(job.context.family.order.clone(), &output, &[])
 }
 
 /// A memtable that lost entries must not be dropped as if they were written.

@@ -19,7 +19,7 @@ use cairn_types::{Code, Error, KeyOrder, Result, SequenceNumber, Subcode, ValueK
 use cairn_version::{Version, bounds};
 
 use crate::context::OpenTable;
-use crate::pick::Busy;
+use crate::pick::InProgress;
 
 /// A file that is to enter the tree.
 #[derive(Clone, Debug)]
@@ -127,7 +127,7 @@ fn spans<'a>(
 /// `TryAgain` if only the last level would do, `InvalidArgument` if a rule forbids the place.
 pub fn place(
     version: &Version,
-    busy: &Busy,
+    busy: &InProgress,
     rules: &Rules,
     file: &Incoming,
     last: SequenceNumber,
@@ -181,7 +181,7 @@ struct Lowest {
 /// The search for the lowest level before `end` that `file` can enter.
 fn lowest_level(
     version: &Version,
-    busy: &Busy,
+    busy: &InProgress,
     rules: &Rules,
     file: &Incoming,
     end: usize,
@@ -411,7 +411,7 @@ mod tests {
     const LAST: SequenceNumber = SequenceNumber(10);
 
     fn placed(version: &Version, rules: &Rules, file: &Incoming) -> Result<(usize, u64)> {
-        place(version, &Busy::default(), rules, file, LAST, None)
+        place(version, &InProgress::default(), rules, file, LAST, None)
             .map(|place| (place.level, place.seq.0))
     }
 
@@ -447,10 +447,11 @@ mod tests {
     #[test]
     fn a_compaction_that_will_write_there_counts_as_data() {
         let version = tree(&[]);
-        let mut busy = Busy::default();
+        let mut busy = InProgress::default();
         let id = busy.reserve(2, &bound("a"), &bound("m"));
         let file = incoming("c", "d", None);
-        let place_now = |busy: &Busy| place(&version, busy, &rules(), &file, LAST, None).unwrap();
+        let place_now =
+            |busy: &InProgress| place(&version, busy, &rules(), &file, LAST, None).unwrap();
         assert_eq!(
             place_now(&busy),
             Place {
@@ -537,7 +538,7 @@ mod tests {
         };
         let above = place(
             &version,
-            &Busy::default(),
+            &InProgress::default(),
             &overlapping,
             &files[2],
             LAST,
@@ -552,7 +553,7 @@ mod tests {
         );
         let top = place(
             &version,
-            &Busy::default(),
+            &InProgress::default(),
             &overlapping,
             &files[2],
             LAST,

@@ -75,7 +75,7 @@ impl Tables {
         }
     }
 
-    /// Goes on with the first table from `self.next` on that has an entry at or after `target`. A
+    /// MarkedTarget on with the first table from `self.next` on that has an entry at or after `target`. A
     /// table that fails ends the run there.
     fn go_on(&mut self, target: Option<&[u8]>) {
         self.iter = None;

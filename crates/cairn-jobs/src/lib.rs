@@ -6,7 +6,7 @@
 //! installs it, nothing has changed.
 //!
 //! ```text
-//! memtables or tables -> sorted_runs::Merge -> compaction_iterator::Visible -> values -> output -> tables, edit
+//! memtables or tables -> sorted_runs::Merge -> compaction_iterator::CompactionIterator -> values -> output -> tables, edit
 //!                                                           |-> blob files
 //! ```
 
@@ -43,8 +43,8 @@ pub mod ttl;
 mod value_separation;
 
 pub use compact::CompactJob;
-pub use context::{BlobGc, Cancel, JobContext, JobDatabase, JobFamily, Permit, Spare};
+pub use context::{BlobGc, Cancel, JobContext, JobDatabase, JobFamily, Permit, RequestThread};
 pub use events::JobEvents;
 pub use flush::FlushJob;
-pub use pick::{Busy, Manual, Pick, PickOptions, pick};
-pub use stats::{Done, Dropped, JobStats};
+pub use pick::{InProgress, Manual, Pick, PickOptions, pick};
+pub use stats::{Dropped, JobOutput, JobStats};

@@ -8,28 +8,28 @@ use cairn_version::{FileMeta, Version, bounds};
 
 /// The files below the output of a job. Keys are looked up in ascending order.
 #[derive(Clone, Debug, Default)]
-pub struct Below {
+pub struct LowerLevels {
     /// Files of the levels below, each with the position of the first that may hold the key.
     /// `None` if anything may lie there.
     levels: Option<Vec<(Vec<Arc<FileMeta>>, usize)>>,
 }
 
-impl Below {
+impl LowerLevels {
     /// Anything may lie below: the output goes to level 0, or more may come.
     #[must_use]
-    pub fn anything() -> Below {
-        Below { levels: None }
+    pub fn anything() -> LowerLevels {
+        LowerLevels { levels: None }
     }
 
     /// The files of `version` below `output_level`.
     #[must_use]
-    pub fn level(version: &Version, output_level: usize) -> Below {
+    pub fn level(version: &Version, output_level: usize) -> LowerLevels {
         if output_level == 0 {
-            return Below::anything();
+            return LowerLevels::anything();
         }
         let levels = version.levels()[output_level + 1..].iter();
         let levels = levels.filter(|level| !level.is_empty());
-        Below {
+        LowerLevels {
             levels: Some(levels.map(|level| (level.files().to_vec(), 0)).collect()),
         }
     }

@@ -7,10 +7,10 @@ use cairn_platform::sync::Arc;
 use cairn_types::{KeyOrder, MergeInput, MergeOperator, Result, SequenceNumber, ValueKind};
 use proptest::prelude::*;
 
-use crate::compaction_iterator::{Rules, Visible};
+use crate::compaction_iterator::{CompactionIterator, Rules};
 use crate::context::Cancel;
 use crate::filter::Filter;
-use crate::lower_levels::Below;
+use crate::lower_levels::LowerLevels;
 use crate::range_tombstones;
 use crate::sorted_runs::{Merge, Run};
 
@@ -219,7 +219,7 @@ pub(crate) fn compact(
     snapshots: &[u64],
     operator: Option<Join>,
     bottommost: bool,
-    below: Below,
+    below: LowerLevels,
 ) -> State {
     compact_filtered(state, runs, snapshots, operator, bottommost, below, None)
 }
@@ -231,7 +231,7 @@ pub(crate) fn compact_filtered(
     snapshots: &[u64],
     operator: Option<Join>,
     bottommost: bool,
-    below: Below,
+    below: LowerLevels,
     filter: Option<Filter>,
 ) -> State {
     let order = KeyOrder::Bytewise;
@@ -261,7 +261,7 @@ pub(crate) fn compact_filtered(
         cancel: Cancel::default(),
         meter: Meter::default(),
     };
-    let mut visible = Visible::new(merge, rules);
+    let mut visible = CompactionIterator::new(merge, rules);
     let mut result = State::default();
     while let Some(entry) = visible.next(None).unwrap() {
         result

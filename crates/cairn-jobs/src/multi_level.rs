@@ -1,5 +1,5 @@
 //! Choosing the part of a compaction that goes a level deeper than the rest, where
-//! [`crate::pick::Offer`] says that it may.
+//! [`crate::pick::SkipLevelCandidates`] says that it may.
 //!
 //! A part is worth it where much comes down upon little: it spares what comes down one rewriting, and
 //! the files below are rewritten as they would be in the compaction that follows. So the files are
@@ -14,13 +14,13 @@ use cairn_version::bounds;
 
 use crate::context::JobContext;
 use crate::inputs::InputTable;
-use crate::pick::{Deeper, LevelInputs, Offer, Pick};
+use crate::pick::{LevelInputs, Pick, SkipLevelCandidates, SkipLevelOutput};
 use crate::subcompaction_split;
 
 /// `pick` with the part of it that goes deeper, if one is worth it. Looks into the indexes of the
 /// inputs. A table that cannot be read decides for none: the compaction will say what is wrong with it.
 #[must_use]
-pub fn settled(context: &JobContext, pick: &Arc<Pick>) -> Arc<Pick> {
+pub fn with_skip_level(context: &JobContext, pick: &Arc<Pick>) -> Arc<Pick> {
     let Some(offer) = &pick.offer else {
         return pick.clone();
     };
@@ -37,7 +37,11 @@ pub fn settled(context: &JobContext, pick: &Arc<Pick>) -> Arc<Pick> {
 }
 
 /// How many bytes of the inputs lie before each of the offered files, and before what follows the last.
-fn bytes_before(context: &JobContext, pick: &Pick, offer: &Offer) -> Result<Vec<u64>> {
+fn bytes_before(
+    context: &JobContext,
+    pick: &Pick,
+    offer: &SkipLevelCandidates,
+) -> Result<Vec<u64>> {
     let tables = pick.files().map(|(level, file)| {
         let table = (context.open)(file, level)?;
         Ok(InputTable {
@@ -62,7 +66,7 @@ fn bytes_before(context: &JobContext, pick: &Pick, offer: &Offer) -> Result<Vec<
 
 /// True if a part may begin with the offered file at `at`, or end before it: it shares no key with the
 /// one before.
-pub(crate) fn is_border(context: &JobContext, offer: &Offer, at: usize) -> bool {
+pub(crate) fn is_border(context: &JobContext, offer: &SkipLevelCandidates, at: usize) -> bool {
     if at == 0 || at == offer.files.len() {
         return true;
     }
@@ -77,14 +81,14 @@ pub(crate) fn is_border(context: &JobContext, offer: &Offer, at: usize) -> bool 
 
 /// `pick` with the offered files of `range` among its inputs. The keys beyond the first and the last
 /// of all that are offered go with these.
-pub(crate) fn with_part(pick: &Pick, offer: &Offer, range: Range<usize>) -> Pick {
+pub(crate) fn with_part(pick: &Pick, offer: &SkipLevelCandidates, range: Range<usize>) -> Pick {
     let border = |at: usize| {
         offer
             .files
             .get(at)
             .map(|file| file.smallest.user_key().to_vec())
     };
-    let deeper = Deeper {
+    let deeper = SkipLevelOutput {
         from: border(range.start).filter(|_| range.start > 0),
         until: border(range.end),
         ..offer.whole.clone()
@@ -105,7 +109,7 @@ fn cheapest(
     before: &[u64],
     is_border: impl Fn(usize) -> bool,
 ) -> Option<Range<usize>> {
-    let most = Offer::most_chosen(*before.last()?);
+    let most = SkipLevelCandidates::most_chosen(*before.last()?);
     let mut best: Option<(f64, Range<usize>)> = None;
     for start in (0..sizes.len()).filter(|&at| is_border(at)) {
         let mut below = 0_u64;

@@ -21,15 +21,15 @@ use cairn_version::file_meta::EntryCounts;
 use cairn_version::{BlobFileMeta, FileMeta, bounds};
 
 use crate::checksum;
-use crate::property_collectors::Collecting;
+use crate::property_collectors::PropertyCollectors;
 
-use crate::blob_garbage::Garbage;
+use crate::blob_garbage::BlobGarbageMeter;
 use crate::compaction_iterator::Entry;
-use crate::output_params::Kind;
-use crate::output_splitter::Cuts;
-use crate::output_verification::Readback;
+use crate::output_params::OutputParams;
+use crate::output_splitter::OutputSplitter;
+use crate::output_verification::OutputValidator;
 use crate::stats::JobStats;
-use crate::value_separation::{Placed, Values};
+use crate::value_separation::{PlacedEntry, ValueSeparator};
 
 /// Bytes of properties, metaindex and footer, about.
 const TAIL_BYTES: u64 = 2 << 10;
@@ -43,17 +43,17 @@ struct Open {
     smallest: Vec<u8>,
     oldest_blob: Option<FileNumber>,
     points: u64,
-    collecting: Collecting,
+    collectors: PropertyCollectors,
     /// The comparison with the table once it is written; `None` if it is not read back.
-    readback: Option<Readback>,
+    validator: Option<OutputValidator>,
 }
 
 /// The tables of one part of a job.
 pub(crate) struct Outputs<'a> {
-    kind: &'a Kind,
+    params: &'a OutputParams,
     /// The range tombstones that are written.
     tombstones: Arc<Fragments>,
-    cuts: Cuts,
+    splitter: OutputSplitter,
     /// Borders of the user's own.
     partitioner: Option<Box<dyn SstPartitioner>>,
     /// True if no table may be larger than its target, whatever follows its entries.
@@ -62,8 +62,8 @@ pub(crate) struct Outputs<'a> {
     lower: Option<Vec<u8>>,
     open: Option<Open>,
     files: Vec<Arc<FileMeta>>,
-    /// Taken out only while an entry, which may lie in it, is written.
-    values: Option<Box<Values<'a>>>,
+    /// Claimed out only while an entry, which may lie in it, is written.
+    values: Option<Box<ValueSeparator<'a>>>,
     pub(crate) stats: JobStats,
 }
 
@@ -72,29 +72,33 @@ pub(crate) struct Written {
     pub(crate) files: Vec<Arc<FileMeta>>,
     pub(crate) blobs: Vec<Arc<BlobFileMeta>>,
     /// The blobs that written entries refer to.
-    pub(crate) garbage: Garbage,
+    pub(crate) garbage: BlobGarbageMeter,
     pub(crate) stats: JobStats,
 }
 
 impl<'a> Outputs<'a> {
     /// Tables for the user keys from `lower` on, with those of `tombstones` that are theirs.
     pub(crate) fn new(
-        kind: &'a Kind,
+        params: &'a OutputParams,
         tombstones: Arc<Fragments>,
-        cuts: Cuts,
+        splitter: OutputSplitter,
         lower: Option<&[u8]>,
     ) -> Outputs<'a> {
         Outputs {
-            kind,
+            params,
             tombstones,
-            cuts,
+            splitter,
             partitioner: None,
-            strict_size: kind.level > 0
-                && kind.context.family.options.target_file_size_is_upper_bound,
+            strict_size: params.level > 0
+                && params
+                    .context
+                    .family
+                    .options
+                    .target_file_size_is_upper_bound,
             lower: lower.map(<[u8]>::to_vec),
             open: None,
             files: Vec::new(),
-            values: Some(Box::new(Values::new(kind))),
+            values: Some(Box::new(ValueSeparator::new(params))),
             stats: JobStats::default(),
         }
     }
@@ -102,7 +106,7 @@ impl<'a> Outputs<'a> {
     /// The same, cut at the borders that `partitioner` sees. Level 0 is not cut.
     #[must_use]
     pub(crate) fn partitioned(mut self, partitioner: Option<Box<dyn SstPartitioner>>) -> Self {
-        self.partitioner = partitioner.filter(|_| self.kind.level > 0);
+        self.partitioner = partitioner.filter(|_| self.params.level > 0);
         self
     }
 
@@ -143,10 +147,10 @@ impl<'a> Outputs<'a> {
     }
 
     #[inline]
-    fn add_placed(&mut self, placed: &Placed<'_>) -> Result<()> {
+    fn add_placed(&mut self, placed: &PlacedEntry<'_>) -> Result<()> {
         let entry = placed.entry;
         let size = self.size_before(&entry);
-        let full = self.cuts.ends_before(entry.key, size);
+        let full = self.splitter.ends_before(entry.key, size);
         if (full || self.is_border(entry.key)) && self.open.is_some() {
             self.cut_before(entry.key)?;
         }
@@ -157,11 +161,11 @@ impl<'a> Outputs<'a> {
             unreachable!("the table was just created");
         };
         open.builder.add(entry.key, entry.value)?;
-        open.collecting
+        open.collectors
             .add(entry.key, entry.value, open.builder.file_size())?;
         open.points += 1;
-        if let Some(readback) = &mut open.readback {
-            readback.written(entry.key, entry.value);
+        if let Some(validator) = &mut open.validator {
+            validator.written(entry.key, entry.value);
         }
         if open.smallest.is_empty() {
             open.smallest.extend_from_slice(entry.key);
@@ -192,7 +196,7 @@ impl<'a> Outputs<'a> {
 
     /// Ends the current table before `internal`, unless its user key is in it already.
     fn cut_before(&mut self, internal: &[u8]) -> Result<()> {
-        let order = &self.kind.context.family.order;
+        let order = &self.params.context.family.order;
         let user = key::user_key(internal);
         let goes_on = self.open.as_ref().is_some_and(|open| {
             order
@@ -202,40 +206,40 @@ impl<'a> Outputs<'a> {
         if !goes_on {
             let user = key::strip_timestamp(user, order.timestamp_size()).to_vec();
             self.end(Some(&user))?;
-            self.cuts.cut();
+            self.splitter.cut();
             self.lower = Some(user);
         }
         Ok(())
     }
 
     fn create(&self) -> Result<Open> {
-        let context = &self.kind.context;
+        let context = &self.params.context;
         let number = (context.new_number)();
-        let path = self.kind.path_of(number);
+        let path = self.params.path_of(number);
         if let Some(events) = &context.events {
             events.table_started(number, &path);
         }
         let file = context.create(&path)?;
         let file = measured_writes(file, &context.meter, Histogram::SstWriteMicros);
-        self.kind.created.lock().push(path);
-        let mut builder = TableBuilder::create(file.clone(), self.kind.params(number))?;
-        let (options, level) = (&context.family.options, self.kind.level);
+        self.params.created.lock().push(path);
+        let mut builder = TableBuilder::create(file.clone(), self.params.params(number))?;
+        let (options, level) = (&context.family.options, self.params.level);
         Ok(Open {
             number,
-            collecting: Collecting::new(options, context.family.id, level, &mut builder),
+            collectors: PropertyCollectors::new(options, context.family.id, level, &mut builder),
             builder,
             file,
             smallest: Vec::new(),
             oldest_blob: None,
             points: 0,
-            readback: Readback::new(options, self.kind.flushes, &context.family.order),
+            validator: OutputValidator::new(options, self.params.flushes, &context.family.order),
         })
     }
 
     /// Ends the current table, which covers the keys before `upper`. A part that has range
     /// tombstones but no entry gets a table for them.
     fn end(&mut self, upper: Option<&[u8]>) -> Result<()> {
-        let order = &self.kind.context.family.order;
+        let order = &self.params.context.family.order;
         let mine = || self.tombstones.clipped(order, self.lower.as_deref(), upper);
         let mut open = match self.open.take() {
             Some(open) => open,
@@ -246,7 +250,7 @@ impl<'a> Outputs<'a> {
         for tombstone in mine().flat_map(|fragment| fragment.tombstones().collect::<Vec<_>>()) {
             let (start, end) = tombstone.encode();
             open.builder.add_range_tombstone(start.as_bytes(), &end)?;
-            open.collecting
+            open.collectors
                 .add(start.as_bytes(), &end, open.builder.file_size())?;
             let end = tombstone.upper_bound();
             if open.smallest.is_empty() {
@@ -266,14 +270,14 @@ impl<'a> Outputs<'a> {
 
     /// Finishes and syncs a table, which ends with the key `largest` and hides so many bytes below it, and reads it back if that is asked for.
     fn close(&mut self, mut open: Open, largest: &[u8], hides: u64) -> Result<Arc<FileMeta>> {
-        let context = &self.kind.context;
-        let _stage = (!self.kind.flushes).then(|| threads::stage(Stage::CompactionSyncFile));
+        let context = &self.params.context;
+        let _stage = (!self.params.flushes).then(|| threads::stage(Stage::CompactionSyncFile));
         let seqs = open.builder.seq_range().unwrap_or_default();
-        let marked = open.collecting.finish(&mut open.builder)?;
+        let marked = open.collectors.finish(&mut open.builder)?;
         let table = open.builder.finish()?;
         let began = context.meter.began();
         open.file.sync(context.database.options.use_fsync)?;
-        let syncing = match self.kind.flushes {
+        let syncing = match self.params.flushes {
             true => Histogram::TableSyncMicros,
             false => Histogram::CompactionOutfileSyncMicros,
         };
@@ -289,13 +293,13 @@ impl<'a> Outputs<'a> {
             bound(&open.smallest)?,
             bound(largest)?,
         );
-        file.path_id = self.kind.path_id;
+        file.path_id = self.params.path_id;
         (file.smallest_seq, file.largest_seq) = seqs;
-        file.epoch = self.kind.epoch;
+        file.epoch = self.params.epoch;
         file.marked = marked;
         file.oldest_blob = open.oldest_blob;
-        file.oldest_ancester_time = self.kind.oldest_time;
-        file.creation_time = self.kind.now;
+        file.oldest_ancester_time = self.params.oldest_time;
+        file.creation_time = self.params.now;
         file.unique_id = UniqueId::of_table(
             &context.database.id,
             &context.database.session_id,
@@ -307,8 +311,8 @@ impl<'a> Outputs<'a> {
             let (checksum, function) = checksum::recorded(crc);
             (file.file_checksum, file.file_checksum_func) = (checksum, function.into());
         }
-        let drops_more = !self.kind.bottommost && properties.num_deletions > 0;
-        file.settled = self.kind.unhindered && !drops_more;
+        let drops_more = !self.params.bottommost && properties.num_deletions > 0;
+        file.settled = self.params.unhindered && !drops_more;
         file.compensated_range_deletion_size = hides;
         if let Some((least, most)) = &properties.timestamps {
             (file.min_timestamp, file.max_timestamp) = (least.clone(), most.clone());
@@ -327,11 +331,11 @@ impl<'a> Outputs<'a> {
         self.stats.output_entries += open.points;
         self.stats.output_raw_bytes += properties.raw_key_size + properties.raw_value_size;
         let file = Arc::new(file);
-        if let Some(readback) = &open.readback {
-            readback.check(context, &file, self.kind.level)?;
+        if let Some(validator) = &open.validator {
+            validator.check(context, &file, self.params.level)?;
         }
         if let Some(events) = &context.events {
-            let path = self.kind.path_of(open.number);
+            let path = self.params.path_of(open.number);
             events.table_created(&path, &file, &Arc::new(table.properties));
         }
         Ok(file)
@@ -339,13 +343,13 @@ impl<'a> Outputs<'a> {
 
     /// Bytes of files below the output that lie under range tombstones with all their keys.
     fn covered_bytes<'f>(&self, tombstones: impl Iterator<Item = Fragment<'f>>) -> u64 {
-        let Some(version) = &self.kind.version else {
+        let Some(version) = &self.params.version else {
             return 0;
         };
         let order = version.order();
         let mut bytes = 0_u64;
         for fragment in tombstones {
-            for level in version.levels().iter().skip(self.kind.level + 1) {
+            for level in version.levels().iter().skip(self.params.level + 1) {
                 let files = level.files();
                 let from = files.partition_point(|file| {
                     order

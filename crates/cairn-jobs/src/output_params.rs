@@ -14,7 +14,7 @@ use crate::context::JobContext;
 use crate::ttl;
 
 /// The common traits of the tables of a job.
-pub(crate) struct Kind {
+pub(crate) struct OutputParams {
     pub(crate) context: Arc<JobContext>,
     pub(crate) level: usize,
     /// True if memtables are written, not tables.
@@ -40,7 +40,7 @@ pub(crate) struct Kind {
     pub(crate) created: Mutex<Vec<PathBuf>>,
 }
 
-impl Kind {
+impl OutputParams {
     /// Removes what was created, after a failure. Errors do not matter: files that no version
     /// holds are removed at the next open.
     pub(crate) fn remove_all(&self) {
@@ -114,7 +114,7 @@ impl Kind {
 /// The treatment of values that are large, or lie in blob files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlobPlan {
-    /// Values of at least so many bytes, and at least one, go to blob files; `None`: no value does.
+    /// ValueSeparator of at least so many bytes, and at least one, go to blob files; `None`: no value does.
     pub(crate) min_bytes: Option<u64>,
     /// The size at which a blob file ends, in bytes.
     pub(crate) file_bytes: u64,

@@ -14,7 +14,7 @@ use cairn_version::{FileMeta, bounds};
 use crate::pick::Output;
 
 /// Where the outputs of one part of a compaction are cut.
-pub(crate) struct Cuts {
+pub(crate) struct OutputSplitter {
     order: KeyOrder,
     below: Vec<Arc<FileMeta>>,
     target_bytes: u64,
@@ -32,12 +32,12 @@ pub(crate) struct Cuts {
     passed: u64,
 }
 
-impl Cuts {
-    /// Cuts for `output`, which lies above the files `below`. Level 0 is not cut: its files must
+impl OutputSplitter {
+    /// OutputSplitter for `output`, which lies above the files `below`. Level 0 is not cut: its files must
     /// not be told apart by keys.
-    pub(crate) fn new(order: KeyOrder, output: &Output, below: &[Arc<FileMeta>]) -> Cuts {
+    pub(crate) fn new(order: KeyOrder, output: &Output, below: &[Arc<FileMeta>]) -> OutputSplitter {
         let unlimited = output.level == 0;
-        Cuts {
+        OutputSplitter {
             order,
             below: if unlimited {
                 Vec::new()
@@ -60,7 +60,7 @@ impl Cuts {
     }
 
     /// True if the current file, of `size` bytes, should end before `key`. To be asked about every
-    /// key in ascending order; if it is ended, [`Cuts::cut`] is to be called.
+    /// key in ascending order; if it is ended, [`OutputSplitter::cut`] is to be called.
     #[inline]
     pub(crate) fn ends_before(&mut self, key: &[u8], size: u64) -> bool {
         if self.below.is_empty() {

@@ -46,19 +46,19 @@ impl Entries {
 }
 
 /// The verification of a table that was written: the checks, and the entries that it must hold.
-pub(crate) struct Readback {
+pub(crate) struct OutputValidator {
     what: u32,
     order: KeyOrder,
     written: Entries,
 }
 
-impl Readback {
+impl OutputValidator {
     /// The verification that `options` want of the tables of a flush or of a compaction; `None` for none.
     pub(crate) fn new(
         options: &FamilyOptions,
         flushes: bool,
         order: &KeyOrder,
-    ) -> Option<Readback> {
+    ) -> Option<OutputValidator> {
         let flags = options.verify_output_flags;
         let job = if flushes { FLUSHES } else { COMPACTIONS };
         let asked = match flags & job {
@@ -70,7 +70,7 @@ impl Readback {
             false => 0,
         };
         let what = asked | paranoid;
-        (what != 0).then(|| Readback {
+        (what != 0).then(|| OutputValidator {
             what,
             order: order.clone(),
             written: Entries::default(),

@@ -9,18 +9,18 @@ use cairn_types::{
 };
 
 /// The collectors of properties of one table.
-pub(crate) struct Collecting {
+pub(crate) struct PropertyCollectors {
     collectors: Vec<Box<dyn TablePropertiesCollector>>,
 }
 
-impl Collecting {
+impl PropertyCollectors {
     /// The collectors for a table of `level`, whose names `builder` records.
     pub(crate) fn new(
         options: &FamilyOptions,
         family_id: u32,
         level: usize,
         builder: &mut TableBuilder,
-    ) -> Collecting {
+    ) -> PropertyCollectors {
         let context = CollectorContext {
             family_id,
             level_at_creation: level,
@@ -39,7 +39,7 @@ impl Collecting {
         }
         let own = own.and_then(|own| own.create(&context));
         let users = users.iter().filter_map(|factory| factory.create(&context));
-        Collecting {
+        PropertyCollectors {
             collectors: users.chain(own).collect(),
         }
     }

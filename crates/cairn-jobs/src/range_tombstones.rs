@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_format::range_del::{Fragment, Fragments, Tombstone};
 use cairn_types::{KeyOrder, SequenceNumber};
 
-use crate::lower_levels::Below;
+use crate::lower_levels::LowerLevels;
 
 /// The tombstones of `all` that are written: of each range the newest of each stripe between two
 /// snapshots, and in the oldest stripe only if something below the output may lie under it.
@@ -15,7 +15,7 @@ pub(crate) fn written(
     all: &Arc<Fragments>,
     snapshots: &[SequenceNumber],
     bottommost: bool,
-    below: &Below,
+    below: &LowerLevels,
 ) -> Arc<Fragments> {
     if order.timestamp_size() > 0 {
         return all.clone();

@@ -11,9 +11,9 @@ use cairn_types::{KeyOrder, Result};
 /// Entries in internal-key order, seen one at a time from front to back. Keeps the contract of
 /// `cairn_types::iter` as far as it goes forward.
 pub trait Run {
-    /// Goes to the first entry at or after `target`, an internal key; to the first of all without.
+    /// MarkedTarget to the first entry at or after `target`, an internal key; to the first of all without.
     fn start(&mut self, target: Option<&[u8]>);
-    /// Goes to the following entry. Only while the run stands on an entry.
+    /// MarkedTarget to the following entry. Only while the run stands on an entry.
     fn next(&mut self);
     /// True if the run stands on an entry.
     fn valid(&self) -> bool;

@@ -5,7 +5,7 @@ use cairn_version::TreeEdit;
 
 /// The statistics of a job.
 #[derive(Clone, Debug, Default)]
-pub struct Done {
+pub struct JobOutput {
     /// The change that makes its outputs part of the tree. Nothing is visible, and nothing may be
     /// dropped, before the caller has installed it. Files and their names are synced.
     pub edit: TreeEdit,

@@ -5,8 +5,8 @@ use cairn_platform::Io;
 use cairn_types::{KeyOrder, Result, SequenceNumber, ValueKind};
 
 use crate::inputs::InputTable;
-use crate::pick::{Deeper, Pick, Reason};
-use crate::subcompactions::Span;
+use crate::pick::{Pick, Reason, SkipLevelOutput};
+use crate::subcompactions::SubcompactionRange;
 
 /// Keys that are tried as borders, at most.
 const MAX_CANDIDATES: usize = 64;
@@ -17,14 +17,14 @@ const ANCHORS_EACH_PART: u64 = 8;
 /// True if a part of `pick` may give away the end of its keys while it is worked on. Parts of a compaction
 /// into level 0 would be files that overlap nothing and yet have one age; keys with timestamps are not
 /// cut apart.
-pub(crate) fn may_give(pick: &Pick, order: &KeyOrder) -> bool {
+pub(crate) fn may_split_running(pick: &Pick, order: &KeyOrder) -> bool {
     pick.output.level > 0 && order.timestamp_size() == 0
 }
 
 /// True if `pick` may be split before it begins.
 pub(crate) fn may_split(pick: &Pick, order: &KeyOrder) -> bool {
     pick.max_subcompactions > 1
-        && may_give(pick, order)
+        && may_split_running(pick, order)
         && (pick.start_level() == 0 || pick.reason == Reason::Manual || is_universal(pick.reason))
 }
 
@@ -66,8 +66,8 @@ pub(crate) fn borders(
 pub(crate) fn spans(
     mut borders: Vec<Vec<u8>>,
     order: &KeyOrder,
-    deeper: Option<&Deeper>,
-) -> Vec<Span> {
+    deeper: Option<&SkipLevelOutput>,
+) -> Vec<SubcompactionRange> {
     let mut add = |key: &Vec<u8>| match borders.binary_search_by(|other| order.compare(other, key))
     {
         Ok(at) => at + 1,
@@ -87,7 +87,7 @@ pub(crate) fn spans(
     (0..count)
         .map(|part| {
             let upper = borders.next();
-            Span {
+            SubcompactionRange {
                 lower: std::mem::replace(&mut lower, upper.clone()),
                 upper,
                 deeper: deeper.as_ref().is_some_and(|deeper| deeper.contains(&part)),

@@ -12,7 +12,7 @@ use cairn_types::{Code, Error, Result, Subcode};
 
 /// The user keys of one part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct SubcompactionRange {
     /// The first; without it, the first of all.
     pub(crate) lower: Option<Vec<u8>>,
     /// The first that is no longer in it; without it, there is none.
@@ -22,7 +22,7 @@ pub(crate) struct Span {
 }
 
 /// The parts of one compaction, of which comes a `T` each.
-pub(crate) struct Shares<T> {
+pub(crate) struct SubcompactionQueue<T> {
     state: Mutex<State<T>>,
     /// Signals that a part waits or is finished.
     change: Condvar,
@@ -32,14 +32,14 @@ pub(crate) struct Shares<T> {
 
 struct State<T> {
     /// Parts that no thread works on yet, and their numbers.
-    waiting: VecDeque<(usize, Span)>,
+    waiting: VecDeque<(usize, SubcompactionRange)>,
     finished: Vec<Option<Result<T>>>,
 }
 
-impl<T> Shares<T> {
+impl<T> SubcompactionQueue<T> {
     /// The parts `spans`, of which no thread works on any yet.
-    pub(crate) fn new(spans: Vec<Span>) -> Shares<T> {
-        Shares {
+    pub(crate) fn new(spans: Vec<SubcompactionRange>) -> SubcompactionQueue<T> {
+        SubcompactionQueue {
             state: Mutex::new(State {
                 finished: spans.iter().map(|_| None).collect(),
                 waiting: spans.into_iter().enumerate().collect(),
@@ -60,22 +60,22 @@ impl<T> Shares<T> {
     }
 
     /// A part that no thread works on, which is then the caller's, and its number.
-    pub(crate) fn take(&self) -> Option<(Taken<'_, T>, Span)> {
-        let (number, span) = self.state.lock().waiting.pop_front()?;
-        let taken = Taken {
+    pub(crate) fn take(&self) -> Option<(Claimed<'_, T>, SubcompactionRange)> {
+        let (number, range) = self.state.lock().waiting.pop_front()?;
+        let taken = Claimed {
             shares: self,
             number,
             armed: true,
         };
-        Some((taken, span))
+        Some((taken, range))
     }
 
     /// Adds a part.
-    pub(crate) fn add(&self, span: Span) {
+    pub(crate) fn add(&self, range: SubcompactionRange) {
         let mut state = self.state.lock();
         let number = state.finished.len();
         state.finished.push(None);
-        state.waiting.push_back((number, span));
+        state.waiting.push_back((number, range));
         self.change.notify_all();
     }
 
@@ -118,13 +118,13 @@ pub(crate) enum Wait<T> {
 
 /// A part that a thread works on. If the thread panics, it is finished with an error, so that nobody
 /// waits for it.
-pub(crate) struct Taken<'a, T> {
-    shares: &'a Shares<T>,
+pub(crate) struct Claimed<'a, T> {
+    shares: &'a SubcompactionQueue<T>,
     pub(crate) number: usize,
     armed: bool,
 }
 
-impl<T> Taken<'_, T> {
+impl<T> Claimed<'_, T> {
     /// The part is finished.
     pub(crate) fn finish(mut self, result: Result<T>) {
         self.armed = false;
@@ -132,7 +132,7 @@ impl<T> Taken<'_, T> {
     }
 }
 
-impl<T> Drop for Taken<'_, T> {
+impl<T> Drop for Claimed<'_, T> {
     fn drop(&mut self) {
         if self.armed {
             let error = Error::new(

@@ -1,4 +1,4 @@
-//! Values with a time to live: jobs see them as they are stored, with their dates
+//! ValueSeparator with a time to live: jobs see them as they are stored, with their dates
 //! ([`cairn_format::dated`]), and the program's filter and merge operator see them without.
 //!
 //! RocksDB's rules: values older than the time to live go, whether or not a snapshot reads them; operands stay until

@@ -16,27 +16,27 @@ use cairn_platform::sync::Arc;
 use cairn_types::{Error, FileNumber, Result, ValueKind};
 use cairn_version::BlobFileMeta;
 
-use crate::blob_garbage::{self, Garbage};
+use crate::blob_garbage::{self, BlobGarbageMeter};
 use crate::blobs::{BlobReader, BlobWriter};
 use crate::compaction_iterator::Entry;
-use crate::output_params::Kind;
+use crate::output_params::OutputParams;
 use crate::stats::BlobsRead;
 
 /// Puts the values of one part of a job in their place.
-pub(crate) struct Values<'a> {
-    kind: &'a Kind,
+pub(crate) struct ValueSeparator<'a> {
+    params: &'a OutputParams,
     writer: BlobWriter<'a>,
     reader: BlobReader,
     key: Vec<u8>,
     value: Vec<u8>,
     /// Blobs that written entries refer to.
-    pub(crate) garbage: Garbage,
+    pub(crate) garbage: BlobGarbageMeter,
     /// How many blobs were moved out of their files, and their bytes as they were stored.
     pub(crate) relocated: (u64, u64),
 }
 
 /// An entry in its final form, and the oldest blob file that it refers to.
-pub(crate) struct Placed<'a> {
+pub(crate) struct PlacedEntry<'a> {
     pub(crate) entry: Entry<'a>,
     pub(crate) oldest_blob: Option<FileNumber>,
 }
@@ -59,15 +59,15 @@ enum Place {
     Written(Vec<u8>, FileNumber),
 }
 
-impl<'a> Values<'a> {
-    pub(crate) fn new(kind: &'a Kind) -> Values<'a> {
-        Values {
-            kind,
-            writer: BlobWriter::new(kind),
-            reader: BlobReader::of(kind),
+impl<'a> ValueSeparator<'a> {
+    pub(crate) fn new(params: &'a OutputParams) -> ValueSeparator<'a> {
+        ValueSeparator {
+            params,
+            writer: BlobWriter::new(params),
+            reader: BlobReader::of(params),
             key: Vec::new(),
             value: Vec::new(),
-            garbage: Garbage::default(),
+            garbage: BlobGarbageMeter::default(),
             relocated: (0, 0),
         }
     }
@@ -83,7 +83,7 @@ impl<'a> Values<'a> {
     ///
     /// Those of reading and writing blobs; `Corruption` of what the entry holds.
     #[inline]
-    pub(crate) fn place<'e>(&'e mut self, entry: Entry<'e>) -> Result<Placed<'e>> {
+    pub(crate) fn place<'e>(&'e mut self, entry: Entry<'e>) -> Result<PlacedEntry<'e>> {
         // Truncation is meant: the lowest byte is the kind.
         let kind = key::packed(entry.key) as u8;
         if kind == ValueKind::BlobIndex as u8 {
@@ -97,24 +97,24 @@ impl<'a> Values<'a> {
         {
             return Ok(self.refer(entry.key, &index));
         }
-        Ok(Placed {
+        Ok(PlacedEntry {
             entry,
             oldest_blob: None,
         })
     }
 
     /// Ends the last blob file, and returns all of them and their bytes.
-    pub(crate) fn finish(self) -> Result<(Vec<Arc<BlobFileMeta>>, Garbage, u64)> {
+    pub(crate) fn finish(self) -> Result<(Vec<Arc<BlobFileMeta>>, BlobGarbageMeter, u64)> {
         let (files, written) = self.writer.finish()?;
         Ok((files, self.garbage, written))
     }
 
     /// The entry of `internal` that refers to a new blob.
-    fn refer(&mut self, internal: &[u8], index: &BlobIndex) -> Placed<'_> {
+    fn refer(&mut self, internal: &[u8], index: &BlobIndex) -> PlacedEntry<'_> {
         self.value.clear();
         index.encode(&mut self.value);
         self.rekey(internal, ValueKind::BlobIndex);
-        Placed {
+        PlacedEntry {
             entry: Entry {
                 key: &self.key,
                 value: &self.value,
@@ -130,17 +130,17 @@ impl<'a> Values<'a> {
         key::append_internal(&mut self.key, key::user_key(internal), seq, kind);
     }
 
-    fn place_blob<'e>(&'e mut self, entry: Entry<'e>) -> Result<Placed<'e>> {
+    fn place_blob<'e>(&'e mut self, entry: Entry<'e>) -> Result<PlacedEntry<'e>> {
         let Some((number, bytes)) = blob_garbage::blob_of(entry.value)? else {
-            return Ok(Placed {
+            return Ok(PlacedEntry {
                 entry,
                 oldest_blob: None,
             });
         };
         let user_key = key::user_key(entry.key);
-        if number >= self.kind.blobs.relocate_below {
+        if number >= self.params.blobs.relocate_below {
             self.garbage.leaves(user_key, entry.value)?;
-            return Ok(Placed {
+            return Ok(PlacedEntry {
                 entry,
                 oldest_blob: Some(number),
             });
@@ -154,7 +154,7 @@ impl<'a> Values<'a> {
         self.rekey(entry.key, ValueKind::Value);
         self.value.clear();
         self.value.extend_from_slice(&value);
-        Ok(Placed {
+        Ok(PlacedEntry {
             entry: Entry {
                 key: &self.key,
                 value: &self.value,
@@ -163,13 +163,13 @@ impl<'a> Values<'a> {
         })
     }
 
-    fn place_entity<'e>(&'e mut self, entry: Entry<'e>) -> Result<Placed<'e>> {
-        let plan = self.kind.blobs;
+    fn place_entity<'e>(&'e mut self, entry: Entry<'e>) -> Result<PlacedEntry<'e>> {
+        let plan = self.params.blobs;
         let user_key = key::user_key(entry.key);
         let separates = plan.columns && plan.min_bytes.is_some();
         // A look at the version is enough for most.
         if !separates && !blob_garbage::may_have_blobs(entry.value) {
-            return Ok(Placed {
+            return Ok(PlacedEntry {
                 entry,
                 oldest_blob: None,
             });
@@ -202,10 +202,10 @@ impl<'a> Values<'a> {
         });
         let oldest_blob = numbers.min();
         if !changed {
-            return Ok(Placed { entry, oldest_blob });
+            return Ok(PlacedEntry { entry, oldest_blob });
         }
         encode(entry.value, &columns, &mut self.value)?;
-        Ok(Placed {
+        Ok(PlacedEntry {
             entry: Entry {
                 key: entry.key,
                 value: &self.value,
@@ -217,7 +217,7 @@ impl<'a> Values<'a> {
     /// The fate of a column of `entity` that lies in a blob file.
     fn move_column(&mut self, entity: &[u8], user_key: &[u8], index: &[u8]) -> Result<Place> {
         let blob = blob_garbage::blob_of(index)?;
-        let moved = blob.filter(|(number, _)| *number < self.kind.blobs.relocate_below);
+        let moved = blob.filter(|(number, _)| *number < self.params.blobs.relocate_below);
         let Some((_, bytes)) = moved else {
             self.garbage.leaves(user_key, index)?;
             let number = blob.map(|(number, _)| number);

@@ -314,7 +314,7 @@ impl Shared {
         family: &FamilyState,
         level: usize,
         file: &FileMeta,
-        busy: &cairn_jobs::pick::Busy,
+        busy: &cairn_jobs::pick::InProgress,
     ) -> LiveFileMetaData {
         let path = family.tables().path(file);
         let counts = file.counts.get().copied().unwrap_or_default();

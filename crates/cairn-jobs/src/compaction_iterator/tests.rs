@@ -9,7 +9,7 @@ use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
 use cairn_version::{FileMeta, TreeEdit, Version};
 use proptest::prelude::*;
 
-use crate::lower_levels::Below;
+use crate::lower_levels::LowerLevels;
 use crate::model::{Join, State, Write, compact, lawful, user, writes};
 
 /// The written entries, as text: key, sequence number, kind and value.
@@ -49,7 +49,7 @@ fn shown(state: &State) -> Vec<String> {
 fn of(writes: &[Write], snapshots: &[u64], bottommost: bool) -> Vec<String> {
     let mut state = State::default();
     state.write(writes, 1);
-    let below = Below::anything();
+    let below = LowerLevels::anything();
     shown(&compact(
         &state,
         2,
@@ -161,7 +161,7 @@ fn range_tombstones_hide_within_their_stripe_and_vanish_at_the_bottom() {
 }
 
 /// The level below, which holds the keys of `state`.
-fn level_below(state: &State) -> Below {
+fn level_below(state: &State) -> LowerLevels {
     let order = KeyOrder::Bytewise;
     let internal = |user: &[u8], seq| {
         cairn_format::key::InternalKey::new(user, SequenceNumber(seq), ValueKind::Value)
@@ -189,7 +189,7 @@ fn level_below(state: &State) -> Below {
         added: files.collect(),
         ..TreeEdit::default()
     };
-    Below::level(&Version::empty(order, 3).with_edit(&edit).unwrap(), 1)
+    LowerLevels::level(&Version::empty(order, 3).with_edit(&edit).unwrap(), 1)
 }
 
 proptest! {
@@ -228,10 +228,10 @@ proptest! {
         let (mut old, mut new) = (State::default(), State::default());
         old.write(&history[..cut], 1);
         new.write(&history[cut..], cut as u64 + 1);
-        let flushed = compact(&new, runs, &snapshots, operator(), false, Below::anything());
+        let flushed = compact(&new, runs, &snapshots, operator(), false, LowerLevels::anything());
         prop_assert_eq!(&old.with(&flushed).read_all(&seqs), &before);
         let all = old.with(&flushed);
-        let bottom = compact(&all, runs, &snapshots, operator(), true, Below::anything());
+        let bottom = compact(&all, runs, &snapshots, operator(), true, LowerLevels::anything());
         prop_assert_eq!(&bottom.read_all(&seqs), &before);
         if snapshots.is_empty() && operator().is_some() {
             prop_assert!(bottom.points.iter().all(|(key, _)| key::packed(key) == 1), "{:?}", shown(&bottom));
@@ -260,11 +260,11 @@ fn a_cancelled_job_ends_with_aborted() {
         dated: false,
         tombstones: Arc::default(),
         bottommost: false,
-        below: Below::anything(),
+        below: LowerLevels::anything(),
         cancel: crate::Cancel::any([Arc::new(cairn_platform::sync::AtomicBool::new(true))]),
         meter: Meter::default(),
     };
-    let mut visible = super::Visible::new(merge, rules);
+    let mut visible = super::CompactionIterator::new(merge, rules);
     let ended = loop {
         match visible.next(None) {
             Ok(Some(_)) => {}

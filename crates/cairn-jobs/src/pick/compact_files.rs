@@ -15,7 +15,7 @@ use cairn_version::{FileMeta, Version, bounds};
 
 use super::description::{LevelInputs, Pick, Reason, range};
 use super::expand;
-use super::in_progress::Busy;
+use super::in_progress::InProgress;
 use super::options::PickOptions;
 use super::tree::Tree;
 
@@ -42,7 +42,7 @@ pub struct FilesRequest<'a> {
 /// running compaction is in the way.
 pub fn pick_files(
     version: &Version,
-    busy: &Busy,
+    busy: &InProgress,
     present: &Present,
     options: &PickOptions,
     request: &FilesRequest<'_>,
@@ -166,7 +166,7 @@ fn shares_key(tree: &Tree, left: &FileMeta, right: &FileMeta) -> bool {
 /// would have to be sorted; `Aborted` for several files into level 0.
 pub fn refit(
     version: &Version,
-    busy: &Busy,
+    busy: &InProgress,
     present: &Present,
     options: &PickOptions,
     level: usize,
@@ -227,7 +227,7 @@ fn highest_that_fits(tree: &Tree, level: usize) -> usize {
 /// `InvalidArgument` says what is in the way.
 pub fn move_level_zero(
     version: &Version,
-    busy: &Busy,
+    busy: &InProgress,
     present: &Present,
     options: &PickOptions,
     target: usize,
@@ -284,7 +284,7 @@ pub type UserRange<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
 #[must_use]
 pub fn delete_in_ranges(
     version: &Version,
-    busy: &Busy,
+    busy: &InProgress,
     present: &Present,
     options: &PickOptions,
     ranges: &[UserRange<'_>],

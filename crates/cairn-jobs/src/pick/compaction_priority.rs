@@ -88,7 +88,7 @@ fn overlap_with(
 }
 
 /// How much more urgent a file becomes with its age, so that data reaches the last level before
-/// its time to live forces it there. Deeper levels gain earlier.
+/// its time to live forces it there. SkipLevelOutput levels gain earlier.
 struct TtlBoost {
     now: u64,
     /// From which age on a file gains, and how many seconds make one step; `None` if none does.

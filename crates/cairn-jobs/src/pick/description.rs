@@ -99,9 +99,9 @@ pub struct Pick {
     pub cursor: Option<InternalKey>,
     /// Files below the output level to which a part of the output may go at once: they are taken, but
     /// no inputs before some of them are chosen, which needs a look into the tables.
-    pub offer: Option<Offer>,
+    pub offer: Option<SkipLevelCandidates>,
     /// The part of the output that goes a level deeper.
-    pub deeper: Option<Deeper>,
+    pub deeper: Option<SkipLevelOutput>,
 }
 
 impl Pick {
@@ -137,7 +137,7 @@ impl Pick {
         let deeper = offered
             .map(|file| file.size)
             .sum::<u64>()
-            .min(Offer::most_chosen(input));
+            .min(SkipLevelCandidates::most_chosen(input));
         input.saturating_add(deeper)
     }
 
@@ -161,16 +161,16 @@ impl Pick {
 
 /// Where a part of a compaction's output may go.
 #[derive(Clone, Debug)]
-pub struct Offer {
+pub struct SkipLevelCandidates {
     /// The files of the level below the output level that the inputs touch, by key.
     pub files: Vec<Arc<FileMeta>>,
     /// By how many bytes the output level would be too large, about.
     pub excess: u64,
     /// The output if all inputs went there.
-    pub whole: Deeper,
+    pub whole: SkipLevelOutput,
 }
 
-impl Offer {
+impl SkipLevelCandidates {
     /// The most bytes of `files` that become inputs beside others of `input` bytes: a job that empties level 0
     /// must not take much longer for them.
     #[must_use]
@@ -181,7 +181,7 @@ impl Offer {
 
 /// A part of a compaction whose output goes to the level below the output level.
 #[derive(Clone, Debug)]
-pub struct Deeper {
+pub struct SkipLevelOutput {
     /// The user key from which on it goes there; `None` from the first of all.
     pub from: Option<Vec<u8>>,
     /// The user key from which on it does not; `None` for no end.

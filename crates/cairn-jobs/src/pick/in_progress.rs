@@ -10,16 +10,16 @@ use cairn_version::FileMeta;
 
 use super::description::{Pick, range};
 
-/// Names a running job in [`Busy`].
+/// Names a running job in [`InProgress`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobId(u64);
 
 /// The inputs and outputs of running compactions of a family.
 #[derive(Clone, Debug, Default)]
-pub struct Busy {
+pub struct InProgress {
     files: HashSet<FileNumber>,
     /// Those of them that are damaged.
-    aside: HashSet<FileNumber>,
+    quarantined: HashSet<FileNumber>,
     running: Vec<Running>,
     next: u64,
 }
@@ -37,7 +37,7 @@ struct Running {
     largest: InternalKey,
 }
 
-impl Busy {
+impl InProgress {
     /// Takes the inputs and the output range of `pick`, which is about to run.
     ///
     /// # Panics
@@ -69,7 +69,7 @@ impl Busy {
     }
 
     /// Keeps compactions from writing between the two bounds of `level`, where files are about to
-    /// enter from outside; until [`Busy::remove`].
+    /// enter from outside; until [`InProgress::remove`].
     pub fn reserve(
         &mut self,
         level: usize,
@@ -94,27 +94,27 @@ impl Busy {
     pub fn remove(&mut self, id: JobId) {
         if let Some(at) = self.running.iter().position(|running| running.id == id) {
             for file in self.running.swap_remove(at).files {
-                if !self.aside.contains(&file) {
+                if !self.quarantined.contains(&file) {
                     self.files.remove(&file);
                 }
             }
         }
     }
 
-    /// Gives back to picks what [`Busy::set_aside`] took.
-    pub fn take_back(&mut self) {
-        for file in std::mem::take(&mut self.aside) {
+    /// Gives back to picks what [`InProgress::quarantine`] took.
+    pub fn release_quarantined(&mut self) {
+        for file in std::mem::take(&mut self.quarantined) {
             if !self.running.iter().any(|job| job.files.contains(&file)) {
                 self.files.remove(&file);
             }
         }
     }
 
-    /// Takes `file` until [`Busy::take_back`]: no pick has it any more. Whether it was free of that
+    /// Takes `file` until [`InProgress::release_quarantined`]: no pick has it any more. Whether it was free of that
     /// before.
-    pub fn set_aside(&mut self, file: FileNumber) -> bool {
+    pub fn quarantine(&mut self, file: FileNumber) -> bool {
         self.files.insert(file);
-        self.aside.insert(file)
+        self.quarantined.insert(file)
     }
 
     /// The number of running compactions.

@@ -60,7 +60,7 @@ fn sorted_level(tree: &Tree, level: usize, score: f64) -> Option<Pick> {
 
 /// Where files that ask for a compaction go.
 #[derive(Clone, Copy)]
-enum Goes {
+enum MarkedTarget {
     /// To the next level, or from the last one to itself.
     Down,
     /// To the next level, but not from the last one.
@@ -73,44 +73,63 @@ enum Goes {
 pub(super) fn marked_files(tree: &Tree) -> Option<Pick> {
     let marked = tree.marked();
     let periodic = match tree.options.shape.dynamic {
-        true => Goes::Down,
-        false => Goes::Nowhere,
+        true => MarkedTarget::Down,
+        false => MarkedTarget::Nowhere,
     };
-    first_of(tree, Reason::FilesMarked, &marked.content, Goes::Down)
-        .or_else(|| {
-            first_of(
-                tree,
-                Reason::BottommostFiles,
-                &marked.bottommost,
-                Goes::Nowhere,
-            )
-        })
-        .or_else(|| first_of(tree, Reason::Ttl, &marked.expired, Goes::DownUnlessLast))
-        .or_else(|| first_of(tree, Reason::Periodic, &marked.periodic, periodic))
-        .or_else(|| {
-            first_of(
-                tree,
-                Reason::ForcedBlobGc,
-                &tree.forced_by_blobs(),
-                Goes::Nowhere,
-            )
-        })
-        .or_else(|| first_of(tree, Reason::ReadTriggered, &marked.read, Goes::Down))
+    first_of(
+        tree,
+        Reason::FilesMarked,
+        &marked.content,
+        MarkedTarget::Down,
+    )
+    .or_else(|| {
+        first_of(
+            tree,
+            Reason::BottommostFiles,
+            &marked.bottommost,
+            MarkedTarget::Nowhere,
+        )
+    })
+    .or_else(|| {
+        first_of(
+            tree,
+            Reason::Ttl,
+            &marked.expired,
+            MarkedTarget::DownUnlessLast,
+        )
+    })
+    .or_else(|| first_of(tree, Reason::Periodic, &marked.periodic, periodic))
+    .or_else(|| {
+        first_of(
+            tree,
+            Reason::ForcedBlobGc,
+            &tree.forced_by_blobs(),
+            MarkedTarget::Nowhere,
+        )
+    })
+    .or_else(|| {
+        first_of(
+            tree,
+            Reason::ReadTriggered,
+            &marked.read,
+            MarkedTarget::Down,
+        )
+    })
 }
 
 fn first_of(
     tree: &Tree,
     reason: Reason,
     files: &[(usize, Arc<FileMeta>)],
-    goes: Goes,
+    goes: MarkedTarget,
 ) -> Option<Pick> {
     let last = tree.version.num_non_empty_levels().saturating_sub(1);
     files.iter().find_map(|(level, file)| {
         let output_level = match goes {
-            Goes::Nowhere => *level,
-            Goes::DownUnlessLast if *level == last => return None,
-            Goes::Down if *level == last && *level > 0 => *level,
-            Goes::Down | Goes::DownUnlessLast => tree.next_level(*level),
+            MarkedTarget::Nowhere => *level,
+            MarkedTarget::DownUnlessLast if *level == last => return None,
+            MarkedTarget::Down if *level == last && *level > 0 => *level,
+            MarkedTarget::Down | MarkedTarget::DownUnlessLast => tree.next_level(*level),
         };
         if *level == 0 && tree.busy.takes_level_zero() {
             return None;

@@ -11,7 +11,7 @@ use cairn_version::compaction_score::Present;
 use cairn_version::{FileMeta, Version};
 
 use super::description::{LevelInputs, Pick, Reason};
-use super::in_progress::Busy;
+use super::in_progress::InProgress;
 use super::options::PickOptions;
 use super::tree::{Start, Tree};
 use super::{expand, fifo, universal};
@@ -103,7 +103,7 @@ impl Manual {
     pub fn next(
         &mut self,
         version: &Version,
-        busy: &Busy,
+        busy: &InProgress,
         present: &Present,
         options: &PickOptions,
     ) -> Step {
@@ -218,7 +218,7 @@ impl Manual {
         }
     }
 
-    /// Goes on with the next level.
+    /// MarkedTarget on with the next level.
     fn finish_level(&mut self, output_level: usize) {
         self.reached = Some(output_level);
         self.at = match self.at {

@@ -1,7 +1,7 @@
 //! Choosing what to compact: from a version and options to the description of a job.
 //!
 //! [`pick`] is a pure function. It opens no file and takes no lock, and the same arguments give
-//! the same pick. Who runs the pick adds it to [`Busy`] first and removes it after its edit is
+//! the same pick. Who runs the pick adds it to [`InProgress`] first and removes it after its edit is
 //! installed, so that the next pick keeps clear of it.
 //!
 //! Invariants of every pick, of any level:
@@ -42,8 +42,8 @@ use cairn_version::compaction_score::{self, Marked, Present};
 pub use compact_files::{
     FilesRequest, UserRange, delete_in_ranges, move_level_zero, pick_files, refit,
 };
-pub use description::{Deeper, LevelInputs, Offer, Output, Pick, Reason};
-pub use in_progress::{Busy, JobId};
+pub use description::{LevelInputs, Output, Pick, Reason, SkipLevelCandidates, SkipLevelOutput};
+pub use in_progress::{InProgress, JobId};
 pub use manual::{Manual, Step};
 pub use options::PickOptions;
 use tree::Tree;
@@ -56,7 +56,7 @@ pub use universal::run_count;
 #[must_use]
 pub fn pick(
     version: &Version,
-    busy: &Busy,
+    busy: &InProgress,
     present: &Present,
     options: &PickOptions,
 ) -> Option<Pick> {
@@ -74,7 +74,12 @@ pub fn pick(
 /// True if [`pick`] is worth asking: some level is due, or some file is marked. It may still find
 /// nothing while other compactions run.
 #[must_use]
-pub fn is_due(version: &Version, busy: &Busy, present: &Present, options: &PickOptions) -> bool {
+pub fn is_due(
+    version: &Version,
+    busy: &InProgress,
+    present: &Present,
+    options: &PickOptions,
+) -> bool {
     if options.style != CompactionStyle::Level {
         return pick(version, busy, present, options).is_some();
     }

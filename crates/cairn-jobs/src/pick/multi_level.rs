@@ -8,7 +8,7 @@
 //! The pick takes all files of that level that come into question. Which of them become inputs is
 //! chosen by [`crate::multi_level`], with the tables at hand.
 
-use super::description::{Deeper, LevelInputs, Offer, Pick};
+use super::description::{LevelInputs, Pick, SkipLevelCandidates, SkipLevelOutput};
 use super::expand;
 use super::tree::Tree;
 
@@ -19,7 +19,7 @@ pub(super) fn offered(tree: &Tree, pick: Pick) -> Pick {
     Pick { offer, ..pick }
 }
 
-fn offer(tree: &Tree, pick: &Pick) -> Option<Offer> {
+fn offer(tree: &Tree, pick: &Pick) -> Option<SkipLevelCandidates> {
     let (level, below) = (pick.output.level, pick.output.level + 1);
     // Keys with timestamps are not cut apart.
     if pick.trivial_move || below > tree.last_output() || tree.order().timestamp_size() > 0 {
@@ -58,10 +58,10 @@ fn offer(tree: &Tree, pick: &Pick) -> Option<Offer> {
     });
     // `None` where a running compaction writes to that level.
     let whole = expand::assemble(tree, pick.reason, pick.score, inputs, below, false)?;
-    Some(Offer {
+    Some(SkipLevelCandidates {
         files,
         excess,
-        whole: Deeper {
+        whole: SkipLevelOutput {
             from: None,
             until: None,
             output: whole.output,

@@ -25,7 +25,7 @@ use cairn_types::{FileNumber, KeyOrder, SequenceNumber, ValueKind};
 use cairn_version::compaction_score::Present;
 use cairn_version::{FileMeta, TreeEdit, Version};
 
-use super::{Busy, LevelInputs, Manual, Output, Pick, PickOptions, Reason, Step, pick};
+use super::{InProgress, LevelInputs, Manual, Output, Pick, PickOptions, Reason, Step, pick};
 
 const LEVELS: usize = 5;
 
@@ -146,11 +146,11 @@ impl Case {
 
     /// The tree, and what runs in it: each busy file is the only input of a job that writes it to
     /// the level below.
-    fn tree(&self) -> (Version, Busy) {
+    fn tree(&self) -> (Version, InProgress) {
         let version = Version::empty(KeyOrder::Bytewise, self.levels)
             .with_edit(&self.edit)
             .unwrap();
-        let mut busy = Busy::default();
+        let mut busy = InProgress::default();
         for (level, file) in version
             .files()
             .filter(|(_, file)| self.busy.contains(&file.number.0))

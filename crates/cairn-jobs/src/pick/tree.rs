@@ -6,13 +6,13 @@ use cairn_version::compaction_score::{self, Marked, Present, Targets};
 use cairn_version::{FileMeta, Version, blob_gc};
 
 use super::description::{LevelInputs, Reason};
-use super::in_progress::Busy;
+use super::in_progress::InProgress;
 use super::options::PickOptions;
 
 /// The tree that a pick is made from.
 pub(super) struct Tree<'a> {
     pub(super) version: &'a Version,
-    pub(super) busy: &'a Busy,
+    pub(super) busy: &'a InProgress,
     pub(super) present: &'a Present,
     pub(super) options: &'a PickOptions,
     pub(super) targets: Targets,
@@ -31,7 +31,7 @@ pub(super) struct Start {
 impl<'a> Tree<'a> {
     pub(super) fn new(
         version: &'a Version,
-        busy: &'a Busy,
+        busy: &'a InProgress,
         present: &'a Present,
         options: &'a PickOptions,
     ) -> Tree<'a> {

@@ -143,7 +143,7 @@ fn by_amplification(tree: &Tree, runs: &[Run]) -> Option<Pick> {
             return Some(pick);
         }
     }
-    let skipped = newest_to_spare(tree, &newer[from..], candidate, exceeds);
+    let skipped = newest_to_leave_out(tree, &newer[from..], candidate, exceeds);
     let range = from + skipped..runs.len();
     of_runs(tree, runs, range, Reason::UniversalSizeAmplification)
 }
@@ -255,7 +255,7 @@ fn cheapest_part(
 
 /// How many of the newest files of level 0 a large compaction leaves out, so that fewer flushes
 /// come close to stopping writes while it runs; only if nearly as much is gained without them.
-fn newest_to_spare(
+fn newest_to_leave_out(
     tree: &Tree,
     newer: &[Run],
     candidate: u64,

@@ -5,7 +5,7 @@ use cairn_types::{CompactionFilter, FilterDecision, FilterValue};
 
 use super::shown;
 use crate::filter::Filter;
-use crate::lower_levels::Below;
+use crate::lower_levels::LowerLevels;
 use crate::model::{Join, State, Write, compact_filtered, user};
 use Write::{Delete, Merge, Put};
 
@@ -53,7 +53,7 @@ fn filtered(
         snapshots,
         Some(Join { partial: true }),
         bottommost,
-        Below::anything(),
+        LowerLevels::anything(),
         Some(Filter::plain(Arc::new(plan), 3)),
     );
     let asked = asked.lock().clone();
