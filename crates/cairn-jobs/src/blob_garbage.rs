@@ -1,7 +1,6 @@
-//! Counting blobs that a compaction leaves without a reference.
+//! Counts the blobs that a compaction leaves unreferenced.
 //!
-//! A blob that goes in with the inputs and does not come out with the outputs is garbage of its blob
-//! file from then on.
+//! A blob that is referenced by an input but by no output becomes garbage of its blob file.
 
 use std::collections::BTreeMap;
 
@@ -10,26 +9,27 @@ use cairn_format::wide::{self, ColumnValue};
 use cairn_types::{Error, FileNumber, Result};
 use cairn_version::BlobGarbage;
 
-/// Blobs and bytes of their records.
+/// A number of blobs and the total size of their records.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     count: u64,
     bytes: u64,
 }
 
-/// Blobs of each file that went in and came out.
+/// Blobs of each file that enter with the inputs and leave with the outputs. RocksDB's
+/// `BlobGarbageMeter`.
 #[derive(Clone, Debug, Default)]
 pub struct BlobGarbageMeter {
     files: BTreeMap<FileNumber, (Sum, Sum)>,
 }
 
-/// The blob file and the stored size of the blob that the value of an entry refers to; `None` if
-/// it holds the value itself.
+/// Returns the blob file and the stored size of the blob that a value refers to; `None` for an inlined
+/// TTL index.
 ///
 /// # Errors
 ///
-/// `Corruption` if the blob index is malformed; `NotSupported` if it refers to its own table, for
-/// then it would mean something else in another.
+/// `Corruption` if the blob index is malformed; `NotSupported` if it refers to a blob in its own table,
+/// since it would be wrong in any other table.
 pub fn blob_of(index: &[u8]) -> Result<Option<(FileNumber, u64)>> {
     match BlobIndex::decode(index) {
         Ok(BlobIndex {
@@ -50,7 +50,7 @@ pub(crate) fn may_have_blobs(entity: &[u8]) -> bool {
 }
 
 impl BlobGarbageMeter {
-    /// An entry of an input is an entity: its columns may refer to blobs.
+    /// Counts the blob references of an input entity.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl BlobGarbageMeter {
         Ok(())
     }
 
-    /// An entry of an input refers to a blob.
+    /// Counts the blob reference of an input entry.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl BlobGarbageMeter {
         self.add(user_key, index, |sums| &mut sums.0)
     }
 
-    /// An entry that refers to a blob is written.
+    /// Counts the blob reference of a written entry.
     ///
     /// # Errors
     ///
@@ -105,13 +105,13 @@ impl BlobGarbageMeter {
         Ok(())
     }
 
-    /// True if no blob was seen.
+    /// True if no blob was counted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// Adds what another part of the same job counted.
+    /// Adds the counts of another subcompaction of the job.
     pub fn merge(&mut self, other: &BlobGarbageMeter) {
         for (&number, (entered, left)) in &other.files {
             let sums = self.files.entry(number).or_default();
@@ -122,7 +122,7 @@ impl BlobGarbageMeter {
         }
     }
 
-    /// The garbage, by blob file.
+    /// Returns the garbage of each blob file.
     #[must_use]
     pub fn counted(&self) -> Vec<BlobGarbage> {
         let files = self.files.iter();

@@ -1,8 +1,8 @@
-//! The blob files of a job: which values go there, writing them, and reading those that move.
+//! Blob files of a job: separating values, writing them, and reading those that are relocated.
 //!
-//! Each part of a job writes blob files of its own, one after the other: a file ends when it has
-//! its size. It is finished and synced before its part is; its name is synced with those of the
-//! tables, before any edit speaks of it.
+//! Each subcompaction writes its own blob files, one at a time; a file is closed when it reaches the
+//! target size. Blob files are finished and synced before their subcompaction ends. Their directory
+//! entries are synced together with those of the tables, before any version edit refers to them.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ use crate::context::JobContext;
 use crate::output_params::OutputParams;
 use crate::stats::BlobsRead;
 
-/// Writes the blob files of one part of a job.
+/// Writer of the blob files of one subcompaction.
 pub(crate) struct BlobWriter<'a> {
     params: &'a OutputParams,
     open: Option<(Arc<dyn WritableFile>, BlobBuilder)>,
@@ -41,13 +41,14 @@ impl<'a> BlobWriter<'a> {
         }
     }
 
-    /// Writes `value` of `user_key` to a blob file if it is large enough for one.
+    /// Writes `value` of `user_key` to a blob file if it reaches the minimum blob size.
     pub(crate) fn add(&mut self, user_key: &[u8], value: &[u8]) -> Result<Option<BlobIndex>> {
         let plan = &self.params.blobs;
         if plan.min_bytes.is_none_or(|min| (value.len() as u64) < min) {
             return Ok(None);
         }
-        // A blob file has one codec. What that cannot take stays in the table, whose blocks need not be compressed.
+        // A blob file has one codec. A value that is too long for it stays in the table, whose blocks
+        // may be uncompressed.
         if value.len() > Compressor::max_len(plan.compression) {
             return Ok(None);
         }
@@ -71,7 +72,7 @@ impl<'a> BlobWriter<'a> {
         Ok(Some(index))
     }
 
-    /// Ends the last file, and returns all of them and their bytes.
+    /// Closes the last file and returns all files and their total size in bytes.
     pub(crate) fn finish(mut self) -> Result<(Vec<Arc<BlobFileMeta>>, u64)> {
         self.end()?;
         Ok((self.files, self.written))
@@ -134,14 +135,14 @@ impl<'a> BlobWriter<'a> {
     }
 }
 
-/// Reads blobs for one part of a job, which meets those of one file in the order of their keys,
-/// and so mostly in that of their offsets. They do not enter the cache.
+/// Reader of blobs for one subcompaction. Blobs of a file are read in key order, hence mostly in offset
+/// order. They bypass the blob cache.
 pub(crate) struct BlobReader {
     context: Arc<JobContext>,
     readahead: u64,
-    /// The bytes read ahead of each file, and the offset of the first.
+    /// Readahead buffer of each file, with the offset of its first byte.
     ahead: HashMap<FileNumber, (u64, Buffer)>,
-    /// Counts of what was read.
+    /// Statistics of the blobs read.
     pub(crate) read: BlobsRead,
 }
 
@@ -159,13 +160,13 @@ impl BlobReader {
         BlobReader::new(params.context.clone(), params.blobs.readahead)
     }
 
-    /// The value of `user_key` that the encoded `index` leads to.
+    /// Returns the value of `user_key` that the encoded blob index refers to.
     pub(crate) fn read_encoded(&mut self, index: &[u8], user_key: &[u8]) -> Result<BlobValue> {
         let index = BlobIndex::decode(index).map_err(|e| e.in_file("a blob index", 0))?;
         self.read(&index, user_key)
     }
 
-    /// The value of `user_key` at `index`.
+    /// Returns the value of `user_key` at `index`.
     pub(crate) fn read(&mut self, index: &BlobIndex, user_key: &[u8]) -> Result<BlobValue> {
         let file = self.context.family.blobs.file(index.file)?;
         let request = file.request(index, user_key)?;

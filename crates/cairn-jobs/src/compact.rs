@@ -1,15 +1,15 @@
-//! Compaction: a pick becomes tables of its output level.
+//! Compaction: turns a pick into tables of its output level.
 //!
-//! Inputs → merged → [`crate::compaction_iterator`] → `crate::output` → tables → edit. A compaction may be
-//! split into parts by user keys, which run beside one another; the parts share nothing but what
-//! cannot change. Some of them may go a level deeper than the rest: they read that level too.
+//! Inputs → merge → [`crate::compaction_iterator`] → `crate::output` → tables → version edit. A
+//! compaction may be split by user key into subcompactions that run concurrently and share only
+//! immutable state. Some of them may write one level deeper than the rest; those also read that level.
 //!
-//! There are two ways to more than one part. `max_subcompactions` says into how many a compaction is
-//! split before it begins. And the thread that works on a part asks from time to time whether another may be
-//! spared ([`JobContext::spare`]), and gives it the second half of what is left of his own: so an
-//! idle machine ends a compaction sooner, and a busy one writes the same tables as ever.
-//! The calling thread works on parts as long as there are any, so a compaction ends even if no other
-//! thread is free to help.
+//! Subcompactions are created in two ways. `max_subcompactions` limits how many ranges a compaction is
+//! split into before it starts. In addition, a running subcompaction periodically requests an extra
+//! thread ([`JobContext::request_thread`]) and hands it the second half of its remaining range:
+//! compactions finish sooner on an idle machine, and a busy machine writes the same tables as without
+//! the split. The calling thread runs subcompactions as long as any are queued, so a compaction
+//! completes even if no other thread is available.
 
 use cairn_format::key;
 use cairn_format::key::InternalKey;
@@ -45,29 +45,30 @@ use crate::subcompaction_split;
 use crate::subcompactions::{SubcompactionQueue, SubcompactionRange, Wait};
 use crate::ttl;
 
-/// Entries after which a part asks whether it may give half of what is left to another thread.
+/// Entries between two attempts of a running subcompaction to hand half of its remaining range to
+/// another thread.
 const SPLIT_CHECK_INTERVAL: u32 = if cfg!(test) { 3 } else { 256 };
 
-/// Bytes of inputs that are worth a thread.
+/// Minimum input size of a split, in bytes.
 const MIN_SPLIT_BYTES: u64 = if cfg!(test) { 1 } else { 512 << 10 };
 
 /// A compaction to run.
 pub struct CompactJob {
-    /// The surroundings.
+    /// The family, database and readers that the job runs for.
     pub context: Arc<JobContext>,
-    /// The files to compact, and the form of the output.
+    /// The input files and the output parameters.
     pub pick: Arc<Pick>,
     /// The version that the pick was made from.
     pub version: Arc<Version>,
 }
 
-/// Runs the compaction of `job`, and returns the edit that puts its outputs in the place of its
-/// inputs. A trivial move reads and writes nothing.
+/// Runs the compaction of `job` and returns the edit that replaces its inputs by its outputs. A trivial
+/// move does no I/O.
 ///
 /// # Errors
 ///
-/// `IoError`; `Corruption` of an input, by a merge operator, or if an input does not give all the
-/// entries that its properties promise; `Aborted`. What was written is then removed.
+/// `IoError`; `Corruption` of an input, by a merge operator, or if an input yields fewer entries than
+/// its properties state; `Aborted`. Files written so far are then removed.
 pub fn run(job: &CompactJob) -> Result<JobOutput> {
     if job.pick.trivial_move || job.pick.drops {
         return Ok(JobOutput {
@@ -91,47 +92,48 @@ pub fn run(job: &CompactJob) -> Result<JobOutput> {
     done
 }
 
-/// Everything that the parts of a compaction share.
+/// State shared by the subcompactions of a compaction.
 struct Compaction {
     context: Arc<JobContext>,
     pick: Arc<Pick>,
-    /// The inputs as sorted runs, the newest first.
+    /// The inputs as sorted runs, newest first.
     runs: Vec<Vec<InputTable>>,
-    /// Where outputs go: to the output level and, for the parts of `deeper`, to the level below it.
+    /// The output levels: the output level of the pick and, for `deeper` subcompactions, the level
+    /// below it.
     targets: Vec<Target>,
-    /// The context for a factory of filters.
+    /// The context passed to the compaction filter factory.
     filter_context: FilterContext,
     subcompactions: SubcompactionQueue<SubcompactionOutput>,
-    /// How many threads `max_subcompactions` allows beside this one.
+    /// Additional threads that `max_subcompactions` allows.
     helpers: usize,
-    /// Its entry in lists of threads, if it has one.
+    /// The entry of the job in the thread list, if threads are tracked.
     tracked: Option<Arc<Tracked>>,
 }
 
-/// The inputs and outputs of one level of outputs.
+/// The inputs and outputs of one output level.
 struct Target {
     params: OutputParams,
     output: Output,
-    /// Files of the first level below it that overlap the inputs.
+    /// Files of the next lower level with data that overlap the inputs.
     grandparents: Vec<Arc<FileMeta>>,
-    /// How many of the runs are read.
+    /// The number of runs that are read.
     runs: usize,
     tombstones: Arc<Fragments>,
-    /// Those of `tombstones` that are written.
+    /// The subset of `tombstones` that is written.
     written: Arc<Fragments>,
     below: LowerLevels,
 }
 
-/// The result of one part.
+/// The result of one subcompaction.
 struct SubcompactionOutput {
-    /// Where its keys begin.
+    /// The first user key of its range.
     lower: Option<Vec<u8>>,
     level: usize,
     files: Vec<Arc<FileMeta>>,
     blobs: Vec<Arc<BlobFileMeta>>,
     garbage: BlobGarbageMeter,
     stats: JobStats,
-    /// Range tombstones that were written.
+    /// Range tombstones written.
     range_deletions: u64,
 }
 
@@ -169,7 +171,7 @@ impl Compaction {
                 update.record(Histogram::NumSubcompactionsScheduled, count as u64);
             });
         }
-        // The part that goes deeper is a part more, but no thread more.
+        // A skip-level subcompaction adds a range, not a thread.
         let most = pick.max_subcompactions.saturating_sub(1) as usize;
         Ok(Compaction {
             context: context.clone(),
@@ -189,7 +191,7 @@ impl Compaction {
         })
     }
 
-    /// Runs all parts, here and on threads that are free, and joins what came of them.
+    /// Runs all subcompactions, on this thread and on available helpers, and joins the results.
     fn run(self: &Arc<Compaction>) -> Result<JobOutput> {
         let executor = &self.context.world.executor;
         if self.helpers > 0 {
@@ -209,9 +211,9 @@ impl Compaction {
         }
     }
 
-    /// Has another thread work on the parts that wait, under `permit`.
+    /// Starts a helper thread for queued subcompactions. `permit` is released when it ends.
     fn spawn_helper(self: &Arc<Compaction>, permit: Option<Permit>) {
-        // One that comes too late must not keep the inputs, which are deleted when all is done.
+        // A late helper must not keep the inputs alive: they are deleted when the compaction ends.
         let compaction = Arc::downgrade(self);
         let help = move || {
             if let Some(compaction) = compaction.upgrade() {
@@ -227,7 +229,7 @@ impl Compaction {
         executor.spawn(Priority::Part, Box::new(help));
     }
 
-    /// Works on parts until none waits.
+    /// Runs subcompactions until the queue is empty.
     fn run_waiting(self: &Arc<Compaction>) {
         while let Some((taken, span)) = self.subcompactions.take() {
             let number = taken.number;
@@ -310,15 +312,14 @@ impl Compaction {
         })
     }
 
-    /// Gives a part that waits, or the second half of what is left of `span` behind `reached`, to a
-    /// thread that has nothing to do, if there is one. Whether there may still be something to give
-    /// later.
+    /// Hands a queued subcompaction, or the second half of the rest of `span` after `reached`, to an
+    /// idle or extra thread if there is one. Returns false if no further hand-off is worthwhile.
     fn hand_off(
         self: &Arc<Compaction>,
         span: &mut SubcompactionRange,
         reached: &[u8],
     ) -> Result<bool> {
-        // The thread that waits for the end of all takes a part by itself.
+        // The thread that waits for completion takes the subcompaction itself.
         let permit = match self.subcompactions.has_idle() {
             true => None,
             false => match self
@@ -338,8 +339,8 @@ impl Compaction {
         Ok(gives)
     }
 
-    /// Makes the second half of what is left of `span` behind `reached` a part of its own. Whether that is
-    /// worth it.
+    /// Splits off the second half of the rest of `span` after `reached` as a queued subcompaction.
+    /// Returns false if the rest is too small.
     fn split(&self, span: &mut SubcompactionRange, reached: &[u8]) -> Result<bool> {
         let target = &self.targets[usize::from(span.deeper)];
         let runs = &self.runs[..target.runs];
@@ -365,7 +366,7 @@ impl Compaction {
         Ok(true)
     }
 
-    /// Borders of the user's own, for one part.
+    /// Returns the user's partitioner for one subcompaction.
     fn partitioner(&self, target: &Target) -> Option<Box<dyn SstPartitioner>> {
         let factory = self.context.family.options.sst_partitioner_factory.get()?;
         let (smallest, largest) = self.pick.bounds(&self.context.family.order);
@@ -378,7 +379,7 @@ impl Compaction {
         })
     }
 
-    /// The entries of the inputs that are written to `target`, from the user key `lower` on.
+    /// Returns an iterator over the entries written to `target`, starting at the user key `lower`.
     fn entries(
         &self,
         target: &Target,
@@ -386,7 +387,7 @@ impl Compaction {
     ) -> Result<CompactionIterator<Merge<Tables>>> {
         let context = &self.context;
         let options = IterOptions {
-            // Blocks of files that are about to go are worth nothing in the cache.
+            // The inputs are about to be deleted: do not cache their blocks.
             fill_cache: false,
             readahead: context.database.options.compaction_readahead_size,
             ..IterOptions::default()
@@ -421,7 +422,7 @@ impl Compaction {
         Ok(entries)
     }
 
-    /// The edit of all parts together.
+    /// Combines the results of all subcompactions into one edit.
     fn join(&self, mut parts: Vec<SubcompactionOutput>) -> Result<JobOutput> {
         let order = &self.context.family.order;
         parts.sort_by(|a, b| match (&a.lower, &b.lower) {
@@ -431,7 +432,7 @@ impl Compaction {
         let mut done = JobOutput::default();
         let mut garbage = BlobGarbageMeter::default();
         done.stats.input_bytes = self.pick.input_bytes();
-        // The last target reads all of them.
+        // The last target reads all inputs.
         let read = self
             .targets
             .last()
@@ -464,7 +465,7 @@ impl Compaction {
         Ok(done)
     }
 
-    /// The counts of entries in the properties of the inputs.
+    /// Returns the raw sizes and deletion count from the properties of the inputs.
     fn input_raw(&self) -> RawInput {
         let mut raw = RawInput::default();
         for input in self.runs.iter().flatten() {
@@ -478,8 +479,8 @@ impl Compaction {
         raw
     }
 
-    /// An input that lost entries must not be dropped as if they were written. Tables that do not
-    /// say how many they hold are believed.
+    /// Fails if the inputs yielded fewer entries than their properties state: entries would be lost.
+    /// Tables without an entry count are not checked.
     fn check_count(&self, read: u64) -> Result<()> {
         let mut expected = 0;
         for input in self.runs.iter().flatten() {
@@ -531,7 +532,7 @@ impl Target {
     }
 }
 
-/// Range tombstones in `fragments`, as they would be stored.
+/// Returns the number of range tombstones in `fragments`, as they would be stored.
 fn pieces<'a>(fragments: impl Iterator<Item = Fragment<'a>>) -> u64 {
     fragments.map(|fragment| fragment.depth() as u64).sum()
 }
@@ -570,7 +571,7 @@ fn params(job: &CompactJob, output: &Output, bottommost: bool) -> OutputParams {
     }
 }
 
-/// The inputs as sorted runs: each file of level 0 by itself, every other level as one.
+/// Opens the inputs as sorted runs: one per level-0 file, one per other level.
 fn open_runs(job: &CompactJob) -> Result<Vec<Vec<InputTable>>> {
     let mut runs = Vec::new();
     for inputs in &job.pick.inputs {
@@ -590,11 +591,12 @@ fn open_runs(job: &CompactJob) -> Result<Vec<Vec<InputTable>>> {
     Ok(runs)
 }
 
-/// The range tombstones of a table, cut to its bounds. Beyond them they say nothing: what is there
-/// may be newer than they look.
+/// Returns the range tombstones of a table, truncated to its bounds. Outside its bounds a tombstone
+/// must not apply: entries there may be newer although their sequence number is smaller.
 ///
-/// The last user key is left out. If an entry of it is the upper bound and the tombstone goes
-/// further, then so does the key, into the next table, which is an input as well and begins there.
+/// The largest user key itself is excluded. If the upper bound is an entry of it and the tombstone
+/// extends further, then the key continues in the next table, which is also an input and starts with
+/// it.
 fn own_tombstones(context: &JobContext, input: &InputTable) -> Vec<Tombstone> {
     let Some(all) = input.table.range_tombstones() else {
         return Vec::new();

@@ -1,21 +1,21 @@
-//! The entries of the merged inputs that a flush or compaction writes.
+//! The compaction iterator: selects the entries of the merged inputs that a flush or compaction writes.
 //!
-//! Entries of one user key come newest first. Snapshots cut the sequence numbers into *stripes*:
-//! two entries are in one stripe if no snapshot sees the older without the newer. Of one stripe
-//! only the newest word counts, so
+//! Entries of one user key arrive newest first. Snapshots divide the sequence numbers into *stripes*:
+//! two entries are in one stripe if no snapshot sees the older without the newer. Within a stripe only
+//! the newest state matters:
 //!
-//! 1. an entry is left out if a newer entry of its key in its stripe says everything (a value or a
-//!    deletion), or a range tombstone of its stripe covers it; a single deletion stays below a
-//!    newer value, for its own value may be elsewhere;
-//! 2. merge operands of one stripe become one value as soon as what is below them is known, and
-//!    one operand where it is not and the operator can;
-//! 3. a single deletion and the value below it in its stripe go together;
-//! 4. a deletion in the oldest stripe is left out where nothing below the output can hold its key;
-//! 5. a value in the oldest stripe gets sequence number 0 if nothing below the whole output can
-//!    hold its keys: range tombstones that it would then be older than are left out there too.
+//! 1. An entry is dropped if a newer entry of its key in its stripe supersedes it (a value or a
+//!    deletion), or if a range tombstone of its stripe covers it. A single deletion below a newer value
+//!    is kept, since the value it deletes may be in another file.
+//! 2. Merge operands of one stripe are merged into a value once the entry below them is known, and into
+//!    one operand otherwise if the operator supports partial merges.
+//! 3. A single deletion and the value below it in its stripe cancel out.
+//! 4. A deletion in the oldest stripe is dropped if no lower level can hold its key.
+//! 5. A value in the oldest stripe gets sequence number 0 if no lower level can hold any key of the
+//!    output. Range tombstones, which it would become older than, are dropped there too.
 //!
-//! Keys with timestamps: each key with its timestamp is a key of its own, and history is kept, so
-//! only rules 1 and 2 apply to them, the former without range tombstones.
+//! With user timestamps each key with its timestamp is a key of its own and history is retained, so only
+//! rules 1 (without range tombstones) and 2 apply.
 
 #[cfg(test)]
 mod tests;
@@ -42,39 +42,39 @@ use crate::lower_levels::LowerLevels;
 use crate::sorted_runs::Run;
 use crate::stats::{BlobsRead, Dropped};
 
-/// After how many entries a cancellation is looked for.
+/// Entries between two checks for cancellation.
 const CANCEL_EVERY: u32 = 256;
 
-/// Entries that are passed one by one when a filter skips keys, before the runs are sought anew.
+/// Entries to step over on a filter's skip before seeking the runs instead.
 const STEPS_BEFORE_SEEK: u32 = 64;
 
-/// The rules by which entries are written.
+/// Parameters of the iterator.
 pub struct Rules {
-    /// The order of the keys.
+    /// The key order.
     pub order: KeyOrder,
     /// Sequence numbers of snapshots, ascending.
     pub snapshots: Vec<SequenceNumber>,
-    /// Combines operands; without one they are written as they are.
+    /// The merge operator; without one, operands are written unchanged.
     pub merge_operator: Option<Arc<dyn MergeOperator>>,
-    /// True if values and operands are dated, and that operator knows it. Entities are not.
+    /// True if values and operands carry a timestamp that the merge operator handles. Entities do not.
     pub dated: bool,
     /// Range tombstones of all inputs.
     pub tombstones: Arc<Fragments>,
-    /// Nothing below the output can hold any of its keys.
+    /// True if no lower level can hold any key of the output.
     pub bottommost: bool,
-    /// Which keys may have older entries below the output.
+    /// Lookup of older entries below the output.
     pub below: LowerLevels,
     /// The user's filter.
     pub filter: Option<Filter>,
     /// True if a single deletion above another deletion is an error.
     pub strict_single_deletions: bool,
-    /// The flags that end the job.
+    /// Cancellation token.
     pub cancel: Cancel,
-    /// The meter of the merge operator.
+    /// Statistics sink for the merge operator.
     pub meter: Meter,
 }
 
-/// An entry to be written.
+/// An entry to write.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
     /// Its internal key.
@@ -83,56 +83,56 @@ pub struct Entry<'a> {
     pub value: &'a [u8],
 }
 
-/// Where the entry handed out last lies.
+/// The location of the returned entry.
 enum Out {
-    /// Key and value are those the input stands on.
+    /// Key and value are those of the input.
     Input,
-    /// The key is in `CompactionIterator::key`, the value is the one the input stands on.
+    /// The key is `CompactionIterator::key`, the value that of the input.
     Rekeyed,
-    /// Both are in `CompactionIterator::made`, and the input has moved on.
+    /// Both are in `CompactionIterator::made`; the input has advanced.
     Made(Made),
 }
 
-/// An entry that the input does not hold as it is: ranges of `CompactionIterator::made`.
+/// A computed entry: ranges of `CompactionIterator::made`.
 struct Made {
     key: Range<usize>,
     value: Range<usize>,
 }
 
-/// The entries of `input` that are written.
+/// Iterator over the entries of `input` to write.
 pub struct CompactionIterator<R> {
     input: R,
     rules: Rules,
     timestamps: bool,
-    /// The user key that the current entries are of.
+    /// The current user key.
     user: Vec<u8>,
     has_user: bool,
-    /// The stripe whose older entries of `user` are hidden, by its upper end.
+    /// The upper end of the stripe whose older entries of `user` are shadowed.
     decided: Option<SequenceNumber>,
-    /// The region of the range tombstones that the key lies in which was looked at last.
+    /// The range tombstone region of the last lookup.
     region: usize,
     key: Vec<u8>,
     made: Vec<u8>,
     queue: VecDeque<Made>,
-    /// True if the input stands on an entry that was handed out.
+    /// True if the current input entry was returned.
     used: bool,
-    /// True if the next entry is the newest of its key, which the filter is asked about.
+    /// True if the next entry is the newest of its key, which the filter decides on.
     newest: bool,
-    /// True if entries were passed without being seen.
+    /// True if entries were skipped by a seek.
     jumped: bool,
     until_cancel: u32,
-    /// The entries that were passed and not returned, by cause.
+    /// Entries read and not returned, by cause.
     pub dropped: Dropped,
-    /// Nanoseconds in the merge operator, if times are wanted.
+    /// Nanoseconds in the merge operator, if detailed timers are enabled.
     merging: Cell<u64>,
-    /// Blobs that entries of the input referred to.
+    /// Blob references of the input.
     pub garbage: BlobGarbageMeter,
-    /// Reads blobs that operands apply to; without it the operands stay above them.
+    /// Reads blobs as merge bases; without it operands stay above blobs.
     pub(crate) blobs: Option<BlobReader>,
 }
 
 impl<R: Run> CompactionIterator<R> {
-    /// The entries to write of `input`, which stands on its first entry.
+    /// Creates the iterator over `input`, which is positioned at its first entry.
     #[must_use]
     pub fn new(input: R, rules: Rules) -> CompactionIterator<R> {
         debug_assert!(rules.snapshots.is_sorted(), "snapshots ascend");
@@ -158,19 +158,19 @@ impl<R: Run> CompactionIterator<R> {
         }
     }
 
-    /// The input, for its counts.
+    /// Returns the input.
     #[must_use]
     pub fn input(&self) -> &R {
         &self.input
     }
 
-    /// True if a filter made the runs jump over entries, so that their number is unknown.
+    /// True if a filter skipped entries by a seek, so that the entry count is not exact.
     #[must_use]
     pub fn jumped(&self) -> bool {
         self.jumped
     }
 
-    /// The blobs that were read, for the filter and for the merge operator.
+    /// Returns the blobs read for the filter and as merge bases.
     #[must_use]
     pub fn blobs_read(&self) -> BlobsRead {
         let merged = self.blobs.as_ref().map(|blobs| blobs.read);
@@ -180,26 +180,25 @@ impl<R: Run> CompactionIterator<R> {
             .and(&filtered.unwrap_or_default())
     }
 
-    /// True if a filter may make the runs jump over entries.
+    /// True if a filter may skip entries by a seek.
     #[must_use]
     pub fn may_jump(&self) -> bool {
         self.rules.filter.is_some()
     }
 
-    /// The user key of the entry handed out last. Nothing of larger keys was looked at, but for the
-    /// first of them.
+    /// Returns the user key of the last returned entry. Of larger keys only the first entry has been
+    /// read.
     #[must_use]
     pub fn user_key(&self) -> &[u8] {
         &self.user
     }
 
-    /// The next entry to write, or `None` at the end. `end`, a user key, is the first that is no
-    /// longer wanted.
+    /// Returns the next entry to write, or `None` at the end. `end` is the exclusive upper bound, a
+    /// user key.
     ///
     /// # Errors
     ///
-    /// Those of the input; `Corruption` of an entry or by the merge operator; `Aborted` when the
-    /// job is cancelled.
+    /// Errors of the input; `Corruption` of an entry or by the merge operator; `Aborted` on cancellation.
     pub fn next(&mut self, end: Option<&[u8]>) -> Result<Option<Entry<'_>>> {
         if std::mem::take(&mut self.used) {
             self.advance();
@@ -232,7 +231,7 @@ impl<R: Run> CompactionIterator<R> {
         Ok(Some(entry))
     }
 
-    /// MarkedTarget on until something is to be written.
+    /// Advances to the next entry to write.
     fn find(&mut self, end: Option<&[u8]>) -> Result<Option<Out>> {
         while self.input.valid() {
             self.until_cancel -= 1;
@@ -254,7 +253,7 @@ impl<R: Run> CompactionIterator<R> {
                     return Ok(None);
                 }
                 let user = parsed.user_key;
-                // Keys of other bytes may still be equal for a user's comparator.
+                // Different bytes may still be equal keys under a user comparator.
                 if !self.has_user || self.rules.order.compare(user, &self.user).is_ne() {
                     self.decided = None;
                     self.newest = true;
@@ -267,8 +266,8 @@ impl<R: Run> CompactionIterator<R> {
             self.count_blobs(kind)?;
             let stripe = self.stripe(seq);
             let hidden = self.decided == Some(stripe);
-            // A hidden single deletion still has its value to meet, maybe in another job: the
-            // newer value may go together with a single deletion of its own.
+            // A shadowed single deletion must still meet its value, perhaps in another job, because the
+            // newer value may be cancelled by a single deletion of its own.
             let is_owed = hidden && kind == ValueKind::SingleDeletion && !self.timestamps;
             if hidden && !is_owed {
                 self.dropped.hidden += 1;
@@ -296,7 +295,7 @@ impl<R: Run> CompactionIterator<R> {
         Ok(None)
     }
 
-    /// The filter's decision about the current entry.
+    /// Returns the filter's decision about the current entry.
     fn rule(&self, kind: ValueKind) -> Result<Ruling> {
         use ValueKind::{BlobIndex, Value, WideColumnEntity};
         match (&self.rules.filter, kind) {
@@ -308,7 +307,7 @@ impl<R: Run> CompactionIterator<R> {
         }
     }
 
-    /// `ruling`, unless it skips to where the input is already.
+    /// Returns `ruling`, without a skip to a key that is already reached.
     fn without_empty_skip(&self, ruling: Ruling) -> Ruling {
         match ruling {
             Ruling::SkipUntil(key) if self.rules.order.compare(&key, &self.user).is_le() => {
@@ -318,7 +317,7 @@ impl<R: Run> CompactionIterator<R> {
         }
     }
 
-    /// Does to the current entry what the filter decided.
+    /// Applies the filter's decision to the current entry.
     fn take_ruled(
         &mut self,
         ruling: Ruling,
@@ -354,8 +353,8 @@ impl<R: Run> CompactionIterator<R> {
         Ok(Some(Out::Made(made)))
     }
 
-    /// Passes all entries of keys before `key`. What refers to a blob has to be seen, or nobody
-    /// would know that the blob is garbage; without blobs a long way is jumped over.
+    /// Skips all entries of keys before `key`. Blob references must be counted to detect garbage;
+    /// without blobs a long distance is skipped by a seek.
     #[cold]
     fn skip_until(&mut self, key: &[u8]) -> Result<()> {
         let order = self.rules.order.clone();
@@ -372,7 +371,7 @@ impl<R: Run> CompactionIterator<R> {
                 self.jumped = true;
                 break;
             }
-            // The entry that the filter was asked about has been counted.
+            // The entry that the filter decided on is counted already.
             if steps > 0 {
                 let kind = ValueKind::from_u8(key::packed(internal) as u8);
                 count_blobs(&mut self.garbage, user, kind, self.input.value())?;
@@ -383,7 +382,7 @@ impl<R: Run> CompactionIterator<R> {
         Ok(())
     }
 
-    /// Counts the blobs that the current entry, of `kind`, refers to.
+    /// Counts the blob references of the current entry, of `kind`.
     #[inline]
     fn count_blobs(&mut self, kind: ValueKind) -> Result<()> {
         count_blobs(
@@ -398,14 +397,14 @@ impl<R: Run> CompactionIterator<R> {
         self.rules.order.compare_without_timestamp(user, end) == Ordering::Less
     }
 
-    /// MarkedTarget past the current entry, which was looked at.
+    /// Moves past the current entry.
     #[inline]
     fn advance(&mut self) {
         self.input.next();
     }
 
-    /// Decides on the current entry, which nothing hides. `None` if it is not written; the input
-    /// then stands on the next entry to look at.
+    /// Handles the current entry, which is not shadowed. Returns `None` if nothing is written; the
+    /// input is then at the next entry to handle.
     #[inline]
     fn take(
         &mut self,
@@ -450,7 +449,7 @@ impl<R: Run> CompactionIterator<R> {
         Ok(Some(Out::Input))
     }
 
-    /// A deletion is not written, because nothing is left that it could hide.
+    /// Counts a dropped deletion.
     #[cold]
     fn count_obsolete(&mut self) {
         self.dropped.obsolete += 1;
@@ -459,13 +458,13 @@ impl<R: Run> CompactionIterator<R> {
         }
     }
 
-    /// Makes `self.key` the key of the current entry with another number and kind.
+    /// Stores the current key with another sequence number and kind in `self.key`.
     fn rekey(&mut self, seq: SequenceNumber, kind: ValueKind) {
         self.key.clear();
         key::append_internal(&mut self.key, &self.user, seq, kind);
     }
 
-    /// The end of the stripe of `seq`: the oldest snapshot that sees it.
+    /// Returns the upper end of the stripe of `seq`: the oldest snapshot that sees it.
     #[inline]
     fn stripe(&self, seq: SequenceNumber) -> SequenceNumber {
         let snapshots = &self.rules.snapshots;
@@ -502,17 +501,18 @@ impl<R: Run> CompactionIterator<R> {
         self.rules.bottommost && !self.timestamps && self.is_oldest(stripe)
     }
 
-    /// True if a deletion of the current key in `stripe` hides nothing that is left.
+    /// True if a deletion of the current key in `stripe` shadows nothing.
     fn is_droppable(&mut self, stripe: SequenceNumber) -> bool {
         !self.timestamps && self.is_oldest(stripe) && !self.is_below()
     }
 
-    /// True if something below the output may hold the current key.
+    /// True if a lower level may hold the current key.
     fn is_below(&mut self) -> bool {
         !self.rules.bottommost && self.rules.below.may_hold(&self.rules.order, &self.user)
     }
 
-    /// The number and kind of the current entry, if it is of the current key and of `stripe`.
+    /// Returns the sequence number and kind of the current entry, if it belongs to the current key and
+    /// `stripe`.
     fn same(&self, stripe: SequenceNumber) -> Result<Option<(SequenceNumber, ValueKind)>> {
         if !self.is_same_key() {
             return Ok(None);
@@ -531,8 +531,8 @@ impl<R: Run> CompactionIterator<R> {
                 .is_eq()
     }
 
-    /// A single deletion. It goes together with the value below it; above anything else, which it
-    /// should not be, it does what a deletion does.
+    /// Handles a single deletion. It cancels out with the value below it; above any other entry, which
+    /// violates its contract, it acts as a deletion.
     fn take_single(&mut self, seq: SequenceNumber, stripe: SequenceNumber) -> Result<Option<Out>> {
         let hidden = self.decided == Some(stripe);
         self.advance();
@@ -545,7 +545,7 @@ impl<R: Run> CompactionIterator<R> {
                     String::from_utf8_lossy(&self.user)
                 )));
             }
-            // The next one, or the deletion below it, hides as much.
+            // The next single deletion or deletion shadows as much.
             Some((_, ValueKind::SingleDeletion | ValueKind::Deletion)) => {
                 self.dropped.obsolete += 1;
                 self.dropped.single_mismatched += 1;
@@ -564,8 +564,8 @@ impl<R: Run> CompactionIterator<R> {
                 self.dropped.hidden += 1;
                 self.dropped.obsolete += 1;
                 self.advance();
-                // What is older goes on as if neither had been: a single deletion behind them
-                // still has its own value to meet.
+                // Older entries are handled as if the pair had not existed: a single deletion among
+                // them must still meet its own value.
                 return Ok(None);
             }
             None if !self.is_same_key() && self.is_droppable(stripe) => {
@@ -580,7 +580,7 @@ impl<R: Run> CompactionIterator<R> {
         Ok(Some(Out::Made(made)))
     }
 
-    /// Puts an entry of the current key together.
+    /// Builds an entry of the current key.
     fn make(&mut self, seq: SequenceNumber, kind: ValueKind, value: &[u8]) -> Made {
         let start = self.made.len();
         key::append_internal(&mut self.made, &self.user, seq, kind);
@@ -592,8 +592,7 @@ impl<R: Run> CompactionIterator<R> {
         }
     }
 
-    /// Merge operands of one stripe, from the newest, which is the current entry, down to what
-    /// they apply to.
+    /// Handles merge operands of one stripe, from the current entry, the newest, down to their base.
     fn take_merge(
         &mut self,
         operator: &dyn MergeOperator,
@@ -643,12 +642,12 @@ impl<R: Run> CompactionIterator<R> {
                 ValueKind::Deletion
                 | ValueKind::SingleDeletion
                 | ValueKind::DeletionWithTimestamp => break Base::Nothing,
-                // What these amount to is for the read path to say; the operands stay above them.
+                // The read path decides the result; the operands stay above it.
                 _ => break Base::Kept,
             }
         };
         let Some(seq) = newest else {
-            // The filter has dropped all operands: what is below them comes as if it were first.
+            // The filter dropped all operands: the entry below them becomes the newest of its key.
             self.newest = self.is_same_key();
             return Ok(None);
         };
@@ -680,7 +679,7 @@ impl<R: Run> CompactionIterator<R> {
         }
     }
 
-    /// The filter's decision about the operand that is the current entry. Snapshots keep theirs.
+    /// Returns the filter's decision about the current operand. Operands visible to snapshots are kept.
     fn rule_operand(&self, seq: SequenceNumber) -> Result<Ruling> {
         match &self.rules.filter {
             Some(filter) if self.rules.snapshots.last().is_none_or(|&last| seq > last) => {
@@ -691,7 +690,7 @@ impl<R: Run> CompactionIterator<R> {
         }
     }
 
-    /// The value of `operands` over `base`, the current entry.
+    /// Merges `operands` with `base`, the current entry.
     fn merge_into(
         &mut self,
         base: &Base,
@@ -700,7 +699,7 @@ impl<R: Run> CompactionIterator<R> {
     ) -> Result<(ValueKind, Vec<u8>)> {
         let mut blobs = self.blobs.take();
         let existing = match base {
-            // The input may have ended.
+            // The input may be at its end.
             Base::Nothing => &[],
             _ => self.input.value(),
         };
@@ -725,7 +724,7 @@ impl<R: Run> CompactionIterator<R> {
         merged
     }
 
-    /// `operands`, oldest first.
+    /// Returns `operands`, oldest first.
     fn oldest_first<'a>(&'a self, operands: &[Made]) -> Vec<&'a [u8]> {
         let operands = operands.iter().rev();
         operands
@@ -760,7 +759,7 @@ impl<R: Run> CompactionIterator<R> {
         self.timed_merge(|| operator.partial_merge(key, &operands))
     }
 
-    /// The result of the merge operator, whose time is measured.
+    /// Runs the merge operator and measures its time.
     fn timed_merge<T>(&self, merge: impl FnOnce() -> T) -> T {
         let began = self.rules.meter.began();
         let merged = merge();
@@ -782,7 +781,7 @@ impl<R> Drop for CompactionIterator<R> {
     }
 }
 
-/// Counts the blobs that an entry of an input refers to.
+/// Counts the blob references of an input entry.
 #[inline]
 fn count_blobs(
     garbage: &mut BlobGarbageMeter,
@@ -797,7 +796,7 @@ fn count_blobs(
     }
 }
 
-/// The result of `merge`, which expects a date and makes one, for a column, which has none.
+/// Runs `merge`, which expects and returns a timestamped value, on a column without a timestamp.
 fn undated_merge(
     column: Option<&[u8]>,
     merge: impl FnOnce(Option<&[u8]>) -> Result<Vec<u8>>,
@@ -808,18 +807,18 @@ fn undated_merge(
     Ok(merged)
 }
 
-/// The base that merge operands apply to.
+/// The base of merge operands.
 enum Base {
-    /// The value that the input stands on.
+    /// The current value of the input.
     Value,
-    /// The blob that the entry refers to which the input stands on.
+    /// The blob of the current entry of the input.
     Blob,
-    /// The default column of the entity that the input stands on.
+    /// The default column of the current entity of the input.
     Entity,
-    /// Nothing: it is deleted, or there is no older entry anywhere.
+    /// None: the key is deleted, or has no older entry anywhere.
     Nothing,
-    /// Something in another stripe, or below the output.
+    /// Unknown: in another stripe, or below the output.
     Unknown,
-    /// Something that is written as it is.
+    /// An entry that is written unchanged.
     Kept,
 }

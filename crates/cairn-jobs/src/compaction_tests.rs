@@ -1,4 +1,5 @@
-//! Whole trees: random writes, flushes and compactions over files in memory, and what readers see.
+//! Random writes, flushes and compactions of whole trees over in-memory files, checked against a model
+//! of reads.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,7 +31,7 @@ use crate::stats::JobStats;
 use crate::subcompaction_split;
 use crate::{CompactJob, FlushJob, JobEvents, compact, flush, multi_level};
 
-/// How a tree is shaped.
+/// The compaction style under test.
 #[derive(Clone, Copy, Debug)]
 enum Style {
     Level,
@@ -38,7 +39,7 @@ enum Style {
         levels: i32,
         moves: bool,
     },
-    /// First in, first out, but with room for all: small files are merged.
+    /// FIFO without a binding size limit, merging small files.
     FifoMerging,
 }
 
@@ -52,7 +53,7 @@ fn styles() -> impl Strategy<Value = Style> {
     ]
 }
 
-/// A tree and all that happened to it.
+/// A tree and its history.
 struct Tree {
     world: World,
     version: Version,
@@ -60,20 +61,20 @@ struct Tree {
     family: Arc<FamilyOptions>,
     blobs: Arc<BlobSource>,
     next_number: Arc<AtomicU64>,
-    /// Every write since the beginning.
+    /// All writes so far.
     history: State,
     last_seq: u64,
     snapshots: Vec<u64>,
-    /// Which parts of compactions go deeper; those that are worth it if it does not say.
+    /// The skip-level range to choose; `None` for the production choice.
     any_part: Option<usize>,
-    /// How many compactions went two levels down in a part of their range.
+    /// Number of compactions with a skip-level range.
     deeper: usize,
-    /// At which of the questions for a thread more there is one; at none if it does not say.
+    /// Interval of granted extra-thread requests; `None` grants none.
     sparing: Option<u64>,
     events: Option<Arc<Parts>>,
 }
 
-/// The parts of compactions that began and ended.
+/// Numbers of subcompactions that began and completed.
 #[derive(Default)]
 struct Parts {
     began: Mutex<Vec<usize>>,
@@ -97,7 +98,7 @@ impl JobEvents for Parts {
 #[derive(Clone, Debug)]
 enum Op {
     Write(Vec<Write>),
-    /// Picks and runs compactions; up to two at once, the first started to finish last or first.
+    /// Picks and runs compactions; two at once if set, finished in either order.
     Compact {
         two: bool,
         swap: bool,
@@ -107,7 +108,7 @@ enum Op {
         to: u8,
         force: bool,
     },
-    /// One of the files, into this level.
+    /// Compacts one file into this level.
     File {
         file: u8,
         level: u8,
@@ -152,7 +153,7 @@ fn open(world: &World, file: &FileMeta) -> Arc<Table> {
     Table::open(handle, file.size, params, &Io::blocking()).unwrap()
 }
 
-/// The entries of a table and its range tombstones within the bounds of its file.
+/// Returns the entries and range tombstones of a table within the bounds of its file.
 fn content(world: &World, blobs: &BlobSource, file: &FileMeta) -> State {
     let table = open(world, file);
     let mut state = State::default();
@@ -193,20 +194,20 @@ fn content(world: &World, blobs: &BlobSource, file: &FileMeta) -> State {
     state
 }
 
-/// What an entry refers to, if it does to a blob.
+/// Returns the blob index of an entry, if it has one.
 fn blob_index(key: &[u8], value: &[u8]) -> Option<BlobIndex> {
     let is_blob = key::parse(key).unwrap().kind == ValueKind::BlobIndex;
     is_blob.then(|| BlobIndex::decode(value).unwrap())
 }
 
-/// What a tree does with blobs.
+/// The blob settings under test.
 #[derive(Clone, Copy, Debug)]
 enum Blobs {
     None,
     Written,
     Age(f64),
     Space(f64),
-    /// Blobs move into tables: they are not written any more.
+    /// Blobs are moved back into tables: blob files are disabled.
     Taken,
 }
 
@@ -265,7 +266,7 @@ impl Tree {
         }
     }
 
-    /// The same tree, which keeps values where `mode` says.
+    /// Applies the blob settings `mode`.
     fn with_blobs(mut self, mode: Blobs) -> Tree {
         let mut family = FamilyOptions::clone(&self.family);
         family.enable_blob_files = !matches!(mode, Blobs::None | Blobs::Taken);
@@ -294,7 +295,7 @@ impl Tree {
         self
     }
 
-    /// The same, shaped in another way.
+    /// Applies the compaction style.
     fn with_style(mut self, style: Style) -> Tree {
         let mut family = FamilyOptions::clone(&self.family);
         let universal = &mut family.compaction_options_universal;
@@ -324,7 +325,7 @@ impl Tree {
         self
     }
 
-    /// Compacts until nothing is due.
+    /// Compacts until no compaction is due.
     fn settle(&mut self) {
         let busy = InProgress::default();
         for _ in 0..100 {
@@ -336,7 +337,7 @@ impl Tree {
         panic!("compaction never ends: {:?}", self.version.levels());
     }
 
-    /// Compacts one file and what has to go with it, by name.
+    /// Runs a `CompactFiles` request of one file.
     fn compact_file(&mut self, file: u8, level: u8) {
         let files: Vec<_> = self.version.files().collect();
         let Some((from, file)) = files.get(usize::from(file) % files.len().max(1)) else {
@@ -360,7 +361,7 @@ impl Tree {
         self.run(&pick.unwrap(), &from);
     }
 
-    /// The blobs of each file: those that entries refer to and those that are garbage are all.
+    /// Checks that the referenced and the garbage blobs of each file add up to its total.
     fn check_blobs(&self) {
         let mut live: BTreeMap<FileNumber, (u64, u64)> = BTreeMap::new();
         for (_, file) in self.version.files() {
@@ -424,7 +425,7 @@ impl Tree {
         })
     }
 
-    /// A thread more at every `self.sparing`-th question.
+    /// Grants every n-th request for an extra thread.
     fn spare(&self) -> Option<Arc<RequestThread>> {
         let (sparing, asked) = (self.sparing?, AtomicU64::new(0));
         Some(Arc::new(move || {
@@ -538,8 +539,8 @@ impl Tree {
         panic!("a manual compaction does not end");
     }
 
-    /// Readers at every snapshot see what was written, and nowhere is an older version of a key
-    /// above a newer one.
+    /// Checks that every snapshot reads the written values, and that no older version of a key is above
+    /// a newer one.
     fn check(&self) {
         self.check_blobs();
         let mut all = State::default();
@@ -559,7 +560,7 @@ impl Tree {
                         "an older version of {number} is above {parsed:?} of {file:?}"
                     );
                     here[number] = Some(here[number].map_or(parsed.seq.0, |l| l.min(parsed.seq.0)));
-                    // Of the kind of a blob index nothing is left in `content`.
+                    // Blob indexes are resolved in `content`, so their kind is not available here.
                     let (low, high) = (file.smallest.user_key(), file.largest.user_key());
                     let within = low <= parsed.user_key && parsed.user_key <= high;
                     assert!(within, "{parsed:?} {file:?}");
@@ -582,7 +583,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn no_reader_notices_flushes_and_compactions(
+    fn reads_are_unchanged_by_flushes_and_compactions(
         ops in ops(),
         sparing in prop::option::of(1..4_u64),
         dynamic in any::<bool>(),
@@ -600,7 +601,7 @@ proptest! {
         for op in ops {
             match op {
                 Op::Write(new) => {
-                    // Single deletions keep their contract over the whole history.
+                    // Single deletions must keep their contract over the whole history.
                     let before = history.len();
                     history.extend(new);
                     history = lawful(history);
@@ -628,9 +629,9 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whichever part of a compaction goes two levels down, nobody notices.
+    /// Reads are unchanged whichever range is compacted two levels down.
     #[test]
-    fn no_reader_notices_what_goes_deeper(
+    fn reads_are_unchanged_by_skip_level_ranges(
         rounds in proptest::collection::vec((writes(40), any::<bool>()), 12..24),
         dynamic in any::<bool>(),
         parts in 1..4_u32,
@@ -641,7 +642,7 @@ proptest! {
     ) {
         let pri = CompactionPri::MinOverlappingRatio;
         let mut tree = Tree::new(dynamic, pri, parts, operator).with_blobs(blobs);
-        // So that a level is full as soon as it holds anything.
+        // Any data exceeds the target of a level.
         tree.options.shape.base_bytes = 300;
         tree.any_part = Some(seed);
         tree.sparing = sparing;
@@ -660,7 +661,7 @@ proptest! {
     }
 }
 
-/// A tree with many keys, so that outputs are cut and levels fill.
+/// With many keys, outputs are split and several levels fill up.
 #[test]
 fn a_tree_under_load_settles_within_its_targets() {
     for (dynamic, parts) in [(true, 1), (false, 3)] {
@@ -693,10 +694,10 @@ fn a_tree_under_load_settles_within_its_targets() {
     }
 }
 
-/// Threads that are spared while a compaction runs get a share of it, and what is written is what one
-/// thread writes.
+/// Extra threads granted at run time take over subcompactions, and the output equals that of one
+/// thread.
 #[test]
-fn spared_threads_share_a_compaction() {
+fn extra_threads_share_a_running_compaction() {
     let mut contents = Vec::new();
     for sparing in [None, Some(1), Some(5)] {
         let mut tree = Tree::new(false, CompactionPri::MinOverlappingRatio, 1, false);
@@ -726,9 +727,10 @@ fn spared_threads_share_a_compaction() {
     assert!(contents.iter().all(|points| *points == contents[0]));
 }
 
-/// Universal trees come to rest with few runs; FIFO trees stay below their size and lose the oldest.
+/// Universal trees settle with few runs; FIFO trees stay within their size limit and lose the oldest
+/// data.
 #[test]
-fn trees_of_other_styles_come_to_rest() {
+fn universal_and_fifo_trees_settle() {
     for style in [
         Style::Universal {
             levels: 4,
@@ -769,7 +771,7 @@ fn trees_of_other_styles_come_to_rest() {
 }
 
 #[test]
-fn a_cancelled_compaction_removes_what_it_made() {
+fn a_cancelled_compaction_removes_its_files() {
     let mut tree = Tree::new(true, CompactionPri::MinOverlappingRatio, 1, false);
     for value in 0..2 {
         let all: Vec<Write> = (0..240).map(|key| Write::Put(key, value)).collect();
@@ -802,9 +804,9 @@ fn a_cancelled_compaction_removes_what_it_made() {
     assert_eq!(files(), before);
 }
 
-/// New tables are read as another one; who looks at them notices, who does not look does not.
+/// The file system returns another table on read: with verification the job fails, without it succeeds.
 #[test]
-fn a_compaction_that_reads_its_tables_back_fails_if_they_are_not_what_was_written() {
+fn output_verification_detects_a_table_that_differs_from_what_was_written() {
     let mut tree = Tree::new(true, CompactionPri::MinOverlappingRatio, 1, false);
     for value in 0..2 {
         let all: Vec<Write> = (0..240).map(|key| Write::Put(key, value)).collect();
@@ -853,10 +855,9 @@ fn a_compaction_that_reads_its_tables_back_fails_if_they_are_not_what_was_writte
     }
 }
 
-/// Overwrites make garbage; it is collected until no more of it is held than was asked for, and
-/// then there is peace.
+/// Overwrites create garbage, which is collected until the configured limit is met, and no further.
 #[test]
-fn garbage_of_blobs_is_collected_as_far_as_the_options_ask() {
+fn blob_garbage_is_collected_down_to_the_configured_limit() {
     for mode in [Blobs::Age(0.5), Blobs::Space(1.3), Blobs::Taken] {
         let mut tree = Tree::new(true, CompactionPri::MinOverlappingRatio, 1, false);
         tree = tree.with_blobs(Blobs::Written);
@@ -902,9 +903,9 @@ fn garbage_of_blobs_is_collected_as_far_as_the_options_ask() {
     }
 }
 
-/// Two large files over the same keys can be divided only within them.
+/// Two large files over the same keys can only be split within the files.
 #[test]
-fn a_compaction_of_two_large_files_is_divided_within_them() {
+fn a_compaction_of_two_large_files_is_split_within_the_files() {
     let mut tree = Tree::new(true, CompactionPri::MinOverlappingRatio, 3, false);
     for value in 0..2 {
         let all: Vec<Write> = (0..240).map(|key| Write::Put(key, value)).collect();

@@ -1,13 +1,13 @@
-//! Merge operands above a wide-column entity: they apply to its default column.
+//! Merge operands above a wide-column entity, which apply to its default column.
 
 use cairn_format::wide::{self, Column, ColumnValue, DEFAULT_COLUMN};
 use cairn_types::Result;
 
 use crate::blobs::BlobReader;
 
-/// `entity`, the value of `user_key`, with its default column replaced by what `merge` makes of it;
-/// an absent one counts as empty. Columns that lie in blob files are read: what is written anew
-/// refers to no blob.
+/// Returns `entity`, the value of `user_key`, with its default column replaced by the result of
+/// `merge`; a missing default column counts as empty. Columns in blob files are read and stored inline:
+/// the new entity refers to no blob.
 pub(crate) fn merge(
     entity: &[u8],
     user_key: &[u8],

@@ -1,4 +1,4 @@
-//! Flush: memtables become a table of level 0.
+//! Flush: writes memtables to one level-0 table.
 
 use cairn_format::range_del::Fragments;
 use cairn_memtable::Memtable;
@@ -23,29 +23,29 @@ use crate::sorted_runs::{Merge, Run};
 use crate::stats::{JobOutput, JobStats};
 use crate::ttl;
 
-/// Memtables to write.
+/// A flush to run.
 pub struct FlushJob {
-    /// The surroundings.
+    /// The family, database and readers that the job runs for.
     pub context: Arc<JobContext>,
-    /// The memtables, immutable, in any order.
+    /// The immutable memtables, in any order.
     pub memtables: Vec<Arc<Memtable>>,
-    /// The epoch of the new table: larger than that of any file of the family.
+    /// The epoch number of the new table, larger than that of every file of the family.
     pub epoch: u64,
-    /// When the oldest entry was written, in seconds since 1970; 0 for now.
+    /// Creation time of the oldest entry, in seconds since 1970; 0 for the current time.
     pub oldest_time: u64,
-    /// The tree, for an estimate of what range tombstones cover.
+    /// The current version, used to estimate the data covered by range tombstones.
     pub version: Option<Arc<Version>>,
-    /// Why it is written: in a flush, or as the database is opened.
+    /// The reason reported to listeners: a flush or recovery.
     pub reason: TableFileCreationReason,
 }
 
-/// Writes the memtables of `job` as one table of level 0, and returns the edit that makes it part
-/// of the tree; an empty edit if nothing of them is left to be written. Nothing is visible, and no
-/// memtable may be dropped, before the caller has installed it.
+/// Writes the memtables of `job` to one level-0 table and returns the edit that adds it, or an empty
+/// edit if no entry is left to write. The table becomes visible, and the memtables may be dropped, only
+/// when the caller installs the edit.
 ///
 /// # Errors
 ///
-/// `IoError`; `Corruption` by a merge operator, or if a memtable does not give all its entries;
+/// `IoError`; `Corruption` by a merge operator, or if a memtable yields fewer entries than it counted;
 /// `Aborted`. The table is then removed.
 pub fn run(job: &FlushJob) -> Result<JobOutput> {
     let params = params(job);
@@ -185,7 +185,7 @@ fn write(job: &FlushJob, params: &OutputParams) -> Result<JobOutput> {
     })
 }
 
-/// Level 0 gets one table, whatever its size.
+/// A flush writes one table of any size.
 fn uncut(job: &FlushJob) -> OutputSplitter {
     let output = Output {
         level: 0,
@@ -199,7 +199,7 @@ fn uncut(job: &FlushJob) -> OutputSplitter {
     OutputSplitter::new(job.context.family.order.clone(), &output, &[])
 }
 
-/// A memtable that lost entries must not be dropped as if they were written.
+/// Fails if a memtable yielded a different number of entries than it counted: entries would be lost.
 fn check_count(context: &JobContext, read: u64, expected: u64) -> Result<()> {
     match read == expected || !context.database.options.flush_verify_memtable_count {
         true => Ok(()),

@@ -1,13 +1,13 @@
-//! Flush and compaction: functions from immutable input to a version edit.
+//! Flush and compaction: functions from immutable inputs to a version edit.
 //!
-//! Nothing here knows the current version, takes a lock that others wait for, or decides when it
-//! runs. [`mod@pick`] chooses what to compact, as a pure function. [`flush`] and [`compact`] read
-//! their inputs, write tables, and return the edit that puts them into the tree; until the caller
-//! installs it, nothing has changed.
+//! This crate does not access the current version, takes no database lock, and does not schedule
+//! anything. [`mod@pick`] chooses the next compaction as a pure function. [`flush`] and [`compact`]
+//! read their inputs, write tables, and return the edit that adds them to the tree; nothing changes
+//! until the caller installs it.
 //!
 //! ```text
-//! memtables or tables -> sorted_runs::Merge -> compaction_iterator::CompactionIterator -> values -> output -> tables, edit
-//!                                                           |-> blob files
+//! memtables or tables -> sorted_runs::Merge -> CompactionIterator -> value_separation -> output -> tables, edit
+//!                                                                    |-> blob files
 //! ```
 
 pub mod blob_garbage;

@@ -1,4 +1,4 @@
-//! A test for older entries of a key below the output of a job.
+//! The levels below the output of a job, searched for older entries of a key.
 
 use std::ops::Range;
 
@@ -9,13 +9,14 @@ use cairn_version::{FileMeta, Version, bounds};
 /// The files below the output of a job. Keys are looked up in ascending order.
 #[derive(Clone, Debug, Default)]
 pub struct LowerLevels {
-    /// Files of the levels below, each with the position of the first that may hold the key.
-    /// `None` if anything may lie there.
+    /// Files of each level below, with the index of the first file that may hold the key. `None` if any
+    /// level may hold anything.
     levels: Option<Vec<(Vec<Arc<FileMeta>>, usize)>>,
 }
 
 impl LowerLevels {
-    /// Anything may lie below: the output goes to level 0, or more may come.
+    /// No key can be excluded: the output goes to level 0, or older files may still be ingested below
+    /// it.
     #[must_use]
     pub fn anything() -> LowerLevels {
         LowerLevels { levels: None }
@@ -56,8 +57,8 @@ impl LowerLevels {
         })
     }
 
-    /// True if any file below touches the user keys of `range`, the end excluded. At any time, in
-    /// any order.
+    /// True if any file below overlaps the user keys of `range`, the end excluded. Independent of the
+    /// position reached by `may_hold`.
     #[must_use]
     pub fn may_touch(&self, order: &KeyOrder, range: Range<&[u8]>) -> bool {
         let Some(levels) = &self.levels else {

@@ -1,10 +1,9 @@
-//! Choosing the part of a compaction that goes a level deeper than the rest, where
-//! [`crate::pick::SkipLevelCandidates`] says that it may.
+//! Chooses the key range of a compaction that is written one level deeper than the rest, from the
+//! candidates of [`crate::pick::SkipLevelCandidates`].
 //!
-//! A part is worth it where much comes down upon little: it spares what comes down one rewriting, and
-//! the files below are rewritten as they would be in the compaction that follows. So the files are
-//! chosen that are small against what comes down on them, next to each other, and as few as carry what
-//! is too much.
+//! Writing a range deeper pays where many bytes land on few: it saves one rewrite of the incoming data,
+//! and the files below are rewritten just as the following compaction would do. The chosen files are
+//! therefore adjacent, small against the data that lands on them, and as few as absorb the excess.
 
 use std::ops::Range;
 
@@ -17,8 +16,8 @@ use crate::inputs::InputTable;
 use crate::pick::{LevelInputs, Pick, SkipLevelCandidates, SkipLevelOutput};
 use crate::subcompaction_split;
 
-/// `pick` with the part of it that goes deeper, if one is worth it. Looks into the indexes of the
-/// inputs. A table that cannot be read decides for none: the compaction will say what is wrong with it.
+/// Returns `pick` with its skip-level range if one pays off. Reads the indexes of the inputs. If a
+/// table cannot be read no range is chosen, and the compaction itself reports the error.
 #[must_use]
 pub fn with_skip_level(context: &JobContext, pick: &Arc<Pick>) -> Arc<Pick> {
     let Some(offer) = &pick.offer else {
@@ -36,7 +35,8 @@ pub fn with_skip_level(context: &JobContext, pick: &Arc<Pick>) -> Arc<Pick> {
     }
 }
 
-/// How many bytes of the inputs lie before each of the offered files, and before what follows the last.
+/// Returns the bytes of the inputs before each candidate file, and before the key that follows the
+/// last.
 fn bytes_before(
     context: &JobContext,
     pick: &Pick,
@@ -64,8 +64,8 @@ fn bytes_before(
     Ok(before)
 }
 
-/// True if a part may begin with the offered file at `at`, or end before it: it shares no key with the
-/// one before.
+/// True if a range may start at or end before candidate `at`: that file shares no user key with its
+/// predecessor.
 pub(crate) fn is_border(context: &JobContext, offer: &SkipLevelCandidates, at: usize) -> bool {
     if at == 0 || at == offer.files.len() {
         return true;
@@ -79,8 +79,8 @@ pub(crate) fn is_border(context: &JobContext, offer: &SkipLevelCandidates, at: u
     .is_lt()
 }
 
-/// `pick` with the offered files of `range` among its inputs. The keys beyond the first and the last
-/// of all that are offered go with these.
+/// Returns `pick` with the candidate files of `range` as inputs. At either end of the candidates the
+/// range extends to all keys beyond.
 pub(crate) fn with_part(pick: &Pick, offer: &SkipLevelCandidates, range: Range<usize>) -> Pick {
     let border = |at: usize| {
         offer
@@ -102,7 +102,8 @@ pub(crate) fn with_part(pick: &Pick, offer: &SkipLevelCandidates, range: Range<u
     pick
 }
 
-/// The files that cost least for what comes down on them: at most half as large again as that. `before` has the bytes of the inputs before each file.
+/// Returns the range of files with the lowest cost per incoming byte, at most half as large again as
+/// the incoming bytes. `before` has the input bytes before each file.
 fn cheapest(
     sizes: &[u64],
     excess: u64,
@@ -146,18 +147,18 @@ mod tests {
     }
 
     #[test]
-    fn the_files_on_which_most_comes_down_are_chosen() {
+    fn the_files_with_most_incoming_bytes_are_chosen() {
         let (sizes, above) = ([60, 60, 60, 60], [50, 90, 120, 40]);
         assert_eq!(chosen(&sizes, 80, &above, &[]), Some(2..3));
-        // More than any of them carries alone.
+        // The excess is larger than any file absorbs alone.
         assert_eq!(chosen(&sizes, 130, &above, &[]), Some(1..3));
-        // Two that share a key go together or not at all.
+        // Files that share a user key are taken together or not at all.
         assert_eq!(chosen(&sizes, 80, &above, &[3]), Some(1..2));
         assert_eq!(chosen(&[60, 20, 20], 80, &[10, 60, 100], &[2]), Some(1..3));
     }
 
     #[test]
-    fn none_is_chosen_where_it_costs_more_than_it_spares() {
+    fn no_range_is_chosen_if_it_costs_more_than_it_saves() {
         assert_eq!(
             chosen(&[160, 160], 80, &[100, 100], &[]),
             None,

@@ -1,11 +1,10 @@
-//! Writing entries into tables: when a table begins and ends, its bounds, and its share of the
-//! range tombstones.
+//! Writes entries to tables: table boundaries, bounds, and the range tombstones of each table.
 //!
-//! The outputs of one part of a job divide the part's range of user keys among them without a
-//! gap: each covers the keys from its first up to the first of the next. A range tombstone is cut
-//! at those borders. No user key is in two outputs, so that files never share one.
+//! The outputs of a subcompaction cover its range of user keys without gaps: each covers the keys from
+//! its first up to the first of the next output. Range tombstones are truncated at those boundaries. No
+//! user key is in two outputs, so output files never share a boundary key.
 //!
-//! Before an entry is written its value is put in its place, by [`crate::value_separation`].
+//! Values are separated or relocated by [`crate::value_separation`] before their entry is written.
 
 use cairn_format::id::UniqueId;
 use cairn_format::key::{self, InternalKey};
@@ -31,53 +30,54 @@ use crate::output_verification::OutputValidator;
 use crate::stats::JobStats;
 use crate::value_separation::{PlacedEntry, ValueSeparator};
 
-/// Bytes of properties, metaindex and footer, about.
+/// Approximate size of the properties, metaindex and footer, in bytes.
 const TAIL_BYTES: u64 = 2 << 10;
 
-/// A table being written.
+/// The table under construction.
 struct Open {
     number: FileNumber,
     file: Arc<dyn WritableFile>,
     builder: TableBuilder,
-    /// The first key, once there is one.
+    /// The first key, empty before the first entry.
     smallest: Vec<u8>,
     oldest_blob: Option<FileNumber>,
     points: u64,
     collectors: PropertyCollectors,
-    /// The comparison with the table once it is written; `None` if it is not read back.
+    /// The validator of the finished table; `None` if output verification is off.
     validator: Option<OutputValidator>,
 }
 
-/// The tables of one part of a job.
+/// The output tables of one subcompaction.
 pub(crate) struct Outputs<'a> {
     params: &'a OutputParams,
-    /// The range tombstones that are written.
+    /// The range tombstones to write.
     tombstones: Arc<Fragments>,
     splitter: OutputSplitter,
-    /// Borders of the user's own.
+    /// The user's partitioner.
     partitioner: Option<Box<dyn SstPartitioner>>,
-    /// True if no table may be larger than its target, whatever follows its entries.
+    /// True if no table may exceed its target size.
     strict_size: bool,
-    /// The user key from which on the current table covers; `None` from the first of all.
+    /// The first user key covered by the current table; `None` if it is unbounded below.
     lower: Option<Vec<u8>>,
     open: Option<Open>,
     files: Vec<Arc<FileMeta>>,
-    /// Claimed out only while an entry, which may lie in it, is written.
+    /// `None` only while an entry that may borrow from it is being written.
     values: Option<Box<ValueSeparator<'a>>>,
     pub(crate) stats: JobStats,
 }
 
-/// The files that one part of a job wrote.
+/// The files written by one subcompaction.
 pub(crate) struct Written {
     pub(crate) files: Vec<Arc<FileMeta>>,
     pub(crate) blobs: Vec<Arc<BlobFileMeta>>,
-    /// The blobs that written entries refer to.
+    /// Blob references of written entries.
     pub(crate) garbage: BlobGarbageMeter,
     pub(crate) stats: JobStats,
 }
 
 impl<'a> Outputs<'a> {
-    /// Tables for the user keys from `lower` on, with those of `tombstones` that are theirs.
+    /// Creates the outputs for user keys from `lower` on, with the part of `tombstones` in their
+    /// ranges.
     pub(crate) fn new(
         params: &'a OutputParams,
         tombstones: Arc<Fragments>,
@@ -103,14 +103,14 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    /// The same, cut at the borders that `partitioner` sees. Level 0 is not cut.
+    /// Adds the boundaries of `partitioner`. Level 0 is not partitioned.
     #[must_use]
     pub(crate) fn partitioned(mut self, partitioner: Option<Box<dyn SstPartitioner>>) -> Self {
         self.partitioner = partitioner.filter(|_| self.params.level > 0);
         self
     }
 
-    /// True if a border of the user's lies between the last entry and `internal`.
+    /// True if the partitioner requires a boundary between the last entry and `internal`.
     fn is_border(&mut self, internal: &[u8]) -> bool {
         let (Some(partitioner), Some(open)) = (&mut self.partitioner, &self.open) else {
             return false;
@@ -122,7 +122,7 @@ impl<'a> Outputs<'a> {
         partitioner.should_partition(last, next, open.builder.file_size())
     }
 
-    /// How large the current table is in the eyes of the cuts, if `entry` comes next.
+    /// Returns the size of the current table for the splitter, given that `entry` comes next.
     #[inline]
     fn size_before(&self, entry: &Entry<'_>) -> u64 {
         match &self.open {
@@ -135,7 +135,7 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    /// Writes an entry behind all that were written before.
+    /// Appends an entry.
     #[inline]
     pub(crate) fn add(&mut self, entry: Entry<'_>) -> Result<()> {
         let mut values = self.values.take().expect("put back after every entry");
@@ -176,8 +176,8 @@ impl<'a> Outputs<'a> {
         Ok(())
     }
 
-    /// Ends the last table, which covers the keys before `upper`, and the last blob file, and
-    /// returns what was written.
+    /// Ends the last table, which covers the keys before `upper`, and the last blob file, and returns
+    /// all files.
     pub(crate) fn finish(mut self, upper: Option<&[u8]>) -> Result<Written> {
         self.end(upper)?;
         let values = self.values.expect("put back after every entry");
@@ -194,7 +194,7 @@ impl<'a> Outputs<'a> {
         })
     }
 
-    /// Ends the current table before `internal`, unless its user key is in it already.
+    /// Ends the current table before `internal`, unless the table already contains its user key.
     fn cut_before(&mut self, internal: &[u8]) -> Result<()> {
         let order = &self.params.context.family.order;
         let user = key::user_key(internal);
@@ -236,8 +236,8 @@ impl<'a> Outputs<'a> {
         })
     }
 
-    /// Ends the current table, which covers the keys before `upper`. A part that has range
-    /// tombstones but no entry gets a table for them.
+    /// Ends the current table, which covers the keys before `upper`. A range with tombstones but no
+    /// entry gets a table for the tombstones.
     fn end(&mut self, upper: Option<&[u8]>) -> Result<()> {
         let order = &self.params.context.family.order;
         let mine = || self.tombstones.clipped(order, self.lower.as_deref(), upper);
@@ -268,7 +268,8 @@ impl<'a> Outputs<'a> {
         Ok(())
     }
 
-    /// Finishes and syncs a table, which ends with the key `largest` and hides so many bytes below it, and reads it back if that is asked for.
+    /// Finishes and syncs a table with the last key `largest`, whose tombstones cover `hides` bytes
+    /// below it, and verifies it if enabled.
     fn close(&mut self, mut open: Open, largest: &[u8], hides: u64) -> Result<Arc<FileMeta>> {
         let context = &self.params.context;
         let _stage = (!self.params.flushes).then(|| threads::stage(Stage::CompactionSyncFile));
@@ -341,7 +342,8 @@ impl<'a> Outputs<'a> {
         Ok(file)
     }
 
-    /// Bytes of files below the output that lie under range tombstones with all their keys.
+    /// Returns the total size of files below the output whose key range is covered by one range
+    /// tombstone.
     fn covered_bytes<'f>(&self, tombstones: impl Iterator<Item = Fragment<'f>>) -> u64 {
         let Some(version) = &self.params.version else {
             return 0;

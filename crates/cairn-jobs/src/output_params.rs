@@ -1,5 +1,4 @@
-//! The common traits of all outputs of a job: where they lie, how they are written, and which of them
-//! exist so far.
+//! Parameters shared by all outputs of a job: location, format, and the files created so far.
 
 use std::path::PathBuf;
 
@@ -13,43 +12,43 @@ use cairn_version::Version;
 use crate::context::JobContext;
 use crate::ttl;
 
-/// The common traits of the tables of a job.
+/// Parameters shared by the output tables of a job.
 pub(crate) struct OutputParams {
     pub(crate) context: Arc<JobContext>,
     pub(crate) level: usize,
-    /// True if memtables are written, not tables.
+    /// True for a flush, false for a compaction.
     pub(crate) flushes: bool,
-    /// Which of the family's directories they lie in.
+    /// The path id of the output directory.
     pub(crate) path_id: u32,
     pub(crate) compression: Compression,
     pub(crate) compression_options: CompressionOptions,
     pub(crate) target_bytes: u64,
     pub(crate) epoch: u64,
-    /// When the oldest data of the inputs was written, in seconds since 1970.
+    /// Creation time of the oldest input data, in seconds since 1970.
     pub(crate) oldest_time: u64,
     pub(crate) now: u64,
-    /// No snapshot made the job keep versions that it would otherwise have dropped.
+    /// True if no snapshot forces the job to keep versions it would otherwise drop.
     pub(crate) unhindered: bool,
-    /// Nothing below the output can hold any of its keys.
+    /// True if no level below the output can hold any of its keys.
     pub(crate) bottommost: bool,
-    /// For an estimate of what range tombstones cover below the output.
+    /// Used to estimate the data below the output that range tombstones cover.
     pub(crate) version: Option<Arc<Version>>,
-    /// Where values go.
+    /// Blob separation and relocation settings.
     pub(crate) blobs: BlobPlan,
-    /// Tables and blob files created so far; they are removed if the job fails.
+    /// Tables and blob files created so far, removed if the job fails.
     pub(crate) created: Mutex<Vec<PathBuf>>,
 }
 
 impl OutputParams {
-    /// Removes what was created, after a failure. Errors do not matter: files that no version
-    /// holds are removed at the next open.
+    /// Removes the created files after a failure. Errors are ignored: files that are in no version are
+    /// removed by the next open.
     pub(crate) fn remove_all(&self) {
         for path in self.created.lock().drain(..) {
             self.context.world.fs.remove(&path).ok();
         }
     }
 
-    /// Makes the names of the files survive a power cut.
+    /// Syncs the directories of the created files.
     pub(crate) fn sync_names(&self) -> Result<()> {
         let created = self.created.lock();
         let mut dirs: Vec<_> = created.iter().filter_map(|path| path.parent()).collect();
@@ -59,8 +58,8 @@ impl OutputParams {
             .try_for_each(|dir| self.context.world.fs.sync_dir(dir))
     }
 
-    /// The layout of the tables. Where nothing lies below, a filter only tells of keys that are
-    /// not there at all; who seldom asks for those can spare it.
+    /// Returns the table format options. In the bottommost level a filter only helps lookups of missing
+    /// keys, so `optimize_filters_for_hits` omits it.
     fn table_options(&self) -> TableOptions {
         let options = &self.context.family.options;
         let mut table = options.table.clone();
@@ -70,7 +69,7 @@ impl OutputParams {
         table
     }
 
-    /// Where the table of this number goes.
+    /// Returns the path of table `number`.
     pub(crate) fn path_of(&self, number: FileNumber) -> PathBuf {
         self.context.path_of(number, self.path_id)
     }
@@ -92,7 +91,7 @@ impl OutputParams {
                 session_id: context.database.session_id.clone(),
                 host_id: context.database.host_id.clone(),
             },
-            // Any number but zero will do; a bit that is always set keeps it from that.
+            // The context must be nonzero and is otherwise arbitrary; the low bit is always set.
             base_context: context.world.random.next_u64() as u32 | 1,
             level: i32::try_from(self.level).unwrap_or(-1),
             bottommost: self.bottommost,
@@ -111,27 +110,28 @@ impl OutputParams {
     }
 }
 
-/// The treatment of values that are large, or lie in blob files.
+/// Blob separation and relocation settings of a job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlobPlan {
-    /// ValueSeparator of at least so many bytes, and at least one, go to blob files; `None`: no value does.
+    /// Minimum size of a value stored in a blob file, in bytes, at least one; `None` stores all values
+    /// inline.
     pub(crate) min_bytes: Option<u64>,
-    /// The size at which a blob file ends, in bytes.
+    /// Target size of a blob file, in bytes.
     pub(crate) file_bytes: u64,
     pub(crate) compression: Compression,
     pub(crate) codec: CodecOptions,
-    /// True if large columns of entities go to blob files too.
+    /// True if large columns of entities are stored in blob files too.
     pub(crate) columns: bool,
-    /// Blobs in files before this one are written anew; 0 for none.
+    /// Blobs in files with smaller numbers are relocated; 0 relocates none.
     pub(crate) relocate_below: FileNumber,
-    /// Bytes read at once from the files that are moved out of.
+    /// Readahead size for relocated blob files, in bytes.
     pub(crate) readahead: u64,
-    /// True if what is written enters the blob cache.
+    /// True if new blobs are inserted into the blob cache.
     pub(crate) prepopulate: bool,
 }
 
 impl BlobPlan {
-    /// The plan of a job that writes tables of `level`. `flush` says whether it is a flush.
+    /// Returns the settings of a job that writes tables of `level`. `flush` is true for a flush.
     pub(crate) fn new(options: &FamilyOptions, level: usize, flush: bool) -> BlobPlan {
         let starts = usize::try_from(options.blob_file_starting_level).unwrap_or(0);
         let separates = options.enable_blob_files && level >= starts;

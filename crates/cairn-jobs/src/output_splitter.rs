@@ -1,9 +1,9 @@
-//! Where an output of a compaction ends and the next begins.
+//! Decides where one compaction output ends and the next begins.
 //!
-//! A file should have its target size, and it should not overlap much of the level below its own:
-//! that would all have to be rewritten when the file is compacted further. So a file ends before
-//! the overlap grows too large, earlier than its size asks if that leaves out a file below, and
-//! preferably where a file below ends.
+//! A file should reach its target size without overlapping much of the next level, because the overlap
+//! is rewritten when the file is compacted further. So a file ends before the overlap exceeds the
+//! limit, before its target size if that skips a whole grandparent file, and preferably at a
+//! grandparent boundary.
 
 use std::cmp::Ordering;
 
@@ -13,28 +13,28 @@ use cairn_version::{FileMeta, bounds};
 
 use crate::pick::Output;
 
-/// Where the outputs of one part of a compaction are cut.
+/// Output boundaries of one subcompaction.
 pub(crate) struct OutputSplitter {
     order: KeyOrder,
     below: Vec<Arc<FileMeta>>,
     target_bytes: u64,
     max_bytes: u64,
     max_compaction_bytes: u64,
-    /// The first file below that does not end before the last key.
+    /// Index of the first grandparent that does not end before the last key.
     at: usize,
-    /// True if the last key lies in that file, rather than before it.
+    /// True if the last key lies inside that file, false if it lies before it.
     inside: bool,
-    /// True if there was a key.
+    /// True once a key was seen.
     begun: bool,
-    /// Bytes of files below that the current output overlaps.
+    /// Bytes of grandparents that the current output overlaps.
     overlap: u64,
-    /// Borders of files below that the current output has passed.
+    /// Grandparent boundaries that the current output has crossed.
     passed: u64,
 }
 
 impl OutputSplitter {
-    /// OutputSplitter for `output`, which lies above the files `below`. Level 0 is not cut: its files must
-    /// not be told apart by keys.
+    /// Creates a splitter for `output` above the grandparents `below`. Level-0 outputs are not split:
+    /// files of level 0 must not be disjoint halves of one run.
     pub(crate) fn new(order: KeyOrder, output: &Output, below: &[Arc<FileMeta>]) -> OutputSplitter {
         let unlimited = output.level == 0;
         OutputSplitter {
@@ -59,8 +59,8 @@ impl OutputSplitter {
         }
     }
 
-    /// True if the current file, of `size` bytes, should end before `key`. To be asked about every
-    /// key in ascending order; if it is ended, [`OutputSplitter::cut`] is to be called.
+    /// True if the current file, of `size` bytes, should end before `key`. Called for every key in
+    /// ascending order; if the file is then ended, the caller calls [`OutputSplitter::cut`].
     #[inline]
     pub(crate) fn ends_before(&mut self, key: &[u8], size: u64) -> bool {
         if self.below.is_empty() {
@@ -72,7 +72,7 @@ impl OutputSplitter {
         size >= self.max_bytes || (borders > 0 && self.is_good(size, borders, overlap, in_gap))
     }
 
-    /// The current file ended before the key that was asked about last.
+    /// Records that the current file ended before the last key passed to `ends_before`.
     pub(crate) fn cut(&mut self) {
         self.passed = 0;
         self.overlap = match self.inside {
@@ -81,7 +81,7 @@ impl OutputSplitter {
         };
     }
 
-    /// Moves to `key`, and returns how many borders of files below lie between it and the last.
+    /// Advances to `key` and returns the number of grandparent boundaries crossed.
     fn go_to(&mut self, key: &[u8]) -> u64 {
         let mut borders = 0;
         while let Some(file) = self.below.get(self.at) {
@@ -90,7 +90,7 @@ impl OutputSplitter {
                 true => match self.compare(key, file.largest.as_bytes()) {
                     Ordering::Less => false,
                     Ordering::Greater => true,
-                    // The key may go on in the next file.
+                    // The next file may begin with the same user key.
                     Ordering::Equal => self
                         .below
                         .get(self.at + 1)
@@ -120,17 +120,18 @@ impl OutputSplitter {
         bounds::compare(&self.order, key, bound)
     }
 
-    /// True if a border, just passed, is a good place to end a file of `size` bytes.
+    /// True if the boundary just crossed is a good place to end a file of `size` bytes.
     fn is_good(&self, size: u64, borders: u64, overlap_before: u64, in_gap: bool) -> bool {
         if self.overlap.saturating_add(size) > self.max_compaction_bytes {
             return true;
         }
-        // A whole file below lies between the last key and this one, and is worth leaving out.
+        // The file ends here if that skips a whole grandparent file.
         let skips = borders >= if in_gap { 2 } else { 3 };
         if skips && self.overlap - overlap_before > self.target_bytes / 8 {
             return true;
         }
-        // The more borders a file has seen, the more are likely to come before it is full.
+        // The more boundaries a file has crossed, the more are likely before it is full, so the
+        // threshold rises.
         let percent = 50 + (self.passed.saturating_sub(borders) * 5).min(40);
         size >= self.target_bytes.div_ceil(100).saturating_mul(percent)
     }

@@ -1,9 +1,8 @@
-//! Reading new tables back before they become part of the tree (`paranoid_file_checks`,
-//! `verify_output_flags`).
+//! Verifies new tables before they are installed (`paranoid_file_checks`, `verify_output_flags`).
 //!
-//! A table is read as soon as it is written and synced. If it is not what was written the job
-//! fails, and its inputs stay. Costs one hash of each entry as it is written, and a reading of the
-//! whole table past the block cache; nothing where it is not asked for.
+//! A table is read back right after it is written and synced. On a mismatch the job fails and its
+//! inputs stay. The cost is one hash per written entry and a full read of the table bypassing the block
+//! cache; nothing if verification is off.
 
 use cairn_format::checksum::crc32c_extend;
 use cairn_format::key;
@@ -23,10 +22,10 @@ const FILE: u32 = 1 << 2;
 const COMPACTIONS: u32 = 1 << 10;
 const FLUSHES: u32 = 1 << 12;
 
-/// Bytes that are read ahead.
+/// Readahead size, in bytes.
 const READAHEAD: u64 = 2 << 20;
 
-/// The entries of a table, in the order in which they came.
+/// A running hash of the entries of a table, in order.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Entries {
     count: u64,
@@ -34,7 +33,7 @@ struct Entries {
 }
 
 impl Entries {
-    /// Counts an entry. Timestamps are left out: not every table keeps them.
+    /// Adds an entry. Timestamps are excluded, because not every table stores them.
     fn add(&mut self, internal: &[u8], value: &[u8], timestamp_size: usize) {
         let user = key::strip_timestamp(key::user_key(internal), timestamp_size);
         let packed = &internal[internal.len().saturating_sub(key::SUFFIX_LEN)..];
@@ -45,7 +44,7 @@ impl Entries {
     }
 }
 
-/// The verification of a table that was written: the checks, and the entries that it must hold.
+/// Validator of one output table: the enabled checks and the hash of the written entries.
 pub(crate) struct OutputValidator {
     what: u32,
     order: KeyOrder,
@@ -53,7 +52,7 @@ pub(crate) struct OutputValidator {
 }
 
 impl OutputValidator {
-    /// The verification that `options` want of the tables of a flush or of a compaction; `None` for none.
+    /// Creates a validator if `options` enable checks for flushes or compactions; `None` otherwise.
     pub(crate) fn new(
         options: &FamilyOptions,
         flushes: bool,
@@ -77,7 +76,7 @@ impl OutputValidator {
         })
     }
 
-    /// Takes an entry that is written to the table.
+    /// Adds an entry written to the table.
     pub(crate) fn written(&mut self, internal: &[u8], value: &[u8]) {
         if self.what & ENTRIES != 0 {
             let timestamp_size = self.order.timestamp_size();
@@ -85,11 +84,11 @@ impl OutputValidator {
         }
     }
 
-    /// Reads `file`, a table of `level`, and compares it with what was written.
+    /// Reads `file`, a table of `level`, and compares it with the written entries.
     ///
     /// # Errors
     ///
-    /// `Corruption` that says what differs; those of reading.
+    /// `Corruption` with the mismatch; read errors.
     pub(crate) fn check(
         &self,
         context: &JobContext,

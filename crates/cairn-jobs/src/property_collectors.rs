@@ -1,4 +1,4 @@
-//! The collectors of one table: the user's, and the one that finds deletions.
+//! Property collectors of one table: those of the user, and the built-in one that detects deletions.
 
 use cairn_format::key;
 use cairn_options::{CompactOnDeletion, CompactionStyle, FamilyOptions};
@@ -8,13 +8,13 @@ use cairn_types::{
     TablePropertiesCollectorFactory, ValueKind,
 };
 
-/// The collectors of properties of one table.
+/// The property collectors of one table.
 pub(crate) struct PropertyCollectors {
     collectors: Vec<Box<dyn TablePropertiesCollector>>,
 }
 
 impl PropertyCollectors {
-    /// The collectors for a table of `level`, whose names `builder` records.
+    /// Creates the collectors of a table of `level` and records their names in `builder`.
     pub(crate) fn new(
         options: &FamilyOptions,
         family_id: u32,
@@ -44,7 +44,7 @@ impl PropertyCollectors {
         }
     }
 
-    /// Shows an entry of `size` bytes of table so far to all of them.
+    /// Passes an entry to every collector. `size` is the size of the table so far, in bytes.
     #[inline]
     pub(crate) fn add(&mut self, internal: &[u8], value: &[u8], size: u64) -> Result<()> {
         if self.collectors.is_empty() {
@@ -59,7 +59,8 @@ impl PropertyCollectors {
         Ok(())
     }
 
-    /// Gives what they have collected to `builder`; whether one of them asks for a compaction.
+    /// Adds the collected properties to `builder`. Returns true if a collector marks the table for
+    /// compaction.
     pub(crate) fn finish(mut self, builder: &mut TableBuilder) -> Result<bool> {
         let mut marked = false;
         for collector in &mut self.collectors {

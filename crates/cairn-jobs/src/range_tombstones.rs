@@ -1,4 +1,4 @@
-//! Which range tombstones of its inputs a job writes.
+//! The range tombstones that a job writes.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use cairn_types::{KeyOrder, SequenceNumber};
 
 use crate::lower_levels::LowerLevels;
 
-/// The tombstones of `all` that are written: of each range the newest of each stripe between two
-/// snapshots, and in the oldest stripe only if something below the output may lie under it.
-/// History of keys with timestamps is kept whole.
+/// Returns the tombstones of `all` to write: for each range the newest tombstone of each snapshot
+/// stripe; in the oldest stripe only if a lower level may hold covered data. Families with timestamps
+/// keep all tombstones.
 pub(crate) fn written(
     order: &KeyOrder,
     all: &Arc<Fragments>,
@@ -38,8 +38,8 @@ pub(crate) fn written(
     Arc::new(Fragments::build(order, kept))
 }
 
-/// Shows `visit` the newest tombstone of each stripe, and how many snapshots are older than it. Costs nothing for those that are not the
-/// newest: under each other they come to the square of their number.
+/// Calls `visit` with the newest tombstone of each stripe and the number of older snapshots. Linear in
+/// the number of stripes, not of tombstones.
 fn newest_of_stripes(
     fragment: &Fragment<'_>,
     snapshots: &[SequenceNumber],

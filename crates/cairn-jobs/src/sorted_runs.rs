@@ -1,47 +1,48 @@
-//! Sorted runs of entries, and merging them into one.
+//! Sorted runs of entries, and the merge of several runs.
 //!
-//! A compaction reads each run from front to back, once, so a run only goes forward. The merge
-//! is a [`Tournament`]. A run that wins again stays the winner as long as its next key is smaller than
-//! that of the runner-up, which costs one comparison.
+//! A compaction reads each run once from front to back, so runs only move forward. The merge is a
+//! [`Tournament`]. The winner stays the winner while its next key is smaller than the runner-up's, at
+//! the cost of one comparison.
 
 use cairn_format::key;
 use cairn_read::tournament::{Player, Tournament};
 use cairn_types::{KeyOrder, Result};
 
-/// Entries in internal-key order, seen one at a time from front to back. Keeps the contract of
-/// `cairn_types::iter` as far as it goes forward.
+/// A forward-only iterator over entries in internal-key order, with the contract of
+/// `cairn_types::iter`.
 pub trait Run {
-    /// MarkedTarget to the first entry at or after `target`, an internal key; to the first of all without.
+    /// Positions at the first entry at or after the internal key `target`, or at the first entry
+    /// without a target.
     fn start(&mut self, target: Option<&[u8]>);
-    /// MarkedTarget to the following entry. Only while the run stands on an entry.
+    /// Moves to the next entry. The run must be valid.
     fn next(&mut self);
-    /// True if the run stands on an entry.
+    /// True if the run is positioned at an entry.
     fn valid(&self) -> bool;
-    /// The internal key of the entry.
+    /// Returns the internal key of the entry.
     fn key(&self) -> &[u8];
-    /// The value of the entry.
+    /// Returns the value of the entry.
     fn value(&self) -> &[u8];
-    /// Why the run stands nowhere, if not because it ended.
+    /// Returns the error that ended the run, if any.
     ///
     /// # Errors
     ///
-    /// The error that ended it.
+    /// The error that ended the run.
     fn status(&self) -> Result<()>;
 }
 
-/// Several runs as one.
+/// The merge of several runs.
 pub struct Merge<R> {
     order: KeyOrder,
     runs: Vec<R>,
     players: Tournament,
-    /// The winner without the present one, while that is known.
+    /// The best run other than the winner, if it is known.
     runner_up: Option<Player>,
-    /// Entries that were passed by.
+    /// Entries passed.
     passed: u64,
 }
 
 impl<R: Run> Merge<R> {
-    /// The entries of `runs`, the newest run first: among equal keys, the earlier run wins.
+    /// Creates the merge of `runs`, newest first: among equal keys the earlier run wins.
     #[must_use]
     pub fn new(order: KeyOrder, runs: Vec<R>) -> Merge<R> {
         Merge {
@@ -53,14 +54,14 @@ impl<R: Run> Merge<R> {
         }
     }
 
-    /// How many entries were passed by with [`Run::next`].
+    /// Returns the number of entries passed with [`Run::next`].
     #[must_use]
     pub fn passed(&self) -> u64 {
         self.passed
     }
 
-    /// The number that run `run` plays with: the [prefix](key::prefix) of its key, or the largest one if the
-    /// run has ended.
+    /// Returns the tournament number of `run`: the [prefix](key::prefix) of its key, or the largest
+    /// number at its end.
     #[inline]
     fn prefix(&self, run: usize) -> u64 {
         match self.runs[run].valid() {
@@ -69,7 +70,7 @@ impl<R: Run> Merge<R> {
         }
     }
 
-    /// The winner without the present one.
+    /// Returns the best run other than the winner.
     #[inline]
     fn runner_up(&self) -> Option<Player> {
         let comes_first = comes_first(&self.order, &self.runs);
@@ -77,14 +78,14 @@ impl<R: Run> Merge<R> {
         self.players.rivals().reduce(first)
     }
 
-    /// The winner, once the merge has started.
+    /// Returns the winner, once started.
     #[inline]
     fn current(&self) -> Option<&R> {
         Some(&self.runs[self.players.winner()?.source])
     }
 }
 
-/// Which of two runs with equal prefixes comes first.
+/// Breaks ties between two runs with equal prefixes.
 #[inline]
 fn comes_first<R: Run>(order: &KeyOrder, runs: &[R]) -> impl Fn(usize, usize) -> bool {
     move |a, b| {
@@ -145,7 +146,7 @@ impl<R: Run> Run for Merge<R> {
     }
 
     fn status(&self) -> Result<()> {
-        // A run that failed loses every game; its error must not be taken for its end.
+        // A failed run loses every game; its error must not be mistaken for its end.
         self.runs.iter().try_for_each(Run::status)
     }
 }
@@ -157,7 +158,7 @@ mod tests {
     use cairn_types::{SequenceNumber, ValueKind};
     use proptest::prelude::*;
 
-    /// A run in memory, whose values are its name.
+    /// A run in memory; its values are its name.
     struct Listed {
         order: KeyOrder,
         keys: Vec<InternalKey>,
@@ -190,7 +191,7 @@ mod tests {
         }
     }
 
-    /// Keys of few letters, some longer than a prefix, and some whose prefix is the largest number.
+    /// Keys over a small alphabet, some longer than a prefix, some with the largest prefix.
     fn key() -> impl Strategy<Value = Vec<u8>> {
         let letter = prop::sample::select(vec![0, b'a', b'b', 0xff]);
         prop_oneof![
@@ -224,7 +225,7 @@ mod tests {
             expected.sort_by(|a, b| key::compare(&order, &a.0, &b.0).then(a.1.cmp(&b.1)));
 
             let mut merge = Merge::new(order.clone(), runs);
-            // A second start leaves nothing of the first.
+            // A second `start` resets all state.
             for target in [None, target.as_ref().map(InternalKey::as_bytes)] {
                 merge.start(target);
             }

@@ -1,4 +1,4 @@
-//! Splitting a compaction into parts of about the same size, before it begins and while it runs.
+//! Splits a compaction into subcompactions of similar size, before it starts and while it runs.
 
 use cairn_format::key::{self, InternalKey};
 use cairn_platform::Io;
@@ -8,20 +8,19 @@ use crate::inputs::InputTable;
 use crate::pick::{Pick, Reason, SkipLevelOutput};
 use crate::subcompactions::SubcompactionRange;
 
-/// Keys that are tried as borders, at most.
+/// Maximum number of candidate boundaries.
 const MAX_CANDIDATES: usize = 64;
 
-/// Keys within tables that are looked for, for each part.
+/// Number of key anchors sampled from the tables, per subcompaction.
 const ANCHORS_EACH_PART: u64 = 8;
 
-/// True if a part of `pick` may give away the end of its keys while it is worked on. Parts of a compaction
-/// into level 0 would be files that overlap nothing and yet have one age; keys with timestamps are not
-/// cut apart.
+/// True if a running subcompaction of `pick` may be split. Not for output to level 0, whose files would
+/// be disjoint but share an epoch, nor for keys with timestamps, which must not be separated.
 pub(crate) fn may_split_running(pick: &Pick, order: &KeyOrder) -> bool {
     pick.output.level > 0 && order.timestamp_size() == 0
 }
 
-/// True if `pick` may be split before it begins.
+/// True if `pick` may be split before it starts.
 pub(crate) fn may_split(pick: &Pick, order: &KeyOrder) -> bool {
     pick.max_subcompactions > 1
         && may_split_running(pick, order)
@@ -37,8 +36,8 @@ fn is_universal(reason: Reason) -> bool {
     )
 }
 
-/// User keys that divide the inputs into parts of about the same size, none of them smaller than
-/// one output.
+/// Returns user keys that divide the inputs into ranges of similar size, none smaller than one output
+/// file.
 pub(crate) fn borders(
     runs: &[Vec<InputTable>],
     order: &KeyOrder,
@@ -62,7 +61,7 @@ pub(crate) fn borders(
     Ok(borders)
 }
 
-/// The parts between `borders`, and between those of the keys that go deeper.
+/// Returns the ranges between `borders` and the boundaries of the skip-level range.
 pub(crate) fn spans(
     mut borders: Vec<Vec<u8>>,
     order: &KeyOrder,
@@ -96,8 +95,8 @@ pub(crate) fn spans(
         .collect()
 }
 
-/// A user key behind `after` and before `until` at which what lies between these falls into about
-/// halves. `None` if one would be smaller than `least` bytes.
+/// Returns a user key after `after` and before `until` that halves the data between them approximately.
+/// `None` if a half would be smaller than `least` bytes.
 pub(crate) fn middle(
     runs: &[Vec<InputTable>],
     order: &KeyOrder,
@@ -129,8 +128,8 @@ pub(crate) fn middle(
     Ok(best.map(|(_, border)| border))
 }
 
-/// User keys to divide the inputs at, ascending, each once: their bounds, and keys within those
-/// that are large against a part. The smallest of all is left out.
+/// Returns candidate boundaries, ascending and distinct: file bounds, and anchors within files that are
+/// large compared with a subcompaction. The smallest key is omitted.
 fn candidates(
     runs: &[Vec<InputTable>],
     order: &KeyOrder,
@@ -155,7 +154,7 @@ fn candidates(
     Ok(keys.into_iter().skip(1).step_by(step).collect())
 }
 
-/// Bytes of the entries of a table, without index and filter.
+/// Returns the size of the entries of a table, without index and filter, in bytes.
 fn data_bytes(input: &InputTable) -> u64 {
     match input.table.properties().data_size {
         0 => input.file.size,
@@ -163,7 +162,7 @@ fn data_bytes(input: &InputTable) -> u64 {
     }
 }
 
-/// About how many bytes of the inputs lie before `user_key`.
+/// Returns the approximate input bytes before `user_key`.
 pub(crate) fn bytes_before(
     runs: &[Vec<InputTable>],
     order: &KeyOrder,

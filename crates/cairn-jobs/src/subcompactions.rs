@@ -1,43 +1,43 @@
-//! The parts of a compaction, and who of several threads works on which.
+//! The queue of the subcompactions of one compaction.
 //!
-//! A part waits, is taken by one thread, and is finished by it. While it is worked on, the end of its
-//! keys may be given away: that becomes a part of its own. Nothing is waited for but the end of the last
-//! part, and who waits for that takes whatever is given away meanwhile. One mutex, taken a few
-//! times for each part.
+//! A subcompaction is queued, claimed by one thread, and finished by it. While it runs, the end of its
+//! key range may be split off and queued as a new subcompaction. Threads wait only for the last
+//! subcompaction to finish; the waiting thread claims whatever is queued meanwhile. One mutex, taken a
+//! few times per subcompaction.
 
 use std::collections::VecDeque;
 
 use cairn_platform::sync::{AtomicBool, Condvar, Mutex, Ordering};
 use cairn_types::{Code, Error, Result, Subcode};
 
-/// The user keys of one part.
+/// The range of user keys of one subcompaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SubcompactionRange {
-    /// The first; without it, the first of all.
+    /// The first key; `None` if unbounded.
     pub(crate) lower: Option<Vec<u8>>,
-    /// The first that is no longer in it; without it, there is none.
+    /// The first key after the range; `None` if unbounded.
     pub(crate) upper: Option<Vec<u8>>,
-    /// True if its outputs go a level deeper than those of the others.
+    /// True if its outputs go to the level below the output level.
     pub(crate) deeper: bool,
 }
 
-/// The parts of one compaction, of which comes a `T` each.
+/// The subcompactions of one compaction, each with a result `T`.
 pub(crate) struct SubcompactionQueue<T> {
     state: Mutex<State<T>>,
-    /// Signals that a part waits or is finished.
+    /// Signalled when a subcompaction is queued or finished.
     change: Condvar,
-    /// True if the thread that waits for the end of all has nothing to do.
+    /// True while the waiting thread has nothing to run.
     idle: AtomicBool,
 }
 
 struct State<T> {
-    /// Parts that no thread works on yet, and their numbers.
+    /// Queued subcompactions with their numbers.
     waiting: VecDeque<(usize, SubcompactionRange)>,
     finished: Vec<Option<Result<T>>>,
 }
 
 impl<T> SubcompactionQueue<T> {
-    /// The parts `spans`, of which no thread works on any yet.
+    /// Creates a queue of `spans`.
     pub(crate) fn new(spans: Vec<SubcompactionRange>) -> SubcompactionQueue<T> {
         SubcompactionQueue {
             state: Mutex::new(State {
@@ -49,17 +49,17 @@ impl<T> SubcompactionQueue<T> {
         }
     }
 
-    /// True if there are parts that no thread works on.
+    /// True if a subcompaction is queued.
     pub(crate) fn are_waiting(&self) -> bool {
         !self.state.lock().waiting.is_empty()
     }
 
-    /// True if all parts are finished.
+    /// True if all subcompactions are finished.
     pub(crate) fn are_finished(&self) -> bool {
         self.state.lock().finished.iter().all(Option::is_some)
     }
 
-    /// A part that no thread works on, which is then the caller's, and its number.
+    /// Claims a queued subcompaction for the caller.
     pub(crate) fn take(&self) -> Option<(Claimed<'_, T>, SubcompactionRange)> {
         let (number, range) = self.state.lock().waiting.pop_front()?;
         let taken = Claimed {
@@ -70,7 +70,7 @@ impl<T> SubcompactionQueue<T> {
         Some((taken, range))
     }
 
-    /// Adds a part.
+    /// Queues a subcompaction.
     pub(crate) fn add(&self, range: SubcompactionRange) {
         let mut state = self.state.lock();
         let number = state.finished.len();
@@ -79,13 +79,13 @@ impl<T> SubcompactionQueue<T> {
         self.change.notify_all();
     }
 
-    /// True if a thread waits for something to do.
+    /// True if a thread is waiting for work.
     pub(crate) fn has_idle(&self) -> bool {
-        // Relaxed: who reads late gives later.
+        // Relaxed: a stale read only delays the next split.
         self.idle.load(Ordering::Relaxed)
     }
 
-    /// Waits until a part waits or all are finished; which of them it is.
+    /// Waits until a subcompaction is queued or all are finished.
     pub(crate) fn wait(&self) -> Wait<T> {
         let mut state = self.state.lock();
         self.idle.store(true, Ordering::Relaxed);
@@ -108,16 +108,16 @@ impl<T> SubcompactionQueue<T> {
     }
 }
 
-/// The end of a wait.
+/// The outcome of a wait.
 pub(crate) enum Wait<T> {
-    /// A part waits.
+    /// A subcompaction is queued.
     More,
-    /// All parts are finished: what came of them, or the first error.
+    /// All subcompactions are finished: their results, or the first error.
     Over(Result<Vec<T>>),
 }
 
-/// A part that a thread works on. If the thread panics, it is finished with an error, so that nobody
-/// waits for it.
+/// A claimed subcompaction. If its thread panics, dropping it records an error, so that no thread waits
+/// for it forever.
 pub(crate) struct Claimed<'a, T> {
     shares: &'a SubcompactionQueue<T>,
     pub(crate) number: usize,
@@ -125,7 +125,7 @@ pub(crate) struct Claimed<'a, T> {
 }
 
 impl<T> Claimed<'_, T> {
-    /// The part is finished.
+    /// Records the result of the subcompaction.
     pub(crate) fn finish(mut self, result: Result<T>) {
         self.armed = false;
         self.shares.set(self.number, result);

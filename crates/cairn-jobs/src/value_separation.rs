@@ -1,11 +1,11 @@
-//! The last change of an entry before it is written: where its value lies.
+//! Value separation: the last transformation of an entry before it is written.
 //!
-//! 1. A value that is large goes to a blob file, and the entry refers to it. With
-//!    `enable_blob_columns` so do large columns of entities none of whose columns lies there yet.
-//! 2. A blob in a file that is moved out of is read, and is then what rule 1 makes of it; where
-//!    values are not separated any more, it returns into the table.
-//! 3. Every other entry stays as it is, and so do references to blobs: they are counted as they
-//!    leave the job, so that those that do not leave are known to be garbage.
+//! 1. A large value is written to a blob file and replaced by a blob index. With
+//!    `enable_blob_columns`, so are large columns of entities without any column in a blob file.
+//! 2. A blob in a file to be relocated is read and then handled by rule 1; if value separation is
+//!    off, it returns to the table.
+//! 3. Every other entry is unchanged. Its blob references are counted, so that unreferenced blobs are
+//!    known to be garbage.
 
 use std::ops::Range;
 
@@ -22,40 +22,40 @@ use crate::compaction_iterator::Entry;
 use crate::output_params::OutputParams;
 use crate::stats::BlobsRead;
 
-/// Puts the values of one part of a job in their place.
+/// Separates and relocates the values of one subcompaction.
 pub(crate) struct ValueSeparator<'a> {
     params: &'a OutputParams,
     writer: BlobWriter<'a>,
     reader: BlobReader,
     key: Vec<u8>,
     value: Vec<u8>,
-    /// Blobs that written entries refer to.
+    /// Blob references of written entries.
     pub(crate) garbage: BlobGarbageMeter,
-    /// How many blobs were moved out of their files, and their bytes as they were stored.
+    /// Number and stored bytes of relocated blobs.
     pub(crate) relocated: (u64, u64),
 }
 
-/// An entry in its final form, and the oldest blob file that it refers to.
+/// An entry ready to be written, with the oldest blob file that it refers to.
 pub(crate) struct PlacedEntry<'a> {
     pub(crate) entry: Entry<'a>,
     pub(crate) oldest_blob: Option<FileNumber>,
 }
 
-/// A column on its way: its name, and what becomes of its value.
+/// A column being rewritten.
 struct Moved {
     name: Range<usize>,
     value: Place,
 }
 
-/// Where the value of a column lies.
+/// The location of a column value.
 enum Place {
-    /// In the entity as it was.
+    /// In the original entity.
     Inline(Range<usize>),
-    /// In the entity as it was there is the reference, which stays.
+    /// A blob reference in the original entity, kept unchanged.
     Kept(Range<usize>, Option<FileNumber>),
-    /// It was read.
+    /// Read from a blob file.
     Read(Vec<u8>),
-    /// It was written to a blob file, to which this leads.
+    /// Written to a blob file: the blob index and its file.
     Written(Vec<u8>, FileNumber),
 }
 
@@ -72,19 +72,19 @@ impl<'a> ValueSeparator<'a> {
         }
     }
 
-    /// The blobs that were read.
+    /// Returns the blobs read.
     pub(crate) fn blobs_read(&self) -> BlobsRead {
         self.reader.read
     }
 
-    /// The entry as it is written.
+    /// Returns the entry in the form to be written.
     ///
     /// # Errors
     ///
-    /// Those of reading and writing blobs; `Corruption` of what the entry holds.
+    /// Blob I/O errors; `Corruption` of the value.
     #[inline]
     pub(crate) fn place<'e>(&'e mut self, entry: Entry<'e>) -> Result<PlacedEntry<'e>> {
-        // Truncation is meant: the lowest byte is the kind.
+        // Truncation intended: the lowest byte is the kind.
         let kind = key::packed(entry.key) as u8;
         if kind == ValueKind::BlobIndex as u8 {
             return self.place_blob(entry);
@@ -103,13 +103,13 @@ impl<'a> ValueSeparator<'a> {
         })
     }
 
-    /// Ends the last blob file, and returns all of them and their bytes.
+    /// Closes the last blob file and returns all files with their total size.
     pub(crate) fn finish(self) -> Result<(Vec<Arc<BlobFileMeta>>, BlobGarbageMeter, u64)> {
         let (files, written) = self.writer.finish()?;
         Ok((files, self.garbage, written))
     }
 
-    /// The entry of `internal` that refers to a new blob.
+    /// Returns the entry of `internal` as a blob index entry.
     fn refer(&mut self, internal: &[u8], index: &BlobIndex) -> PlacedEntry<'_> {
         self.value.clear();
         index.encode(&mut self.value);
@@ -123,7 +123,7 @@ impl<'a> ValueSeparator<'a> {
         }
     }
 
-    /// Makes `self.key` the key `internal` with another kind.
+    /// Stores the key `internal` with another kind in `self.key`.
     fn rekey(&mut self, internal: &[u8], kind: ValueKind) {
         self.key.clear();
         let seq = cairn_types::SequenceNumber(key::packed(internal) >> 8);
@@ -167,7 +167,7 @@ impl<'a> ValueSeparator<'a> {
         let plan = self.params.blobs;
         let user_key = key::user_key(entry.key);
         let separates = plan.columns && plan.min_bytes.is_some();
-        // A look at the version is enough for most.
+        // The version byte suffices for most entities.
         if !separates && !blob_garbage::may_have_blobs(entry.value) {
             return Ok(PlacedEntry {
                 entry,
@@ -214,7 +214,7 @@ impl<'a> ValueSeparator<'a> {
         })
     }
 
-    /// The fate of a column of `entity` that lies in a blob file.
+    /// Decides the new location of a column of `entity` that is a blob reference.
     fn move_column(&mut self, entity: &[u8], user_key: &[u8], index: &[u8]) -> Result<Place> {
         let blob = blob_garbage::blob_of(index)?;
         let moved = blob.filter(|(number, _)| *number < self.params.blobs.relocate_below);
@@ -237,13 +237,13 @@ fn written(index: &BlobIndex) -> Place {
     Place::Written(encoded, index.file)
 }
 
-/// Where `part` lies in `whole`, of which it is a part.
+/// Returns the range of `part` within `whole`.
 fn range(whole: &[u8], part: &[u8]) -> Range<usize> {
     let start = part.as_ptr() as usize - whole.as_ptr() as usize;
     start..start + part.len()
 }
 
-/// Makes `out` the entity of `columns`, which lie in `entity` unless they moved.
+/// Encodes the entity of `columns` into `out`; unmoved columns are read from `entity`.
 fn encode(entity: &[u8], columns: &[Moved], out: &mut Vec<u8>) -> Result<()> {
     let columns: Vec<Column<'_>> = columns
         .iter()

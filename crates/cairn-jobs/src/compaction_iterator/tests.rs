@@ -1,4 +1,4 @@
-//! What is written, rule by rule, and that no reader notices.
+//! The rules of the compaction iterator one by one, and the invariance of reads.
 
 mod filtered;
 
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use crate::lower_levels::LowerLevels;
 use crate::model::{Join, State, Write, compact, lawful, user, writes};
 
-/// The written entries, as text: key, sequence number, kind and value.
+/// Formats written entries: key, sequence number, kind and value.
 fn shown(state: &State) -> Vec<String> {
     let points = state.points.iter().map(|(key, value)| {
         let parsed = key::parse(key).unwrap();
@@ -45,7 +45,7 @@ fn shown(state: &State) -> Vec<String> {
         .collect()
 }
 
-/// What is written of `writes`, numbered from 1 on, above nothing or above anything.
+/// Compacts `writes`, numbered from 1, with nothing or with unknown data below.
 fn of(writes: &[Write], snapshots: &[u64], bottommost: bool) -> Vec<String> {
     let mut state = State::default();
     state.write(writes, 1);
@@ -100,17 +100,17 @@ fn a_single_deletion_takes_its_value_along() {
     );
 }
 
-/// A flush once lost the older deletion of two, and an old value came back.
+/// Regression: a flush dropped the older of two deletions, and an old value reappeared.
 #[test]
-fn a_pair_that_vanishes_leaves_an_older_single_deletion() {
+fn a_cancelled_pair_leaves_an_older_single_deletion() {
     assert_eq!(
         of(&[SingleDelete(1), Put(1, 0), SingleDelete(1)], &[], false),
         ["001@1 single"]
     );
 }
 
-/// The newer value may meet its own single deletion in a job that does not see the oldest value,
-/// which would come back.
+/// The newer value may be cancelled by its own single deletion in a job that does not see the oldest
+/// value, which would reappear.
 #[test]
 fn a_single_deletion_stays_below_a_newer_value() {
     assert_eq!(
@@ -160,7 +160,7 @@ fn range_tombstones_hide_within_their_stripe_and_vanish_at_the_bottom() {
     );
 }
 
-/// The level below, which holds the keys of `state`.
+/// Returns a lower level with the keys of `state`.
 fn level_below(state: &State) -> LowerLevels {
     let order = KeyOrder::Bytewise;
     let internal = |user: &[u8], seq| {
@@ -195,10 +195,10 @@ fn level_below(state: &State) -> LowerLevels {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Compaction of a tree's newer part changes nothing for any snapshot; at the bottom or not,
-    /// with a merge operator or without, and done twice.
+    /// Compaction of the newer part of a tree changes no read of any snapshot: at the bottom or above,
+    /// with or without a merge operator, once or twice.
     #[test]
-    fn no_reader_notices(
+    fn reads_are_unchanged(
         history in writes(60),
         cut in 0..60_usize,
         snapshots in proptest::collection::btree_set(1..60_u64, 0..5),
@@ -217,7 +217,7 @@ proptest! {
         let before = old.with(&new).read_all(&seqs);
         let operator = || operator.then_some(Join { partial });
 
-        // Tombstones below a key do not show in `level_below`, so only points may lie there.
+        // `level_below` does not show tombstones below a key, so only points may be there.
         old.tombstones.clear();
         let before_points = old.with(&new).read_all(&seqs);
         let once = compact(&new, runs, &snapshots, operator(), false, level_below(&old));

@@ -1,7 +1,7 @@
-//! Compactions that a program requests by files, levels or ranges, rather than the shape of the tree.
+//! Compactions requested by a program: by files, by level, or by key range.
 //!
-//! Each function turns one request into a pick, or says why it cannot be. Like all picks these
-//! are pure: the caller takes the inputs, runs and installs.
+//! Each function turns a request into a pick or an error. They are pure, like all picks: the caller
+//! registers the inputs, runs the job and installs the edit.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -19,27 +19,27 @@ use super::in_progress::InProgress;
 use super::options::PickOptions;
 use super::tree::Tree;
 
-/// A compaction of files that a user names.
+/// A `CompactFiles` request.
 #[derive(Clone, Debug)]
 pub struct FilesRequest<'a> {
-    /// The files.
+    /// The input files.
     pub files: &'a [FileNumber],
-    /// The level of the outputs.
+    /// The output level.
     pub output_level: usize,
-    /// The directory of the outputs.
+    /// The path id of the outputs.
     pub path_id: u32,
-    /// How it works.
+    /// Options of the request.
     pub options: &'a CompactionOptions,
 }
 
-/// The compaction of the files of `request`, and of all that have to go with them: in every level
-/// down to the output, the files between them and those that overlap; with a file of level 0, all
-/// older ones of level 0.
+/// Returns the compaction of the files of `request` and of all files that must be included: in every
+/// level down to the output, the files between them and those that overlap; for a level-0 file, all
+/// older level-0 files.
 ///
 /// # Errors
 ///
-/// `InvalidArgument` if there is no such file or level, or a file would go upwards; `Aborted` if a
-/// running compaction is in the way.
+/// `InvalidArgument` if a file or the level does not exist, or a file would move up; `Aborted` if a
+/// running compaction conflicts.
 pub fn pick_files(
     version: &Version,
     busy: &InProgress,
@@ -108,7 +108,7 @@ pub fn pick_files(
     Ok(pick)
 }
 
-/// The files of `request` by level, with those that have to go with them.
+/// Returns the inputs by level, with all files that must be included.
 fn with_all_between(tree: &Tree, request: &FilesRequest<'_>) -> Vec<LevelInputs> {
     let mut wanted: BTreeSet<FileNumber> = request.files.iter().copied().collect();
     let mut inputs: Vec<LevelInputs> = Vec::new();
@@ -147,7 +147,7 @@ fn with_all_between(tree: &Tree, request: &FilesRequest<'_>) -> Vec<LevelInputs>
     inputs
 }
 
-/// True if two neighbours of a sorted level have versions of one key.
+/// True if two adjacent files of a sorted level share a user key.
 fn shares_key(tree: &Tree, left: &FileMeta, right: &FileMeta) -> bool {
     bounds::compare(
         tree.order(),
@@ -157,13 +157,13 @@ fn shares_key(tree: &Tree, left: &FileMeta, right: &FileMeta) -> bool {
     .is_ge()
 }
 
-/// A move of all files of `level` to `target`, or, with none given, to the highest level that is
-/// empty and may hold as much. `None` if that is where they are. Nothing else may run.
+/// Returns a move of all files of `level` to `target` or, without a target, to the highest empty level
+/// with sufficient capacity. `None` if the files are already there. No other compaction may run.
 ///
 /// # Errors
 ///
-/// `InvalidArgument` if there is no such level; `NotSupported` if files lie between, or level 0
-/// would have to be sorted; `Aborted` for several files into level 0.
+/// `InvalidArgument` if the level does not exist; `NotSupported` if a level between is not empty or
+/// level 0 would have to be sorted; `Aborted` for several files into level 0.
 pub fn refit(
     version: &Version,
     busy: &InProgress,
@@ -210,7 +210,7 @@ pub fn refit(
     moved(&tree, inputs, target).map(Some)
 }
 
-/// The highest level above `level` that can take its files, with only empty levels between.
+/// Returns the highest level above `level` that can hold its files, reached through empty levels only.
 fn highest_that_fits(tree: &Tree, level: usize) -> usize {
     let bytes = tree.version.level(level).bytes();
     let fits = |&above: &usize| {
@@ -219,12 +219,12 @@ fn highest_that_fits(tree: &Tree, level: usize) -> usize {
     (1..level).rev().take_while(fits).last().unwrap_or(level)
 }
 
-/// A move of all files of level 0, which must not overlap, to `target`; the levels down to there
-/// must be empty.
+/// Returns a move of all files of level 0, which must not overlap, to `target`. The levels 1 to
+/// `target` must be empty.
 ///
 /// # Errors
 ///
-/// `InvalidArgument` says what is in the way.
+/// `InvalidArgument` with the reason.
 pub fn move_level_zero(
     version: &Version,
     busy: &InProgress,
@@ -275,12 +275,12 @@ fn moved(tree: &Tree, inputs: Vec<LevelInputs>, target: usize) -> Result<Pick> {
     Ok(pick)
 }
 
-/// A user's range of keys; `None` is unbounded.
+/// A range of user keys; `None` is unbounded.
 pub type UserRange<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
 
-/// The removal of all files from level 1 on that lie in one of `ranges` with all their keys, but
-/// for those that are being compacted. The end of a range belongs to it if `include_end`. `None`
-/// if there is no such file.
+/// Returns the deletion of all files of the levels from 1 on whose keys lie entirely in one of
+/// `ranges`, except inputs of running compactions. Range ends are inclusive if `include_end`. `None` if
+/// there is no such file.
 #[must_use]
 pub fn delete_in_ranges(
     version: &Version,
@@ -316,8 +316,8 @@ pub fn delete_in_ranges(
     })
 }
 
-/// Marks the files of a sorted level that lie in `range`, without those at its borders that share
-/// a key with a file outside.
+/// Marks the files of a sorted level within `range`, except boundary files that share a user key with a
+/// file outside.
 fn mark_inside(
     tree: &Tree,
     all: &[Arc<FileMeta>],

@@ -1,4 +1,4 @@
-//! In which order the files of a level are considered for compaction.
+//! The order in which the files of a level are considered for compaction (`compaction_pri`).
 
 use cairn_format::key;
 use cairn_options::CompactionPri;
@@ -9,7 +9,7 @@ use cairn_version::compaction_score;
 
 use super::tree::Tree;
 
-/// The positions of the files of `level`, the first to compact first.
+/// Returns the indexes of the files of `level` in compaction order.
 pub(super) fn by_priority(tree: &Tree, level: usize) -> Vec<usize> {
     let files = tree.version.level(level).files();
     match tree.options.pri {
@@ -26,15 +26,15 @@ pub(super) fn by_priority(tree: &Tree, level: usize) -> Vec<usize> {
     }
 }
 
-/// Positions by a key of each file; files of equal keys stay in their order.
+/// Returns indexes sorted by a key of each file; the sort is stable.
 fn sorted<K: Ord>(files: &[Arc<FileMeta>], key: impl Fn(&FileMeta) -> K) -> Vec<usize> {
     let mut positions: Vec<usize> = (0..files.len()).collect();
     positions.sort_by_cached_key(|&at| key(&files[at]));
     positions
 }
 
-/// Files first whose compaction rewrites the least of the next level for what it moves down.
-/// Files that are marked come before all others, and those close to their time to live gain.
+/// Orders files by overlapping bytes of the next level relative to their own size. Marked files come
+/// first, and files close to their expiry are boosted.
 fn by_overlap(tree: &Tree, level: usize) -> Vec<usize> {
     let order = tree.order();
     let average = compaction_score::average_value_bytes(tree.version);
@@ -69,8 +69,8 @@ fn by_overlap(tree: &Tree, level: usize) -> Vec<usize> {
     positions
 }
 
-/// Bytes of `next` that overlap `file`. `from` is the first file of `next` that may overlap the
-/// file or one after it, and moves along.
+/// Returns the bytes of `next` that overlap `file`. `from` is the first file of `next` that may overlap
+/// this file or a later one, and is advanced.
 fn overlap_with(
     order: &KeyOrder,
     file: &FileMeta,
@@ -87,11 +87,11 @@ fn overlap_with(
         .fold(0_u64, |bytes, next| bytes.saturating_add(next.size))
 }
 
-/// How much more urgent a file becomes with its age, so that data reaches the last level before
-/// its time to live forces it there. SkipLevelOutput levels gain earlier.
+/// Priority boost of a file by age, so that data reaches the last level before its expiry forces it
+/// there. Deeper levels start earlier.
 struct TtlBoost {
     now: u64,
-    /// From which age on a file gains, and how many seconds make one step; `None` if none does.
+    /// The age at which the boost starts and the seconds per step; `None` without a boost.
     start_and_step: Option<(u64, u64)>,
 }
 
@@ -122,7 +122,7 @@ impl TtlBoost {
     }
 }
 
-/// One file after the other, beginning where the last compaction of the level ended.
+/// Orders files by key, starting where the last compaction of the level ended.
 fn round_robin(tree: &Tree, level: usize) -> Vec<usize> {
     let files = tree.version.level(level).files();
     if level == 0 {

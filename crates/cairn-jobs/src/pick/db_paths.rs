@@ -1,19 +1,19 @@
-//! Which directory the tables of a level go to, where a family has several.
+//! The directory of the tables of a level, for families with several (`db_paths`).
 //!
-//! The first directories hold the upper levels: levels are counted off against the bytes that each
-//! directory should hold, from level 0 on, and one that does not fit goes to the next. The last
-//! directory takes what is left. In a universal tree the size of what is written decides.
+//! The first directories hold the upper levels: levels are assigned in order while their target sizes
+//! fit into the target size of the directory, then to the next one. The last directory takes the
+//! remaining levels. In a universal tree the output size decides.
 
 use super::options::PickOptions;
 
-/// The directory of `level`, by its position.
+/// Returns the path id of `level`.
 pub(super) fn of_level(options: &PickOptions, level: usize) -> u32 {
     let targets = &options.path_targets;
     let Some(last) = targets.len().checked_sub(1) else {
         return 0;
     };
     let shape = &options.shape;
-    // Level 0 counts as large as level 1.
+    // Level 0 is assumed to be as large as level 1.
     let (mut level_bytes, mut at_level) = (shape.base_bytes as f64, 0);
     let (mut path, mut left) = (0, targets[0] as f64);
     while path < last {
@@ -35,8 +35,8 @@ pub(super) fn of_level(options: &PickOptions, level: usize) -> u32 {
     u32::try_from(path).unwrap_or(u32::MAX)
 }
 
-/// The directory of what a universal compaction of `bytes` writes: the first that holds it and has
-/// room, together with those before it, for what will be written until it is compacted again.
+/// Returns the path id for an output of `bytes` of a universal compaction: the first directory that
+/// fits it and, together with the preceding ones, the data written until it is compacted again.
 pub(super) fn of_run(options: &PickOptions, bytes: u64) -> u32 {
     let ratio = 100_u64.saturating_sub(u64::from(options.universal.size_ratio));
     let future = u128::from(bytes) * u128::from(ratio) / 100;
@@ -58,7 +58,7 @@ mod tests {
     use cairn_options::{DbOptions, DbPath, FamilyOptions};
 
     #[test]
-    fn levels_fill_the_directories_in_their_order() {
+    fn levels_fill_the_directories_in_order() {
         let place = |target_size| DbPath {
             path: "/p".into(),
             target_size,
@@ -71,7 +71,7 @@ mod tests {
         let options = PickOptions::new(&DbOptions::default(), &family);
         let paths: Vec<u32> = (0..5).map(|level| of_level(&options, level)).collect();
         assert_eq!(paths, [0, 0, 1, 2, 2]);
-        // A run of 100 bytes will have 99 beside it.
+        // 99 bytes are expected to be written beside a run of 100.
         let of = |bytes| of_run(&options, bytes);
         assert_eq!(
             [1, 100, 130, 250, 620, 640, 5000].map(of),

@@ -1,4 +1,4 @@
-//! The files and ranges that running compactions of a family have taken.
+//! The files and key ranges reserved by running compactions of a family.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -10,7 +10,7 @@ use cairn_version::FileMeta;
 
 use super::description::{Pick, range};
 
-/// Names a running job in [`InProgress`].
+/// Identifies a running job in [`InProgress`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobId(u64);
 
@@ -18,7 +18,7 @@ pub struct JobId(u64);
 #[derive(Clone, Debug, Default)]
 pub struct InProgress {
     files: HashSet<FileNumber>,
-    /// Those of them that are damaged.
+    /// Damaged files, which are excluded from picks.
     quarantined: HashSet<FileNumber>,
     running: Vec<Running>,
     next: u64,
@@ -38,11 +38,11 @@ struct Running {
 }
 
 impl InProgress {
-    /// Takes the inputs and the output range of `pick`, which is about to run.
+    /// Registers the inputs and the output range of `pick`, which is about to run.
     ///
     /// # Panics
     ///
-    /// If an input is taken already: two jobs would then write the same entries.
+    /// If an input is already registered: two jobs would write the same entries.
     pub fn add(&mut self, order: &KeyOrder, pick: &Pick) -> JobId {
         let id = JobId(self.next);
         self.next += 1;
@@ -68,8 +68,8 @@ impl InProgress {
         id
     }
 
-    /// Keeps compactions from writing between the two bounds of `level`, where files are about to
-    /// enter from outside; until [`InProgress::remove`].
+    /// Reserves the range between the two bounds of `level`, where files are about to be ingested,
+    /// until [`InProgress::remove`].
     pub fn reserve(
         &mut self,
         level: usize,
@@ -90,7 +90,7 @@ impl InProgress {
         id
     }
 
-    /// Gives back what the job had taken; after its edit is installed, or it has failed.
+    /// Releases the reservation of a job, after its edit is installed or it has failed.
     pub fn remove(&mut self, id: JobId) {
         if let Some(at) = self.running.iter().position(|running| running.id == id) {
             for file in self.running.swap_remove(at).files {
@@ -101,7 +101,7 @@ impl InProgress {
         }
     }
 
-    /// Gives back to picks what [`InProgress::quarantine`] took.
+    /// Releases all quarantined files.
     pub fn release_quarantined(&mut self) {
         for file in std::mem::take(&mut self.quarantined) {
             if !self.running.iter().any(|job| job.files.contains(&file)) {
@@ -110,20 +110,20 @@ impl InProgress {
         }
     }
 
-    /// Takes `file` until [`InProgress::release_quarantined`]: no pick has it any more. Whether it was free of that
-    /// before.
+    /// Excludes a damaged file from picks until [`InProgress::release_quarantined`]. Returns false if
+    /// it was excluded already.
     pub fn quarantine(&mut self, file: FileNumber) -> bool {
         self.files.insert(file);
         self.quarantined.insert(file)
     }
 
-    /// The number of running compactions.
+    /// Returns the number of running compactions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.running.len()
     }
 
-    /// True if none runs.
+    /// True if no compaction runs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.running.is_empty()
@@ -135,7 +135,7 @@ impl InProgress {
         self.files.contains(&number)
     }
 
-    /// The inputs of all running compactions.
+    /// Returns the inputs of all running compactions, and the quarantined files.
     #[must_use]
     pub fn files(&self) -> &HashSet<FileNumber> {
         &self.files
@@ -145,13 +145,13 @@ impl InProgress {
         files.iter().any(|file| self.contains(file.number))
     }
 
-    /// True if a compaction of level 0 runs. Only one may: its files overlap.
+    /// True if a compaction of level 0 runs. Only one may run at a time, because level-0 files overlap.
     #[must_use]
     pub fn takes_level_zero(&self) -> bool {
         self.running.iter().any(|running| running.start_level == 0)
     }
 
-    /// True if a running compaction takes files of level 0 to `base`.
+    /// True if a running compaction moves level-0 files to `base`.
     pub(super) fn empties_level_zero_into(&self, base: usize) -> bool {
         let mut running = self.running.iter();
         running.any(|running| running.start_level == 0 && running.output_level == base)

@@ -1,19 +1,19 @@
-//! Sending a part of what comes from level 0 two levels down at once.
+//! Compacts a key range of level 0 two levels down in one step.
 //!
-//! When level 0 is merged into a level that is then too large, files of that level are compacted
-//! further as soon as they are written. What is going to leave can spare itself the stop: in a range of
-//! keys the files of the level below become inputs too, and what is written there joins them. Files of
-//! the level below border the range, so that each of them is an input whole or not at all.
+//! If merging level 0 makes the base level exceed its target, files of the base level are compacted
+//! further right away. For some key range that intermediate write can be skipped: the files of the next
+//! level in that range become inputs too, and the range is written there. The range is bounded by files
+//! of that level, so that each of them is an input with all its keys or not at all.
 //!
-//! The pick takes all files of that level that come into question. Which of them become inputs is
-//! chosen by [`crate::multi_level`], with the tables at hand.
+//! The pick reserves all candidate files of that level. [`crate::multi_level`] chooses among them with
+//! the tables at hand.
 
 use super::description::{LevelInputs, Pick, SkipLevelCandidates, SkipLevelOutput};
 use super::expand;
 use super::tree::Tree;
 
-/// Adds to a pick that empties level 0 where a part of it may go, if the output level would be too
-/// large and nothing is in the way.
+/// Adds the skip-level candidates to a pick that empties level 0, if its output level would exceed its
+/// target and no running compaction conflicts.
 pub(super) fn offered(tree: &Tree, pick: Pick) -> Pick {
     let offer = offer(tree, &pick);
     Pick { offer, ..pick }
@@ -21,11 +21,11 @@ pub(super) fn offered(tree: &Tree, pick: Pick) -> Pick {
 
 fn offer(tree: &Tree, pick: &Pick) -> Option<SkipLevelCandidates> {
     let (level, below) = (pick.output.level, pick.output.level + 1);
-    // Keys with timestamps are not cut apart.
+    // All versions of a key with timestamps must stay in one output level.
     if pick.trivial_move || below > tree.last_output() || tree.order().timestamp_size() > 0 {
         return None;
     }
-    // Where level 0 is far behind it has to become small soon.
+    // If level 0 is far over its trigger, emptying it quickly takes precedence.
     if pick.inputs[0].files.len() > 2 * tree.options.shape.level0_trigger {
         return None;
     }
@@ -40,7 +40,7 @@ fn offer(tree: &Tree, pick: &Pick) -> Option<SkipLevelCandidates> {
         .level(level)
         .bytes()
         .saturating_sub(level_input);
-    // What is merged becomes smaller: keys that are written again make an eighth of random loads.
+    // Merging shrinks the data: overwrites are about an eighth of a random load.
     let merged = input - input / 8;
     let excess = rest
         .saturating_add(merged)
@@ -56,7 +56,7 @@ fn offer(tree: &Tree, pick: &Pick) -> Option<SkipLevelCandidates> {
         level: below,
         files: files.clone(),
     });
-    // `None` where a running compaction writes to that level.
+    // `None` if a running compaction writes to that level.
     let whole = expand::assemble(tree, pick.reason, pick.score, inputs, below, false)?;
     Some(SkipLevelCandidates {
         files,

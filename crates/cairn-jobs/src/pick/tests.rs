@@ -1,7 +1,7 @@
-//! Picks, from text: `testdata/pick.txt` has trees, what runs in them, and what is picked.
+//! Data-driven picks: `testdata/pick.txt` has trees, running compactions, and the expected picks.
 //!
 //! ```text
-//! # What the case shows.
+//! # Description of the case.
 //! options trigger=4 base=100
 //! L0: 12[a..c] 11[b..d]
 //! L1: 7[a..k]:size=40,seq=3
@@ -11,8 +11,8 @@
 //! compact L0: 12 11 + L1: 7 -> L1
 //! ```
 //!
-//! Files of level 0 are given from newest to oldest. Sizes are 10 unless told. `BLESS=1 cargo
-//! test` rewrites what is expected.
+//! Files of level 0 are listed from newest to oldest. The default size is 10. `BLESS=1 cargo test` rewrites
+//! the expected output.
 
 use cairn_format::key::InternalKey;
 use cairn_options::{
@@ -144,8 +144,8 @@ impl Case {
         }
     }
 
-    /// The tree, and what runs in it: each busy file is the only input of a job that writes it to
-    /// the level below.
+    /// Returns the tree and its running compactions: each busy file is the only input of a compaction
+    /// into the next level.
     fn tree(&self) -> (Version, InProgress) {
         let version = Version::empty(KeyOrder::Bytewise, self.levels)
             .with_edit(&self.edit)
@@ -224,7 +224,7 @@ impl Case {
         };
     }
 
-    /// Everything that can run at once.
+    /// Picks until no further compaction can run at once.
     fn picks(&mut self) {
         let (version, mut busy) = self.tree();
         while let Some(pick) = pick(&version, &busy, &self.present, &self.options) {
@@ -234,7 +234,7 @@ impl Case {
         self.output += &format!("{} at once\n", busy.len());
     }
 
-    /// `manual FROM TO HOW`: every step, each installed as if it had run.
+    /// `manual FROM TO HOW`: prints every step, and installs each as if it had run.
     fn manual(&mut self, rest: &str) {
         let words: Vec<&str> = rest.split(' ').collect();
         let (mut version, busy) = self.tree();
@@ -264,7 +264,7 @@ impl Case {
     }
 }
 
-/// A running job of `inputs` that writes to the level below.
+/// Returns a running compaction of `inputs` into the next level.
 fn running(inputs: LevelInputs) -> Pick {
     let level = (inputs.level + 1).min(LEVELS - 1);
     Pick {
@@ -292,7 +292,7 @@ fn running(inputs: LevelInputs) -> Pick {
     }
 }
 
-/// The edit of a compaction that gives one file over the range of its inputs.
+/// Returns the edit of a compaction that writes one file over the range of its inputs.
 fn as_if_run(pick: &Pick, next: &mut u64) -> TreeEdit {
     if pick.trivial_move {
         return pick.as_move();
@@ -331,13 +331,13 @@ fn file(text: &str, level: usize, at: usize) -> FileMeta {
             InternalKey::new(user.as_bytes(), SequenceNumber::MAX, kind)
         }
         None => {
-            // Of two files that share a user key, the first has its newer versions.
+            // The first of two files that share a user key has the newer versions.
             let user = largest.trim_end_matches(']').as_bytes();
             InternalKey::new(user, SequenceNumber(seq + 1), ValueKind::Value)
         }
     };
     let smallest = bound(smallest);
-    // One key alone is its own upper bound.
+    // A single key is its own upper bound.
     let largest = match smallest.user_key() == largest.user_key() {
         true => smallest.clone(),
         false => largest,

@@ -1,4 +1,4 @@
-//! The state that a pick is made from.
+//! The state that a pick is computed from.
 
 use cairn_platform::sync::Arc;
 use cairn_types::KeyOrder;
@@ -9,7 +9,7 @@ use super::description::{LevelInputs, Reason};
 use super::in_progress::InProgress;
 use super::options::PickOptions;
 
-/// The tree that a pick is made from.
+/// The tree, running compactions and options that a pick is computed from.
 pub(super) struct Tree<'a> {
     pub(super) version: &'a Version,
     pub(super) busy: &'a InProgress,
@@ -18,13 +18,13 @@ pub(super) struct Tree<'a> {
     pub(super) targets: Targets,
 }
 
-/// Where a compaction starts, before the files of the output level are known.
+/// The start of a compaction, before the files of the output level are known.
 pub(super) struct Start {
     pub(super) reason: Reason,
     pub(super) score: f64,
     pub(super) inputs: LevelInputs,
     pub(super) output_level: usize,
-    /// Files of level 0 that overlap neither one another nor anything in the output level.
+    /// True for level-0 files that overlap neither each other nor the output level.
     pub(super) level_zero_move: bool,
 }
 
@@ -64,17 +64,17 @@ impl<'a> Tree<'a> {
         marked
     }
 
-    /// The lowest level that compactions write to.
+    /// Returns the lowest level that compactions write to.
     pub(super) fn last_output(&self) -> usize {
         self.version.num_levels() - 1 - usize::from(self.options.keeps_last_level)
     }
 
-    /// The files that are compacted so that old blob files can go.
+    /// Returns the files to compact because of blob garbage.
     pub(super) fn forced_by_blobs(&self) -> Vec<(usize, Arc<FileMeta>)> {
         blob_gc::forced(self.version, self.busy.files(), &self.options.blobs)
     }
 
-    /// The level that files of `level` are compacted into.
+    /// Returns the output level of files of `level`.
     pub(super) fn next_level(&self, level: usize) -> usize {
         if level == 0 {
             self.targets.base_level

@@ -1,4 +1,4 @@
-//! What a compaction filter does to entries.
+//! Effects of a compaction filter on entries.
 
 use cairn_platform::sync::{Arc, Mutex};
 use cairn_types::{CompactionFilter, FilterDecision, FilterValue};
@@ -9,7 +9,7 @@ use crate::lower_levels::LowerLevels;
 use crate::model::{Join, State, Write, compact_filtered, user};
 use Write::{Delete, Merge, Put};
 
-/// Decides by a function, and remembers what it was asked.
+/// A filter that calls a function and records its arguments.
 struct Plan<F> {
     decide: F,
     asked: Arc<Mutex<Vec<String>>>,
@@ -33,7 +33,7 @@ impl<F: Fn(&str, FilterValue<'_>) -> FilterDecision + Send + Sync> CompactionFil
     }
 }
 
-/// What is written of `writes`, and what the filter was asked.
+/// Compacts `writes` with a filter; returns the output and the recorded calls.
 fn filtered(
     writes: &[Write],
     snapshots: &[u64],
@@ -61,7 +61,7 @@ fn filtered(
 }
 
 #[test]
-fn what_a_filter_removes_is_deleted_above_older_data_and_gone_at_the_bottom() {
+fn removed_entries_become_deletions_above_older_data_and_vanish_at_the_bottom() {
     let remove = |key: &str, _: FilterValue<'_>| match key {
         "001" => FilterDecision::Remove,
         _ => FilterDecision::Keep,
@@ -75,7 +75,7 @@ fn what_a_filter_removes_is_deleted_above_older_data_and_gone_at_the_bottom() {
 }
 
 #[test]
-fn only_the_newest_version_of_a_key_is_asked_about() {
+fn the_filter_sees_only_the_newest_version_of_a_key() {
     let change = |_: &str, _: FilterValue<'_>| FilterDecision::ChangeValue(b"new".to_vec());
     let (written, asked) = filtered(&[Put(1, 0), Put(1, 1)], &[1], false, change);
     assert_eq!(written, ["001@2 put new", "001@1 put a"]);
@@ -85,13 +85,13 @@ fn only_the_newest_version_of_a_key_is_asked_about() {
     assert!(asked.is_empty(), "{asked:?}");
 }
 
-/// Over few keys the filter's job walks, over many it seeks; what is written is the same.
+/// Short skips step, long skips seek; the output is the same.
 #[test]
-fn a_filter_can_skip_keys_without_a_trace() {
+fn a_filter_can_skip_keys() {
     for last in [20_u8, 200] {
         let skip = move |key: &str, _: FilterValue<'_>| match key {
             "002" => FilterDecision::RemoveAndSkipUntil(user(last)),
-            // Not beyond the key itself: it stays.
+            // A skip target at the key itself keeps the key.
             "001" => FilterDecision::RemoveAndSkipUntil(user(1)),
             _ => FilterDecision::Keep,
         };
@@ -104,7 +104,7 @@ fn a_filter_can_skip_keys_without_a_trace() {
 }
 
 #[test]
-fn merge_operands_are_filtered_one_by_one_and_those_of_snapshots_are_kept() {
+fn merge_operands_are_filtered_one_by_one_and_kept_for_snapshots() {
     let drop_b = |_: &str, value: FilterValue<'_>| match value {
         FilterValue::MergeOperand(b"B") => FilterDecision::Remove,
         FilterValue::MergeOperand(b"C") => FilterDecision::ChangeValue(b"X".to_vec()),
@@ -117,9 +117,9 @@ fn merge_operands_are_filtered_one_by_one_and_those_of_snapshots_are_kept() {
     assert_eq!(asked, ["001+C"]);
 }
 
-/// With no operand left, what lies below is the newest of its key.
+/// With all operands dropped, the value below becomes the newest of its key.
 #[test]
-fn a_value_below_dropped_operands_is_asked_about() {
+fn the_filter_sees_a_value_below_dropped_operands() {
     let only_values = |_: &str, value: FilterValue<'_>| match value {
         FilterValue::MergeOperand(_) => FilterDecision::Remove,
         _ => FilterDecision::ChangeValue(b"v".to_vec()),
