@@ -127,6 +127,12 @@ impl BlobGarbageMeter {
     pub fn counted(&self) -> Vec<BlobGarbage> {
         let files = self.files.iter();
         files
+            .inspect(|(number, (entered, left))| {
+                debug_assert!(
+                    left.count <= entered.count,
+                    "references to blob file {number} leave that did not enter"
+                );
+            })
             .map(|(&number, (entered, left))| BlobGarbage {
                 number,
                 count: entered.count.saturating_sub(left.count),

@@ -106,6 +106,11 @@ impl<'a> BlobWriter<'a> {
             return Ok(());
         };
         let finished = builder.finish()?;
+        assert!(finished.count > 0, "a blob file is created for a value");
+        assert!(
+            finished.bytes <= finished.file_size,
+            "records are part of the file"
+        );
         let meter = &self.params.context.meter;
         let began = meter.began();
         file.sync(self.params.context.database.options.use_fsync)?;
@@ -130,6 +135,12 @@ impl<'a> BlobWriter<'a> {
             let path = self.params.context.family.blobs.path(file.number);
             events.blob_created(&path, &file);
         }
+        assert!(
+            self.files
+                .last()
+                .is_none_or(|last| last.number < file.number),
+            "file numbers ascend"
+        );
         self.files.push(file);
         Ok(())
     }
@@ -174,6 +185,7 @@ impl BlobReader {
             0 => self.context.io.read_now(&request)?,
             _ => self.read_ahead(&file, &request)?,
         };
+        debug_assert_eq!(record.len(), request.len, "the whole record is read");
         self.read.count(request.len as u64);
         file.complete(index, user_key, record)
     }

@@ -25,7 +25,7 @@ use cairn_types::{
     Error, FilterContext, PartitionContext, Result, SequenceNumber, SstPartitioner,
     TableFileCreationReason, ValueKind,
 };
-use cairn_version::{BlobFileMeta, FileMeta, TreeEdit, Version};
+use cairn_version::{BlobFileMeta, FileMeta, TreeEdit, Version, bounds};
 
 use crate::blob_garbage::BlobGarbageMeter;
 use crate::blobs::BlobReader;
@@ -141,6 +141,8 @@ impl Compaction {
     fn prepare(job: &CompactJob) -> Result<Compaction> {
         let (context, pick) = (&job.context, &job.pick);
         let order = &context.family.order;
+        assert!(pick.files().next().is_some(), "a compaction has an input");
+        assert!(context.snapshots.is_sorted(), "snapshots ascend");
         let runs = open_runs(job)?;
         let mut targets = vec![Target::new(
             job,
@@ -268,6 +270,9 @@ impl Compaction {
     ) -> Result<SubcompactionOutput> {
         let order = &self.context.family.order;
         let target = &self.targets[usize::from(span.deeper)];
+        if let (Some(lower), Some(upper)) = (&span.lower, &span.upper) {
+            debug_assert!(order.compare(lower, upper).is_lt(), "a range is not empty");
+        }
         let lower = span.lower.take();
         let lower = lower.as_deref();
         let mut entries = self.entries(target, lower)?;
@@ -357,6 +362,12 @@ impl Compaction {
         let Some(middle) = middle else {
             return Ok(false);
         };
+        let order = &context.family.order;
+        debug_assert!(
+            order.compare(reached, &middle).is_lt(),
+            "written keys stay in the first half"
+        );
+        debug_assert!(upper.is_none_or(|upper| order.compare(&middle, upper).is_lt()));
         let given = SubcompactionRange {
             lower: Some(middle.clone()),
             upper: span.upper.replace(middle),
@@ -450,6 +461,7 @@ impl Compaction {
         if !done.stats.inexact {
             self.check_count(done.stats.input_entries)?;
         }
+        self.check_outputs(&done.edit);
         let inputs = self.pick.files();
         done.edit = TreeEdit {
             deleted: inputs.map(|(level, file)| (level, file.number)).collect(),
@@ -463,6 +475,28 @@ impl Compaction {
             ..done.edit
         };
         Ok(done)
+    }
+
+    /// Asserts that the outputs of each level are disjoint, and that no file is both input and output.
+    fn check_outputs(&self, edit: &TreeEdit) {
+        let order = &self.context.family.order;
+        for target in &self.targets {
+            let level = target.output.level;
+            let outputs = edit.added.iter().filter(|(at, _)| *at == level);
+            let mut files: Vec<_> = outputs.map(|(_, file)| file).collect();
+            files.sort_by(|a, b| key::compare(order, a.smallest.as_bytes(), b.smallest.as_bytes()));
+            debug_assert!(
+                files
+                    .windows(2)
+                    .all(|pair| bounds::are_apart(order, pair[0], pair[1])),
+                "outputs in level {level} overlap"
+            );
+        }
+        let written = |number| edit.added.iter().any(|(_, file)| file.number == number);
+        assert!(
+            !self.pick.files().any(|(_, file)| written(file.number)),
+            "an output has the number of an input"
+        );
     }
 
     /// Returns the raw sizes and deletion count from the properties of the inputs.
@@ -573,6 +607,13 @@ fn params(job: &CompactJob, output: &Output, bottommost: bool) -> OutputParams {
 
 /// Opens the inputs as sorted runs: one per level-0 file, one per other level.
 fn open_runs(job: &CompactJob) -> Result<Vec<Vec<InputTable>>> {
+    assert!(
+        job.pick
+            .inputs
+            .windows(2)
+            .all(|pair| pair[0].level < pair[1].level),
+        "runs of upper levels come first"
+    );
     let mut runs = Vec::new();
     for inputs in &job.pick.inputs {
         let tables = inputs.files.iter().map(|file| {

@@ -201,6 +201,10 @@ impl<R: Run> CompactionIterator<R> {
     /// Errors of the input; `Corruption` of an entry or by the merge operator; `Aborted` on cancellation.
     pub fn next(&mut self, end: Option<&[u8]>) -> Result<Option<Entry<'_>>> {
         if std::mem::take(&mut self.used) {
+            debug_assert!(
+                self.queue.is_empty(),
+                "the input entry is returned after queued ones"
+            );
             self.advance();
         }
         let out = match self.queue.pop_front() {
@@ -265,6 +269,7 @@ impl<R: Run> CompactionIterator<R> {
             let newest = std::mem::take(&mut self.newest);
             self.count_blobs(kind)?;
             let stripe = self.stripe(seq);
+            debug_assert!(seq <= stripe, "the snapshot of a stripe sees its entries");
             let hidden = self.decided == Some(stripe);
             // A shadowed single deletion must still meet its value, perhaps in another job, because the
             // newer value may be cancelled by a single deletion of its own.
@@ -345,6 +350,10 @@ impl<R: Run> CompactionIterator<R> {
             }
             Ruling::Change(kind, value) => (kind, value),
         };
+        debug_assert!(
+            self.decided != Some(stripe),
+            "the filter sees the newest entry only"
+        );
         self.decided = Some(stripe);
         let zero = !kind.is_deletion() && self.may_zero_seq(stripe);
         let seq = if zero { SequenceNumber::ZERO } else { seq };
@@ -582,6 +591,7 @@ impl<R: Run> CompactionIterator<R> {
 
     /// Builds an entry of the current key.
     fn make(&mut self, seq: SequenceNumber, kind: ValueKind, value: &[u8]) -> Made {
+        debug_assert!(self.has_user, "an entry was read");
         let start = self.made.len();
         key::append_internal(&mut self.made, &self.user, seq, kind);
         let middle = self.made.len();
@@ -598,6 +608,11 @@ impl<R: Run> CompactionIterator<R> {
         operator: &dyn MergeOperator,
         stripe: SequenceNumber,
     ) -> Result<Option<Out>> {
+        debug_assert!(
+            self.decided != Some(stripe),
+            "operands of a decided stripe are shadowed"
+        );
+        debug_assert!(self.queue.is_empty(), "earlier operands are returned first");
         let mut operands: Vec<Made> = Vec::new();
         let mut newest = None;
         let base = loop {
@@ -651,6 +666,7 @@ impl<R: Run> CompactionIterator<R> {
             self.newest = self.is_same_key();
             return Ok(None);
         };
+        debug_assert!(!operands.is_empty());
         let merged = match base {
             Base::Value | Base::Nothing | Base::Blob | Base::Entity => {
                 let (kind, value) = self.merge_into(&base, operator, &operands)?;

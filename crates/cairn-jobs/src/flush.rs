@@ -107,6 +107,8 @@ fn compression(options: &cairn_options::FamilyOptions) -> Compression {
 
 fn write(job: &FlushJob, params: &OutputParams) -> Result<JobOutput> {
     let context = &job.context;
+    assert!(!job.memtables.is_empty(), "a flush has a memtable");
+    assert!(context.snapshots.is_sorted(), "snapshots ascend");
     let tombstones = Arc::new(Fragments::build(
         &context.family.order,
         job.memtables
@@ -162,6 +164,7 @@ fn write(job: &FlushJob, params: &OutputParams) -> Result<JobOutput> {
         check_count(context, read, expected.sum::<usize>() as u64)?;
     }
     let written = outputs.finish(None)?;
+    assert!(written.files.len() <= 1, "a flush writes at most one table");
     entries.garbage.merge(&written.garbage);
     Ok(JobOutput {
         edit: TreeEdit {

@@ -101,6 +101,7 @@ pub fn batches(order: &KeyOrder, files: &[Incoming]) -> Vec<Vec<usize>> {
             last.push(at);
         }
     }
+    debug_assert_eq!(batches.iter().map(Vec::len).sum::<usize>(), files.len());
     batches
 }
 
@@ -161,6 +162,14 @@ pub fn place(
     if lowest.overlaps {
         refuse_overlap(version, rules)?;
     }
+    assert!(
+        lowest.level < version.num_levels(),
+        "the place is a level of the tree"
+    );
+    assert!(
+        lowest.level == 0 || previous.is_none_or(|previous| lowest.level < previous),
+        "a batch goes above the previous one"
+    );
     let seq = match lowest.overlaps || renumbered {
         true => next,
         false => SequenceNumber::ZERO,

@@ -65,6 +65,13 @@ impl Tables {
         options: IterOptions,
         io: Io,
     ) -> Tables {
+        debug_assert!(
+            tables.windows(2).all(|pair| {
+                let [left, right] = [&pair[0].file.smallest, &pair[1].file.smallest];
+                key::compare(&order, left.as_bytes(), right.as_bytes()).is_lt()
+            }),
+            "the tables of a run are in key order"
+        );
         Tables {
             order,
             tables,

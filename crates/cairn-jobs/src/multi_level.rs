@@ -30,7 +30,11 @@ pub fn with_skip_level(context: &JobContext, pick: &Arc<Pick>) -> Arc<Pick> {
         })
     });
     match range {
-        Some(range) => Arc::new(with_part(pick, offer, range)),
+        Some(range) => {
+            debug_assert!(is_border(context, offer, range.start));
+            debug_assert!(is_border(context, offer, range.end));
+            Arc::new(with_part(pick, offer, range))
+        }
         None => pick.clone(),
     }
 }
@@ -82,6 +86,8 @@ pub(crate) fn is_border(context: &JobContext, offer: &SkipLevelCandidates, at: u
 /// Returns `pick` with the candidate files of `range` as inputs. At either end of the candidates the
 /// range extends to all keys beyond.
 pub(crate) fn with_part(pick: &Pick, offer: &SkipLevelCandidates, range: Range<usize>) -> Pick {
+    assert!(range.start < range.end && range.end <= offer.files.len());
+    assert!(pick.deeper.is_none(), "the skip-level range is chosen once");
     let border = |at: usize| {
         offer
             .files
@@ -93,6 +99,7 @@ pub(crate) fn with_part(pick: &Pick, offer: &SkipLevelCandidates, range: Range<u
         until: border(range.end),
         ..offer.whole.clone()
     };
+    assert_eq!(deeper.output.level, pick.output.level + 1);
     let mut pick = pick.clone();
     pick.inputs.push(LevelInputs {
         level: deeper.output.level,
@@ -110,6 +117,7 @@ fn cheapest(
     before: &[u64],
     is_border: impl Fn(usize) -> bool,
 ) -> Option<Range<usize>> {
+    debug_assert_eq!(before.len(), sizes.len() + 1);
     let most = SkipLevelCandidates::most_chosen(*before.last()?);
     let mut best: Option<(f64, Range<usize>)> = None;
     for start in (0..sizes.len()).filter(|&at| is_border(at)) {

@@ -205,6 +205,12 @@ impl<'a> Outputs<'a> {
         });
         if !goes_on {
             let user = key::strip_timestamp(user, order.timestamp_size()).to_vec();
+            debug_assert!(
+                self.lower
+                    .as_ref()
+                    .is_none_or(|lower| order.compare_without_timestamp(lower, &user).is_le()),
+                "output boundaries ascend"
+            );
             self.end(Some(&user))?;
             self.splitter.cut();
             self.lower = Some(user);
@@ -264,6 +270,13 @@ impl<'a> Outputs<'a> {
         }
         let hides = self.covered_bytes(mine());
         let file = self.close(open, &largest, hides)?;
+        let order = &self.params.context.family.order;
+        debug_assert!(
+            self.files
+                .last()
+                .is_none_or(|last| bounds::are_apart(order, last, &file)),
+            "outputs are disjoint and ascend"
+        );
         self.files.push(file);
         Ok(())
     }
@@ -288,6 +301,15 @@ impl<'a> Outputs<'a> {
             InternalKey::decode(bytes).map_err(|malformed| malformed.in_file("a new table", 0))
         };
         let properties = &table.properties;
+        assert!(
+            properties.num_entries > 0,
+            "an output has an entry or a range tombstone"
+        );
+        assert_eq!(
+            properties.num_entries,
+            open.points + properties.num_range_deletions,
+            "the table holds every entry that was added"
+        );
         let mut file = FileMeta::new(
             open.number,
             table.file_size,
@@ -295,6 +317,7 @@ impl<'a> Outputs<'a> {
             bound(largest)?,
         );
         file.path_id = self.params.path_id;
+        assert!(seqs.0 <= seqs.1, "the sequence number range is ordered");
         (file.smallest_seq, file.largest_seq) = seqs;
         file.epoch = self.params.epoch;
         file.marked = marked;

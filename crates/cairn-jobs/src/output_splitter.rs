@@ -37,6 +37,19 @@ impl OutputSplitter {
     /// files of level 0 must not be disjoint halves of one run.
     pub(crate) fn new(order: KeyOrder, output: &Output, below: &[Arc<FileMeta>]) -> OutputSplitter {
         let unlimited = output.level == 0;
+        debug_assert!(
+            output.target_bytes <= output.max_bytes,
+            "a file may reach its target size"
+        );
+        debug_assert!(
+            below.windows(2).all(|pair| bounds::compare(
+                &order,
+                pair[0].smallest.as_bytes(),
+                pair[1].smallest.as_bytes()
+            )
+            .is_le()),
+            "grandparents are in key order"
+        );
         OutputSplitter {
             order,
             below: if unlimited {
@@ -74,6 +87,7 @@ impl OutputSplitter {
 
     /// Records that the current file ended before the last key passed to `ends_before`.
     pub(crate) fn cut(&mut self) {
+        debug_assert!(!self.inside || self.at < self.below.len());
         self.passed = 0;
         self.overlap = match self.inside {
             true => self.below[self.at].size,
@@ -125,6 +139,10 @@ impl OutputSplitter {
         if self.overlap.saturating_add(size) > self.max_compaction_bytes {
             return true;
         }
+        debug_assert!(
+            overlap_before <= self.overlap,
+            "the overlap grows until the file ends"
+        );
         // The file ends here if that skips a whole grandparent file.
         let skips = borders >= if in_gap { 2 } else { 3 };
         if skips && self.overlap - overlap_before > self.target_bytes / 8 {

@@ -17,6 +17,7 @@ pub(crate) fn written(
     bottommost: bool,
     below: &LowerLevels,
 ) -> Arc<Fragments> {
+    debug_assert!(snapshots.is_sorted(), "snapshots ascend");
     if order.timestamp_size() > 0 {
         return all.clone();
     }
@@ -51,6 +52,10 @@ fn newest_of_stripes(
         if seq == SequenceNumber::ZERO {
             return;
         }
+        debug_assert!(
+            seq <= visible,
+            "a tombstone of a newer stripe is not visible"
+        );
         let stripe = snapshots.partition_point(|&snapshot| snapshot < seq);
         visit(stripe, seq);
         match stripe.checked_sub(1) {

@@ -116,6 +116,7 @@ impl<R: Run> Run for Merge<R> {
         let Some(Player { source, .. }) = self.players.winner() else {
             return;
         };
+        debug_assert!(self.runs[source].valid(), "`next` is called on an entry");
         self.passed += 1;
         self.runs[source].next();
         let prefix = self.prefix(source);

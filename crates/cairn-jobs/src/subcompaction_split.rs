@@ -58,6 +58,11 @@ pub(crate) fn borders(
             borders.push(candidate);
         }
     }
+    debug_assert!(
+        (borders.len() as u64) < parts,
+        "there are at most `parts` ranges"
+    );
+    debug_assert!(is_ascending(order, &borders));
     Ok(borders)
 }
 
@@ -67,6 +72,7 @@ pub(crate) fn spans(
     order: &KeyOrder,
     deeper: Option<&SkipLevelOutput>,
 ) -> Vec<SubcompactionRange> {
+    debug_assert!(is_ascending(order, &borders));
     let mut add = |key: &Vec<u8>| match borders.binary_search_by(|other| order.compare(other, key))
     {
         Ok(at) => at + 1,
@@ -78,6 +84,7 @@ pub(crate) fn spans(
     let deeper = deeper.map(|deeper| {
         let first = deeper.from.as_ref().map_or(0, &mut add);
         let end = deeper.until.as_ref().map_or(usize::MAX, &mut add);
+        debug_assert!(first < end, "the skip-level range is not empty");
         first..end
     });
     let count = borders.len() + 1;
@@ -150,8 +157,15 @@ fn candidates(
     }
     keys.sort_by(|a, b| order.compare(a, b));
     keys.dedup_by(|a, b| order.compare(a, b).is_eq());
+    debug_assert!(is_ascending(order, &keys));
     let step = keys.len().div_ceil(MAX_CANDIDATES).max(1);
     Ok(keys.into_iter().skip(1).step_by(step).collect())
+}
+
+/// True if `keys` are strictly ascending.
+fn is_ascending(order: &KeyOrder, keys: &[Vec<u8>]) -> bool {
+    keys.windows(2)
+        .all(|pair| order.compare(&pair[0], &pair[1]).is_lt())
 }
 
 /// Returns the size of the entries of a table, without index and filter, in bytes.

@@ -37,8 +37,23 @@ struct State<T> {
 }
 
 impl<T> SubcompactionQueue<T> {
-    /// Creates a queue of `spans`.
+    /// Creates a queue of `spans`, which cover all keys without gap or overlap.
     pub(crate) fn new(spans: Vec<SubcompactionRange>) -> SubcompactionQueue<T> {
+        assert!(!spans.is_empty(), "a compaction has a subcompaction");
+        assert!(
+            spans[0].lower.is_none(),
+            "the first range is unbounded below"
+        );
+        assert!(
+            spans[spans.len() - 1].upper.is_none(),
+            "the last range is unbounded above"
+        );
+        assert!(
+            spans
+                .windows(2)
+                .all(|pair| pair[0].upper.is_some() && pair[0].upper == pair[1].lower),
+            "the ranges are adjacent"
+        );
         SubcompactionQueue {
             state: Mutex::new(State {
                 finished: spans.iter().map(|_| None).collect(),
@@ -61,9 +76,14 @@ impl<T> SubcompactionQueue<T> {
 
     /// Claims a queued subcompaction for the caller.
     pub(crate) fn take(&self) -> Option<(Claimed<'_, T>, SubcompactionRange)> {
-        let (number, range) = self.state.lock().waiting.pop_front()?;
+        let mut state = self.state.lock();
+        let (number, range) = state.waiting.pop_front()?;
+        assert!(
+            state.finished[number].is_none(),
+            "a queued subcompaction is not finished"
+        );
         let taken = Claimed {
-            shares: self,
+            queue: self,
             number,
             armed: true,
         };
@@ -74,6 +94,14 @@ impl<T> SubcompactionQueue<T> {
     pub(crate) fn add(&self, range: SubcompactionRange) {
         let mut state = self.state.lock();
         let number = state.finished.len();
+        assert!(
+            range.lower.is_some(),
+            "the split range starts at the split key"
+        );
+        assert!(
+            state.finished.iter().any(Option::is_none),
+            "the subcompaction that was split is running"
+        );
         state.finished.push(None);
         state.waiting.push_back((number, range));
         self.change.notify_all();
@@ -103,7 +131,8 @@ impl<T> SubcompactionQueue<T> {
     }
 
     fn set(&self, number: usize, result: Result<T>) {
-        self.state.lock().finished[number] = Some(result);
+        let earlier = self.state.lock().finished[number].replace(result);
+        assert!(earlier.is_none(), "a subcompaction finishes once");
         self.change.notify_all();
     }
 }
@@ -119,7 +148,7 @@ pub(crate) enum Wait<T> {
 /// A claimed subcompaction. If its thread panics, dropping it records an error, so that no thread waits
 /// for it forever.
 pub(crate) struct Claimed<'a, T> {
-    shares: &'a SubcompactionQueue<T>,
+    queue: &'a SubcompactionQueue<T>,
     pub(crate) number: usize,
     armed: bool,
 }
@@ -128,19 +157,15 @@ impl<T> Claimed<'_, T> {
     /// Records the result of the subcompaction.
     pub(crate) fn finish(mut self, result: Result<T>) {
         self.armed = false;
-        self.shares.set(self.number, result);
+        self.queue.set(self.number, result);
     }
 }
 
 impl<T> Drop for Claimed<'_, T> {
     fn drop(&mut self) {
         if self.armed {
-            let error = Error::new(
-                Code::Aborted,
-                Subcode::None,
-                "a part of a compaction panicked",
-            );
-            self.shares.set(self.number, Err(error));
+            let error = Error::new(Code::Aborted, Subcode::None, "a subcompaction panicked");
+            self.queue.set(self.number, Err(error));
         }
     }
 }

@@ -10,6 +10,8 @@ use std::cmp::Ordering;
 use cairn_format::key;
 use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
 
+use crate::file_meta::FileMeta;
+
 /// The packed number of the sentinel that ends a range tombstone.
 #[must_use]
 pub fn sentinel() -> u64 {
@@ -32,6 +34,12 @@ pub fn compare(order: &KeyOrder, a: &[u8], b: &[u8]) -> Ordering {
             (false, true) => Ordering::Greater,
             _ => Ordering::Equal,
         })
+}
+
+/// True if `left` lies before `right` and shares no user key with it.
+#[must_use]
+pub fn are_apart(order: &KeyOrder, left: &FileMeta, right: &FileMeta) -> bool {
+    compare(order, left.largest.as_bytes(), right.smallest.as_bytes()).is_lt()
 }
 
 /// The smaller of two bounds in internal-key order.

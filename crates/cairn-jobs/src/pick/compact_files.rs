@@ -14,10 +14,10 @@ use cairn_version::compaction_score::Present;
 use cairn_version::{FileMeta, Version, bounds};
 
 use super::description::{LevelInputs, Pick, Reason, range};
-use super::expand;
 use super::in_progress::InProgress;
 use super::options::PickOptions;
 use super::tree::Tree;
+use super::{expand, invariants};
 
 /// A `CompactFiles` request.
 #[derive(Clone, Debug)]
@@ -91,20 +91,23 @@ pub fn pick_files(
     let mut pick = pick.ok_or_else(|| {
         Error::aborted("a running compaction writes to the same range of the output level")
     })?;
-    let asked = request.options;
+    let options = request.options;
     pick.output.path_id = request.path_id;
-    pick.output.target_bytes = asked.output_file_size_limit;
-    pick.output.max_bytes = asked.output_file_size_limit;
-    if let Some(compression) = asked.compression {
+    pick.output.target_bytes = options.output_file_size_limit;
+    pick.output.max_bytes = options.output_file_size_limit;
+    if let Some(compression) = options.compression {
         pick.output.compression = compression;
     }
-    if asked.max_subcompactions > 0 {
-        pick.max_subcompactions = asked.max_subcompactions;
+    if options.max_subcompactions > 0 {
+        pick.max_subcompactions = options.max_subcompactions;
     }
     let stays = pick
         .files()
         .all(|(_, file)| file.path_id == request.path_id);
-    pick.trivial_move &= asked.allow_trivial_move && stays;
+    pick.trivial_move &= options.allow_trivial_move && stays;
+    if cfg!(debug_assertions) {
+        invariants::check(&tree, &pick);
+    }
     Ok(pick)
 }
 

@@ -12,7 +12,7 @@ use super::tree::Tree;
 /// Returns the indexes of the files of `level` in compaction order.
 pub(super) fn by_priority(tree: &Tree, level: usize) -> Vec<usize> {
     let files = tree.version.level(level).files();
-    match tree.options.pri {
+    let positions = match tree.options.pri {
         CompactionPri::ByCompensatedSize => {
             let average = compaction_score::average_value_bytes(tree.version);
             sorted(files, |file| {
@@ -23,7 +23,9 @@ pub(super) fn by_priority(tree: &Tree, level: usize) -> Vec<usize> {
         CompactionPri::OldestSmallestSeqFirst => sorted(files, |file| file.smallest_seq),
         CompactionPri::MinOverlappingRatio => by_overlap(tree, level),
         CompactionPri::RoundRobin => round_robin(tree, level),
-    }
+    };
+    debug_assert_eq!(positions.len(), files.len(), "every file has a position");
+    positions
 }
 
 /// Returns indexes sorted by a key of each file; the sort is stable.

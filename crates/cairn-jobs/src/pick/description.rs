@@ -144,6 +144,11 @@ impl Pick {
     /// Returns the edit of a trivial move, or of a deletion if `drops`.
     #[must_use]
     pub fn as_move(&self) -> TreeEdit {
+        assert!(
+            self.trivial_move || self.drops,
+            "the inputs are not rewritten"
+        );
+        assert!(self.deeper.is_none(), "a move has one output level");
         let mut edit = TreeEdit::default();
         let stays = |level: usize| !self.drops && level == self.output.level;
         for (level, file) in self.files().filter(|(level, _)| !stays(*level)) {

@@ -164,6 +164,7 @@ pub(super) fn assemble(
     output_level: usize,
     level_zero_move: bool,
 ) -> Option<Pick> {
+    debug_assert!(!inputs.iter().any(|level| tree.busy.any(&level.files)));
     let all = inputs.iter().flat_map(|level| &level.files);
     let (smallest, largest) = range(tree.order(), all)?;
     let (low, high) = (smallest.as_bytes(), largest.as_bytes());

@@ -87,6 +87,10 @@ fn expired(tree: &Tree) -> Option<Pick> {
     };
     let files: Vec<_> = oldest_first.take_while(is_old).cloned().collect();
     let gone: u64 = files.iter().map(|file| file.size).sum();
+    debug_assert!(
+        gone <= table_bytes(tree),
+        "expired files are part of the tree"
+    );
     let left = table_bytes(tree) - gone;
     // Blob bytes are attributed to files in proportion to their size.
     let share = left as f64 / table_bytes(tree).max(1) as f64;

@@ -42,13 +42,21 @@ impl InProgress {
     ///
     /// # Panics
     ///
-    /// If an input is already registered: two jobs would write the same entries.
+    /// If an input or the output range is already registered: two jobs would write the same keys.
     pub fn add(&mut self, order: &KeyOrder, pick: &Pick) -> JobId {
         let id = JobId(self.next);
         self.next += 1;
         let offered = pick.offer.iter().flat_map(|offer| &offer.files);
         let taken = || pick.files().map(|(_, file)| file).chain(offered.clone());
         let (smallest, largest) = range(order, taken()).expect("a pick has at least one input");
+        let writes = pick.output.level..=pick.output.level + usize::from(pick.offer.is_some());
+        let (low, high) = pick.bounds(order);
+        assert!(
+            pick.drops
+                || pick.output.level == 0
+                || !self.writes(order, pick.output.level, low.as_bytes(), high.as_bytes()),
+            "a running compaction writes to the output range"
+        );
         let files: Vec<FileNumber> = taken().map(|file| file.number).collect();
         for &file in &files {
             assert!(
@@ -61,7 +69,7 @@ impl InProgress {
             files,
             start_level: pick.start_level(),
             output_level: pick.output.level,
-            writes: pick.output.level..=pick.output.level + usize::from(pick.offer.is_some()),
+            writes,
             smallest,
             largest,
         });
@@ -95,7 +103,10 @@ impl InProgress {
         if let Some(at) = self.running.iter().position(|running| running.id == id) {
             for file in self.running.swap_remove(at).files {
                 if !self.quarantined.contains(&file) {
-                    self.files.remove(&file);
+                    assert!(
+                        self.files.remove(&file),
+                        "inputs stay registered while a job runs"
+                    );
                 }
             }
         }
@@ -114,7 +125,9 @@ impl InProgress {
     /// it was excluded already.
     pub fn quarantine(&mut self, file: FileNumber) -> bool {
         self.files.insert(file);
-        self.quarantined.insert(file)
+        let is_new = self.quarantined.insert(file);
+        debug_assert!(self.quarantined.is_subset(&self.files));
+        is_new
     }
 
     /// Returns the number of running compactions.

@@ -63,6 +63,7 @@ fn oldest_as_they_are(tree: &Tree, score: f64) -> Option<Pick> {
         }
         taken.push(file.clone());
     }
+    debug_assert!(!tree.busy.any(&taken));
     taken.sort_by(|a, b| {
         cairn_format::key::compare(order, a.smallest.as_bytes(), b.smallest.as_bytes())
     });

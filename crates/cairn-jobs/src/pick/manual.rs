@@ -14,7 +14,7 @@ use super::description::{LevelInputs, Pick, Reason};
 use super::in_progress::InProgress;
 use super::options::PickOptions;
 use super::tree::{Start, Tree};
-use super::{expand, fifo, universal};
+use super::{expand, fifo, invariants, universal};
 
 /// A request to compact a range of user keys.
 #[derive(Clone, Debug)]
@@ -221,6 +221,10 @@ impl Manual {
 
     /// Continues with the next level.
     fn finish_level(&mut self, output_level: usize) {
+        debug_assert!(
+            self.reached.is_none_or(|reached| reached <= output_level),
+            "a manual compaction proceeds downwards"
+        );
         self.reached = Some(output_level);
         self.at = match self.at {
             At::Down { .. } => At::Down {
@@ -287,6 +291,9 @@ impl Manual {
                 let stays = pick.files().all(|(_, file)| file.path_id == self.path_id);
                 // A manual compaction must invoke the filter.
                 pick.trivial_move &= stays && !tree.options.filtered;
+                if cfg!(debug_assertions) {
+                    invariants::check(tree, &pick);
+                }
                 Found::Pick(Box::new(pick), next)
             }
         }

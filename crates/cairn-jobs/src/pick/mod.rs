@@ -25,6 +25,7 @@ mod description;
 mod expand;
 mod fifo;
 mod in_progress;
+mod invariants;
 mod level_zero;
 mod leveled;
 mod manual;
@@ -61,14 +62,18 @@ pub fn pick(
     options: &PickOptions,
 ) -> Option<Pick> {
     let tree = Tree::new(version, busy, present, options);
-    match options.style {
+    let pick = match options.style {
         CompactionStyle::Level => {
             leveled::fullest_level(&tree).or_else(|| leveled::marked_files(&tree))
         }
         CompactionStyle::Universal => universal::pick(&tree),
         CompactionStyle::Fifo => fifo::pick(&tree),
         CompactionStyle::None => None,
+    };
+    if cfg!(debug_assertions) {
+        pick.iter().for_each(|pick| invariants::check(&tree, pick));
     }
+    pick
 }
 
 /// True if [`pick`] may return a compaction: a level is due or a file is marked. Running compactions

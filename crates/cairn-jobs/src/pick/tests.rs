@@ -264,7 +264,8 @@ impl Case {
     }
 }
 
-/// Returns a running compaction of `inputs` into the next level.
+/// Returns a running compaction of `inputs` into the next level. Marked as a deletion, since the output
+/// ranges of several such compactions may overlap.
 fn running(inputs: LevelInputs) -> Pick {
     let level = (inputs.level + 1).min(LEVELS - 1);
     Pick {
@@ -284,7 +285,7 @@ fn running(inputs: LevelInputs) -> Pick {
         bottommost: false,
         more_may_come: false,
         trivial_move: false,
-        drops: false,
+        drops: true,
         max_subcompactions: 1,
         cursor: None,
         offer: None,

@@ -282,6 +282,7 @@ fn newest_to_leave_out(
         }
         spared = count;
     }
+    debug_assert!(spared < newer.len(), "a run is left to compact");
     spared
 }
 
@@ -354,6 +355,7 @@ fn neighbours(tree: &Tree, runs: &[Run], ratio: Option<f64>, most: usize) -> Opt
             }
             count += 1;
         }
+        debug_assert!(count <= most.max(1));
         if count >= least {
             return Some(from..from + count);
         }
@@ -398,6 +400,8 @@ fn downwards(
 
 /// Returns a compaction of adjacent runs. `None` if a running compaction conflicts.
 fn of_runs(tree: &Tree, runs: &[Run], range: Range<usize>, reason: Reason) -> Option<Pick> {
+    debug_assert!(!range.is_empty() && range.end <= runs.len());
+    debug_assert!(runs[range.clone()].iter().all(|run| !run.busy));
     let last = tree.last_output();
     let output_level = match runs.get(range.end) {
         None => last,
