@@ -21,7 +21,7 @@ use cairn_platform::fs::FileMode;
 use cairn_platform::space::Reservation;
 use cairn_read::View;
 use cairn_types::{Code, Error, FileNumber, Result, SequenceNumber, TableFileCreationReason};
-use cairn_version::compaction_score::{self, Present};
+use cairn_version::compaction_score::{self, AgeLimits};
 use cairn_version::{TableRef, TreeEdit, Version};
 
 use crate::family::FamilyState;
@@ -47,9 +47,9 @@ impl Shared {
         PickOptions::new(&self.options(), &family.options())
     }
 
-    pub(crate) fn present(&self, family: &FamilyState) -> Present {
+    pub(crate) fn present(&self, family: &FamilyState) -> AgeLimits {
         let now = self.context.world.clock.wall_seconds();
-        Present {
+        AgeLimits {
             now,
             ahead: self.options().seconds_ahead(now),
             oldest_snapshot: self.snapshots.kept_from(self.published()),

@@ -19,7 +19,7 @@ use cairn_platform::{Io, IoPriority, World};
 use cairn_read::{BlobReadOptions, BlobSource};
 use cairn_table::{IterOptions, OpenParams, Table, TableIter};
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
-use cairn_version::compaction_score::Present;
+use cairn_version::compaction_score::AgeLimits;
 use cairn_version::{BlobFileMeta, FileMeta, Version};
 use proptest::prelude::*;
 
@@ -355,8 +355,8 @@ impl Tree {
             },
         };
         let busy = InProgress::default();
-        let (present, options) = (self.present(), self.options.clone());
-        let pick = pick::pick_files(&self.version, &busy, &present, &options, &request);
+        let (limits, options) = (self.present(), self.options.clone());
+        let pick = pick::pick_files(&self.version, &busy, &limits, &options, &request);
         let from = self.version.clone();
         self.run(&pick.unwrap(), &from);
     }
@@ -434,8 +434,8 @@ impl Tree {
         }))
     }
 
-    fn present(&self) -> Present {
-        Present {
+    fn present(&self) -> AgeLimits {
+        AgeLimits {
             now: 1_000_000,
             ahead: 0,
             oldest_snapshot: SequenceNumber(*self.snapshots.first().unwrap_or(&self.last_seq)),
@@ -812,8 +812,8 @@ fn output_verification_detects_a_table_that_differs_from_what_was_written() {
         let all: Vec<Write> = (0..240).map(|key| Write::Put(key, value)).collect();
         tree.write_and_flush(&all);
     }
-    let (busy, present) = (InProgress::default(), tree.present());
-    let pick = pick::pick(&tree.version, &busy, &present, &tree.options).unwrap();
+    let (busy, limits) = (InProgress::default(), tree.present());
+    let pick = pick::pick(&tree.version, &busy, &limits, &tree.options).unwrap();
     let files = || tree.world.fs.list("/db".as_ref()).unwrap().len();
     let other = tree.version.files().next().unwrap().1.clone();
     for (flags, paranoid, fails) in [

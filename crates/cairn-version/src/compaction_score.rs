@@ -323,7 +323,7 @@ pub fn pending_compaction_bytes(
 
 /// The times and limits by which the age and the content of files are judged.
 #[derive(Clone, Debug)]
-pub struct Present {
+pub struct AgeLimits {
     /// Seconds since 1970.
     pub now: u64,
     /// Seconds by which files count as old early for periodic compactions.
@@ -357,15 +357,15 @@ pub struct Marked {
 pub fn marked(
     version: &Version,
     busy: &HashSet<FileNumber>,
-    present: &Present,
+    limits: &AgeLimits,
     options: &ShapeOptions,
 ) -> Marked {
     let mut marked = Marked::default();
     let levels = version.num_levels();
     let last_with_files = version.num_non_empty_levels().saturating_sub(1);
-    let expired_before = expiry(present.now, options.ttl);
+    let expired_before = expiry(limits.now, options.ttl);
     let periodic_before =
-        expiry(present.now, options.periodic).map(|limit| limit.saturating_add(present.ahead));
+        expiry(limits.now, options.periodic).map(|limit| limit.saturating_add(limits.ahead));
     let mut read = Vec::new();
     for (level, file) in version
         .files()
@@ -393,7 +393,7 @@ pub fn marked(
         if is_older(created, periodic_before) {
             marked.periodic.push((level, file.clone()));
         }
-        if wants_bottommost(version, level, file, present, options) {
+        if wants_bottommost(version, level, file, limits, options) {
             marked.bottommost.push((level, file.clone()));
         }
     }
@@ -416,17 +416,17 @@ fn wants_bottommost(
     version: &Version,
     level: usize,
     file: &FileMeta,
-    present: &Present,
+    limits: &AgeLimits,
     options: &ShapeOptions,
 ) -> bool {
     if file.settled
         || file.largest_seq == SequenceNumber::ZERO
-        || file.largest_seq >= present.oldest_snapshot
+        || file.largest_seq >= limits.oldest_snapshot
     {
         return false;
     }
     if options.bottommost_delay > 0 {
-        let Some(limit) = present.now.checked_sub(options.bottommost_delay) else {
+        let Some(limit) = limits.now.checked_sub(options.bottommost_delay) else {
             return false;
         };
         if file.creation_time > limit {
@@ -436,7 +436,7 @@ fn wants_bottommost(
     // With timestamps, history goes only below the timestamp that the user gave.
     if version.order().timestamp_size() > 0 {
         let newest = &file.max_timestamp;
-        let low = &present.full_history_ts_low;
+        let low = &limits.full_history_ts_low;
         if newest.is_empty() || low.is_empty() || newest.iter().rev().ge(low.iter().rev()) {
             return false;
         }

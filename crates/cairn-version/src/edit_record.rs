@@ -5,7 +5,7 @@ use cairn_platform::sync::{Arc, OnceLock};
 
 use crate::blob_file_meta::{BlobFileMeta, BlobGarbage};
 use crate::edit::TreeEdit;
-use crate::file_meta::{FileMeta, ReadsInVain};
+use crate::file_meta::{FileMeta, WastedReads};
 use crate::open_tables::TableSlot;
 
 /// A level in a record. Trees have at most 64 levels, and larger numbers are refused when an edit
@@ -99,7 +99,7 @@ impl From<NewFile> for FileMeta {
             timestamps_persisted: file.timestamps_persisted,
             settled: false,
             suggested: std::sync::OnceLock::new(),
-            reads_in_vain: ReadsInVain::default(),
+            wasted_reads: WastedReads::default(),
             counts: OnceLock::new(),
             table: TableSlot::default(),
         }

@@ -32,9 +32,9 @@ pub struct EntryCounts {
 
 /// How often a file was asked for a key and had no value for it, estimated from samples.
 #[derive(Debug, Default)]
-pub struct ReadsInVain(AtomicU64);
+pub struct WastedReads(AtomicU64);
 
-impl ReadsInVain {
+impl WastedReads {
     /// Counts one sampled read that stands for `weight` of them.
     pub fn add(&self, weight: u64) {
         // Relaxed, here and below: an estimate that orders nothing.
@@ -48,9 +48,9 @@ impl ReadsInVain {
     }
 }
 
-impl Clone for ReadsInVain {
-    fn clone(&self) -> ReadsInVain {
-        ReadsInVain(AtomicU64::new(self.get()))
+impl Clone for WastedReads {
+    fn clone(&self) -> WastedReads {
+        WastedReads(AtomicU64::new(self.get()))
     }
 }
 
@@ -109,7 +109,7 @@ pub struct FileMeta {
     pub suggested: OnceLock<()>,
     /// The reads that a compaction of it would save; counted only where an option asks for it, and
     /// known only until the database is closed.
-    pub reads_in_vain: ReadsInVain,
+    pub wasted_reads: WastedReads,
     /// The counts of its entries, once known.
     pub counts: OnceLock<EntryCounts>,
     /// The open table, if it was needed.
@@ -149,7 +149,7 @@ impl FileMeta {
             timestamps_persisted: true,
             settled: false,
             suggested: OnceLock::new(),
-            reads_in_vain: ReadsInVain::default(),
+            wasted_reads: WastedReads::default(),
             counts: OnceLock::new(),
             table: TableSlot::default(),
         }
@@ -166,7 +166,7 @@ impl FileMeta {
     pub fn reads_per_byte(&self) -> f64 {
         match self.size {
             0 => 0.0,
-            size => self.reads_in_vain.get() as f64 / size as f64,
+            size => self.wasted_reads.get() as f64 / size as f64,
         }
     }
 

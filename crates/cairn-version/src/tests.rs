@@ -8,7 +8,7 @@ use cairn_types::{FileNumber, KeyOrder, SequenceNumber, ValueKind};
 use proptest::prelude::*;
 
 use crate::blob_file_meta::{BlobFileMeta, BlobGarbage};
-use crate::compaction_score::{self, Present, ShapeOptions};
+use crate::compaction_score::{self, AgeLimits, ShapeOptions};
 use crate::edit::TreeEdit;
 use crate::file_meta::FileMeta;
 use crate::version::Version;
@@ -350,7 +350,7 @@ fn old_files_and_kept_versions_are_marked() {
         .unwrap();
     let mut options = options(true);
     (options.ttl, options.periodic) = (500, 50);
-    let present = Present {
+    let present = AgeLimits {
         now: 1000,
         ahead: 0,
         oldest_snapshot: SequenceNumber(7),
@@ -370,7 +370,7 @@ fn old_files_and_kept_versions_are_marked() {
     // What will be old only in some hours is so now when there is little work.
     options.periodic = 200;
     let periodic = |ahead| {
-        let present = Present {
+        let present = AgeLimits {
             ahead,
             ..present.clone()
         };

@@ -10,7 +10,7 @@ use cairn_format::key::InternalKey;
 use cairn_options::CompactionOptions;
 use cairn_platform::sync::Arc;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber, ValueKind};
-use cairn_version::compaction_score::Present;
+use cairn_version::compaction_score::AgeLimits;
 use cairn_version::{FileMeta, Version, bounds};
 
 use super::description::{LevelInputs, Pick, Reason, range};
@@ -43,11 +43,11 @@ pub struct FilesRequest<'a> {
 pub fn pick_files(
     version: &Version,
     busy: &InProgress,
-    present: &Present,
+    limits: &AgeLimits,
     options: &PickOptions,
     request: &FilesRequest<'_>,
 ) -> Result<Pick> {
-    let tree = Tree::new(version, busy, present, options);
+    let tree = Tree::new(version, busy, limits, options);
     let output_level = request.output_level;
     if output_level >= version.num_levels() {
         return Err(Error::invalid_argument(format!(
@@ -170,12 +170,12 @@ fn shares_key(tree: &Tree, left: &FileMeta, right: &FileMeta) -> bool {
 pub fn refit(
     version: &Version,
     busy: &InProgress,
-    present: &Present,
+    limits: &AgeLimits,
     options: &PickOptions,
     level: usize,
     target: Option<usize>,
 ) -> Result<Option<Pick>> {
-    let tree = Tree::new(version, busy, present, options);
+    let tree = Tree::new(version, busy, limits, options);
     if target.is_some_and(|target| target >= version.num_levels()) {
         return Err(Error::invalid_argument(
             "target level exceeds number of levels",
@@ -231,11 +231,11 @@ fn highest_that_fits(tree: &Tree, level: usize) -> usize {
 pub fn move_level_zero(
     version: &Version,
     busy: &InProgress,
-    present: &Present,
+    limits: &AgeLimits,
     options: &PickOptions,
     target: usize,
 ) -> Result<Option<Pick>> {
-    let tree = Tree::new(version, busy, present, options);
+    let tree = Tree::new(version, busy, limits, options);
     if target == 0 || target >= version.num_levels() {
         return Err(Error::invalid_argument(format!(
             "the target level must lie between 1 and {}, found {target}",
@@ -288,12 +288,12 @@ pub type UserRange<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
 pub fn delete_in_ranges(
     version: &Version,
     busy: &InProgress,
-    present: &Present,
+    limits: &AgeLimits,
     options: &PickOptions,
     ranges: &[UserRange<'_>],
     include_end: bool,
 ) -> Option<Pick> {
-    let tree = Tree::new(version, busy, present, options);
+    let tree = Tree::new(version, busy, limits, options);
     let mut inputs = Vec::new();
     for level in 1..version.num_non_empty_levels() {
         let all = version.level(level).files();

@@ -110,7 +110,7 @@ impl TtlBoost {
             (start + range, (range / 16).max(1))
         });
         TtlBoost {
-            now: tree.present.now,
+            now: tree.limits.now,
             start_and_step,
         }
     }

@@ -79,7 +79,7 @@ fn newest_time(file: &FileMeta) -> u64 {
 /// the size limit decides.
 fn expired(tree: &Tree) -> Option<Pick> {
     let ttl = tree.options.shape.ttl;
-    let before = (ttl > 0).then(|| tree.present.now.checked_sub(ttl))??;
+    let before = (ttl > 0).then(|| tree.limits.now.checked_sub(ttl))??;
     let oldest_first = tree.version.level(0).files().iter().rev();
     let is_old = |file: &&Arc<FileMeta>| {
         let time = newest_time(file);

@@ -7,7 +7,7 @@ use cairn_format::key::InternalKey;
 use cairn_options::{BottommostLevelCompaction, CompactRangeOptions, CompactionStyle};
 use cairn_platform::sync::Arc;
 use cairn_types::{FileNumber, SequenceNumber, ValueKind};
-use cairn_version::compaction_score::Present;
+use cairn_version::compaction_score::AgeLimits;
 use cairn_version::{FileMeta, Version};
 
 use super::description::{LevelInputs, Pick, Reason};
@@ -105,10 +105,10 @@ impl Manual {
         &mut self,
         version: &Version,
         busy: &InProgress,
-        present: &Present,
+        limits: &AgeLimits,
         options: &PickOptions,
     ) -> Step {
-        let tree = Tree::new(version, busy, present, options);
+        let tree = Tree::new(version, busy, limits, options);
         if options.style != CompactionStyle::Level {
             return self.next_unleveled(&tree);
         }

@@ -38,7 +38,7 @@ mod universal;
 
 use cairn_options::CompactionStyle;
 use cairn_version::Version;
-use cairn_version::compaction_score::{self, Marked, Present};
+use cairn_version::compaction_score::{self, AgeLimits, Marked};
 
 pub use compact_files::{
     FilesRequest, UserRange, delete_in_ranges, move_level_zero, pick_files, refit,
@@ -58,10 +58,10 @@ pub use universal::run_count;
 pub fn pick(
     version: &Version,
     busy: &InProgress,
-    present: &Present,
+    limits: &AgeLimits,
     options: &PickOptions,
 ) -> Option<Pick> {
-    let tree = Tree::new(version, busy, present, options);
+    let tree = Tree::new(version, busy, limits, options);
     let pick = match options.style {
         CompactionStyle::Level => {
             leveled::fullest_level(&tree).or_else(|| leveled::marked_files(&tree))
@@ -82,13 +82,13 @@ pub fn pick(
 pub fn is_due(
     version: &Version,
     busy: &InProgress,
-    present: &Present,
+    limits: &AgeLimits,
     options: &PickOptions,
 ) -> bool {
     if options.style != CompactionStyle::Level {
-        return pick(version, busy, present, options).is_some();
+        return pick(version, busy, limits, options).is_some();
     }
-    let tree = Tree::new(version, busy, present, options);
+    let tree = Tree::new(version, busy, limits, options);
     let scores = compaction_score::scores(version, &tree.targets, busy.files(), &options.shape);
     let Marked {
         content,

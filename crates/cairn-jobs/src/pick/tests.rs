@@ -22,7 +22,7 @@ use cairn_options::{
 };
 use cairn_platform::sync::Arc;
 use cairn_types::{FileNumber, KeyOrder, SequenceNumber, ValueKind};
-use cairn_version::compaction_score::Present;
+use cairn_version::compaction_score::AgeLimits;
 use cairn_version::{FileMeta, TreeEdit, Version};
 
 use super::{InProgress, LevelInputs, Manual, Output, Pick, PickOptions, Reason, Step, pick};
@@ -32,7 +32,7 @@ const LEVELS: usize = 5;
 /// A case: its options, tree and commands.
 struct Case {
     options: PickOptions,
-    present: Present,
+    limits: AgeLimits,
     edit: TreeEdit,
     busy: Vec<u64>,
     levels: usize,
@@ -53,7 +53,7 @@ impl Case {
         };
         Case {
             options: PickOptions::new(&DbOptions::default(), &family),
-            present: Present {
+            limits: AgeLimits {
                 now: 1000,
                 ahead: 0,
                 oldest_snapshot: SequenceNumber::ZERO,
@@ -121,7 +121,7 @@ impl Case {
                 let text = value.replace(',', ";").replace(':', "=");
                 self.options.fifo = FifoCompactionOptions::from_text(&text).unwrap();
             }
-            "snapshot" => self.present.oldest_snapshot = SequenceNumber(number()),
+            "snapshot" => self.limits.oldest_snapshot = SequenceNumber(number()),
             "pri" => {
                 self.options.pri = match value {
                     "size" => CompactionPri::ByCompensatedSize,
@@ -166,7 +166,7 @@ impl Case {
 
     fn pick(&mut self) {
         let (version, busy) = self.tree();
-        let picked = pick(&version, &busy, &self.present, &self.options);
+        let picked = pick(&version, &busy, &self.limits, &self.options);
         let text = picked.map_or_else(
             || "nothing".to_owned(),
             |pick| format!("{} ({:?})", shown(&pick), pick.reason),
@@ -179,7 +179,7 @@ impl Case {
         let words: Vec<&str> = rest.split(' ').collect();
         let number = |at: usize| words[at].parse::<usize>();
         let (version, busy) = self.tree();
-        let (present, options) = (&self.present, &self.options);
+        let (limits, options) = (&self.limits, &self.options);
         let result = match word {
             "files" => {
                 let last = words.len() - 1;
@@ -193,14 +193,14 @@ impl Case {
                         ..CompactionOptions::default()
                     },
                 };
-                super::pick_files(&version, &busy, present, options, &request).map(Some)
+                super::pick_files(&version, &busy, limits, options, &request).map(Some)
             }
             "refit" => {
                 let (level, target) = (number(0).unwrap(), number(1).ok());
-                super::refit(&version, &busy, present, options, level, target)
+                super::refit(&version, &busy, limits, options, level, target)
             }
             "promote" => {
-                super::move_level_zero(&version, &busy, present, options, number(0).unwrap())
+                super::move_level_zero(&version, &busy, limits, options, number(0).unwrap())
             }
             _ => {
                 let bound = |word: &str| (word != "-").then(|| word.as_bytes().to_vec());
@@ -210,7 +210,7 @@ impl Case {
                 Ok(super::delete_in_ranges(
                     &version,
                     &busy,
-                    present,
+                    limits,
                     options,
                     &ranges,
                     include_end,
@@ -227,7 +227,7 @@ impl Case {
     /// Picks until no further compaction can run at once.
     fn picks(&mut self) {
         let (version, mut busy) = self.tree();
-        while let Some(pick) = pick(&version, &busy, &self.present, &self.options) {
+        while let Some(pick) = pick(&version, &busy, &self.limits, &self.options) {
             self.output += &format!("{} ({:?})\n", shown(&pick), pick.reason);
             busy.add(&KeyOrder::Bytewise, &pick);
         }
@@ -252,7 +252,7 @@ impl Case {
         let mut next = 100;
         let mut manual = Manual::new(begin.as_deref(), end.as_deref(), &options, FileNumber(next));
         loop {
-            match manual.next(&version, &busy, &self.present, &self.options) {
+            match manual.next(&version, &busy, &self.limits, &self.options) {
                 Step::Run(pick) => {
                     self.output += &format!("{}\n", shown(&pick));
                     version = version.with_edit(&as_if_run(&pick, &mut next)).unwrap();
@@ -357,7 +357,7 @@ fn file(text: &str, level: usize, at: usize) -> FileMeta {
                     (SequenceNumber(value), SequenceNumber(value));
             }
             "marked" => file.marked = true,
-            "reads" => file.reads_in_vain.add(value),
+            "reads" => file.wasted_reads.add(value),
             "age" => {
                 (file.oldest_ancester_time, file.creation_time) = (1000 - value, 1000 - value);
             }

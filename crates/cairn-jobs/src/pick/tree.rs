@@ -2,7 +2,7 @@
 
 use cairn_platform::sync::Arc;
 use cairn_types::KeyOrder;
-use cairn_version::compaction_score::{self, Marked, Present, Targets};
+use cairn_version::compaction_score::{self, AgeLimits, Marked, Targets};
 use cairn_version::{FileMeta, Version, blob_gc};
 
 use super::description::{LevelInputs, Reason};
@@ -13,7 +13,7 @@ use super::options::PickOptions;
 pub(super) struct Tree<'a> {
     pub(super) version: &'a Version,
     pub(super) busy: &'a InProgress,
-    pub(super) present: &'a Present,
+    pub(super) limits: &'a AgeLimits,
     pub(super) options: &'a PickOptions,
     pub(super) targets: Targets,
 }
@@ -32,14 +32,14 @@ impl<'a> Tree<'a> {
     pub(super) fn new(
         version: &'a Version,
         busy: &'a InProgress,
-        present: &'a Present,
+        limits: &'a AgeLimits,
         options: &'a PickOptions,
     ) -> Tree<'a> {
         let targets = compaction_score::targets(version, &options.shape);
         Tree {
             version,
             busy,
-            present,
+            limits,
             options,
             targets,
         }
@@ -53,7 +53,7 @@ impl<'a> Tree<'a> {
         let mut marked = compaction_score::marked(
             self.version,
             self.busy.files(),
-            self.present,
+            self.limits,
             &self.options.shape,
         );
         if self.options.keeps_last_level {

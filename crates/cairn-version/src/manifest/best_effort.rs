@@ -15,12 +15,12 @@ use cairn_format::names::FileName;
 use cairn_platform::FileSystem;
 use cairn_types::{Error, FileNumber, KeyOrder, Result};
 
-use super::replay::{DEFAULT_FAMILY, Groups, Recovered, Replay, Unread, read_up_to_damage};
+use super::replay::{DEFAULT_FAMILY, Groups, Recovered, Replay, UnreadTail, read_up_to_damage};
 use crate::edit::TreeEdit;
 use crate::file_meta::FileMeta;
 
 /// Which files of a family, given by its name, are there in their full length.
-pub struct Present<'a> {
+pub struct FileProbe<'a> {
     /// Tables.
     pub table: &'a dyn Fn(&str, &FileMeta) -> Result<bool>,
     /// Blob files.
@@ -38,7 +38,7 @@ pub fn replay_best_effort(
     fs: &dyn FileSystem,
     dir: &Path,
     order: &dyn Fn(&str, &str) -> Result<KeyOrder>,
-    present: &Present<'_>,
+    present: &FileProbe<'_>,
 ) -> Result<Option<Recovered>> {
     let names = fs.list(dir)?;
     let mut manifests: Vec<FileNumber> = names
@@ -67,7 +67,7 @@ fn replay_one(
     dir: &Path,
     number: FileNumber,
     order: &dyn Fn(&str, &str) -> Result<KeyOrder>,
-    present: &Present<'_>,
+    present: &FileProbe<'_>,
 ) -> Result<Recovered> {
     let path = dir.join(FileName::Manifest(number).to_string());
     let look = || {
@@ -101,7 +101,7 @@ fn replay_one(
     let mut recovered = replay.finish(order, end)?;
     recovered.set_back = survey.set_back(&states);
     if let Some((offset, damage)) = damage {
-        recovered.unread = Some(Unread {
+        recovered.unread = Some(UnreadTail {
             offset,
             bytes: fs.status(&path)?.len.saturating_sub(offset),
             reason: damage.text().to_owned(),
@@ -149,7 +149,7 @@ impl Family {
 
 /// The states that a MANIFEST goes through, as far as files are concerned.
 struct Survey<'a> {
-    present: &'a Present<'a>,
+    present: &'a FileProbe<'a>,
     families: BTreeMap<u32, Family>,
     groups: Groups,
     /// Edits and whole groups taken.
@@ -157,7 +157,7 @@ struct Survey<'a> {
 }
 
 impl<'a> Survey<'a> {
-    fn new(present: &'a Present<'a>) -> Survey<'a> {
+    fn new(present: &'a FileProbe<'a>) -> Survey<'a> {
         let default = Family {
             name: DEFAULT_FAMILY.to_owned(),
             ..Family::default()

@@ -18,8 +18,8 @@ use cairn_platform::FileSystem;
 use cairn_platform::fs::FileMode;
 use cairn_types::{Error, FileNumber, Result, Subcode};
 
-pub use best_effort::{Present, replay_best_effort};
-pub use replay::{Ending, Recovered, RecoveredFamily, Unread, families, replay, verify};
+pub use best_effort::{FileProbe, replay_best_effort};
+pub use replay::{CleanEnd, Recovered, RecoveredFamily, UnreadTail, families, replay, verify};
 pub use writer::{Contents, FamilyContents, Manifest};
 
 /// More bytes than any CURRENT file has.

@@ -51,14 +51,14 @@ pub struct Recovered {
     /// Families whose newest states are not whole: what is here is older.
     pub set_back: Vec<String>,
     /// The end of the MANIFEST that nothing was made of, where damage is no reason to give up.
-    pub unread: Option<Unread>,
+    pub unread: Option<UnreadTail>,
     /// The last record, if it is such a one and nothing here is more than the records say.
-    pub ending: Option<Ending>,
+    pub ending: Option<CleanEnd>,
 }
 
 /// The end of a MANIFEST, from the first record that is not right.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unread {
+pub struct UnreadTail {
     /// Where it begins.
     pub offset: u64,
     /// Its length in bytes.
@@ -73,14 +73,14 @@ pub struct Unread {
 /// succeeded. So everything before it is durable. It may not be so itself, and what is not durable must
 /// not have anything behind it: it has to go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ending {
+pub struct CleanEnd {
     /// Where the record begins.
     pub offset: u64,
     /// The bytes that the MANIFEST had when it was fresh.
     pub fresh_bytes: u64,
 }
 
-impl Ending {
+impl CleanEnd {
     /// The bytes that the MANIFEST may have before a fresh one should replace it; see
     /// [`crate::manifest::Manifest::wants_rotation`].
     #[must_use]
@@ -89,9 +89,9 @@ impl Ending {
     }
 
     /// The ending that the record of `edit` at `offset` is, if it is one.
-    fn of(edit: &VersionEdit, offset: u64) -> Option<Ending> {
+    fn of(edit: &VersionEdit, offset: u64) -> Option<CleanEnd> {
         let fresh_bytes = edit.compacted_manifest_bytes?;
-        (*edit == VersionEdit::of_end(fresh_bytes)).then_some(Ending {
+        (*edit == VersionEdit::of_end(fresh_bytes)).then_some(CleanEnd {
             offset,
             fresh_bytes,
         })
@@ -133,7 +133,7 @@ pub fn replay(
     let path = dir.join(FileName::Manifest(number).to_string());
     let mut replay = Replay::new(number);
     let end = read(fs, &path, &mut |edit, offset| {
-        replay.ending = Ending::of(&edit, offset);
+        replay.ending = CleanEnd::of(&edit, offset);
         replay.take(edit)
     })?;
     replay
@@ -311,7 +311,7 @@ pub(super) struct Replay {
     db_id: Option<String>,
     wals: BTreeMap<FileNumber, Option<u64>>,
     log_reach: Option<LogReach>,
-    ending: Option<Ending>,
+    ending: Option<CleanEnd>,
 }
 
 impl Replay {

@@ -15,7 +15,7 @@ use cairn_platform::{FileSystem, WritableFile};
 use cairn_types::{Code, Error, FileNumber, Result, SequenceNumber, Subcode};
 
 use crate::manifest::torn::MAX_APPEND;
-use crate::manifest::{Ending, Recovered, remove_leftover, set_current};
+use crate::manifest::{CleanEnd, Recovered, remove_leftover, set_current};
 use crate::version::Version;
 
 /// The state that a fresh MANIFEST begins with.
@@ -118,7 +118,7 @@ pub struct Manifest {
     log: LogWriter,
     fresh_bytes: u64,
     failed: bool,
-    /// True if the last record is an [`Ending`].
+    /// True if the last record is an [`CleanEnd`].
     ended: bool,
     /// Measures how long it is synced.
     meter: Meter,
@@ -175,7 +175,7 @@ impl Manifest {
         fs: &dyn FileSystem,
         dir: &Path,
         recovered: &Recovered,
-        ending: Ending,
+        ending: CleanEnd,
         mut edits: Vec<VersionEdit>,
     ) -> Result<Option<Manifest>> {
         let path = dir.join(FileName::Manifest(recovered.manifest).to_string());
