@@ -1,30 +1,29 @@
-//! The metadata of one blob file: how much was written to it, and how much of that
-//! no table refers to any more.
+//! Metadata of a blob file: its total size and the amount of garbage.
 
 use cairn_format::blob::{FOOTER_LEN, HEADER_LEN};
 use cairn_types::FileNumber;
 
-/// A blob file of a version. A value: accounting makes a new one.
+/// A blob file of a version. Immutable: updating the garbage creates a new value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobFileMeta {
-    /// The number in its name.
+    /// File number.
     pub number: FileNumber,
-    /// Blobs in it.
+    /// Number of blobs.
     pub total_count: u64,
-    /// Bytes of records in it: headers, keys and stored values.
+    /// Total size of its records: headers, keys and stored values, in bytes.
     pub total_bytes: u64,
-    /// How its checksum was made; empty for none.
+    /// Name of the checksum function; empty if none.
     pub checksum_method: String,
-    /// Its checksum; empty for none.
+    /// Whole-file checksum; empty if none.
     pub checksum_value: Vec<u8>,
-    /// Blobs that no entry refers to any more.
+    /// Number of blobs without a reference.
     pub garbage_count: u64,
-    /// Bytes of their records.
+    /// Total size of their records, in bytes.
     pub garbage_bytes: u64,
 }
 
 impl BlobFileMeta {
-    /// Bytes of the file: its records, header and footer.
+    /// Returns the file size in bytes: records, header and footer.
     #[must_use]
     pub fn file_size(&self) -> u64 {
         self.total_bytes
@@ -38,13 +37,13 @@ impl BlobFileMeta {
     }
 }
 
-/// Blobs of one file that became garbage.
+/// New garbage in a blob file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlobGarbage {
-    /// The blob file.
+    /// File number.
     pub number: FileNumber,
-    /// How many more blobs.
+    /// Number of blobs that became garbage.
     pub count: u64,
-    /// Bytes of their records.
+    /// Total size of their records, in bytes.
     pub bytes: u64,
 }

@@ -1,11 +1,11 @@
-//! The shape that a leveled tree should have, and how far it is from it.
+//! Level targets and compaction scores of a leveled tree.
 //!
-//! Everything here is computed from a version and a few numbers: how large each level may be, how
-//! urgently each level wants a compaction, how many bytes wait to be compacted, and which files
-//! ask for a compaction by their age or content. The rules and thresholds are RocksDB's, so that
-//! a tree keeps its shape when the engine changes.
+//! Computes from a version and a few options the target size of each level, the compaction score of
+//! each level, the estimated pending compaction bytes, and the files marked for compaction by age or
+//! content. Rules and thresholds are those of RocksDB, so that a tree keeps its shape when the engine
+//! changes.
 //!
-//! Scores, level sizes and pending bytes are computed as in `ComputeCompactionScore`, `CalculateBaseBytes` and
+//! The computations follow `ComputeCompactionScore`, `CalculateBaseBytes` and
 //! `EstimateCompactionBytesNeeded` of RocksDB (db/version_set.cc, Apache 2.0).
 
 use std::collections::HashSet;
@@ -18,37 +18,37 @@ use cairn_types::{FileNumber, SequenceNumber};
 use crate::file_meta::{EntryCounts, FileMeta};
 use crate::version::Version;
 
-/// Scores above 1 are multiplied by this under dynamic level sizes, so that they can be lowered
-/// again without falling under the threshold.
+/// Scale of scores above 1 with dynamic level sizes, so that they can be reduced without falling below
+/// the threshold.
 const SCORE_SCALE: f64 = 10.0;
 
-/// Bytes of value that a surplus point deletion counts as, in average values.
+/// Weight of a surplus point deletion, in average values.
 const DELETION_WEIGHT: u64 = 2;
 
-/// The options that decide the shape of a leveled tree, resolved from those of a family.
+/// Options that determine the shape of a leveled tree, resolved from those of a family.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShapeOptions {
-    /// Files in level 0 at which a compaction begins.
+    /// Number of level-0 files that triggers a compaction.
     pub level0_trigger: usize,
-    /// Size of the first level below level 0, in bytes.
+    /// Target size of the first level below level 0, in bytes.
     pub base_bytes: u64,
-    /// How many times larger each level is than the one above.
+    /// Size ratio between adjacent levels.
     pub multiplier: f64,
-    /// Further factors by level.
+    /// Additional size factors by level.
     pub additional: Vec<i32>,
-    /// True if the sizes of levels follow the size of the last one.
+    /// True if level targets are derived from the size of the last level.
     pub dynamic: bool,
-    /// Seconds after which data moves on towards the last level; 0 for never.
+    /// Age at which data is compacted towards the last level, in seconds; 0 for never.
     pub ttl: u64,
-    /// Seconds after which a file is rewritten; 0 for never.
+    /// Age at which a file is rewritten, in seconds; 0 for never.
     pub periodic: u64,
-    /// Seconds that a bottommost file waits before its last old versions are compacted away.
+    /// Minimum age of a bottommost file before it is compacted to drop old versions, in seconds.
     pub bottommost_delay: u64,
-    /// Reads in vain for each byte of a file above which it is compacted; 0 for never.
+    /// Wasted reads per byte that trigger a compaction of a file; 0 for never.
     pub reads_per_byte: f64,
 }
 
-/// The option value that means 30 days, or never where age cannot matter.
+/// The option value that stands for 30 days, or for never where age has no effect.
 const DEFAULT_AGE: u64 = u64::MAX - 1;
 const THIRTY_DAYS: u64 = 30 * 24 * 60 * 60;
 
@@ -63,7 +63,7 @@ impl From<&FamilyOptions> for ShapeOptions {
             additional: options.max_bytes_for_level_multiplier_additional.clone(),
             dynamic: options.level_compaction_dynamic_level_bytes,
             ttl: aged(options.ttl, THIRTY_DAYS),
-            // Without a compaction filter, rewriting by age alone would change nothing.
+            // Without a compaction filter, rewriting by age has no effect.
             periodic: aged(
                 options.periodic_compaction_seconds,
                 match options.has_compaction_filter() {
@@ -77,20 +77,20 @@ impl From<&FamilyOptions> for ShapeOptions {
     }
 }
 
-/// How large each level may be, and which level receives the data of level 0.
+/// Target sizes of the levels, and the base level.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Targets {
-    /// The level that level 0 is compacted into.
+    /// The output level of level-0 compactions.
     pub base_level: usize,
-    /// The largest size of each level in bytes. Levels above the base level have none.
+    /// Maximum size of each level in bytes; `u64::MAX` above the base level.
     pub max_bytes: Vec<u64>,
-    /// Levels from 1 up to this one hold files but are not needed for the size of the tree.
+    /// The lowest level that holds files but is not needed for the size of the tree; 0 if none.
     pub lowest_unnecessary: usize,
 }
 
-/// `value * factor`, at most `u64::MAX`; factors of zero and below leave `value` as it is.
+/// Returns `value * factor`, saturating; factors of zero and below return `value`.
 fn scaled(value: u64, factor: f64) -> u64 {
-    // A float that is too large for the integer becomes the largest integer.
+    // The cast saturates.
     if factor > 0.0 {
         (value as f64 * factor) as u64
     } else {
@@ -98,7 +98,7 @@ fn scaled(value: u64, factor: f64) -> u64 {
     }
 }
 
-/// The targets of `version`'s levels.
+/// Returns the targets of the levels of `version`.
 #[must_use]
 pub fn targets(version: &Version, options: &ShapeOptions) -> Targets {
     match options.dynamic && version.num_levels() > 1 {
@@ -123,8 +123,8 @@ fn static_targets(version: &Version, options: &ShapeOptions) -> Targets {
     }
 }
 
-/// Targets that begin at the largest level and shrink upwards, so that most of the data lies in
-/// the last level and little space is lost to old versions.
+/// Returns targets derived from the largest level upwards, so that most data is in the last level and
+/// space amplification is low.
 fn dynamic_targets(version: &Version, options: &ShapeOptions) -> Targets {
     let last = version.num_levels() - 1;
     let mut targets = Targets {
@@ -140,7 +140,7 @@ fn dynamic_targets(version: &Version, options: &ShapeOptions) -> Targets {
     let base_max = options.base_bytes;
     let base_min = divided(base_max);
 
-    // What the first level with files would be allowed, if the largest level were exactly full.
+    // The target of the first non-empty level if the largest level were exactly full.
     let mut size = sizes[1..].iter().copied().max().unwrap_or(0);
     for level in (first..last).rev() {
         size = divided(size);
@@ -164,13 +164,13 @@ fn dynamic_targets(version: &Version, options: &ShapeOptions) -> Targets {
         if level > targets.base_level {
             size = scaled(size, options.multiplier);
         }
-        // No level smaller than level 0 may grow, or the tree would take the form of an hourglass.
+        // A level smaller than level 0 must not grow, or the tree would take an hourglass shape.
         targets.max_bytes[level] = size.max(base_max);
     }
     targets
 }
 
-/// The size of an average value on disk, from the files whose entries are known.
+/// Returns the average on-disk size of a value, from files with known entry counts.
 #[must_use]
 pub fn average_value_bytes(version: &Version) -> u64 {
     let mut sum = EntryCounts::default();
@@ -192,8 +192,8 @@ pub fn average_value_bytes(version: &Version) -> u64 {
     scaled(sum.raw_value_bytes / values, file_bytes as f64 / raw as f64)
 }
 
-/// The size of `file` in the eyes of the picker: files that are mostly deletions count as larger,
-/// because compacting them frees space.
+/// Returns the size of `file` with compensation for deletions: compacting files of mostly deletions
+/// frees space.
 #[must_use]
 pub fn compensated_bytes(file: &FileMeta, average_value: u64) -> u64 {
     let surplus = file.counts.get().map_or(0, |counts| {
@@ -209,8 +209,8 @@ pub fn compensated_bytes(file: &FileMeta, average_value: u64) -> u64 {
         .saturating_add(file.compensated_range_deletion_size)
 }
 
-/// How urgently the levels want a compaction, the most urgent first: level and score. From a
-/// score of 1 on, a compaction is due. Files in `busy` are being compacted already.
+/// Returns levels with their scores, highest score first. A compaction is due from a score of 1 on.
+/// Files in `busy` are not counted.
 #[must_use]
 pub fn scores(
     version: &Version,
@@ -260,7 +260,8 @@ pub fn scores(
     scores
 }
 
-/// Level 0 counts files rather than bytes: each of them is searched by every read.
+/// Returns the score of level 0, which counts files as well as bytes, since every read searches each
+/// file.
 fn level_zero_score(
     version: &Version,
     targets: &Targets,
@@ -280,7 +281,7 @@ fn level_zero_score(
     }
     let base_max = targets.max_bytes[targets.base_level];
     if bytes > base_max {
-        // More in level 0 than in the base level: emptying level 0 comes first.
+        // Level 0 is larger than the base level: compacting it takes precedence.
         let base = version.level(targets.base_level).files().iter();
         let base_bytes: u64 = base.map(|file| compensated_bytes(file, average)).sum();
         score = score.max(bytes as f64 / base_bytes.max(base_max) as f64);
@@ -292,8 +293,8 @@ fn level_zero_score(
     }
 }
 
-/// An estimate of the bytes that compactions have to rewrite until every level is within its
-/// target. Writes slow down by it.
+/// Returns the estimated bytes that compactions must rewrite until every level is within its target.
+/// Used to delay writes.
 #[must_use]
 pub fn pending_compaction_bytes(
     version: &Version,
@@ -321,38 +322,38 @@ pub fn pending_compaction_bytes(
     needed
 }
 
-/// The times and limits by which the age and the content of files are judged.
+/// Limits for judging files by age and content.
 #[derive(Clone, Debug)]
 pub struct AgeLimits {
-    /// Seconds since 1970.
+    /// The current time, in seconds since 1970.
     pub now: u64,
-    /// Seconds by which files count as old early for periodic compactions.
+    /// Seconds by which periodic compactions are brought forward.
     pub ahead: u64,
-    /// Bottommost files whose entries are all older than this are rewritten, to drop what only
-    /// snapshots had kept. Zero until the first snapshot is released; with each release it becomes
-    /// the oldest snapshot that is left, or the last sequence number if none is. (Were it the last
-    /// sequence number from the start, every new file at the bottom would be rewritten for nothing.)
+    /// Bottommost files with only older sequence numbers are rewritten to drop versions kept for
+    /// snapshots. Zero until the first snapshot is released; each release sets it to the oldest
+    /// remaining snapshot, or to the last sequence number if none remains. Starting with the last
+    /// sequence number would rewrite every new bottommost file without effect.
     pub oldest_snapshot: SequenceNumber,
-    /// The timestamp below which a family with timestamps drops history; empty if never set.
+    /// Families with timestamps drop history below this timestamp; empty if never set.
     pub full_history_ts_low: Vec<u8>,
 }
 
-/// Files that ask for a compaction though their level is not full, each with its level.
+/// Files marked for compaction in levels below their target, each with its level.
 #[derive(Clone, Debug, Default)]
 pub struct Marked {
-    /// Something in them asks for it.
+    /// Files marked by a collector or by the user.
     pub content: Vec<(usize, Arc<FileMeta>)>,
-    /// Nothing lies below them, and versions kept for snapshots can go.
+    /// Bottommost files with versions that no snapshot needs any more.
     pub bottommost: Vec<(usize, Arc<FileMeta>)>,
-    /// Their data is older than the time to live.
+    /// Files whose oldest data has expired.
     pub expired: Vec<(usize, Arc<FileMeta>)>,
-    /// They have not been rewritten for long.
+    /// Files due for periodic compaction.
     pub periodic: Vec<(usize, Arc<FileMeta>)>,
-    /// They are often read in vain; those with the most such reads for their size come first.
+    /// Files with many wasted reads, most per byte first.
     pub read: Vec<(usize, Arc<FileMeta>)>,
 }
 
-/// The files of `version` that ask for a compaction. Files in `busy` are being compacted already.
+/// Returns the files of `version` marked for compaction, except those in `busy`.
 #[must_use]
 pub fn marked(
     version: &Version,
@@ -371,7 +372,7 @@ pub fn marked(
         .files()
         .filter(|(_, file)| !busy.contains(&file.number))
     {
-        // Files of the last level with data have nowhere to go.
+        // Files of the last non-empty level cannot move down.
         let can_go = level < last_with_files || last_with_files == 0;
         if file.is_marked() && can_go {
             marked.content.push((level, file.clone()));
@@ -402,7 +403,7 @@ pub fn marked(
     marked
 }
 
-/// The moment `age` seconds before `now`, unless age does not matter.
+/// Returns the time `age` seconds before `now`; `None` if age has no effect.
 fn expiry(now: u64, age: u64) -> Option<u64> {
     (age > 0).then(|| now.checked_sub(age)).flatten()
 }
@@ -411,7 +412,7 @@ fn is_older(time: u64, limit: Option<u64>) -> bool {
     time > 0 && limit.is_some_and(|limit| time < limit)
 }
 
-/// True if versions that snapshots kept alive in this bottommost file can go now.
+/// True if this bottommost file holds versions that no snapshot needs any more.
 fn wants_bottommost(
     version: &Version,
     level: usize,
@@ -433,7 +434,7 @@ fn wants_bottommost(
             return false;
         }
     }
-    // With timestamps, history goes only below the timestamp that the user gave.
+    // With timestamps, history is dropped only below the timestamp set by the user.
     if version.order().timestamp_size() > 0 {
         let newest = &file.max_timestamp;
         let low = &limits.full_history_ts_low;
@@ -444,7 +445,7 @@ fn wants_bottommost(
     is_bottommost(version, level, file)
 }
 
-/// True if no other file can hold older versions of the keys of `file`, which lies in `level`.
+/// True if no other file can hold older versions of the keys of `file` in `level`.
 #[must_use]
 pub fn is_bottommost(version: &Version, level: usize, file: &FileMeta) -> bool {
     let oldest = version.level(level).files().last();
@@ -455,8 +456,8 @@ pub fn is_bottommost(version: &Version, level: usize, file: &FileMeta) -> bool {
     !range_exists_below(version, level, begin, end)
 }
 
-/// True if a level below `level` has files that touch the user keys from `begin` to `end`. Below
-/// level 0, any file counts.
+/// True if a level below `level` has files that overlap the user keys `begin` to `end`. Below level 0,
+/// any file counts.
 #[must_use]
 pub fn range_exists_below(version: &Version, level: usize, begin: &[u8], end: &[u8]) -> bool {
     let bound = |user_key: &[u8]| {

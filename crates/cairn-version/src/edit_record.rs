@@ -1,4 +1,4 @@
-//! Between a change of the tree and the record of it in the MANIFEST.
+//! Conversion between a change of the tree and its MANIFEST record.
 
 use cairn_format::manifest::{self, BlobAddition, NewFile, VersionEdit};
 use cairn_platform::sync::{Arc, OnceLock};
@@ -8,14 +8,14 @@ use crate::edit::TreeEdit;
 use crate::file_meta::{FileMeta, WastedReads};
 use crate::open_tables::TableSlot;
 
-/// A level in a record. Trees have at most 64 levels, and larger numbers are refused when an edit
-/// is applied, so none is lost.
+/// Converts a level of a record. Values beyond the maximum number of levels are rejected when the edit
+/// is applied.
 fn level_of(level: u32) -> usize {
     usize::try_from(level).unwrap_or(usize::MAX)
 }
 
 impl TreeEdit {
-    /// The changes of `record` to the tree of its family, taken out of it.
+    /// Moves the changes of `record` to the tree of its family into a `TreeEdit`.
     #[must_use]
     pub fn take(record: &mut VersionEdit) -> TreeEdit {
         let deleted = record.deleted_files.iter();
@@ -38,8 +38,8 @@ impl TreeEdit {
         }
     }
 
-    /// The record of this change in the tree of `family`. Garbage that an added blob file has
-    /// already is recorded with it.
+    /// Returns the MANIFEST record of this change for `family`. Existing garbage of added blob files is
+    /// included.
     #[must_use]
     pub fn record(&self, family: u32) -> VersionEdit {
         let level = |level: usize| u32::try_from(level).expect("trees have at most 64 levels");
@@ -107,7 +107,7 @@ impl From<NewFile> for FileMeta {
 }
 
 impl FileMeta {
-    /// The record that adds this file to `level`.
+    /// Returns the record that adds this file to `level`.
     fn record(&self, level: u32) -> NewFile {
         NewFile {
             level,

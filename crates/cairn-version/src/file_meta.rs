@@ -1,8 +1,8 @@
-//! The metadata of one table file, known without opening it, and the place of its open table.
+//! Metadata of a table file, known without opening it, and the slot of its open table.
 //!
-//! A [`FileMeta`] never changes once it is part of a version; versions share it. The open table
-//! hangs in a slot of the metadata, so that a read reaches it by pointer, and counts that only the
-//! table knows are filled in beside it when it is first opened.
+//! A [`FileMeta`] is immutable once it is part of a version, and versions share it. The open table is
+//! stored in a slot of the metadata, so that reads reach it by pointer. Statistics that only the table
+//! knows are filled in when it is first opened.
 
 use std::borrow::Cow;
 
@@ -12,10 +12,10 @@ use cairn_types::{FileNumber, SequenceNumber};
 
 use crate::open_tables::TableSlot;
 
-/// The name of a file checksum function when there is none.
+/// Checksum function name of files without a checksum.
 pub const NO_CHECKSUM_FUNCTION: &str = "Unknown";
 
-/// How many entries of what kind a table holds, and their size before encoding.
+/// Entry counts of a table, and their size before encoding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntryCounts {
     /// Point entries and range tombstones.
@@ -30,18 +30,18 @@ pub struct EntryCounts {
     pub raw_value_bytes: u64,
 }
 
-/// How often a file was asked for a key and had no value for it, estimated from samples.
+/// Estimated number of reads that found no value in a file, from sampling.
 #[derive(Debug, Default)]
 pub struct WastedReads(AtomicU64);
 
 impl WastedReads {
-    /// Counts one sampled read that stands for `weight` of them.
+    /// Adds a sampled read that represents `weight` reads.
     pub fn add(&self, weight: u64) {
-        // Relaxed, here and below: an estimate that orders nothing.
+        // Relaxed, here and below: a statistic that orders nothing.
         self.0.fetch_add(weight, Ordering::Relaxed);
     }
 
-    /// The reads so far.
+    /// Returns the number of reads.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -57,67 +57,66 @@ impl Clone for WastedReads {
 /// A table file as the MANIFEST describes it.
 #[derive(Clone)]
 pub struct FileMeta {
-    /// The number in its name.
+    /// File number.
     pub number: FileNumber,
-    /// Which of the family's directories it lies in.
+    /// Path id of its directory.
     pub path_id: u32,
-    /// Its length in bytes.
+    /// File size in bytes.
     pub size: u64,
     /// Lower bound of its keys and range tombstones, inclusive.
     pub smallest: InternalKey,
-    /// Upper bound of its keys and range tombstones; inclusive, but for the sentinel of a range
-    /// tombstone, whose user key is excluded (see [`crate::bounds`]).
+    /// Upper bound of its keys and range tombstones; inclusive, except that a range tombstone sentinel
+    /// excludes its user key (see [`crate::bounds`]).
     pub largest: InternalKey,
-    /// The smallest sequence number in it.
+    /// Smallest sequence number.
     pub smallest_seq: SequenceNumber,
-    /// The largest sequence number in it.
+    /// Largest sequence number.
     pub largest_seq: SequenceNumber,
-    /// Orders files of level 0: a larger epoch is newer. 0 in files of old databases until
-    /// recovery has assigned one.
+    /// Epoch number, which orders level 0: larger is newer. 0 in files of old databases until recovery
+    /// assigns one.
     pub epoch: u64,
     /// The oldest blob file that its entries refer to.
     pub oldest_blob: Option<FileNumber>,
-    /// Seconds since 1970 at which its oldest data was first written; 0 if unknown.
+    /// Creation time of its oldest data, in seconds since 1970; 0 if unknown.
     pub oldest_ancester_time: u64,
-    /// Seconds since 1970 at which the file was created; 0 if unknown.
+    /// Creation time of the file, in seconds since 1970; 0 if unknown.
     pub creation_time: u64,
-    /// Checksum of the whole file; empty if none is recorded.
+    /// Whole-file checksum; empty if none is recorded.
     pub file_checksum: Vec<u8>,
-    /// The function that made `file_checksum`, or [`NO_CHECKSUM_FUNCTION`].
+    /// Checksum function name, or [`NO_CHECKSUM_FUNCTION`].
     pub file_checksum_func: Cow<'static, str>,
-    /// The internal unique id, if one is recorded.
+    /// Internal unique id, if recorded.
     pub unique_id: Option<[u64; 2]>,
-    /// RocksDB's number for the temperature of its storage; 0 if unknown.
+    /// RocksDB's temperature of its storage; 0 if unknown.
     pub temperature: u8,
-    /// Something in the file asks for a compaction.
+    /// True if a property collector marked it for compaction.
     pub marked: bool,
-    /// Bytes in lower levels that its range tombstones cover, estimated when it was written.
+    /// Estimated bytes in lower levels covered by its range tombstones.
     pub compensated_range_deletion_size: u64,
-    /// Bytes from the end of the data blocks to the end of the file; 0 if unknown.
+    /// Size of everything after the data blocks, in bytes; 0 if unknown.
     pub tail_size: u64,
-    /// The smallest timestamp in it; empty without timestamps.
+    /// Smallest timestamp; empty without timestamps.
     pub min_timestamp: Vec<u8>,
-    /// The largest timestamp in it; empty without timestamps.
+    /// Largest timestamp; empty without timestamps.
     pub max_timestamp: Vec<u8>,
-    /// True if its keys carry their timestamps on disk.
+    /// True if its keys are stored with their timestamps.
     pub timestamps_persisted: bool,
-    /// The job that wrote it kept no old version alive for a snapshot, and left no deletion that
-    /// could go at the bottom, so compacting it again for their sake would change nothing. Known
-    /// only until the database is closed.
+    /// True if the job that wrote it kept no old version for a snapshot and no deletion that could be
+    /// dropped at the bottom, so that compacting it again would not shrink it. Not persisted.
     pub settled: bool,
-    /// A user suggested a compaction of it; known only until the database is closed.
+    /// Set by `SuggestCompactRange`. Not persisted.
     pub suggested: OnceLock<()>,
-    /// The reads that a compaction of it would save; counted only where an option asks for it, and
-    /// known only until the database is closed.
+    /// Reads that a compaction of the file would save; sampled only with read-triggered compaction. Not
+    /// persisted.
     pub wasted_reads: WastedReads,
-    /// The counts of its entries, once known.
+    /// Entry counts, once known.
     pub counts: OnceLock<EntryCounts>,
-    /// The open table, if it was needed.
+    /// The open table, if any.
     pub table: TableSlot,
 }
 
 impl FileMeta {
-    /// A file about which no more is known than its place, size and bounds.
+    /// Creates metadata with only number, size and bounds known.
     #[must_use]
     pub fn new(
         number: FileNumber,
@@ -155,13 +154,13 @@ impl FileMeta {
         }
     }
 
-    /// True if something asks for a compaction of it: its content, or a user.
+    /// True if the file is marked for compaction, by a collector or by the user.
     #[must_use]
     pub fn is_marked(&self) -> bool {
         self.marked || self.suggested.get().is_some()
     }
 
-    /// Reads in vain for each of its bytes.
+    /// Returns the wasted reads per byte of the file.
     #[must_use]
     pub fn reads_per_byte(&self) -> f64 {
         match self.size {
@@ -170,8 +169,8 @@ impl FileMeta {
         }
     }
 
-    /// Seconds since 1970 at which its oldest data was first written, as far as the MANIFEST or
-    /// a table that was opened know; 0 if unknown.
+    /// Returns the creation time of the oldest data in seconds since 1970, from the MANIFEST or from
+    /// the open table; 0 if unknown.
     #[must_use]
     pub fn oldest_time(&self) -> u64 {
         match self.oldest_ancester_time {
@@ -180,8 +179,8 @@ impl FileMeta {
         }
     }
 
-    /// Seconds since 1970 at which the file was created, as far as the MANIFEST or a table that
-    /// was opened know; 0 if unknown.
+    /// Returns the creation time of the file in seconds since 1970, from the MANIFEST or from the open
+    /// table; 0 if unknown.
     #[must_use]
     pub fn created(&self) -> u64 {
         match self.creation_time {

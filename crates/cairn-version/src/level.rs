@@ -1,9 +1,8 @@
-//! The files of one level, and finding among them.
+//! The files of one level, and searches in them.
 //!
-//! From level 1 on, files are sorted by key and do not overlap, so a key is in at most one of
-//! them. The search runs over an array of the first 8 bytes of the upper bounds, which lie
-//! together in memory; a file is looked at only where those are equal. Level 0 is ordered from
-//! newest to oldest, and its files may overlap.
+//! From level 1 on, files are sorted by key and do not overlap, so that at most one file holds a key.
+//! The search uses a contiguous array of the first 8 bytes of the upper bounds and compares whole keys
+//! only among equal prefixes. Level 0 is ordered from newest to oldest, and its files may overlap.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -16,29 +15,29 @@ use cairn_types::{Error, FileNumber, KeyOrder, Result};
 use crate::bounds;
 use crate::file_meta::FileMeta;
 
-/// The files of one level, immutable.
+/// The immutable files of one level.
 #[derive(Clone, Debug, Default)]
 pub struct LevelFiles {
     files: Vec<Arc<FileMeta>>,
-    /// The first 8 bytes of the user keys of the upper bounds; empty where keys do not compare
-    /// as their bytes do, and in level 0.
+    /// The first 8 bytes of the user keys of the upper bounds. Empty for orders other than bytewise,
+    /// and in level 0.
     prefixes: Vec<u64>,
     bytes: u64,
     tombstone_free: TombstoneFree,
 }
 
-/// How many of the first files are known to have no range tombstones.
+/// Length of the prefix of the files that is known to have no range tombstones.
 #[derive(Debug, Default)]
 struct TombstoneFree(AtomicUsize);
 
 impl Clone for TombstoneFree {
     fn clone(&self) -> TombstoneFree {
-        // Relaxed, here and below: what the number says stays true, and an older one is no harm.
+        // Relaxed, here and below: the length only grows, and a stale value costs a repeated check.
         TombstoneFree(AtomicUsize::new(self.0.load(Relaxed)))
     }
 }
 
-/// The first 8 bytes of `user_key` as a number that orders as they do.
+/// Returns the first 8 bytes of `user_key` as a big-endian number, which sorts like them.
 fn prefix(user_key: &[u8]) -> u64 {
     let mut bytes = [0; 8];
     let len = user_key.len().min(8);
@@ -46,12 +45,12 @@ fn prefix(user_key: &[u8]) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// Whether level-0 file `a` comes before `b`: the newer first.
+/// Orders level-0 files from newest to oldest.
 pub(crate) fn newer_first(a: &FileMeta, b: &FileMeta) -> Ordering {
     b.epoch.cmp(&a.epoch).then_with(|| newer_first_by_seq(a, b))
 }
 
-/// The order of level-0 files without regard to epochs: the newer first.
+/// Orders level-0 files from newest to oldest by sequence number, ignoring epochs.
 pub(crate) fn newer_first_by_seq(a: &FileMeta, b: &FileMeta) -> Ordering {
     b.largest_seq
         .cmp(&a.largest_seq)
@@ -60,7 +59,7 @@ pub(crate) fn newer_first_by_seq(a: &FileMeta, b: &FileMeta) -> Ordering {
 }
 
 impl LevelFiles {
-    /// The files of level 0, in any order.
+    /// Creates level 0 from files in any order.
     #[must_use]
     pub(crate) fn level_zero(mut files: Vec<Arc<FileMeta>>) -> LevelFiles {
         let by_epoch = files.iter().all(|file| file.epoch != 0);
@@ -77,11 +76,11 @@ impl LevelFiles {
         }
     }
 
-    /// The files of a level from 1 on, in any order.
+    /// Creates a level from 1 on from files in any order.
     ///
     /// # Errors
     ///
-    /// `Corruption` if two of them overlap, or the bounds of one are the wrong way round.
+    /// `Corruption` if two files overlap, or the bounds of a file are inverted.
     pub(crate) fn sorted(
         order: &KeyOrder,
         level: usize,
@@ -124,7 +123,7 @@ impl LevelFiles {
         })
     }
 
-    /// The files that `keep` returns true for, asked in their order.
+    /// Returns the files for which `keep`, called in order, returns true.
     #[must_use]
     pub fn filtered(&self, mut keep: impl FnMut(&Arc<FileMeta>) -> bool) -> LevelFiles {
         let mut kept = LevelFiles::default();
@@ -136,7 +135,8 @@ impl LevelFiles {
         kept
     }
 
-    /// The same files, each replaced by what `change` makes of it; bounds and order must stay.
+    /// Returns the level with each file replaced by the result of `change`, which must keep bounds and
+    /// order.
     pub(crate) fn mapped(&self, change: impl FnMut(&Arc<FileMeta>) -> Arc<FileMeta>) -> LevelFiles {
         LevelFiles {
             files: self.files.iter().map(change).collect(),
@@ -146,8 +146,8 @@ impl LevelFiles {
         }
     }
 
-    /// True if it is known that no file has range tombstones. A file whose table was never open is
-    /// not known; each is looked at once.
+    /// True if all files are known to have no range tombstones. A file whose table was never opened is
+    /// unknown. Each file is checked once.
     #[inline]
     #[must_use]
     pub fn has_no_tombstones(&self) -> bool {
@@ -160,48 +160,48 @@ impl LevelFiles {
             .iter()
             .take_while(|file| has_none(file));
         let known = before + more.count();
-        // Iterators on all cores come here: nothing is written where nothing is new.
+        // Called by iterators on all cores: avoid the shared write unless the value changes.
         if known > before {
             self.tombstone_free.0.store(known, Relaxed);
         }
         known == self.files.len()
     }
 
-    /// The files: from newest to oldest in level 0, by key from level 1 on.
+    /// Returns the files: newest to oldest in level 0, in key order from level 1 on.
     #[inline]
     #[must_use]
     pub fn files(&self) -> &[Arc<FileMeta>] {
         &self.files
     }
 
-    /// How many files.
+    /// Returns the number of files.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.files.len()
     }
 
-    /// True if there is none.
+    /// True if the level has no files.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// The sum of the files' sizes in bytes.
+    /// Returns the total file size in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Where the file with this number stands.
+    /// Returns the index of file `number`.
     #[must_use]
     pub fn position(&self, number: FileNumber) -> Option<usize> {
         self.files.iter().position(|file| file.number == number)
     }
 
-    /// The first file whose upper bound is at or after `internal`: the only one of a sorted level
-    /// that can hold it, or [`LevelFiles::len`]. Not for level 0.
+    /// Returns the index of the first file whose upper bound is at or after `internal`, the only one of
+    /// a sorted level that can hold it, or [`LevelFiles::len`]. Not for level 0.
     #[inline]
     #[must_use]
     pub fn find(&self, order: &KeyOrder, internal: &[u8]) -> usize {
@@ -220,7 +220,7 @@ impl LevelFiles {
             })
     }
 
-    /// The files of a sorted level that touch the bounds from `begin` to `end`, both inclusive
+    /// Returns the files of a sorted level that overlap the bounds `begin` to `end`, both inclusive
     /// unless they are sentinels; `None` is unbounded. Not for level 0.
     #[must_use]
     pub fn overlapping(
@@ -242,9 +242,8 @@ impl LevelFiles {
         from..until.max(from)
     }
 
-    /// The files of level 0 that touch the bounds from `begin` to `end`, from newest to oldest.
-    /// With `expand`, the range grows with each file found, until no file touches it that is not
-    /// among those returned.
+    /// Returns the files of level 0 that overlap the bounds `begin` to `end`, newest first. With
+    /// `expand`, the range is extended by each file found, until no other file overlaps it.
     #[must_use]
     pub fn overlapping_level_zero(
         &self,

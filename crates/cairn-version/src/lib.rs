@@ -1,9 +1,9 @@
-//! The tree's state and its log: file metadata, versions, MANIFEST.
+//! The state of the tree and its log: file metadata, versions, MANIFEST.
 //!
-//! A [`Version`] is the tree of one column family at one moment: an immutable value that readers
-//! share. A [`TreeEdit`] makes the next one of it. The [`manifest`] keeps the edits, so that a
-//! crash loses none that was synced. [`shape`] computes how far a tree is from the form it should
-//! have. How a compaction runs is not known here.
+//! A [`Version`] is the immutable tree of one column family at one moment, shared by readers. A
+//! [`TreeEdit`] produces the next version. The [`manifest`] logs the edits durably.
+//! [`compaction_score`] computes level targets and compaction scores. This crate does not know how a
+//! compaction runs.
 
 pub mod blob_file_meta;
 pub mod blob_gc;

@@ -1,19 +1,18 @@
-//! The place of an open table, and how many tables of a database are open at once.
+//! Slots of open tables, and the limit on open tables per database.
 //!
-//! Without a limit (`max_open_files` is -1) a table stays open as long as its file's metadata: a
-//! read finds it by one pointer, counts no reference and takes no lock. With a limit a table can
-//! be closed again: readers hold it by a reference of their own, and go on when it is closed.
+//! With `max_open_files` -1 a table stays open as long as its file's metadata: a read reaches it by one
+//! pointer without counting a reference or taking a lock. With a limit, tables can be closed: readers
+//! hold their own reference and are not affected.
 //!
-//! [`OpenTables`] keeps the limit for all families of a database, as a clock: a use sets a mark at
-//! the table, the hand passes over marked tables once and takes their marks, and closes the others
-//! from their slots. A table whose readers have not left is closed to new readers only; its file
-//! is closed when the last of them leaves.
+//! [`OpenTables`] enforces the limit for all families of a database with a clock: a use marks the
+//! table; the hand clears marks and closes unmarked tables. A table with readers is closed to new
+//! readers only; its file is closed when the last reader drops it.
 //!
-//! A table that was opened without a limit is not closed by a limit that is set later, as in RocksDB: it
-//! goes when a compaction replaces the file.
+//! As in RocksDB, a table opened without a limit is not closed by a limit set later; it is closed when
+//! a compaction replaces its file.
 //!
-//! Locks: the ring before that of a slot. What is taken out of slots is dropped, and its files
-//! closed, outside both.
+//! Lock order: the ring, then a slot. Tables taken out of slots are dropped, and their files closed,
+//! outside both locks.
 
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -21,37 +20,37 @@ use std::ops::Deref;
 use cairn_platform::sync::{Arc, AtomicBool, AtomicUsize, Mutex, OnceLock, Ordering, RwLock, Weak};
 use cairn_table::Table;
 
-/// Where the open table of a file hangs. Clones share what is open.
+/// The slot of the open table of a file. Clones share the open table.
 #[derive(Clone, Default)]
 pub struct TableSlot {
     /// A table that stays open.
     kept: OnceLock<Arc<Table>>,
     /// A table that may be closed.
     closable: OnceLock<Arc<Closable>>,
-    /// The times that the table recorded, which stay known when it is closed.
+    /// Times recorded in the table, kept after it is closed.
     times: OnceLock<Times>,
 }
 
-/// Seconds since 1970 that a table knows of itself; 0 if unknown.
+/// Times recorded in a table, in seconds since 1970; 0 if unknown.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Times {
-    /// When its oldest data was first written.
+    /// Creation time of its oldest data.
     pub(crate) oldest: u64,
-    /// When the file was created.
+    /// Creation time of the file.
     pub(crate) created: u64,
 }
 
-/// An open table in the hands of a reader.
+/// A reference to an open table.
 #[derive(Clone)]
 pub enum TableRef<'a> {
-    /// It stays open as long as the metadata of its file.
+    /// Open as long as the metadata of its file.
     Kept(&'a Arc<Table>),
-    /// It stays open for this reader, and perhaps not for the next.
+    /// Held open by this reference; it may be closed to others.
     Held(Arc<Table>),
 }
 
 impl TableRef<'_> {
-    /// The table, for holders that outlive the metadata.
+    /// Returns the table for holders that outlive the metadata.
     #[must_use]
     pub fn into_arc(self) -> Arc<Table> {
         match self {
@@ -73,10 +72,10 @@ impl Deref for TableRef<'_> {
     }
 }
 
-/// A slot that is emptied when there are too many open tables.
+/// A slot that is emptied when too many tables are open.
 struct Closable {
     table: RwLock<Option<Arc<Table>>>,
-    /// The table was used since the hand of the clock came by.
+    /// True if the table was used since the clock hand last passed.
     used: AtomicBool,
     owner: Arc<OpenTables>,
 }
@@ -84,7 +83,7 @@ struct Closable {
 impl Closable {
     fn get(&self) -> Option<Arc<Table>> {
         let table = self.table.read().clone()?;
-        // A mark that is there already costs no write to shared memory.
+        // Avoid a shared write if the mark is already set.
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
         }
@@ -113,7 +112,7 @@ impl Drop for Closable {
 }
 
 impl TableSlot {
-    /// The open table, if it is open.
+    /// Returns the open table and marks it as used.
     #[inline]
     #[must_use]
     pub fn get(&self) -> Option<TableRef<'_>> {
@@ -123,7 +122,7 @@ impl TableSlot {
         }
     }
 
-    /// The table, if it is open and stays so as long as the slot: to look at it counts as no use.
+    /// Returns the table if it stays open as long as the slot. Does not mark a use.
     #[inline]
     #[must_use]
     pub fn kept(&self) -> Option<&Arc<Table>> {
@@ -136,13 +135,13 @@ impl TableSlot {
         if closable.owner.limit().is_some() {
             return Some(TableRef::Held(table));
         }
-        // The limit has gone: the table stays open from now on.
+        // The limit was removed: keep the table open from now on.
         let kept = self.kept.get_or_init(|| table);
         closable.take();
         Some(TableRef::Kept(kept))
     }
 
-    /// The open table, if it is open, without counting as a use of it.
+    /// Returns the open table without marking a use.
     #[must_use]
     pub fn peek(&self) -> Option<Arc<Table>> {
         match self.kept.get() {
@@ -151,13 +150,13 @@ impl TableSlot {
         }
     }
 
-    /// Hangs `table` in, to stay. If there is one that stays already, that one does.
+    /// Stores `table` permanently, unless one is stored already, and returns the stored one.
     pub fn keep(&self, table: Arc<Table>) -> &Arc<Table> {
         self.kept.get_or_init(|| table)
     }
 
-    /// Hangs `table` in and keeps to the limit of `owner`. If another thread was quicker, its table is
-    /// used.
+    /// Stores `table`, subject to the limit of `owner`. If another thread stored one first, that one is
+    /// returned.
     pub(crate) fn put(&self, table: Arc<Table>, owner: &Arc<OpenTables>) -> TableRef<'_> {
         let properties = table.properties();
         let _ = self.times.set(Times {
@@ -188,27 +187,26 @@ impl TableSlot {
         TableRef::Held(held)
     }
 
-    /// The times that the table recorded, once it was opened.
+    /// Returns the times recorded in the table, once it was opened.
     pub(crate) fn times(&self) -> Times {
         self.times.get().copied().unwrap_or_default()
     }
 }
 
-/// The limit of a limit that is none.
+/// The value of `limit` without a limit.
 const UNLIMITED: usize = usize::MAX;
 
-/// The open tables of a database that may be closed, and how many of them there may be.
+/// The closable open tables of a database, and their limit.
 pub struct OpenTables {
     limit: AtomicUsize,
-    /// How many there are.
+    /// Number of open closable tables.
     count: AtomicUsize,
-    /// The slots with an open table, in the order in which the hand of the clock comes to them,
-    /// and what is left of slots that are gone.
+    /// Slots with an open table in clock order, and slots that no longer exist.
     ring: Mutex<VecDeque<Weak<Closable>>>,
 }
 
 impl OpenTables {
-    /// At most `limit` tables, or any number.
+    /// Creates a limit of `limit` tables, or none.
     #[must_use]
     pub fn new(limit: Option<usize>) -> Arc<OpenTables> {
         Arc::new(OpenTables {
@@ -218,14 +216,14 @@ impl OpenTables {
         })
     }
 
-    /// How many tables may be open; `None` for any number.
+    /// Returns the limit; `None` if unlimited.
     #[must_use]
     pub fn limit(&self) -> Option<usize> {
         let limit = self.limit.load(Ordering::Relaxed);
         (limit != UNLIMITED).then_some(limit)
     }
 
-    /// Sets the limit, and closes what is too much.
+    /// Sets the limit and closes tables above it.
     pub fn set_limit(&self, limit: Option<usize>) {
         self.limit
             .store(limit.unwrap_or(UNLIMITED), Ordering::Relaxed);
@@ -233,7 +231,7 @@ impl OpenTables {
         drop(closed);
     }
 
-    /// How many tables are open that may be closed.
+    /// Returns the number of open closable tables.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
@@ -243,7 +241,7 @@ impl OpenTables {
         let closed = {
             let mut ring = self.ring.lock();
             ring.push_back(Arc::downgrade(slot));
-            // Slots that went with their files leave no more behind than there are tables.
+            // Bounds the entries of slots that no longer exist by the number of tables.
             if ring.len() > 2 * self.count() + 16 {
                 ring.retain(|slot| slot.strong_count() > 0);
             }
@@ -252,12 +250,12 @@ impl OpenTables {
         drop(closed);
     }
 
-    /// Takes tables out of their slots until the limit is kept.
-    #[must_use = "the tables are dropped when the lock is given back"]
+    /// Takes tables out of their slots until the limit is met.
+    #[must_use = "the tables are dropped after the lock is released"]
     fn shrink(&self, ring: &mut VecDeque<Weak<Closable>>) -> Vec<(Arc<Closable>, Arc<Table>)> {
         let mut closed = Vec::new();
-        // After one round every mark is gone, and those that are read must go as well.
-        let mut patience = ring.len();
+        // After one round every mark is cleared, and tables in use are closed as well.
+        let mut attempts = ring.len();
         while self.limit().is_some_and(|limit| self.count() > limit) {
             let Some(weak) = ring.pop_front() else {
                 break;
@@ -265,8 +263,8 @@ impl OpenTables {
             let Some(slot) = weak.upgrade() else {
                 continue;
             };
-            if patience > 0 && (slot.used.swap(false, Ordering::Relaxed) || slot.is_read()) {
-                patience -= 1;
+            if attempts > 0 && (slot.used.swap(false, Ordering::Relaxed) || slot.is_read()) {
+                attempts -= 1;
                 ring.push_back(weak);
             } else if let Some(table) = slot.take() {
                 closed.push((slot, table));

@@ -1,6 +1,6 @@
-//! Opening the tables of a family when they are first needed.
+//! Opens the tables of a family on first use.
 //!
-//! The open table hangs on its file's metadata, so a read reaches it by a pointer; see
+//! The open table is stored in its file's metadata, so reads reach it by a pointer; see
 //! [`crate::open_tables`] for when it is closed.
 
 use std::path::PathBuf;
@@ -19,13 +19,13 @@ use cairn_types::{KeyOrder, PrefixExtractor, Result};
 use crate::file_meta::{EntryCounts, FileMeta};
 use crate::open_tables::{OpenTables, TableRef};
 
-/// The source of a family's open tables: how they are opened, and with which cache.
+/// Opens the tables of a column family.
 pub struct TableSource {
-    /// Where files lie.
+    /// The file system.
     pub fs: Arc<dyn FileSystem>,
-    /// The family's directories; a file names one by its position.
+    /// The family's directories, by path id.
     pub paths: Vec<PathBuf>,
-    /// The order of the keys.
+    /// The key order.
     pub order: KeyOrder,
     /// The family's prefix extractor.
     pub prefix_extractor: Option<PrefixExtractor>,
@@ -35,20 +35,20 @@ pub struct TableSource {
     pub cache: Option<Arc<BlockCache>>,
     /// True if the unique id in the MANIFEST is verified.
     pub verify_unique_id: bool,
-    /// How files are opened.
+    /// The mode in which files are opened.
     pub mode: FileMode,
-    /// True if the kernel is told that tables are read here and there.
+    /// True if the kernel is advised of random access.
     pub advise_random: bool,
-    /// The meter of the tables' reads.
+    /// Statistics sink for reads.
     pub meter: Meter,
-    /// The last level that there can be.
+    /// The index of the last level.
     pub last_level: usize,
-    /// The open tables of the database, among which these count.
+    /// The open tables of the database.
     pub open_tables: Arc<OpenTables>,
 }
 
 impl TableSource {
-    /// Where `file` lies.
+    /// Returns the path of `file`.
     #[must_use]
     pub fn path(&self, file: &FileMeta) -> PathBuf {
         let name = names::table(file.number);
@@ -56,18 +56,18 @@ impl TableSource {
             .map_or_else(|| PathBuf::from(&name), |dir| dir.join(&name))
     }
 
-    /// The directory that `file` lies in.
+    /// Returns the directory of `file`.
     #[must_use]
     pub fn dir(&self, file: &FileMeta) -> Option<&PathBuf> {
         self.paths.get(file.path_id as usize).or(self.paths.first())
     }
 
-    /// The table of `file`, opened if it was not. It stays open for its holders, and for
-    /// others as long as there are not too many.
+    /// Returns the table of `file`, opening it if necessary. It stays open for its holders, and for
+    /// others subject to the limit on open tables.
     ///
     /// # Errors
     ///
-    /// `IoError`, or `Corruption` that names file and offset.
+    /// `IoError`, or `Corruption` with file and offset.
     pub fn open<'f>(&self, file: &'f FileMeta, level: usize, io: &Io) -> Result<TableRef<'f>> {
         if let Some(table) = file.table.get() {
             return Ok(table);
@@ -85,12 +85,12 @@ impl TableSource {
         Ok(table)
     }
 
-    /// Opens the table of `file` for one reader, apart from the one that all share: a compaction
-    /// reads it in another manner.
+    /// Opens the table of `file` for one reader, independent of the shared one: a compaction reads it
+    /// in another mode.
     ///
     /// # Errors
     ///
-    /// Those of [`TableSource::open`].
+    /// As [`TableSource::open`].
     pub fn open_apart(
         &self,
         file: &FileMeta,

@@ -1,4 +1,4 @@
-//! Versions and their shape: edits, order, overlap, search, targets and scores.
+//! Versions, level targets and scores: edits, order, overlap, search.
 
 use std::collections::HashSet;
 
@@ -338,7 +338,7 @@ fn level_zero_scores_by_files_and_by_bytes() {
 }
 
 #[test]
-fn old_files_and_kept_versions_are_marked() {
+fn old_files_and_obsolete_versions_are_marked() {
     let mut old = meta(1, "a", "b", 5, 10);
     (old.oldest_ancester_time, old.creation_time) = (100, 100);
     let mut bottom = meta(2, "c", "d", 6, 10);
@@ -367,7 +367,7 @@ fn old_files_and_kept_versions_are_marked() {
     assert_eq!(list(&marked.periodic), [(1, 1), (6, 2)]);
     assert_eq!(list(&marked.content), [(1, 3)]);
     assert_eq!(list(&marked.bottommost), [(1, 1), (6, 2)]);
-    // What will be old only in some hours is so now when there is little work.
+    // Brought forward by some hours, the file is due.
     options.periodic = 200;
     let periodic = |ahead| {
         let present = AgeLimits {
@@ -386,9 +386,9 @@ fn old_files_and_kept_versions_are_marked() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The search by prefixes finds what a walk over all files finds, in any order of keys.
+    /// The search by prefixes agrees with a linear search, in any key order.
     #[test]
-    fn search_agrees_with_a_walk(
+    fn search_agrees_with_a_linear_search(
         bounds in proptest::collection::btree_set(proptest::collection::vec(0..4_u8, 0..12), 2..40),
         probe in proptest::collection::vec(0..4_u8, 0..12),
         reverse in any::<bool>(),
