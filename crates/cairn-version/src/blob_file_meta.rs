@@ -33,6 +33,8 @@ impl BlobFileMeta {
     /// True if every blob is garbage.
     #[must_use]
     pub fn is_all_garbage(&self) -> bool {
+        debug_assert!(self.garbage_count <= self.total_count);
+        debug_assert!(self.garbage_bytes <= self.total_bytes);
         self.garbage_count >= self.total_count
     }
 }

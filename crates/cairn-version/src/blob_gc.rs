@@ -49,6 +49,7 @@ pub fn space_cutoff(version: &Version, target: f64) -> FileNumber {
             garbage.saturating_add(file.garbage_bytes),
         )
     });
+    debug_assert!(garbage <= total, "garbage is part of the files");
     let live = total.saturating_sub(garbage);
     let excess = total as f64 - target.max(1.0) * live as f64;
     if excess < 1.0 {

@@ -130,6 +130,12 @@ impl Builder {
             blob_files: self.blob_files,
             cursors: self.cursors,
         };
+        assert!(!version.levels.is_empty(), "a tree has level 0");
+        assert_eq!(
+            version.levels.len(),
+            version.cursors.len(),
+            "every level has a cursor"
+        );
         if self.blobs_touched {
             drop_unreferenced_blobs(&mut version);
         }
@@ -147,6 +153,11 @@ impl Builder {
             self.levels.push(Level::Whole(Arc::default()));
             self.cursors.push(None);
         }
+        assert_eq!(
+            self.levels.len(),
+            self.cursors.len(),
+            "every level has a cursor"
+        );
         Ok(())
     }
 
@@ -184,6 +195,10 @@ impl Builder {
             )));
         };
         let mut blob = BlobFileMeta::clone(slot);
+        debug_assert_eq!(
+            blob.number, garbage.number,
+            "blob files are stored by number"
+        );
         let sums = (
             blob.garbage_count.checked_add(garbage.count),
             blob.garbage_bytes.checked_add(garbage.bytes),

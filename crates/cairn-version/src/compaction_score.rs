@@ -101,10 +101,22 @@ fn scaled(value: u64, factor: f64) -> u64 {
 /// Returns the targets of the levels of `version`.
 #[must_use]
 pub fn targets(version: &Version, options: &ShapeOptions) -> Targets {
-    match options.dynamic && version.num_levels() > 1 {
+    let targets = match options.dynamic && version.num_levels() > 1 {
         true => dynamic_targets(version, options),
         false => static_targets(version, options),
-    }
+    };
+    assert_eq!(
+        targets.max_bytes.len(),
+        version.num_levels(),
+        "every level has a target"
+    );
+    assert!(
+        targets.base_level < version.num_levels(),
+        "the base level is a level of the tree"
+    );
+    debug_assert!(targets.base_level > 0 || version.num_levels() == 1);
+    debug_assert!(targets.lowest_unnecessary < version.num_levels());
+    targets
 }
 
 fn static_targets(version: &Version, options: &ShapeOptions) -> Targets {
@@ -231,6 +243,7 @@ pub fn scores(
             },
         )
     };
+    debug_assert_eq!(targets.max_bytes.len(), version.num_levels());
     let mut incoming = version.level(0).bytes() as f64;
     let mut scores = Vec::with_capacity(version.num_levels());
     scores.push((

@@ -4,6 +4,7 @@ use cairn_format::manifest::{self, BlobAddition, NewFile, VersionEdit};
 use cairn_platform::sync::{Arc, OnceLock};
 
 use crate::blob_file_meta::{BlobFileMeta, BlobGarbage};
+use crate::builder::MAX_LEVELS;
 use crate::edit::TreeEdit;
 use crate::file_meta::{FileMeta, WastedReads};
 use crate::open_tables::TableSlot;
@@ -42,7 +43,10 @@ impl TreeEdit {
     /// included.
     #[must_use]
     pub fn record(&self, family: u32) -> VersionEdit {
-        let level = |level: usize| u32::try_from(level).expect("trees have at most 64 levels");
+        let level = |level: usize| {
+            assert!(level < MAX_LEVELS, "level {level} cannot be read back");
+            level as u32
+        };
         let deleted = self.deleted.iter();
         let added = self.added.iter();
         let cursors = self.cursors.iter();
@@ -152,6 +156,10 @@ impl From<&BlobAddition> for BlobFileMeta {
 
 impl BlobFileMeta {
     fn record(&self) -> BlobAddition {
+        assert!(
+            self.garbage_count <= self.total_count,
+            "garbage is part of the file"
+        );
         BlobAddition {
             number: self.number,
             blob_count: self.total_count,

@@ -67,7 +67,13 @@ impl LevelFiles {
             true => newer_first(a, b),
             false => newer_first_by_seq(a, b),
         });
-        let bytes = files.iter().map(|file| file.size).sum();
+        debug_assert!(
+            !by_epoch || files.windows(2).all(|pair| pair[0].epoch >= pair[1].epoch),
+            "newer files come first"
+        );
+        let bytes = files
+            .iter()
+            .fold(0, |sum: u64, file| sum.saturating_add(file.size));
         LevelFiles {
             files,
             prefixes: Vec::new(),
@@ -114,7 +120,10 @@ impl LevelFiles {
                 .collect(),
             false => Vec::new(),
         };
-        let bytes = files.iter().map(|file| file.size).sum();
+        debug_assert!(prefixes.is_sorted(), "prefixes sort like upper bounds");
+        let bytes = files
+            .iter()
+            .fold(0, |sum: u64, file| sum.saturating_add(file.size));
         Ok(LevelFiles {
             files,
             prefixes,
@@ -130,16 +139,30 @@ impl LevelFiles {
         for (at, file) in self.files.iter().enumerate().filter(|(_, file)| keep(file)) {
             kept.files.push(file.clone());
             kept.prefixes.extend(self.prefixes.get(at));
-            kept.bytes += file.size;
+            kept.bytes = kept.bytes.saturating_add(file.size);
         }
+        assert!(kept.prefixes.is_empty() || kept.prefixes.len() == kept.files.len());
+        debug_assert!(
+            kept.bytes <= self.bytes,
+            "the kept files are some of the level's"
+        );
         kept
     }
 
     /// Returns the level with each file replaced by the result of `change`, which must keep bounds and
     /// order.
     pub(crate) fn mapped(&self, change: impl FnMut(&Arc<FileMeta>) -> Arc<FileMeta>) -> LevelFiles {
+        let files: Vec<Arc<FileMeta>> = self.files.iter().map(change).collect();
+        debug_assert!(
+            self.files.iter().zip(&files).all(|(before, after)| {
+                before.number == after.number
+                    && before.smallest == after.smallest
+                    && before.largest == after.largest
+            }),
+            "the files keep their bounds"
+        );
         LevelFiles {
-            files: self.files.iter().map(change).collect(),
+            files,
             prefixes: self.prefixes.clone(),
             bytes: self.bytes,
             tombstone_free: TombstoneFree::default(),
@@ -152,6 +175,7 @@ impl LevelFiles {
     #[must_use]
     pub fn has_no_tombstones(&self) -> bool {
         let before = self.tombstone_free.0.load(Relaxed);
+        debug_assert!(before <= self.files.len());
         let has_none = |file: &Arc<FileMeta>| {
             let table = file.table.get();
             table.is_some_and(|table| table.range_tombstones().is_none())
@@ -214,10 +238,13 @@ impl LevelFiles {
                 from..until
             }
         };
-        candidates.start
-            + self.files[candidates].partition_point(|file| {
-                key::compare(order, file.largest.as_bytes(), internal).is_lt()
-            })
+        let ends_before =
+            |file: &Arc<FileMeta>| key::compare(order, file.largest.as_bytes(), internal).is_lt();
+        let found =
+            candidates.start + self.files[candidates].partition_point(|file| ends_before(file));
+        debug_assert!(found == 0 || ends_before(&self.files[found - 1]));
+        debug_assert!(self.files.get(found).is_none_or(|file| !ends_before(file)));
+        found
     }
 
     /// Returns the files of a sorted level that overlap the bounds `begin` to `end`, both inclusive

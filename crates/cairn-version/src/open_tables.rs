@@ -92,7 +92,8 @@ impl Closable {
 
     fn take(&self) -> Option<Arc<Table>> {
         let table = self.table.write().take()?;
-        self.owner.count.fetch_sub(1, Ordering::Relaxed);
+        let before = self.owner.count.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "an open table is counted");
         Some(table)
     }
 

@@ -120,6 +120,7 @@ impl TableSource {
         if self.advise_random && !mode.direct {
             handle.advise(Access::Random);
         }
+        debug_assert!(!self.paths.is_empty(), "a family has a directory");
         let last_level = level.is_some_and(|level| level >= self.last_level);
         let handle = counted_reads(handle, &self.meter, ReadOf::Table { last_level });
         let params = OpenParams {

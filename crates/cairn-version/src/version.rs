@@ -52,7 +52,14 @@ impl Version {
     pub fn with_edit(&self, edit: &TreeEdit) -> Result<Version> {
         let mut builder = self.builder();
         builder.apply(edit)?;
-        builder.build()
+        let version = builder.build()?;
+        debug_assert!(
+            edit.added
+                .iter()
+                .all(|(level, file)| version.level(*level).position(file.number).is_some()),
+            "added files are part of the version"
+        );
+        Ok(version)
     }
 
     /// Returns the same tree with another number of levels.
@@ -68,6 +75,7 @@ impl Version {
                 self.num_non_empty_levels()
             )));
         }
+        assert!(num_levels > 0, "a tree has level 0");
         let mut version = self.clone();
         version.levels.resize_with(num_levels, Arc::default);
         version.cursors.resize(num_levels, None);
@@ -220,6 +228,20 @@ impl Version {
             assign(file, next - 1)
         });
         version.levels[0] = Arc::new(LevelFiles::level_zero(with_epochs.collect()));
+        assert!(
+            version.files().all(|(_, file)| file.epoch != 0),
+            "every file has an epoch"
+        );
+        debug_assert!(
+            version
+                .level(0)
+                .files()
+                .iter()
+                .rev()
+                .map(|file| file.number)
+                .eq(oldest_first.iter().map(|file| file.number)),
+            "level 0 keeps its order"
+        );
         version
     }
 }

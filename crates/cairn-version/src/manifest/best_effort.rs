@@ -99,6 +99,11 @@ fn replay_one(
         return Err(unsteady(&path));
     }
     let mut recovered = replay.finish(order, end)?;
+    debug_assert_eq!(
+        recovered.families.len(),
+        states.len(),
+        "survey and replay agree on the live families"
+    );
     recovered.set_back = survey.set_back(&states);
     if let Some((offset, damage)) = damage {
         recovered.unread = Some(UnreadTail {
@@ -287,6 +292,11 @@ impl<'a> Survey<'a> {
                     path.display()
                 )));
             };
+            debug_assert!(
+                unit <= family.changed_at,
+                "a complete state ends with a change"
+            );
+            debug_assert!(family.changed_at <= self.units);
             states.insert(*id, unit);
         }
         Ok(states)

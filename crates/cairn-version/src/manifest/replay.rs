@@ -250,7 +250,10 @@ impl Groups {
             |edit: &VersionEdit| edit.atomic_group_remaining.or(edit.family_group_remaining);
         let expected = self.waiting.last().and_then(remaining);
         match (expected, remaining(&edit)) {
-            (None, None) => Ok(Some(vec![edit])),
+            (None, None) => {
+                debug_assert!(self.waiting.is_empty(), "buffered edits belong to a group");
+                Ok(Some(vec![edit]))
+            }
             (Some(before), Some(remaining)) if before.checked_sub(1) != Some(remaining) => {
                 Err(Error::corruption(format!(
                     "edits that remain of an atomic group: expected {}, found {remaining}",
@@ -376,6 +379,10 @@ impl Replay {
                 edit.family
             )));
         };
+        debug_assert!(
+            edit.family <= self.max_family,
+            "the largest family id is tracked"
+        );
         let tree = TreeEdit::take(&mut edit);
         if let Some(comparator) = edit.comparator {
             family.comparator = Some(comparator);
@@ -463,6 +470,10 @@ impl Replay {
         if !self.log_number_seen {
             return Err(missing("log number"));
         }
+        assert!(
+            self.families.contains_key(&0),
+            "the default family cannot be dropped"
+        );
         let mut families = Vec::with_capacity(self.families.len());
         // Epochs assigned here are not recorded, so the MANIFEST must not be continued.
         let mut ending = self.ending;
@@ -514,6 +525,7 @@ fn with_bounds_padded(file: &Arc<FileMeta>, timestamp_size: usize) -> Arc<FileMe
         return file.clone();
     }
     let padded = |bound: &InternalKey| {
+        debug_assert!(timestamp_size > 0, "the family has timestamps");
         let user = [bound.user_key(), &vec![0; timestamp_size]].concat();
         InternalKey::new(&user, bound.seq(), bound.kind())
     };

@@ -51,6 +51,7 @@ fn lacks_a_sector(file: &dyn RandomAccessFile, offset: u64, len: usize) -> Resul
     let mut at = offset;
     while at < end {
         let next = end.min(at - at % SECTOR + SECTOR);
+        debug_assert!(at < next && next - at <= SECTOR, "one sector at a time");
         if file.is_blank(at, (next - at) as usize)? {
             return Ok(true);
         }

@@ -57,6 +57,16 @@ pub struct FamilyContents<'a> {
 impl Contents<'_> {
     /// Returns the edits that describe this state.
     fn edits(&self) -> Vec<VersionEdit> {
+        assert!(
+            self.families.first().is_some_and(|family| family.id == 0),
+            "the default family comes first"
+        );
+        assert!(
+            self.families
+                .iter()
+                .all(|family| family.id <= self.max_family),
+            "no family id is reused"
+        );
         let mut edits = Vec::new();
         if let Some(id) = self.db_id {
             edits.push(VersionEdit {
@@ -155,6 +165,10 @@ impl Manifest {
         };
         manifest.write(&contents.edits())?;
         manifest.fresh_bytes = manifest.log.offset();
+        assert!(
+            manifest.fresh_bytes > 0,
+            "the initial snapshot has a record"
+        );
         manifest.write(&[VersionEdit::of_size(manifest.fresh_bytes)])?;
         manifest.write(edits)?;
         manifest.file.sync(false)?;
@@ -184,6 +198,10 @@ impl Manifest {
         if file.len() != recovered.manifest_bytes {
             return Ok(None);
         }
+        assert!(
+            ending.offset < recovered.manifest_bytes,
+            "the clean end is the last record"
+        );
         file.truncate(ending.offset)?;
         // Otherwise a part of the new edits could be found after the old record.
         file.sync(false)?;
@@ -323,6 +341,8 @@ impl Manifest {
     }
 
     fn write(&mut self, edits: &[VersionEdit]) -> Result<()> {
+        debug_assert!(!self.failed, "nothing follows a failed write");
+        let before = self.log.offset();
         let mut bytes = Vec::new();
         let mut in_group = false;
         for edit in edits {
@@ -335,6 +355,11 @@ impl Manifest {
             edit.encode(&mut record);
             self.log.add(&record, &mut bytes);
         }
+        assert_eq!(
+            self.log.offset(),
+            before + bytes.len() as u64,
+            "the size of the log is that of its records"
+        );
         self.file.append(&bytes)
     }
 }
