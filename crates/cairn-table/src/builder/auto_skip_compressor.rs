@@ -1,33 +1,33 @@
-//! When compression of data blocks is not tried, because it did not pay before (`auto_skip`).
+//! Skips the compression of data blocks while it does not pay (`auto_skip`).
 //!
-//! The ratio of compressed to raw sizes is estimated as RocksDB 11.12 estimates it: each block that was tried moves the
-//! estimate by an eighth of the way to its own ratio if that is better, by a sixteenth if it is worse. While the
-//! estimate is worse than what a block must reach to be kept compressed, only one block in some is tried. Unlike RocksDB's,
-//! the estimate of a table does not begin with that of the table before.
+//! The compression ratio is estimated as in RocksDB 11.12: each compressed block moves the estimate
+//! towards its own ratio, by an eighth of the difference if it is better and by a sixteenth if it is
+//! worse. While the estimate is above the ratio at which a block is kept compressed, only a sample of
+//! the blocks is tried. Unlike in RocksDB, the estimate starts anew with each table.
 
 use cairn_options::CompressionOptions;
 
-/// The ratio of a block that does not shrink.
+/// The ratio of an incompressible block.
 const SCALE: i64 = 1 << 20;
-/// Blocks from one that is tried to the next, where the options leave it open.
+/// Default sampling interval, in blocks.
 const DEFAULT_SAMPLE_EVERY: u32 = 64;
 
-/// The estimate for the blocks of one table.
-pub(crate) struct AutoSkip {
+/// The ratio estimate of one table.
+pub(crate) struct AutoSkipCompressor {
     ratio: i64,
-    /// The worst ratio that pays.
+    /// The highest ratio at which compression pays.
     bar: i64,
     sample_every: u32,
-    /// Blocks to be skipped before the next one is tried.
+    /// Blocks to skip before the next attempt.
     skips: u32,
 }
 
-impl AutoSkip {
-    /// The estimate before the first block, if `options` want one.
-    pub(crate) fn new(options: &CompressionOptions) -> Option<AutoSkip> {
+impl AutoSkipCompressor {
+    /// Creates an estimate if `options` enable it.
+    pub(crate) fn new(options: &CompressionOptions) -> Option<AutoSkipCompressor> {
         let bar = i64::from(options.max_compressed_bytes_per_kb.max(0)) * (SCALE / 1024);
         let sample_every = u32::try_from(options.auto_skip_min_sample_every).unwrap_or(0);
-        options.auto_skip.then_some(AutoSkip {
+        options.auto_skip.then_some(AutoSkipCompressor {
             ratio: 0,
             bar,
             sample_every: match sample_every {
@@ -55,7 +55,7 @@ impl AutoSkip {
         }
     }
 
-    /// Notes that a block of `raw` bytes became one of `stored`.
+    /// Records that a block of `raw` bytes was stored in `stored` bytes.
     pub(crate) fn note(&mut self, raw: usize, stored: usize) {
         let seen = (stored as i64).saturating_mul(SCALE) / (raw as i64).max(1);
         let away = seen.min(SCALE) - self.ratio;
@@ -77,7 +77,7 @@ mod tests {
             auto_skip_min_sample_every: 4,
             ..CompressionOptions::default()
         };
-        let mut skip = AutoSkip::new(&options).unwrap();
+        let mut skip = AutoSkipCompressor::new(&options).unwrap();
         let mut tries = Vec::new();
         for &stored in blocks {
             let tried = !skip.skips_next();
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_do_not_shrink_are_tried_ever_more_rarely_and_then_one_in_five() {
+    fn incompressible_blocks_are_tried_less_often_down_to_one_in_five() {
         assert!(tried(&[300; 500]).iter().all(|&tried| tried));
         let tries = tried(&[1000; 500]);
         let first = tries.iter().position(|&tried| !tried).unwrap();
@@ -98,9 +98,9 @@ mod tests {
         for (i, five) in tries[first..].chunks_exact(5).enumerate() {
             assert_eq!(five.iter().filter(|&&tried| tried).count(), 1, "{i}");
         }
-        // When they shrink again all are tried again.
+        // Once blocks shrink again, all are tried.
         let tries = tried(&[[1000; 200], [200; 200]].concat());
         assert!(tries[300..].iter().all(|&tried| tried));
-        assert!(AutoSkip::new(&CompressionOptions::default()).is_none());
+        assert!(AutoSkipCompressor::new(&CompressionOptions::default()).is_none());
     }
 }

@@ -1,5 +1,5 @@
-//! The data blocks of a table: the one that is being filled, those that wait for the compression
-//! dictionary, and the way of a full one into the output.
+//! The data blocks of a table under construction: the current block, the blocks buffered for the
+//! compression dictionary, and the compression of finished blocks.
 
 use cairn_compress::{Compression, Compressor, Dictionary, Framing, decompress, train_zstd};
 use cairn_format::block::{BlockBuilder, BlockOptions, can_hash, has_room};
@@ -8,32 +8,32 @@ use cairn_observe::statistics::{Histogram, Meter, Ticker};
 use cairn_options::{DataBlockIndexType, TableOptions};
 use cairn_types::{Error, Result};
 
-use crate::builder::auto_skip_compressor::AutoSkip;
-use crate::builder::file_writer::Output;
+use crate::builder::auto_skip_compressor::AutoSkipCompressor;
+use crate::builder::file_writer::FileWriter;
 use crate::builder::index::IndexRows;
 use crate::builder::params::BuildParams;
 
-/// Padding aligns blocks to at most this many bytes: the page of a device.
+/// Maximum alignment by padding: the page size of a device, in bytes.
 const MAX_ALIGNMENT: u64 = 4096;
 
-/// Compresses blocks and decides whether the result is worth keeping.
+/// Compresses blocks and decides whether to keep the result.
 pub(crate) struct Packer {
     compressor: Compressor,
     dictionary: Option<Dictionary>,
-    /// A block is kept compressed if it takes at most so many 1024ths of its size.
+    /// A block is kept compressed if its size is at most this many 1024ths of the original.
     max_per_kb: u64,
-    auto_skip: Option<AutoSkip>,
+    auto_skip: Option<AutoSkipCompressor>,
     verify: bool,
     scratch: Vec<u8>,
     /// True if any block was stored compressed.
     pub used: bool,
-    /// Blocks that did not shrink enough.
+    /// Number of blocks that did not shrink enough.
     pub rejected: u64,
     meter: Meter,
     counts: Packed,
 }
 
-/// The fates of blocks, with their number and bytes in each case.
+/// Number and bytes of blocks by outcome.
 #[derive(Default)]
 struct Packed {
     compressed: (u64, u64),
@@ -75,7 +75,7 @@ impl Packer {
             dictionary: dictionary.map(Dictionary::new),
             max_per_kb: u64::try_from(params.compression_options.max_compressed_bytes_per_kb)
                 .unwrap_or(0),
-            auto_skip: AutoSkip::new(&params.compression_options),
+            auto_skip: AutoSkipCompressor::new(&params.compression_options),
             verify: params.options.verify_compression,
             scratch: Vec::new(),
             used: false,
@@ -85,7 +85,7 @@ impl Packer {
         })
     }
 
-    /// Blocks that were stored as they are without being tried.
+    /// Returns the number of blocks stored without an attempt to compress them.
     pub(crate) fn bypassed(&self) -> u64 {
         self.counts.bypassed.0
     }
@@ -94,10 +94,13 @@ impl Packer {
         self.dictionary.as_ref()
     }
 
-    /// The stored form of `raw`: compressed if that is worth it.
+    /// Returns the stored form of `raw`: compressed if that pays.
     pub(crate) fn pack<'a>(&'a mut self, raw: &'a [u8]) -> Result<(&'a [u8], Compression)> {
         let kind = self.compressor.kind();
-        let skips = self.auto_skip.as_mut().is_some_and(AutoSkip::skips_next);
+        let skips = self
+            .auto_skip
+            .as_mut()
+            .is_some_and(AutoSkipCompressor::skips_next);
         if kind == Compression::None || skips {
             count(&mut self.counts.bypassed, raw.len());
             return Ok((raw, Compression::None));
@@ -137,7 +140,7 @@ impl Packer {
             );
             if back.as_deref() != Ok(raw) {
                 return Err(Error::corruption(format!(
-                    "{kind} does not give back a block of {} bytes (verify_compression)",
+                    "{kind} does not reproduce a block of {} bytes (verify_compression)",
                     raw.len()
                 )));
             }
@@ -149,24 +152,24 @@ impl Packer {
     }
 }
 
-/// Data blocks that wait for the dictionary.
+/// Data blocks buffered until the dictionary is built.
 #[derive(Default)]
-struct Waiting {
+struct BufferedBlocks {
     bytes: Vec<u8>,
     ends: Vec<usize>,
-    /// Bytes at which the dictionary is made.
+    /// Buffer size at which the dictionary is built, in bytes.
     limit: usize,
 }
 
-/// When a block is full, and what stands between blocks.
+/// Block sizes, alignment and padding.
 struct Sizes {
     block_size: usize,
-    /// Below this size a block is not ended for an entry that does not fit.
+    /// A smaller block is not finished for an entry that does not fit.
     deviation_limit: usize,
-    /// Pad blocks to a multiple of this; 0 for no padding.
+    /// Alignment of blocks, in bytes; 0 for none.
     align: u64,
     super_block: u64,
-    /// Most padding before a super block.
+    /// Maximum padding before a super block.
     super_block_padding: u64,
 }
 
@@ -192,16 +195,16 @@ impl Sizes {
     }
 }
 
-/// The data blocks of a table that is being built.
+/// The data blocks of a table under construction.
 pub(crate) struct DataBlocks {
     block: BlockBuilder,
     sizes: Sizes,
     packer: Packer,
-    waiting: Option<Waiting>,
+    waiting: Option<BufferedBlocks>,
     params: BuildParams,
-    /// Data blocks finished.
+    /// Number of finished data blocks.
     pub count: u64,
-    /// Their bytes before compression.
+    /// Their total size before compression, in bytes.
     pub raw_bytes: u64,
 }
 
@@ -224,9 +227,9 @@ impl DataBlocks {
                 0 => params.target_file_size,
                 bytes => bytes.min(params.target_file_size),
             };
-            Waiting {
+            BufferedBlocks {
                 limit: usize::try_from(wanted).unwrap_or(usize::MAX),
-                ..Waiting::default()
+                ..BufferedBlocks::default()
             }
         });
         Ok(DataBlocks {
@@ -246,7 +249,7 @@ impl DataBlocks {
         self.block.is_empty()
     }
 
-    /// True if the current block should end before this entry.
+    /// True if the current block should be finished before this entry.
     #[inline]
     pub(crate) fn is_full_for(&self, key: &[u8], value: &[u8]) -> bool {
         if self.block.is_empty() {
@@ -268,27 +271,31 @@ impl DataBlocks {
         self.block.add(key, value);
     }
 
-    /// The key added last. A full block is ended when the next key comes, so it is in the current
-    /// one.
+    /// Returns the last key. A full block is finished only when the next key arrives, so the last key
+    /// is in the current block.
     #[inline]
     pub(crate) fn last_key(&self) -> &[u8] {
         self.block.last_key()
     }
 
-    /// Bytes of the current block.
+    /// Returns the size of the current block, in bytes.
     pub(crate) fn current_bytes(&self) -> usize {
         self.block.estimated_size()
     }
 
-    /// Bytes of blocks that wait for the dictionary.
+    /// Returns the size of the buffered blocks, in bytes.
     pub(crate) fn waiting_bytes(&self) -> u64 {
         self.waiting
             .as_ref()
             .map_or(0, |waiting| waiting.bytes.len() as u64)
     }
 
-    /// Ends the current block: writes it, or lets it wait.
-    pub(crate) fn end_block(&mut self, output: &mut Output, index: &mut IndexRows) -> Result<()> {
+    /// Finishes the current block: writes or buffers it.
+    pub(crate) fn end_block(
+        &mut self,
+        output: &mut FileWriter,
+        index: &mut IndexRows,
+    ) -> Result<()> {
         self.count += 1;
         let raw = self.block.finish();
         self.raw_bytes += raw.len() as u64;
@@ -307,8 +314,12 @@ impl DataBlocks {
         Ok(())
     }
 
-    /// Makes the dictionary of the blocks that wait for it and writes them.
-    pub(crate) fn end_waiting(&mut self, output: &mut Output, index: &mut IndexRows) -> Result<()> {
+    /// Builds the dictionary from the buffered blocks and writes them.
+    pub(crate) fn end_waiting(
+        &mut self,
+        output: &mut FileWriter,
+        index: &mut IndexRows,
+    ) -> Result<()> {
         let Some(waiting) = self.waiting.take() else {
             return Ok(());
         };
@@ -331,8 +342,8 @@ impl DataBlocks {
     }
 }
 
-impl Waiting {
-    /// A dictionary made of samples of the waiting blocks, or `None` if they give none.
+impl BufferedBlocks {
+    /// Builds a dictionary from samples of the buffered blocks. `None` if there is not enough data.
     fn dictionary(&self, params: &BuildParams) -> Option<Vec<u8>> {
         let options = &params.compression_options;
         let max = options.max_dict_bytes as usize;
@@ -347,7 +358,7 @@ impl Waiting {
             return None;
         }
         if trains {
-            // Too little data to train on is no error: the table then has no dictionary.
+            // Too little training data is not an error: the table gets no dictionary.
             return train_zstd(&samples, &sizes, max)
                 .ok()
                 .filter(|dict| !dict.is_empty());
@@ -356,11 +367,11 @@ impl Waiting {
         Some(samples)
     }
 
-    /// Whole blocks, spread over the waiting ones, of about `wanted` bytes together.
+    /// Returns whole buffered blocks, evenly spread, of about `wanted` bytes in total.
     fn samples(&self, wanted: usize) -> (Vec<u8>, Vec<usize>) {
         let count = self.ends.len();
         let (mut samples, mut sizes) = (Vec::new(), Vec::new());
-        // A stride that has no factor in common with the count visits every block once.
+        // A stride coprime to the count visits every block once.
         let mut stride = (count * 5 / 8).max(1);
         while gcd(stride, count.max(1)) != 1 {
             stride += 1;
@@ -385,8 +396,13 @@ fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Writes one data block with the padding around it.
-fn write(packer: &mut Packer, sizes: &Sizes, raw: &[u8], output: &mut Output) -> Result<Handle> {
+/// Writes one data block with its padding.
+fn write(
+    packer: &mut Packer,
+    sizes: &Sizes,
+    raw: &[u8],
+    output: &mut FileWriter,
+) -> Result<Handle> {
     let (stored, kind) = packer.pack(raw)?;
     let len = (stored.len() + TRAILER_LEN) as u64;
     if sizes.super_block > 0 {

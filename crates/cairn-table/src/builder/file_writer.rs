@@ -1,5 +1,4 @@
-//! The file that a table is written to: one buffer, large writes, and what each block needs around
-//! it (its trailer, padding).
+//! Buffered writer of the table file, which adds block trailers and padding.
 
 use std::sync::Arc;
 
@@ -10,43 +9,42 @@ use cairn_observe::statistics::{Histogram, Meter};
 use cairn_platform::WritableFile;
 use cairn_types::Result;
 
-/// Bytes gathered before they are handed to the kernel: as much as stays in the cache of a core.
+/// Write buffer size: fits into the cache of a core.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Bytes after which writeback is asked for if the options leave that to the kernel. It would begin with the sync
-/// at the end, for which the job then waits, and a memtable with it; and whatever else is synced meanwhile
-/// would wait behind a whole table.
+/// Writeback interval if `bytes_per_sync` is 0. Without it, writeback would start with the final sync,
+/// which would block the job and its memtable, and other syncs would wait for a whole table.
 const WRITEBACK_BYTES: u64 = 4 << 20;
 
-/// The options of the output beyond writing.
+/// Options of the writer.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct OutputOptions {
+pub(crate) struct FileWriterOptions {
     pub checksum: ChecksumKind,
-    /// Part of every block's checksum; 0 below format version 6.
+    /// Part of every block checksum; 0 below format version 6.
     pub base_context: u32,
-    /// Ask for writeback after so many bytes; 0 for [`WRITEBACK_BYTES`].
+    /// Writeback interval in bytes; 0 for [`WRITEBACK_BYTES`].
     pub bytes_per_sync: u64,
-    /// Compute the CRC32C of the whole file.
+    /// True if the CRC32C of the whole file is computed.
     pub file_checksum: bool,
-    /// Measures how long blocks take.
+    /// Measures compression.
     pub meter: Meter,
 }
 
-/// The output of a builder.
-pub(crate) struct Output {
+/// Writer of the table file.
+pub(crate) struct FileWriter {
     file: Arc<dyn WritableFile>,
-    options: OutputOptions,
+    options: FileWriterOptions,
     buffer: Vec<u8>,
-    /// Bytes handed to the file.
+    /// Bytes passed to the file.
     handed: u64,
-    /// Bytes whose writeback was asked for.
+    /// Bytes whose writeback was started.
     written_back: u64,
     crc: u32,
 }
 
-impl Output {
-    pub(crate) fn new(file: Arc<dyn WritableFile>, options: OutputOptions) -> Output {
-        Output {
+impl FileWriter {
+    pub(crate) fn new(file: Arc<dyn WritableFile>, options: FileWriterOptions) -> FileWriter {
+        FileWriter {
             file,
             options,
             buffer: Vec::with_capacity(BUFFER_BYTES),
@@ -56,22 +54,22 @@ impl Output {
         }
     }
 
-    /// Where the next byte goes.
+    /// Returns the offset of the next byte.
     pub(crate) fn offset(&self) -> u64 {
         self.handed + self.buffer.len() as u64
     }
 
-    /// The kind of the blocks' checksums.
+    /// Returns the checksum kind of the blocks.
     pub(crate) fn checksum_kind(&self) -> ChecksumKind {
         self.options.checksum
     }
 
-    /// The CRC32C of everything appended and flushed, if it was asked for.
+    /// Returns the CRC32C of all flushed bytes, if enabled.
     pub(crate) fn file_checksum(&self) -> Option<u32> {
         self.options.file_checksum.then_some(self.crc)
     }
 
-    /// Appends bytes that are no block.
+    /// Appends bytes outside of a block.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<()> {
         if self.buffer.len() + bytes.len() > BUFFER_BYTES {
             self.flush()?;
@@ -95,7 +93,7 @@ impl Output {
         Ok(())
     }
 
-    /// Appends a block in its stored form, with its trailer.
+    /// Appends a block in its stored form with its trailer.
     pub(crate) fn append_block(&mut self, stored: &[u8], kind: Compression) -> Result<Handle> {
         let began = self.options.meter.began();
         let handle = Handle {
@@ -113,7 +111,7 @@ impl Output {
         Ok(handle)
     }
 
-    /// Hands everything to the kernel.
+    /// Writes the buffer to the file.
     pub(crate) fn flush(&mut self) -> Result<()> {
         let buffer = std::mem::take(&mut self.buffer);
         let result = self.hand_over(&buffer);

@@ -1,25 +1,24 @@
-//! Hashes in the order in which they came, in pieces.
+//! An append-only sequence of hashes, in chunks.
 //!
-//! A table of 64 MB has half a million keys and more. One array that doubles would copy them each time, and
-//! hold twice what there is; pieces stay where they are, and the allocator takes each back for the
-//! next table.
+//! A table of 64 MB has half a million keys and more. A doubling array would copy them repeatedly and
+//! hold twice the memory; chunks stay in place, and the allocator reuses each for the next table.
 
-/// Hashes of a piece: 64 KiB.
-const PIECE: usize = 8192;
+/// HashBuffer per chunk: 64 KiB.
+const CHUNK: usize = 8192;
 
-/// Hashes that were pushed one after the other.
+/// An append-only sequence of hashes.
 #[derive(Debug, Default)]
-pub(crate) struct Hashes {
-    /// Pieces of [`PIECE`] hashes each.
+pub(crate) struct HashBuffer {
+    /// Full chunks of [`CHUNK`] hashes.
     full: Vec<Vec<u64>>,
-    /// The rest, at most as many.
+    /// The last chunk.
     last: Vec<u64>,
 }
 
-impl Hashes {
+impl HashBuffer {
     #[inline]
     pub(crate) fn push(&mut self, hash: u64) {
-        if self.last.len() == PIECE {
+        if self.last.len() == CHUNK {
             self.begin_piece();
         }
         self.last.push(hash);
@@ -27,25 +26,25 @@ impl Hashes {
 
     #[cold]
     fn begin_piece(&mut self) {
-        let full = std::mem::replace(&mut self.last, Vec::with_capacity(PIECE));
+        let full = std::mem::replace(&mut self.last, Vec::with_capacity(CHUNK));
         self.full.push(full);
     }
 
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.full.len() * PIECE + self.last.len()
+        self.full.len() * CHUNK + self.last.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.last.is_empty()
     }
 
-    /// Those from the one at `start` on up to but without `end`, which is not beyond the last.
+    /// Returns the hashes from `start` to `end`, exclusive; `end` must not exceed the length.
     pub(crate) fn range(&self, start: usize, end: usize) -> impl Iterator<Item = u64> + Clone + '_ {
-        (start / PIECE..end.div_ceil(PIECE)).flat_map(move |nth| {
+        (start / CHUNK..end.div_ceil(CHUNK)).flat_map(move |nth| {
             let piece = self.full.get(nth).unwrap_or(&self.last);
-            let before = nth * PIECE;
-            let hashes = &piece[start.max(before) - before..end.min(before + PIECE) - before];
+            let before = nth * CHUNK;
+            let hashes = &piece[start.max(before) - before..end.min(before + CHUNK) - before];
             hashes.iter().copied()
         })
     }
@@ -56,9 +55,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_those_of_an_array_however_they_lie_in_the_pieces() {
-        let len = 2 * PIECE + 1;
-        let mut hashes = Hashes::default();
+    fn ranges_across_chunks_equal_those_of_an_array() {
+        let len = 2 * CHUNK + 1;
+        let mut hashes = HashBuffer::default();
         assert!(hashes.is_empty());
         assert_eq!(hashes.range(0, 0).count(), 0);
         let all: Vec<u64> = (0..len as u64).map(|n| n * n).collect();
@@ -70,11 +69,11 @@ mod tests {
         let edges = [
             0,
             1,
-            PIECE - 1,
-            PIECE,
-            PIECE + 1,
-            2 * PIECE - 1,
-            2 * PIECE,
+            CHUNK - 1,
+            CHUNK,
+            CHUNK + 1,
+            2 * CHUNK - 1,
+            2 * CHUNK,
             len,
         ];
         for start in edges {

@@ -1,4 +1,4 @@
-//! From the bytes of a block in its file to its contents in memory.
+//! Verifies and decompresses blocks read from a file.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use cairn_observe::statistics::{Histogram, Meter};
 use cairn_platform::{Buffer, RandomAccessFile, ReadRequest};
 use cairn_types::{Decoded, Malformed};
 
-/// No block may become larger than this; offsets in blocks are 32 bits wide.
+/// Maximum block size; offsets in blocks have 32 bits.
 const MAX_BLOCK_BYTES: usize = u32::MAX as usize;
 
-/// Splits `raw`, a block with its trailer, and checks its checksum. Returns what is before the
-/// trailer, and how it is compressed.
+/// Verifies the checksum of `raw`, a block with its trailer. Returns the stored contents and their
+/// compression type.
 pub(crate) fn check<'a>(
     raw: &'a [u8],
     handle: Handle,
@@ -60,11 +60,11 @@ pub(crate) fn check<'a>(
     Ok((stored, kind))
 }
 
-/// The bytes of a block as they were read, with its trailer.
+/// A block as read, with its trailer.
 pub(crate) enum Raw<'a> {
-    /// Bytes among others.
+    /// A slice of a larger read.
     Part(&'a [u8]),
-    /// All bytes of a buffer: those of a block that is not compressed stay where they are.
+    /// A whole buffer; the contents of an uncompressed block need not be copied.
     Whole(Buffer),
 }
 
@@ -78,8 +78,8 @@ impl Deref for Raw<'_> {
     }
 }
 
-/// The contents of the block whose bytes are `raw`, with memory for a tail of `room` bytes if they are copied.
-/// How long it takes to decompress them goes to `meter`.
+/// Returns the contents of the block `raw`, with room for a tail of `room` bytes if they are copied.
+/// Decompression time is reported to `meter`.
 pub(crate) fn unpack(
     raw: &Raw<'_>,
     handle: Handle,
@@ -107,8 +107,8 @@ pub(crate) fn unpack(
 /// The first format version whose blocks may have a common prefix.
 const COMMON_PREFIX_SINCE: u32 = 8;
 
-/// `block`, the contents of a block of entries, as cursors move in it: without a common prefix. With memory for a
-/// tail of `room` bytes if it has to be built anew.
+/// Returns `block` with whole keys, as cursors expect, instead of a common prefix; with room for a tail
+/// of `room` bytes if it is rebuilt.
 pub(crate) fn without_prefix(
     block: Buffer,
     form: EntryForm,
@@ -141,9 +141,9 @@ fn decompressed(
     }
 }
 
-/// The result of `decode` for `file`'s bytes at `offset` when they are read anew, after those that were
-/// read first (`len` of them) proved damaged. What damaged them may have been on the way: memory, a
-/// cable, the drive's own cache. If the second reading is no better, the first one's error stands.
+/// Reads the `len` bytes of `file` at `offset` again, after the first read proved damaged, and returns
+/// the result of `decode`. The damage may be transient: memory, a cable, or the cache of the drive. If
+/// the second read is damaged too, the first error is returned.
 #[cold]
 pub(crate) fn read_again<T>(
     error: Malformed,
@@ -158,7 +158,7 @@ pub(crate) fn read_again<T>(
         .ok_or(error)
 }
 
-/// Like [`unpack`], for a block that is read once and not kept: what is not compressed stays where it is.
+/// Like [`unpack`], for a block that is read once and not kept: uncompressed contents are not copied.
 pub(crate) fn contents<'r>(
     raw: &'r Raw<'_>,
     handle: Handle,
@@ -171,8 +171,8 @@ pub(crate) fn contents<'r>(
     }
 }
 
-/// Like [`contents`] for the properties block, whose global sequence number may have been written in
-/// place without mending the checksum (formats.md 13).
+/// Like [`contents`] for the properties block, whose global sequence number may have been updated in
+/// place without its checksum (formats.md 13).
 pub(crate) fn properties_of<'r>(
     raw: &'r Raw<'_>,
     handle: Handle,

@@ -1,4 +1,4 @@
-//! Reading a table: opening it, getting keys, walking it, checking it.
+//! Reading a table: opening, point lookups, iteration, verification.
 
 mod block_fetcher;
 mod filter;

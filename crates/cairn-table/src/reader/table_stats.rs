@@ -1,4 +1,4 @@
-//! The counts of a table for statistics.
+//! Statistics of table reads.
 
 use cairn_format::table::TRAILER_LEN;
 use cairn_memory::CacheRole;
@@ -9,9 +9,9 @@ use cairn_observe::statistics::{
     BlockPart, CacheEvent, Histogram, Statistics, TableCounts, Ticker, count,
 };
 
-use super::table::{Lack, Table};
+use super::table::{MissingBlock, Table};
 
-/// The kind of a block for tickers.
+/// Returns the block kind for tickers.
 #[inline]
 pub(crate) fn part_of(role: CacheRole) -> BlockPart {
     match role {
@@ -22,7 +22,7 @@ pub(crate) fn part_of(role: CacheRole) -> BlockPart {
     }
 }
 
-/// RocksDB counts what compactions read ahead apart from what users do.
+/// True in compactions, whose readahead RocksDB counts separately.
 fn is_compaction() -> bool {
     Activity::current() == Some(Activity::Compaction)
 }
@@ -32,11 +32,11 @@ impl Table {
         self.params.meter.statistics().map(|kept| &**kept)
     }
 
-    /// A block had to be read: `raw` with its trailer, `len` bytes when unpacked. `kept` says whether
-    /// the cache took it, if it was asked to.
+    /// Counts a block read of `raw` bytes with its trailer, `len` bytes uncompressed. `kept` is the
+    /// outcome of a cache insertion, if one was attempted.
     pub(crate) fn count_read(
         &self,
-        lack: Lack,
+        lack: MissingBlock,
         raw: &[u8],
         len: usize,
         verified: bool,
@@ -104,7 +104,7 @@ impl Table {
         });
     }
 
-    /// `len` bytes were read, a block and more behind it.
+    /// Counts a read of `len` bytes of a block and readahead.
     #[cold]
     pub(crate) fn count_ahead(&self, len: usize) {
         self.params.meter.update(|update| match is_compaction() {
@@ -113,7 +113,7 @@ impl Table {
         });
     }
 
-    /// A block of `len` bytes had been read with one before it.
+    /// Counts a block of `len` bytes found in the readahead buffer.
     pub(crate) fn count_found_ahead(&self, len: usize) {
         self.params.meter.update(|update| {
             if !is_compaction() {
@@ -123,8 +123,7 @@ impl Table {
         });
     }
 
-    /// A block proved damaged when it was first read; `mended` says whether it was whole when it was
-    /// read again.
+    /// Counts a damaged block; `mended` is true if the second read was intact.
     #[cold]
     pub(crate) fn count_damage(&self, mended: bool) {
         if let Some(statistics) = self.statistics() {
@@ -139,7 +138,7 @@ impl Table {
         }
     }
 
-    /// The table has the key, and its filter did not deny it.
+    /// Counts a key found after the filter admitted it.
     #[inline]
     pub(crate) fn count_true_positive(&self, counts: &TableCounts) {
         match &self.filter {
@@ -149,7 +148,7 @@ impl Table {
         }
     }
 
-    /// Brings in what was counted in this table alone.
+    /// Reports the counts of this table.
     #[cold]
     pub(crate) fn bring(&self, counts: &TableCounts) {
         perf::count(|perf| perf.add_tables(counts));
