@@ -1,4 +1,4 @@
-//! The command that lets file operations fail.
+//! The command `fault`.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ pub fn many(arguments: &Arguments) -> Result<()> {
     let work = |current: &Current| -> Result<()> {
         let factory = engine(name)?;
         loop {
-            // Relaxed: a number that orders nothing else.
+            // Relaxed: a counter that orders nothing.
             let number = next.fetch_add(1, Ordering::Relaxed) as usize;
             let Some(task) = tasks.get(number) else {
                 return Ok(());
@@ -82,7 +82,7 @@ pub fn many(arguments: &Arguments) -> Result<()> {
     report(&total.into_inner(), &failures.into_inner())
 }
 
-/// What failures have in common that differ in numbers only.
+/// Returns the text without numbers, to group similar failures.
 fn signature(text: &str) -> String {
     let mut words: Vec<String> = Vec::new();
     for word in text.split_whitespace().take(60) {
@@ -122,7 +122,7 @@ fn report(counts: &Counts, failures: &BTreeMap<String, (String, usize)>) -> Resu
     }
 }
 
-/// Carries the case of a token out again.
+/// Reproduces the case of a token.
 pub fn replay(
     factory: &dyn Factory,
     script: &Script,

@@ -1,4 +1,4 @@
-//! The command that runs scripts against engines, crashes them, and repeats a failure.
+//! The command line: runs scripts against engines, crashes them, and reproduces failures.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -38,19 +38,19 @@ usage: cairn-model COMMAND [--name value]...
   export   writes the disk of a failure      TOKEN DIRECTORY
 ";
 
-/// The engines that can be asked for by name.
+/// Returns the engine of this name.
 fn engine(name: &str) -> Result<Box<dyn Factory>> {
     match name {
         "cairn" => Ok(Box::new(CairnFactory)),
         "encrypted" => Ok(Box::new(EncryptedFactory)),
         "toy" => Ok(Box::new(ToyFactory::right())),
         other => Err(Error::invalid_argument(format!(
-            "no engine is called {other:?}; there are cairn, encrypted and toy"
+            "unknown engine {other:?}, expected cairn, encrypted or toy"
         ))),
     }
 }
 
-/// The arguments behind the command.
+/// The arguments after the command.
 struct Arguments(Vec<String>);
 
 impl Arguments {
@@ -71,7 +71,7 @@ impl Arguments {
             Some(hex) => u64::from_str_radix(hex, 16),
             None => text.parse(),
         };
-        parsed.map_err(|_| Error::invalid_argument(format!("{name} {text:?} is no number")))
+        parsed.map_err(|_| Error::invalid_argument(format!("{name} {text:?} is not a number")))
     }
 
     fn first(&self, what: &str) -> Result<&str> {
@@ -80,7 +80,7 @@ impl Arguments {
     }
 }
 
-/// What a failure prints, as an error.
+/// Converts a failure to an error with its token.
 fn failed(failure: &Failure, token: &Token) -> Error {
     Error::aborted(format!("{failure}\n{token}"))
 }
@@ -115,7 +115,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// One script of those that are run.
+/// One script to run.
 struct Task {
     workload: &'static Workload,
     set: Option<&'static NamedSet>,
@@ -167,7 +167,7 @@ impl Task {
     }
 }
 
-/// The scripts that the arguments ask for: of each workload or option set, so many.
+/// Returns the scripts selected by the arguments: a number of each workload or option set.
 fn tasks(arguments: &Arguments, crashing: bool) -> Result<Vec<Task>> {
     let workloads: Vec<&Workload> = match arguments.text("--workload") {
         Some(name) => vec![workload::find(name)?],
@@ -209,7 +209,7 @@ fn many(arguments: &Arguments, crashing: bool) -> Result<()> {
     let failures = Mutex::new(BTreeMap::new());
     let work = |current: &stall_watchdog::Current| {
         while failures.lock().is_empty() {
-            // Relaxed: a number that orders nothing else.
+            // Relaxed: a counter that orders nothing.
             let number = next.fetch_add(1, Ordering::Relaxed) as usize;
             let Some(task) = tasks.get(number) else {
                 return;

@@ -1,17 +1,17 @@
-//! Named option sets: the same script gets the same answers under all of them. One is a row here.
+//! Named option sets, one row each: a script gets the same answers under all of them.
 
 use cairn_types::{Error, Result};
 
-/// Options that are laid over those of a script, under a name.
+/// Named options that override those of a script.
 #[derive(Debug)]
 pub struct NamedSet {
     /// The name.
     pub name: &'static str,
-    /// Options of the database.
+    /// Database options.
     pub db: &'static str,
-    /// The same of every family.
+    /// Options of every family.
     pub family: &'static str,
-    /// The same of every family's tables.
+    /// Table options of every family.
     pub table: &'static str,
 }
 
@@ -151,17 +151,17 @@ pub const SETS: &[NamedSet] = &[
     },
 ];
 
-/// The set of this name.
+/// Returns the set of this name.
 ///
 /// # Errors
 ///
-/// `InvalidArgument` if there is none.
+/// `InvalidArgument` if it does not exist.
 pub fn find(name: &str) -> Result<&'static NamedSet> {
     let found = SETS.iter().find(|set| set.name == name);
     found.ok_or_else(|| {
         let names: Vec<&str> = SETS.iter().map(|set| set.name).collect();
         Error::invalid_argument(format!(
-            "no option set is called {name:?}; there are {}",
+            "unknown option set {name:?}, expected one of {}",
             names.join(", ")
         ))
     })

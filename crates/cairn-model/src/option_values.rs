@@ -1,11 +1,11 @@
-//! The values of options that seeds choose among.
+//! Option values that seeds choose from.
 
 use cairn_sim::Rng;
 
 use crate::model::MergeKind;
 use crate::options::{OptionSet, pairs};
 
-/// Values of options, one of which a seed may choose for each name.
+/// An option name and its values.
 type Values = (&'static str, &'static [&'static str]);
 const DB_OPTIONS: [Values; 16] = [
     ("max_total_wal_size", &["0", "16384", "100000"]),
@@ -23,11 +23,11 @@ const DB_OPTIONS: [Values; 16] = [
     ("max_subcompactions", &["1", "3"]),
     ("use_fsync", &["false", "true"]),
     ("recycle_log_file_num", &["0", "2"]),
-    // Ten tables.
+    // The limit is ten tables.
     ("max_open_files", &["-1", "20"]),
 ];
 const FAMILY_OPTIONS: [Values; 29] = [
-    // Nothing below 64 KiB takes effect.
+    // 64 KiB is the minimum.
     ("write_buffer_size", &["65536"]),
     ("max_write_buffer_number", &["2", "4"]),
     ("min_write_buffer_number_to_merge", &["1", "2", "3"]),
@@ -68,7 +68,7 @@ const FAMILY_OPTIONS: [Values; 29] = [
             "kCompactionStyleLevel",
             "kCompactionStyleUniversal",
             "kCompactionStyleFIFO",
-            // Nobody compacts: writes that stop for it would stop for ever.
+            // Without compactions, a write stop would never end.
             "kCompactionStyleNone;level0_stop_writes_trigger=1000000",
         ],
     ),
@@ -135,7 +135,7 @@ const TABLE_OPTIONS: [Values; 17] = [
     ("pin_top_level_index_and_filter", &["true", "false"]),
 ];
 
-/// How operands may combine.
+/// Merge operators.
 const MERGES: [MergeKind; 4] = [
     MergeKind::Add,
     MergeKind::Append,
@@ -143,7 +143,7 @@ const MERGES: [MergeKind; 4] = [
     MergeKind::Max,
 ];
 
-/// Some merge operator.
+/// Returns a random merge operator.
 pub fn merge(rng: &mut Rng) -> MergeKind {
     *rng.pick(&MERGES)
 }
@@ -158,7 +158,7 @@ fn chosen(rng: &mut Rng, options: &[Values]) -> String {
     text
 }
 
-/// Options for a small tree.
+/// Returns random options that lead to a small tree.
 pub fn option_set(rng: &mut Rng, merge: MergeKind) -> OptionSet {
     OptionSet {
         unlogged: false,
@@ -169,10 +169,10 @@ pub fn option_set(rng: &mut Rng, merge: MergeKind) -> OptionSet {
     }
 }
 
-/// Options of families that stay what they were when the family was created.
+/// Family options that cannot change after creation.
 const FIXED: [&str; 1] = ["num_levels"];
 
-/// Gives `options` what is fixed once a family exists, as `first` has it.
+/// Sets the immutable options of `options` to their values in `first`.
 pub fn keep_fixed(options: &mut OptionSet, first: &OptionSet) {
     let is_fixed = |pair: &&str| {
         let name = pair.split_once('=').map_or("", |(name, _)| name);
@@ -187,7 +187,7 @@ pub fn keep_fixed(options: &mut OptionSet, first: &OptionSet) {
     keep_unlogged(options);
 }
 
-/// Lets what has no log be written, and a closing keep it: the model forgets nothing.
+/// Allows unlogged writes and flushes them on close, since the model does not lose data.
 pub fn keep_unlogged(options: &mut OptionSet) {
     if options.unlogged {
         let db = "avoid_flush_during_shutdown=false;recycle_log_file_num=0";

@@ -1,4 +1,4 @@
-//! Noticing that a run stands still: a waiter that nobody wakes.
+//! Detects runs that hang, for example on a missed wakeup.
 
 use std::time::Duration;
 
@@ -8,24 +8,24 @@ use cairn_platform::sync::{AtomicBool, Mutex, Ordering};
 /// A case that takes longer than this hangs.
 const PATIENCE_SECONDS: u64 = 60;
 
-/// What one worker is at, and since when.
+/// The current case of a worker with its start time.
 #[derive(Default)]
 pub struct Current(Mutex<Option<(String, u64)>>);
 
 impl Current {
-    /// The worker begins what `token` repeats.
+    /// Records that the worker starts the case of `token`.
     pub fn begins(&self, token: String) {
         let now = World::posix().clock.monotonic_nanos();
         *self.0.lock() = Some((token, now));
     }
 
-    /// The worker is at nothing.
+    /// Records that the worker is idle.
     pub fn ends(&self) {
         *self.0.lock() = None;
     }
 }
 
-/// Runs `work` on `threads` threads; ends the process with a token if one of them stands still.
+/// Runs `work` on `threads` threads; exits the process with the token of a case that hangs.
 pub fn run(threads: u64, work: impl Fn(&Current) + Sync) {
     let current: Vec<Current> = (0..threads).map(|_| Current::default()).collect();
     let done = AtomicBool::new(false);
@@ -38,7 +38,7 @@ pub fn run(threads: u64, work: impl Fn(&Current) + Sync) {
             // A panic of a worker is reported by the scope.
             let _ = worker.join();
         }
-        // Release pairs with the load of the watch.
+        // Release: pairs with the load of the watchdog.
         done.store(true, Ordering::Release);
     });
 }
@@ -52,7 +52,7 @@ fn watch(current: &[Current], done: &AtomicBool) {
             if let Some((token, began)) = worker.0.lock().clone()
                 && now.saturating_sub(began) > PATIENCE_SECONDS * 1_000_000_000
             {
-                eprintln!("no progress in {PATIENCE_SECONDS} s: somebody waits for ever\n{token}");
+                eprintln!("no progress in {PATIENCE_SECONDS} s: hung\n{token}");
                 std::process::exit(1);
             }
         }

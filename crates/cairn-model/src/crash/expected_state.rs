@@ -1,4 +1,4 @@
-//! What may be found on a disk, and whether it was.
+//! The expected states of a disk image.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,25 +10,25 @@ use crate::engine::Entries;
 use crate::model::DEFAULT;
 use crate::run::{Failure, Mark};
 
-/// What may be found on a disk.
+/// The expected states of a disk image.
 #[derive(Clone, Debug)]
 pub(super) struct Expectation {
     pub(super) floor: usize,
     pub(super) last: usize,
-    /// The families, with their numbers in the model; the second differs while one is being
-    /// created or dropped.
+    /// Families with their numbers in the model. The two sets differ while a family is being created or
+    /// dropped.
     families: [Vec<(String, usize)>; 2],
     pub(super) options: usize,
-    /// Where no write is logged, what each family has to hold at least, by its number. Each is
-    /// then the state at a moment of its own, unless they are flushed together.
+    /// In unlogged runs, the minimum moment of each family, by number. Each family may then be at a
+    /// moment of its own, unless families are flushed atomically.
     flushed: Option<BTreeMap<usize, usize>>,
-    /// Where they are: families that were flushed by name may be ahead of the others, as far as
-    /// this. The second differs while some are being flushed.
+    /// Otherwise, families flushed individually may be ahead of the others, up to these moments. The
+    /// two maps differ during a flush.
     ahead: [BTreeMap<usize, usize>; 2],
 }
 
 impl Checker<'_> {
-    /// What may be found after a crash behind the first `at` file operations.
+    /// Returns the expected states after a crash following the first `at` file operations.
     pub(super) fn expectation(&self, at: usize, model: CrashModel) -> Expectation {
         let marks = &self.record.marks;
         let done = marks.partition_point(|mark| mark.ended <= at);
@@ -58,7 +58,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether `found` is the state at some moment that the expectation allows.
+    /// Checks that `found` is the state at some allowed moment.
     pub(super) fn is_a_prefix(
         &self,
         found: &BTreeMap<String, Entries>,
@@ -104,7 +104,7 @@ impl Checker<'_> {
         Err(self.explain(found, families, floor, last))
     }
 
-    /// Whether each family by itself is in a state between its floor and `last`.
+    /// Checks that each family by itself is in a state between its floor and `last`.
     fn is_a_prefix_each(
         &self,
         prints: &[(usize, u64)],
@@ -134,8 +134,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// The allowed moment that agrees with what was found on the most families, and the first
-    /// difference from it.
+    /// Describes the allowed moment with the most matching families, and its first difference.
     fn explain(
         &self,
         found: &BTreeMap<String, Entries>,

@@ -1,6 +1,6 @@
-//! What the entries of a batch do to their keys: a new one is one more arm in each function here.
+//! Entries of batches; a new kind of entry is one more arm in each function here.
 //!
-//! A value is `v:LENGTH:SEED`, letters that follow from the seed, or `u:NUMBER`, eight bytes,
+//! A value is `v:LENGTH:SEED`, letters derived from the seed, or `u:NUMBER`, eight bytes,
 //! little-endian.
 
 use std::fmt;
@@ -14,22 +14,22 @@ use crate::generate::Generator;
 use crate::line::{shown, wrong};
 use crate::model::Version;
 
-/// A value or operand, small as text.
+/// A value or operand in compact notation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// So many letters that follow from the seed.
+    /// Letters derived from a seed.
     Text {
-        /// How many.
+        /// Their number.
         len: usize,
-        /// What they follow from.
+        /// The seed.
         seed: u64,
     },
-    /// A number, in eight little-endian bytes.
+    /// A number as eight little-endian bytes.
     Number(u64),
 }
 
 impl Value {
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         match self {
@@ -42,24 +42,24 @@ impl Value {
     }
 }
 
-/// What a write does to its key.
+/// The effect of a write on its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Gives it a value.
+    /// Puts a value.
     Put(Value),
-    /// Makes it an entity of these columns, sorted by name.
+    /// Puts an entity of these columns, sorted by name.
     PutEntity(Vec<(String, Value)>),
-    /// Stacks an operand on it.
+    /// Adds a merge operand.
     Merge(Value),
-    /// Removes it.
+    /// Deletes the key.
     Delete,
-    /// Removes it, which was put once.
+    /// Deletes a key that was put once.
     SingleDelete,
-    /// Removes the keys from it up to, not including, this one.
+    /// Deletes the keys up to this one, exclusive.
     DeleteRange(Vec<u8>),
 }
 
-/// The words of changes, how often of 12 each is chosen (a put in the rest), and its switch.
+/// Words of the changes with their weights out of 12 (the rest are puts); each word is a switch.
 pub const CHANGES: [(&str, usize); 5] = [
     ("putentity", 1),
     ("delete", 2),
@@ -68,16 +68,16 @@ pub const CHANGES: [(&str, usize); 5] = [
     ("deleterange", 1),
 ];
 
-/// What a change does to the model.
+/// The effect of a change on the model.
 pub enum Effect {
-    /// The key gets another version.
+    /// A new version of the key.
     Version(Version),
-    /// The keys up to this one are removed.
+    /// The deletion of the keys up to this one, exclusive.
     RemoveUpTo(Vec<u8>),
 }
 
 impl Change {
-    /// What it does to the model.
+    /// Returns the effect on the model.
     #[must_use]
     pub fn effect(&self) -> Effect {
         Effect::Version(match self {
@@ -89,14 +89,14 @@ impl Change {
         })
     }
 
-    /// Adds it to a batch of the engine.
+    /// Adds the change to a batch.
     pub fn add_to(&self, batch: &mut WriteBatch, family: &Family, key: &[u8]) {
         match self {
             Change::Put(value) => batch.put_in(family, key, &value.bytes()),
             Change::PutEntity(columns) => {
                 let columns = bytes_of(columns);
                 let pairs = columns.iter().map(|(name, value)| (&name[..], &value[..]));
-                // The engine sorts them.
+                // The engine sorts the columns.
                 batch.put_entity_in(family, key, &pairs.rev().collect::<Vec<_>>());
             }
             Change::Merge(value) => batch.merge_in(family, key, &value.bytes()),
@@ -106,7 +106,7 @@ impl Change {
         }
     }
 
-    /// The change of this word to some key of `family`, with the key; a put if it is illegal.
+    /// Generates a change of this word for a key of `family`; a put if the change is illegal.
     pub fn generate(
         word: &str,
         family: &str,
@@ -116,7 +116,7 @@ impl Change {
         let key = generator.key();
         let change = match word {
             "delete" => Change::Delete,
-            // Nothing earlier in the batch may have touched the key, so it stands first.
+            // The key must not occur earlier in the batch, so the single delete comes first.
             "singledelete" if first_of_batch => match generator.put_once(family) {
                 Some(once) => return (once, Change::SingleDelete),
                 None => Change::Put(generator.value()),
@@ -136,7 +136,7 @@ impl Change {
     }
 }
 
-/// Names of columns that scripts use; `_` stands for the default column, which has none.
+/// Column names in scripts; `_` is the unnamed default column.
 const NAMES: [&str; 4] = ["_", "a", "bb", "c"];
 
 fn some_columns(generator: &mut Generator) -> Vec<(String, Value)> {
@@ -149,7 +149,7 @@ fn some_columns(generator: &mut Generator) -> Vec<(String, Value)> {
     columns
 }
 
-/// Names and values as bytes.
+/// Returns names and values as bytes.
 #[must_use]
 pub fn bytes_of(columns: &[(String, Value)]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let name = |name: &str| match name {
@@ -165,11 +165,11 @@ pub fn bytes_of(columns: &[(String, Value)]) -> Vec<(Vec<u8>, Vec<u8>)> {
 /// One entry of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// The family's name.
+    /// Family name.
     pub family: String,
     /// The key.
     pub key: Vec<u8>,
-    /// What happens to it.
+    /// The change.
     pub change: Change,
 }
 
@@ -202,7 +202,7 @@ impl FromStr for Value {
     }
 }
 
-/// Columns as [`Write`] shows them: `=NAME=VALUE,NAME=VALUE`.
+/// Parses columns as [`Write`] displays them: `=NAME=VALUE,NAME=VALUE`.
 fn columns(text: &str) -> Result<Vec<(String, Value)>> {
     let list = text.strip_prefix('=');
     let list = list.ok_or_else(|| wrong("no columns", text))?;

@@ -1,6 +1,6 @@
-//! A batch with index: read together with the database before it is written, and then written:
-//! `indexed last put default k v:3:1 ; delete a k`. `last` keeps only the last write of each key in
-//! the index, `all` keeps them all.
+//! Reads a batch with index together with the database, then writes it: `indexed last put default k
+//! v:3:1 ; delete a k`. With `last` the index keeps only the last write of each key, with `all` every
+//! write.
 
 use cairn_indexed::IndexedBatch;
 use cairn_options::{ReadOptions, WriteOptions};
@@ -16,7 +16,7 @@ use crate::model::Model;
 use crate::run::{Content, Failure, Runner, whole};
 use crate::script::Op;
 
-/// The kind.
+/// The operation kind.
 pub const KIND: Kind = Kind {
     name: "indexed",
     words: &["indexed"],
@@ -35,7 +35,7 @@ pub const KIND: Kind = Kind {
     },
     generate: |generator| {
         let mut batch = Batch::generate(generator);
-        // An index knows single keys.
+        // The index supports single keys only.
         batch
             .writes
             .retain(|write| !matches!(write.change, Change::DeleteRange(_)));
@@ -57,7 +57,7 @@ impl Indexed {
         Ok(indexed)
     }
 
-    /// What each family that is written to holds, seen through the batch.
+    /// Returns the content of each family written to, seen through the batch.
     fn read(&self, cairn: &Cairn, indexed: &IndexedBatch) -> Result<Content> {
         let options = cairn.read_options(None)?;
         let mut all = Content::new();

@@ -1,5 +1,5 @@
-//! Compacts a whole family and moves its blobs out of the oldest share of blob files, in percent:
-//! `collect default 50`.
+//! Compacts a whole family and relocates the blobs of the oldest blob files, in percent: `collect
+//! default 50`.
 
 use cairn_options::{BlobGarbageCollectionPolicy, BottommostLevelCompaction, CompactRangeOptions};
 
@@ -7,7 +7,7 @@ use super::{Kind, Operation, Promise};
 use crate::run::{Failure, Runner};
 use crate::script::Op;
 
-/// The kind.
+/// The operation kind.
 pub const KIND: Kind = Kind {
     name: "collect",
     words: &["collect"],

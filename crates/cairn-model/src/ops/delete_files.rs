@@ -1,7 +1,7 @@
-//! Empties a family by deleting whole tables: `dropfiles default`. First everything goes below
-//! level 0, then a range deletion takes it, then all files of the deeper levels go in one step. In
-//! this order whatever fails leaves all of it or nothing. Or cuts it down to a range of keys, which
-//! deletes tables too: `clip default k1 k5`. Snapshots would notice, so there are none.
+//! Empties a family by deleting whole tables: `dropfiles default`. All data is compacted below level 0,
+//! then deleted by a range deletion, then all files of the deeper levels are deleted in one step; in
+//! this order any failure leaves either all data or none. `clip default k1 k5` clips a family to a
+//! range of keys, which also deletes tables. Snapshots would observe it, so none are held.
 
 use cairn_options::CompactRangeOptions;
 use cairn_types::Result;
@@ -14,7 +14,7 @@ use crate::model::Model;
 use crate::run::{Failure, Runner};
 use crate::script::Op;
 
-/// The kind.
+/// The operation kind.
 pub const KIND: Kind = Kind {
     name: "dropfiles",
     words: &["dropfiles", "clip"],
@@ -49,7 +49,7 @@ pub const KIND: Kind = Kind {
     },
 };
 
-/// Before and behind every key of a script.
+/// Bounds before and after every key of a script.
 const FIRST: &[u8] = b"!";
 const LAST: &[u8] = b"~~~";
 
@@ -91,7 +91,7 @@ impl Operation for DropFiles {
         let unlogged = runner.options().unlogged;
         let engine = runner.engine()?;
         let families = engine.families();
-        // What was written before must not be lost where this is not.
+        // Earlier unlogged writes must be flushed first.
         match unlogged {
             true => engine.flush(&families)?,
             false => engine.sync_wal()?,
@@ -113,7 +113,7 @@ impl Operation for DropFiles {
     }
 }
 
-/// Cuts a family down to the keys from `begin` up to, not including, `end`.
+/// Clips a family to the keys from `begin` to `end`, exclusive.
 #[derive(Debug)]
 struct Clip {
     family: String,
@@ -150,7 +150,7 @@ impl Operation for Clip {
         let unlogged = runner.options().unlogged;
         let engine = runner.engine()?;
         let families = engine.families();
-        // What was written before must not be lost where this is not.
+        // Earlier unlogged writes must be flushed first.
         match unlogged {
             true => engine.flush(&families)?,
             false => engine.sync_wal()?,

@@ -6,7 +6,7 @@ use crate::line::{named, shown};
 use crate::run::{Failure, Runner};
 use crate::script::Op;
 
-/// The kind.
+/// The operation kind.
 pub const KIND: Kind = Kind {
     name: "get",
     words: &["get"],

@@ -1,5 +1,5 @@
-//! Compactions that a user steers; nobody notices what comes of it. `steer level default 0 3` moves
-//! the result to a level, `steer file default 2 1` compacts one of the tables into a level.
+//! Manual compactions that do not change content: `steer level default 0 3` moves the result to a
+//! level, `steer file default 2 1` compacts one table into a level.
 
 use cairn_format::names::FileName;
 use cairn_options::{BottommostLevelCompaction, CompactRangeOptions, CompactionOptions};
@@ -11,7 +11,7 @@ use crate::line::wrong;
 use crate::run::{Failure, Runner};
 use crate::script::Op;
 
-/// The kind.
+/// The operation kind.
 pub const KIND: Kind = Kind {
     name: "steer",
     words: &["steer"],
@@ -120,8 +120,8 @@ impl Operation for Steer {
             return Ok(Promise::Nothing);
         };
         match self.carry_out(cairn) {
-            // What is asked for is not always possible: a table of another family, a level that
-            // there is not, or that is not empty.
+            // The request may be invalid: a table of another family, or a level that does not exist or
+            // is not empty.
             Err(error)
                 if matches!(
                     error.code(),

@@ -1,4 +1,4 @@
-//! Holds background work back and lets it go on: `hold pause`, `hold abort`, `hold ban`, `hold wait`.
+//! Pauses, aborts and resumes background work: `hold pause`, `hold abort`, `hold ban`, `hold wait`.
 
 use cairn_options::{CompactRangeOptions, WaitForCompactOptions};
 use cairn_types::{Code, Result};
@@ -9,7 +9,7 @@ use crate::line::wrong;
 use crate::run::{Failure, Runner};
 use crate::script::Op;
 
-/// The kind.
+/// The operation kind.
 pub const KIND: Kind = Kind {
     name: "hold",
     words: &["hold"],
@@ -34,7 +34,7 @@ struct Hold {
     way: &'static str,
 }
 
-/// The code with which a manual compaction is refused.
+/// Returns the code with which a manual compaction is refused.
 fn refusal(cairn: &Cairn) -> Option<Code> {
     let options = CompactRangeOptions::default();
     let result = cairn.db.compact_range(None, None, &options);
@@ -42,7 +42,7 @@ fn refusal(cairn: &Cairn) -> Option<Code> {
 }
 
 impl Hold {
-    /// What is wrong, if something is.
+    /// Runs the operation and returns a description of a wrong result.
     fn carry_out(&self, cairn: &Cairn) -> Result<Option<&'static str>> {
         let db = &cairn.db;
         match self.way {

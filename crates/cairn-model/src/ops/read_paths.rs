@@ -1,6 +1,6 @@
-//! Reads some keys in every other way there is, now or in a snapshot: as a batch, by an iterator
-//! that is refreshed, by one of several made together, by a tailing one, and asks whether they may
-//! exist: `agree default k0042 k0007 snap=1`.
+//! Reads keys through all other read paths, now or in a snapshot: a batch of gets, a refreshed
+//! iterator, one of several iterators created together, a tailing iterator, and `key_may_exist`: `agree
+//! default k0042 k0007 snap=1`.
 
 use cairn_db::MayExist;
 use cairn_options::ReadOptions;
@@ -12,7 +12,7 @@ use crate::line::{named, shown};
 use crate::run::{Failure, Runner};
 use crate::script::Op;
 
-/// The kind.
+/// The operation kind.
 pub const KIND: Kind = Kind {
     name: "agree",
     words: &["agree"],
@@ -87,7 +87,7 @@ impl Operation for Agree {
 }
 
 impl Agree {
-    /// The values of the keys, by the way they were read.
+    /// Returns the values of the keys for each read path.
     fn read(
         &self,
         cairn: &mut Cairn,

@@ -1,7 +1,7 @@
-//! Ways to bring back what a copy of the database holds, each compared with the state of now:
-//! `rescue repair` makes a database without MANIFEST whole again, `rescue lost` opens one that has
-//! lost its CURRENT, and `rescue export default` moves a family to another database. Neither of the
-//! first two may take a data file away (R8).
+//! Restores the content of a copy of the database and compares it with the current state: `rescue
+//! repair` repairs a database without MANIFEST, `rescue lost` opens one without CURRENT, and `rescue
+//! export default` exports a family and imports it into another database. The first two must not delete
+//! a data file (R8).
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -26,7 +26,7 @@ use crate::options::OptionSet;
 use crate::run::{Content, Failure, Runner, whole};
 use crate::script::Op;
 
-/// The kind.
+/// The operation kind.
 pub const KIND: Kind = Kind {
     name: "rescue",
     words: &["rescue"],
@@ -42,7 +42,7 @@ pub const KIND: Kind = Kind {
     },
     generate: |generator| {
         Some(Op::new(match generator.rng.below(3) {
-            // What number an ingested file has, only the MANIFEST knows.
+            // The sequence number of an ingested file is recorded in the MANIFEST only.
             0 if !generator.is_on("ingest") => Rescue::Repair,
             0 | 1 => Rescue::Lost,
             _ => Rescue::Export(generator.family()),
@@ -50,10 +50,10 @@ pub const KIND: Kind = Kind {
     },
 };
 
-/// Where the copy lies, and where an exported family does.
+/// Directories of the copy and of an exported family.
 const DIR: &str = "/rescue";
 const EXPORTED: &str = "/exported";
-/// What an imported family is called.
+/// The name of an imported family.
 const IMPORTED: &str = "imported";
 
 #[derive(Debug)]
@@ -101,7 +101,7 @@ impl Operation for Rescue {
                     _ => {
                         let current = Path::new(DIR).join(FileName::Current.to_string());
                         cairn.world.fs.remove(&current)?;
-                        // A compaction would take files away.
+                        // A compaction would delete files.
                         let quiet = "disable_auto_compactions=true";
                         options.lay_over("best_efforts_recovery=true", quiet, "");
                     }
@@ -125,7 +125,7 @@ impl Operation for Rescue {
             let same = |model: &crate::model::Model| whole(model) == found;
             let damaged = disk.wrong_reads() > wrong_reads || disk.wrong_writes() > 0;
             if damaged && !runner.models().iter().any(same) {
-                // What of the MANIFEST could not be read is done without, and kept.
+                // Unreadable parts of the MANIFEST are ignored and kept.
                 return match found.values().all(|content| known.ever_had(content)) {
                     true => Ok(promise),
                     false => Err(Failure::wrong(
@@ -138,7 +138,7 @@ impl Operation for Rescue {
             let imported = found.remove(IMPORTED).unwrap_or_default();
             found = Content::from([(family.clone(), imported)]);
         }
-        // A repair knows families by their tables: it cannot know of one that has none.
+        // A repair finds families by their tables, so families without tables are lost.
         let expected = |model: &crate::model::Model| {
             let mut expected = whole(model);
             expected.retain(|family, _| only.is_none_or(|only| only == family));
@@ -163,8 +163,8 @@ impl Operation for Rescue {
     }
 }
 
-/// The tables, blob files and logs with anything in them in the copy, by name, with their lengths: those
-/// that it uses and those that are set aside.
+/// Returns the tables, blob files and non-empty logs of the copy by name with their lengths, both in
+/// use and set aside.
 fn data_files(disk: &SimFs) -> BTreeSet<(String, usize)> {
     let image = disk.image();
     let in_copy = image.files().filter(|(path, _)| path.starts_with(DIR));
@@ -180,14 +180,14 @@ fn data_files(disk: &SimFs) -> BTreeSet<(String, usize)> {
     data.collect()
 }
 
-/// Removes what an earlier one that failed may have left.
+/// Removes files that a failed attempt may have left.
 fn clean(cairn: &Cairn) -> Result<()> {
     [DIR, EXPORTED]
         .into_iter()
         .try_for_each(|dir| remove(&*cairn.world.fs, Path::new(dir)))
 }
 
-/// Removes a directory with all that is in it, what a repair has set aside too.
+/// Removes a directory with its contents, including files set aside by a repair.
 fn remove(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
     if !fs.exists(dir)? {
         return Ok(());
@@ -202,8 +202,7 @@ fn remove(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
     fs.remove_dir(dir)
 }
 
-/// Takes the copy's MANIFEST away and makes the copy whole again. Returns what counts the errors that are
-/// told of meanwhile.
+/// Removes the MANIFEST of the copy and repairs it. Returns the counter of reported errors.
 fn repair(cairn: &Cairn, options: &OptionSet) -> Result<Arc<AtomicU64>> {
     let (fs, dir) = (&*cairn.world.fs, Path::new(DIR));
     for name in fs.list(dir)? {
@@ -219,15 +218,15 @@ fn repair(cairn: &Cairn, options: &OptionSet) -> Result<Arc<AtomicU64>> {
     Ok(told)
 }
 
-/// Moves a family to a database of its own, and returns what counts the errors which that tells of;
-/// `None` where it cannot be moved: it has blobs, or no tables.
+/// Moves a family to a new database and returns its counter of reported errors; `None` if it cannot be
+/// moved because it has blobs or no tables.
 fn export(cairn: &Cairn, options: &OptionSet, name: &str) -> Result<Option<Arc<AtomicU64>>> {
     let exported = match cairn.family(name)?.export(Path::new(EXPORTED)) {
         Err(error) if error.code() == Code::NotSupported => return Ok(None),
         exported => exported?,
     };
     if exported.files.is_empty() {
-        // As in RocksDB, a family without tables is not imported.
+        // As in RocksDB, a family without tables cannot be imported.
         return Ok(None);
     }
     let mut other = CairnFactory.open(&cairn.world, Path::new(DIR), options)?;

@@ -1,10 +1,10 @@
-//! Lets up to so many background jobs run: `work 3`.
+//! Runs a number of background jobs: `work 3`.
 
 use super::{Kind, Operation, Promise};
 use crate::run::{Failure, Runner};
 use crate::script::Op;
 
-/// The kind.
+/// The operation kind.
 pub const KIND: Kind = Kind {
     name: "work",
     words: &["work"],

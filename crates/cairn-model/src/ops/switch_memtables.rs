@@ -1,4 +1,4 @@
-//! Has all families begin new memtables, in a new log, without waiting for the flush of the old ones: `switch`.
+//! Switches the memtables of all families and the log, without waiting for the flush: `switch`.
 
 use cairn_options::FlushOptions;
 
@@ -6,7 +6,7 @@ use super::{Kind, Operation, Promise};
 use crate::run::{Failure, Runner};
 use crate::script::Op;
 
-/// The kind.
+/// The operation kind.
 pub const KIND: Kind = Kind {
     name: "switch",
     words: &["switch"],

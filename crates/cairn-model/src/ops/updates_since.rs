@@ -1,6 +1,6 @@
-//! Reads the change stream from some sequence number on: `updates 17`. What it shows has to begin
-//! at or before that number (or where the logs begin), to follow on itself, and to reach the last
-//! write; where writes have no log, or wait in memory, it may end earlier, and says so.
+//! Reads the change stream from a sequence number: `updates 17`. The stream must start at or before
+//! that number (or where the logs start), be contiguous, and reach the last write; if writes are
+//! unlogged or buffered, it may end earlier with an error.
 
 use cairn_types::{Code, SequenceNumber};
 
@@ -8,7 +8,7 @@ use super::{Kind, Operation, Promise};
 use crate::run::{Failure, Runner};
 use crate::script::Op;
 
-/// The kind.
+/// The operation kind.
 pub const KIND: Kind = Kind {
     name: "updates",
     words: &["updates"],
