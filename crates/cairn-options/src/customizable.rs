@@ -1,4 +1,5 @@
-//! Options whose value is an object: an order of keys, an operator, an extractor, a place.
+//! Customizable options, whose value is an object: comparators, operators, extractors, caches,
+//! directories.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,7 +43,7 @@ impl Text for Option<Arc<dyn MergeOperator>> {
     }
 }
 
-/// Code cannot be said in a text: listeners are set in code, and texts pass over them.
+/// Listeners are set in code and ignored in texts.
 impl Text for Listeners {
     fn parse(text: &str) -> Result<Listeners, Refusal> {
         match text {
@@ -60,12 +61,12 @@ impl Text for Listeners {
     }
 }
 
-/// RocksDB's name for statistics that count everything.
+/// RocksDB's name for statistics of everything.
 const BASIC_STATISTICS: &str = "BasicStatistics";
-/// Cairn's for those that a database keeps unless it is told otherwise.
+/// Cairn's name for the default statistics.
 const OWN_STATISTICS: &str = "own";
 
-/// A text cannot name statistics that exist already: it asks for new ones, or for none.
+/// A text cannot name existing statistics: it creates new ones, or none.
 impl Text for Keeping {
     fn parse(text: &str) -> Result<Keeping, Refusal> {
         match object(text)?.0 {
@@ -91,7 +92,7 @@ impl Text for Keeping {
     }
 }
 
-/// As with listeners.
+/// As for listeners.
 impl Text for Option<Arc<dyn LogSink>> {
     fn parse(text: &str) -> Result<Self, Refusal> {
         match text {
@@ -113,7 +114,7 @@ impl Named for PrefixExtractor {}
 
 impl Text for PrefixExtractor {
     fn parse(text: &str) -> Result<PrefixExtractor, Refusal> {
-        // As 11.x may write it: `{id=rocksdb.FixedPrefix;length=8}` or the name alone in braces.
+        // Forms that 11.x may write: `{id=rocksdb.FixedPrefix;length=8}`, or the name alone in braces.
         let (name, properties) = object(text)?;
         let name = match properties[..] {
             [("length", length)] => format!("{name}.{length}"),
@@ -152,13 +153,13 @@ impl Text for PathBuf {
     }
 }
 
-/// A directory of tables. Its text form is `PATH,BYTES`; several are joined by `:`, so that a path
-/// with either sign cannot be given as text.
+/// A directory of tables. Its text form is `PATH,BYTES`, joined by `:`, so paths with these characters
+/// have no text form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DbPath {
-    /// The directory.
+    /// The path.
     pub path: PathBuf,
-    /// Bytes of tables that it should hold.
+    /// Target size of its tables, in bytes.
     pub target_size: u64,
 }
 
@@ -213,8 +214,8 @@ impl Text for Vec<u8> {
     }
 }
 
-/// A block cache, as its capacity in bytes or as `{capacity=8M;num_shard_bits=4;...}`. Reading a
-/// text makes a new cache; clones of the options share it.
+/// A block cache, as its capacity in bytes or as `{capacity=8M;num_shard_bits=4;...}`. Parsing creates
+/// a new cache; clones of the options share it.
 impl Text for Option<Arc<BlockCache>> {
     fn parse(text: &str) -> Result<Self, Refusal> {
         if text == NULL || text.is_empty() {
@@ -231,14 +232,14 @@ impl Text for Option<Arc<BlockCache>> {
         };
         for (name, value) in properties {
             match name {
-                // Both of RocksDB's caches are this one.
+                // Cairn's cache stands for both of RocksDB's.
                 "id" if matches!(value, "LRUCache" | "HyperClockCache") => {}
                 "capacity" => capacity = Some(usize::parse(value)?),
                 "num_shard_bits" => options.num_shard_bits = i32::parse(value)?.try_into().ok(),
                 "strict_capacity_limit" => options.strict_capacity_limit = bool::parse(value)?,
                 "high_pri_pool_ratio" => options.high_pri_pool_ratio = ratio(value)?,
                 "low_pri_pool_ratio" => options.low_pri_pool_ratio = ratio(value)?,
-                _ => return Err(format!("{name} is no property of a block cache")),
+                _ => return Err(format!("{name} is not a property of a block cache")),
             }
         }
         let capacity = capacity.ok_or("expected a capacity in bytes")?;
@@ -261,8 +262,8 @@ impl Text for Option<Arc<BlockCache>> {
     }
 }
 
-/// A budget for memtables, as its size in bytes. Reading a text makes a new one, without a cache;
-/// clones of the options share it.
+/// A memtable budget, as its size in bytes. Parsing creates a new one, without a cache; clones of the
+/// options share it.
 impl Text for Option<Arc<WriteBufferManager>> {
     fn parse(text: &str) -> Result<Self, Refusal> {
         if text == NULL || text.is_empty() {
@@ -280,8 +281,8 @@ impl Text for Option<Arc<WriteBufferManager>> {
     }
 }
 
-/// A manager of files, as the rate at which it deletes them. Reading a text makes a new one, without
-/// a limit; clones of the options share it.
+/// A file manager, as its deletion rate. Parsing creates a new one, without a space limit; clones of
+/// the options share it.
 impl Text for Option<Arc<SstFileManager>> {
     fn parse(text: &str) -> Result<Self, Refusal> {
         if text == NULL || text.is_empty() {
@@ -300,7 +301,7 @@ impl Text for Option<Arc<SstFileManager>> {
     }
 }
 
-/// A rate limiter, as its bytes a second. Reading a text makes a new one, of writes; clones of the
+/// A rate limiter, as its bytes per second. Parsing creates a new limiter of writes; clones of the
 /// options share it.
 impl Text for Option<Arc<RateLimiter>> {
     fn parse(text: &str) -> Result<Self, Refusal> {
@@ -324,6 +325,6 @@ impl Text for Option<Arc<RateLimiter>> {
 fn ratio(text: &str) -> Result<f64, Refusal> {
     match f64::parse(text)? {
         ratio if (0.0..=1.0).contains(&ratio) => Ok(ratio),
-        _ => Err("expected a share from 0 to 1".to_owned()),
+        _ => Err("expected a fraction from 0 to 1".to_owned()),
     }
 }

@@ -1,4 +1,4 @@
-//! Options that choose one of a few words, under RocksDB's names.
+//! Enumerated options, with RocksDB's names for their values.
 
 pub use cairn_compress::Compression;
 pub use cairn_format::checksum::ChecksumKind;
@@ -7,7 +7,7 @@ use cairn_observe::Level;
 
 use crate::text::{Named, Refusal, Text};
 
-/// A choice: an enum whose variants have one name each in option texts.
+/// Declares an enum whose variants have one option text each.
 macro_rules! choices {
     ($($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)+ })+) => {$(
         $(#[$doc])*
@@ -15,7 +15,7 @@ macro_rules! choices {
         pub enum $name { $($(#[$vdoc])* $variant,)+ }
 
         impl $name {
-            /// Every value with its name.
+            /// All values with their names.
             pub const ALL: &[($name, &str)] = &[$(($name::$variant, $text),)+];
         }
 
@@ -23,7 +23,7 @@ macro_rules! choices {
     )+};
 }
 
-/// The text form of a type with a table of names.
+/// Implements the text form of an enum.
 macro_rules! words {
     ($name:ty, $all:expr) => {
         impl Text for $name {
@@ -48,72 +48,72 @@ macro_rules! words {
 }
 
 choices! {
-    /// How compactions shape the tree.
+    /// Compaction style.
     CompactionStyle {
         /// Levels of growing size, each sorted.
         Level = "kCompactionStyleLevel",
         /// Sorted runs merged by size.
         Universal = "kCompactionStyleUniversal",
-        /// Oldest files are dropped.
+        /// The oldest files are deleted.
         Fifo = "kCompactionStyleFIFO",
-        /// No compaction but what the user asks for.
+        /// No automatic compaction.
         None = "kCompactionStyleNone",
     }
-    /// Which file of a level a leveled compaction takes first.
+    /// File priority of leveled compaction.
     CompactionPri {
-        /// The largest by size, deletions counted more.
+        /// Largest compensated size first.
         ByCompensatedSize = "kByCompensatedSize",
-        /// The one whose newest entry is oldest.
+        /// Oldest largest sequence number first.
         OldestLargestSeqFirst = "kOldestLargestSeqFirst",
-        /// The one whose oldest entry is oldest.
+        /// Oldest smallest sequence number first.
         OldestSmallestSeqFirst = "kOldestSmallestSeqFirst",
-        /// The one with the least to rewrite in the next level.
+        /// Smallest ratio of overlapping bytes in the next level first.
         MinOverlappingRatio = "kMinOverlappingRatio",
-        /// One after the other.
+        /// Round-robin by key.
         RoundRobin = "kRoundRobin",
     }
-    /// When a universal compaction has taken enough runs.
+    /// Stop condition of universal compaction.
     CompactionStopStyle {
-        /// When the next run is of another size.
+        /// Stops at a run of dissimilar size.
         SimilarSize = "kCompactionStopStyleSimilarSize",
-        /// When the next run is larger than all taken together.
+        /// Stops at a run larger than the total of the picked ones.
         TotalSize = "kCompactionStopStyleTotalSize",
     }
-    /// How logs are written.
+    /// Write mode of WALs.
     WalWriteMode {
-        /// By stores into a mapping of the file, where its file system is known to take them. A store
-        /// survives the end of the process as a call does, and costs a small part of it.
+        /// Stores into a mapping of the file, on file systems known to support it. A store survives the
+        /// end of the process like a write call, at a fraction of its cost.
         Mapped = "kMapped",
-        /// By calls.
+        /// Write calls.
         Plain = "kPlain",
     }
-    /// What recovery does with a damaged log.
+    /// Handling of damaged logs in recovery.
     WalRecoveryMode {
-        /// A damaged last record is dropped; anything else fails.
+        /// A torn last record is dropped; other damage fails recovery.
         TolerateCorruptedTailRecords = "kTolerateCorruptedTailRecords",
-        /// Any damage fails.
+        /// Any damage fails recovery.
         AbsoluteConsistency = "kAbsoluteConsistency",
-        /// Recovery stops at the first damage: a consistent state of some moment.
+        /// Recovery stops at the first damage, with a consistent state.
         PointInTimeRecovery = "kPointInTimeRecovery",
-        /// Whatever can be read is kept.
+        /// Damaged records are skipped.
         SkipAnyCorruptedRecords = "kSkipAnyCorruptedRecords",
     }
-    /// The least important message that goes to the LOG file.
+    /// Minimum severity of LOG messages.
     InfoLogLevel {
-        /// Everything.
+        /// Debug messages.
         Debug = "DEBUG_LEVEL",
         /// Events.
         Info = "INFO_LEVEL",
-        /// What may need attention.
+        /// Warnings.
         Warn = "WARN_LEVEL",
-        /// What failed.
+        /// Errors.
         Error = "ERROR_LEVEL",
-        /// What ends the database's life.
+        /// Fatal errors.
         Fatal = "FATAL_LEVEL",
         /// The header only.
         Header = "HEADER_LEVEL",
     }
-    /// The slowest cache that may be used.
+    /// The lowest cache tier in use.
     CacheTier {
         /// Uncompressed blocks in memory.
         VolatileTier = "kVolatileTier",
@@ -122,9 +122,9 @@ choices! {
         /// A cache on a device.
         NonVolatileBlockTier = "kNonVolatileBlockTier",
     }
-    /// How warm data is, for file systems that place it.
+    /// Temperature of data, for file systems that place it.
     Temperature {
-        /// Not said.
+        /// Unspecified.
         Unknown = "kUnknown",
         /// Used all the time.
         Hot = "kHot",
@@ -139,22 +139,22 @@ choices! {
     }
     /// The index of a table.
     IndexType {
-        /// One block, searched by halves.
+        /// One block with binary search.
         BinarySearch = "kBinarySearch",
-        /// One block, and a hash table from prefixes to its parts.
+        /// One block, and a hash table from prefixes to its ranges.
         HashSearch = "kHashSearch",
-        /// Many blocks and one above them.
+        /// Partitioned, with a top-level index.
         TwoLevelIndexSearch = "kTwoLevelIndexSearch",
-        /// One block whose entries know the first key of each data block.
+        /// One block whose entries contain the first key of each data block.
         BinarySearchWithFirstKey = "kBinarySearchWithFirstKey",
     }
-    /// How an index block is searched.
+    /// Search in an index block.
     IndexBlockSearchType {
-        /// By halves.
+        /// Binary search.
         Binary = "kBinary",
-        /// By guessing where a key of evenly spread keys lies.
+        /// Interpolation search, for evenly distributed keys.
         Interpolation = "kInterpolation",
-        /// By guessing where the block says that its keys are evenly spread.
+        /// Interpolation search in blocks marked as evenly distributed.
         Auto = "kAuto",
     }
     /// The index inside a data block.
@@ -164,118 +164,118 @@ choices! {
         /// Restart points and a hash table.
         BinaryAndHash = "kDataBlockBinaryAndHash",
     }
-    /// How short the keys of an index are made.
+    /// Shortening of index keys.
     IndexShortening {
-        /// Whole keys.
+        /// Full keys.
         NoShortening = "kNoShortening",
-        /// The shortest key between two blocks.
+        /// Shortest separators between blocks.
         ShortenSeparators = "kShortenSeparators",
-        /// That, and the shortest key after the last block.
+        /// Shortest separators, and the shortest successor after the last block.
         ShortenSeparatorsAndSuccessor = "kShortenSeparatorsAndSuccessor",
     }
-    /// Which blocks store what all their user keys begin with once.
+    /// Blocks that store the common prefix of their user keys once.
     KeyCommonPrefix {
         /// None.
         Disabled = "kDisabled",
-        /// Those whose keys are in the order of their bytes, or in its reverse.
+        /// Blocks of bytewise or reverse bytewise order.
         IfFastSeek = "kIfFastSeek",
         /// All.
         Enabled = "kEnabled",
     }
-    /// Which index a table is opened with, where it has one of a user's making.
+    /// Index to open a table with, if it has a user-defined one.
     IndexMode {
-        /// The built-in one; no other is written.
+        /// The built-in one; no other index is written.
         StandardOnly = "kStandardOnly",
         /// The built-in one.
         StandardDefault = "kStandardDefault",
-        /// The other one.
+        /// The user-defined one.
         CustomDefault = "kCustomDefault",
-        /// The other one; no built-in one is written.
+        /// The user-defined one; no built-in index is written.
         CustomOnly = "kCustomOnly",
-        /// The built-in one, without which a table is refused.
+        /// The built-in one; tables without it are rejected.
         StandardRequired = "kStandardRequired",
     }
-    /// Which metadata blocks stay in the cache as long as their table is open.
+    /// Metadata blocks pinned in the cache while their table is open.
     PinningTier {
-        /// What older options say.
+        /// As older options specify.
         Fallback = "kFallback",
         /// None.
         None = "kNone",
-        /// Those of tables that came from a flush and are small, or lie in level 0.
+        /// Those of small tables from flushes, and of tables in level 0.
         FlushedAndSimilar = "kFlushedAndSimilar",
         /// All.
         All = "kAll",
     }
-    /// Whether blocks enter the cache as they are written.
+    /// Insertion of new blocks into the cache.
     PrepopulateBlockCache {
-        /// No.
+        /// None.
         Disable = "kDisable",
         /// Those of flushes.
         FlushOnly = "kFlushOnly",
         /// Those of flushes and compactions.
         FlushAndCompaction = "kFlushAndCompaction",
     }
-    /// Whether blobs enter the cache as they are written.
+    /// Insertion of new blobs into the cache.
     PrepopulateBlobCache {
-        /// No.
+        /// None.
         Disable = "kDisable",
         /// Those of flushes.
         FlushOnly = "kFlushOnly",
     }
-    /// The structure behind a memtable.
+    /// Data structure of memtables.
     MemtableFactory {
-        /// An ordered list that many threads insert into at once.
+        /// A skiplist with concurrent insertion.
         SkipList = "SkipListFactory",
-        /// An array sorted when it is full.
+        /// A vector, sorted when it is full.
         Vector = "VectorRepFactory",
-        /// A skip list for each prefix.
+        /// A skiplist per prefix.
         HashSkipList = "HashSkipListRepFactory",
-        /// A linked list for each prefix.
+        /// A linked list per prefix.
         HashLinkList = "HashLinkListRepFactory",
     }
     /// The format of new tables.
     TableKind {
         /// Blocks of sorted entries: the format described by [`crate::TableOptions`].
         BlockBased = "BlockBasedTable",
-        /// One mapped array of entries.
+        /// A memory-mapped array of entries.
         Plain = "PlainTable",
         /// A hash table of entries.
         Cuckoo = "CuckooTable",
     }
-    /// Checksums of whole files, kept in the MANIFEST.
+    /// Whole-file checksums in the MANIFEST.
     FileChecksum {
         /// CRC-32C, big-endian.
         Crc32c = "FileChecksumGenCrc32cFactory",
     }
-    /// Where a read may look.
+    /// Tiers that a read may access.
     ReadTier {
         /// Everywhere.
         All = "kReadAllTier",
-        /// In memtables and the block cache; a read that needs a file fails with `Incomplete`.
+        /// Memtables and the block cache; a read that needs a file fails with `Incomplete`.
         BlockCache = "kBlockCacheTier",
-        /// In files and what is in the log; not in memtables whose data has no log.
+        /// Persisted data: files and logged memtables.
         Persisted = "kPersistedTier",
-        /// In memtables.
+        /// Memtables only.
         Memtable = "kMemtableTier",
     }
-    /// Whether a manual compaction rewrites the bottommost level.
+    /// Rewriting of the bottommost level by manual compactions.
     BottommostLevelCompaction {
         /// No.
         Skip = "kSkip",
         /// If a compaction filter is configured.
         IfHaveCompactionFilter = "kIfHaveCompactionFilter",
-        /// Yes.
+        /// Always.
         Force = "kForce",
-        /// Yes, but for files that this compaction has just written.
+        /// Always, except files written by the same compaction.
         ForceOptimized = "kForceOptimized",
     }
-    /// Whether blob garbage is collected by a manual compaction.
+    /// Blob garbage collection by manual compactions.
     BlobGarbageCollectionPolicy {
-        /// Yes.
+        /// Enabled.
         Force = "kForce",
-        /// No.
+        /// Disabled.
         Disable = "kDisable",
-        /// As the family's options say.
+        /// As the family's options specify.
         UseDefault = "kUseDefault",
     }
 }

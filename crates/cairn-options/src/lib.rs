@@ -1,14 +1,12 @@
-//! Every option as one row: defaults, text form, validation.
+//! Options: defaults, text form and validation, one row per option.
 //!
 //! An option is one row of an [`options!`](rows) table: its field, RocksDB's name, its default in
-//! RocksDB 11.12, whether it can change while the database is open, and whether Cairn has the
-//! feature behind it. Text forms, OPTIONS files and the refusal of what is not built come from
-//! the rows.
+//! RocksDB 11.12, whether it is changeable at run time, and whether Cairn supports it. Text forms,
+//! OPTIONS files and the rejection of unsupported features are derived from the rows.
 //!
-//! Two questions are kept apart. *Parsing* knows every option that RocksDB knows and stores what
-//! it is given, so that any OPTIONS file can be read. *Support* ([`Options::unsupported`]) names
-//! the options whose value asks for something Cairn does not do; an open that writes refuses
-//! those, an open that only reads does not mind.
+//! *Parsing* knows every RocksDB option and stores any valid value, so that every OPTIONS file can be
+//! read. *Support* ([`Options::unsupported`]) names the options whose values require unsupported
+//! features; opening for writing rejects those, opening for reading ignores them.
 //!
 //! ```
 //! use cairn_options::{FamilyOptions, Options};

@@ -17,19 +17,19 @@ use cairn_types::{MergeInput, MergeOperator};
 use crate::object_registry;
 use crate::text::{Refusal, Text, object};
 
-/// The operator that an option text names: a short name, a recorded name, or
+/// Returns the operator for an option text: a short name, a recorded name, or
 /// `{id=NAME;delimiter=...}`.
 ///
 /// # Errors
 ///
-/// There is no operator of that name, or it has no such property.
+/// The operator or property is unknown.
 pub fn from_text(text: &str) -> Result<Arc<dyn MergeOperator>, Refusal> {
     let (name, properties) = object(text)?;
     let mut delimiter = ",".to_owned();
     for (property, value) in properties {
         match property {
             "delimiter" | "delim" => delimiter = String::parse(value)?,
-            _ => return Err(format!("{property} is no property of a merge operator")),
+            _ => return Err(format!("{property} is not a property of a merge operator")),
         }
     }
     from_name(name, &delimiter)
@@ -54,7 +54,7 @@ fn from_name(name: &str, delimiter: &str) -> Result<Arc<dyn MergeOperator>, Refu
     })
 }
 
-/// The operator that files record under `name`, if it is one of RocksDB's own.
+/// Returns the built-in operator that files record as `name`.
 #[must_use]
 pub fn from_recorded_name(name: &str) -> Option<Arc<dyn MergeOperator>> {
     from_name(name, ",")
@@ -62,7 +62,7 @@ pub fn from_recorded_name(name: &str) -> Option<Arc<dyn MergeOperator>> {
         .filter(|found| found.name() == name)
 }
 
-/// All values that `input` stacks up, the oldest first.
+/// Returns the existing value and the operands, oldest first.
 fn stacked<'a>(input: &MergeInput<'a>) -> impl Iterator<Item = &'a [u8]> + Clone {
     input
         .existing
@@ -70,7 +70,7 @@ fn stacked<'a>(input: &MergeInput<'a>) -> impl Iterator<Item = &'a [u8]> + Clone
         .chain(input.operands.iter().copied())
 }
 
-/// Adds little-endian 64-bit numbers, wrapping. Anything that is not 8 bytes long counts as 0.
+/// Adds little-endian 64-bit numbers, wrapping. Values of another length count as 0.
 pub struct UInt64Add;
 
 impl UInt64Add {
@@ -95,7 +95,7 @@ impl MergeOperator for UInt64Add {
     }
 }
 
-/// Keeps the newest operand, as a put does.
+/// Keeps the newest operand.
 pub struct Put;
 
 impl MergeOperator for Put {
@@ -112,7 +112,7 @@ impl MergeOperator for Put {
     }
 }
 
-/// Keeps the greatest, in byte order.
+/// Keeps the bytewise greatest value.
 pub struct Max;
 
 impl MergeOperator for Max {
@@ -129,13 +129,13 @@ impl MergeOperator for Max {
     }
 }
 
-/// Joins with a delimiter.
+/// Joins values with a delimiter.
 pub struct StringAppend {
     delimiter: String,
 }
 
 impl StringAppend {
-    /// Joins with `delimiter`.
+    /// Creates an operator with this delimiter.
     #[must_use]
     pub fn new(delimiter: &str) -> StringAppend {
         StringAppend {
@@ -143,8 +143,8 @@ impl StringAppend {
         }
     }
 
-    /// The values one after the other, in memory that is taken at once: they may be long, and memory that grows is
-    /// copied, or taken from the system page by page, again and again.
+    /// Joins values into memory allocated once: with long values, a growing buffer would be copied or
+    /// remapped repeatedly.
     fn join<'a>(&self, values: impl Iterator<Item = &'a [u8]> + Clone) -> Vec<u8> {
         let len = |value: &[u8]| value.len() + self.delimiter.len();
         let mut joined = Vec::with_capacity(values.clone().map(len).sum());
@@ -180,7 +180,7 @@ impl MergeOperator for StringAppend {
     }
 }
 
-/// Joins with a delimiter, but leaves operands apart until the value below them is known.
+/// Joins values with a delimiter, without partial merges.
 pub struct StringAppendTest(StringAppend);
 
 impl MergeOperator for StringAppendTest {
@@ -197,8 +197,8 @@ impl MergeOperator for StringAppendTest {
     }
 }
 
-/// Merges sorted lists of 32-bit numbers, written `1,5,9`. The value below the operands is left
-/// out, as RocksDB's operator of this name does.
+/// Merges sorted lists of 32-bit numbers, written `1,5,9`. The existing value is ignored, as by
+/// RocksDB's operator of this name.
 pub struct SortList;
 
 impl SortList {
@@ -207,8 +207,7 @@ impl SortList {
         texts.map(|text| text.trim_start().parse().ok()).collect()
     }
 
-    /// One list from two. Lists that are not sorted are merged as if they were, which shows in
-    /// the result, as it does in RocksDB's.
+    /// Merges two lists. Unsorted lists are merged as if they were sorted, as by RocksDB.
     fn merge_two(left: &[i32], right: &[i32]) -> Vec<i32> {
         let (mut left, mut right) = (left.iter().peekable(), right.iter().peekable());
         let mut merged = Vec::with_capacity(left.len() + right.len());
@@ -242,7 +241,7 @@ impl MergeOperator for SortList {
     }
 }
 
-/// Exclusive or, byte by byte; the shorter one is padded with zeros.
+/// Exclusive or of bytes; the shorter value is padded with zeros.
 pub struct BytesXor;
 
 impl BytesXor {
@@ -288,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_add_up_and_what_is_no_number_counts_as_zero() {
+    fn numbers_are_added_and_malformed_values_count_as_zero() {
         let one = 1u64.to_le_bytes();
         assert_eq!(
             merged("uint64add", Some(&one), &[&one, b"xx"]),
@@ -297,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_value_still_gets_a_delimiter_behind_it() {
+    fn an_empty_value_is_followed_by_a_delimiter() {
         assert_eq!(
             merged("stringappend", Some(b""), &[b"a", b"b"]),
             Some(b",a,b".to_vec())
@@ -317,18 +316,18 @@ mod tests {
     }
 
     #[test]
-    fn joined_values_take_their_memory_at_once() {
+    fn joined_values_are_allocated_once() {
         let operands: Vec<Vec<u8>> = (0..300).map(|n| vec![b'x'; n]).collect();
         let operands: Vec<&[u8]> = operands.iter().map(Vec::as_slice).collect();
         for existing in [None, Some(&b"below"[..])] {
             let joined = merged("stringappend", existing, &operands).unwrap();
-            // Room for one more delimiter; memory that grew would have more.
+            // At most one more delimiter; a growing buffer would have more capacity.
             assert!(joined.capacity() <= joined.len() + 1);
         }
     }
 
     #[test]
-    fn the_others_do_what_their_names_say() {
+    fn other_operators_follow_their_names() {
         assert_eq!(
             merged("put", Some(b"x"), &[b"a", b"b"]),
             Some(b"b".to_vec())
@@ -353,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_lead_back_to_their_operator() {
+    fn operators_round_trip_through_text() {
         for name in [
             "uint64add",
             "put",

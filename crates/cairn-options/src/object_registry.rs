@@ -36,37 +36,37 @@ struct Registered {
 
 static REGISTERED: LazyLock<Mutex<Registered>> = LazyLock::new(Mutex::default);
 
-/// Makes `comparator=NAME` mean `order`, by its own name.
+/// Registers `order` by its name for `comparator=NAME`.
 pub fn register_comparator(order: KeyOrder) {
     let name = order.name().to_owned();
     REGISTERED.lock().comparators.insert(name, order);
 }
 
-/// Makes `merge_operator=NAME` mean `operator`, by its own name.
+/// Registers `operator` by its name for `merge_operator=NAME`.
 pub fn register_merge_operator(operator: Arc<dyn MergeOperator>) {
     let name = operator.name().to_owned();
     REGISTERED.lock().merge_operators.insert(name, operator);
 }
 
-/// Makes `prefix_extractor=NAME` mean `extractor`, by its own name.
+/// Registers `extractor` by its name for `prefix_extractor=NAME`.
 pub fn register_prefix_extractor(extractor: PrefixExtractor) {
     let name = extractor.name();
     REGISTERED.lock().prefix_extractors.insert(name, extractor);
 }
 
-/// The order of keys called `name`, built-in or registered.
+/// Returns the built-in or registered comparator `name`.
 #[must_use]
 pub fn comparator(name: &str) -> Option<KeyOrder> {
     KeyOrder::from_name(name).or_else(|| REGISTERED.lock().comparators.get(name).cloned())
 }
 
-/// The merge operator registered under `name`.
+/// Returns the registered merge operator `name`.
 #[must_use]
 pub fn merge_operator(name: &str) -> Option<Arc<dyn MergeOperator>> {
     REGISTERED.lock().merge_operators.get(name).cloned()
 }
 
-/// The extractor called `name`, built-in or registered.
+/// Returns the built-in or registered prefix extractor `name`.
 #[must_use]
 pub fn prefix_extractor(name: &str) -> Option<PrefixExtractor> {
     PrefixExtractor::from_name(name)

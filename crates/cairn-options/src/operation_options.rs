@@ -1,4 +1,4 @@
-//! Options of single calls: reads, writes, flushes, manual compactions.
+//! Options of single operations: reads, writes, flushes, manual compactions.
 
 use cairn_types::{Result, SequenceNumber};
 
@@ -9,23 +9,23 @@ use crate::rows::{Options, options};
 use crate::table_filter::TableFilter;
 
 options! {
-    /// How a read or an iterator works.
+    /// Options of a read or an iterator.
     ReadOptions, "ReadOptions" {
-        /// The state of the database that is read; none for the newest.
+        /// The snapshot to read; `None` for the newest state.
         snapshot: Option<SequenceNumber> = None, unwritten;
-        /// Entries newer than this timestamp are not seen. Only for orders with timestamps.
+        /// Entries with newer timestamps are invisible. Only for comparators with timestamps.
         timestamp: Option<Vec<u8>> = None, unwritten;
-        /// An iterator shows all entries down to this timestamp.
+        /// An iterator returns all versions down to this timestamp.
         iter_start_ts: Option<Vec<u8>> = None, unwritten;
-        /// The first key an iterator may show.
+        /// Inclusive lower bound of an iterator.
         iterate_lower_bound: Option<Vec<u8>> = None, unwritten;
-        /// The key before which an iterator ends.
+        /// Exclusive upper bound of an iterator.
         iterate_upper_bound: Option<Vec<u8>> = None, unwritten;
-        /// True if checksums of blocks are checked as they are read.
+        /// True if block checksums are verified on read.
         verify_checksums: bool = true;
-        /// True if blocks that are read enter the cache.
+        /// True if blocks read are inserted into the block cache.
         fill_cache: bool = true;
-        /// Bytes an iterator reads ahead; 0 grows with use.
+        /// Readahead of an iterator, in bytes; 0 for automatic readahead.
         readahead_size: u64 = 0;
         /// True if readahead stops at the upper bound.
         auto_readahead_size: bool = true, hint;
@@ -35,56 +35,56 @@ options! {
         async_io: bool = false, hint;
         /// True if a batched lookup may spend CPU to overlap its reads.
         optimize_multiget_for_io: bool = true, hint;
-        /// True if an iterator ignores prefix filters and shows every key.
+        /// True if an iterator ignores prefix filters and returns every key.
         total_order_seek: bool = false;
-        /// True if an iterator uses prefix filters where that hides nothing.
+        /// True if an iterator uses prefix filters where that does not change its result.
         auto_prefix_mode: bool = false;
-        /// True if an iterator ends with the prefix it was sought to.
+        /// True if an iterator ends at the end of the prefix of its seek key.
         prefix_same_as_start: bool = false;
-        /// True if an iterator follows new writes.
+        /// True if an iterator sees new writes.
         tailing: bool = false;
-        /// True if what an iterator has shown stays in memory as long as the iterator.
+        /// True if entries returned by an iterator stay pinned in memory for its lifetime.
         pin_data: bool = false, hint;
-        /// Hidden entries after which an iterator gives up with `Incomplete`; 0 for never.
+        /// Number of hidden entries after which an iterator fails with `Incomplete`; 0 for no limit.
         max_skippable_internal_keys: u64 = 0;
-        /// Where the read may look.
+        /// The tiers that a read may access.
         read_tier: ReadTier = ReadTier::All;
         /// True if files that an iterator kept alive are deleted in the background.
         background_purge_on_iterator_cleanup: bool = false, hint;
-        /// True if an iterator renews its view as the tree changes.
+        /// True if an iterator refreshes its view when the tree changes.
         auto_refresh_iterator_with_snapshot: bool = false;
         /// True if range deletions are ignored.
         ignore_range_deletions: bool = false;
-        /// Microseconds since 1970 at which the read gives up; 0 for never.
+        /// Deadline of the read, in microseconds since 1970; 0 for none.
         deadline: u64 = 0;
-        /// Microseconds that one read of a file may take; 0 for any.
+        /// Timeout of a single file read, in microseconds; 0 for none.
         io_timeout: u64 = 0;
-        /// More merge operands of one key than this are too many: what a point read combines of more of
-        /// them says so. `None` for any number.
+        /// Number of merge operands above which a point read reports `MergeOperandThresholdExceeded`.
+        /// `None` for no limit.
         merge_operand_count_threshold: Option<u64> = None, unwritten;
-        /// True if an iterator reads values in blob files only when it is asked to prepare them.
+        /// True if an iterator reads values from blob files only in `prepare_value`.
         allow_unprepared_value: bool = false;
-        /// Which tables an iterator looks into.
+        /// Selects the tables that an iterator reads.
         table_filter: TableFilter = TableFilter::default(), unwritten;
-        /// Bytes of values at which a batched lookup stops.
+        /// Total size of values at which a batched lookup stops, in bytes.
         value_size_soft_limit: u64 = u64::MAX;
     }
 }
 
 options! {
-    /// How a write works.
+    /// Options of a write.
     WriteOptions, "WriteOptions" {
-        /// True if the write survives a power cut once it returns.
+        /// True if the WAL is synced before the write returns.
         sync: bool = false;
-        /// Whether the write skips the log: it is lost if the process ends before a flush.
+        /// True if the write bypasses the WAL: it is lost if the process ends before a flush.
         disable_wal("disableWAL"): bool = false;
-        /// True if records of dropped families are skipped rather than refused.
+        /// True if records of dropped families are skipped instead of failing the write.
         ignore_missing_column_families: bool = false;
-        /// True if the write fails rather than waits when writes are stalled.
+        /// True if the write fails instead of waiting while writes are stalled.
         no_slowdown: bool = false;
-        /// True if the write waits whenever compactions are behind.
+        /// True if the write waits while compactions are behind.
         low_pri: bool = false;
-        /// True if inserts of one batch remember where the last one went.
+        /// True if insertions of a batch reuse the position of the previous one.
         memtable_insert_hint_per_batch: bool = false, hint;
         /// Bytes of checksum for each key of the batch.
         protection_bytes_per_key: u64 = 0, missing;
@@ -92,45 +92,45 @@ options! {
 }
 
 options! {
-    /// How a flush that a user asks for works.
+    /// Options of a manual flush.
     FlushOptions, "FlushOptions" {
         /// True if the call waits for the flush.
         wait: bool = true;
-        /// True if the flush may begin where it stalls writes.
+        /// True if the flush may start even if it causes a write stall.
         allow_write_stall: bool = false;
     }
 }
 
 options! {
-    /// How a compaction that a user asks for works.
+    /// Options of a manual compaction.
     CompactRangeOptions, "CompactRangeOptions" {
-        /// True if no other compaction runs meanwhile.
+        /// True if no other compaction runs at the same time.
         exclusive_manual_compaction: bool = false;
-        /// True if the result moves to the lowest level that can hold it.
+        /// True if the result is moved to the highest level that can hold it.
         change_level: bool = false;
-        /// The level it moves to; -1 for the lowest that is possible.
+        /// The level it is moved to; -1 for the highest possible.
         target_level: i32 = -1;
         /// The data path of the output.
         target_path_id: u32 = 0;
-        /// Whether the bottommost level is rewritten.
+        /// Selects whether the bottommost level is rewritten.
         bottommost_level_compaction: BottommostLevelCompaction =
             BottommostLevelCompaction::IfHaveCompactionFilter;
-        /// True if the compaction may begin where it stalls writes.
+        /// True if the compaction may start even if it causes a write stall.
         allow_write_stall: bool = false;
-        /// Parts that run in parallel; 0 for `max_subcompactions`.
+        /// Maximum number of subcompactions; 0 for `max_subcompactions`.
         max_subcompactions: u32 = 0;
-        /// Calls the compaction off.
+        /// Cancellation flag.
         canceled: Canceled = Canceled::default(), unwritten;
-        /// Whether blob garbage is collected.
+        /// Selects whether blob garbage is collected.
         blob_garbage_collection_policy: BlobGarbageCollectionPolicy =
             BlobGarbageCollectionPolicy::UseDefault;
-        /// Age cutoff of that collection; below 0 for the family's.
+        /// Age cutoff of that garbage collection; negative for the family's.
         blob_garbage_collection_age_cutoff: f64 = -1.0;
     }
 }
 
 impl WriteOptions {
-    /// Refuses options whose feature is not built. Cheap enough for every write.
+    /// Rejects unsupported options. Cheap enough to be called for every write.
     ///
     /// # Errors
     ///
@@ -153,7 +153,7 @@ impl WriteOptions {
 }
 
 impl FlushOptions {
-    /// Refuses options whose feature is not built.
+    /// Rejects unsupported options.
     ///
     /// # Errors
     ///
@@ -167,9 +167,9 @@ impl FlushOptions {
 mod tests {
     use super::*;
 
-    /// The quick check and the rows say the same, and no option of a read is refused.
+    /// The fast check agrees with the rows, and no read option is rejected.
     #[test]
-    fn calls_are_refused_where_their_rows_are() {
+    fn operations_reject_the_same_options_as_their_rows() {
         assert!(WriteOptions::default().check_supported().is_ok());
         for value in ["true", "1", "kMemtableTier", "00"] {
             for row in ReadOptions::rows() {

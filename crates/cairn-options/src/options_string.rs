@@ -1,5 +1,5 @@
-//! Texts that name options of a database and of its families side by side, as RocksDB's
-//! `GetOptionsFromString` takes them.
+//! Option strings that mix options of a database and of its families, as RocksDB's
+//! `GetOptionsFromString` accepts.
 
 use cairn_types::Result;
 
@@ -8,11 +8,11 @@ use crate::family::FamilyOptions;
 use crate::row::unknown;
 use crate::rows::{Options, split};
 
-/// Changes `db` and `family` by `text`, each option where it belongs.
+/// Sets the options in `text` in `db` or `family`.
 ///
 /// # Errors
 ///
-/// `InvalidArgument` names what neither knows or cannot have its value; nothing is changed then.
+/// `InvalidArgument` for an unknown option or an invalid value; nothing is then changed.
 pub fn apply_mixed(db: &mut DbOptions, family: &mut FamilyOptions, text: &str) -> Result<()> {
     let (mut new_db, mut new_family) = (db.clone(), family.clone());
     for (name, value) in split(text)? {
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_find_their_place_or_nothing_changes() {
+    fn options_are_assigned_or_nothing_changes() {
         let (mut db, mut family) = (DbOptions::default(), FamilyOptions::default());
         let text = "write_buffer_size=1M;max_open_files=7;soft_rate_limit=0";
         apply_mixed(&mut db, &mut family, text).unwrap();

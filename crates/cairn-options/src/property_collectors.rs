@@ -1,5 +1,5 @@
-//! Collectors of table properties as an option, and the built-in one: tables dense with deletions
-//! ask for a compaction.
+//! The property collectors option, and the built-in collector that marks tables with many deletions for
+//! compaction.
 
 use std::sync::Arc;
 
@@ -10,29 +10,29 @@ use cairn_types::{
 
 use crate::text::{NULL, Refusal, Text};
 
-/// The factories of collectors of a family.
+/// The collector factories of a family.
 #[derive(Clone, Default)]
 pub struct Collectors(Vec<Arc<dyn TablePropertiesCollectorFactory>>);
 
 impl Collectors {
-    /// Adds `factory` behind the others.
+    /// Appends `factory`.
     pub fn push(&mut self, factory: Arc<dyn TablePropertiesCollectorFactory>) {
         self.0.push(factory);
     }
 
-    /// The factories.
+    /// Returns the factories.
     #[must_use]
     pub fn all(&self) -> &[Arc<dyn TablePropertiesCollectorFactory>] {
         &self.0
     }
 }
 
-/// They are given in code only; a text can take them away.
+/// Factories can only be set in code; a text can remove them.
 impl Text for Collectors {
     fn parse(text: &str) -> Result<Collectors, Refusal> {
         match text {
             NULL | "" => Ok(Collectors::default()),
-            _ => Err("collectors are given in code".to_owned()),
+            _ => Err("collectors can only be set in code".to_owned()),
         }
     }
 
@@ -41,26 +41,26 @@ impl Text for Collectors {
     }
 }
 
-/// Parts of the window that slides over the entries of a table.
+/// Number of buckets of the sliding window over the entries of a table.
 const BUCKETS: usize = 128;
 
-/// Marks tables for compaction that are dense with deletions: `deletion_trigger` of them among
-/// `window_size` entries in a row, or a share of `deletion_ratio` of all. Such tables make scans
-/// slow and hold space that a compaction would free.
+/// Marks tables with many deletions for compaction: `deletion_trigger` deletions among `window_size`
+/// consecutive entries, or a fraction of `deletion_ratio` of all entries. Such tables slow down scans
+/// and hold reclaimable space.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CompactOnDeletion {
-    /// Entries in a row that are looked at together; 0 to leave windows aside.
+    /// Size of the window, in entries; 0 disables it.
     pub window_size: usize,
-    /// Deletions among them at which the table is marked.
+    /// Number of deletions in the window that marks the table.
     pub deletion_trigger: usize,
-    /// Share of deletions among all entries at which it is; none outside of 0 to 1.
+    /// Fraction of deletions among all entries that marks the table; disabled outside of 0 to 1.
     pub deletion_ratio: f64,
-    /// Smaller tables are left alone, in bytes.
+    /// Minimum size of marked tables, in bytes.
     pub min_file_size: u64,
 }
 
 impl CompactOnDeletion {
-    /// A table is marked for `deletion_trigger` deletions among `window_size` entries.
+    /// Marks tables with `deletion_trigger` deletions among `window_size` entries.
     #[must_use]
     pub fn new(window_size: usize, deletion_trigger: usize) -> CompactOnDeletion {
         CompactOnDeletion {
@@ -71,8 +71,8 @@ impl CompactOnDeletion {
         }
     }
 
-    /// What tables get whose family says `deletion_triggered_compaction`: half of some thousand
-    /// entries in a row deleted. What a scan can pass in well under a millisecond is left alone.
+    /// The collector of `deletion_triggered_compaction`: half of some thousand consecutive entries.
+    /// Fewer are skipped by a scan in well under a millisecond.
     #[must_use]
     pub fn by_default() -> CompactOnDeletion {
         CompactOnDeletion::new(8192, 4096)
@@ -110,14 +110,14 @@ impl TablePropertiesCollectorFactory for CompactOnDeletion {
     }
 }
 
-/// How many deletions the last entries of a table hold.
+/// Deletions among the last entries of a table.
 struct Density {
     rule: CompactOnDeletion,
     bucket_size: usize,
-    /// Deletions in each part of the window, as a ring.
+    /// Deletions in each bucket of the window, as a ring buffer.
     buckets: [usize; BUCKETS],
     bucket: usize,
-    /// Entries in the current part.
+    /// Entries in the current bucket.
     in_bucket: usize,
     /// Deletions in the window.
     in_window: usize,
@@ -175,7 +175,7 @@ impl TablePropertiesCollector for Density {
 mod tests {
     use super::*;
 
-    /// True if a table of these entries (true: a deletion) is marked.
+    /// True if a table of these entries (true is a deletion) is marked.
     fn is_marked(rule: CompactOnDeletion, entries: &[bool]) -> bool {
         let context = CollectorContext {
             family_id: 0,
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn deletions_close_together_mark_a_table() {
+    fn dense_deletions_mark_a_table() {
         let rule = CompactOnDeletion::new(256, 100);
         let spread: Vec<bool> = (0..10_000).map(|n| n % 4 == 0).collect();
         assert!(!is_marked(rule, &spread));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_deletions_marks_a_table() {
+    fn a_fraction_of_deletions_marks_a_table() {
         let rule = CompactOnDeletion {
             deletion_ratio: 0.5,
             ..CompactOnDeletion::new(0, 0)

@@ -1,8 +1,7 @@
-//! From what was asked to what takes effect: refusals of what makes no sense, and the values that
-//! RocksDB puts in place of "you choose".
+//! Validates and sanitizes options.
 //!
-//! `validate` refuses, `sanitize` adjusts; both follow RocksDB 11.9. A database keeps the
-//! sanitized options and writes them to its OPTIONS file.
+//! `validate` rejects contradictions, `sanitize` adjusts values and resolves "auto" values; both follow
+//! RocksDB 11.9. A database keeps the sanitized options and writes them to its OPTIONS file.
 
 use cairn_format::table::footer::LATEST_VERSION;
 use cairn_types::{Error, Result};
@@ -16,15 +15,15 @@ use crate::rows::Options;
 use crate::struct_options::CompressionOptions;
 use crate::table::TableOptions;
 
-/// Older tables are read, as RocksDB's do no longer, but not written.
+/// Older format versions can be read, as RocksDB no longer does, but not written.
 const OLDEST_WRITTEN_VERSION: u32 = 2;
 const MIB: u64 = 1 << 20;
 /// Files of `max_open_files` that are not tables.
 const OTHER_FILES: usize = 10;
-/// What `ttl` and `periodic_compaction_seconds` become where RocksDB chooses: 30 days.
+/// The automatic value of `ttl` and `periodic_compaction_seconds`: 30 days.
 const THIRTY_DAYS: u64 = 30 * 24 * 3600;
 
-/// Refuses with `InvalidArgument` unless `holds`.
+/// Returns `InvalidArgument` unless `holds`.
 fn require(holds: bool, why: &str) -> Result<()> {
     match holds {
         true => Ok(()),
@@ -32,23 +31,23 @@ fn require(holds: bool, why: &str) -> Result<()> {
     }
 }
 
-/// Refuses options whose feature is not built, naming them.
+/// Rejects unsupported options.
 fn refuse_missing(names: &[&str]) -> Result<()> {
     match names {
         [] => Ok(()),
         names => Err(Error::not_supported(format!(
-            "options that ask for what Cairn does not do yet: {}",
+            "options that Cairn does not support yet: {}",
             names.join(", ")
         ))),
     }
 }
 
 impl DbOptions {
-    /// Refuses values that no database can be opened with.
+    /// Rejects options that no database can be opened with.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument`, or `NotSupported` where RocksDB says so.
+    /// `InvalidArgument`, or `NotSupported` as in RocksDB.
     pub fn validate(&self) -> Result<()> {
         require(
             self.keep_log_file_num > 0,
@@ -95,21 +94,21 @@ impl DbOptions {
         Ok(())
     }
 
-    /// Refuses options whose feature is not built. Asked when a database is opened to be written.
+    /// Rejects unsupported options, when a database is opened for writing.
     ///
     /// # Errors
     ///
     /// `NotSupported` names them.
     pub fn check_supported(&self) -> Result<()> {
         let mut names = self.unsupported();
-        // A text named it; only code can bring it.
+        // The option names an object that is not registered.
         if self.wal_filter.is_unresolved() {
             names.push("wal_filter");
         }
         refuse_missing(&names)
     }
 
-    /// Puts the values in place that take effect.
+    /// Returns the effective options.
     #[must_use]
     pub fn sanitize(mut self) -> DbOptions {
         if self.max_open_files != -1 {
@@ -123,15 +122,15 @@ impl DbOptions {
             self.delayed_write_rate =
                 limiter.map_or(16 * MIB, |limiter| limiter.bytes_per_second());
         }
-        // A recycled log ends in records of its former life, which these modes cannot tell from
-        // damage.
+        // A recycled log ends with records of its previous use, which these modes cannot distinguish
+        // from damage.
         if matches!(
             self.wal_recovery_mode,
             WalRecoveryMode::TolerateCorruptedTailRecords | WalRecoveryMode::AbsoluteConsistency
         ) {
             self.recycle_log_file_num = 0;
         }
-        // Archived logs keep their files.
+        // Archived logs are not reused.
         if self.wal_ttl_seconds > 0 || self.wal_size_limit_mb > 0 {
             self.recycle_log_file_num = 0;
         }
@@ -141,7 +140,7 @@ impl DbOptions {
         self
     }
 
-    /// How many flushes and how many compactions may run at once.
+    /// Returns the maximum numbers of concurrent flushes and compactions.
     #[must_use]
     pub fn background_limits(&self) -> (usize, usize) {
         let at_least_one = |count: i32| usize::try_from(count).unwrap_or(0).max(1);
@@ -157,14 +156,14 @@ impl DbOptions {
         }
     }
 
-    /// How many tables are kept open at once; `None` for all of them.
+    /// Returns the maximum number of open tables; `None` for no limit.
     #[must_use]
     pub fn open_table_limit(&self) -> Option<usize> {
         let files = usize::try_from(self.max_open_files).ok()?;
         Some(files.saturating_sub(OTHER_FILES).max(1))
     }
 
-    /// Bytes of live WALs at which families are flushed, given all families of the database.
+    /// Returns the total WAL size that triggers flushes, given all families of the database.
     #[must_use]
     pub fn wal_limit<'a>(&self, families: impl IntoIterator<Item = &'a FamilyOptions>) -> u64 {
         if self.max_total_wal_size > 0 {
@@ -180,11 +179,11 @@ impl DbOptions {
 }
 
 impl TableOptions {
-    /// Refuses values that no table can be made with.
+    /// Rejects options that no table can be written with.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` says why.
+    /// `InvalidArgument` with the reason.
     pub fn validate(&self) -> Result<()> {
         require(
             self.format_version <= LATEST_VERSION,
@@ -218,7 +217,7 @@ impl TableOptions {
         )
     }
 
-    /// Puts the values in place that take effect.
+    /// Returns the effective options.
     #[must_use]
     pub fn sanitize(mut self) -> TableOptions {
         self.block_restart_interval = self.block_restart_interval.max(1);
@@ -235,7 +234,7 @@ impl TableOptions {
 }
 
 impl FamilyOptions {
-    /// The directories of the family's tables; empty for the database's own.
+    /// Returns the directories of the family's tables; empty for the database directory.
     #[must_use]
     pub fn paths_of<'a>(&'a self, db: &'a DbOptions) -> &'a [DbPath] {
         match self.cf_paths.is_empty() {
@@ -244,11 +243,11 @@ impl FamilyOptions {
         }
     }
 
-    /// Refuses several directories of tables where they cannot be.
+    /// Rejects multiple directories where they are not supported.
     ///
     /// # Errors
     ///
-    /// `NotSupported`, as RocksDB says it.
+    /// `NotSupported`, as in RocksDB.
     pub fn check_paths(&self, db: &DbOptions) -> Result<()> {
         let paths = self.paths_of(db);
         if paths.len() > 4 {
@@ -269,13 +268,13 @@ impl FamilyOptions {
         Ok(())
     }
 
-    /// True if files may be ingested behind everything, into a last level that is kept for them.
+    /// True if files may be ingested behind, into a last level reserved for them.
     #[must_use]
     pub fn allows_ingest_behind(&self, db: &DbOptions) -> bool {
         self.cf_allow_ingest_behind || db.allow_ingest_behind
     }
 
-    /// Refuses a last level that is kept for ingestion where compactions would write to it.
+    /// Rejects a last level reserved for ingestion if compactions would write to it.
     ///
     /// # Errors
     ///
@@ -290,11 +289,11 @@ impl FamilyOptions {
         }
     }
 
-    /// Refuses values that no family can have.
+    /// Rejects invalid family options.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` says why.
+    /// `InvalidArgument` with the reason.
     pub fn validate(&self) -> Result<()> {
         self.table.validate()?;
         let all = self.compression_per_level.iter().chain([&self.compression]);
@@ -361,7 +360,7 @@ impl FamilyOptions {
         )
     }
 
-    /// Refuses options whose feature is not built. Asked when a family is opened to be written.
+    /// Rejects unsupported options, when a family is opened for writing.
     ///
     /// # Errors
     ///
@@ -373,7 +372,7 @@ impl FamilyOptions {
             names.push("format_version");
         }
         names.extend(self.unsupported_styles());
-        // A text named them; only code can bring them.
+        // The options name objects that are not registered.
         if self.compaction_filter.is_unresolved() {
             names.push("compaction_filter");
         }
@@ -386,7 +385,7 @@ impl FamilyOptions {
         refuse_missing(&names)
     }
 
-    /// Options of compaction styles whose feature is not built.
+    /// Returns the unsupported options of compaction styles.
     fn unsupported_styles(&self) -> Vec<&'static str> {
         let fifo = &self.compaction_options_fifo;
         let asked = [
@@ -403,7 +402,7 @@ impl FamilyOptions {
         refused.map(|(_, name)| name).collect()
     }
 
-    /// Puts the values in place that take effect in a database with options `db`.
+    /// Returns the effective options in a database with options `db`.
     #[must_use]
     pub fn sanitize(mut self, db: &DbOptions) -> FamilyOptions {
         self.table = self.table.sanitize();
@@ -413,10 +412,10 @@ impl FamilyOptions {
             self.num_levels = self.num_levels.max(3);
         }
         if db.atomic_flush {
-            // All families are flushed together, whenever one of them has to be.
+            // All families are flushed together.
             self.min_write_buffer_number_to_merge = 1;
         }
-        // Sizes of levels cannot follow the last one and the paths' sizes at once.
+        // Dynamic level sizes conflict with target sizes of several paths.
         self.level_compaction_dynamic_level_bytes &= self.paths_of(db).len() < 2;
         self
     }
@@ -447,7 +446,7 @@ impl FamilyOptions {
         let trigger = self.level0_file_num_compaction_trigger.max(1);
         self.level0_file_num_compaction_trigger = trigger;
         let slowdown = self.level0_slowdown_writes_trigger;
-        // Below 0 a slow-down never begins.
+        // A negative trigger disables slowdowns.
         if slowdown >= 0 {
             self.level0_slowdown_writes_trigger = slowdown.max(trigger);
         }
@@ -456,7 +455,7 @@ impl FamilyOptions {
             .max(self.level0_slowdown_writes_trigger)
             .max(trigger);
         if self.compaction_style == CompactionStyle::Fifo {
-            // Files are deleted when there are too many: writes never wait for it.
+            // FIFO deletes excess files, so writes never wait for compactions.
             self.level0_slowdown_writes_trigger = i32::MAX;
             self.level0_stop_writes_trigger = i32::MAX;
         }
@@ -480,7 +479,7 @@ impl FamilyOptions {
             let rewrites = universal || self.has_compaction_filter();
             self.periodic_compaction_seconds = if blocks && rewrites { THIRTY_DAYS } else { 0 };
         }
-        // In a universal tree the time to live works by rewriting everything.
+        // Universal compaction implements `ttl` as a periodic full compaction.
         if self.compaction_style == CompactionStyle::Universal && self.ttl > 0 {
             self.periodic_compaction_seconds = match self.periodic_compaction_seconds {
                 0 => self.ttl,
@@ -489,7 +488,7 @@ impl FamilyOptions {
         }
     }
 
-    /// True if compactions are filtered, by the program's filter or because values grow too old.
+    /// True if compactions have a filter, of the program or for expiring values.
     #[must_use]
     pub fn has_compaction_filter(&self) -> bool {
         self.compaction_filter.is_some()
@@ -497,8 +496,8 @@ impl FamilyOptions {
             || self.value_ttl.is_some()
     }
 
-    /// The compression of a table written to `level`, where `base_level` is the first level below
-    /// level 0 that holds data and `bottommost` says that nothing lies below.
+    /// Returns the compression of a table in `level`. `base_level` is the first non-empty level below
+    /// level 0; `bottommost` is true if no data lies below.
     #[must_use]
     pub fn compression_at(&self, level: i32, base_level: i32, bottommost: bool) -> Compression {
         if bottommost && let Some(kind) = self.bottommost_compression {
@@ -507,7 +506,7 @@ impl FamilyOptions {
         let Some(last) = self.compression_per_level.len().checked_sub(1) else {
             return self.compression;
         };
-        // Levels between level 0 and the base level are empty and take no place in the list.
+        // The empty levels between level 0 and the base level are not in the list.
         let place = if level == 0 {
             0
         } else {
@@ -516,7 +515,7 @@ impl FamilyOptions {
         self.compression_per_level[usize::try_from(place).unwrap_or(0).min(last)]
     }
 
-    /// The codec's options for a table of the bottommost level, or another.
+    /// Returns the compression options of a table.
     #[must_use]
     pub fn compression_opts_at(&self, bottommost: bool) -> &CompressionOptions {
         match bottommost && self.bottommost_compression_opts.enabled {
@@ -535,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_limiter_brings_defaults_of_its_own() {
+    fn a_rate_limiter_changes_other_defaults() {
         let text = "rate_limiter_bytes_per_sec=5000000";
         let db = DbOptions::from_text(text).unwrap().sanitize();
         assert_eq!(
@@ -550,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_become_what_rocksdb_documents() {
+    fn defaults_are_sanitized_as_rocksdb_documents() {
         let db = DbOptions::default().sanitize();
         assert_eq!(db.delayed_write_rate, 16 << 20);
         assert_eq!(db.background_limits(), (1, 1));
@@ -565,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quarter_of_the_jobs_flushes() {
+    fn a_quarter_of_the_jobs_are_flushes() {
         let mut db = DbOptions {
             max_background_jobs: 8,
             ..DbOptions::default()
@@ -576,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_built_is_refused_by_name() {
+    fn unsupported_options_are_rejected_by_name() {
         let refused = family("inplace_update_support=true;enable_blob_direct_write=true");
         let error = refused.check_supported().unwrap_err();
         assert!(
@@ -596,7 +595,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_contradict_each_other_are_refused() {
+    fn contradictory_options_are_rejected() {
         for text in [
             "block_based_table_factory={block_align=true}",
             "block_based_table_factory={format_version=9}",

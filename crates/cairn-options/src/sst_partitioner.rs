@@ -1,8 +1,8 @@
-//! The built-in partitioner: one partition for each prefix of keys.
+//! The built-in partitioner by fixed-length prefix.
 
 use cairn_types::{PartitionContext, SstPartitioner, SstPartitionerFactory};
 
-/// Tables end where the first `length` bytes of the key change (RocksDB's
+/// Ends tables where the first `length` bytes of the key change (RocksDB's
 /// `SstPartitionerFixedPrefixFactory`).
 #[derive(Clone, Copy, Debug)]
 pub struct FixedPrefixPartitions {
@@ -13,7 +13,7 @@ impl FixedPrefixPartitions {
     /// Its name in option texts.
     pub const NAME: &'static str = "SstPartitionerFixedPrefixFactory";
 
-    /// One partition for each first `length` bytes.
+    /// Creates a partitioner by the first `length` bytes.
     #[must_use]
     pub fn new(length: usize) -> FixedPrefixPartitions {
         FixedPrefixPartitions { length }
