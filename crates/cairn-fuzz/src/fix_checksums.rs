@@ -1,4 +1,4 @@
-//! Mends checksums of mutated files, so that mutations reach the decoders behind them.
+//! Recomputes the checksums of mutated files, so that mutations reach the decoders behind them.
 
 mod table;
 
@@ -6,17 +6,17 @@ use cairn_format::checksum::{crc32c, mask};
 
 pub use table::table;
 
-/// Bytes of a block of a log file.
+/// Size of a log block.
 const LOG_BLOCK: usize = 32 << 10;
 
-/// Mends every record of a log file that begins behind the first byte of `data`.
+/// Fixes every record of a log file that starts after the first byte of `data`.
 pub fn log_behind_a_byte(data: &mut [u8]) {
     if let Some((_, file)) = data.split_first_mut() {
         log(file);
     }
 }
 
-/// Mends every record of a log file, as far as its lengths lead.
+/// Fixes every record of a log file, as far as the lengths are consistent.
 pub fn log(file: &mut [u8]) {
     let mut at = 0;
     while at + 7 <= file.len() {
@@ -38,8 +38,8 @@ pub fn log(file: &mut [u8]) {
     }
 }
 
-/// Mends the records of a blob file that begins behind the first byte of `data`: header and body
-/// of each, and the footer if the file ends with one.
+/// Fixes the records of a blob file that starts after the first byte of `data`: header and body of
+/// each, and the footer if there is one.
 pub fn blob_behind_a_byte(data: &mut [u8]) {
     let Some((_, file)) = data.split_first_mut() else {
         return;
@@ -80,7 +80,7 @@ mod tests {
     use cairn_format::log::{Bytes, Event, Framing, LogReader, LogWriter};
 
     #[test]
-    fn a_mended_log_is_read_again() {
+    fn a_fixed_log_is_readable() {
         let mut file = Vec::new();
         LogWriter::new(Framing::Legacy).add(b"a record", &mut file);
         file[9] ^= 1;

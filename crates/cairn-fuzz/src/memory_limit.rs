@@ -1,8 +1,8 @@
-//! Memory that one input takes: a counting allocator, and the bound it is held to.
+//! Memory limit of one input: a counting allocator and a bound.
 //!
-//! The promise is S2 of the design: a decoder takes at most 64 KiB and eight times its input, and
-//! nothing is allocated on a file's word. The counters belong to the thread, so that tests that
-//! run side by side do not see each other.
+//! Property S2 of the design: a decoder takes at most 64 KiB plus eight times its input, and does not
+//! trust sizes in a file. The counters are thread-local, so that concurrent tests do not affect each
+//! other.
 #![expect(
     unsafe_code,
     reason = "a global allocator cannot be written without it"
@@ -11,7 +11,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// What an input of a given length may allocate: `base + factor * length`.
+/// Memory bound for an input: `base + factor * length`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
     /// Bytes for any input.
@@ -21,21 +21,20 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// What a decoder may take.
+    /// The bound of a decoder.
     pub const DECODER: Bound = Bound {
         base: 64 << 10,
         factor: 8,
     };
 
-    /// The bound for an input of `len` bytes.
+    /// Returns the bound for an input of `len` bytes.
     #[must_use]
     pub const fn of(self, len: usize) -> usize {
         self.base.saturating_add(self.factor.saturating_mul(len))
     }
 }
 
-/// A single request above this is refused at once, which aborts with the allocator's message: it
-/// can only be a size that was believed.
+/// Larger requests abort at once: such a size can only have been read from the input.
 const REFUSED: usize = 1 << 32;
 
 thread_local! {
@@ -55,7 +54,7 @@ fn shrank(bytes: usize) {
     LIVE.with(|live| live.set(live.get() - bytes as isize));
 }
 
-/// The most memory that was live on this thread during `work`, beyond what was live before.
+/// Returns the peak of live memory of this thread during `work`, relative to the start.
 pub fn peak_of(work: impl FnOnce()) -> usize {
     let before = LIVE.with(Cell::get);
     PEAK.with(|peak| peak.set(before));
@@ -63,12 +62,12 @@ pub fn peak_of(work: impl FnOnce()) -> usize {
     usize::try_from(PEAK.with(Cell::get) - before).unwrap_or(0)
 }
 
-/// The system's allocator with a count of live bytes.
-struct Meter;
+/// The system allocator with a count of live bytes.
+struct CountingAllocator;
 
 // SAFETY: every call goes to the system's allocator unchanged; counting neither allocates (the
 // cells are constants without destructors) nor touches the memory.
-unsafe impl GlobalAlloc for Meter {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.size() > REFUSED {
             return std::ptr::null_mut();
@@ -105,7 +104,7 @@ unsafe impl GlobalAlloc for Meter {
 }
 
 #[global_allocator]
-static METER: Meter = Meter;
+static METER: CountingAllocator = CountingAllocator;
 
 #[cfg(test)]
 mod tests {

@@ -1,9 +1,9 @@
-//! Walking a family as it will be once a batch is written: an iterator over the database, and the
-//! keys of the batch beside it.
+//! An iterator over a family as it will be once a batch is written, like RocksDB's `BaseDeltaIterator`:
+//! an iterator over the database (base) merged with the keys of the batch (delta).
 //!
-//! Both sides stand on their next key in the direction of the walk. The nearer one is shown; where
-//! they stand on the same key the batch decides, with what the database has below its merge
-//! operands. Turning around seeks both sides anew from the key that is shown.
+//! Both sides are at their next key in the direction of iteration. The nearer key is returned; at equal
+//! keys the batch takes precedence, with merge operands applied to the database's value. A change of
+//! direction seeks both sides from the current key.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -16,40 +16,40 @@ use cairn_platform::sync::Mutex;
 use cairn_types::{Error, KeyOrder, Result};
 
 use crate::index::Indexed;
-use crate::read::{Said, merged, resolve};
+use crate::read::{BatchEffect, merged, resolve};
 
-/// Where the iterator stands.
+/// The position of the iterator.
 enum At {
     Nowhere,
-    /// On the base iterator's entry.
+    /// At the entry of the base iterator.
     Base,
-    /// On the key of the batch, with this value or entity.
+    /// At a key of the batch, with this value or entity.
     Own(Found),
 }
 
-/// Walks what a family will hold once a batch is written, in order, both ways.
-pub struct JoinedIter {
+/// Bidirectional iterator over the content of a family once a batch is written.
+pub struct BaseDeltaIter {
     shared: Arc<Mutex<Indexed>>,
     family: Family,
     order: KeyOrder,
     base: Iter,
     lower: Option<Vec<u8>>,
     upper: Option<Vec<u8>>,
-    /// The next key of the batch in the direction of the walk.
+    /// The next key of the batch in the direction of iteration.
     own: Option<Vec<u8>>,
     back: bool,
     at: At,
     error: Option<Error>,
 }
 
-impl JoinedIter {
+impl BaseDeltaIter {
     pub(crate) fn new(
         shared: Arc<Mutex<Indexed>>,
         family: Family,
         base: Iter,
         options: &ReadOptions,
-    ) -> JoinedIter {
-        JoinedIter {
+    ) -> BaseDeltaIter {
+        BaseDeltaIter {
             shared,
             order: family.options().comparator.clone(),
             family,
@@ -63,7 +63,7 @@ impl JoinedIter {
         }
     }
 
-    /// Moves to the first key at or behind `target`.
+    /// Moves to the first key at or after `target`.
     pub fn seek(&mut self, target: &[u8]) {
         self.base.seek(target);
         self.aim(Bound::Included(target), false);
@@ -91,12 +91,12 @@ impl JoinedIter {
         self.settle();
     }
 
-    /// Moves to the next key. Only while the iterator is valid.
+    /// Moves to the next key. The iterator must be valid.
     pub fn next(&mut self) {
         self.step(false);
     }
 
-    /// Moves to the previous key. Only while the iterator is valid.
+    /// Moves to the previous key. The iterator must be valid.
     pub fn prev(&mut self) {
         self.step(true);
     }
@@ -126,13 +126,13 @@ impl JoinedIter {
         }
     }
 
-    /// True if the iterator stands on a key.
+    /// True if the iterator is at a key.
     #[must_use]
     pub fn valid(&self) -> bool {
         !matches!(self.at, At::Nowhere)
     }
 
-    /// The key; empty when there is none.
+    /// Returns the key; empty if not valid.
     #[must_use]
     pub fn key(&self) -> &[u8] {
         match &self.at {
@@ -142,7 +142,7 @@ impl JoinedIter {
         }
     }
 
-    /// The value, or the default column of an entity; empty when there is none.
+    /// Returns the value, or the default column of an entity; empty if not valid.
     #[must_use]
     pub fn value(&self) -> &[u8] {
         match &self.at {
@@ -150,7 +150,7 @@ impl JoinedIter {
             At::Base => self.base.value(),
             At::Own(Found::Value(value)) => value,
             At::Own(Found::Entity(entity)) => {
-                // `settle` has decoded it.
+                // Decoded by `settle` already.
                 let decoded = wide::decode(entity).ok();
                 let default = decoded.and_then(|decoded| decoded.default_value());
                 match default {
@@ -161,7 +161,7 @@ impl JoinedIter {
         }
     }
 
-    /// The columns; a plain value is one column without a name. `None` when there is no entry.
+    /// Returns the columns; a plain value is one unnamed column. `None` if not valid.
     #[must_use]
     pub fn columns(&self) -> Option<Columns> {
         match &self.at {
@@ -171,11 +171,11 @@ impl JoinedIter {
         }
     }
 
-    /// Why the iterator stands nowhere, if not because there are no more keys.
+    /// Returns the error that ended the iteration, if any.
     ///
     /// # Errors
     ///
-    /// Those of the base iterator, and of merges.
+    /// Errors of the base iterator and of merges.
     pub fn status(&self) -> Result<()> {
         match &self.error {
             Some(error) => Err(error.clone()),
@@ -183,13 +183,13 @@ impl JoinedIter {
         }
     }
 
-    /// The iterator over the database.
+    /// Returns the base iterator.
     #[must_use]
     pub fn base(&self) -> &Iter {
         &self.base
     }
 
-    /// Finds the next key of the batch at `bound` in the direction `back`, within the bounds.
+    /// Finds the next key of the batch from `bound` on, within the bounds; backwards if `back`.
     fn aim(&mut self, bound: Bound<&[u8]>, back: bool) {
         self.back = back;
         self.error = None;
@@ -217,7 +217,7 @@ impl JoinedIter {
         self.own = found;
     }
 
-    /// Stands on the nearer of the two sides' keys, passing over what the batch deletes.
+    /// Positions at the nearer key of both sides, skipping keys that the batch deletes.
     fn settle(&mut self) {
         if let Err(error) = self.find() {
             self.at = At::Nowhere;
@@ -250,16 +250,16 @@ impl JoinedIter {
             }
             let said = resolve(&self.shared.lock(), self.family.id(), &own)?;
             let found = match said {
-                Said::Nothing => {
-                    // Taken back meanwhile: the database decides.
+                BatchEffect::Nothing => {
+                    // Removed meanwhile by a rollback: the database decides.
                     self.aim(Bound::Excluded(&own), self.back);
                     continue;
                 }
-                Said::Found(found) => found,
-                Said::Operands(operands, Some(below)) => {
+                BatchEffect::Found(found) => found,
+                BatchEffect::Operands(operands, Some(below)) => {
                     merged(&self.family, &own, &below, &operands)?
                 }
-                Said::Operands(operands, None) => {
+                BatchEffect::Operands(operands, None) => {
                     let below = match side == Ordering::Equal {
                         true => self.base_found()?,
                         false => Found::Missing,
@@ -282,7 +282,7 @@ impl JoinedIter {
         }
     }
 
-    /// What the base iterator stands on.
+    /// Returns the entry of the base iterator.
     fn base_found(&self) -> Result<Found> {
         let Some(columns) = self.base.columns() else {
             return Err(Error::corruption("an entity below cannot be decoded"));
@@ -304,7 +304,7 @@ impl JoinedIter {
     }
 }
 
-/// The one of `bound` and `limit` that leaves less of the walk.
+/// Returns the more restrictive of `bound` and `limit`.
 fn nearer_end<'a>(
     order: &KeyOrder,
     bound: Bound<&'a [u8]>,

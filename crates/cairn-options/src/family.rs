@@ -142,11 +142,11 @@ options! {
         disable_auto_compactions: bool = false, dynamic;
         /// Age at which data is compacted further, in seconds; `u64::MAX - 1` for 30 days.
         ttl: u64 = DEFAULT_TTL, dynamic;
-        /// Seconds after which compactions drop a value; 0 or less for never. Each value and merge
-        /// operand is then stored with the time of its writing behind it, in 4 bytes, which reads take
-        /// away again: the format of RocksDB's `DBWithTTL`. None for values without a time. Of all
-        /// families of a database or of none, and fixed but for the number of seconds. OPTIONS files
-        /// say it as RocksDB's do ([`crate::ttl`]).
+        /// Age at which compactions drop a value, in seconds; 0 or less for never. Each value and merge
+        /// operand is then stored with a 4-byte write time, which reads strip: the format of RocksDB's
+        /// `DBWithTTL`. `None` for values without a time. Either all families of a database have it or
+        /// none; only the number of seconds can change. OPTIONS files have RocksDB's form
+        /// ([`crate::ttl`]).
         value_ttl: Option<i32> = None, dynamic, unwritten;
         /// Age at which a table is rewritten, in seconds; `u64::MAX - 1` for automatic.
         periodic_compaction_seconds: u64 = DEFAULT_TTL, dynamic;

@@ -1,11 +1,11 @@
-//! Objects of the program's own, by name, so that option texts and OPTIONS files can name them.
+//! The registry of user-defined objects, which option texts and OPTIONS files refer to by name.
 //!
-//! One list for the whole process, as RocksDB's default registry is. What is registered under a
-//! name is found by every text that is read afterwards; names of built-in objects come first.
+//! There is one registry per process, like RocksDB's default registry. A registered object is found
+//! by every text parsed afterwards; names of built-in objects take precedence.
 //!
 //! ```
 //! use std::sync::Arc;
-//! use cairn_options::{FamilyOptions, Options, registry};
+//! use cairn_options::{FamilyOptions, Options, object_registry};
 //! use cairn_types::{PrefixExtractor, SliceTransform};
 //!
 //! struct Domain;

@@ -1,4 +1,4 @@
-//! Families and options of the soak.
+//! Families and options of the soak test.
 
 use cairn::{FamilyDescriptor, FamilyOptions, Options};
 
@@ -6,7 +6,7 @@ use cairn::{FamilyDescriptor, FamilyOptions, Options};
 const COMMON: &str = "merge_operator={id=stringappend;delimiter=,};write_buffer_size=1M;\
     target_file_size_base=512K;max_bytes_for_level_base=2M;level0_file_num_compaction_trigger=3";
 
-/// The shared families with what is special about each.
+/// The shared families with their specific options.
 pub const FAMILIES: [(&str, &str); 4] = [
     ("default", "compression=kLZ4Compression"),
     (
@@ -26,7 +26,7 @@ pub const FAMILIES: [(&str, &str); 4] = [
     ),
 ];
 
-/// Options of the database, which the openings use in turns.
+/// Database options, used by the opens in turn.
 pub const DATABASES: [&str; 6] = [
     "",
     "recycle_log_file_num=2;enable_pipelined_write=true",
@@ -56,29 +56,29 @@ pub const DB_CHANGES: [(&str, &str); 4] = [
     ("max_total_wal_size", "8M"),
 ];
 
-/// The options of the shared family `index`.
+/// Returns the options of the shared family `index`.
 ///
 /// # Panics
 ///
-/// Never: the texts are constants, which every run reads.
+/// Never: the texts are constants that every run parses.
 pub fn family_options(index: usize) -> FamilyOptions {
     let text = format!("{COMMON};{}", FAMILIES[index].1);
     let options = Options::default().text(&text);
     options.expect("the options are constants").family
 }
 
-/// The shared families for an opening.
+/// Returns the descriptors of the shared families.
 pub fn descriptors() -> Vec<FamilyDescriptor> {
     let each = FAMILIES.iter().enumerate();
     each.map(|(index, (name, _))| FamilyDescriptor::new(*name, family_options(index)))
         .collect()
 }
 
-/// The options of opening `number`.
+/// Returns the options of open number `number`.
 ///
 /// # Errors
 ///
-/// A text of [`DATABASES`] is refused.
+/// A text of [`DATABASES`] is invalid.
 pub fn database_options(number: usize) -> Result<Options, String> {
     let text = DATABASES[number % DATABASES.len()];
     let options = Options::default()

@@ -1,5 +1,5 @@
-//! Mends the checksums of a table: of its blocks, as far as footer, metaindex and index lead, and of
-//! its footer.
+//! Recomputes the checksums of a table: of the blocks reachable from the footer, metaindex and index,
+//! and of the footer.
 
 use cairn_format::block::{BlockKind, BlockLayout, EntryForm, IndexCursor, IndexForm, expand};
 use cairn_format::checksum::{ChecksumKind, block_checksum, buffer_checksum, context_modifier};
@@ -8,7 +8,7 @@ use cairn_format::table::handle::Handle;
 use cairn_format::table::meta::MetaIndex;
 use cairn_format::table::properties::{IndexKind, Properties};
 
-/// Mends the checksums of every block that can be reached, and of the footer.
+/// Fixes the checksums of all reachable blocks and of the footer.
 pub fn table(file: &mut [u8]) {
     mend_footer(file);
     let Ok(footer) = Footer::decode(file, file.len() as u64) else {
@@ -59,7 +59,7 @@ pub fn table(file: &mut [u8]) {
     }
 }
 
-/// Writes the checksum that belongs behind a block.
+/// Writes the checksum of a block to its trailer.
 fn mend(file: &mut [u8], footer: &Footer, handle: Handle) {
     let Ok(start) = usize::try_from(handle.offset) else {
         return;
@@ -78,7 +78,7 @@ fn mend(file: &mut [u8], footer: &Footer, handle: Handle) {
     file[end + 1..end + 5].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// Versions 6 and later have a checksum of the footer in it.
+/// Fixes the footer checksum of format version 6 and later.
 fn mend_footer(file: &mut [u8]) {
     let Some(at) = file.len().checked_sub(53) else {
         return;
@@ -101,11 +101,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_checksum_of_a_mended_table_is_right() {
+    fn every_checksum_of_a_fixed_table_is_correct() {
         let sound = include_bytes!("../../../../fuzz/corpus/table_whole/v1109_atomic_flush-000009");
         let mut file = sound.to_vec();
         for at in [1, 2, 3, 4] {
-            // Behind a block of any kind is its checksum; zeros are right for none.
+            // The checksum follows a block of any kind; zeros are valid for `kNoChecksum`.
             let broken = file.len() / 5 * at;
             file[broken..broken + 2].fill(0);
         }
@@ -123,7 +123,7 @@ mod tests {
         mended[checksum..checksum + 4].fill(0);
         table(&mut mended);
         assert_eq!(mended, sound, "a block's checksum comes back");
-        // Damage elsewhere leads nowhere bad.
+        // Other damage must not cause a panic.
         table(&mut file);
     }
 }
