@@ -1,51 +1,51 @@
-//! What the threads of a benchmark count: operations, bytes, latencies, and the course of time.
+//! Statistics of benchmark threads: operations, bytes, latencies, and throughput over time.
 //!
-//! [`Tally::line`] and [`Tally::percentiles`] are what db_bench prints.
+//! [`BenchStats::line`] and [`BenchStats::percentiles`] format them as db_bench does.
 
 use hdrhistogram::Histogram;
 
-/// What one thread of a benchmark has done.
+/// Statistics of one benchmark thread.
 #[derive(Debug)]
-pub struct Tally {
-    /// Operations.
+pub struct BenchStats {
+    /// Number of operations.
     pub done: u64,
-    /// Bytes of keys and values that went through.
+    /// Bytes of keys and values read or written.
     pub bytes: u64,
-    /// Keys that were found.
+    /// Keys found.
     pub found: u64,
-    /// Keys that were looked for.
+    /// Keys looked up.
     pub looked: u64,
-    /// Nanoseconds from first to last operation.
+    /// Time from the first to the last operation, in nanoseconds.
     pub nanos: u64,
-    /// Bytes of keys and values that were handed to the engine to be written.
+    /// Bytes of keys and values passed to the engine for writing.
     pub written: u64,
-    /// Nanoseconds of single operations; empty where they were not timed.
+    /// Latencies of single operations in nanoseconds; empty if they were not timed.
     pub latencies: Histogram<u64>,
-    /// What was done when; empty where nothing was timed.
-    pub course: Course,
+    /// Throughput over time; empty if nothing was timed.
+    pub course: Timeline,
 }
 
-/// Nanoseconds of a slot of a [`Course`].
+/// Length of a slot of a [`Timeline`], in nanoseconds.
 pub const SLOT_NANOS: u64 = 100_000_000;
 
-/// What was done in each tenth of a second.
+/// Operations in each tenth of a second.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Course {
-    /// The slots that are over and the one that is not.
+pub struct Timeline {
+    /// The slots, including the current one.
     pub slots: Vec<Slot>,
 }
 
-/// A tenth of a second.
+/// One slot of a tenth of a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
     /// Operations that ended in it.
     pub done: u64,
-    /// Nanoseconds of the longest of them.
+    /// The longest of them, in nanoseconds.
     pub longest: u64,
 }
 
-impl Course {
-    /// Notes `count` operations that took `nanos` and ended `at` nanoseconds after the begin.
+impl Timeline {
+    /// Records `count` operations that took `nanos` and ended `at` nanoseconds after the start.
     #[inline]
     pub fn note(&mut self, at: u64, count: u64, nanos: u64) {
         let place = (at / SLOT_NANOS) as usize;
@@ -57,8 +57,8 @@ impl Course {
         slot.longest = slot.longest.max(nanos);
     }
 
-    /// Adds what another thread did at the same time.
-    pub fn add(&mut self, other: &Course) {
+    /// Adds the timeline of a concurrent thread.
+    pub fn add(&mut self, other: &Timeline) {
         if other.slots.len() > self.slots.len() {
             self.slots.resize(other.slots.len(), Slot::default());
         }
@@ -69,40 +69,40 @@ impl Course {
     }
 }
 
-/// The quantiles that are kept of latencies.
+/// The recorded latency quantiles.
 pub const QUANTILES: [f64; 16] = [
     0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99995, 0.99999,
     0.999_999, 1.0,
 ];
 
-/// Longest latency that is told from longer ones: ten minutes.
+/// Maximum recorded latency: ten minutes.
 const LONGEST_NANOS: u64 = 600_000_000_000;
 
-impl Default for Tally {
-    fn default() -> Tally {
-        Tally {
+impl Default for BenchStats {
+    fn default() -> BenchStats {
+        BenchStats {
             done: 0,
             bytes: 0,
             found: 0,
             looked: 0,
             nanos: 0,
             written: 0,
-            course: Course::default(),
+            course: Timeline::default(),
             latencies: Histogram::new_with_max(LONGEST_NANOS, 3)
                 .expect("three digits of ten minutes fit a histogram"),
         }
     }
 }
 
-impl Tally {
-    /// Notes an operation that took `nanos`.
+impl BenchStats {
+    /// Records an operation that took `nanos`.
     #[inline]
     pub fn record(&mut self, nanos: u64) {
         self.latencies.saturating_record(nanos);
     }
 
-    /// Adds what another thread has done.
-    pub fn add(&mut self, other: &Tally) {
+    /// Adds the statistics of another thread.
+    pub fn add(&mut self, other: &BenchStats) {
         self.done += other.done;
         self.bytes += other.bytes;
         self.found += other.found;
@@ -115,7 +115,7 @@ impl Tally {
             .expect("both histograms have the same bounds");
     }
 
-    /// Nanoseconds at each of [`QUANTILES`]; nothing if no operation was timed.
+    /// Returns the latency at each of [`QUANTILES`] in nanoseconds; empty if no operation was timed.
     #[must_use]
     pub fn quantiles(&self) -> Vec<u64> {
         if self.latencies.is_empty() {
@@ -125,8 +125,7 @@ impl Tally {
         QUANTILES.into_iter().map(at).collect()
     }
 
-    /// db_bench's line for the benchmark `name`, which took `elapsed_nanos` in all threads
-    /// together.
+    /// Returns db_bench's line for benchmark `name`, which took `elapsed_nanos` in total.
     #[must_use]
     pub fn line(&self, name: &str, elapsed_nanos: u64) -> String {
         let done = self.done.max(1);
@@ -146,7 +145,7 @@ impl Tally {
         line
     }
 
-    /// Percentiles in microseconds, or `None` if nothing was timed.
+    /// Returns percentiles in microseconds, or `None` if nothing was timed.
     #[must_use]
     pub fn percentiles(&self) -> Option<String> {
         if self.latencies.is_empty() {
@@ -171,33 +170,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_is_db_benchs() {
-        let tally = Tally {
+    fn the_line_has_the_form_of_db_bench() {
+        let tally = BenchStats {
             done: 2_000_000,
             bytes: 232_000_000,
             nanos: 6_420_000_000,
-            ..Tally::default()
+            ..BenchStats::default()
         };
         assert_eq!(
             tally.line("fillseq", 6_420_000_000),
             "fillseq      :       3.210 micros/op 311526 ops/sec 6.420 seconds 2000000 operations;   34.5 MB/s"
         );
-        let tally = Tally {
+        let tally = BenchStats {
             done: 10,
             looked: 10,
             found: 7,
             nanos: 10,
-            ..Tally::default()
+            ..BenchStats::default()
         };
         assert!(tally.line("x", 10).ends_with("operations; (7 of 10 found)"));
     }
 
     #[test]
-    fn a_stop_is_seen_in_the_course() {
-        let mut course = Course::default();
+    fn a_stall_is_visible_in_the_timeline() {
+        let mut course = Timeline::default();
         course.note(5, 1, 5);
         course.note(SLOT_NANOS * 3 + 1, 2, SLOT_NANOS * 3);
-        let mut other = Course::default();
+        let mut other = Timeline::default();
         other.note(7, 4, 70);
         other.add(&course);
         let slot = |done, longest| Slot { done, longest };
@@ -207,7 +206,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_in_microseconds() {
-        let mut tally = Tally::default();
+        let mut tally = BenchStats::default();
         assert_eq!(tally.percentiles(), None);
         (1..=100).for_each(|micros| tally.record(micros * 1000));
         let line = tally.percentiles().unwrap();

@@ -1,4 +1,4 @@
-//! The benchmarks by name: what each does, and what it changes of the flags.
+//! The benchmarks by name, with the flags they change.
 
 use cairn::{Error, Result};
 
@@ -6,10 +6,10 @@ use crate::db_dir::Content;
 use crate::flags::Flags;
 use crate::ycsb::Mix;
 
-/// How often `open` and `openall` open the database unless --reads says so.
+/// Default number of opens of `open` and `openall`.
 const OPENINGS: i64 = 10;
 
-/// What the threads of a benchmark do.
+/// The operation of a benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Write(Order),
@@ -17,7 +17,7 @@ pub enum Kind {
     Get(Target),
     MultiGet,
     Seek,
-    /// Seeks prefixes and walks all their entries.
+    /// Seeks prefixes and scans all their entries.
     Prefix {
         missing: bool,
     },
@@ -31,36 +31,36 @@ pub enum Kind {
     Flush,
     Wait,
     LevelStats,
-    /// Prints the tree, its space, and how often bytes were written again.
+    /// Prints the shape of the tree, its space, and its write amplification.
     Stats,
-    /// Gets the operands of random keys, unmerged.
+    /// Reads the merge operands of random keys.
     Operands,
-    /// In order, a level after the other, so that the tree has the same shape each time.
+    /// Fills level by level in key order, for a reproducible tree shape.
     Deterministic,
-    /// Random keys, and then until no compaction is due.
+    /// Writes random keys and waits until no compaction is due.
     Debt,
-    /// Keys of which all but one in a hundred are deleted.
+    /// Deletes all but one in a hundred keys.
     Tombstones,
-    /// The same, but a range tombstone deletes those between two entries.
+    /// Deletes the keys between two entries with a range tombstone.
     RangeTombstones,
-    /// As many merge operands for each key.
+    /// Writes this number of merge operands for each key.
     FillOperands(u64),
-    /// A mix of the Yahoo! Cloud Serving Benchmark.
+    /// A core workload of the Yahoo! Cloud Serving Benchmark.
     Ycsb(Mix),
-    /// db_bench's mix of gets, puts and walks, from models of keys and lengths.
+    /// db_bench's mix of gets, puts and scans, with modelled keys and lengths.
     Graph,
-    /// LinkBench's graph.
+    /// Loads LinkBench's graph.
     FillLinks,
-    /// LinkBench's mix.
+    /// LinkBench's operation mix.
     Links,
-    /// Opens the database and gets one key, again and again.
+    /// Opens the database repeatedly and gets one key.
     Open {
-        /// Every table is open before the key is read.
+        /// True if every table is opened before the get.
         all: bool,
     },
 }
 
-/// The order of the keys that are written.
+/// Order of written keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     Sequential,
@@ -68,7 +68,7 @@ pub enum Order {
     Shuffled,
 }
 
-/// The keys that are looked up.
+/// Keys to look up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     Any,
@@ -76,23 +76,22 @@ pub enum Target {
     Hot,
 }
 
-/// A benchmark by its name.
+/// A named benchmark.
 #[derive(Clone, Debug)]
 pub struct Benchmark {
     pub name: String,
     pub kind: Kind,
     pub fresh: bool,
-    /// Flags that the benchmark changes.
+    /// The flags, as changed by the benchmark.
     pub flags: Flags,
-    /// A further thread writes meanwhile.
+    /// True if another thread writes concurrently.
     pub beside_writer: bool,
-    /// Its place in the run: each has random keys of its own, or reads would ask for exactly the
-    /// keys that were written.
+    /// Position in the run. It is part of the seed, so that reads do not use exactly the written keys.
     pub place: u64,
 }
 
 impl Benchmark {
-    /// The benchmarks of a list of names.
+    /// Parses a list of benchmark names.
     ///
     /// # Errors
     ///
@@ -105,11 +104,11 @@ impl Benchmark {
             .collect()
     }
 
-    /// The benchmark called `name`.
+    /// Returns the benchmark `name`.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if there is none, or flags do not go together.
+    /// `InvalidArgument` if it does not exist, or its flags are inconsistent.
     pub fn named(name: &str, place: u64, flags: &Flags) -> Result<Benchmark> {
         let mut benchmark = Benchmark {
             name: name.to_owned(),
@@ -151,7 +150,7 @@ impl Benchmark {
                 own.seek_missing_prefix = missing;
                 if own.keys_per_prefix == 0 {
                     return Err(Error::invalid_argument(format!(
-                        "{name} needs --prefix_size and --keys_per_prefix"
+                        "{name} requires --prefix_size and --keys_per_prefix"
                     )));
                 }
                 Kind::Prefix { missing }
@@ -197,7 +196,7 @@ impl Benchmark {
         Ok(benchmark)
     }
 
-    /// What the database holds afterwards, if it held `before`.
+    /// Returns the content of the database afterwards, given the content `before`.
     #[must_use]
     pub fn leaves(&self, before: Content) -> Content {
         match (self.kind, before) {
@@ -212,7 +211,7 @@ impl Benchmark {
         }
     }
 
-    /// Operations of one thread, unless time decides.
+    /// Returns the operations per thread, unless a duration is set.
     #[must_use]
     pub fn operations(&self) -> u64 {
         match self.kind {
@@ -231,8 +230,8 @@ impl Benchmark {
         }
     }
 
-    /// Seconds of one thread, or 0 to count operations. What walks all keys in order always
-    /// counts.
+    /// Returns the duration per thread in seconds; 0 to count operations. Scans of all keys always
+    /// count.
     #[must_use]
     pub fn seconds(&self) -> u64 {
         match self.kind {

@@ -1,4 +1,4 @@
-//! Cairn in this process, through its own interface.
+//! Cairn's native interface as a benchmark engine.
 
 use std::path::Path;
 
@@ -7,20 +7,20 @@ use cairn::{WriteBatch, WriteOptions};
 
 use crate::engine::{Cursor, Engine, Session, Settings, Source};
 
-/// Opens Cairn's databases.
+/// Opens Cairn databases.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ours {
-    /// The option `deletion_triggered_compaction`; `None` leaves its default.
+pub struct CairnSource {
+    /// The option `deletion_triggered_compaction`; `None` for its default.
     pub compact_on_deletion: Option<bool>,
 }
 
-impl Source for Ours {
+impl Source for CairnSource {
     type Engine = Db;
 
     fn open(&self, dir: &Path, options: &str) -> Result<Db> {
         let options = Options::default()
             .create_if_missing(true)
-            // As for loaded libraries, so that the options compared are equal.
+            // As for loaded libraries, so that the compared options are equal.
             .text("create_missing_column_families=true")?
             .text(&self.deletion_text())?
             .text(options)?;
@@ -28,7 +28,7 @@ impl Source for Ours {
     }
 }
 
-impl Ours {
+impl CairnSource {
     fn deletion_text(&self) -> String {
         self.compact_on_deletion
             .map_or_else(String::new, |compact| {
@@ -37,7 +37,7 @@ impl Ours {
     }
 }
 
-/// What one thread works through.
+/// A benchmark session.
 pub struct Thread<'a> {
     db: &'a Db,
     family: Family<'a>,

@@ -1,6 +1,6 @@
-//! The directory of a database that a benchmark made: its place, its mark, its size.
+//! The database directory of a run: location, marker file, size.
 //!
-//! Nothing is erased that `bench` did not make itself.
+//! Only directories created by `bench` are erased.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use cairn_format::names::FileName;
 
 use crate::flags::Flags;
 
-/// A file that marks a directory as made by `bench`, so that no other is ever erased.
+/// Marker file of a directory created by `bench`.
 const MARK: &str = "CAIRN_BENCH";
 
-/// Where the database of a run lies.
+/// Returns the directory of the database.
 #[must_use]
 pub fn directory(flags: &Flags) -> PathBuf {
     flags.db.clone().unwrap_or_else(|| {
@@ -22,16 +22,16 @@ pub fn directory(flags: &Flags) -> PathBuf {
     })
 }
 
-/// What a database holds, so far as a benchmark can tell from a key what its value must be.
+/// The content of a database, as far as values can be verified from their keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// The values of numbered keys.
+    /// Values of numbered keys.
     Plain,
-    /// The values of numbered keys, of all lengths.
+    /// Values of numbered keys with varying lengths.
     AnyLength,
     /// LinkBench's nodes and links.
     Graph,
-    /// Nobody knows.
+    /// Unknown.
     Unknown,
 }
 
@@ -53,7 +53,8 @@ impl Content {
     }
 }
 
-/// What the mark says of the values in a directory: they are known only to a run like it.
+/// Returns the text of the marker file, which describes the values: they are verifiable only by runs
+/// with equal flags.
 fn mark_text(flags: &Flags, content: Content) -> String {
     let word = content.word();
     format!(
@@ -67,7 +68,7 @@ fn mark_text(flags: &Flags, content: Content) -> String {
     )
 }
 
-/// What the directory holds, as far as a run with these flags can tell.
+/// Returns the content of the directory, as far as a run with these flags can verify it.
 #[must_use]
 pub fn content(dir: &Path, flags: &Flags) -> Content {
     let found = std::fs::read_to_string(dir.join(MARK)).unwrap_or_default();
@@ -76,11 +77,11 @@ pub fn content(dir: &Path, flags: &Flags) -> Content {
         .unwrap_or(Content::Unknown)
 }
 
-/// Notes that the database in `dir` holds something else from now on, if a run made it.
+/// Updates the marker file of the database in `dir`, if there is one.
 ///
 /// # Errors
 ///
-/// The note cannot be written.
+/// The file cannot be written.
 pub fn note_content(dir: &Path, flags: &Flags, content: Content) -> Result<()> {
     let mark = dir.join(MARK);
     if !mark.exists() {
@@ -89,11 +90,11 @@ pub fn note_content(dir: &Path, flags: &Flags, content: Content) -> Result<()> {
     std::fs::write(&mark, mark_text(flags, content)).map_err(|error| Error::io("mark", dir, error))
 }
 
-/// Makes `dir` an empty directory with a mark, erasing a database that an earlier run left.
+/// Makes `dir` an empty directory with a marker file, erasing the database of an earlier run.
 ///
 /// # Errors
 ///
-/// `InvalidArgument` if a database is there that no run left.
+/// `InvalidArgument` if there is a database without marker file.
 pub fn make_fresh(dir: &Path, flags: &Flags) -> Result<()> {
     let io = |doing: &'static str| move |error| Error::io(doing, dir, error);
     std::fs::create_dir_all(dir).map_err(io("create"))?;
@@ -121,14 +122,13 @@ fn names(dir: &Path) -> std::io::Result<Vec<String>> {
         .collect()
 }
 
-/// True if a database is there.
+/// True if there is a database.
 #[must_use]
 pub fn has_database(dir: &Path) -> bool {
     dir.join("CURRENT").exists()
 }
 
-/// Writes the files in `dir` to the device and drops them from the page cache, as a restart of the machine
-/// would.
+/// Syncs the files in `dir` and drops them from the page cache, as after a reboot.
 ///
 /// # Errors
 ///
@@ -140,7 +140,7 @@ pub fn drop_cached(dir: &Path) -> Result<()> {
     let failed = |error: std::io::Error| Error::io("drop from the page cache", dir, error);
     for name in names(dir).map_err(failed)? {
         let file = std::fs::File::open(dir.join(name)).map_err(failed)?;
-        // Pages that were not written yet cannot be dropped.
+        // Dirty pages cannot be dropped.
         file.sync_all().map_err(failed)?;
         let advice = rustix::fs::Advice::DontNeed;
         rustix::fs::fadvise(&file, 0, None, advice).map_err(|error| failed(error.into()))?;
@@ -148,16 +148,16 @@ pub fn drop_cached(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What a directory takes.
+/// Space used by a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
-    /// Bytes of tables and blob files.
+    /// Size of tables and blob files, in bytes.
     pub tables: u64,
-    /// Bytes that all files occupy on the device.
+    /// Allocated size of all files on the device, in bytes.
     pub occupied: u64,
 }
 
-/// What the files in `dir` take. A file that goes meanwhile is not counted.
+/// Returns the space used by `dir`. Files deleted meanwhile are not counted.
 #[must_use]
 pub fn space(dir: &Path) -> Space {
     let mut space = Space::default();
@@ -173,7 +173,7 @@ pub fn space(dir: &Path) -> Space {
     space
 }
 
-/// The text of the newest OPTIONS file.
+/// Returns the text of the newest OPTIONS file.
 #[must_use]
 pub fn newest_options(dir: &Path) -> String {
     let number = |name: &String| name.strip_prefix("OPTIONS-")?.parse::<u64>().ok();
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mark_says_what_the_database_holds() {
+    fn the_marker_file_describes_the_content() {
         use clap::Parser;
 
         #[derive(Parser)]
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn space_is_that_of_tables_and_of_all_files() {
+    fn space_counts_tables_and_all_files() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("000007.sst"), [1; 5000]).unwrap();
         std::fs::write(dir.path().join("LOG"), [1; 5000]).unwrap();
@@ -222,7 +222,7 @@ mod tests {
         std::fs::write(dir.path().join("OPTIONS-000009"), "old").unwrap();
         std::fs::write(dir.path().join("OPTIONS-000012"), "new").unwrap();
         assert_eq!(newest_options(dir.path()), "new");
-        // Without a database nothing is touched; with one every file can be dropped.
+        // Without a database nothing is changed; with one every file can be dropped.
         drop_cached(dir.path()).unwrap();
         std::fs::write(dir.path().join("CURRENT"), "").unwrap();
         drop_cached(dir.path()).unwrap();

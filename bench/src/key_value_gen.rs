@@ -1,42 +1,42 @@
-//! What a benchmark writes: keys from numbers, and values that can be told from their key.
+//! Key and value generation.
 //!
-//! Keys are db_bench's: the number in 8 big-endian bytes, filled up with `0`, behind a prefix if there
-//! are prefixes. The value of a key is a slice of one compressible text at a place that the key's
-//! number determines, so that every read can be checked, whoever wrote the entry and when.
+//! Keys have db_bench's form: the number in 8 big-endian bytes, padded with `0`, after a prefix if
+//! there are prefixes. The value of a key is a slice of one compressible text at an offset determined
+//! by the key's number, so that every read can be verified.
 
-/// A small random number generator; the same seed gives the same numbers.
+/// A small pseudo-random number generator.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator of its own sequence for each seed.
+    /// Creates a generator with this seed.
     #[must_use]
     pub fn new(seed: u64) -> Rng {
         Rng(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     #[inline]
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
 
-    /// A number from 0 up to 1.
+    /// Returns a number from 0 to 1, exclusive.
     #[inline]
     pub fn share(&mut self) -> f64 {
         (self.draw() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A number below `bound`, which is not 0.
+    /// Returns a number below `bound`, which must not be 0.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
-        // The high half of the product: no division, and no bias that a benchmark could see.
+        // The high half of the product: no division, and negligible bias.
         ((u128::from(self.draw()) * u128::from(bound)) >> 64) as u64
     }
 }
 
-/// 64 bits that depend on all of `number`.
+/// Hashes `number`.
 #[inline]
 #[must_use]
 pub fn mix(number: u64) -> u64 {
@@ -45,29 +45,28 @@ pub fn mix(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Bytes of a key's number, and of a prefix's.
+/// Size of the number of a key or prefix.
 const NUMBER_LEN: usize = 8;
 
-/// How numbers become keys.
+/// The mapping of numbers to keys.
 ///
 /// ```text
 /// without prefixes   number (8 bytes, big-endian) 0000...
 /// with prefixes      number of the prefix (8) 0000... | number (8) 0000...
 /// ```
 ///
-/// Of `n` prefixes number `i` has the one with the number `i mod n`. What does not fit is cut off in
-/// front.
+/// With `n` prefixes, number `i` has prefix `i mod n`. Excess bytes are cut off at the front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Bytes of the prefix; 0 if the number is all that there is.
+    /// Length of the prefix; 0 for none.
     prefix_len: usize,
-    /// Prefixes, at least 1.
+    /// Number of prefixes, at least 1.
     prefixes: u64,
 }
 
 impl Layout {
-    /// Keys of `num` entries with `keys_per_prefix` entries behind each prefix of `prefix_len`
-    /// bytes; 0 entries behind a prefix are no prefixes.
+    /// Creates the layout of `num` entries with `keys_per_prefix` entries for each prefix of
+    /// `prefix_len` bytes; 0 entries per prefix for none.
     #[must_use]
     pub fn new(num: u64, prefix_len: usize, keys_per_prefix: u64) -> Layout {
         match keys_per_prefix {
@@ -82,7 +81,7 @@ impl Layout {
         }
     }
 
-    /// Writes the key of `number` into `key`, whose length is the key size.
+    /// Writes the key of `number` to `key`, whose length is the key size.
     #[inline]
     pub fn write(&self, number: u64, key: &mut [u8]) {
         let (prefix, rest) = key.split_at_mut(self.prefix_len);
@@ -92,7 +91,7 @@ impl Layout {
         write_number(number, rest);
     }
 
-    /// The number that [`Layout::write`] wrote.
+    /// Returns the number of a key.
     #[inline]
     #[must_use]
     pub fn number(&self, key: &[u8]) -> u64 {
@@ -103,7 +102,7 @@ impl Layout {
     }
 }
 
-/// Makes a prefix of more than [`NUMBER_LEN`] bytes one that no key has, between two that keys have.
+/// Changes a prefix of more than [`NUMBER_LEN`] bytes to a missing one between two existing ones.
 #[inline]
 pub fn make_missing(key: &mut [u8]) {
     key[NUMBER_LEN] = b'1';
@@ -122,21 +121,21 @@ fn write_number(number: u64, into: &mut [u8]) {
 pub struct Values {
     text: Vec<u8>,
     len: usize,
-    /// Values begin before it.
+    /// Exclusive upper bound of value offsets.
     places: u64,
 }
 
-/// Bytes that compress alike, as in db_bench.
+/// Size of a compressible piece, as in db_bench.
 const PIECE: usize = 100;
 
 impl Values {
-    /// Values of `len` bytes that compress to about `ratio` of their size; [`Values::of_len`] gives
-    /// some of up to `longest` bytes, too.
+    /// Creates values of `len` bytes that compress to about `ratio` of their size; [`Values::of_len`]
+    /// returns values of up to `longest` bytes.
     #[must_use]
     pub fn new(longest: usize, len: usize, ratio: f64) -> Values {
         let mut rng = Rng::new(301);
         let raw = ((PIECE as f64 * ratio) as usize).clamp(1, PIECE);
-        // A multiple of the pieces, whatever lengths are asked for besides.
+        // A multiple of the piece size, independent of other lengths.
         let span = (1 << 20).max(2 * len).next_multiple_of(PIECE);
         let mut text = Vec::new();
         while text.len() < span - len + longest.max(len) {
@@ -150,14 +149,14 @@ impl Values {
         }
     }
 
-    /// The value of key `number`.
+    /// Returns the value of key `number`.
     #[inline]
     #[must_use]
     pub fn of(&self, number: u64) -> &[u8] {
         self.of_len(number, self.len)
     }
 
-    /// The value of key `number` where it has `len` bytes; fewer if that is more than there are.
+    /// Returns the value of key `number` with `len` bytes, or fewer at the end of the text.
     #[inline]
     #[must_use]
     pub fn of_len(&self, number: u64, len: usize) -> &[u8] {
@@ -171,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_sort_as_their_numbers_and_lead_back_to_them() {
+    fn keys_sort_like_their_numbers_and_are_invertible() {
         let layout = Layout::new(1000, 5, 0);
         for len in [1, 4, 8, 16, 20] {
             let (mut a, mut b) = (vec![0; len], vec![0; len]);
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn each_prefix_has_as_many_keys_as_were_asked_for() {
+    fn each_prefix_has_the_requested_number_of_keys() {
         let layout = Layout::new(1000, 10, 8);
         let mut count = std::collections::BTreeMap::new();
         for number in 0..1000 {
@@ -203,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn values_depend_on_their_key_alone() {
+    fn values_depend_only_on_their_key() {
         let values = Values::new(100, 100, 0.5);
         assert_eq!(values.of(5), Values::new(100, 100, 0.5).of(5));
         assert_ne!(values.of(5), values.of(6));

@@ -31,25 +31,25 @@
 
 use crate::key_value_gen::{Rng, mix};
 
-/// Types of links.
+/// Number of link types.
 pub const TYPES: u64 = 2;
-/// Links of a node at most, and of a walk.
+/// Maximum number of links of a node, and of a scan.
 pub const MOST_LINKS: u64 = 10_000;
-/// Links of a node on the average.
+/// Average number of links of a node.
 const MEAN_LINKS: u64 = 4;
-/// Bytes of a node's number.
+/// Size of a node number.
 const NUMBER_LEN: usize = 8;
-/// Bytes of a link's value.
+/// Size of a link value.
 pub const LINK_LEN: usize = 24;
-/// Bytes of a count.
+/// Size of a count.
 pub const COUNT_LEN: usize = 16;
-/// Links asked for at once at most.
+/// Maximum number of links looked up at once.
 pub const MOST_TOGETHER: u64 = 128;
-/// The chance that no more links are asked for at once.
+/// Probability that no further link is looked up.
 const TOGETHER_ENDS: f64 = 0.382;
-/// Length of the part of a link's key that all links of a node and type share.
+/// Length of the common key prefix of the links of a node and type.
 pub const LIST_LEN: usize = 10;
-/// The exponent of the number of links.
+/// Exponent of the distribution of the number of links.
 const DEGREE_POWER: f64 = -0.8;
 
 /// An operation.
@@ -67,7 +67,7 @@ pub enum Step {
     GetLink,
 }
 
-/// The operations with their shares in percent.
+/// The operations with their percentages.
 const MIX: [(Step, f64); 10] = [
     (Step::GetLinkList, 50.711_914_5),
     (Step::GetNode, 12.932_668_3),
@@ -82,7 +82,7 @@ const MIX: [(Step, f64); 10] = [
 ];
 
 impl Step {
-    /// The next operation.
+    /// Returns the next operation.
     pub fn next(rng: &mut Rng) -> Step {
         let mut place = rng.share() * 100.0;
         for (step, share) in MIX {
@@ -95,7 +95,7 @@ impl Step {
     }
 }
 
-/// The key of a node.
+/// Returns the key of a node.
 #[must_use]
 pub fn node_key(node: u64) -> [u8; 9] {
     let mut key = [b'n'; 9];
@@ -103,7 +103,7 @@ pub fn node_key(node: u64) -> [u8; 9] {
     key
 }
 
-/// The key of the count of a node's links of a type.
+/// Returns the key of the link count of a node and type.
 #[must_use]
 pub fn count_key(node: u64, kind: u8) -> [u8; LIST_LEN] {
     let mut key = [kind; LIST_LEN];
@@ -112,7 +112,7 @@ pub fn count_key(node: u64, kind: u8) -> [u8; LIST_LEN] {
     key
 }
 
-/// What the keys of a node's links of a type begin with.
+/// Returns the key prefix of the links of a node and type.
 #[must_use]
 pub fn list_key(node: u64, kind: u8) -> [u8; LIST_LEN] {
     let mut key = count_key(node, kind);
@@ -120,7 +120,7 @@ pub fn list_key(node: u64, kind: u8) -> [u8; LIST_LEN] {
     key
 }
 
-/// The key of a link.
+/// Returns the key of a link.
 #[must_use]
 pub fn link_key(node: u64, kind: u8, other: u64) -> [u8; LIST_LEN + 8] {
     let mut key = [0; LIST_LEN + 8];
@@ -129,14 +129,14 @@ pub fn link_key(node: u64, kind: u8, other: u64) -> [u8; LIST_LEN + 8] {
     key
 }
 
-/// The number from which a link's value is made.
+/// Returns the number that determines a link's value.
 #[must_use]
 pub fn link_number(key: &[u8]) -> u64 {
     let number = |number: u64, byte: &u8| number.rotate_left(8) ^ u64::from(*byte);
     key.iter().fold(0, number)
 }
 
-/// Bytes of the keys and values of a node of `value` bytes, its counts and its links, on the average.
+/// Returns the average total size of a node with a value of `value` bytes, its counts and its links.
 #[must_use]
 pub fn bytes_of_node(value: u64) -> u64 {
     let count = (LIST_LEN + COUNT_LEN) as u64;
@@ -144,21 +144,21 @@ pub fn bytes_of_node(value: u64) -> u64 {
     (1 + NUMBER_LEN) as u64 + value + TYPES * count + MEAN_LINKS * link
 }
 
-/// How many links a node has when the graph is loaded.
+/// Returns the initial number of links of a node.
 #[must_use]
 pub fn degree(node: u64) -> u64 {
     let share = Rng::new(mix(node ^ 0x11)).share();
     (share.powf(DEGREE_POWER) as u64).clamp(1, MOST_LINKS)
 }
 
-/// The type and the other end of link `at` of `node`, of a graph of `num` nodes.
+/// Returns the type and target of link `at` of `node`, in a graph of `num` nodes.
 #[must_use]
 pub fn link(node: u64, at: u64, num: u64) -> (u8, u64) {
     let other = mix(mix(node).wrapping_add(at)) % num.max(1);
     ((at % TYPES) as u8, other)
 }
 
-/// How many links are asked for at once.
+/// Returns the number of links to look up at once.
 pub fn together(rng: &mut Rng) -> u64 {
     let mut count = 1;
     while count < MOST_TOGETHER && rng.share() >= TOGETHER_ENDS {
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operations_have_their_shares() {
+    fn operations_have_their_percentages() {
         let sum: f64 = MIX.iter().map(|(_, share)| share).sum();
         assert!((sum - 100.0).abs() < 1e-3, "{sum}");
         let mut rng = Rng::new(1);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_have_four_links_on_the_average_and_some_have_many() {
+    fn nodes_have_four_links_on_average_and_some_have_many() {
         let degrees: Vec<u64> = (0..200_000).map(degree).collect();
         let mean = degrees.iter().sum::<u64>() as f64 / 200_000.0;
         assert!((mean - MEAN_LINKS as f64).abs() < 0.5, "{mean}");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn links_of_a_node_and_type_lie_together() {
+    fn links_of_a_node_and_type_are_adjacent() {
         let list = list_key(7, 1);
         assert!(link_key(7, 1, 0).starts_with(&list));
         assert!(link_key(7, 1, u64::MAX) < link_key(7, 2, 0));

@@ -1,88 +1,88 @@
-//! What one run of one benchmark in one engine cost, and its form between processes and in reports.
+//! The measured costs of one benchmark run in one engine, and their JSON form.
 
 use serde_json::{Value, json};
 
-use crate::bench_stats::{Course, Slot, Tally};
+use crate::bench_stats::{BenchStats, Slot, Timeline};
 use crate::db_dir::Space;
 use crate::resource_usage::Usage;
 
 /// The costs of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Measured {
+pub struct Measurement {
     /// The benchmark.
     pub name: String,
-    /// Operations.
+    /// Number of operations.
     pub done: u64,
-    /// Nanoseconds on the clock, in all threads together.
+    /// Elapsed wall time, in nanoseconds.
     pub elapsed_nanos: u64,
-    /// Nanoseconds from first to last operation, added over the threads.
+    /// Total time of all threads from first to last operation, in nanoseconds.
     pub thread_nanos: u64,
-    /// Bytes of keys and values that went through.
+    /// Bytes of keys and values read or written.
     pub bytes: u64,
-    /// Of these, those handed over to be written.
+    /// Of these, bytes written.
     pub written: u64,
-    /// Keys looked for, and found.
+    /// Keys looked up.
     pub looked: u64,
     /// Keys found.
     pub found: u64,
-    /// What the process used, background work included.
+    /// Resources used by the process, including background work.
     pub usage: Usage,
-    /// Most bytes of resident memory.
+    /// Peak resident memory, in bytes.
     pub peak_memory: u64,
-    /// What the directory takes afterwards.
+    /// Space used by the directory afterwards.
     pub space: Space,
-    /// Nanoseconds at [`crate::bench_stats::QUANTILES`].
+    /// Latencies at [`crate::bench_stats::QUANTILES`], in nanoseconds.
     pub quantiles: Vec<u64>,
-    /// What was done when.
-    pub course: Course,
-    /// Figures that only this benchmark has, such as seconds of a phase.
+    /// Throughput over time.
+    pub course: Timeline,
+    /// Figures of this benchmark only, such as the duration of a phase.
     pub figures: Vec<(String, f64)>,
 }
 
-impl Measured {
-    /// The costs of what `tally` counted.
+impl Measurement {
+    /// Creates the measurement from `tally`.
     #[must_use]
-    pub fn of(name: &str, tally: &Tally, elapsed_nanos: u64) -> Measured {
-        Measured {
+    pub fn of(name: &str, stats: &BenchStats, elapsed_nanos: u64) -> Measurement {
+        Measurement {
             name: name.to_owned(),
-            done: tally.done,
+            done: stats.done,
             elapsed_nanos,
-            thread_nanos: tally.nanos,
-            bytes: tally.bytes,
-            written: tally.written,
-            looked: tally.looked,
-            found: tally.found,
-            quantiles: tally.quantiles(),
-            course: tally.course.clone(),
-            ..Measured::default()
+            thread_nanos: stats.nanos,
+            bytes: stats.bytes,
+            written: stats.written,
+            looked: stats.looked,
+            found: stats.found,
+            quantiles: stats.quantiles(),
+            course: stats.course.clone(),
+            ..Measurement::default()
         }
     }
 
-    /// Nanoseconds on the clock for an operation.
+    /// Returns the wall time per operation, in nanoseconds.
     #[must_use]
     pub fn clock(&self) -> f64 {
         self.elapsed_nanos as f64 / self.done.max(1) as f64
     }
 
-    /// Nanoseconds of the processor for an operation.
+    /// Returns the CPU time per operation, in nanoseconds.
     #[must_use]
     pub fn cpu(&self) -> f64 {
         self.usage.cpu_nanos as f64 / self.done.max(1) as f64
     }
 
-    /// Operations in a second.
+    /// Returns operations per second.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.done as f64 * 1e9 / self.elapsed_nanos.max(1) as f64
     }
 
-    /// Bytes written for each byte that the user wrote, if that was enough to tell.
+    /// Returns the write amplification, if enough was written to compute it.
     #[must_use]
     pub fn amplification(&self) -> Option<f64> {
         (self.written >= 1 << 20).then(|| self.usage.written() as f64 / self.written as f64)
     }
 
-    /// As JSON.
+    /// Converts to JSON.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let done: Vec<u64> = self.course.slots.iter().map(|slot| slot.done).collect();
@@ -111,9 +111,9 @@ impl Measured {
         })
     }
 
-    /// From [`Measured::to_json`]; `None` if something is missing.
+    /// Parses the result of [`Measurement::to_json`]; `None` if a field is missing.
     #[must_use]
-    pub fn from_json(value: &Value) -> Option<Measured> {
+    pub fn from_json(value: &Value) -> Option<Measurement> {
         let number = |name: &str| value.get(name)?.as_u64();
         let numbers = |name: &str| -> Option<Vec<u64>> {
             let list = value.get(name)?.as_array()?;
@@ -124,7 +124,7 @@ impl Measured {
         let figures = value.get("figures")?.as_array()?.iter();
         let figure =
             |pair: &Value| Some((pair.get(0)?.as_str()?.to_owned(), pair.get(1)?.as_f64()?));
-        Some(Measured {
+        Some(Measurement {
             name: value.get("benchmark")?.as_str()?.to_owned(),
             done: number("operations")?,
             elapsed_nanos: number("elapsed_nanos")?,
@@ -146,7 +146,7 @@ impl Measured {
                 occupied: number("disk_bytes")?,
             },
             quantiles: numbers("quantile_nanos")?,
-            course: Course {
+            course: Timeline {
                 slots: slots
                     .map(|(done, longest)| Slot { done, longest })
                     .collect(),
@@ -161,33 +161,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_leads_back_to_the_same_costs() {
-        let mut tally = Tally {
+    fn measurements_round_trip_through_json() {
+        let mut stats = BenchStats {
             done: 4,
             written: 2 << 20,
-            ..Tally::default()
+            ..BenchStats::default()
         };
-        tally.record(1000);
-        tally.course.note(7, 4, 1000);
-        let mut measured = Measured::of("fillseq", &tally, 8000);
+        stats.record(1000);
+        stats.course.note(7, 4, 1000);
+        let mut measured = Measurement::of("fillseq", &stats, 8000);
         measured.usage.cpu_nanos = 6000;
         measured.usage.device_written = 5 << 20;
         measured.figures.push(("load seconds".into(), 0.25));
         let text = measured.to_json().to_string();
         let value: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(Measured::from_json(&value), Some(measured.clone()));
+        assert_eq!(Measurement::from_json(&value), Some(measured.clone()));
         assert_eq!((measured.clock(), measured.cpu()), (2000.0, 1500.0));
         assert_eq!(measured.rate(), 500_000.0);
         assert_eq!(measured.amplification(), Some(2.5));
-        assert_eq!(Measured::from_json(&json!({"benchmark": "x"})), None);
+        assert_eq!(Measurement::from_json(&json!({"benchmark": "x"})), None);
     }
 
     #[test]
-    fn little_that_was_written_tells_no_amplification() {
+    fn amplification_needs_enough_writes() {
         assert_eq!(
-            Measured {
+            Measurement {
                 written: 100,
-                ..Measured::default()
+                ..Measurement::default()
             }
             .amplification(),
             None

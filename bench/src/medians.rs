@@ -1,6 +1,6 @@
-//! The arithmetic of comparisons: medians, spreads, ratios.
+//! Statistics of comparisons: medians, spreads, ratios.
 
-/// A middle and how far values lie from it.
+/// A median with the range of values.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
     /// The median.
@@ -12,7 +12,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The spread of `values`; all zero if there are none.
+    /// Returns the spread of `values`; all zero if there are none.
     #[must_use]
     pub fn of(values: impl IntoIterator<Item = f64>) -> Spread {
         let mut values: Vec<f64> = values.into_iter().collect();
@@ -28,7 +28,7 @@ impl Spread {
     }
 }
 
-/// The median of sorted values: the mean of the two in the middle if their number is even.
+/// Returns the median of sorted values: the mean of the middle two for an even count.
 fn middle(sorted: &[f64]) -> f64 {
     let half = sorted.len() / 2;
     match sorted.len() % 2 {
@@ -37,14 +37,14 @@ fn middle(sorted: &[f64]) -> f64 {
     }
 }
 
-/// The median of whole numbers; 0 without any.
+/// Returns the median of integers; 0 without any.
 #[must_use]
 pub fn median(values: impl IntoIterator<Item = u64>) -> u64 {
     Spread::of(values.into_iter().map(|value| value as f64)).median as u64
 }
 
-/// How many times more `others` cost than `first`, round by round: runs that stood side by side in
-/// time are compared with each other, so that what slowed the machine down slowed both.
+/// Returns the cost of `others` relative to `first`, per round: adjacent runs are compared, so that
+/// machine-wide slowdowns affect both.
 #[must_use]
 pub fn ratio(first: &[f64], others: &[f64]) -> Spread {
     let pairs = first.iter().zip(others);
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians_are_the_middle_or_between_two() {
+    fn medians_are_the_middle_or_the_mean_of_two() {
         let spread = Spread::of([3.0, 1.0, 2.0]);
         assert_eq!((spread.low, spread.median, spread.high), (1.0, 2.0, 3.0));
         assert_eq!(Spread::of([4.0, 1.0, 2.0, 9.0]).median, 3.0);
@@ -70,8 +70,8 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_those_of_rounds_side_by_side() {
-        // The machine was half as fast in the second round; the ratio does not see it.
+    fn ratios_are_computed_per_round() {
+        // The machine was half as fast in the second round, which does not affect the ratio.
         let spread = ratio(&[1.0, 2.0, 1.0], &[3.0, 6.0, 2.0]);
         assert_eq!((spread.low, spread.median, spread.high), (2.0, 3.0, 3.0));
         assert_eq!(ratio(&[0.0], &[1.0]), Spread::default());

@@ -1,34 +1,35 @@
-//! The social-graph workload of db_bench (`mixgraph`): which keys are hot, how long values and walks are.
+//! The social-graph workload of db_bench (`mixgraph`): distributions of keys, value sizes and scan
+//! lengths.
 //!
-//! Its models are those of "Characterizing, Modeling, and Benchmarking RocksDB Key-Value Workloads at
-//! Facebook" (Cao and others, FAST 2020), with db_bench's flags: the keys follow a power law, or a
-//! power law within ranges of keys whose heat is the sum of two exponentials; sizes of values and
-//! lengths of walks follow a generalized Pareto distribution. As in db_bench one draw decides on kind,
-//! key and length of an operation.
+//! The models are those of "Characterizing, Modeling, and Benchmarking RocksDB Key-Value Workloads at
+//! Facebook" (Cao et al., FAST 2020), with db_bench's flags: keys follow a power law, or a power law
+//! within key ranges whose weight is the sum of two exponentials; value sizes and scan lengths follow a
+//! generalized Pareto distribution. As in db_bench, one random number determines type, key and length
+//! of an operation.
 
 use cairn::{Error, Result};
 use clap::Args;
 
 use crate::key_value_gen::{Rng, mix};
 
-/// Bytes of the shortest value that is put.
+/// Minimum size of a put value.
 pub const SHORTEST_VALUE: usize = 10;
-/// Heat below which a range of keys is cold.
+/// Weight below which a key range is cold.
 const COLD: f64 = 1e-16;
 
-/// The shape of the workload, with db_bench's defaults.
+/// Parameters of the workload, with db_bench's defaults.
 #[derive(Clone, Debug, Args)]
 pub struct GraphFlags {
-    /// mixgraph: share of gets.
+    /// mixgraph: fraction of gets.
     #[arg(long = "mix_get_ratio", value_name = "SHARE", default_value_t = 1.0)]
     pub mix_get_ratio: f64,
-    /// mixgraph: share of puts.
+    /// mixgraph: fraction of puts.
     #[arg(long = "mix_put_ratio", value_name = "SHARE", default_value_t = 0.0)]
     pub mix_put_ratio: f64,
-    /// mixgraph: share of seeks with a walk.
+    /// mixgraph: fraction of seeks with a scan.
     #[arg(long = "mix_seek_ratio", value_name = "SHARE", default_value_t = 0.0)]
     pub mix_seek_ratio: f64,
-    /// mixgraph: walks are shorter than this.
+    /// mixgraph: exclusive maximum of scan lengths.
     #[arg(
         long = "mix_max_scan_len",
         value_name = "N",
@@ -36,7 +37,7 @@ pub struct GraphFlags {
         value_parser = clap::value_parser!(u64).range(1..)
     )]
     pub mix_max_scan_len: u64,
-    /// mixgraph: bytes of the longest value that is put; 10 is the least.
+    /// mixgraph: maximum value size in bytes; at least 10.
     #[arg(
         long = "mix_max_value_size",
         value_name = "BYTES",
@@ -44,7 +45,7 @@ pub struct GraphFlags {
         value_parser = clap::value_parser!(u64).range(SHORTEST_VALUE as u64..=1 << 20)
     )]
     pub mix_max_value_size: u64,
-    /// mixgraph: ranges of keys, each with a heat of its own.
+    /// mixgraph: number of key ranges, each with its own weight.
     #[arg(
         long = "keyrange_num",
         value_name = "N",
@@ -52,7 +53,7 @@ pub struct GraphFlags {
         value_parser = clap::value_parser!(u64).range(1..)
     )]
     pub keyrange_num: u64,
-    /// mixgraph: the heat of range x is a * exp(b * x) + c * exp(d * x); all 0 for no ranges.
+    /// mixgraph: the weight of range x is a * exp(b * x) + c * exp(d * x); all 0 for no ranges.
     #[arg(
         long = "keyrange_dist_a",
         value_name = "A",
@@ -84,7 +85,7 @@ pub struct GraphFlags {
         allow_negative_numbers = true
     )]
     pub keyrange_dist_d: f64,
-    /// mixgraph: the heat of key x is a * x^b; if either is 0 all keys are alike.
+    /// mixgraph: the weight of key x is a * x^b; uniform if either is 0.
     #[arg(
         long = "key_dist_a",
         value_name = "A",
@@ -100,7 +101,7 @@ pub struct GraphFlags {
         allow_negative_numbers = true
     )]
     pub key_dist_b: f64,
-    /// mixgraph: least bytes of a value, as the theta of a Pareto distribution.
+    /// mixgraph: minimum value size, the theta of a Pareto distribution.
     #[arg(
         long = "value_theta",
         value_name = "THETA",
@@ -108,7 +109,7 @@ pub struct GraphFlags {
         allow_negative_numbers = true
     )]
     pub value_theta: f64,
-    /// mixgraph: shape of the sizes of values.
+    /// mixgraph: shape of the value size distribution.
     #[arg(
         long = "value_k",
         value_name = "K",
@@ -116,10 +117,10 @@ pub struct GraphFlags {
         allow_negative_numbers = true
     )]
     pub value_k: f64,
-    /// mixgraph: scale of the sizes of values.
+    /// mixgraph: scale of the value size distribution.
     #[arg(long = "value_sigma", value_name = "SIGMA", default_value_t = 25.45)]
     pub value_sigma: f64,
-    /// mixgraph: least steps of a walk, as the theta of a Pareto distribution.
+    /// mixgraph: minimum scan length, the theta of a Pareto distribution.
     #[arg(
         long = "iter_theta",
         value_name = "THETA",
@@ -127,7 +128,7 @@ pub struct GraphFlags {
         allow_negative_numbers = true
     )]
     pub iter_theta: f64,
-    /// mixgraph: shape of the lengths of walks.
+    /// mixgraph: shape of the scan length distribution.
     #[arg(
         long = "iter_k",
         value_name = "K",
@@ -135,19 +136,19 @@ pub struct GraphFlags {
         allow_negative_numbers = true
     )]
     pub iter_k: f64,
-    /// mixgraph: scale of the lengths of walks.
+    /// mixgraph: scale of the scan length distribution.
     #[arg(long = "iter_sigma", value_name = "SIGMA", default_value_t = 14.236)]
     pub iter_sigma: f64,
 }
 
-/// What an operation does.
+/// The type of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Gets a key.
     Get,
-    /// Puts a value of so many bytes.
+    /// Puts a value of this size.
     Put(usize),
-    /// Seeks and reads so many entries.
+    /// Seeks and reads this number of entries.
     Walk(u64),
 }
 
@@ -156,7 +157,7 @@ pub enum Kind {
 pub struct Graph {
     flags: GraphFlags,
     num: u64,
-    /// Of a thousand draws and some, those below the first are gets, below the second puts.
+    /// Thresholds of a random number: below the first are gets, below the second puts.
     gets: u64,
     puts: u64,
     kinds: u64,
@@ -164,11 +165,11 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// The workload over `num` keys.
+    /// Creates the workload over `num` keys.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if no kind of operation has a share, or no range of keys any heat.
+    /// `InvalidArgument` if all operations or all key ranges have zero weight.
     pub fn new(flags: &GraphFlags, num: u64) -> Result<Graph> {
         let ratios = [
             flags.mix_get_ratio,
@@ -193,7 +194,7 @@ impl Graph {
         })
     }
 
-    /// The next operation, and the number of its key.
+    /// Returns the next operation with the number of its key.
     pub fn draw(&self, rng: &mut Rng) -> (u64, Kind) {
         let flags = &self.flags;
         let drawn = rng.below(self.num);
@@ -222,17 +223,17 @@ impl Graph {
     }
 }
 
-/// Ranges of keys of the same size, scattered, each with its heat.
+/// Key ranges of equal size in scattered order, with their weights.
 #[derive(Clone, Debug)]
 struct Ranges {
-    /// Keys of a range.
+    /// Keys per range.
     size: u64,
-    /// Where the shares of the ranges end, in the order of their keys.
+    /// Cumulative weights of the ranges in key order.
     ends: Vec<f64>,
 }
 
 impl Ranges {
-    /// The ranges that the flags ask for, if they do.
+    /// Returns the ranges configured by the flags, if any.
     fn new(flags: &GraphFlags, num: u64) -> Result<Option<Ranges>> {
         let (a, b) = (flags.keyrange_dist_a, flags.keyrange_dist_b);
         let (c, d) = (flags.keyrange_dist_c, flags.keyrange_dist_d);
@@ -244,7 +245,7 @@ impl Ranges {
         let mut heats: Vec<f64> = (1..=count)
             .map(|x| if heat(x) < COLD { 0.0 } else { heat(x) })
             .collect();
-        // Hot and cold ranges lie scattered, in the same order each time.
+        // Hot and cold ranges are scattered in a deterministic order.
         heats = {
             let mut placed: Vec<(u64, f64)> = (0..count).map(mix).zip(heats).collect();
             placed.sort_by_key(|(place, _)| *place);
@@ -269,7 +270,7 @@ impl Ranges {
         }))
     }
 
-    /// A key of a range that its heat chose.
+    /// Returns a key of a range chosen by weight.
     fn key(&self, drawn: u64, flags: &GraphFlags) -> u64 {
         let mut rng = Rng::new(drawn);
         let most = self.ends.last().copied().unwrap_or_default();
@@ -277,21 +278,21 @@ impl Ranges {
         let range = self.ends.partition_point(|end| *end <= place);
         let range = range.min(self.ends.len() - 1) as u64;
         let share = rng.below(self.size) as f64 / self.size as f64;
-        // Hot keys of different ranges lie at different places.
+        // Hot keys have different positions in different ranges.
         let key = mix(power(share, flags) ^ mix(range)) % self.size;
         range * self.size + key
     }
 }
 
-/// The key whose part of the power law `share` falls into: small numbers are the hot ones or the cold
-/// ones, as the exponent says.
+/// Returns the key at quantile `share` of the power law; the sign of the exponent determines whether
+/// small numbers are hot or cold.
 fn power(share: f64, flags: &GraphFlags) -> u64 {
     (share / flags.key_dist_a)
         .powf(1.0 / flags.key_dist_b)
         .ceil() as u64
 }
 
-/// The generalized Pareto distribution's value at `share` (from above).
+/// Returns the value of the generalized Pareto distribution at the upper quantile `share`.
 fn pareto(share: f64, theta: f64, k: f64, sigma: f64) -> u64 {
     let value = match k == 0.0 {
         true => theta - sigma * share.ln(),
@@ -317,7 +318,7 @@ mod tests {
         Graph::new(&Cli::try_parse_from(words).unwrap().graph, num)
     }
 
-    /// The flags of the paper's model of one of its stores.
+    /// The paper's parameters of one of its stores.
     const MODEL: &str = "--key_dist_a=0.002312 --key_dist_b=0.3467 --keyrange_num=30 \
         --keyrange_dist_a=14.18 --keyrange_dist_b=-2.917 --keyrange_dist_c=0.0164 \
         --keyrange_dist_d=-0.08082 --mix_get_ratio=0.83 --mix_put_ratio=0.14 --mix_seek_ratio=0.03";
@@ -335,13 +336,13 @@ mod tests {
         }
         assert!((82_000..84_000).contains(&gets), "{gets}");
         assert!((13_500..14_500).contains(&sizes.len()), "{}", sizes.len());
-        // The mean of the distribution is sigma / (1 - k), some 35 bytes; short ones are rounded up.
+        // The mean is sigma / (1 - k), some 35 bytes; small sizes are rounded up.
         let mean = sizes.iter().sum::<usize>() / sizes.len();
         assert!((33..40).contains(&mean), "{mean}");
         assert!(sizes.iter().all(|size| (10..=1024).contains(size)));
         assert!(walks.iter().all(|steps| *steps < 10_000));
         walks.sort_unstable();
-        // The median: sigma * (2^k - 1) / k.
+        // The median is sigma * (2^k - 1) / k.
         let median = walks[walks.len() / 2];
         assert!((20..40).contains(&median), "{median}");
     }
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_model_all_keys_are_alike() {
+    fn without_a_model_keys_are_uniform() {
         let (graph, mut rng) = (graph("", 10).unwrap(), Rng::new(1));
         let mut count = [0u32; 10];
         for _ in 0..10_000 {
@@ -376,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_that_ask_for_nothing_are_refused() {
+    fn zero_weights_are_rejected() {
         assert!(graph("--mix_get_ratio=0", 10).is_err());
         assert!(graph("--mix_put_ratio=-1", 10).is_err());
         assert!(graph("--keyrange_dist_a=-1", 10).is_err());

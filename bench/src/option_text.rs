@@ -1,9 +1,11 @@
-//! Option texts: one statement for each option.
+//! Merging of option strings.
 //!
-//! RocksDB's parser keeps the last of several statements of one name, so that a second
-//! `block_based_table_factory={..}` would undo the first. Engines get texts in which they are one.
+//! RocksDB's parser keeps the last of several assignments to a name, so that a second
+//! `block_based_table_factory={..}` would override the first. Engines get strings in which they are
+//! merged.
 
-/// `text` with each name once: nested statements (`name={..}`) joined, of others the last kept.
+/// Returns `text` with each name once: struct options (`name={..}`) are merged, of others the last is
+/// kept.
 #[must_use]
 pub fn merged(text: &str) -> String {
     let mut statements: Vec<(&str, String)> = Vec::new();
@@ -27,13 +29,13 @@ pub fn merged(text: &str) -> String {
     statements.iter().map(text).collect()
 }
 
-/// What stands between the braces of `{..}`.
+/// Returns the content of `{..}`.
 #[must_use]
 pub fn inside(value: &str) -> Option<&str> {
     value.strip_prefix('{')?.strip_suffix('}')
 }
 
-/// The statements of `text`, separated by semicolons outside of braces.
+/// Splits `text` at semicolons outside of braces.
 #[must_use]
 pub fn split(text: &str) -> Vec<&str> {
     let (mut depth, mut begin, mut all) = (0usize, 0, Vec::new());
@@ -53,11 +55,12 @@ pub fn split(text: &str) -> Vec<&str> {
     all
 }
 
-/// `text` without the block cache in its `block_based_table_factory`, and that cache's capacity.
+/// Returns `text` without the block cache in its `block_based_table_factory`, and the capacity of that
+/// cache.
 ///
 /// # Errors
 ///
-/// The value, if it is no size.
+/// The value, if it is not a size.
 pub fn without_block_cache(text: &str) -> Result<(String, Option<usize>), String> {
     let (mut rest, mut capacity) = (String::new(), None);
     for statement in split(text) {
@@ -81,7 +84,7 @@ pub fn without_block_cache(text: &str) -> Result<(String, Option<usize>), String
     Ok((rest, capacity))
 }
 
-/// Bytes of a size with the suffix `K`, `M` or `G`, or none.
+/// Parses a size with an optional suffix `K`, `M` or `G`.
 fn size(value: &str) -> Option<usize> {
     let value = value.trim();
     let (digits, shift) = match value.as_bytes().last()? {
@@ -98,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_block_cache_is_taken_out() {
+    fn the_block_cache_is_extracted() {
         let text = "a=1;block_based_table_factory={block_size=4K;block_cache=3M;f={x=1}};b=2";
         let (rest, capacity) = without_block_cache(text).unwrap();
         assert_eq!(
@@ -112,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn statements_of_one_name_become_one() {
+    fn assignments_to_one_name_are_merged() {
         assert_eq!(
             merged("a=1;t={x=1;f={p=1;q=2}};a=2;;t={x=3;y=4;f={q=5}}"),
             "a=2;t={x=3;f={p=1;q=5;};y=4;};"

@@ -1,27 +1,27 @@
-//! What the process has used, as the kernel counts it.
+//! Resource usage of the process, as counted by the kernel.
 //!
-//! Processor time is the process's clock (what getrusage adds up, in nanoseconds, all threads).
-//! Bytes are those of `/proc/self/io`: what reached the block layer (pages made dirty, so that a
-//! store into a mapped log counts), and what went through read and write calls. On a file system
-//! without a device (tmpfs) only the latter are counted.
+//! CPU time is the process clock (what getrusage reports, in nanoseconds, for all threads). Bytes are
+//! those of `/proc/self/io`: I/O at the block layer (including dirtied pages, so that stores into a
+//! mapped log count), and the bytes of read and write calls. On a file system without a device (tmpfs),
+//! only the latter are counted.
 
-/// Counters of the process since it began, or their growth.
+/// Counters of the process since its start, or their increase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Nanoseconds of the processor, in all threads.
+    /// CPU time of all threads, in nanoseconds.
     pub cpu_nanos: u64,
     /// Bytes read from devices.
     pub device_read: u64,
-    /// Bytes to be written to devices.
+    /// Bytes written to devices.
     pub device_written: u64,
-    /// Bytes that read calls returned.
+    /// Bytes read by system calls.
     pub calls_read: u64,
-    /// Bytes that write calls took.
+    /// Bytes written by system calls.
     pub calls_written: u64,
 }
 
 impl Usage {
-    /// The counters now.
+    /// Returns the current counters.
     #[must_use]
     pub fn now() -> Usage {
         let clock = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
@@ -35,7 +35,7 @@ impl Usage {
         }
     }
 
-    /// The growth since `earlier`.
+    /// Returns the increase since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Usage) -> Usage {
         Usage {
@@ -47,7 +47,7 @@ impl Usage {
         }
     }
 
-    /// Adds what was used at another time.
+    /// Adds the usage of another period.
     pub fn add(&mut self, other: &Usage) {
         self.cpu_nanos += other.cpu_nanos;
         self.device_read += other.device_read;
@@ -56,7 +56,7 @@ impl Usage {
         self.calls_written += other.calls_written;
     }
 
-    /// Bytes written: to devices, or where there is none, by calls.
+    /// Returns the bytes written to devices, or by system calls if there is no device.
     #[must_use]
     pub fn written(&self) -> u64 {
         match self.device_written {
@@ -66,20 +66,20 @@ impl Usage {
     }
 }
 
-/// Makes the peak of resident memory begin anew.
+/// Resets the peak of resident memory.
 pub fn reset_peak() {
-    // Where the kernel does not allow it, the peak is that of the whole process.
+    // If the kernel does not permit it, the peak covers the whole process.
     drop(std::fs::write("/proc/self/clear_refs", "5"));
 }
 
-/// Most bytes of resident memory since [`reset_peak`].
+/// Returns the peak resident memory since [`reset_peak`], in bytes.
 #[must_use]
 pub fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     field(&status, "VmHWM:") * 1024
 }
 
-/// The number behind `name` in a file of lines; 0 if it is not there.
+/// Returns the number after `name` in a text of lines; 0 if it is missing.
 fn field(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let word = line.and_then(|rest| rest.split_whitespace().next());
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_grow_by_what_was_done() {
+    fn counters_grow_with_work() {
         let text = "rchar: 12\nread_bytes: 7\nVmHWM:\t  34 kB\n";
         assert_eq!((field(text, "read_bytes:"), field(text, "VmHWM:")), (7, 34));
         assert_eq!(field(text, "nothing:"), 0);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peak_is_of_the_time_since_it_was_reset() {
+    fn the_peak_covers_the_time_since_its_reset() {
         reset_peak();
         let low = peak_memory();
         let block = vec![1u8; 64 << 20];

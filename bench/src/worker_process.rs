@@ -1,8 +1,8 @@
-//! Worker processes: each runs the benchmarks of one round in one engine.
+//! Worker processes, each of which runs the benchmarks of one round in one engine.
 //!
-//! A worker is this program again, with the flags that the person typed and a few hidden ones. It
-//! prints one JSON object a line: the costs of each benchmark, then the options that the engine says
-//! are in force. So an engine has memory, caches, threads and a death of its own.
+//! A worker is this program with the same flags and a few hidden ones. It prints one JSON object per
+//! line: the costs of each benchmark, then the effective options of the engine. Each engine thus has
+//! its own memory, caches and threads, and can crash on its own.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -16,23 +16,23 @@ use crate::benchmarks::Benchmark;
 use crate::db_dir::{directory, newest_options};
 use crate::engine::Source;
 use crate::flags::Flags;
-use crate::measurement::Measured;
+use crate::measurement::Measurement;
 use crate::progress::Begin;
 use crate::{printed, run};
 
 /// The round in which databases are prepared.
 pub const PREPARING: u64 = 0;
 
-/// What a worker said.
+/// The output of a worker.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Said {
-    /// The costs of each benchmark, in the order in which they ran.
-    pub measured: Vec<Measured>,
+pub struct WorkerOutput {
+    /// The costs of each benchmark, in order.
+    pub measured: Vec<Measurement>,
     /// The text of the engine's newest OPTIONS file.
     pub options: String,
 }
 
-/// The flags of a worker, with the benchmarks of its round.
+/// Returns the flags of a worker, with the benchmarks of its round.
 fn own_flags(flags: &Flags) -> Flags {
     let mut own = flags.clone();
     if let Some(prepare) = &flags.prepare {
@@ -75,12 +75,12 @@ pub fn work<S: Source>(
     ))
 }
 
-/// Runs `engine` in a process of its own, on the database in `dir`, with the arguments of this one.
+/// Runs `engine` in a worker process on the database in `dir`, with the arguments of this process.
 ///
 /// # Errors
 ///
-/// The process cannot be started, fails, or says something else than results.
-pub fn start(engine: &str, dir: &Path, round: u64) -> Result<Said> {
+/// The process cannot be started, fails, or prints unexpected output.
+pub fn start(engine: &str, dir: &Path, round: u64) -> Result<WorkerOutput> {
     let failed = |what: String| Error::io_text(format!("the worker of engine {engine} {what}"));
     let program =
         std::env::current_exe().map_err(|error| failed(format!("cannot be started: {error}")))?;
@@ -104,19 +104,19 @@ pub fn start(engine: &str, dir: &Path, round: u64) -> Result<Said> {
     parse(&text).map_err(|line| failed(format!("said {line:?} instead of a result")))
 }
 
-/// What a worker's lines say.
+/// Parses the output of a worker.
 ///
 /// # Errors
 ///
-/// The line that is none of a worker's.
-pub fn parse(text: &str) -> std::result::Result<Said, String> {
-    let mut said = Said::default();
+/// The unexpected line.
+pub fn parse(text: &str) -> std::result::Result<WorkerOutput, String> {
+    let mut said = WorkerOutput::default();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let value: Value = serde_json::from_str(line).map_err(|_| line.to_owned())?;
         if let Some(options) = value.get("options").and_then(Value::as_str) {
             options.clone_into(&mut said.options);
         } else {
-            let measured = Measured::from_json(&value).ok_or_else(|| line.to_owned())?;
+            let measured = Measurement::from_json(&value).ok_or_else(|| line.to_owned())?;
             said.measured.push(measured);
         }
     }
@@ -128,11 +128,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_a_worker_are_understood_and_others_named() {
-        let one = Measured {
+    fn worker_output_is_parsed_and_other_lines_are_reported() {
+        let one = Measurement {
             name: "readrandom".into(),
             done: 7,
-            ..Measured::default()
+            ..Measurement::default()
         };
         let text = format!(
             "{}\n\n{}\n",

@@ -1,4 +1,4 @@
-//! LinkBench's load and mix as loops.
+//! LinkBench's load and operation mix.
 
 use std::sync::atomic::Ordering;
 
@@ -12,21 +12,21 @@ use crate::linkbench::{
 };
 use crate::ycsb::Zipfian;
 
-/// Zipf's constants of LinkBench.
+/// Zipf exponents of LinkBench.
 const READ_LINKS: f64 = 0.8;
 const WRITE_LINKS: f64 = 0.741;
 const READ_NODES: f64 = 0.625;
 const UPDATE_NODES: f64 = 0.606;
 
 impl<E: Engine, S: Session> Worker<'_, E, S> {
-    /// Writes the nodes that are this thread's, each with its links and counts as one batch.
+    /// Writes the nodes of this thread, each with its links and counts as one batch.
     pub(super) fn fill_links(&mut self) -> Result<()> {
         let num = self.flags.num;
         let step = self.flags.threads.max(1) as usize;
         for node in (self.thread..num).step_by(step) {
             let value = self.job.values.of(node);
             self.session.add(&node_key(node), value);
-            self.tally.written += (node_key(node).len() + value.len()) as u64;
+            self.stats.written += (node_key(node).len() + value.len()) as u64;
             let mut counts = [0u64; TYPES as usize];
             for at in 0..degree(node) {
                 let (kind, other) = link(node, at, num);
@@ -100,7 +100,7 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
                 }
                 Step::DeleteNode => {
                     let key = node_key(self.rng.below(num.max(1)));
-                    self.tally.written += key.len() as u64;
+                    self.stats.written += key.len() as u64;
                     self.session.delete(&key)?;
                 }
             }
@@ -110,7 +110,7 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
         Ok(())
     }
 
-    /// One of the links that `node` was loaded with.
+    /// Returns one of the initial links of `node`.
     fn some_link(&mut self, node: u64) -> (u8, u64) {
         let at = self.rng.below(degree(node));
         link(node, at, self.flags.num)
@@ -119,9 +119,9 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
     fn get_node(&mut self, node: u64) -> Result<bool> {
         self.key.clear();
         self.key.extend_from_slice(&node_key(node));
-        let before = self.tally.found;
+        let before = self.stats.found;
         self.get_one(node)?;
-        Ok(self.tally.found > before)
+        Ok(self.stats.found > before)
     }
 
     fn put_node(&mut self, node: u64) -> Result<()> {
@@ -130,39 +130,39 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
         self.put(node)
     }
 
-    /// Whether there is a link, whose value is compared with what it must be.
+    /// True if the link exists; verifies its value.
     fn has_link(&mut self, key: &[u8]) -> Result<bool> {
-        self.tally.looked += 1;
-        let (job, tally) = (self.job, &mut self.tally);
+        self.stats.looked += 1;
+        let (job, stats) = (self.job, &mut self.stats);
         let found = self.session.get(key, |value| {
-            tally.bytes += (key.len() + value.len()) as u64;
+            stats.bytes += (key.len() + value.len()) as u64;
             check_link(job, key, value)
         })?;
-        self.tally.found += u64::from(found);
+        self.stats.found += u64::from(found);
         Ok(found)
     }
 
     fn get_links(&mut self, keys: &[Box<[u8]>]) -> Result<()> {
-        self.tally.looked += keys.len() as u64;
-        let (job, tally) = (self.job, &mut self.tally);
+        self.stats.looked += keys.len() as u64;
+        let (job, stats) = (self.job, &mut self.stats);
         self.session.multi_get(keys, |at, value| {
-            tally.found += 1;
-            tally.bytes += (keys[at].len() + value.len()) as u64;
+            stats.found += 1;
+            stats.bytes += (keys[at].len() + value.len()) as u64;
             check_link(job, &keys[at], value)
         })
     }
 
-    /// How many links a node has of a type; 0 where nothing is written about it.
+    /// Returns the number of links of a node and type; 0 if there is no count.
     fn count(&mut self, key: &[u8; LIST_LEN]) -> Result<u64> {
-        self.tally.looked += 1;
-        let (mut count, tally) = (0, &mut self.tally);
+        self.stats.looked += 1;
+        let (mut count, stats) = (0, &mut self.stats);
         let found = self.session.get(key, |value| {
-            tally.bytes += (key.len() + value.len()) as u64;
+            stats.bytes += (key.len() + value.len()) as u64;
             let first = value.first_chunk();
             count = first.map_or(0, |first| u64::from_be_bytes(*first));
             Ok(())
         })?;
-        self.tally.found += u64::from(found);
+        self.stats.found += u64::from(found);
         Ok(count)
     }
 
@@ -183,7 +183,7 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
             return Ok(());
         }
         self.session.remove(&key);
-        self.tally.written += key.len() as u64;
+        self.stats.written += key.len() as u64;
         self.add_count(&counted, count.saturating_sub(1));
         self.session.write()
     }
@@ -191,7 +191,7 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
     /// Adds a link to the session's batch.
     fn add_link(&mut self, key: &[u8]) {
         let value = self.job.values.of_len(link_number(key), LINK_LEN);
-        self.tally.written += (key.len() + value.len()) as u64;
+        self.stats.written += (key.len() + value.len()) as u64;
         self.session.add(key, value);
     }
 
@@ -199,29 +199,29 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
     fn add_count(&mut self, key: &[u8; LIST_LEN], count: u64) {
         let mut value = [b' '; COUNT_LEN];
         value[..8].copy_from_slice(&count.to_be_bytes());
-        self.tally.written += (key.len() + value.len()) as u64;
+        self.stats.written += (key.len() + value.len()) as u64;
         self.session.add(key, &value);
     }
 
-    /// Reads the links whose keys begin with `list`.
+    /// Scans the links with the key prefix `list`.
     fn walk_links(&mut self, list: &[u8; LIST_LEN]) -> Result<()> {
         let mut iter = self.session.cursor();
         iter.seek(list);
-        self.tally.looked += 1;
+        self.stats.looked += 1;
         let mut count = 0;
         while count < MOST_LINKS && iter.valid() && iter.key().starts_with(list) {
             let (key, value) = (iter.key(), iter.value());
-            self.tally.bytes += (key.len() + value.len()) as u64;
+            self.stats.bytes += (key.len() + value.len()) as u64;
             check_link(self.job, key, value)?;
             count += 1;
             iter.next();
         }
-        self.tally.found += u64::from(count > 0);
+        self.stats.found += u64::from(count > 0);
         iter.status()
     }
 }
 
-/// Checks that `value` is that of the link with this key.
+/// Verifies the value of the link with this key.
 fn check_link<E>(job: &Job<'_, E>, key: &[u8], value: &[u8]) -> Result<()> {
     let number = link_number(key);
     match job.checked {
