@@ -1,9 +1,9 @@
-//! Instructions of twelve ways through the engine, against those that are written down.
+//! Instruction counts of twelve code paths of the engine, compared with recorded ones.
 //!
-//! Callgrind counts them while `cairn-paths` (in `bench/`) runs, each in a function of its own; counts
-//! hardly depend on the machine and not at all on its load. A path that takes more than
-//! [`TOLERANCE`] more than `bench/instructions.txt` says fails; one that takes so much less only
-//! asks for the new number, which `cargo xtask counts update` writes.
+//! `cairn-paths` (in `bench/`) runs each path in a function of its own under Callgrind. The counts
+//! hardly depend on the machine and not on its load. The check fails if a path takes over [`TOLERANCE`]
+//! more instructions than `bench/instructions.txt` records. If it takes that much less, the check asks
+//! for an update (`cargo xtask counts update`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -13,17 +13,17 @@ use crate::commands::{cargo, has, printed, read, target};
 
 const STORED: &str = "bench/instructions.txt";
 const OPERATIONS: u64 = 20_000;
-/// A share of what is written down.
+/// The largest relative deviation from a recorded count.
 const TOLERANCE: f64 = 0.03;
-/// What the processor's kind decides would not be comparable.
+/// The architecture of the recorded counts.
 const ARCHITECTURE: &str = "x86_64";
 
-/// Counts, and compares or writes down.
+/// Counts instructions, then compares or records them.
 pub fn run(root: &Path, update: bool) -> Result<(), String> {
     if std::env::consts::ARCH != ARCHITECTURE {
         let here = std::env::consts::ARCH;
         return Err(format!(
-            "{STORED} holds counts of {ARCHITECTURE}, this is {here}: --without counts"
+            "{STORED} holds counts of {ARCHITECTURE}, this machine is {here}: run with --without counts"
         ));
     }
     if !has("valgrind") {
@@ -40,7 +40,7 @@ pub fn run(root: &Path, update: bool) -> Result<(), String> {
     compare(&parse(&read(&stored)?)?, &counted)
 }
 
-/// Instructions of an operation, by path.
+/// The instructions per operation of each path.
 fn count(root: &Path) -> Result<BTreeMap<String, u64>, String> {
     let paths = paths(&read(&root.join("bench/src/bin/cairn-paths.rs"))?);
     let build = ["build", "--locked", "--profile", "counts"];
@@ -72,16 +72,16 @@ fn count(root: &Path) -> Result<BTreeMap<String, u64>, String> {
         .collect()
 }
 
-/// The names of the paths in a source text.
+/// The names of the paths in a source file.
 fn paths(source: &str) -> Vec<String> {
     let name = |line: &str| Some(line.strip_prefix("fn path_")?.split_once('(')?.0.to_owned());
     source.lines().filter_map(name).collect()
 }
 
-/// What the calls of each function cost, with all that these called, in a file of callgrind.
+/// The inclusive cost of each function in Callgrind output.
 ///
-/// Names are given once, as `(number) name`, and by their number afterwards. The line of costs behind
-/// a line of calls is what was called.
+/// A name is given once, as `(number) name`, and by its number afterwards. The cost line after a
+/// `calls` line is the callee's inclusive cost.
 fn inclusive(profile: &str) -> HashMap<String, u64> {
     let mut names: HashMap<&str, &str> = HashMap::new();
     let mut costs: HashMap<String, u64> = HashMap::new();
@@ -117,7 +117,7 @@ fn parse(stored: &str) -> Result<BTreeMap<String, u64>, String> {
     };
     let lines = stored.lines();
     lines
-        .map(|line| entry(line).ok_or_else(|| format!("{STORED}: no path and number: {line}")))
+        .map(|line| entry(line).ok_or_else(|| format!("{STORED}: not a path and a count: {line}")))
         .collect()
 }
 
@@ -126,7 +126,7 @@ fn compare(stored: &BTreeMap<String, u64>, counted: &BTreeMap<String, u64>) -> R
     for (path, &now) in counted {
         let Some(&before) = stored.get(path) else {
             return Err(format!(
-                "{STORED} has no path {path}: cargo xtask counts update"
+                "{STORED} has no path {path}: run cargo xtask counts update"
             ));
         };
         let change = now as f64 / before as f64 - 1.0;
@@ -134,16 +134,16 @@ fn compare(stored: &BTreeMap<String, u64>, counted: &BTreeMap<String, u64>) -> R
         if change > TOLERANCE {
             grown.push(format!("{path} (from {before} to {now})"));
         } else if change < -TOLERANCE {
-            println!("    less than {STORED} says: cargo xtask counts update");
+            println!("    less than in {STORED}: run cargo xtask counts update");
         }
     }
     if let Some(path) = stored.keys().find(|path| !counted.contains_key(*path)) {
-        return Err(format!("{STORED} has a path {path} that is not counted"));
+        return Err(format!("{STORED} has a path {path} that does not exist"));
     }
     match grown.is_empty() {
         true => Ok(()),
         false => Err(format!(
-            "instructions of an operation grew by more than 3 %: {}",
+            "instructions per operation grew by more than 3 %: {}",
             grown.join(", ")
         )),
     }
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_called_counts_with_its_calls() {
+    fn inclusive_cost_contains_callees() {
         let profile = "fl=(1) a.rs\nfn=(1) main\n10 5\ncfn=(2) a::b\ncalls=1 20\n* 113\n\
                        fn=(2)\n20 13\ncfn=(3) c\ncalls=3 20\n+2 60\ncfn=(3)\ncalls=2 20\n+3 40\n";
         let costs = inclusive(profile);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_beyond_the_tolerance_names_the_path() {
+    fn growth_beyond_the_tolerance_fails_with_the_path() {
         let stored = parse("get 1000\nput 500\n").expect("two paths");
         let with = |get, put| parse(&format!("get {get}\nput {put}\n")).expect("two paths");
         assert!(compare(&stored, &with(1029, 400)).is_ok());

@@ -1,23 +1,25 @@
-//! The house rules, and the one command that runs every test.
+//! The workspace's automation: tests, style checks, generated files, installation.
 //!
 //! ```text
 //! cargo xtask test [STAGE...] [--without NAME]...
-//!                              the stages of the continuous integration, or those named: lint unit crash
-//!                              fault meta interop capi fuzz soak counts; missing tools are installed, or fail
-//!                              the run unless --without names them (a stage, or a tool of tool_requirements.rs)
-//! cargo xtask tidy             the house rules alone (a second; part of lint)
-//! cargo xtask compat           writes the lists of options in docs/compatibility.md
-//! cargo xtask header [check]   writes capi/include from the definitions in capi/, or compares
-//! cargo xtask counts [update] instructions of twelve paths against bench/instructions.txt
-//! cargo xtask advisories       known defects of dependencies, by the list that cargo-deny downloads
-//! cargo xtask loom             every interleaving that loom tries of what has no locks (part of unit)
+//!                              run all stages of continuous integration, or the given ones: lint unit crash
+//!                              fault meta interop capi fuzz soak counts. Missing tools are installed; one that
+//!                              cannot be installed fails the run, unless --without names it or its stage
+//!                              (tool_requirements.rs)
+//! cargo xtask tidy             check the style rules (takes a second; part of lint)
+//! cargo xtask compat           regenerate the lists of options in docs/compatibility.md
+//! cargo xtask header [check]   generate capi/include from the definitions in capi/, or compare
+//! cargo xtask counts [update]  compare the instruction counts of twelve code paths with
+//!                              bench/instructions.txt, or update it
+//! cargo xtask advisories       check dependencies against the advisory database of cargo-deny
+//! cargo xtask loom             run the loom tests of lock-free code (part of unit)
 //! cargo xtask soak --minutes 60
-//!                              all kinds of load on real files against a model; fails if memory, threads or
-//!                              descriptors grow (part of test for 20 seconds)
-//! cargo xtask reference        RocksDB's newest library for this processor, to compare with
-//! cargo xtask pgo              command line and C libraries, optimized by a profile
+//!                              run all kinds of load on real files and compare with a model; fails if memory,
+//!                              threads or descriptors grow (20 seconds are part of test)
+//! cargo xtask reference        build RocksDB's newest library for this CPU, for comparisons
+//! cargo xtask pgo              build the command line tool and the C libraries with a profile
 //! cargo xtask install --prefix DIR [--libdir lib] [--debug]
-//!                              the C libraries, headers and what build systems find them by
+//!                              install the C libraries, headers, pkg-config and CMake files
 //! ```
 
 mod archive;
@@ -75,10 +77,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// The folder that the workspace lies in.
+/// The root of the workspace.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
-        .expect("xtask lies in the root")
+        .expect("xtask is in the workspace's root")
         .to_owned()
 }

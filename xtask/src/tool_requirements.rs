@@ -1,26 +1,26 @@
-//! The tools that steps of the stages need, and the decision which steps run.
+//! The tools that the steps of the stages need, and the choice of the steps that run.
 //!
-//! A tool that is missing is installed if that is possible ([`crate::packages`]). A tool that stays missing
-//! leaves out the steps that [`NEEDS`] lists, and the run fails at its end. `--without NAME` leaves out a
-//! stage or the steps of a tool on request; such a run may succeed. The last line of the output names
-//! everything that was left out.
+//! A missing tool is installed if possible ([`crate::packages`]). Without a tool, the steps that
+//! [`NEEDS`] lists for it are left out and the run fails at its end. `--without NAME` leaves out a
+//! stage or the steps of a tool; such a run can succeed. The last line of the output names everything
+//! that was left out.
 
 use std::collections::BTreeMap;
 
 use crate::deny;
 use crate::packages::{Part, Probe, Source};
 
-/// A tool, or a download, with the steps that are left out without it.
+/// A tool or a download, with the steps that need it.
 pub struct Need {
-    /// The name that `--without` takes. The programs of its parts are names too.
+    /// The argument of `--without`. The programs among its parts are accepted too.
     pub name: &'static str,
-    /// Programs that a machine has or gets.
+    /// The programs and files that it consists of.
     pub parts: &'static [Part],
-    /// A file below the root that makes the parts unnecessary: the result of an earlier download.
+    /// The result of an earlier download, which makes the parts unnecessary: a path below the root.
     pub cached: Option<&'static str>,
-    /// The steps that need it: a stage, and the part of it.
+    /// The steps that need it: stage and description.
     pub steps: &'static [(&'static str, &'static str)],
-    /// A stage that consists of these steps only.
+    /// The stage that consists of these steps only, if there is one.
     pub whole: Option<&'static str>,
 }
 
@@ -38,7 +38,7 @@ const fn component(name: &'static str, probe: &'static [&'static str]) -> Part {
     }
 }
 
-/// Everything that a stage needs beyond cargo and a C compiler.
+/// Everything that the stages need beyond cargo and a C compiler.
 pub const NEEDS: [Need; 14] = [
     Need {
         name: "rustfmt",
@@ -157,7 +157,7 @@ pub const NEEDS: [Need; 14] = [
 ];
 
 impl Need {
-    /// True if `--without word` means this.
+    /// True if `--without word` refers to this need.
     fn answers_to(&self, word: &str) -> bool {
         self.name == word || self.parts.iter().any(|part| part.program() == Some(word))
     }
@@ -170,24 +170,24 @@ impl Need {
     }
 }
 
-/// The stages that run, and the tools that they do without.
+/// The stages that run, and the tools that are absent.
 #[derive(Debug, Default)]
 pub struct Selection {
     /// Names of stages, in the order in which they run.
     pub stages: Vec<&'static str>,
-    /// Stages and steps left out, and true if `--without` asked for it.
+    /// Stages and steps left out; true if by `--without`.
     left_out: BTreeMap<String, bool>,
-    /// Names of needs whose steps do not run.
+    /// Names of the needs whose steps do not run.
     absent: Vec<&'static str>,
 }
 
 impl Selection {
-    /// Reads the words of the command line: names of stages (all if there is none), and `--without NAME` or
+    /// Parses the arguments: names of stages (default: all), and `--without NAME` or
     /// `--without=NAME,NAME`.
     ///
     /// # Errors
     ///
-    /// A name is neither a stage's nor a need's.
+    /// A name is neither a stage nor a need.
     pub fn parse(words: &[String], known: &[&'static str]) -> Result<Selection, String> {
         let (mut chosen, mut without) = (Vec::new(), Vec::new());
         let mut words = words.iter();
@@ -200,12 +200,12 @@ impl Selection {
                 Some("") => words.next().map(String::as_str),
                 Some(rest) => rest.strip_prefix('='),
             };
-            let value = value.ok_or("--without takes the name of a stage or a tool")?;
+            let value = value.ok_or("--without needs the name of a stage or a tool")?;
             without.extend(value.split(','));
         }
         if let Some(name) = chosen.iter().find(|name| !known.contains(name)) {
             let stages = known.join(", ");
-            return Err(format!("there is no stage {name}; there are {stages}"));
+            return Err(format!("no stage {name}; the stages are {stages}"));
         }
         let runs = |stage: &&&str| chosen.is_empty() || chosen.contains(*stage);
         let mut selection = Selection {
@@ -230,19 +230,19 @@ impl Selection {
         let need = need.ok_or_else(|| {
             let needs = NEEDS.map(|need| need.name).join(", ");
             let stages = known.join(", ");
-            format!("--without {name}: there are the stages {stages} and the tools {needs}")
+            format!("--without {name}: the stages are {stages}; the tools are {needs}")
         })?;
         self.leave_out(need, true);
         Ok(())
     }
 
-    /// The needs of the chosen stages that `--without` does not name.
+    /// The needs of the selected stages, except those that `--without` names.
     pub fn needed(&self) -> impl Iterator<Item = &'static Need> {
         let needed = |need: &&Need| self.has(need.name) && self.concerns(need);
         NEEDS.iter().filter(needed)
     }
 
-    /// Leaves out the steps that need `need`.
+    /// Leaves out the steps that need `need`. `asked` is true for `--without`.
     pub fn leave_out(&mut self, need: &'static Need, asked: bool) {
         self.absent.push(need.name);
         if self.concerns(need) {
@@ -264,12 +264,12 @@ impl Selection {
         !self.absent.contains(&name)
     }
 
-    /// The names of absent needs, for programs that the stages start.
+    /// The names of absent needs, comma-separated, for the environment of test programs.
     pub fn absent(&self) -> String {
         self.absent.join(",")
     }
 
-    /// The last line: what was left out. An error if `--without` did not ask for all of it.
+    /// The summary of what was left out. An error if not all of it was by `--without`.
     pub fn verdict(&self) -> Result<String, String> {
         let named = |asked: bool| {
             let chosen = self.left_out.iter().filter(|entry| *entry.1 == asked);
@@ -354,14 +354,14 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_of_one_tool_goes_with_it() {
+    fn a_stage_of_one_tool_is_left_out_with_it() {
         let selection = parse("--without valgrind").unwrap();
         assert_eq!(selection.stages, ["lint", "interop", "capi"]);
         assert!(selection.verdict().unwrap().contains("counts: "));
     }
 
     #[test]
-    fn a_request_does_not_cover_another_missing_tool() {
+    fn without_does_not_cover_another_missing_tool() {
         let mut selection = parse("--without=go").unwrap();
         selection.leave_out(find("cmake"), false);
         let verdict = selection.verdict().unwrap_err();
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_left_out_takes_its_tools_along() {
+    fn a_stage_left_out_needs_no_tools() {
         let selection = parse("--without counts").unwrap();
         assert_eq!(selection.stages, ["lint", "interop", "capi"]);
         assert!(!needed(&selection).contains(&"valgrind"));

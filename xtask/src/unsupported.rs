@@ -1,10 +1,11 @@
-//! The table of C functions whose features are not built: `capi/src/unsupported.rs`, read as text.
+//! The table of C functions of unsupported features: `capi/src/unsupported.rs`, parsed as text.
 //!
-//! The kind of a function says how it refuses: `err` and `errs` with an error at once, `at` through the options
-//! that it sets something in, and `no` not at all, because it makes an object of the feature or takes one, of
-//! which there is none. [`check`] finds a function of the last kind that acts on something real; [`lines`] are
-//! the list of features in docs/compatibility.md; [`calls`] is a C program that calls every function of the
-//! kind `at`, and every setter of an option that is refused.
+//! The kind of a function tells how it refuses: `err` and `errs` return an error, `at` sets an option
+//! that a later call refuses, and `no` cannot be reached, because it creates or takes an object of the
+//! feature, and creation returns null. [`check`] reports functions of the kind `no` that act on objects
+//! of other features, [`lines`] returns the list of features in docs/compatibility.md, and [`calls`]
+//! returns a C program that calls every function of the kind `at` and every setter of an unsupported
+//! option.
 
 use std::path::Path;
 
@@ -12,8 +13,8 @@ use crate::{compat, sources};
 
 const TABLE: &str = "capi/src/unsupported.rs";
 
-/// Objects that are real for other features, behind functions that take nothing else: what returns them
-/// returns null.
+/// Types that other features also use, of functions of the kind `no`: the functions that would return
+/// such objects return null.
 const OF_NO_OBJECT: [(&str, &str); 4] = [
     (
         "rocksdb_transactiondb_close_base_db",
@@ -42,7 +43,7 @@ struct Feature {
 struct Function {
     kind: String,
     name: String,
-    /// Types of the parameters.
+    /// The types of the parameters.
     takes: Vec<String>,
     gives: Option<String>,
 }
@@ -84,7 +85,7 @@ fn function(line: &str) -> Option<Function> {
 }
 
 impl Function {
-    /// True if it makes an object that is not built, or takes one as its first parameter.
+    /// True if it creates an object of an unsupported type, or takes one as its first parameter.
     fn is_of_objects(&self, text: &str) -> bool {
         let unbuilt = |of: &String| {
             let object = of.rsplit(' ').next().unwrap_or("");
@@ -98,29 +99,27 @@ impl Function {
     }
 }
 
-/// Complains of functions that do nothing and say nothing.
+/// Reports functions that do nothing without an error.
 pub fn check(root: &Path, complaints: &mut Vec<String>) {
     let text = sources::read(root, &root.join(TABLE)).text;
     let rows = features(&text);
     let count: usize = rows.iter().map(|feature| feature.functions.len()).sum();
     if count != text.matches(") fn ").count() {
-        complaints.push(format!(
-            "{TABLE}: {count} functions are read, and there are others"
-        ));
+        complaints.push(format!("{TABLE}: only {count} functions could be parsed"));
     }
     for function in rows.iter().flat_map(|feature| &feature.functions) {
         let name = &function.name;
-        let is_right = match function.kind.as_str() {
+        let is_refused = match function.kind.as_str() {
             "no" => function.is_of_objects(&text),
             "at" => function.takes.first().is_some_and(|of| {
                 of == "*mut rocksdb_options_t" || of == "*mut rocksdb_compactoptions_t"
             }),
             _ => true,
         };
-        if !is_right {
+        if !is_refused {
             complaints.push(format!(
-                "{TABLE}: {name} is of the kind {:?} and acts on objects that are real: nothing would \
-                 refuse what it is called for",
+                "{TABLE}: {name} is of the kind {:?} and acts on an object that exists, so that no call \
+                 would return an error",
                 function.kind
             ));
         }
@@ -140,8 +139,8 @@ pub fn lines(root: &Path) -> Vec<String> {
         let mut parts = Vec::new();
         match of("err").len() + of("errs").len() {
             0 => {}
-            1 => parts.push("1 function answers with an error".to_owned()),
-            count => parts.push(format!("{count} functions answer with an error")),
+            1 => parts.push("1 function returns an error".to_owned()),
+            count => parts.push(format!("{count} functions return an error")),
         }
         if !of("at").is_empty() {
             let names = of("at").join(", ");
@@ -149,18 +148,16 @@ pub fn lines(root: &Path) -> Vec<String> {
         }
         match of("no").len() {
             0 => {}
-            1 => parts.push("1 function is of objects that there are none of".to_owned()),
-            count => parts.push(format!(
-                "{count} functions are of objects that there are none of"
-            )),
+            1 => parts.push("1 function has no object to act on".to_owned()),
+            count => parts.push(format!("{count} functions have no object to act on")),
         }
         format!("- {}: {}.", feature.name, parts.join("; "))
     };
     features(&text).into_iter().map(line).collect()
 }
 
-/// A C program that sets each option that is not built to another value than its default, and expects the
-/// opening to name it; and the number of calls in it.
+/// A C program that sets each unsupported option to another value than its default and expects the open
+/// to fail with its name; and the number of calls in it.
 pub fn calls(root: &Path) -> (String, usize) {
     let text = sources::read(root, &root.join(TABLE)).text;
     let functions = features(&text);
@@ -198,16 +195,16 @@ pub fn calls(root: &Path) -> (String, usize) {
     (PROGRAM.replace("@CALLS@", &body), count)
 }
 
-/// A function that sets an option that is not built.
+/// The setter of an unsupported option.
 struct Setter {
     of: String,
     name: String,
     option: String,
-    /// A value that is not the default.
+    /// A value other than the default.
     other: &'static str,
 }
 
-/// The setters of the options that have the word `missing` in the tables of options.
+/// The setters of the options with the keyword `missing` in the option tables.
 fn setters(root: &Path) -> Vec<Setter> {
     let missing = compat::names(root, "missing");
     let mut files = Vec::new();
@@ -350,7 +347,7 @@ mod tests {
         no() fn rocksdb_options_set_rows(opt: *mut rocksdb_options_t, f: Option<unsafe extern \"C\" fn(u32) -> usize>);\n}\n";
 
     #[test]
-    fn a_function_without_an_error_is_of_objects_that_are_not_built_or_is_found() {
+    fn functions_that_silently_do_nothing_are_reported() {
         let features = features(SOURCE);
         assert_eq!(features.len(), 1);
         let functions = &features[0].functions;
