@@ -1,63 +1,63 @@
-//! Engines in turn: the rounds, and what they come to.
+//! Comparison of engines in rounds.
 //!
-//! In each round every engine runs the whole list of benchmarks, one engine after the other, and the
-//! next round turns their order round, so that neither always runs on the warmer machine.
+//! In each round every engine runs all benchmarks, one engine after the other. The order is reversed
+//! each round, so that no engine always runs on the warmer machine.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use cairn::{Error, Result};
 
+use crate::bench_stats::QUANTILES;
+use crate::benchmarks::Benchmark;
+use crate::db_dir::directory;
 use crate::flags::{Flags, OURS};
-use crate::folder::directory;
-use crate::measured::Measured;
-use crate::plan::Benchmark;
-use crate::process::{self, PREPARING, Said};
+use crate::measurement::Measurement;
+use crate::medians::{Spread, median, ratio};
+use crate::option_text;
 use crate::rocksdb::HYPER_CLOCK;
-use crate::stats::{Spread, median, ratio};
-use crate::tally::QUANTILES;
-use crate::text;
+use crate::worker_process::{self, PREPARING, WorkerOutput};
 
-/// Everything that a comparison measured.
+/// The results of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
-    /// The engines, as they are called in reports.
+    /// Engine names in reports.
     pub labels: Vec<String>,
-    /// The engines, as they were typed.
+    /// Engine names as given.
     pub engines: Vec<String>,
     /// Each benchmark in each engine.
     pub benchmarks: Vec<Compared>,
-    /// Options that are not the same in all engines: name, and value in each.
+    /// Options that differ between engines: name, and value in each.
     pub differences: Vec<(String, Vec<String>)>,
 }
 
 /// One benchmark in each engine.
 #[derive(Clone, Debug, Default)]
 pub struct Compared {
-    /// Its name.
+    /// The benchmark name.
     pub name: String,
     /// The rounds of each engine.
     pub engines: Vec<Rounds>,
 }
 
-/// One benchmark in one engine, in all rounds.
+/// The rounds of one benchmark in one engine.
 #[derive(Clone, Debug, Default)]
-pub struct Rounds(pub Vec<Measured>);
+pub struct Rounds(pub Vec<Measurement>);
 
 impl Rounds {
-    /// The spread of a figure.
+    /// Returns the spread of a figure.
     #[must_use]
-    pub fn spread(&self, figure: impl Fn(&Measured) -> f64) -> Spread {
+    pub fn spread(&self, figure: impl Fn(&Measurement) -> f64) -> Spread {
         Spread::of(self.0.iter().map(figure))
     }
 
-    /// A figure in each round.
+    /// Returns a figure in each round.
     #[must_use]
-    pub fn values(&self, figure: impl Fn(&Measured) -> f64) -> Vec<f64> {
+    pub fn values(&self, figure: impl Fn(&Measurement) -> f64) -> Vec<f64> {
         self.0.iter().map(figure).collect()
     }
 
-    /// The median of each latency quantile; nothing if operations were not timed.
+    /// Returns the median of each latency quantile; empty if operations were not timed.
     #[must_use]
     pub fn quantiles(&self) -> Vec<u64> {
         let timed = || {
@@ -72,7 +72,7 @@ impl Rounds {
         (0..QUANTILES.len()).map(at).collect()
     }
 
-    /// Nanoseconds at one of [`QUANTILES`].
+    /// Returns the latency at one of [`QUANTILES`] in nanoseconds.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> Option<u64> {
         let place = QUANTILES.iter().position(|one| *one == quantile)?;
@@ -81,9 +81,9 @@ impl Rounds {
 }
 
 impl Compared {
-    /// How many times more engine `other` costs than the first engine.
+    /// Returns the cost of engine `other` relative to the first engine.
     #[must_use]
-    pub fn ratio(&self, other: usize, cost: impl Fn(&Measured) -> f64 + Copy) -> Spread {
+    pub fn ratio(&self, other: usize, cost: impl Fn(&Measurement) -> f64 + Copy) -> Spread {
         ratio(
             &self.engines[0].values(cost),
             &self.engines[other].values(cost),
@@ -95,7 +95,7 @@ impl Compared {
 ///
 /// # Errors
 ///
-/// Those of the workers, and `InvalidArgument` for benchmarks that do not exist.
+/// Worker errors, and `InvalidArgument` for unknown benchmarks.
 pub fn run(flags: &Flags, mut say: impl FnMut(&str) -> Result<()>) -> Result<Comparison> {
     let names: Vec<String> = Benchmark::list(&flags.benchmarks, flags)?
         .into_iter()
@@ -112,7 +112,7 @@ pub fn run(flags: &Flags, mut say: impl FnMut(&str) -> Result<()>) -> Result<Com
     if flags.prepare.is_some() {
         for (engine, dir) in engines.iter().zip(&dirs) {
             say(&format!("preparing {engine}"))?;
-            process::start(engine, dir, PREPARING)?;
+            worker_process::start(engine, dir, PREPARING)?;
         }
     }
     let mut benchmarks: Vec<Compared> = names
@@ -129,7 +129,7 @@ pub fn run(flags: &Flags, mut say: impl FnMut(&str) -> Result<()>) -> Result<Com
                 engines.len() - 1 - turn
             };
             say(&format!("round {round} of {rounds}: {}", labels[at]))?;
-            let said = process::start(&engines[at], &dirs[at], round as u64)?;
+            let said = worker_process::start(&engines[at], &dirs[at], round as u64)?;
             note(&mut benchmarks, at, &labels[at], &said)?;
             options[at] = said.options;
         }
@@ -152,8 +152,13 @@ fn empty(name: String, engines: usize) -> Compared {
     }
 }
 
-/// Puts what a worker said where it belongs.
-fn note(benchmarks: &mut [Compared], engine: usize, label: &str, said: &Said) -> Result<()> {
+/// Adds the results of a worker.
+fn note(
+    benchmarks: &mut [Compared],
+    engine: usize,
+    label: &str,
+    said: &WorkerOutput,
+) -> Result<()> {
     if said.measured.len() != benchmarks.len() {
         return Err(Error::io_text(format!(
             "the worker of engine {label} ran {} benchmarks instead of {}",
@@ -167,14 +172,14 @@ fn note(benchmarks: &mut [Compared], engine: usize, label: &str, said: &Said) ->
     Ok(())
 }
 
-/// Removes a database of a place that nobody chose.
+/// Removes a database in a temporary directory.
 fn forget(dir: &Path) {
-    // What cannot be removed stays in the temporary directory and is overwritten next time.
+    // Files that cannot be removed are overwritten by the next run.
     drop(std::fs::remove_dir_all(dir));
 }
 
-/// Short names: `ours`, `ours-c` for Cairn's C library, the file's name for other libraries; numbered where a
-/// name is not the first.
+/// Returns short names: `ours`, `ours-c` for Cairn's C library, the file name for other libraries;
+/// numbered if repeated.
 #[must_use]
 pub fn labels(engines: &[String], is_cairn: impl Fn(&str) -> bool) -> Vec<String> {
     let mut labels: Vec<String> = Vec::new();
@@ -202,8 +207,7 @@ pub fn labels(engines: &[String], is_cairn: impl Fn(&str) -> bool) -> Vec<String
     labels
 }
 
-/// Options that several OPTIONS files have and that differ in them. Sizes and names of the files' own
-/// are left out, and so is what one of them does not know.
+/// Returns options that are in all OPTIONS files and differ. Paths and version are excluded.
 fn differences(texts: &[String]) -> Vec<(String, Vec<String>)> {
     let all: Vec<BTreeMap<String, String>> = texts.iter().map(|text| statements(text)).collect();
     let Some(first) = all.first() else {
@@ -218,14 +222,14 @@ fn differences(texts: &[String]) -> Vec<(String, Vec<String>)> {
     first.keys().filter_map(row).collect()
 }
 
-/// `section/name` to value.
+/// Returns a map from `section/name` to value.
 fn statements(text: &str) -> BTreeMap<String, String> {
     let (mut section, mut all) = (String::new(), BTreeMap::new());
     for line in text.lines().map(str::trim) {
         if let Some(head) = line.strip_prefix('[') {
             section = head.split([' ', '/', ']']).next().unwrap_or("").to_owned();
         } else if let Some((name, value)) = line.split_once('=') {
-            // A folder and the version of the writer differ in any case.
+            // Directories and the writer's version always differ.
             if section != "Version" && !name.ends_with("_dir") {
                 add(&mut all, format!("{section}/{}", name.trim()), value.trim());
             }
@@ -234,11 +238,11 @@ fn statements(text: &str) -> BTreeMap<String, String> {
     all
 }
 
-/// Adds an option, or those that it consists of: engines write these in any order.
+/// Adds an option or the members of a struct option, whose order varies between engines.
 fn add(all: &mut BTreeMap<String, String>, name: String, value: &str) {
-    match text::inside(value) {
+    match option_text::inside(value) {
         Some(parts) => {
-            for (part, value) in text::split(parts)
+            for (part, value) in option_text::split(parts)
                 .into_iter()
                 .filter_map(|statement| statement.split_once('='))
             {
@@ -256,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn engines_have_short_names_that_differ() {
+    fn engines_have_distinct_short_names() {
         let engines = [
             "ours",
             "ours",
@@ -308,12 +312,12 @@ mod tests {
     }
 
     #[test]
-    fn medians_and_ratios_are_taken_round_by_round() {
-        let one = |nanos: u64, quantile: u64| Measured {
+    fn medians_and_ratios_are_computed_per_round() {
+        let one = |nanos: u64, quantile: u64| Measurement {
             done: 10,
             elapsed_nanos: nanos,
             quantiles: vec![quantile; QUANTILES.len()],
-            ..Measured::default()
+            ..Measurement::default()
         };
         let compared = Compared {
             name: "readrandom".into(),
@@ -322,16 +326,16 @@ mod tests {
                 Rounds(vec![one(200, 5), one(600, 5), one(250, 5)]),
             ],
         };
-        let ratio = compared.ratio(1, Measured::clock);
+        let ratio = compared.ratio(1, Measurement::clock);
         assert_eq!((ratio.low, ratio.median, ratio.high), (2.0, 2.5, 3.0));
         assert_eq!(compared.engines[0].quantile(0.99), Some(6));
         assert_eq!(Rounds::default().quantile(0.99), None);
     }
 
     #[test]
-    fn a_worker_that_ran_too_little_is_refused() {
+    fn a_worker_with_missing_results_is_rejected() {
         let mut benchmarks = vec![empty("x".into(), 1)];
-        let error = note(&mut benchmarks, 0, "ours", &Said::default()).unwrap_err();
+        let error = note(&mut benchmarks, 0, "ours", &WorkerOutput::default()).unwrap_err();
         assert!(
             error.to_string().contains("0 benchmarks instead of 1"),
             "{error}"

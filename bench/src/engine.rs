@@ -1,25 +1,25 @@
-//! What a benchmark asks of an engine. The same code runs on every engine; only this differs.
+//! The engine interface of the benchmarks, the only code that differs between engines.
 //!
-//! A [`Source`] opens databases, an [`Engine`] is an open one, each thread works through a
-//! [`Session`] of its own, and walks with a [`Cursor`]. All are static types: the calls into Cairn's
-//! native interface cost nothing more than a program's own would.
+//! A [`Source`] opens databases, an [`Engine`] is an open one; each thread uses its own [`Session`] and
+//! scans with a [`Cursor`]. All are static types, so that calls of Cairn's native interface cost what a
+//! program's own calls cost.
 
 use std::path::Path;
 
 use cairn::Result;
 
-/// What every operation of a session does alike.
+/// Settings shared by all operations of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Writes wait for the device.
+    /// True if writes sync the WAL.
     pub sync: bool,
-    /// Writes leave the log out.
+    /// True if writes bypass the WAL.
     pub disable_wal: bool,
-    /// Reads check the checksums of blocks.
+    /// True if reads verify block checksums.
     pub verify_checksums: bool,
-    /// Walks see all keys, whatever the prefix extractor is.
+    /// True if scans ignore the prefix extractor.
     pub total_order_seek: bool,
-    /// Walks end where the prefix of the key that was sought ends.
+    /// True if scans end at the end of the prefix of their seek key.
     pub prefix_same_as_start: bool,
 }
 
@@ -28,42 +28,42 @@ pub trait Source: Sync {
     /// An open database.
     type Engine: Engine;
 
-    /// Opens the database in `dir`, or makes it, with options in RocksDB's text form.
+    /// Opens or creates the database in `dir` with a RocksDB option string.
     ///
     /// # Errors
     ///
-    /// The engine's.
+    /// Errors of the engine.
     fn open(&self, dir: &Path, options: &str) -> Result<Self::Engine>;
 }
 
 /// An open database; its default family is used.
 pub trait Engine: Sync + Sized {
-    /// What one thread works through.
+    /// The session of a thread.
     type Session<'a>: Session
     where
         Self: 'a;
 
-    /// A session for one thread.
+    /// Creates a session for one thread.
     fn session(&self, settings: &Settings) -> Self::Session<'_>;
-    /// Writes memtables to tables and waits for it.
+    /// Flushes memtables and waits.
     ///
     /// # Errors
     ///
-    /// The engine's.
+    /// Errors of the engine.
     fn flush(&self) -> Result<()>;
-    /// Compacts everything and waits for it.
+    /// Compacts everything and waits.
     ///
     /// # Errors
     ///
-    /// The engine's.
+    /// Errors of the engine.
     fn compact(&self) -> Result<()>;
-    /// Waits until no flush and no compaction is due.
+    /// Waits until no flush or compaction is due.
     ///
     /// # Errors
     ///
-    /// The engine's.
+    /// Errors of the engine.
     fn wait_until_quiet(&self) -> Result<()>;
-    /// A property by RocksDB's name.
+    /// Returns a property by RocksDB's name.
     fn property(&self, name: &str) -> Option<String>;
     /// Closes the database.
     ///
@@ -73,24 +73,24 @@ pub trait Engine: Sync + Sized {
     fn close(self) -> Result<()>;
 }
 
-/// What one thread asks of the database.
+/// The database session of one thread.
 pub trait Session {
-    /// A walk over the keys.
+    /// An iterator over the keys.
     type Cursor<'a>: Cursor
     where
         Self: 'a;
 
-    /// Sets a key.
+    /// Puts a key.
     ///
     /// # Errors
     ///
-    /// The engine's, as of all the calls below.
+    /// Errors of the engine, as for all calls below.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
-    /// Removes a key.
+    /// Deletes a key.
     ///
     /// # Errors
     ///
-    /// The engine's.
+    /// Errors of the engine.
     fn delete(&mut self, key: &[u8]) -> Result<()>;
     /// Adds a merge operand to a key.
     ///
@@ -98,70 +98,70 @@ pub trait Session {
     ///
     /// The engine's.
     fn merge(&mut self, key: &[u8], operand: &[u8]) -> Result<()>;
-    /// Removes every key from `begin` to before `end`.
+    /// Deletes every key from `begin` to `end`, exclusive.
     ///
     /// # Errors
     ///
-    /// The engine's.
+    /// Errors of the engine.
     fn delete_range(&mut self, begin: &[u8], end: &[u8]) -> Result<()>;
-    /// Adds to the session's batch that a key is set.
+    /// Adds a put to the session's batch.
     fn add(&mut self, key: &[u8], value: &[u8]);
-    /// Adds to the session's batch that a key is removed.
+    /// Adds a deletion to the session's batch.
     fn remove(&mut self, key: &[u8]);
-    /// Writes the session's batch and empties it.
+    /// Writes and clears the session's batch.
     ///
     /// # Errors
     ///
-    /// The engine's.
+    /// Errors of the engine.
     fn write(&mut self) -> Result<()>;
-    /// Hands the value of a key to `see`, where it lies; says whether there is one.
+    /// Calls `see` with the pinned value of a key; returns false if there is none.
     ///
     /// # Errors
     ///
-    /// The engine's, and what `see` returns.
+    /// Errors of the engine, and of `see`.
     fn get(&mut self, key: &[u8], see: impl FnMut(&[u8]) -> Result<()>) -> Result<bool>;
-    /// Looks `keys` up at once and hands the place and value of each that is there to `see`.
+    /// Looks up `keys` in one call, and calls `see` with the index and value of each that exists.
     ///
     /// # Errors
     ///
-    /// The engine's, and what `see` returns.
+    /// Errors of the engine, and of `see`.
     fn multi_get(
         &mut self,
         keys: &[Box<[u8]>],
         see: impl FnMut(usize, &[u8]) -> Result<()>,
     ) -> Result<()>;
-    /// The operands of a key, `most` at most: how many, and their bytes.
+    /// Returns the number and total size of the merge operands of a key, at most `most`.
     ///
     /// # Errors
     ///
-    /// The engine's; `NotSupported` where its interface has no such call.
+    /// Errors of the engine; `NotSupported` if its interface has no such call.
     fn operands(&mut self, key: &[u8], most: usize) -> Result<(usize, u64)>;
-    /// A walk that stands nowhere yet.
+    /// Creates an iterator that is not positioned.
     fn cursor(&self) -> Self::Cursor<'_>;
 }
 
-/// A walk over the keys in their order.
+/// An iterator over the keys in order.
 pub trait Cursor {
-    /// To the first entry.
+    /// Moves to the first entry.
     fn seek_to_first(&mut self);
-    /// To the last entry.
+    /// Moves to the last entry.
     fn seek_to_last(&mut self);
-    /// To the first entry at or after `key`.
+    /// Moves to the first entry at or after `key`.
     fn seek(&mut self, key: &[u8]);
-    /// To the next entry; it stands on one.
+    /// Moves to the next entry. The cursor must be valid.
     fn next(&mut self);
-    /// To the entry before; it stands on one.
+    /// Moves to the previous entry. The cursor must be valid.
     fn prev(&mut self);
-    /// True if it stands on an entry.
+    /// True if the cursor is at an entry.
     fn valid(&self) -> bool;
-    /// The key it stands on.
+    /// Returns the current key.
     fn key(&self) -> &[u8];
-    /// The value it stands on.
+    /// Returns the current value.
     fn value(&self) -> &[u8];
-    /// Why the walk ended, if not because there was no more.
+    /// Returns the error that ended the iteration, if any.
     ///
     /// # Errors
     ///
-    /// The engine's.
+    /// Errors of the engine.
     fn status(&self) -> Result<()>;
 }

@@ -1,8 +1,7 @@
 //! db_bench's flags, in db_bench's spelling.
 //!
-//! gflags and clap differ in habits: `-num=5` and `--num=5` are the same to the former, and words
-//! are joined by underscores. [`normalized`] turns what was typed into what clap expects. A flag
-//! that is the name of an option of the engine sets that option.
+//! gflags accepts `-num=5` and `--num=5` alike and uses underscores. [`normalized`] converts arguments
+//! to the form of clap. A flag named like an engine option sets that option.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,22 +10,22 @@ use cairn::{Error, Result};
 use cairn_options::{DbOptions, FamilyOptions, Options, TableOptions};
 use clap::{Args, ValueEnum};
 
-use crate::graph::GraphFlags;
-use crate::links;
-use crate::text;
-use crate::work::Layout;
+use crate::key_value_gen::Layout;
+use crate::linkbench;
+use crate::mixgraph::GraphFlags;
+use crate::option_text;
 
-/// What runs when nobody says otherwise.
+/// The default benchmarks.
 pub const DEFAULT_BENCHMARKS: &str =
     "fillseq,fillrandom,overwrite,readrandom,readmissing,seekrandom,readseq,readreverse,compact";
 
-/// The name of Cairn's native interface among the engines.
+/// The engine name of Cairn's native interface.
 pub const OURS: &str = "ours";
 
-/// Bytes of a prefix that number it; those behind them can make it one that no key has.
+/// Bytes of the number in a prefix; longer prefixes can be changed to missing ones.
 const PREFIX_NUMBER_LEN: usize = 8;
 
-/// Who keeps the data in memory.
+/// Where data is cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CacheBy {
     /// The engine's block cache.
@@ -35,22 +34,22 @@ pub enum CacheBy {
     Os,
 }
 
-/// `bench`.
+/// The command `bench`.
 #[derive(Clone, Debug, Args)]
 pub struct Flags {
-    /// Benchmarks, in the order in which they run, separated by commas.
+    /// Comma-separated benchmarks, in order.
     #[arg(long, default_value = DEFAULT_BENCHMARKS)]
     pub benchmarks: String,
     /// Directory of the database [default: cairn-bench in TEST_TMPDIR or the temporary directory].
     #[arg(long, value_name = "DIR")]
     pub db: Option<PathBuf>,
-    /// Entries.
+    /// Number of entries.
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     pub num: u64,
-    /// Operations of benchmarks that read [default: as many as entries].
+    /// Number of read operations [default: as many as entries].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub reads: Option<i64>,
-    /// Seconds that each benchmark with random keys runs; 0 counts operations instead.
+    /// Duration of each benchmark with random keys, in seconds; 0 counts operations instead.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub duration: u64,
     /// Bytes of a key.
@@ -59,26 +58,26 @@ pub struct Flags {
     /// Bytes of a value.
     #[arg(long = "value_size", value_name = "BYTES", default_value_t = 100)]
     pub value_size: usize,
-    /// What compression makes of a value, as a share of its size.
+    /// Compressed size of a value, as a fraction of its size.
     #[arg(
         long = "compression_ratio",
         value_name = "SHARE",
         default_value_t = 0.5
     )]
     pub compression_ratio: f64,
-    /// Threads.
+    /// Number of threads.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub threads: u64,
-    /// Bytes a second that the writer of `readwhilewriting` and `seekrandomwhilewriting` and each thread
-    /// of `debt`, `fillseq`, `fillrandom`, `overwrite` and their kin write at most, so that all engines have the
-    /// same beside their reads and compactions; 0 for as many as they can.
+    /// Write rate limit in bytes per second, for the writer of `readwhilewriting` and
+    /// `seekrandomwhilewriting` and for each thread of `debt`, `fillseq`, `fillrandom`, `overwrite` and
+    /// similar ones, so that all engines have the same background load; 0 for no limit.
     #[arg(
         long = "benchmark_write_rate_limit",
         value_name = "BYTES",
         default_value_t = 0
     )]
     pub write_rate_limit: u64,
-    /// Entries of a write batch.
+    /// Entries per write batch.
     #[arg(long = "batch_size", value_name = "N", default_value_t = 1)]
     pub batch_size: u64,
     /// Steps after each seek.
@@ -87,114 +86,114 @@ pub struct Flags {
     /// Step backwards after each seek.
     #[arg(long = "reverse_iterator", num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
     pub reverse_iterator: bool,
-    /// Seek with one iterator a thread instead of a new one for each seek.
+    /// Reuse one iterator per thread instead of creating one for each seek.
     #[arg(long = "keep_iterator", num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
     pub keep_iterator: bool,
-    /// Bytes of a prefix: sets a prefix extractor of this length, unless it is 0.
+    /// Length of the fixed prefix extractor; 0 for none.
     #[arg(long = "prefix_size", value_name = "BYTES", default_value_t = 0)]
     pub prefix_size: usize,
-    /// Entries behind each prefix; 0 writes keys without prefixes of their own.
+    /// Entries per prefix; 0 writes keys without generated prefixes.
     #[arg(long = "keys_per_prefix", value_name = "N", default_value_t = 0)]
     pub keys_per_prefix: u64,
-    /// Walks see all keys, whatever the prefix extractor is.
+    /// Ignore the prefix extractor in scans.
     #[arg(long = "total_order_seek", num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
     pub total_order_seek: bool,
-    /// Walks end where the prefix of the key that was sought ends.
+    /// End scans at the end of the prefix of their seek key.
     #[arg(long = "prefix_same_as_start", num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
     pub prefix_same_as_start: bool,
-    /// Seek prefixes that no key has; prefixes must be longer than 8 bytes.
+    /// Seek missing prefixes; requires prefixes longer than 8 bytes.
     #[arg(long = "seek_missing_prefix", num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
     pub seek_missing_prefix: bool,
-    /// Shape of the benchmark mixgraph.
+    /// Parameters of the benchmark mixgraph.
     #[command(flatten)]
     pub graph: GraphFlags,
-    /// Seed of the random keys.
+    /// Seed of random keys.
     #[arg(long, value_name = "N", default_value_t = 301)]
     pub seed: u64,
     /// Sync every write.
     #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
     pub sync: bool,
-    /// Write without log.
+    /// Bypass the WAL.
     #[arg(long = "disable_wal", num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
     pub disable_wal: bool,
-    /// Go on with the database that is there instead of beginning with a fresh one.
+    /// Use the existing database instead of a fresh one.
     #[arg(long = "use_existing_db", num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
     pub use_existing_db: bool,
-    /// Time single operations and print percentiles.
+    /// Measure the latency of single operations and print percentiles.
     #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = clap::builder::BoolishValueParser::new())]
     pub histogram: bool,
-    /// Keep tickers and histograms, times included, and print them at the end.
+    /// Collect tickers and histograms, including timers, and print them at the end.
     #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
     pub statistics: bool,
-    /// Compare every value that is read with what was written.
+    /// Compare every value read with the value written.
     #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = clap::builder::BoolishValueParser::new())]
     pub verify: bool,
     /// Verify checksums of blocks.
     #[arg(long = "verify_checksum", num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = clap::builder::BoolishValueParser::new())]
     pub verify_checksum: bool,
-    /// An engine: `ours` is Cairn in this process, a path is a library with RocksDB's C interface; with
-    /// `+hyperclock` behind it RocksDB caches blocks in a HyperClock cache.
+    /// The engine: `ours` is Cairn in this process, a path is a library with RocksDB's C interface; the
+    /// suffix `+hyperclock` selects RocksDB's HyperClock cache.
     #[arg(long, value_name = "ENGINE", default_value = OURS, conflicts_with = "engines")]
     pub engine: String,
-    /// Compact tables in which deletions lie close together: Cairn's `deletion_triggered_compaction`, and a
-    /// collector with the same window in RocksDB [default: off in all engines that are compared, the engine's own
+    /// Compact tables with many deletions: Cairn's `deletion_triggered_compaction`, and a collector
+    /// with the same window in RocksDB [default: off when engines are compared, the engine's own
     /// default otherwise].
     #[arg(long = "compact_on_deletion", num_args = 0..=1, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
     pub compact_on_deletion: Option<bool>,
-    /// Before each benchmark that reads what is there, open the database anew and drop its files from the
-    /// page cache.
+    /// Reopen the database and drop its files from the page cache before each benchmark that reads
+    /// existing data.
     #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
     pub cold: bool,
-    /// Keys for each range tombstone of `fillrangetombstones`, which deletes all of them but the first.
+    /// Keys per range tombstone of `fillrangetombstones`, all but the first of which are deleted.
     #[arg(long = "keys_per_tombstone", value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(2..))]
     pub keys_per_tombstone: u64,
-    /// Merge operands that `filloperands` gives each key.
+    /// Merge operands per key of `filloperands`.
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub operands: u64,
-    /// Engines to compare, separated by commas; each runs in a process of its own, in turns.
+    /// Comma-separated engines to compare; each runs in its own process, in turn.
     #[arg(long, value_name = "ENGINES", value_delimiter = ',')]
     pub engines: Vec<String>,
-    /// How often every engine runs all benchmarks [default: 5 with --engines, otherwise 1].
+    /// Number of rounds [default: 5 with --engines, otherwise 1].
     #[arg(long, value_name = "N")]
     pub rounds: Option<usize>,
-    /// Benchmarks that run once in each engine, untimed, before the first round; the rounds then
-    /// use the databases that they left.
+    /// Benchmarks to run once in each engine, untimed, before the first round; the rounds then use the
+    /// resulting databases.
     #[arg(long, value_name = "BENCHMARKS")]
     pub prepare: Option<String>,
-    /// Write everything that was measured to a file, as JSON.
+    /// Write all measurements to a JSON file.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write a report with plots to a file, as one page of HTML.
+    /// Write a report with plots to an HTML file.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Where data is cached unless --cache_size says so: in the engine's block cache, which then
-    /// holds everything, or by the operating system, with a block cache of 8 MB.
+    /// Where data is cached unless --cache_size is given: in the engine's block cache, large enough for
+    /// everything, or by the operating system, with a block cache of 8 MB.
     #[arg(long = "cache_by", value_name = "WHO", conflicts_with = "cache_size")]
     pub cache_by: Option<CacheBy>,
-    /// This process runs the benchmarks in one engine, for another process.
+    /// Run as the worker for this engine.
     #[arg(long, hide = true)]
     pub worker: Option<String>,
-    /// Where the database of a worker lies.
+    /// Database directory of a worker.
     #[arg(long = "worker_dir", hide = true)]
     pub worker_dir: Option<PathBuf>,
-    /// The round of a worker; 0 prepares.
+    /// Round of a worker; 0 prepares.
     #[arg(long = "worker_round", hide = true, default_value_t = 0)]
     pub worker_round: u64,
     /// none, snappy, zlib, bzip2, lz4, lz4hc or zstd.
     #[arg(long = "compression_type", value_name = "NAME")]
     pub compression_type: Option<String>,
-    /// Capacity of the block cache in bytes; sizes take K, M and G.
+    /// Block cache size in bytes; suffixes K, M and G are accepted.
     #[arg(long = "cache_size", value_name = "BYTES")]
     pub cache_size: Option<String>,
-    /// Bits a key of a Bloom filter; below 0 for none.
+    /// Bits per key of Bloom filters; negative for none.
     #[arg(
         long = "bloom_bits",
         value_name = "BITS",
         allow_negative_numbers = true
     )]
     pub bloom_bits: Option<f64>,
-    /// Options of the engine in RocksDB's text form. A flag that is an option's name, such as
-    /// --write_buffer_size=8M, sets that option, too; so does --memtablerep=vector.
+    /// Engine options as RocksDB option string. A flag named like an option, such as
+    /// --write_buffer_size=8M, sets that option; so does --memtablerep=vector.
     #[arg(
         long,
         value_name = "STRING",
@@ -204,8 +203,8 @@ pub struct Flags {
     pub options: String,
 }
 
-/// `args` as clap expects them: behind the word `bench`, flags get two dashes and underscores,
-/// and names of engine options become part of `--options`.
+/// Converts `args` to the form of clap: after the word `bench`, flags get two dashes and underscores,
+/// and engine options become part of `--options`.
 #[must_use]
 pub fn normalized(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut normal = Vec::new();
@@ -236,7 +235,7 @@ pub fn normalized(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     normal
 }
 
-/// The name and value of `-name`, `--name` or `--name=value`; `None` for what is no long flag.
+/// Parses `-name`, `--name` or `--name=value`; `None` if `arg` is not a long flag.
 fn flag(arg: &str) -> Option<(String, Option<&str>)> {
     let text = arg.strip_prefix('-')?;
     let text = text.strip_prefix('-').unwrap_or(text);
@@ -246,7 +245,7 @@ fn flag(arg: &str) -> Option<(String, Option<&str>)> {
     };
     let long = name.len() > 1 && !name.starts_with(|char: char| char.is_ascii_digit());
     let name = match name.replace('-', "_") {
-        // As db_bench calls it.
+        // The flag's name in db_bench.
         name if name == "memtablerep" => "memtable_factory".to_owned(),
         name => name,
     };
@@ -261,7 +260,7 @@ fn is_engine_option(name: &str) -> bool {
     known && name != "statistics"
 }
 
-/// The statement that sets engine option `name`, wherever it belongs.
+/// Returns the assignment of engine option `name`.
 fn engine_statement(name: &str, value: &str) -> String {
     let table_only = FamilyOptions::row(name).is_none() && DbOptions::row(name).is_none();
     match table_only {
@@ -271,21 +270,20 @@ fn engine_statement(name: &str, value: &str) -> String {
 }
 
 impl Flags {
-    /// Operations of benchmarks that read.
+    /// Returns the number of read operations.
     #[must_use]
     pub fn reads(&self) -> u64 {
         let given = self.reads.and_then(|reads| u64::try_from(reads).ok());
         given.unwrap_or(self.num)
     }
 
-    /// The options that every engine gets: those of the flags in db_bench's own words, those that
-    /// were given by name, and, where engines are compared, those whose defaults depend on the
-    /// engine.
+    /// Returns the options of every engine: those of db_bench flags, those given by name, and, when
+    /// engines are compared, those whose defaults differ between engines.
     #[must_use]
     pub fn engine_options(&self) -> String {
         let mut text = String::new();
         if !self.engines.is_empty() {
-            // Cairn's default is the machine's cores; RocksDB's is 2.
+            // Cairn's default is the number of cores; RocksDB's is 2.
             let cores = std::thread::available_parallelism().map_or(2, usize::from);
             text.push_str(&format!("max_background_jobs={};", cores.max(2)));
         }
@@ -315,27 +313,27 @@ impl Flags {
         if self.statistics {
             text.push_str("statistics=BasicStatistics;");
         }
-        text::merged(&(text + &self.options))
+        option_text::merged(&(text + &self.options))
     }
 
-    /// True if tables dense with deletions are compacted; `None` is the engine's default.
+    /// True if tables with many deletions are compacted; `None` for the engine's default.
     #[must_use]
     pub fn compacts_on_deletion(&self) -> Option<bool> {
         let compared = (!self.engines.is_empty()).then_some(false);
         self.compact_on_deletion.or(compared)
     }
 
-    /// How numbers become keys.
+    /// Returns the layout of keys.
     #[must_use]
     pub fn layout(&self) -> Layout {
         Layout::new(self.num, self.prefix_size, self.keys_per_prefix)
     }
 
-    /// Whether the flags about prefixes go together.
+    /// Checks the consistency of prefix flags.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if they do not.
+    /// `InvalidArgument` if they are inconsistent.
     pub fn check_prefixes(&self) -> Result<()> {
         let refused = if self.prefix_size > self.key_size {
             "--prefix_size is more than --key_size"
@@ -353,26 +351,27 @@ impl Flags {
         Err(Error::invalid_argument(refused))
     }
 
-    /// Bytes of all keys and values, those of a graph if LinkBench is among the benchmarks.
+    /// Returns the total size of keys and values, including the graph if LinkBench is among the
+    /// benchmarks.
     #[must_use]
     pub fn raw_bytes(&self) -> u64 {
         let value = self.value_size as u64;
         let mut names = self.prepare.iter().chain([&self.benchmarks]);
         let entry = match names.any(|names| names.contains("linkbench")) {
-            true => links::bytes_of_node(value),
+            true => linkbench::bytes_of_node(value),
             false => self.key_size as u64 + value,
         };
         entry.saturating_mul(self.num)
     }
 
-    /// How often every engine runs all benchmarks.
+    /// Returns the number of rounds.
     #[must_use]
     pub fn round_count(&self) -> usize {
         let usual = if self.engines.is_empty() { 1 } else { 5 };
         self.rounds.unwrap_or(usual).max(1)
     }
 
-    /// True if worker processes measure, and this one compares and reports.
+    /// True if this process compares the results of worker processes.
     #[must_use]
     pub fn compares(&self) -> bool {
         self.worker.is_none()
@@ -383,7 +382,7 @@ impl Flags {
                 || self.html.is_some())
     }
 
-    /// The engines that are measured.
+    /// Returns the engines to measure.
     #[must_use]
     pub fn engine_names(&self) -> Vec<String> {
         match self.engines.is_empty() {
@@ -393,7 +392,7 @@ impl Flags {
     }
 }
 
-/// RocksDB's option word for db_bench's name of a compression.
+/// Returns RocksDB's option value for db_bench's compression name.
 fn compression_word(name: &str) -> &str {
     match name {
         "none" => "kNoCompression",
@@ -446,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn compared_engines_treat_deletions_alike() {
+    fn compared_engines_use_equal_deletion_triggers() {
         let compacts = |line| parsed(line).compacts_on_deletion();
         assert_eq!(compacts("cairn bench --engine=ours"), None);
         assert_eq!(compacts("cairn bench --engines=ours,x.so"), Some(false));
@@ -458,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_for_everything_goes_by_what_is_there() {
+    fn the_cache_is_sized_by_the_data() {
         let raw = |line| parsed(line).raw_bytes();
         assert_eq!(raw("cairn bench --num=1000"), 116_000);
         assert_eq!(
@@ -509,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn other_commands_keep_their_arguments() {
+    fn arguments_of_other_commands_are_unchanged() {
         let args = ["cairn", "get", "--db", "x", "-num"].map(OsString::from);
         assert_eq!(normalized(args.clone()), args);
     }

@@ -1,30 +1,29 @@
-//! db_bench's benchmarks for Cairn and for any library with RocksDB's C interface, and comparisons.
+//! db_bench's benchmarks for Cairn and for libraries with RocksDB's C interface, and comparisons.
 //!
-//! [`bench()`] is the command: with one engine it prints db_bench's lines, with several it runs each in
-//! a process of its own, in turns, and reports medians, ratios and their spread. `engine` says what
-//! is asked of an engine, `native` is Cairn in this process, [`rocksdb`] any library that is loaded
-//! at run time: nothing here is compiled or linked from RocksDB. Only this crate and
-//! `tests/interop` know that another engine exists.
+//! [`bench()`] runs the command: with one engine it prints db_bench's lines; with several it runs each
+//! in its own process, in turn, and reports medians, ratios and their spread. `engine` is the engine
+//! interface, `cairn_engine` Cairn in this process, and [`rocksdb`] any library loaded at run time:
+//! nothing of RocksDB is compiled or linked. Only this crate and `tests/interop` know other engines.
 
+mod bench_stats;
+mod benchmarks;
+pub mod cairn_engine;
 mod compare;
+mod db_dir;
 pub mod engine;
 mod flags;
-mod folder;
-mod graph;
-mod links;
-mod measured;
-pub mod native;
-mod plan;
-mod process;
+mod key_value_gen;
+mod linkbench;
+mod measurement;
+mod medians;
+mod mixgraph;
+mod option_text;
 pub mod progress;
 mod report;
+mod resource_usage;
 pub mod rocksdb;
 mod run;
-mod stats;
-mod tally;
-mod text;
-mod usage;
-mod work;
+mod worker_process;
 mod ycsb;
 
 use std::io::Write;
@@ -32,23 +31,22 @@ use std::path::Path;
 
 use cairn::{Error, Result};
 
+use benchmarks::Benchmark;
 use engine::Source;
 pub use flags::{Flags, normalized};
-use plan::Benchmark;
-use progress::{Begin, Progress, Unseen};
+use progress::{Begin, NoProgress, Progress};
 
-/// Runs what the flags ask for and prints it.
+/// Runs the benchmarks selected by the flags and prints the results.
 ///
 /// # Errors
 ///
-/// `InvalidArgument` for unknown names and flags that do not go together; `Corruption` if a value is
-/// not what was written; errors of engines, files and worker processes.
+/// `InvalidArgument` for unknown names and inconsistent flags; `Corruption` if a value is not the written one; errors of engines, files and worker processes.
 pub fn bench(flags: &Flags, begin: Begin<'_>, out: &mut dyn Write) -> Result<()> {
     if flags.compares() {
         return report::run(flags, out);
     }
     if let Some(engine) = &flags.worker {
-        let unseen: Begin<'_> = &|_, _| Box::new(Unseen) as Box<dyn Progress>;
+        let unseen: Begin<'_> = &|_, _| Box::new(NoProgress) as Box<dyn Progress>;
         return with_engine(
             engine,
             Work {
@@ -61,18 +59,18 @@ pub fn bench(flags: &Flags, begin: Begin<'_>, out: &mut dyn Write) -> Result<()>
     with_engine(&flags.engine, Work { flags, begin, out })
 }
 
-/// What is done in one engine.
+/// The benchmarks to run in one engine.
 struct Work<'a> {
     flags: &'a Flags,
     begin: Begin<'a>,
     out: &'a mut dyn Write,
 }
 
-/// Does `work` in the engine of this name.
+/// Runs `work` in the engine `name`.
 fn with_engine(name: &str, work: Work<'_>) -> Result<()> {
     let compact_on_deletion = work.flags.compacts_on_deletion();
     if name == flags::OURS {
-        return work.run(&native::Ours {
+        return work.run(&cairn_engine::CairnSource {
             compact_on_deletion,
         });
     }
@@ -101,7 +99,7 @@ fn with_engine(name: &str, work: Work<'_>) -> Result<()> {
 
 /// Loads the library at `path`.
 pub(crate) fn load(path: &str) -> Result<rocksdb::Library> {
-    // Without a slash the loader would look in the system's directories.
+    // Without a slash the loader would search the system directories.
     let path = std::path::absolute(Path::new(path))
         .map_err(|error| Error::io("find", Path::new(path), error))?;
     rocksdb::Library::load(&path).map_err(|error| Error::io_text(error.to_string()))
@@ -111,7 +109,7 @@ impl Work<'_> {
     fn run<S: Source>(self, source: &S) -> Result<()> {
         let Work { flags, begin, out } = self;
         if flags.worker.is_some() {
-            return process::work(source, flags, begin, out);
+            return worker_process::work(source, flags, begin, out);
         }
         let benchmarks = Benchmark::list(&flags.benchmarks, flags)?;
         printed(report::head(flags, out))?;
@@ -121,11 +119,11 @@ impl Work<'_> {
     }
 }
 
-/// The result of printing.
+/// Converts an output error.
 ///
 /// # Errors
 ///
-/// That of printing, as an error of the command.
+/// The output error.
 pub(crate) fn printed(result: std::io::Result<()>) -> Result<()> {
     result.map_err(|error| Error::io_text(format!("print: {error}")))
 }

@@ -1,21 +1,21 @@
-//! Somebody who watches: the command line draws a bar, tests and workers draw none.
+//! Progress reporting: the command line draws a bar, tests and workers do not.
 
-/// How far a benchmark has come.
+/// Progress of a benchmark.
 pub trait Progress: Sync {
-    /// Some more is done.
+    /// Adds to the progress.
     fn advance(&self, more: u64);
-    /// All is done.
+    /// Ends the display.
     fn finish(&self);
 }
 
-/// Begins to show the progress of a benchmark: its name, and how much there is to do if it is known.
+/// Starts the display of a benchmark, given its name and its total, if known.
 pub type Begin<'a> = &'a dyn Fn(&str, Option<u64>) -> Box<dyn Progress>;
 
-/// Shows nothing.
+/// Displays nothing.
 #[derive(Clone, Copy, Debug)]
-pub struct Unseen;
+pub struct NoProgress;
 
-impl Progress for Unseen {
+impl Progress for NoProgress {
     fn advance(&self, _more: u64) {}
     fn finish(&self) {}
 }

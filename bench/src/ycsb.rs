@@ -9,9 +9,9 @@
 //! | E | 95 % scans of 1 to 100 entries, 5 % inserts | zipfian |
 //! | F | half reads, half reads with an update of the same key | zipfian |
 
-use crate::work::{Rng, mix};
+use crate::key_value_gen::{Rng, mix};
 
-/// One of the workloads, by its letter.
+/// A workload, by its letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mix {
     A,
@@ -22,7 +22,7 @@ pub enum Mix {
     F,
 }
 
-/// What an operation of a mix does.
+/// The type of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Read,
@@ -33,7 +33,7 @@ pub enum Step {
 }
 
 impl Mix {
-    /// The workload of the benchmark `ycsba` to `ycsbf`.
+    /// Returns the workload of benchmark `ycsba` to `ycsbf`.
     #[must_use]
     pub fn named(name: &str) -> Option<Mix> {
         Some(match name.strip_prefix("ycsb")? {
@@ -47,7 +47,7 @@ impl Mix {
         })
     }
 
-    /// The next operation.
+    /// Returns the next operation.
     pub fn step(self, rng: &mut Rng) -> Step {
         let (percent, most, other) = match self {
             Mix::A => (50, Step::Read, Step::Update),
@@ -64,30 +64,30 @@ impl Mix {
     }
 }
 
-/// YCSB's constant: the share of the most frequent keys grows with it.
+/// YCSB's exponent; larger values are more skewed.
 const THETA: f64 = 0.99;
-/// Terms of the zeta sum that are added one by one; the rest is its integral.
+/// Number of terms of the zeta sum computed exactly; the rest is approximated by an integral.
 const EXACT_TERMS: u64 = 100_000;
 
-/// Numbers below a bound, of which small ones are far more frequent: Gray's method, as YCSB has it.
+/// Zipf-distributed numbers below a bound, with Gray's method as in YCSB.
 #[derive(Clone, Debug)]
 pub struct Zipfian {
     bound: u64,
     zeta: f64,
-    /// The sum of the first two terms of it.
+    /// The sum of the first two terms.
     zeta_of_two: f64,
     eta: f64,
     exponent: f64,
 }
 
 impl Zipfian {
-    /// Numbers below `bound`, at least 1, with YCSB's constant.
+    /// Creates the distribution below `bound`, at least 1, with YCSB's exponent.
     #[must_use]
     pub fn new(bound: u64) -> Zipfian {
         Zipfian::with(bound, THETA)
     }
 
-    /// Numbers below `bound`, at least 1, with a constant between 0 and 1.
+    /// Creates the distribution below `bound`, at least 1, with an exponent between 0 and 1.
     #[must_use]
     pub fn with(bound: u64, theta: f64) -> Zipfian {
         let bound = bound.max(1);
@@ -103,7 +103,7 @@ impl Zipfian {
         }
     }
 
-    /// The rank of the next key: 0 is the most frequent.
+    /// Returns a rank; 0 is the most frequent.
     pub fn rank(&self, rng: &mut Rng) -> u64 {
         let share = rng.share();
         let scaled = share * self.zeta;
@@ -117,13 +117,13 @@ impl Zipfian {
         ((self.bound as f64 * power) as u64).min(self.bound - 1)
     }
 
-    /// The next key; the frequent ones lie far from each other.
+    /// Returns a key; frequent keys are scattered.
     pub fn scattered(&self, rng: &mut Rng) -> u64 {
         mix(self.rank(rng)) % self.bound
     }
 }
 
-/// The sum of `1 / i^theta` for `i` from 1 to `bound`.
+/// Returns the sum of `1 / i^theta` for `i` from 1 to `bound`.
 fn zeta(bound: u64, theta: f64) -> f64 {
     let exact = bound.min(EXACT_TERMS);
     let sum: f64 = (1..=exact).map(|i| (i as f64).powf(-theta)).sum();
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mixes_have_their_shares() {
+    fn mixes_have_their_percentages() {
         assert_eq!(Mix::named("ycsbb"), Some(Mix::B));
         assert_eq!((Mix::named("ycsbg"), Mix::named("fillseq")), (None, None));
         let mut rng = Rng::new(1);
@@ -151,7 +151,7 @@ mod tests {
         let (zipfian, mut rng) = (Zipfian::new(1_000_000), Rng::new(7));
         let ranks: Vec<u64> = (0..20_000).map(|_| zipfian.rank(&mut rng)).collect();
         assert!(ranks.iter().all(|rank| *rank < 1_000_000));
-        // One in a hundred of the keys has about two thirds of a draw with this constant.
+        // A hundredth of the keys has about two thirds of the draws with this exponent.
         let hot = ranks.iter().filter(|rank| **rank < 10_000).count();
         assert!((12_000..15_000).contains(&hot), "{hot}");
         let first = ranks.iter().filter(|rank| **rank == 0).count() as f64;
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_sum_ends_in_its_integral() {
+    fn a_long_sum_is_approximated_by_its_integral() {
         let exact: f64 = (1..=300_000u64).map(|i| (i as f64).powf(-THETA)).sum();
         assert!((zeta(300_000, THETA) - exact).abs() < 1e-6);
         let tiny = Zipfian::new(1);
@@ -171,12 +171,12 @@ mod tests {
     }
 
     #[test]
-    fn a_smaller_constant_is_less_skewed() {
+    fn a_smaller_exponent_is_less_skewed() {
         let (zipfian, mut rng) = (Zipfian::with(1_000_000, 0.625), Rng::new(7));
         let hot = (0..20_000)
             .filter(|_| zipfian.rank(&mut rng) < 10_000)
             .count();
-        // A hundredth of the keys has about 0.01^(1 - 0.625) of a draw.
+        // A hundredth of the keys has about 0.01^(1 - 0.625) of the draws.
         assert!((3_200..3_900).contains(&hot), "{hot}");
     }
 }

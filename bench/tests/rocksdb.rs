@@ -1,4 +1,4 @@
-//! The driver itself: what is put into RocksDB through it comes out of it again.
+//! The driver: data written to RocksDB is read back.
 
 use cairn_bench::rocksdb::{Db, Library, OpenMode, Tuning, list_families};
 

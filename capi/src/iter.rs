@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_uchar};
 
 use cairn_db::{Columns, Family, Iter};
-use cairn_indexed::JoinedIter;
+use cairn_indexed::BaseDeltaIter;
 use cairn_types::{Error, Result};
 
 use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
@@ -62,7 +62,7 @@ pub enum Cursor {
     /// A walk over a family, and the family.
     Family(Box<(Iter, Family)>),
     /// A walk over a family with the writes of a batch on it.
-    Joined(Box<JoinedIter>),
+    Joined(Box<BaseDeltaIter>),
     /// No walk: the options were refused.
     Refused(Error),
 }
@@ -133,7 +133,7 @@ impl Walk {
     unsafe fn seek(
         handle: *mut rocksdb_iterator_t,
         family: impl FnOnce(&mut Iter),
-        joined: impl FnOnce(&mut JoinedIter),
+        joined: impl FnOnce(&mut BaseDeltaIter),
     ) {
         // SAFETY: the caller's promise.
         let (walk, _mark) = unsafe { enter(handle) };
@@ -168,7 +168,7 @@ impl Walk {
     unsafe fn step(
         handle: *mut rocksdb_iterator_t,
         family: impl FnOnce(&mut Iter, &mut Noted) -> bool,
-        joined: impl FnOnce(&mut JoinedIter),
+        joined: impl FnOnce(&mut BaseDeltaIter),
     ) {
         // SAFETY: the caller's promise; the handle that is ready lives, and the walk is its own.
         unsafe {
@@ -196,7 +196,7 @@ impl Walk {
 /// The handle is what `c.h` says.
 #[cold]
 #[inline(never)]
-unsafe fn step_in_batch(handle: *mut rocksdb_iterator_t, step: impl FnOnce(&mut JoinedIter)) {
+unsafe fn step_in_batch(handle: *mut rocksdb_iterator_t, step: impl FnOnce(&mut BaseDeltaIter)) {
     // SAFETY: the caller's promise.
     let (walk, _mark) = unsafe { enter(handle) };
     if let Cursor::Joined(iter) = &mut walk.cursor

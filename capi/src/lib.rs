@@ -12,7 +12,7 @@
 //!   checked where it can be.
 //! - *Panics* end in an error where there is an `errptr`, else in a message and an abort; none
 //!   crosses into C.
-//! - What is not built yet (`unbuilt`) says so: an error where there is an `errptr`, else the empty
+//! - What is not built yet (`unsupported`) says so: an error where there is an `errptr`, else the empty
 //!   result and one line in the LOG.
 //!
 //! Safety: every function relies on what `c.h` says of its arguments: pointers point to what their
@@ -28,12 +28,13 @@
 #[macro_use]
 mod handle;
 #[macro_use]
-mod define;
+mod macros;
 
 pub mod batch;
 pub mod cache;
 pub mod cairn;
 pub mod callbacks;
+pub mod compact_files;
 pub mod constants;
 pub mod control;
 pub mod database;
@@ -45,18 +46,17 @@ pub mod families;
 pub mod files;
 pub mod indexed;
 pub mod iter;
-pub mod limits;
-pub mod live;
+pub mod live_files;
 pub mod memory;
 pub mod metadata;
 pub mod metadata_reads;
-pub mod named;
 pub mod options;
 pub mod perf;
+pub mod rate_limiter;
 pub mod reads;
 mod slabs;
-pub mod space;
+pub mod sst_file_manager;
 pub mod statistics;
 pub mod table_properties;
-pub mod unbuilt;
+pub mod unsupported;
 pub mod writes;

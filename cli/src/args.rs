@@ -1,4 +1,4 @@
-//! The command line, as a person types it.
+//! Command line arguments.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ only read leave the directory as it was, byte for byte.
 `cairn help COMMAND` explains a command with examples."
 )]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -41,14 +41,14 @@ Examples:
 
 The exit code is 1 if the key has no value.")]
     Get(Get),
-    /// Give a key a value.
+    /// Set the value of a key.
     #[command(after_help = "\
 Examples:
   cairn put --db stones --create quartz SiO2
   cairn put --db stones --key-hex --value-hex 00ff17 cafe
   cairn put --db stones --sync quartz SiO2        survives a power cut, too")]
     Put(Put),
-    /// Remove a key, or a range of keys.
+    /// Delete a key or a range of keys.
     #[command(after_help = "\
 Examples:
   cairn delete --db stones quartz
@@ -67,7 +67,7 @@ Examples:
 
 Keys and values that are no text are shown with \\x escapes; jsonl shows bytes in hexadecimal.")]
     Scan(Scan),
-    /// Fill a database from a file or standard input.
+    /// Load entries from a file or standard input.
     #[command(after_help = "\
 Examples:
   cairn load --db stones minerals.csv             first column key, second value
@@ -82,19 +82,19 @@ Formats:
   jsonl  one object a line: {\"key\":..,\"value\":..}, or {\"k\":hex,\"v\":hex} as scan prints (.jsonl, .json, .ndjson)
   text   key, one blank or TAB, the rest of the line is the value (.txt and all others)")]
     Load(Load),
-    /// Name the column families of a database.
+    /// List the column families of a database.
     #[command(after_help = "\
 Examples:
   cairn list-families --db stones
   cairn list-families --db stones --long          with comparators and file counts")]
     ListFamilies(ListFamilies),
-    /// Print what the database says of itself.
+    /// Print properties of a database.
     #[command(after_help = "\
 Examples:
   cairn properties --db stones                    all of them
   cairn properties --db stones rocksdb.estimate-num-keys rocksdb.levelstats")]
     Properties(Properties),
-    /// Compact a range of keys, or everything.
+    /// Compact a range of keys, or all keys.
     #[command(after_help = "\
 Examples:
   cairn compact --db stones
@@ -102,12 +102,12 @@ Examples:
   cairn compact --db stones --bottommost          rewrite the last level, too
   cairn compact --db stones --options 'compression=kZSTD' --bottommost")]
     Compact(Compact),
-    /// Write what is only in the log to tables.
+    /// Flush memtables to tables.
     #[command(after_help = "\
 Example:
   cairn flush --db stones")]
     Flush(Flush),
-    /// Make tables that were written elsewhere part of a database.
+    /// Ingest external tables into a database.
     #[command(after_help = "\
 Examples:
   cairn ingest --db stones new.sst more.sst       copies them; later files are newer
@@ -117,7 +117,7 @@ Examples:
 All files become part of the database, or none. They are newer than what is there. Tables are
 written by SstFileWriter (Cairn's or RocksDB's): keys in order, each once.")]
     Ingest(Ingest),
-    /// Make a second database with the present state, of links.
+    /// Create a checkpoint: a second database with hard links to the current files.
     #[command(after_help = "\
 Examples:
   cairn checkpoint --db stones --to stones-monday
@@ -125,19 +125,19 @@ Examples:
 Costs no space until the two go different ways; on another device the files are copied. The
 directory must not exist, and it is there only when it is complete.")]
     Checkpoint(Checkpoint),
-    /// Put the tables of a column family into a directory, to be imported elsewhere.
+    /// Export the tables of a column family to a directory.
     #[command(after_help = "\
 Examples:
   cairn export --db stones --family ores --to ores-export
   cairn import --db other --family ores ores-export")]
     Export(Export),
-    /// Create a column family out of exported tables.
+    /// Create a column family from exported tables.
     #[command(after_help = "\
 Examples:
   cairn import --db other --family ores ores-export
   cairn import --db other --family ores --move ores-export    gives the exported files up")]
     Import(Import),
-    /// Make a damaged database whole again.
+    /// Repair a damaged database.
     #[command(after_help = "\
 Examples:
   cairn verify --db stones                                    what is damaged?
@@ -181,18 +181,18 @@ Reads every file in full: blocks, filters and indexes of tables, records of logs
 and what the MANIFEST says of them. Each damage is one line with file and offset; the exit code is
 then 1.")]
     Verify(Verify),
-    /// Measure reads and writes, as RocksDB's db_bench does.
+    /// Measure reads and writes, like RocksDB's db_bench.
     #[command(after_help = crate::bench::HELP)]
     Bench(Box<crate::bench::Flags>),
 }
 
-/// Where the database is and how to open it.
+/// Location and options of the database.
 #[derive(Debug, Args)]
 pub struct Target {
     /// Directory of the database.
     #[arg(long, value_name = "DIR")]
     pub db: PathBuf,
-    /// Options of the database and of all families, in RocksDB's text form.
+    /// Options of the database and all families, as RocksDB option string.
     #[arg(
         long,
         value_name = "STRING",
@@ -200,15 +200,15 @@ pub struct Target {
         hide_default_value = true
     )]
     pub options: String,
-    /// Options of one family; may be given several times.
+    /// Options of one family; may be repeated.
     #[arg(long, value_name = "NAME=STRING")]
     pub family_options: Vec<String>,
-    /// Do not start from the options in the database's newest OPTIONS file.
+    /// Ignore the database's newest OPTIONS file.
     #[arg(long)]
     pub ignore_options_file: bool,
 }
 
-/// One column family.
+/// A column family argument.
 #[derive(Debug, Args)]
 pub struct FamilyName {
     /// Column family.
@@ -216,10 +216,10 @@ pub struct FamilyName {
     pub family: String,
 }
 
-/// How keys on the command line are written.
+/// Encoding of keys on the command line.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct KeyForm {
-    /// Keys are given in hexadecimal.
+    /// Keys are hexadecimal.
     #[arg(long)]
     pub key_hex: bool,
 }
@@ -235,19 +235,19 @@ pub struct Get {
     pub keys: KeyForm,
     /// The key.
     pub key: String,
-    /// How the value is printed.
+    /// Output format of the value.
     #[arg(long, default_value = "text")]
     pub format: ValueFormat,
 }
 
-/// How a single value is printed.
+/// Output format of a single value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ValueFormat {
-    /// With escapes for what is no text, and a line end.
+    /// Text with escapes for other bytes, and a newline.
     Text,
-    /// In hexadecimal, and a line end.
+    /// Hexadecimal, and a newline.
     Hex,
-    /// Its bytes and nothing else.
+    /// The raw bytes.
     Raw,
 }
 
@@ -260,13 +260,13 @@ pub struct Put {
     pub family: FamilyName,
     #[command(flatten)]
     pub keys: KeyForm,
-    /// The value is given in hexadecimal.
+    /// The value is hexadecimal.
     #[arg(long)]
     pub value_hex: bool,
     /// Create the database if it does not exist.
     #[arg(long)]
     pub create: bool,
-    /// Return only when the write is on the device.
+    /// Sync the WAL before returning.
     #[arg(long)]
     pub sync: bool,
     /// The key.
@@ -284,15 +284,15 @@ pub struct Delete {
     pub family: FamilyName,
     #[command(flatten)]
     pub keys: KeyForm,
-    /// Remove all keys from KEY up to END, which stays.
+    /// Delete all keys from KEY to END, exclusive.
     #[arg(long, requires = "end")]
     pub range: bool,
-    /// Return only when the write is on the device.
+    /// Sync the WAL before returning.
     #[arg(long)]
     pub sync: bool,
     /// The key.
     pub key: String,
-    /// The end of the range.
+    /// The exclusive end of the range.
     #[arg(requires = "range")]
     pub end: Option<String>,
 }
@@ -306,43 +306,43 @@ pub struct Scan {
     pub family: FamilyName,
     #[command(flatten)]
     pub keys: KeyForm,
-    /// All families, one after the other, in the order of their creation.
+    /// Scan all families in the order of their creation.
     #[arg(long, conflicts_with = "family")]
     pub all_families: bool,
     /// The first key.
     #[arg(long, value_name = "KEY")]
     pub from: Option<String>,
-    /// The key to end before.
+    /// The exclusive upper bound.
     #[arg(long, value_name = "KEY")]
     pub to: Option<String>,
-    /// Only keys that begin so.
+    /// Only keys with this prefix.
     #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
     pub prefix: Option<String>,
-    /// From the last key to the first.
+    /// Scan backwards.
     #[arg(long)]
     pub reverse: bool,
-    /// At most so many entries of each family.
+    /// Maximum number of entries per family.
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
-    /// No values.
+    /// Print keys only.
     #[arg(long)]
     pub keys_only: bool,
-    /// Only how many there are.
+    /// Print only the number of entries.
     #[arg(long)]
     pub count: bool,
-    /// How entries are printed.
+    /// Output format of entries.
     #[arg(long, default_value = "text")]
     pub format: EntryFormat,
 }
 
-/// How entries are printed.
+/// Output format of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum EntryFormat {
-    /// `key : value`, with escapes for what is no text.
+    /// `key : value`, with escapes for non-text bytes.
     Text,
     /// `key : value` in hexadecimal.
     Hex,
-    /// One JSON object a line, bytes in hexadecimal.
+    /// One JSON object per line, bytes in hexadecimal.
     Jsonl,
 }
 
@@ -355,16 +355,16 @@ pub struct Load {
     pub family: FamilyName,
     /// The file; `-` for standard input.
     pub file: PathBuf,
-    /// What the file holds; taken from its name if not given.
+    /// Format of the file; derived from its name if omitted.
     #[arg(long)]
     pub format: Option<crate::load::Format>,
-    /// The first line of a CSV or TSV file holds names.
+    /// The first line of a CSV or TSV file is a header.
     #[arg(long)]
     pub header: bool,
-    /// Entries written at once.
+    /// Entries per write batch.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub batch: usize,
-    /// Do not log: faster, and lost if the machine stops before the end.
+    /// Bypass the WAL: faster, but data is lost if the machine stops before the end.
     #[arg(long)]
     pub disable_wal: bool,
 }
@@ -375,7 +375,7 @@ pub struct ListFamilies {
     /// Directory of the database.
     #[arg(long, value_name = "DIR")]
     pub db: PathBuf,
-    /// With ids, comparators, and the number and bytes of tables.
+    /// Include ids, comparators, and the number and size of tables.
     #[arg(long)]
     pub long: bool,
 }
@@ -387,7 +387,7 @@ pub struct Properties {
     pub target: Target,
     #[command(flatten)]
     pub family: FamilyName,
-    /// Names; all that have an answer if none is given.
+    /// Property names; all available ones if omitted.
     pub names: Vec<String>,
 }
 
@@ -403,13 +403,13 @@ pub struct Compact {
     /// All families.
     #[arg(long, conflicts_with = "family")]
     pub all_families: bool,
-    /// The first key.
+    /// The first key, inclusive.
     #[arg(long, value_name = "KEY")]
     pub from: Option<String>,
-    /// The last key.
+    /// The last key, inclusive.
     #[arg(long, value_name = "KEY")]
     pub to: Option<String>,
-    /// Rewrite the bottommost level, too.
+    /// Rewrite the bottommost level.
     #[arg(long)]
     pub bottommost: bool,
 }
@@ -428,19 +428,19 @@ pub struct Ingest {
     pub target: Target,
     #[command(flatten)]
     pub family: FamilyName,
-    /// Link the files and give their names up.
+    /// Move the files: link them, then unlink the old paths.
     #[arg(long = "move", conflicts_with = "link")]
     pub moved: bool,
-    /// Link the files and leave their names.
+    /// Link the files and keep the old paths.
     #[arg(long)]
     pub link: bool,
-    /// Put them below everything: keys that exist keep their values.
+    /// Ingest below all existing data: existing keys keep their values.
     #[arg(long)]
     pub behind: bool,
-    /// Take tables that a database wrote, with the sequence numbers they have.
+    /// Accept tables written by a database, with their sequence numbers.
     #[arg(long)]
     pub db_files: bool,
-    /// Check every block first.
+    /// Verify every block first.
     #[arg(long)]
     pub verify: bool,
     /// Create the database if it does not exist.
@@ -481,13 +481,13 @@ pub struct Import {
     /// Column family to create.
     #[arg(long, value_name = "NAME")]
     pub family: String,
-    /// Link the files and give their names up.
+    /// Move the files: link them, then unlink the old paths.
     #[arg(long = "move")]
     pub moved: bool,
     /// Create the database if it does not exist.
     #[arg(long)]
     pub create: bool,
-    /// Directories that `cairn export` has made.
+    /// Directories created by `cairn export`.
     #[arg(required = true)]
     pub exports: Vec<PathBuf>,
 }
@@ -497,7 +497,7 @@ pub struct Import {
 pub struct Repair {
     #[command(flatten)]
     pub target: Target,
-    /// Only take tables out: `all-damaged`, or the name of a table. May be given several times.
+    /// Only quarantine tables: `all-damaged`, or the name of a table. May be repeated.
     #[arg(long, value_name = "FILE|all-damaged")]
     pub quarantine: Vec<String>,
 }
@@ -508,7 +508,7 @@ pub struct Destroy {
     /// Directory of the database.
     #[arg(long, value_name = "DIR")]
     pub db: PathBuf,
-    /// Options that say where else its files lie, in RocksDB's text form.
+    /// Options with the directories of other files, as RocksDB option string.
     #[arg(
         long,
         value_name = "STRING",
@@ -516,7 +516,7 @@ pub struct Destroy {
         hide_default_value = true
     )]
     pub options: String,
-    /// Do it.
+    /// Confirm the deletion.
     #[arg(long)]
     pub yes: bool,
 }
@@ -524,15 +524,15 @@ pub struct Destroy {
 /// `inspect`.
 #[derive(Debug, Args)]
 pub struct Inspect {
-    /// The file; its name says what it is.
+    /// The file, whose name determines its type.
     pub file: PathBuf,
     /// Show every entry of tables and blob files.
     #[arg(long)]
     pub entries: bool,
-    /// Show keys and values in hexadecimal.
+    /// Print keys and values in hexadecimal.
     #[arg(long)]
     pub hex: bool,
-    /// Bytes shown of each key and value.
+    /// Maximum bytes printed of each key and value.
     #[arg(long, value_name = "BYTES", default_value_t = 80)]
     pub width: usize,
 }
@@ -544,7 +544,7 @@ pub struct Verify {
     /// Directory of the database.
     #[arg(long, value_name = "DIR")]
     pub db: Option<PathBuf>,
-    /// Files.
+    /// Single files.
     pub files: Vec<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! `bench`: the benchmarks of `cairn-bench`, with a bar that shows how far they have come.
+//! The command `bench`: the benchmarks of `cairn-bench` with a progress bar.
 
 use std::io::Write;
 
@@ -62,7 +62,7 @@ impl Watcher for Progress {
     }
 }
 
-/// Runs what the flags ask for.
+/// Runs the benchmarks selected by the flags.
 ///
 /// # Errors
 ///

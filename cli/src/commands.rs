@@ -1,5 +1,5 @@
-//! The commands on an open database: `get`, `put`, `delete`, `scan`, `load`, `list-families`,
-//! `properties`, `compact`, `flush`.
+//! Commands on an open database: `get`, `put`, `delete`, `scan`, `load`, `list-families`, `properties`,
+//! `compact`, `flush`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::progress::Progress;
 use crate::show::{escaped, hex, json_error, json_row, json_text, unhex};
 use crate::target::{self, Use};
 
-/// The bytes of a key on the command line.
+/// Decodes a key from the command line.
 fn key_bytes(text: &str, form: KeyForm) -> Result<Vec<u8>> {
     match form.key_hex {
         true => unhex(text),
@@ -32,12 +32,12 @@ fn optional_key(text: Option<&str>, form: KeyForm) -> Result<Option<Vec<u8>>> {
     text.map(|text| key_bytes(text, form)).transpose()
 }
 
-/// The error of a line that could not be printed.
+/// Converts an output error.
 fn printed(result: std::io::Result<()>) -> Result<()> {
     result.map_err(|error| Error::io_text(format!("print: {error}")))
 }
 
-/// Read options that show a family's newest state, whatever its keys carry.
+/// Returns read options for the newest state of a family, including families with timestamps.
 fn newest(family: &Family<'_>) -> ReadOptions {
     let size = family.options().comparator.timestamp_size();
     ReadOptions {
@@ -46,7 +46,7 @@ fn newest(family: &Family<'_>) -> ReadOptions {
     }
 }
 
-/// Prints the value of a key. Returns whether there is one.
+/// Prints the value of a key. Returns false if there is none.
 pub fn get(flags: &Get, out: &mut dyn Write) -> Result<bool> {
     let key = key_bytes(&flags.key, flags.keys)?;
     let db = target::open(&flags.target, Use::Read)?;
@@ -63,7 +63,7 @@ pub fn get(flags: &Get, out: &mut dyn Write) -> Result<bool> {
     Ok(true)
 }
 
-/// Gives a key a value.
+/// Sets the value of a key.
 pub fn put(flags: &Put) -> Result<()> {
     let key = key_bytes(&flags.key, flags.keys)?;
     let value = key_bytes(
@@ -87,7 +87,7 @@ pub fn put(flags: &Put) -> Result<()> {
     db.close()
 }
 
-/// Removes a key or a range.
+/// Deletes a key or a range.
 pub fn delete(flags: &Delete) -> Result<()> {
     let key = key_bytes(&flags.key, flags.keys)?;
     let end = optional_key(flags.end.as_deref(), flags.keys)?;
@@ -106,7 +106,7 @@ pub fn delete(flags: &Delete) -> Result<()> {
     db.close()
 }
 
-/// Lists entries.
+/// Prints entries.
 pub fn scan(flags: &Scan, out: &mut dyn Write) -> Result<()> {
     let range = Range::new(flags)?;
     let jsonl = flags.format == EntryFormat::Jsonl;
@@ -140,7 +140,7 @@ pub fn scan(flags: &Scan, out: &mut dyn Write) -> Result<()> {
     failed.map_or(Ok(()), Err)
 }
 
-/// The keys that a scan shows.
+/// The range of a scan.
 struct Range {
     from: Option<Vec<u8>>,
     to: Option<Vec<u8>>,
@@ -156,9 +156,10 @@ impl Range {
         })
     }
 
-    /// Read options that bound an iterator over `family` by the range.
+    /// Returns read options with the range as bounds of an iterator over `family`.
     ///
-    /// Bounds of a prefix are only known in the order of bytes; elsewhere every key is looked at.
+    /// A prefix can be expressed as bounds in bytewise order only; with other orders every key is
+    /// visited.
     fn options(&self, family: &Family<'_>) -> ReadOptions {
         let mut options = ReadOptions {
             iterate_lower_bound: self.from.clone(),
@@ -183,7 +184,7 @@ impl Range {
     }
 }
 
-/// The first key behind all that begin with `prefix`, if there is one.
+/// Returns the first key after all keys with `prefix`, if there is one.
 fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
     let mut end = prefix[..=last].to_vec();
@@ -250,7 +251,7 @@ fn print_row(
     }
 }
 
-/// Fills a database from a file.
+/// Loads a file into a database.
 pub fn load(flags: &Load, out: &mut dyn Write) -> Result<()> {
     let format = flags.format.unwrap_or_else(|| Format::of_name(&flags.file));
     let input = input_of(&flags.file)?;
@@ -288,8 +289,8 @@ pub fn load(flags: &Load, out: &mut dyn Write) -> Result<()> {
     printed(writeln!(out, "{entries} entries, {bytes} bytes"))
 }
 
-/// The family `name`, created if the database has none: a dump of several families is loaded as
-/// it was.
+/// Returns the family `name`, creating it if it does not exist, so that a dump of several families is
+/// restored.
 fn family_for<'a, 'db>(
     db: &'db Db,
     named: &'a mut Vec<Family<'db>>,
@@ -306,7 +307,7 @@ fn family_for<'a, 'db>(
     Ok(named.last().expect("just pushed"))
 }
 
-/// The file, or standard input.
+/// Opens the file or standard input.
 fn input_of(path: &Path) -> Result<Box<dyn BufRead>> {
     if path.as_os_str() == "-" {
         return Ok(Box::new(BufReader::new(std::io::stdin())));
@@ -318,7 +319,7 @@ fn input_of(path: &Path) -> Result<Box<dyn BufRead>> {
     )))
 }
 
-/// A file that is read from front to back.
+/// A file read sequentially.
 struct InOrder {
     file: std::sync::Arc<dyn RandomAccessFile>,
     at: u64,
@@ -335,15 +336,15 @@ impl std::io::Read for InOrder {
     }
 }
 
-/// Names the column families.
+/// Lists the column families.
 pub fn list_families(flags: &ListFamilies, out: &mut dyn Write) -> Result<()> {
     let number = manifest::current(&PosixFileSystem, &flags.db)?.ok_or_else(|| {
         Error::invalid_argument(format!(
-            "{} is no database: it has no CURRENT",
+            "{} is not a database: CURRENT is missing",
             flags.db.display()
         ))
     })?;
-    // Names do not depend on the order of keys.
+    // Family names do not depend on the key order.
     let order = |_: &str, name: &str| Ok(KeyOrder::from_name(name).unwrap_or_default());
     let recovered = manifest::replay(&PosixFileSystem, &flags.db, number, &order)?;
     for family in &recovered.families {
@@ -382,9 +383,7 @@ pub fn properties(flags: &Properties, out: &mut dyn Write) -> Result<()> {
             Some(value) => printed(writeln!(out, "{name}: {value}"))?,
             None if flags.names.is_empty() => {}
             None => {
-                return Err(Error::invalid_argument(format!(
-                    "there is no property {name}"
-                )));
+                return Err(Error::invalid_argument(format!("unknown property {name}")));
             }
         }
     }
@@ -422,7 +421,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_prefix_is_behind_all_its_keys() {
+    fn the_end_of_a_prefix_is_after_all_its_keys() {
         assert_eq!(after_prefix(b"ab"), Some(b"ac".to_vec()));
         assert_eq!(after_prefix(b"a\xff\xff"), Some(b"b".to_vec()));
         assert_eq!(after_prefix(b"\xff"), None);

@@ -1,4 +1,4 @@
-//! The commands that move files: `ingest`, `checkpoint`, `export`, `import`, `repair`, `destroy`.
+//! Commands that move files: `ingest`, `checkpoint`, `export`, `import`, `repair`, `destroy`.
 
 use std::io::Write;
 use std::path::Path;
@@ -20,12 +20,12 @@ use crate::args::{Checkpoint, Destroy, Export, Import, Ingest, Repair};
 use crate::show::{escaped, hex, unhex};
 use crate::target::{self, Use};
 
-/// The file beside exported tables that says what they are.
+/// The metadata file of an export.
 const EXPORT_FILE: &str = "cairn-export.json";
-/// More bytes than such a file has.
+/// Maximum size of the metadata file.
 const MAX_EXPORT_LEN: u64 = 256 << 20;
 
-/// The error of a line that could not be printed.
+/// Converts an output error.
 fn printed(result: std::io::Result<()>) -> Result<()> {
     result.map_err(|error| Error::io_text(format!("print: {error}")))
 }
@@ -54,7 +54,7 @@ pub fn ingest(flags: &Ingest) -> Result<()> {
     db.close()
 }
 
-/// Makes a checkpoint.
+/// Creates a checkpoint.
 pub fn checkpoint(flags: &Checkpoint, out: &mut dyn Write) -> Result<()> {
     let db = target::open(&flags.target, Use::Write)?;
     let last = db.create_checkpoint(&flags.to, 0)?;
@@ -139,7 +139,7 @@ fn to_json(export: &ExportImportFilesMetaData) -> Value {
     json!({ "comparator": export.db_comparator_name, "files": files })
 }
 
-/// What the file in an export's directory says.
+/// Reads the metadata file of an export.
 fn read_export(dir: &Path) -> Result<ExportImportFilesMetaData> {
     let path = dir.join(EXPORT_FILE);
     let file = PosixFileSystem.open(&path, FileMode::default())?;
@@ -187,7 +187,7 @@ fn read_export(dir: &Path) -> Result<ExportImportFilesMetaData> {
     Ok(export)
 }
 
-/// Repairs a database. Returns whether nothing was lost.
+/// Repairs a database. Returns true if nothing was lost.
 pub fn repair(flags: &Repair, out: &mut dyn Write) -> Result<bool> {
     let (options, families) = target::settings(&flags.target)?;
     let path = &flags.target.db;
@@ -259,7 +259,7 @@ fn print_report(report: &RepairReport, out: &mut dyn Write) -> Result<()> {
 pub fn destroy(flags: &Destroy) -> Result<()> {
     if !flags.yes {
         return Err(Error::invalid_argument(format!(
-            "destroy deletes {} for good; say --yes to do it",
+            "destroy deletes {} permanently; confirm with --yes",
             flags.db.display()
         )));
     }
@@ -273,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_export_is_read_as_it_was_written() {
+    fn an_export_round_trips() {
         let dir = tempfile::tempdir().unwrap();
         let export = ExportImportFilesMetaData {
             db_comparator_name: "leveldb.BytewiseComparator".to_owned(),
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_to_be_taken_out_are_told_by_name() {
+    fn quarantined_tables_are_given_by_name() {
         let names = |names: &[&str]| {
             names
                 .iter()

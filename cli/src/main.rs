@@ -1,8 +1,8 @@
-//! The `cairn` command line: a database from the shell.
+//! The `cairn` command line tool.
 //!
-//! [`args`] says what a person can type, [`commands`] what happens then. Commands print to
-//! standard output and complain to standard error; the exit code is 0 when all went well, 1 when
-//! something was not found or not whole, 2 for what was typed wrong.
+//! [`args`] defines the arguments, [`commands`] and other modules the commands. Commands print to
+//! standard output and report errors to standard error. The exit code is 0 on success, 1 if something
+//! was not found or not intact, and 2 for invalid arguments.
 
 mod args;
 mod bench;
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     match (result, flushed) {
         (Ok(true), Ok(())) => ExitCode::SUCCESS,
         (Ok(false), Ok(())) => ExitCode::FAILURE,
-        // Nobody reads any more, as behind `| head`: that is no failure.
+        // The reader has closed the pipe, as in `| head`: not an error.
         (_, Err(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         (Ok(_), Err(error)) => failed(&Error::io_text(format!("print: {error}"))),
         (Err(error), _) => failed(&error),
@@ -44,7 +44,7 @@ fn failed(error: &Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Runs a command. Returns whether what it looked for is there, or whole.
+/// Runs a command. Returns false if something was not found or not intact.
 fn run(command: &Command, out: &mut dyn Write) -> Result<bool> {
     let done = |result: Result<()>| result.map(|()| true);
     match command {

@@ -1,12 +1,12 @@
-//! A bar on standard error for work that takes long, where somebody looks.
+//! A progress bar on standard error, if that is a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// How far a piece of work has come. Shows nothing where standard error is no terminal.
+/// Progress of a task. Invisible if standard error is not a terminal.
 pub struct Progress(ProgressBar);
 
 impl Progress {
-    /// A bar that counts things.
+    /// Creates a bar that counts items.
     #[must_use]
     pub fn items(what: &str, total: Option<u64>) -> Progress {
         let template = match total {
@@ -16,7 +16,7 @@ impl Progress {
         Progress::styled(what, template, total)
     }
 
-    /// A bar that counts bytes.
+    /// Creates a bar that counts bytes.
     #[must_use]
     pub fn bytes(what: &str) -> Progress {
         let template = "{prefix} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
@@ -31,17 +31,17 @@ impl Progress {
         Progress(bar)
     }
 
-    /// Says how much there is to do.
+    /// Sets the total.
     pub fn set_total(&self, total: u64) {
         self.0.set_length(total);
     }
 
-    /// Some more is done.
+    /// Adds to the progress.
     pub fn advance(&self, more: u64) {
         self.0.inc(more);
     }
 
-    /// All is done: the bar goes.
+    /// Removes the bar.
     pub fn finish(&self) {
         self.0.finish_and_clear();
     }

@@ -1,10 +1,10 @@
-//! Bytes for people: hexadecimal, escapes, and rows of a scan.
+//! Formats bytes: hexadecimal, escapes, and rows of a scan.
 
 use std::fmt::Write as _;
 
 use cairn_types::{Error, Result};
 
-/// `bytes` in hexadecimal.
+/// Returns `bytes` in hexadecimal.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -16,11 +16,11 @@ pub fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// What `text` says in hexadecimal, with or without `0x`.
+/// Parses hexadecimal, with or without `0x`.
 ///
 /// # Errors
 ///
-/// `InvalidArgument` if it is none.
+/// `InvalidArgument` if it is malformed.
 pub fn unhex(text: &str) -> Result<Vec<u8>> {
     let digits = text.strip_prefix("0x").unwrap_or(text).as_bytes();
     let digit = |byte: u8| char::from(byte).to_digit(16);
@@ -32,7 +32,7 @@ pub fn unhex(text: &str) -> Result<Vec<u8>> {
     bytes.ok_or_else(|| Error::invalid_argument(format!("{text} is not hexadecimal")))
 }
 
-/// `bytes` as text, with escapes for what cannot be shown.
+/// Returns `bytes` as text with escapes.
 #[must_use]
 pub fn escaped(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
@@ -61,7 +61,7 @@ fn escape_bytes(text: &mut String, bytes: &[u8]) {
     }
 }
 
-/// A row of `scan --format jsonl`, without its line end.
+/// Returns a row of `scan --format jsonl`, without its newline.
 #[must_use]
 pub fn json_row(
     family: &str,
@@ -91,7 +91,7 @@ pub fn json_row(
     row
 }
 
-/// The row that ends a family whose iteration failed.
+/// Returns the row that ends a family whose iteration failed.
 #[must_use]
 pub fn json_error(family: &str, error: &Error) -> String {
     format!(
@@ -101,7 +101,7 @@ pub fn json_error(family: &str, error: &Error) -> String {
     )
 }
 
-/// `text` as a JSON string.
+/// Returns `text` as a JSON string.
 pub fn json_text(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -111,20 +111,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hexadecimal_goes_both_ways() {
+    fn hexadecimal_round_trips() {
         assert_eq!(unhex("0x00fF").unwrap(), [0, 255]);
         assert_eq!(hex(&[0, 255]), "00ff");
         assert!(unhex("0").is_err() && unhex("zz").is_err());
     }
 
     #[test]
-    fn what_is_no_text_is_escaped() {
+    fn non_text_bytes_are_escaped() {
         assert_eq!(escaped("a\\b\né\u{7}".as_bytes()), "a\\\\b\\né\\x07");
         assert_eq!(escaped(b"\xffa"), "\\xffa");
     }
 
     #[test]
-    fn rows_look_as_the_golden_files_have_them() {
+    fn rows_have_the_form_of_the_golden_files() {
         assert_eq!(
             json_row("default", b"k", b"", &[], b""),
             r#"{"cf":"default","k":"6b","v":""}"#

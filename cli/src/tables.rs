@@ -1,4 +1,4 @@
-//! Opening a table of which nothing is known but the file.
+//! Opens a table without any database.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use cairn_platform::{FileSystem, Io, PosixFileSystem};
 use cairn_table::{OpenParams, Table};
 use cairn_types::{Code, KeyOrder, Result};
 
-/// The orders that a table may be in without anybody saying so.
+/// Built-in key orders to try.
 const ORDERS: [KeyOrder; 4] = [
     KeyOrder::Bytewise,
     KeyOrder::ReverseBytewise,
@@ -17,7 +17,7 @@ const ORDERS: [KeyOrder; 4] = [
     KeyOrder::ReverseBytewiseU64Ts,
 ];
 
-/// Opens the table at `path` in the order that it records, if that is a built-in one.
+/// Opens the table at `path` with its recorded key order, if that is a built-in one.
 ///
 /// # Errors
 ///
@@ -39,7 +39,7 @@ pub fn open(path: &Path, io: &Io) -> Result<Arc<Table>> {
         };
         match Table::open(file, len, params, io) {
             Ok(table) => return Ok(table),
-            // Another order than the table's is a wrong argument; all else is damage.
+            // A mismatching order is an invalid argument; other errors are damage.
             Err(error) if error.code() != Code::InvalidArgument => return Err(error),
             Err(error) => first_error = first_error.or(Some(error)),
         }

@@ -1,8 +1,8 @@
-//! Opening the database that a command is about, with the options that it should have.
+//! Opens the database of a command with its options.
 //!
-//! Options come from three places, each over the one before: the newest OPTIONS file, if it can
-//! be used; `--options`; `--family-options`. Comparators and built-in merge operators that the
-//! files record need not be given.
+//! Options come from three sources, later ones taking precedence: the newest OPTIONS file, if it is
+//! usable; `--options`; `--family-options`. Comparators and built-in merge operators recorded in the
+//! files need not be given.
 
 use std::path::Path;
 
@@ -16,17 +16,17 @@ use cairn_types::{Error, FileNumber, Result};
 
 use crate::args::Target;
 
-/// OPTIONS files beyond this size are not read.
+/// Maximum size of an OPTIONS file.
 const MAX_OPTIONS_LEN: u64 = 64 << 20;
 
-/// What a command does with the database.
+/// The access that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// Reads it and leaves every file as it is.
+    /// Read-only.
     Read,
-    /// Changes it.
+    /// Read and write.
     Write,
-    /// Changes it, and creates it if it is missing.
+    /// Read and write, creating a missing database.
     Create,
 }
 
@@ -34,7 +34,7 @@ pub enum Use {
 ///
 /// # Errors
 ///
-/// Those of the options' texts and of [`Db::open`].
+/// Option parse errors, and those of [`Db::open`].
 pub fn open(target: &Target, purpose: Use) -> Result<Db> {
     let exists = PosixFileSystem.exists(&target.db.join("CURRENT"))?;
     let names = match exists {
@@ -61,11 +61,11 @@ pub fn open(target: &Target, purpose: Use) -> Result<Db> {
     )
 }
 
-/// The options for the database of `target`, without looking at its MANIFEST: it may be lost.
+/// Returns the options for the database of `target` without reading its MANIFEST, which may be missing.
 ///
 /// # Errors
 ///
-/// Those of the options' texts.
+/// Option parse errors.
 pub fn settings(target: &Target) -> Result<(cairn::Options, Vec<FamilyDescriptor>)> {
     let base = match target.ignore_options_file {
         true => None,
@@ -92,11 +92,11 @@ pub fn settings(target: &Target) -> Result<(cairn::Options, Vec<FamilyDescriptor
     Ok((options, families))
 }
 
-/// Options before they are spread over the families.
+/// Options before they are assigned to families.
 struct Settings<'a> {
     db: DbOptions,
     base: Option<OptionsFile>,
-    /// The text for the database and all families.
+    /// Option string of the database and all families.
     text: &'a str,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Settings<'a> {
         let mut db = base
             .as_ref()
             .map_or_else(DbOptions::default, |file| file.db.clone());
-        // These say how the last one opened it, not what the database is.
+        // These options describe the last open, not the database.
         db.error_if_exists = false;
         db.create_missing_column_families = false;
         db.best_efforts_recovery = false;
@@ -113,7 +113,7 @@ impl<'a> Settings<'a> {
         Ok(Settings { db, base, text })
     }
 
-    /// The families `names`, each with its options; `own` has texts of the form `NAME=STRING`.
+    /// Returns the families `names` with their options; `own` has texts of the form `NAME=STRING`.
     fn families(&self, names: &[String], own: &[String]) -> Result<Vec<FamilyDescriptor>> {
         let mut families = Vec::new();
         for name in names {
@@ -140,8 +140,8 @@ impl<'a> Settings<'a> {
     }
 }
 
-/// The newest OPTIONS file of the database in `dir`. One that cannot be used is said and passed
-/// over: it is no part of the data.
+/// Returns the newest OPTIONS file of the database in `dir`. An unusable file is reported and ignored,
+/// since it is not part of the data.
 fn newest_options(dir: &Path) -> Result<Option<OptionsFile>> {
     let mut numbers: Vec<FileNumber> = Vec::new();
     for name in PosixFileSystem.list(dir)? {
@@ -160,7 +160,7 @@ fn newest_options(dir: &Path) -> Result<Option<OptionsFile>> {
                 eprintln!("cairn: {name}: {option}={text} of family {family:?} is not known here");
             }
             for option in &file.passed_over {
-                eprintln!("cairn: {name}: {option} is unknown and passed over");
+                eprintln!("cairn: {name}: {option} is unknown and ignored");
             }
             Ok(Some(file))
         }
@@ -179,11 +179,11 @@ fn read_options(path: &Path) -> Result<OptionsFile> {
     OptionsFile::from_text(&String::from_utf8_lossy(&bytes[..got]), true)
 }
 
-/// The family called `name`.
+/// Returns the family `name`.
 ///
 /// # Errors
 ///
-/// `InvalidArgument` if there is none.
+/// `InvalidArgument` if it does not exist.
 pub fn family<'db>(db: &'db Db, name: &str) -> Result<Family<'db>> {
     db.family(name).ok_or_else(|| {
         let names: Vec<String> = db
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_laid_over_each_other() {
+    fn later_texts_override_earlier_ones() {
         let mut file = OptionsFile::default();
         for name in ["default", "other"] {
             let options = FamilyOptions::from_text("num_levels=4;merge_operator=max").unwrap();

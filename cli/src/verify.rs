@@ -1,8 +1,8 @@
-//! `verify`: every checksum of a database, or of single files.
+//! The command `verify`: verifies all checksums of a database, or of single files.
 //!
-//! The MANIFEST says which files belong to the tree and what they should be; each is read in full
-//! and held against that. A database whose MANIFEST is itself damaged is searched file by file.
-//! Every damage is one line that names file and offset.
+//! The MANIFEST lists the files of the tree with their metadata; each file is read completely and
+//! compared with it. If the MANIFEST is damaged, the files are verified one by one. Each damage is
+//! reported on one line with file and offset.
 
 use std::io::Write;
 use std::path::Path;
@@ -27,12 +27,12 @@ use crate::args::Verify;
 use crate::progress::Progress;
 use crate::tables;
 
-/// The function under which RocksDB records CRC-32C of whole files, in big-endian bytes.
+/// Checksum function name of RocksDB's whole-file CRC-32C, in big-endian order.
 const CRC32C_FUNCTION: &str = "FileChecksumCrc32c";
-/// Bytes of a file that are read at once for its checksum.
+/// Bytes per read.
 const CHUNK: usize = 1 << 20;
 
-/// What a check found.
+/// Results of the verification.
 struct Findings<'a> {
     out: &'a mut dyn Write,
     progress: Progress,
@@ -51,7 +51,7 @@ impl Findings<'_> {
         self.note(&error.to_string())
     }
 
-    /// Takes the result of checking a file of `bytes` bytes.
+    /// Adds the result of verifying a file of `bytes` bytes.
     fn take(&mut self, bytes: u64, result: Result<()>) -> Result<()> {
         self.files += 1;
         self.bytes += bytes;
@@ -63,7 +63,7 @@ impl Findings<'_> {
     }
 }
 
-/// Checks what the command line names. Returns whether all is whole.
+/// Verifies the arguments of the command line. Returns true if everything is intact.
 pub fn run(flags: &Verify, out: &mut dyn Write) -> Result<bool> {
     let mut found = Findings {
         out,
@@ -92,7 +92,7 @@ pub fn run(flags: &Verify, out: &mut dyn Write) -> Result<bool> {
 fn check_database(dir: &Path, found: &mut Findings<'_>) -> Result<()> {
     let number = manifest::current(&PosixFileSystem, dir)?.ok_or_else(|| {
         Error::invalid_argument(format!(
-            "{} is no database: it has no CURRENT",
+            "{} is not a database: CURRENT is missing",
             dir.display()
         ))
     })?;
@@ -100,7 +100,7 @@ fn check_database(dir: &Path, found: &mut Findings<'_>) -> Result<()> {
     names.sort();
     let total: u64 = names.iter().map(|name| file_len(&dir.join(name))).sum();
     found.progress.set_total(total);
-    // An order that is not built in cannot be checked; the bytes can.
+    // Key order cannot be verified with an unknown comparator; checksums can.
     let order = |_: &str, name: &str| Ok(KeyOrder::from_name(name).unwrap_or_default());
     let recovered = match manifest::replay(&PosixFileSystem, dir, number, &order) {
         Ok(recovered) => Some(recovered),
@@ -115,7 +115,7 @@ fn check_database(dir: &Path, found: &mut Findings<'_>) -> Result<()> {
     for name in &names {
         let path = dir.join(name);
         match FileName::parse(name) {
-            // The replay above has read the one in use; older ones may be cut short anywhere.
+            // The current MANIFEST was verified by the replay; older ones may be torn.
             Some(FileName::Manifest(other)) if other != number => {}
             Some(FileName::Wal(log)) => {
                 let oldest = recovered
@@ -143,7 +143,7 @@ fn check_database(dir: &Path, found: &mut Findings<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Reports files that the MANIFEST names and the directory lacks.
+/// Reports missing files that the MANIFEST refers to.
 fn check_missing(
     dir: &Path,
     names: &[String],
@@ -162,7 +162,7 @@ fn check_missing(
     };
     for family in &recovered.families {
         for (_, file) in family.version.files() {
-            // Files of other paths lie elsewhere.
+            // Files with other path ids are in other directories.
             if file.path_id == 0 && !names.contains(&FileName::LegacyTable(file.number).to_string())
             {
                 expect(FileName::Table(file.number), found)?;
@@ -175,7 +175,7 @@ fn check_missing(
     Ok(())
 }
 
-/// A table of the tree, and the order of its keys.
+/// A table of the tree with its key order.
 struct KnownTable {
     meta: Arc<FileMeta>,
     level: usize,
@@ -200,8 +200,8 @@ fn find_blob(recovered: &Recovered, number: FileNumber) -> Option<Arc<BlobFileMe
     families.find_map(|family| family.version.blob_files().get(&number).cloned())
 }
 
-/// Checks a table of a database. `known` is what the MANIFEST says, if it could be read; a table
-/// that it does not name is waiting to be deleted.
+/// Verifies a table of a database. `known` is its metadata, if the MANIFEST could be read; other tables
+/// are obsolete.
 fn check_known_table(
     path: &Path,
     known: Option<Option<KnownTable>>,
@@ -217,7 +217,7 @@ fn check_known_table(
     }
 }
 
-/// Checks one file, by what its name says it is.
+/// Verifies one file by the type its name indicates.
 fn check_path(path: &Path, found: &mut Findings<'_>) -> Result<()> {
     let name = path
         .file_name()
@@ -230,7 +230,7 @@ fn check_path(path: &Path, found: &mut Findings<'_>) -> Result<()> {
         Some(FileName::Options(_)) => check_options(path, found),
         Some(_) => Ok(()),
         None => Err(Error::invalid_argument(format!(
-            "{} has no name that a file of a database has",
+            "{} is not named like a file of a database",
             path.display()
         ))),
     };
@@ -262,7 +262,7 @@ fn check_table(path: &Path, known: Option<&KnownTable>) -> Result<()> {
     table.verify_checksums(&io)
 }
 
-/// Opens a table and holds it against what the MANIFEST says of it.
+/// Opens a table and compares it with its metadata.
 fn open_known(path: &Path, known: &KnownTable, io: &Io) -> Result<Arc<Table>> {
     let file = open(path)?;
     let len = file.len()?;
@@ -294,7 +294,7 @@ fn check_len(path: &Path, expected: u64, len: u64) -> Result<()> {
     }
 }
 
-/// Checks the checksum of a whole file, where the MANIFEST has one of a kind that is known.
+/// Verifies the whole-file checksum, if the MANIFEST has one of a known function.
 fn check_whole(
     path: &Path,
     file: &dyn RandomAccessFile,
@@ -332,9 +332,8 @@ fn check_blob(path: &Path, known: Option<Arc<BlobFileMeta>>) -> Result<()> {
     BlobFile::open(file, number_of(path))?.verify().map(|_| ())
 }
 
-/// Checks a log. One that just ends too early was being written when the process ended, which
-/// recovery knows how to handle: that is said, and no damage. Behind the last record of a recycled
-/// log lies what the file held before, cut anywhere.
+/// Verifies a log. A torn end was being written when the process ended and is handled by recovery: it
+/// is reported as a note, not as damage. A recycled log ends with its truncated previous content.
 fn check_wal(path: &Path, number: FileNumber, found: &mut Findings<'_>) -> Result<()> {
     let mut reader = WalReader::new(open(path)?, number);
     let mut result = Ok(());
@@ -404,7 +403,7 @@ fn check_options(path: &Path, found: &mut Findings<'_>) -> Result<()> {
         OptionsFile::from_text(&text, true).map_err(|error| error.context(path.display()))?;
     for option in &options.passed_over {
         found.note(&format!(
-            "{}: {option} is unknown and passed over",
+            "{}: {option} is unknown and ignored",
             path.display()
         ))?;
     }

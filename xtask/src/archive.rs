@@ -1,9 +1,9 @@
-//! `librocksdb.a` as programs get it: an archive that shows the interface and nothing else.
+//! `librocksdb.a` as installed: an archive that exports the C interface and no other symbol.
 //!
-//! What cargo builds is a collection of object files that find each other by global symbols: those of
-//! Rust's code and those of the C libraries that are compiled in, zstd and LZ4. A program that links
-//! its own zstd would meet the names twice. So the linker takes what the interface needs out of the
-//! collection and joins it, and `objcopy` keeps all other symbols to the joined file.
+//! The static library that cargo builds is a collection of object files that refer to each other by
+//! global symbols: Rust code and the bundled C libraries, zstd and LZ4. A program that links its own
+//! zstd would get duplicate definitions. So the linker extracts the objects that the interface needs
+//! and joins them (`ld -r`), and `objcopy` makes all other symbols local.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,14 +13,14 @@ use std::process::Command;
 use crate::capi;
 use crate::commands::{compiler, fresh, has, printed, target};
 
-/// The beginnings of the interface's names.
+/// Prefixes of the interface's function names.
 const INTERFACE: [&str; 2] = ["rocksdb_", "cairn_"];
 
-/// Installs the archive `built` as `to`. Without GNU's tools it is copied as it is, which is said.
+/// Installs the archive `built` as `to`. Without GNU binutils it is copied unchanged, with a warning.
 pub fn install(root: &Path, built: &Path, to: &Path) -> Result<(), String> {
     if !can_hide() {
         println!(
-            "objcopy is not installed: librocksdb.a shows the symbols of what is compiled into it"
+            "objcopy is not installed: librocksdb.a also exports the symbols of the bundled libraries"
         );
         let copied = fs::copy(built, to).map(|_| ());
         return copied.map_err(|error| format!("{}: {error}", built.display()));
@@ -35,7 +35,7 @@ pub fn install(root: &Path, built: &Path, to: &Path) -> Result<(), String> {
         return Err(format!("{} defines no functions", built.display()));
     }
 
-    // Each name is asked for, so that what they need comes out of the archive and nothing else does.
+    // Naming each function as undefined extracts the objects that the interface needs, and no others.
     let wanted: String = names
         .iter()
         .map(|name| format!("-Wl,--undefined={name}\n"))
@@ -62,28 +62,29 @@ pub fn install(root: &Path, built: &Path, to: &Path) -> Result<(), String> {
     printed(
         Command::new("objcopy")
             .arg(format!("--keep-global-symbols={}", kept.display()))
-            // Joined, the compiler's own form of the code is nonsense, on which `ar` may stumble.
+            // The compiler's bitcode is meaningless once the objects are joined, and `ar` may fail on
+            // it.
             .args(["--remove-section=.llvmbc", "--remove-section=.llvmcmd"])
-            // The shared library's are installed beside it.
+            // The debug information is installed with the shared library.
             .arg("--strip-debug")
             .arg(&joined),
     )?;
     printed(Command::new("ar").arg("crs").arg(to).arg(&joined)).map(|_| ())
 }
 
-/// The installed archive shows the interface, all of it, and nothing else.
+/// Checks that the installed archive exports the whole interface and no other symbol.
 pub fn check(root: &Path, archive: &Path) -> Result<(), String> {
     let count = capi::interface(root, archive, &nm(archive)?)?;
-    println!("librocksdb.a shows {count} functions");
+    println!("librocksdb.a exports {count} functions");
     Ok(())
 }
 
-/// True if the tools are there.
+/// True if GNU binutils are installed.
 fn can_hide() -> bool {
     cfg!(target_os = "linux") && has("objcopy")
 }
 
-/// What an archive defines for others.
+/// The symbols that an archive defines and exports.
 fn nm(archive: &Path) -> Result<String, String> {
     printed(
         Command::new("nm")

@@ -1,11 +1,12 @@
-//! The stage `capi`: the C libraries from a C program's and from a Rust program's point of view.
+//! The `capi` stage: tests of the C libraries from C, C++, Rust, Go and Python programs.
 //!
-//! Builds `librocksdb.so`, compares what it exports with the functions of RocksDB 11.1.1's library
-//! (`capi/symbols.txt`), runs the C programs of `capi/tests` under AddressSanitizer and with the other
-//! engine's header or library (`exchange`), installs the libraries and builds with what build systems
-//! find (`prefix`), runs the tests of the published crate `rocksdb`, whose library is replaced by
-//! Cairn's, and the commands of the documentation (`pages`). Tests that need what is not built are left out by name,
-//! with the reason, in `capi/rocksdb-crate.txt`.
+//! Builds `librocksdb.so`, compares its exports with those of RocksDB 11.1.1 (`capi/symbols.txt`), runs
+//! the C programs of `capi/tests` under AddressSanitizer and with RocksDB's header or library
+//! (`exchange`), installs the libraries and builds programs with pkg-config and CMake (`prefix`), and
+//! runs the tests of the published crate `rocksdb` with Cairn's library in place of RocksDB's. Last it runs the
+//! commands of the documentation (`pages`).
+//! `capi/rocksdb-crate.txt` lists the tests of that crate that need an unsupported feature, with the
+//! reason.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -14,10 +15,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::commands::{cargo, compiler, fresh, output, printed, read, target};
-use crate::needs::Selection;
-use crate::{exchange, leaks, pages, prefix, registry, unbuilt};
+use crate::tool_requirements::Selection;
+use crate::{exchange, leaks, pages, prefix, registry, unsupported};
 
-/// C programs that run to their end.
+/// C programs that must exit with success.
 const PROGRAMS: [&str; 10] = [
     "basic",
     "cairn",
@@ -31,7 +32,7 @@ const PROGRAMS: [&str; 10] = [
     "ttl",
 ];
 
-/// Cases of `misuse.c`, and whether they end in an abort.
+/// Cases of `misuse.c`, and whether each must abort.
 const MISUSE: [(&str, bool); 19] = [
     ("null-db", true),
     ("null-options", true),
@@ -54,7 +55,7 @@ const MISUSE: [(&str, bool); 19] = [
     ("close-with-readers", false),
 ];
 
-/// Cases of `exceptions.cc`, all of which end in an abort.
+/// Cases of `exceptions.cc`, each of which must abort.
 const EXCEPTIONS: [&str; 5] = [
     "merge",
     "merge-in-flush",
@@ -90,7 +91,7 @@ pub fn run(root: &Path, selection: &Selection) -> Result<(), String> {
     pages::run(root, &stand, selection)
 }
 
-/// Nothing but the interface is exported, and all of it.
+/// Checks that the library exports the whole interface and no other symbol.
 fn symbols(root: &Path, library: &Path) -> Result<(), String> {
     let listed = printed(
         Command::new("nm")
@@ -102,8 +103,8 @@ fn symbols(root: &Path, library: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The number of symbols that `nm` printed of a library, which are the interface's: all of them, and
-/// no others.
+/// The number of functions in `listed`, the output of `nm`, after checking that they are exactly the
+/// interface.
 pub fn interface(root: &Path, library: &Path, listed: &str) -> Result<usize, String> {
     let exported: BTreeSet<&str> = listed
         .lines()
@@ -120,7 +121,7 @@ pub fn interface(root: &Path, library: &Path, listed: &str) -> Result<usize, Str
         .collect();
     if !missing.is_empty() || !foreign.is_empty() {
         return Err(format!(
-            "{} lacks {missing:?} and exports {foreign:?} beside its interface",
+            "{} lacks {missing:?} and exports {foreign:?}, which its interface does not have",
             library.display()
         ));
     }
@@ -136,7 +137,7 @@ fn programs(root: &Path, libraries: &Path) -> Result<(), String> {
         let done = start(libraries, &program, &work.join(format!("{name}-dir")), &[])?;
         if !done.status.success() {
             return Err(format!(
-                "capi/tests/{name}.c ended with {}: {}",
+                "capi/tests/{name}.c failed with {}: {}",
                 done.status,
                 String::from_utf8_lossy(&done.stderr)
             ));
@@ -152,19 +153,22 @@ fn programs(root: &Path, libraries: &Path) -> Result<(), String> {
             false => "librocksdb (Cairn): ",
         };
         let expected = match aborts {
-            // SIGABRT, after a message of the library's.
+            // SIGABRT, after the library's message.
             true => done.status.signal() == Some(6) && words.contains(message),
             false => done.status.success(),
         };
         if !expected {
-            return Err(format!("misuse {case} ended with {}: {words}", done.status));
+            return Err(format!(
+                "misuse {case} : unexpected end: {}: {words}",
+                done.status
+            ));
         }
         println!("misuse {case}: right");
     }
     Ok(())
 }
 
-/// Lets callbacks throw: the process ends, and says why.
+/// Throws C++ exceptions from callbacks: the process must abort with a message.
 fn exceptions(root: &Path, libraries: &Path) -> Result<(), String> {
     let work = libraries.join("capi-exceptions");
     fresh(&work)?;
@@ -185,7 +189,7 @@ fn exceptions(root: &Path, libraries: &Path) -> Result<(), String> {
         let words = String::from_utf8_lossy(&done.stderr);
         if done.status.signal() != Some(6) || words.trim().is_empty() {
             return Err(format!(
-                "exception {case} ended with {}: {words}",
+                "exception {case} : unexpected end: {}: {words}",
                 done.status
             ));
         }
@@ -194,23 +198,23 @@ fn exceptions(root: &Path, libraries: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Sets every option that is not built: each is refused by name.
+/// Sets every unsupported option: each must be refused by name.
 fn refused(root: &Path, libraries: &Path) -> Result<(), String> {
     let work = libraries.join("capi-refused");
     fresh(&work)?;
-    let (text, count) = unbuilt::calls(root);
+    let (text, count) = unsupported::calls(root);
     let source = work.join("refused.c");
     std::fs::write(&source, text).map_err(|error| format!("{}: {error}", source.display()))?;
     let program = compile_file(root, libraries, &work, "refused", &source)?;
     let done = start(libraries, &program, &work.join("dir"), &[])?;
     if !done.status.success() {
         return Err(format!(
-            "setting what is not built ended with {}:\n{}",
+            "setting unsupported options failed with {}:\n{}",
             done.status,
             String::from_utf8_lossy(&done.stderr)
         ));
     }
-    println!("{count} options that are not built: refused by name");
+    println!("{count} unsupported options: refused by name");
     Ok(())
 }
 
@@ -244,7 +248,7 @@ fn compile_file(
 
 fn start(libraries: &Path, program: &Path, dir: &Path, words: &[&str]) -> Result<Output, String> {
     fresh(dir)?;
-    // The program asks for the library by its soname.
+    // The program loads the library by its soname.
     let soname = libraries.join("librocksdb.so.11");
     if !soname.exists() {
         std::os::unix::fs::symlink("librocksdb.so", &soname)
@@ -259,7 +263,7 @@ fn start(libraries: &Path, program: &Path, dir: &Path, words: &[&str]) -> Result
     )
 }
 
-/// Runs the tests of the published crate with Cairn's library under it.
+/// Runs the tests of the published crate with Cairn's library.
 fn published_crate(root: &Path, target: &Path) -> Result<(), String> {
     let copy = target.join("rocksdb-crate");
     fresh(&copy)?;
@@ -313,7 +317,7 @@ fn published_crate(root: &Path, target: &Path) -> Result<(), String> {
     }
 }
 
-/// The example program finds what it was given.
+/// Runs the example program and checks its output.
 fn example(root: &Path, target: &Path) -> Result<(), String> {
     let dir = target.join("word-index-db");
     fresh(&dir)?;
@@ -334,7 +338,7 @@ fn example(root: &Path, target: &Path) -> Result<(), String> {
             .stdin
             .take()
             .ok_or("the example has no standard input")?;
-        // A program that only searches closes its input unread.
+        // The search mode closes its input unread.
         let _ = input.write_all(text.as_bytes());
         drop(input);
         let done = child
@@ -352,7 +356,8 @@ fn example(root: &Path, target: &Path) -> Result<(), String> {
     }
 }
 
-/// The line of a manifest that puts Cairn under the crate; without it RocksDB's sources would be fetched.
+/// The `[patch]` of a manifest that replaces the crate's `-sys` dependency, which would build RocksDB's
+/// sources.
 fn patch(root: &Path) -> String {
     format!(
         "[patch.crates-io]\nlibrocksdb-sys = {{ path = {:?} }}\n",

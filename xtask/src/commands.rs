@@ -1,14 +1,14 @@
-//! Programs that the stages start, and the directories that they work in.
+//! Helpers to run programs and to prepare their directories.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The directory that cargo builds in.
+/// Cargo's target directory.
 pub fn target(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from)
 }
 
-/// Runs cargo in `dir` to its end.
+/// Runs cargo in `dir`, which must succeed.
 pub fn cargo(dir: &Path, arguments: &[&str]) -> Result<(), String> {
     let status = Command::new("cargo")
         .args(arguments)
@@ -21,7 +21,7 @@ pub fn cargo(dir: &Path, arguments: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Runs `command` to its end, whatever that is, and returns what it printed.
+/// Runs `command` and returns its output, whatever its exit status.
 pub fn output(command: &mut Command) -> Result<Output, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.output().map_err(|error| format!("{name}: {error}"))
@@ -34,7 +34,7 @@ pub fn printed(command: &mut Command) -> Result<String, String> {
     match done.status.success() {
         true => Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned()),
         false => Err(format!(
-            "{name} ended with {}: {}{}",
+            "{name} failed with {}: {}{}",
             done.status,
             String::from_utf8_lossy(&done.stdout),
             String::from_utf8_lossy(&done.stderr)
@@ -42,7 +42,7 @@ pub fn printed(command: &mut Command) -> Result<String, String> {
     }
 }
 
-/// True if the machine has the program `name`.
+/// True if the program `name` is on the `PATH`.
 pub fn has(name: &str) -> bool {
     Command::new(name)
         .arg("--version")
@@ -55,12 +55,12 @@ pub fn compiler() -> Command {
     Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
 }
 
-/// The text of a file.
+/// The contents of a file.
 pub fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Makes `path` a fresh, empty directory.
+/// Makes `path` an empty directory.
 pub fn fresh(path: &Path) -> Result<(), String> {
     if path.exists() {
         std::fs::remove_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))?;

@@ -1,37 +1,37 @@
-//! The lists of options and of C functions in docs/compatibility.md: made from the rows in cairn-options and
-//! from capi/src/unbuilt.rs, and checked against them.
+//! The lists of options and C functions in docs/compatibility.md, generated from the option tables of
+//! cairn-options and from capi/src/unsupported.rs.
 //!
-//! A list is the run of lines that begin with "- " after the paragraph that introduces it. The rows
-//! are read as text, so that the house rules need none of the engine's crates.
+//! A list is the run of lines that begin with "- " after the paragraph that introduces it. The tables
+//! are parsed as text, so that xtask depends on none of the engine's crates.
 
 use std::fs;
 use std::path::Path;
 
-use crate::{sources, unbuilt};
+use crate::{sources, unsupported};
 
 const PAGE: &str = "docs/compatibility.md";
 
-/// The lists: what the paragraph before one says, and the word of the rows in it.
+/// The lists of options: the start of the paragraph before each, and the keyword of its rows.
 const LISTS: [(&str, &str); 2] = [
     ("Every option of RocksDB 11.12 is known by name", "missing"),
     ("These are accepted and change nothing.", "hint"),
 ];
 
-/// What the paragraph before the list of C functions says.
+/// The start of the paragraph before the list of C functions.
 const FUNCTIONS: &str = "Functions of RocksDB's C interface whose features are not built";
 
-/// The lines of a list: their title, and the files that have their rows.
+/// The groups of a list: title, and the files with the group's option tables.
 const GROUPS: [(&str, &[&str]); 4] = [
     ("`DBOptions`", &["db.rs"]),
     ("`ColumnFamilyOptions`", &["family.rs"]),
     ("`BlockBasedTableOptions`", &["table.rs"]),
     (
         "options of a call",
-        &["calls.rs", "compaction.rs", "ingest.rs"],
+        &["operation_options.rs", "compaction.rs", "ingest.rs"],
     ),
 ];
 
-/// Words that may stand behind the default of a row.
+/// Keywords that may follow the default of a row.
 const WORDS: [&str; 5] = ["dynamic", "unwritten", "recent", "hint", "missing"];
 
 /// Rewrites the lists.
@@ -43,31 +43,34 @@ pub fn run(root: &Path) -> Result<(), String> {
     println!(
         "compat: {PAGE} {}",
         if new == text {
-            "was right"
+            "is up to date"
         } else {
-            "is rewritten"
+            "has been rewritten"
         }
     );
     Ok(())
 }
 
-/// Complains if a list is not what the rows say.
+/// Reports lists that differ from the tables.
 pub fn check(root: &Path, complaints: &mut Vec<String>) {
     let text = sources::read(root, &root.join(PAGE)).text;
     match rewritten(root, &text) {
         Ok(new) if new == text => {}
         Ok(_) => complaints.push(format!(
-            "{PAGE}: the lists are not those of the tables: cargo xtask compat"
+            "{PAGE}: the lists are out of date: run cargo xtask compat"
         )),
         Err(words) => complaints.push(words),
     }
 }
 
-/// The page with its lists made anew.
+/// The page with regenerated lists.
 fn rewritten(root: &Path, text: &str) -> Result<String, String> {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let rows = LISTS.map(|(marker, word)| (marker, list(root, word)));
-    for (marker, list) in rows.into_iter().chain([(FUNCTIONS, unbuilt::lines(root))]) {
+    for (marker, list) in rows
+        .into_iter()
+        .chain([(FUNCTIONS, unsupported::lines(root))])
+    {
         let paragraph = lines.iter().position(|line| line.starts_with(marker));
         let paragraph = paragraph.ok_or(format!("{PAGE}: no line begins with {marker:?}"))?;
         let begin = lines[paragraph..]
@@ -81,7 +84,7 @@ fn rewritten(root: &Path, text: &str) -> Result<String, String> {
     Ok(lines.join("\n") + "\n")
 }
 
-/// The names of the options whose rows have `word`.
+/// The names of the options whose rows have the keyword `word`.
 pub fn names(root: &Path, word: &str) -> Vec<String> {
     let mut names = Vec::new();
     for file in GROUPS.iter().flat_map(|(_, files)| *files) {
@@ -93,7 +96,7 @@ pub fn names(root: &Path, word: &str) -> Vec<String> {
     names
 }
 
-/// The lines of the list of rows with `word`. A group without any has no line.
+/// The lines of the list of rows with the keyword `word`. An empty group has no line.
 fn list(root: &Path, word: &str) -> Vec<String> {
     let mut lines = Vec::new();
     for (title, files) in GROUPS {
@@ -168,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_found_with_their_words() {
+    fn rows_are_parsed_with_their_keywords() {
         let source = "\noptions! {\n    /// X.\n    S, \"S\" {\n        /// A.\n        a: bool = false, dynamic, hint;\n        /// B.\n        b(\"BBB\"): Vec<i32> =\n            vec![1, 2], missing;\n        c: u64 = 5;\n    }\n}\n";
         let found: Vec<(&str, Vec<&str>)> = rows(source).map(|row| (row.name, row.words)).collect();
         assert_eq!(

@@ -1,7 +1,7 @@
-//! Licences, sources, versions and known defects of everything that the workspace depends on, by cargo-deny.
+//! Licences, sources, duplicate versions and advisories of all dependencies, checked by cargo-deny.
 //!
-//! `deny.toml` says what is allowed. The list of known defects is a repository that cargo-deny clones, which not
-//! every machine that runs the gate can reach: it is looked at by [`advisories`] alone.
+//! `deny.toml` holds the policy. cargo-deny clones the advisory database, which not every machine that
+//! runs the tests can reach, so only [`advisories`] checks it.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::packages::{self, Part, Probe, Source};
 /// The version of cargo-deny.
 pub const VERSION: &str = "0.20.2";
 
-/// Checks licences, sources, and that no crate is there in two versions unless `deny.toml` says why.
+/// Checks licences, sources and duplicate versions.
 pub fn run(root: &Path) -> Result<(), String> {
     cargo(
         root,
@@ -19,7 +19,7 @@ pub fn run(root: &Path) -> Result<(), String> {
     )
 }
 
-/// Checks all of it and the known defects, after installing cargo-deny if it is missing.
+/// Checks everything, advisories included. Installs cargo-deny if it is missing.
 pub fn advisories(root: &Path) -> Result<(), String> {
     let part = Part {
         probe: Probe::Succeeds(&["cargo", "deny", "--version"]),

@@ -1,22 +1,21 @@
-//! A part of the stage `capi`: headers and libraries of RocksDB and Cairn can be exchanged.
+//! A part of the `capi` stage: the headers and libraries of RocksDB and Cairn are interchangeable.
 //!
-//! The C tests are compiled against RocksDB 7.8's own header and run with Cairn's library, and
-//! compiled against Cairn's header and run with RocksDB 11.1's library. The second is also how the
-//! tests themselves are tested: what they expect of Cairn, RocksDB does, but for the lines that
-//! `NOT_CAIRN` leaves out.
+//! The C tests are compiled with RocksDB 7.8's header and run with Cairn's library, and compiled with
+//! Cairn's header and run with RocksDB 11.1's library. The second also validates the tests: RocksDB
+//! meets the same expectations, except for those that `NOT_CAIRN` compiles out.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::commands::{compiler, fresh, printed, target};
-use crate::needs::Selection;
+use crate::tool_requirements::Selection;
 
-/// Programs that RocksDB 7.8's header knows enough for.
+/// Programs that need only functions of RocksDB 7.8.
 const WITH_OLD_HEADER: [&str; 2] = ["basic", "files"];
-/// Programs without functions that RocksDB lacks.
+/// Programs that need only functions of RocksDB.
 const WITH_ROCKSDB: [&str; 5] = ["basic", "callbacks", "files", "options", "ttl"];
 
-/// Compiles and runs both ways.
+/// Compiles and runs both combinations.
 pub fn run(root: &Path, selection: &Selection) -> Result<(), String> {
     let work = target(root).join("exchange");
     fresh(&work)?;
@@ -41,7 +40,7 @@ fn old_header(root: &Path, work: &Path) -> Result<(), String> {
             program: work.join(format!("{name}-old-header")),
         };
         program.run(&libraries)?;
-        println!("capi/tests/{name}.c with RocksDB 7.8's header and Cairn's library: right");
+        println!("capi/tests/{name}.c with RocksDB 7.8's header and Cairn's library: passed");
     }
     Ok(())
 }
@@ -58,12 +57,12 @@ fn other_library(root: &Path, work: &Path) -> Result<(), String> {
             program: work.join(format!("{name}-rocksdb")),
         };
         program.run(&libraries)?;
-        println!("capi/tests/{name}.c with Cairn's header and RocksDB 11.1's library: right");
+        println!("capi/tests/{name}.c with Cairn's header and RocksDB 11.1's library: passed");
     }
     Ok(())
 }
 
-/// Runs a script that downloads a file unless it is there.
+/// Runs a download script unless its result exists.
 pub fn fetch(root: &Path, script: &str) -> Result<(), String> {
     printed(&mut Command::new(root.join("tests/interop").join(script))).map(|_| ())
 }

@@ -1,10 +1,10 @@
-//! A part of the stage `capi`: the tests of a published Go module over the C interface.
+//! A part of the `capi` stage: the tests of a published Go module over the C interface.
 //!
-//! `grocksdb` is RocksDB's binding for Go. Go's own client fetches a pinned version and compares it with
-//! the sum below; its sources are compiled as they were published, against the installed header and
-//! library. `capi/grocksdb.txt` names the tests that need what is not built. Every other test must
-//! pass, and every listed one must fail: each of those runs in a process of its own, because a program
-//! that uses the null handle of a feature that is not built is ended.
+//! `grocksdb` is the Go binding of RocksDB. The Go command fetches a pinned version, whose checksum is
+//! compared with the one below, and the unmodified sources are compiled against the installed header
+//! and library. `capi/grocksdb.txt` lists the tests that need unsupported features. Every other test
+//! must pass, and every listed one must fail. Each listed test runs in a process of its own, because a
+//! use of an unsupported feature's null handle aborts the process.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -18,7 +18,7 @@ const MODULE: &str = "github.com/linxGnu/grocksdb";
 /// The newest version for RocksDB 11.1.
 const VERSION: &str = "v1.11.1";
 
-/// What Go's client says of the module's content.
+/// The module's checksum in the form of go.sum.
 const SUM: &str = "h1:/gjcsviJimrQCDDlQCVuvzmeVAvgapQKaFQkQSe48bQ=";
 
 /// Runs the module's tests with the header and the libraries below `prefix`.
@@ -49,14 +49,14 @@ pub fn run(root: &Path, prefix: &Path, libraries: &Path) -> Result<(), String> {
         }
     }
     println!(
-        "{name}: {} tests passed, {} need what is not built",
+        "{name}: {} tests passed, {} need unsupported features",
         wanted.len(),
         listed.len()
     );
     Ok(())
 }
 
-/// The tests that the list names.
+/// The tests in the list.
 fn listed(list: &str) -> BTreeSet<String> {
     let lines = list.lines().map(str::trim);
     lines
@@ -65,12 +65,12 @@ fn listed(list: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Fetches the module and compiles its tests, for whose flags it has a tag.
+/// Fetches the module and compiles its tests with the build tag that leaves the flags to us.
 fn build(work: &Path, prefix: &Path, libraries: &Path) -> Result<PathBuf, String> {
     let sources = work.join("module");
     let kept = download(work)?;
     printed(Command::new("cp").arg("-r").arg(kept).arg(&sources))?;
-    // Go's client keeps its copies unwritable, which a later run could not remove.
+    // The Go command makes its cache read-only, and a later run must be able to remove it.
     printed(Command::new("chmod").args(["-R", "u+w"]).arg(&sources))?;
     let program = work.join("grocksdb.test");
     printed(
@@ -89,8 +89,8 @@ fn build(work: &Path, prefix: &Path, libraries: &Path) -> Result<PathBuf, String
     Ok(program)
 }
 
-/// The compiler's flags. Go compiles anew when the flags change and does not look at headers of others,
-/// so that the flags hold a number of the header's content.
+/// The compiler flags. Go's build cache depends on the flags and not on external headers, so the flags
+/// contain a hash of the header.
 fn c_flags(prefix: &Path) -> Result<String, String> {
     let include = prefix.join("include");
     let mut hasher = DefaultHasher::new();
@@ -102,7 +102,7 @@ fn c_flags(prefix: &Path) -> Result<String, String> {
     ))
 }
 
-/// Where Go's client keeps the module's sources.
+/// The directory of the module's sources.
 fn download(work: &Path) -> Result<PathBuf, String> {
     let said = printed(
         Command::new("go")
@@ -135,13 +135,13 @@ impl Tests {
         command
     }
 
-    /// All tests.
+    /// The names of all tests.
     fn names(&self) -> Result<BTreeSet<String>, String> {
         let said = printed(self.command().args(["-test.list", "^Test"]))?;
         Ok(said.lines().map(str::to_owned).collect())
     }
 
-    /// Whether all of `tests` run and pass; with `show`, what was printed of those that do not.
+    /// True if all of `tests` run and pass. With `show`, the output of the others is printed.
     fn pass(&self, tests: &[&str], show: bool) -> Result<bool, String> {
         let chosen = format!("^({})$", tests.join("|"));
         let done =

@@ -1,8 +1,8 @@
-//! `cargo xtask header`: writes the C headers from the definitions in `capi/`, and checks that those in
-//! the repository are the ones that would be written.
+//! `cargo xtask header`: generates the C headers from the definitions in `capi/`, and compares them
+//! with the headers in the repository.
 //!
-//! The functions come out of macros, so the compiler expands the crate first (a flag that a stable
-//! compiler only takes when told that this is a tool's business), and cbindgen reads the result.
+//! Macros define most functions, so the compiler expands the crate first (with an unstable flag that a
+//! stable compiler accepts under `RUSTC_BOOTSTRAP`), and cbindgen reads the result.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,7 @@ use std::process::Command;
 
 use crate::commands::{read, target};
 
-/// The headers: the prefix of the functions in it, its place below `capi/include`, its guard, and
-/// what stands above.
+/// The headers: function prefix, path below `capi/include`, include guard, and opening comment.
 const HEADERS: [Header; 2] = [ROCKSDB, CAIRN];
 
 const ROCKSDB: Header = Header {
@@ -51,7 +50,7 @@ struct Header {
     about: &'static str,
 }
 
-/// Writes the headers, or with `check` only compares.
+/// Writes the headers, or with `check` only compares them.
 pub fn run(root: &Path, check: bool) -> Result<(), String> {
     let source = expand(root)?;
     for header in &HEADERS {
@@ -63,7 +62,7 @@ pub fn run(root: &Path, check: bool) -> Result<(), String> {
             std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
         } else if std::fs::read_to_string(&path).ok().as_deref() != Some(text.as_str()) {
             return Err(format!(
-                "{} is not what the definitions in capi/ say: run cargo xtask header",
+                "{} is out of date: run cargo xtask header",
                 header.path
             ));
         }
@@ -71,7 +70,7 @@ pub fn run(root: &Path, check: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// The crate's source with its macros expanded, in a file that cbindgen can read.
+/// The crate's source with its macros expanded, in a file that cbindgen can parse.
 fn expand(root: &Path) -> Result<PathBuf, String> {
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args([
@@ -97,7 +96,7 @@ fn expand(root: &Path) -> Result<PathBuf, String> {
 }
 
 impl Header {
-    /// What the other headers declare.
+    /// The items that the other headers declare.
     fn foreign(&self, source: &Path) -> Result<Vec<String>, String> {
         let text = read(source)?;
         let others = HEADERS.iter().filter(|other| other.prefix != self.prefix);
@@ -145,7 +144,7 @@ impl Header {
     }
 }
 
-/// The header without what only Rust needs: an underscore before a parameter that is not used.
+/// The header without Rust's conventions: the underscore before an unused parameter.
 fn readable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut before = ' ';

@@ -1,18 +1,18 @@
-//! `cargo xtask install`: puts the C libraries where C programs look for libraries.
+//! `cargo xtask install`: installs the C libraries, headers, pkg-config and CMake files.
 //!
 //! ```text
-//! PREFIX/include/rocksdb/c.h  version.h         RocksDB's interface, and which release's it is
-//! PREFIX/include/cairn/c.h                      what RocksDB's interface lacks
-//! PREFIX/LIBDIR/librocksdb.so.11.12.0           and the links .so.11.12, .so.11, .so
-//! PREFIX/LIBDIR/.debug/librocksdb.so.11.12.0.debug     what debuggers and profilers read, which they find there
+//! PREFIX/include/rocksdb/c.h  version.h         RocksDB's interface, and its release
+//! PREFIX/include/cairn/c.h                      Cairn's own functions
+//! PREFIX/LIBDIR/librocksdb.so.11.12.0           and the symbolic links .so.11.12, .so.11, .so
+//! PREFIX/LIBDIR/.debug/librocksdb.so.11.12.0.debug     debug sections
 //! PREFIX/LIBDIR/librocksdb.a
 //! PREFIX/LIBDIR/pkgconfig/rocksdb.pc
 //! PREFIX/LIBDIR/cmake/rocksdb/RocksDBConfig.cmake, RocksDBConfigVersion.cmake
 //! ```
 //!
-//! Names, targets and version numbers are those of RocksDB's own package, so that a build that finds
-//! RocksDB finds Cairn; Cairn's version stands beside them. Files that are there are replaced. With
-//! `DESTDIR` in the environment everything goes below that directory, for those who make packages.
+//! Names, targets and version numbers are those of RocksDB's own package, so that a build that looks for RocksDB
+//! finds Cairn. Cairn's version is given in addition. Existing files are replaced. The environment variable
+//! `DESTDIR` stages the installation for packaging.
 
 use std::ffi::OsString;
 use std::fs;
@@ -22,30 +22,31 @@ use std::process::Command;
 use crate::archive;
 use crate::commands::{cargo, has, printed, read, target};
 
-/// Where to, and what.
+/// The destination and the kind of an installation.
 pub struct Place {
-    /// The directory that programs will see.
+    /// The prefix that programs use.
     pub prefix: PathBuf,
-    /// The directory of libraries below it.
+    /// The library directory below the prefix.
     pub libdir: String,
-    /// What stands before the prefix while packages are made.
+    /// The value of `DESTDIR`: a staging directory in front of the prefix.
     pub staging: Option<OsString>,
-    /// True if the build for tests is installed.
+    /// True to install the debug build.
     pub debug: bool,
 }
 
-/// The releases that the files name.
+/// The versions that the installed files state.
 pub struct Versions {
-    /// RocksDB's, whose interface the library has.
+    /// The release of RocksDB whose interface the library has.
     pub rocksdb: String,
     /// Cairn's.
     pub cairn: String,
 }
 
-/// What a program must link beside `librocksdb.a`: what Rust's standard library asks of a system.
+/// System libraries that a program must link with `librocksdb.a`: the dependencies of Rust's standard
+/// library.
 pub const PRIVATE: [&str; 6] = ["-lgcc_s", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"];
 
-/// Reads the command's arguments and installs.
+/// Parses the command's arguments and installs.
 pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
     let mut place = Place {
         prefix: PathBuf::new(),
@@ -61,7 +62,7 @@ pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
         };
         let mut value = || {
             let value = value.clone().or_else(|| words.next().cloned());
-            value.ok_or_else(|| format!("{name} wants a directory"))
+            value.ok_or_else(|| format!("{name} needs a directory"))
         };
         match name {
             "--prefix" => place.prefix = PathBuf::from(value()?),
@@ -75,15 +76,15 @@ pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
     }
     place.prefix = std::path::absolute(&place.prefix).map_err(|error| error.to_string())?;
     install(root, &place)?;
-    println!("installed below {}", place.on_disk().display());
+    println!("installed in {}", place.on_disk().display());
     Ok(())
 }
 
 const USAGE: &str =
-    "cargo xtask install --prefix DIR [--libdir lib] [--debug]; LIBDIR lies below DIR";
+    "cargo xtask install --prefix DIR [--libdir lib] [--debug]; LIBDIR is relative to DIR";
 
 impl Place {
-    /// The prefix as it lies on the disk now.
+    /// The prefix with the staging directory in front.
     fn on_disk(&self) -> PathBuf {
         match &self.staging {
             None => self.prefix.clone(),
@@ -96,7 +97,7 @@ impl Place {
     }
 }
 
-/// The versions that the sources name.
+/// The versions in the sources.
 pub fn versions(root: &Path) -> Result<Versions, String> {
     let quoted = |file: &str, start: &str| -> Result<String, String> {
         let text = read(&root.join(file))?;
@@ -154,7 +155,7 @@ pub fn install(root: &Path, place: &Place) -> Result<(), String> {
     )
 }
 
-/// Installs the shared library under its full version, and its shorter names as links.
+/// Installs the shared library under its full version, with symbolic links for its shorter names.
 fn shared_library(from: &Path, lib: &Path, versions: &Versions) -> Result<(), String> {
     let mut name = format!("librocksdb.so.{}", versions.rocksdb);
     let library = lib.join(&name);
@@ -169,7 +170,8 @@ fn shared_library(from: &Path, lib: &Path, versions: &Versions) -> Result<(), St
     link(&name, &lib.join("librocksdb.so"))
 }
 
-/// Moves the debug sections of `library` to a file of their own, which it names. Without objcopy they stay.
+/// Moves the debug sections of `library` to a separate file and links it (`.gnu_debuglink`). Without
+/// objcopy they stay in the library.
 fn split_debug(library: &Path, debug: &Path) -> Result<(), String> {
     if !(cfg!(target_os = "linux") && has("objcopy")) {
         println!("objcopy is not installed: the library keeps its debug sections");
@@ -196,8 +198,8 @@ fn failed(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {
     move |error| format!("{}: {error}", path.display())
 }
 
-/// Makes room for a file: its directory is there, and the file is not. A file that programs have
-/// open is not written over.
+/// Creates the directory of `path` and removes an existing file: overwriting a file that a program has
+/// mapped would corrupt that program.
 fn clear(path: &Path) -> Result<(), String> {
     let dir = path.parent().ok_or("a file lies in a directory")?;
     fs::create_dir_all(dir).map_err(failed(dir))?;
@@ -222,7 +224,7 @@ fn link(to: &str, path: &Path) -> Result<(), String> {
     std::os::unix::fs::symlink(to, path).map_err(failed(path))
 }
 
-/// `rocksdb/version.h`: builds ask its macros which release they found.
+/// `rocksdb/version.h`, whose macros builds test.
 fn version_header(versions: &Versions) -> String {
     let mut numbers = versions.rocksdb.split('.');
     let mut number = || numbers.next().unwrap_or("0").to_owned();
@@ -291,7 +293,7 @@ unset(_rocksdb_prefix)
     )
 }
 
-/// A release serves those who ask for an older one with the same first number.
+/// The CMake version file: a release satisfies requests for older ones with the same major version.
 fn cmake_version(versions: &Versions) -> String {
     format!(
         r#"set(PACKAGE_VERSION "{rocksdb}")

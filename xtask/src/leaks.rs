@@ -1,29 +1,29 @@
-//! A part of the stage `capi`: leaked and released objects keep no more memory than with RocksDB.
+//! A part of the `capi` stage: leaked and destroyed objects retain no more memory than with RocksDB.
 //!
-//! `capi/tests/leaks.c` opens and closes a database again and again and leaves one object of a kind behind in
-//! each round. The memory and the descriptors that the rounds add are compared with those that the same
-//! rounds add with RocksDB 11.1's library. It also creates many objects of a kind at once and releases them in another
-//! order; the memory that is not released is compared in the same way.
+//! `capi/tests/leaks.c` opens and closes a database repeatedly and leaks one object in each round. The
+//! growth in memory and descriptors is compared with that of the same rounds with RocksDB 11.1's
+//! library. The program also creates many objects of a kind and destroys them in another order; the
+//! memory retained afterwards is compared in the same way.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::commands::{compiler, fresh, printed, target};
 use crate::exchange::fetch;
-use crate::needs::Selection;
+use crate::tool_requirements::Selection;
 
-/// Rounds that are measured.
+/// Number of measured rounds.
 const ROUNDS: u64 = 200;
 
-/// What is left behind in each round: nothing; a handle, value or list of each kind; an iterator of each kind.
-/// The program takes the name of one kind too.
+/// Kinds of leaks: none; a handle, value or list of each kind; an iterator of each kind. The program
+/// also accepts the name of a single kind.
 const KINDS: [&str; 3] = ["none", "handles", "walks"];
 
-/// KiB that a round may add beyond what it adds with RocksDB: the frame of the database, and what allocators
-/// keep. RocksDB's leaked iterators keep tables and memtables; more than as much again is not allowed for them.
+/// KiB that a round may add beyond RocksDB's: the database's frame, and allocator overhead. Iterators
+/// leaked in RocksDB retain tables and memtables; for them the limit is twice RocksDB's growth.
 const KIB_A_ROUND: i64 = 64;
 
-/// Number of objects of each kind that are alive at once before all are released.
+/// Number of objects of each kind that are alive before all are destroyed.
 const RELEASED: [(&str, u64); 5] = [
     ("released-snapshot", 1_000_000),
     ("released-iterator", 20_000),
@@ -32,11 +32,11 @@ const RELEASED: [(&str, u64); 5] = [
     ("released-options", 200_000),
 ];
 
-/// KiB that may remain, beyond what remains with RocksDB, when all objects are released: a page for each of at most 400
-/// queued shells (`capi/src/slabs.rs`), and the records of returned pages.
+/// KiB that may be retained beyond RocksDB's when all objects are destroyed: a page for each of at most
+/// 400 quarantined shells (`capi/src/slabs.rs`), and the records of returned pages.
 const KIB_RELEASED: i64 = 3 << 10;
 
-/// The program with one of the libraries.
+/// The program linked with one of the libraries.
 struct Leaks {
     program: PathBuf,
     libraries: PathBuf,
@@ -78,9 +78,7 @@ pub fn run(root: &Path, selection: &Selection) -> Result<(), String> {
         );
         let allowed = KIB_A_ROUND * ROUNDS as i64;
         if found.0 > limit.0.clamp(0, allowed) + allowed || found.1 > 0 {
-            return Err(format!(
-                "leaked objects of the kind {kind:?} keep a closed database"
-            ));
+            return Err(format!("leaked {kind:?} retain a closed database"));
         }
     }
     for (kind, count) in RELEASED {
@@ -89,10 +87,10 @@ pub fn run(root: &Path, selection: &Selection) -> Result<(), String> {
             Some(theirs) => theirs.run(&work, kind, count)?.0,
             None => 0,
         };
-        println!("{kind}: {found} KiB remain of {count} objects; {theirs} KiB with RocksDB");
+        println!("{kind}: {found} KiB retained after {count} objects; {theirs} KiB with RocksDB");
         if found > theirs.max(0) + KIB_RELEASED {
             return Err(format!(
-                "{found} KiB remain of {count} released objects ({kind})"
+                "{found} KiB retained after {count} destroyed objects ({kind})"
             ));
         }
     }
@@ -125,9 +123,9 @@ impl Leaks {
         })
     }
 
-    /// Memory in KiB, and descriptors, that `count` rounds or objects add.
+    /// The growth in KiB and descriptors over `count` rounds or objects.
     fn run(&self, work: &Path, kind: &str, count: u64) -> Result<(i64, i64), String> {
-        // In memory, where there is such a place: the rounds open and close, and the disk is not what is measured.
+        // On tmpfs if there is one, because the disk is not measured.
         let memory = Path::new("/dev/shm");
         let base = if memory.is_dir() { memory } else { work };
         let dir = base.join(format!("cairn-leaks-{}-{kind}", std::process::id()));
@@ -138,7 +136,7 @@ impl Leaks {
                 .arg(kind)
                 .arg(count.to_string())
                 .env("LD_LIBRARY_PATH", &self.libraries)
-                // What is given back is seen at once.
+                // Freed memory goes back to the system at once.
                 .env("MALLOC_TRIM_THRESHOLD_", "65536"),
         )?;
         std::fs::remove_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;

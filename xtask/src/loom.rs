@@ -1,15 +1,15 @@
-//! Tests in which loom tries the interleavings of what threads do without locks.
+//! Loom tests: model checking of the lock-free code.
 //!
-//! They are compiled with `--cfg loom`, which replaces a crate's own atomics. Only the crate that is tested
-//! is: all below it stays as the other tests have built it.
+//! The tested crate is compiled with `--cfg loom`, which replaces its atomics by loom's. Its
+//! dependencies are compiled without it and shared with the other tests.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Crates that have such tests. Their names, with the modules', contain `loom`.
+/// Crates with loom tests. The full names of such tests contain `loom`.
 const CRATES: [&str; 3] = ["cairn-memtable", "cairn-observe", "cairn-db"];
 
-/// Builds and runs them.
+/// Builds and runs the tests.
 pub fn run(root: &Path) -> Result<(), String> {
     CRATES.iter().try_for_each(|name| explore(root, name))
 }
@@ -37,7 +37,7 @@ fn explore(root: &Path, name: &str) -> Result<(), String> {
         .output()
         .map_err(|error| format!("cargo: {error}"))?;
     if !built.status.success() {
-        return Err(format!("{name} is not built with loom: {}", built.status));
+        return Err(format!("{name} does not build with loom: {}", built.status));
     }
     let messages = String::from_utf8_lossy(&built.stdout);
     let program = executable(&messages).ok_or_else(|| format!("{name} has no tests"))?;
@@ -55,7 +55,7 @@ fn explore(root: &Path, name: &str) -> Result<(), String> {
     }
 }
 
-/// The program that cargo's messages name.
+/// The test program in cargo's messages.
 fn executable(messages: &str) -> Option<&str> {
     let (_, rest) = messages.rsplit_once("\"executable\":\"")?;
     rest.split('"').next()
@@ -64,7 +64,7 @@ fn executable(messages: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_program_is_the_last_that_is_named() {
+    fn the_last_executable_is_the_program() {
         let messages =
             "{\"executable\":null}\n{\"executable\":\"/a/b\",\"fresh\":true}\n{\"success\":true}";
         assert_eq!(super::executable(messages), Some("/a/b"));

@@ -1,40 +1,41 @@
-//! The house rules, and the one command that runs every test.
+//! The workspace's automation: tests, style checks, generated files, installation.
 //!
 //! ```text
 //! cargo xtask test [STAGE...] [--without NAME]...
-//!                              the stages of the continuous integration, or those named: lint unit crash
-//!                              fault meta interop capi fuzz soak counts; missing tools are installed, or fail
-//!                              the run unless --without names them (a stage, or a tool of needs.rs)
-//! cargo xtask tidy             the house rules alone (a second; part of lint)
-//! cargo xtask compat           writes the lists of options in docs/compatibility.md
-//! cargo xtask header [check]   writes capi/include from the definitions in capi/, or compares
-//! cargo xtask counts [update] instructions of twelve paths against bench/instructions.txt
-//! cargo xtask advisories       known defects of dependencies, by the list that cargo-deny downloads
-//! cargo xtask loom             every interleaving that loom tries of what has no locks (part of unit)
+//!                              run all stages of continuous integration, or the given ones: lint unit crash
+//!                              fault meta interop capi fuzz soak counts. Missing tools are installed; one that
+//!                              cannot be installed fails the run, unless --without names it or its stage
+//!                              (tool_requirements.rs)
+//! cargo xtask tidy             check the style rules (takes a second; part of lint)
+//! cargo xtask compat           regenerate the lists of options in docs/compatibility.md
+//! cargo xtask header [check]   generate capi/include from the definitions in capi/, or compare
+//! cargo xtask counts [update]  compare the instruction counts of twelve code paths with
+//!                              bench/instructions.txt, or update it
+//! cargo xtask advisories       check dependencies against the advisory database of cargo-deny
+//! cargo xtask loom             run the loom tests of lock-free code (part of unit)
 //! cargo xtask soak --minutes 60
-//!                              all kinds of load on real files against a model; fails if memory, threads or
-//!                              descriptors grow (part of test for 20 seconds)
+//!                              run all kinds of load on real files and compare with a model; fails if memory,
+//!                              threads or descriptors grow (20 seconds are part of test)
 //! cargo xtask pages [--without NAME]...
-//!                              the commands of the README and of docs/guide (part of capi)
-//! cargo xtask reference        RocksDB's newest library for this processor, to compare with
-//! cargo xtask pgo              command line and C libraries, optimized by a profile
+//!                              run the commands of the README and of docs/guide (part of capi)
+//! cargo xtask reference        build RocksDB's newest library for this CPU, for comparisons
+//! cargo xtask pgo              build the command line tool and the C libraries with a profile
 //! cargo xtask install --prefix DIR [--libdir lib] [--debug]
-//!                              the C libraries, headers and what build systems find them by
+//!                              install the C libraries, headers, pkg-config and CMake files
 //! ```
 
 mod archive;
 mod capi;
 mod commands;
 mod compat;
-mod counts;
 mod deny;
 mod exchange;
 mod go;
 mod header;
 mod install;
+mod instruction_counts;
 mod leaks;
 mod loom;
-mod needs;
 mod packages;
 mod pages;
 mod pgo;
@@ -46,7 +47,8 @@ mod soak;
 mod sources;
 mod stages;
 mod tidy;
-mod unbuilt;
+mod tool_requirements;
+mod unsupported;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -59,8 +61,8 @@ fn main() -> ExitCode {
         Some("header") if words[1..] == ["check"] => header::run(&root(), true),
         Some("compat") if words.len() == 1 => compat::run(&root()),
         Some("advisories") if words.len() == 1 => deny::advisories(&root()),
-        Some("counts") if words.len() == 1 => counts::run(&root(), false),
-        Some("counts") if words[1..] == ["update"] => counts::run(&root(), true),
+        Some("counts") if words.len() == 1 => instruction_counts::run(&root(), false),
+        Some("counts") if words[1..] == ["update"] => instruction_counts::run(&root(), true),
         Some("loom") if words.len() == 1 => loom::run(&root()),
         Some("pgo") if words.len() == 1 => pgo::run(&root()),
         Some("install") => install::run(&root(), &words[1..]),
@@ -79,10 +81,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// The folder that the workspace lies in.
+/// The root of the workspace.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
-        .expect("xtask lies in the root")
+        .expect("xtask is in the workspace's root")
         .to_owned()
 }

@@ -1,8 +1,8 @@
-//! Programs that a machine has, and their installation where it lacks them.
+//! Detection and installation of the programs that the stages need.
 //!
-//! On Debian and its relatives `apt-get` installs packages, as root or through `sudo`; `rustup` adds
-//! components of the toolchain; `cargo install` builds tools of a pinned version. Elsewhere the caller gets
-//! the names of the packages to install by hand.
+//! On Debian and its derivatives `apt-get` installs packages, as root or through `sudo`; `rustup` adds
+//! components of the toolchain; `cargo install` builds tools of a pinned version. On other systems the
+//! result names the packages to install by hand.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,24 +10,24 @@ use std::process::{Command, Stdio};
 /// A program or file that a step needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// The test for its presence.
+    /// How to test whether it is present.
     pub probe: Probe,
-    /// The place it comes from.
+    /// Where it comes from.
     pub source: Source,
 }
 
-/// The test for the presence of a part.
+/// How to test whether a part is present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Probe {
-    /// An executable file in one of the directories of `PATH`.
+    /// An executable in a directory of `PATH`.
     Program(&'static str),
-    /// A command that ends with success.
+    /// A command that exits with success.
     Succeeds(&'static [&'static str]),
     /// A header that the C++ compiler finds.
     Header(&'static str),
 }
 
-/// The place that a part comes from.
+/// Where a part comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// A package of Debian and Ubuntu.
@@ -39,7 +39,7 @@ pub enum Source {
 }
 
 impl Part {
-    /// The program that it is, if it is one.
+    /// The name of the program, or `None` for other parts.
     pub fn program(&self) -> Option<&'static str> {
         match self.probe {
             Probe::Program(name) => Some(name),
@@ -60,7 +60,7 @@ impl Part {
     }
 }
 
-/// Runs `command` without its output and returns true if it succeeds.
+/// True if `command` succeeds. Its output is discarded.
 fn quiet(command: &mut Command) -> bool {
     command.stdin(Stdio::null());
     command.output().is_ok_and(|done| done.status.success())
@@ -79,20 +79,20 @@ fn on_path(name: &str) -> Option<PathBuf> {
         .find(|file| executable(file))
 }
 
-/// The parts of `parts` that the machine lacks.
+/// Those of `parts` that the machine lacks.
 pub fn missing<'p>(parts: impl IntoIterator<Item = &'p Part>) -> Vec<Part> {
     let parts = parts.into_iter().filter(|part| !part.is_there());
     parts.copied().collect()
 }
 
-/// The way in which this machine installs Debian packages.
+/// How this machine installs Debian packages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Installer {
     /// `apt-get` as root.
     Direct,
     /// `apt-get` through `sudo`.
     Sudo,
-    /// None: there is no `apt-get`, or neither root nor `sudo`.
+    /// Not at all: there is no `apt-get`, or neither root nor `sudo`.
     None,
 }
 
@@ -122,7 +122,7 @@ impl Installer {
                 sudo.args(["DEBIAN_FRONTEND=noninteractive", "apt-get"]);
                 sudo
             }
-            Installer::None => return Err("there is no apt-get, or no right to use it".to_owned()),
+            Installer::None => return Err("no apt-get, or no permission to run it".to_owned()),
         };
         command.env("DEBIAN_FRONTEND", "noninteractive").args(words);
         succeed(&mut command)
@@ -141,20 +141,20 @@ impl Installer {
 
 fn succeed(command: &mut Command) -> Result<(), String> {
     let name = command.get_program().to_string_lossy().into_owned();
-    // The output of installers is of interest only if they fail.
+    // The output of an installer is shown only if it fails.
     let done = command.stdin(Stdio::null()).output();
     let done = done.map_err(|error| format!("{name}: {error}"))?;
     match done.status.success() {
         true => Ok(()),
         false => Err(format!(
-            "{name} ended with {}: {}",
+            "{name} failed with {}: {}",
             done.status,
             String::from_utf8_lossy(&done.stderr).trim()
         )),
     }
 }
 
-/// Installs `parts`, and returns the reasons for what could not be installed.
+/// Installs `parts`. Returns the reason for each failure.
 pub fn install(parts: &[Part]) -> Vec<String> {
     let mut failures = Vec::new();
     let packages: Vec<&str> = debian(parts);
@@ -168,9 +168,9 @@ pub fn install(parts: &[Part]) -> Vec<String> {
             Source::Debian(_) => continue,
             source => by_command(source),
         };
-        println!("installing by {}", words.join(" "));
+        println!("installing with {}", words.join(" "));
         let mut command = Command::new(words[0]);
-        // A tool that runs for a second is not worth minutes of optimizing.
+        // The tools run for a second, so optimizing them takes longer than it saves.
         command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
         command.env("CARGO_PROFILE_RELEASE_LTO", "off");
         command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
@@ -181,7 +181,7 @@ pub fn install(parts: &[Part]) -> Vec<String> {
     failures
 }
 
-/// The Debian packages of `parts`, each once.
+/// The Debian packages of `parts`, without duplicates.
 fn debian(parts: &[Part]) -> Vec<&'static str> {
     let mut packages = Vec::new();
     for part in parts {
@@ -194,7 +194,7 @@ fn debian(parts: &[Part]) -> Vec<&'static str> {
     packages
 }
 
-/// The command that installs what comes from another source than Debian.
+/// The command that installs a part from another source than Debian.
 fn by_command(source: Source) -> Vec<&'static str> {
     match source {
         Source::Debian(package) => vec!["apt-get", "install", package],
@@ -240,13 +240,13 @@ mod tests {
     }
 
     #[test]
-    fn without_an_installer_the_reason_is_said() {
+    fn without_an_installer_the_reason_is_returned() {
         let why = Installer::None.debian(&["valgrind"]).unwrap_err();
         assert!(why.contains("no apt-get"), "{why}");
     }
 
     #[test]
-    fn what_is_there_is_not_missing() {
+    fn installed_programs_are_not_missing() {
         let (shell, absent) = (program("sh", "dash"), program("no such program", "none"));
         assert_eq!(missing(&[shell, absent]), [absent]);
         let runs = Part {

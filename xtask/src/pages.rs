@@ -21,7 +21,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use crate::commands::{fresh, read, target};
-use crate::needs::Selection;
+use crate::tool_requirements::Selection;
 
 /// Commands that are not run, by their beginning, and the reason.
 const ELSEWHERE: [(&str, &str); 7] = [

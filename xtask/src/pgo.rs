@@ -1,22 +1,21 @@
-//! `cargo xtask pgo`: the release built for what programs do with it.
+//! `cargo xtask pgo`: a release build with profile-guided optimization.
 //!
 //! ```text
-//! 1  the command line is built so that it counts how often each branch is taken
-//! 2  it runs a load, reads, walks and compactions of `cairn bench`, and writes the counts
-//! 3  llvm-profdata adds them up
-//! 4  command line and C libraries are built by them, into target/pgo/release
+//! 1  build the command line tool with instrumentation
+//! 2  run a load, point reads, scans and compactions with `cairn bench`, which writes raw profiles
+//! 3  merge the profiles with llvm-profdata
+//! 4  build the command line tool and the C libraries with the profile, in target/pgo/release
 //! ```
 //!
-//! The counts are of Rust code only; the codecs, which are C, are built as always. llvm-profdata must be of
-//! the compiler's LLVM: it comes with rustup's component `llvm-tools`, or with the package `llvm-N` of
-//! Debian and Ubuntu.
+//! The profile covers Rust code only: the codecs, which are C, are built as usual. llvm-profdata must match the
+//! compiler's LLVM. It comes with rustup's component `llvm-tools`, or with Debian's and Ubuntu's package `llvm-N`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::commands::{has, printed, target};
 
-/// What the counted program does: each line is a run of `cairn bench`.
+/// The profiled workload: each line is a run of `cairn bench`.
 const RUNS: [&str; 4] = [
     "--benchmarks=fillrandom,overwrite,compact,readrandom,readmissing,multireadrandom,seekrandom,readseq,readreverse \
      --num=300000 --bloom_bits=10 --cache_size=1G --compression_type=none",
@@ -25,10 +24,10 @@ const RUNS: [&str; 4] = [
     "--benchmarks=filltombstones,readseq,seekrandom,fillrangetombstones,readseq --num=200000 --compression_type=zstd",
 ];
 
-/// What is built in the end.
+/// Packages of the final build.
 const PACKAGES: [&str; 2] = ["cairn-cli", "cairn-librocksdb"];
 
-/// Builds, runs, adds up and builds again.
+/// Runs all four steps.
 pub fn run(root: &Path) -> Result<(), String> {
     let merger = merger()?;
     let folder = target(root).join("pgo");
@@ -55,14 +54,14 @@ pub fn run(root: &Path) -> Result<(), String> {
     let flags = format!("-Cprofile-use={}", profile.display());
     build(root, &folder, &flags, &PACKAGES)?;
     println!(
-        "built by profile: {}",
+        "built with the profile: {}",
         folder.join(triple()?).join("release").display()
     );
     Ok(())
 }
 
-/// Builds `packages` as a release with `flags` of the compiler. A target is named, so that they do not
-/// reach what is run by the build itself.
+/// Builds `packages` in release mode with the compiler flags `flags`. With an explicit target, cargo
+/// does not apply them to build scripts and procedural macros.
 fn build(root: &Path, folder: &Path, flags: &str, packages: &[&str]) -> Result<(), String> {
     let mut cargo = Command::new("cargo");
     cargo
@@ -84,21 +83,21 @@ fn build(root: &Path, folder: &Path, flags: &str, packages: &[&str]) -> Result<(
     }
 }
 
-/// What the compiler says of itself behind `name`.
+/// The value of the field `name` in `rustc -vV`.
 fn compiler_says(name: &str) -> Result<String, String> {
     let said = printed(Command::new("rustc").arg("-vV"))?;
     let value = said.lines().find_map(|line| line.strip_prefix(name));
     value
         .map(|value| value.trim().to_owned())
-        .ok_or_else(|| format!("rustc -vV does not say {name}"))
+        .ok_or_else(|| format!("rustc -vV does not print {name}"))
 }
 
-/// The machine's own target.
+/// The host's target triple.
 fn triple() -> Result<String, String> {
     compiler_says("host:")
 }
 
-/// An llvm-profdata of the compiler's LLVM.
+/// The llvm-profdata of the compiler's LLVM.
 fn merger() -> Result<PathBuf, String> {
     let sysroot = printed(Command::new("rustc").args(["--print", "sysroot"]))?;
     let component = Path::new(&sysroot)

@@ -1,15 +1,15 @@
-//! A part of the stage `capi`: programs find the libraries where `cargo xtask install` puts them.
+//! A part of the `capi` stage: build systems find the libraries that `cargo xtask install` installs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::commands::{compiler, fresh, printed, target};
 use crate::install::{Place, install, versions};
-use crate::needs::Selection;
 use crate::pages::Stand;
+use crate::tool_requirements::Selection;
 use crate::{archive, go, python};
 
-/// A project that builds one program with each of the libraries.
+/// A CMake project that builds a program with each of the libraries.
 const CMAKE: &str = "cmake_minimum_required(VERSION 3.16)\n\
     project(installed C)\n\
     find_package(RocksDB 11.1 CONFIG REQUIRED)\n\
@@ -18,8 +18,8 @@ const CMAKE: &str = "cmake_minimum_required(VERSION 3.16)\n\
     \x20 target_link_libraries(with-${kind} RocksDB::${kind})\n\
     endforeach()\n";
 
-/// Installs the build for tests into the target directory, and builds and runs a program with
-/// pkg-config's flags and with CMake's targets. Returns where everything lies.
+/// Installs a debug build into the target directory, and builds and runs a program with pkg-config's
+/// flags and with CMake's targets. Returns the paths of what was installed.
 pub fn run(root: &Path, selection: &Selection) -> Result<Stand, String> {
     let work = target(root).join("installed");
     fresh(&work)?;
@@ -63,12 +63,12 @@ pub fn run(root: &Path, selection: &Selection) -> Result<Stand, String> {
     })
 }
 
-/// The installed library has no debug sections, and names the file that has them.
+/// Checks that the installed library has no debug sections and links to the file that has them.
 fn debug_is_apart(lib: &Path) -> Result<(), String> {
     let sections = |file: &Path| printed(Command::new("readelf").args(["-SW"]).arg(file));
     let library = sections(&lib.join("librocksdb.so"))?;
     if library.contains(".debug_") || !library.contains(".gnu_debuglink") {
-        return Err("the installed librocksdb.so has its debug sections in it".to_owned());
+        return Err("the installed librocksdb.so contains debug sections".to_owned());
     }
     let folder = lib.join(".debug");
     let listed = std::fs::read_dir(&folder);
@@ -76,11 +76,14 @@ fn debug_is_apart(lib: &Path) -> Result<(), String> {
     let found: Vec<_> = listed.flatten().map(|entry| entry.path()).collect();
     match &found[..] {
         [file] if sections(file)?.contains(".debug_info") => Ok(()),
-        _ => Err(format!("{} is no file of debug sections", folder.display())),
+        _ => Err(format!(
+            "{} is not a file of debug sections",
+            folder.display()
+        )),
     }
 }
 
-/// Each header stands alone, in each language.
+/// Compiles each header on its own in each language.
 fn headers(prefix: &Path, languages: &[&str]) -> Result<(), String> {
     for header in ["rocksdb/c.h", "rocksdb/version.h", "cairn/c.h"] {
         let path = prefix.join("include").join(header);
@@ -105,7 +108,7 @@ struct Programs {
 }
 
 impl Programs {
-    /// Runs `program`; the statically linked one finds no shared library.
+    /// Runs `program`. A statically linked one gets no library path.
     fn run(&self, program: &Path, shared: bool) -> Result<(), String> {
         let dir = program.with_extension("dir");
         fresh(&dir)?;
@@ -136,7 +139,7 @@ impl Programs {
             return Err(format!("rocksdb.pc: expected {version}, found {found}"));
         }
         let shared = ask(&["--cflags", "--libs"])?;
-        // The linker prefers a shared library unless it is given the name of the other.
+        // The linker prefers a shared library unless it gets the file name of the static one.
         let whole = ask(&["--static", "--cflags", "--libs"])?;
         let whole = whole.replace("-lrocksdb", "-l:librocksdb.a");
         for (name, flags) in [("shared", shared), ("static", whole)] {

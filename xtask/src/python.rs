@@ -1,8 +1,7 @@
-//! A part of the stage `capi`: a published program in C's interface alone, from another language.
+//! A part of the `capi` stage: a published Python package over the C interface.
 //!
-//! `rockstore` is a Python package that loads `librocksdb.so` at run time and declares the functions
-//! it calls itself. Its tests run as they were published, with Cairn's library in the place where
-//! it looks first.
+//! `rockstore` loads `librocksdb.so` at run time and declares the functions that it calls itself. Its
+//! unmodified tests run with Cairn's library in the place where it looks first.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,10 +10,10 @@ use crate::commands::{fresh, printed, target};
 
 const PACKAGE: &str = "rockstore==0.2.0";
 
-/// Its sources are taken, and packages that are needed to build it as they are published.
+/// Use the package's sources, and published wheels for its build dependencies.
 const NO_WHEEL: &str = "--no-binary=rockstore";
 
-/// Fetches the package's sources once and runs its tests against the installed library.
+/// Fetches the package's sources once and runs its tests with the installed library.
 pub fn run(root: &Path, libraries: &Path) -> Result<(), String> {
     let work = target(root).join("python");
     let sources = work.join("rockstore-0.2.0");
@@ -31,7 +30,7 @@ pub fn run(root: &Path, libraries: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// An environment with what the tests need, and the package's sources in it.
+/// Creates a virtual environment with the test dependencies and the package's sources.
 fn fetch(work: &Path) -> Result<(), String> {
     fresh(work)?;
     printed(Command::new("python3").args(["-m", "venv"]).arg(work))?;

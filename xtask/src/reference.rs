@@ -1,11 +1,12 @@
-//! `cargo xtask reference`: RocksDB's newest library, built for this processor.
+//! `cargo xtask reference`: builds RocksDB's newest library for this machine's CPU.
 //!
-//! Comparisons with a published library are comparisons with code for any processor. RocksDB's sources come
-//! inside the crate `rust-librocksdb-sys`, which cargo downloads; no crate of the workspace depends on it. They
-//! are compiled at RocksDB's release flags and `-march=native`, with the codecs of Debian's packages:
+//! A published library is compiled for any CPU of its architecture, which would make comparisons
+//! unfair. RocksDB's sources come from the crate `rust-librocksdb-sys`, which cargo downloads; no crate
+//! of the workspace depends on it. They are compiled with RocksDB's release flags and `-march=native`,
+//! and linked with the codecs of Debian's packages:
 //!
 //! ```text
-//! target/rocksdb/native/objects/      an object file for each source, which later calls use again
+//! target/rocksdb/native/objects/      an object file for each source, reused by later runs
 //! target/rocksdb/native/librocksdb.so
 //! target/rocksdb/native/stamp         release, compiler and flags of the library
 //! ```
@@ -20,13 +21,13 @@ use crate::commands::{fresh, printed, read, target};
 use crate::packages::{self, Part, Probe, Source};
 use crate::registry;
 
-/// The crate that carries RocksDB's sources.
+/// The crate with RocksDB's sources.
 const CRATE: &str = "rust-librocksdb-sys";
 
-/// Its newest version.
+/// Its version.
 const VERSION: &str = "0.49.0";
 
-/// The release of RocksDB in it.
+/// Its release of RocksDB.
 const RELEASE: &str = "11.12.0";
 
 const fn header(name: &'static str, package: &'static str) -> Part {
@@ -49,8 +50,8 @@ const PARTS: [Part; 6] = [
     header("bzlib.h", "libbz2-dev"),
 ];
 
-/// Flags of RocksDB's release build on Linux. Its sources find the processor's instructions by the macros
-/// that `-march=native` defines.
+/// Flags of RocksDB's release build on Linux. Its sources detect CPU features by the macros that
+/// `-march=native` defines.
 const FLAGS: [&str; 26] = [
     "-O2",
     "-fno-omit-frame-pointer",
@@ -90,7 +91,7 @@ const LIBRARIES: [&str; 7] = [
     "-ldl",
 ];
 
-/// Builds the library, or finds that it is there.
+/// Builds the library unless it is up to date.
 pub fn run(root: &Path) -> Result<(), String> {
     provide()?;
     let folder = target(root).join("rocksdb/native");
@@ -119,7 +120,7 @@ pub fn run(root: &Path) -> Result<(), String> {
 
 /// Installs the compiler and the codecs.
 fn provide() -> Result<(), String> {
-    // The compiler comes first: the headers are looked for with it.
+    // The compiler comes first, because the test for headers needs it.
     for parts in [&PARTS[..1], &PARTS[1..]] {
         let missing = packages::missing(parts);
         let failures = packages::install(&missing);
@@ -135,11 +136,11 @@ fn provide() -> Result<(), String> {
     Ok(())
 }
 
-/// The compiler and the flags, which decide whether objects can be used again.
+/// The compiler and its flags: objects of another stamp are not reused.
 fn stamp() -> Result<String, String> {
     let compiler = printed(Command::new("c++").arg("--version"))?;
     let compiler = compiler.lines().next().unwrap_or_default();
-    // The same flag means another processor's instructions on another machine.
+    // `-march=native` selects other instructions on another machine, so the stamp holds its expansion.
     let native = ["-march=native", "-E", "-v", "-x", "c++", "/dev/null"];
     let said = Command::new("c++").args(native).output();
     let said = said.map_err(|error| format!("c++: {error}"))?;
@@ -157,17 +158,17 @@ fn stamp() -> Result<String, String> {
     ))
 }
 
-/// A source file and the name of its object.
+/// A source file and its object file.
 #[derive(Debug, PartialEq, Eq)]
 struct Unit {
     source: PathBuf,
     object: String,
 }
 
-/// The units of the crate at `source`, whose list of RocksDB's files is `list`.
+/// The units of the crate at `source`, where `list` is the list of RocksDB's files.
 fn units(source: &Path, list: &str) -> Vec<Unit> {
     let names = list.lines().map(str::trim);
-    // The crate has its own file with the release's name and date. Assembler is for other processors.
+    // The crate supplies its own build_version.cc. Assembler sources are for other architectures.
     let names = names.filter(|name| name.ends_with(".cc") && !name.ends_with("build_version.cc"));
     let mut units: Vec<Unit> = names
         .map(|name| Unit {
@@ -190,7 +191,7 @@ struct Build {
 }
 
 impl Build {
-    /// Removes the objects if another compiler, other flags or another release made them.
+    /// Removes the objects if they have another stamp.
     fn discard_others(&self, path: &Path) -> Result<(), String> {
         if read(path).is_ok_and(|stamp| stamp == self.stamp) && self.objects.is_dir() {
             return Ok(());
@@ -215,7 +216,7 @@ impl Build {
         Ok(due)
     }
 
-    /// Compiles `due` with as many processes as the machine has cores.
+    /// Compiles `due` with one process per core.
     fn compile(&self, due: &[&Unit]) -> Result<(), String> {
         let jobs = std::thread::available_parallelism().map_or(2, usize::from);
         let (next, failure) = (AtomicUsize::new(0), Mutex::new(None));
@@ -229,7 +230,7 @@ impl Build {
                             println!("{} of {}", number + 1, due.len());
                         }
                         if let Err(words) = self.compile_one(unit) {
-                            // The others stop as well.
+                            // Stops the other threads.
                             next.store(due.len(), Ordering::Relaxed);
                             let failure = failure.lock();
                             *failure.unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(words);
@@ -245,7 +246,7 @@ impl Build {
 
     fn compile_one(&self, unit: &Unit) -> Result<(), String> {
         let object = self.objects.join(&unit.object);
-        // A compiler that is stopped leaves no object that looks whole.
+        // An interrupted compiler leaves no object under the final name.
         let part = object.with_extension("part");
         let mut compiler = Command::new("c++");
         compiler
@@ -280,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_becomes_units_without_assembler() {
+    fn units_leave_out_assembler() {
         let found = units(
             Path::new("/c"),
             "db/c.cc\nutil/build_version.cc\nutil/crc32c_ppc_asm.S\n\n",
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_used_until_its_source_or_the_stamp_changes() {
+    fn an_object_is_reused_until_its_source_or_the_stamp_changes() {
         let name = format!("cairn-reference-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         fresh(&folder).unwrap();

@@ -1,12 +1,12 @@
-//! Sources of published crates, which cargo downloads and keeps.
+//! Sources of published crates, fetched by cargo.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::commands::{fresh, output};
 
-/// The directory with the sources of the crate `name` at the exact `version`. A manifest in `scratch`, outside
-/// of the workspace, depends on it; `patch` is the rest of that manifest.
+/// The directory with the sources of the crate `name` at the exact `version`. `patch` is appended to a
+/// manifest in `scratch`, outside of the workspace, that depends on the crate.
 pub fn source(scratch: &Path, name: &str, version: &str, patch: &str) -> Result<PathBuf, String> {
     fresh(&scratch.join("src"))?;
     let manifest = format!(
@@ -22,7 +22,7 @@ pub fn source(scratch: &Path, name: &str, version: &str, patch: &str) -> Result<
     )?;
     let failed = || {
         let words = String::from_utf8_lossy(&found.stderr).into_owned();
-        format!("the crate {name} {version} could not be fetched: {words}")
+        format!("the crate {name} {version} cannot be fetched: {words}")
     };
     let metadata: serde_json::Value =
         serde_json::from_slice(&found.stdout).map_err(|_| failed())?;

@@ -1,17 +1,17 @@
-//! The files of the project, found and read once.
+//! The source and text files of the project.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A text file of the project.
 pub struct Source {
-    /// Its path below the root, with slashes.
+    /// The path relative to the root, with slashes.
     pub path: String,
-    /// Its text.
+    /// The contents.
     pub text: String,
 }
 
-/// Folders that hold Rust code of ours.
+/// Folders with the project's Rust code.
 const FOLDERS: [&str; 7] = [
     "capi",
     "crates",
@@ -22,7 +22,7 @@ const FOLDERS: [&str; 7] = [
     "xtask",
 ];
 
-/// All Rust files, in the order of their paths.
+/// All Rust files, sorted by path.
 pub fn rust(root: &Path) -> Vec<Source> {
     let mut files = Vec::new();
     for folder in FOLDERS {
@@ -35,7 +35,7 @@ pub fn rust(root: &Path) -> Vec<Source> {
     rust.map(|file| read(root, &file)).collect()
 }
 
-/// Every file below `folder`, build results left out.
+/// Adds every file below `folder` to `files`, except build results.
 pub fn below(folder: &Path, files: &mut Vec<PathBuf>) {
     let Ok(entries) = fs::read_dir(folder) else {
         return;
@@ -50,7 +50,7 @@ pub fn below(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// One file.
+/// Reads a file.
 pub fn read(root: &Path, file: &Path) -> Source {
     let path = file
         .strip_prefix(root)

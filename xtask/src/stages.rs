@@ -1,28 +1,28 @@
-//! The stages of the continuous integration, on one profile, so that nothing is built twice.
+//! The stages of continuous integration. All use one profile, so that nothing is built twice.
 
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::needs::Selection;
-use crate::{capi, counts, deny, header, loom, packages, soak, tidy};
+use crate::tool_requirements::Selection;
+use crate::{capi, deny, header, instruction_counts, loom, packages, soak, tidy};
 
-/// Mutated inputs of each fuzz target.
+/// Mutated inputs for each fuzz target.
 const FUZZ_INPUTS: &str = "20000";
 
-/// Operations that RocksDB's library and Cairn's carry out side by side.
+/// Operations that RocksDB's library and Cairn's execute side by side.
 const TWIN_OPERATIONS: &str = "2000000";
 
-/// A stage: its name, and its work.
+/// A stage: its name and its function.
 struct Stage {
     name: &'static str,
     run: fn(&Path, &Selection) -> Result<(), String>,
 }
 
-/// The variable in which programs of the stages find the names of absent tools.
+/// The environment variable that tells test programs which tools are absent.
 const WITHOUT: &str = "CAIRN_WITHOUT";
 
-/// The engine that the crash and model tests drive.
+/// The engine that the crash and model tests run.
 const ENGINE: &str = "cairn";
 
 const STAGES: [Stage; 10] = [
@@ -64,16 +64,16 @@ const STAGES: [Stage; 10] = [
     },
     Stage {
         name: "counts",
-        run: |root, _| counts::run(root, false),
+        run: |root, _| instruction_counts::run(root, false),
     },
 ];
 
-/// The names of all stages, in their order.
+/// The names of all stages, in the order in which they run.
 pub fn names() -> Vec<&'static str> {
     STAGES.iter().map(|stage| stage.name).collect()
 }
 
-/// Runs the stages that `words` name, or all, after installing their tools; stops at the first that fails.
+/// Installs the tools and runs the stages in `words`, or all. Stops at the first failure.
 pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
     let mut selection = Selection::parse(words, &names())?;
     provide(root, &mut selection);
@@ -87,12 +87,12 @@ pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
         let seconds = started.elapsed().as_secs_f64();
         summary.push(format!("{} {seconds:.0} s", stage.name));
     }
-    println!("\nevery stage that ran passed: {}", summary.join(", "));
+    println!("\nall stages passed: {}", summary.join(", "));
     println!("{}", selection.verdict()?);
     Ok(())
 }
 
-/// Installs the tools that the stages need. The steps of those that stay missing are left out.
+/// Installs the tools that the stages need. Steps whose tools are still missing are left out.
 fn provide(root: &Path, selection: &mut Selection) {
     let cached = |path: Option<&str>| path.is_some_and(|path| root.join(path).exists());
     let needed = selection.needed().filter(|need| !cached(need.cached));
@@ -108,7 +108,7 @@ fn provide(root: &Path, selection: &mut Selection) {
         let missing = packages::missing(need.parts);
         if !missing.is_empty() {
             println!(
-                "{} is missing and the run will fail after its other steps: {} (or --without {})",
+                "{} is missing, so the run will fail after its other steps: {} (or pass --without {})",
                 need.name,
                 packages::by_hand(&missing),
                 need.name
@@ -134,7 +134,7 @@ fn lint(root: &Path, selection: &Selection) -> Result<(), String> {
     let mut doc = command(
         root,
         "cargo",
-        // The command line's page would lie over that of the crate of the same name.
+        // The documentation of the binary `cairn` would overwrite that of the crate of the same name.
         &[
             "doc",
             "--workspace",
@@ -155,7 +155,7 @@ fn unit(root: &Path) -> Result<(), String> {
         "cargo",
         &[&test[..], &["--locked", "--no-fail-fast"]].concat(),
     );
-    // RocksDB's library belongs to the stage `interop`, which runs the tests of `cairn-bench` again.
+    // The tests of `cairn-bench` that need RocksDB's library run in the stage `interop`.
     finish(tests.env(WITHOUT, "rocksdb"))?;
     loom::run(root)
 }
@@ -167,7 +167,7 @@ fn crash(root: &Path) -> Result<(), String> {
         "crash",
         &["--count", "1", "--ops", "56", "--images", "1"],
     )?;
-    // What lies between the engine and its files may not lose more than they do.
+    // A file-system layer between engine and simulator must not lose more than the simulator does.
     let once = ["--count", "1", "--ops", "25", "--images", "1"];
     model(
         root,
@@ -204,7 +204,7 @@ fn model(root: &Path, engine: &str, command: &str, counts: &[&str]) -> Result<()
     cargo(root, &[&run[..], counts].concat())
 }
 
-/// The newest RocksDB, where `cargo xtask reference` has built it.
+/// The newest RocksDB, if `cargo xtask reference` has built it.
 const NEWEST_ROCKSDB: &str = "target/rocksdb/native/librocksdb.so";
 
 fn interop(root: &Path, selection: &Selection) -> Result<(), String> {
@@ -271,6 +271,6 @@ fn finish(command: &mut Command) -> Result<(), String> {
     if status.success() {
         Ok(())
     } else {
-        Err(format!("{name} ended with {status}"))
+        Err(format!("{name} failed with {status}"))
     }
 }

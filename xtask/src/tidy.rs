@@ -1,12 +1,12 @@
-//! The house rules that a program can check. Each complaint is a sentence that says what to do.
+//! Style rules that a program can check. Each violation is reported as an instruction to fix it.
 
 use std::path::Path;
 
 use crate::compat;
 use crate::sources::{self, Source};
-use crate::unbuilt;
+use crate::unsupported;
 
-/// The crates, lowest first: a crate uses only crates that stand before it.
+/// The crates, lowest layer first: a crate depends only on crates before it.
 const LAYERS: [&str; 30] = [
     "cairn-types",
     "cairn-compress",
@@ -40,23 +40,23 @@ const LAYERS: [&str; 30] = [
     "xtask",
 ];
 
-/// These four each know one kind of file, and none knows another.
+/// Each of these crates owns one file type, and none depends on another.
 const APART: [&str; 4] = ["cairn-memtable", "cairn-wal", "cairn-table", "cairn-blob"];
 
-/// The rooms in which `unsafe` may stand.
-const ROOMS: [&str; 9] = [
+/// The files and folders in which `unsafe` is allowed.
+const UNSAFE_ALLOWED: [&str; 9] = [
     "capi/src/",
     "crates/cairn-memtable/src/",
     "crates/cairn-platform/src/",
     "crates/cairn-compress/src/lz4.rs",
-    "crates/cairn-fuzz/src/meter.rs",
+    "crates/cairn-fuzz/src/memory_limit.rs",
     "bench/src/",
     "tests/interop/src/twin/",
     "tests/soak/src/resources.rs",
     "crates/cairn-memory/src/",
 ];
 
-/// The modules of cairn-format, and the fuzz target that feeds each hostile bytes.
+/// The modules of cairn-format, and the fuzz target of each.
 const FUZZED: [(&str, &str); 17] = [
     ("coding", "varint_key"),
     ("dated", "dated_values"),
@@ -77,14 +77,14 @@ const FUZZED: [(&str, &str); 17] = [
     ("names", "names"),
 ];
 
-/// Most bytes of the fuzzing corpus, and of the golden databases.
+/// Limit in bytes on the fuzzing corpus, and on the golden databases.
 const CORPUS_LIMIT: u64 = 3 << 20;
 const GOLDEN_LIMIT: u64 = 30 << 20;
 
-/// Most lines of a function, tests aside.
+/// Limit on the lines of a function outside of tests.
 const FUNCTION_LIMIT: usize = 100;
 
-/// Checks every rule and prints each complaint.
+/// Checks every rule and prints each violation.
 pub fn run(root: &Path) -> Result<(), String> {
     let rust = sources::rust(root);
     let mut complaints = Vec::new();
@@ -98,18 +98,18 @@ pub fn run(root: &Path) -> Result<(), String> {
     architecture(root, &mut complaints);
     dependencies(root, &mut complaints);
     compat::check(root, &mut complaints);
-    unbuilt::check(root, &mut complaints);
+    unsupported::check(root, &mut complaints);
     fuzz_targets(root, &mut complaints);
-    weight(root, "fuzz/corpus", CORPUS_LIMIT, &mut complaints);
-    weight(root, "tests/golden", GOLDEN_LIMIT, &mut complaints);
+    folder_size(root, "fuzz/corpus", CORPUS_LIMIT, &mut complaints);
+    folder_size(root, "tests/golden", GOLDEN_LIMIT, &mut complaints);
     for complaint in &complaints {
         eprintln!("{complaint}");
     }
     if complaints.is_empty() {
-        println!("tidy: {} files, nothing to say", rust.len());
+        println!("tidy: {} files, no violations", rust.len());
         return Ok(());
     }
-    Err(format!("tidy has {} things to say", complaints.len()))
+    Err(format!("tidy found {} violations", complaints.len()))
 }
 
 fn opening(source: &Source, complaints: &mut Vec<String>) {
@@ -119,13 +119,14 @@ fn opening(source: &Source, complaints: &mut Vec<String>) {
         .starts_with("//!")
     {
         complaints.push(format!(
-            "{}: a file opens with `//!` and a sentence that a newcomer understands",
+            "{}: a file begins with `//!` and a sentence about its purpose",
             source.path
         ));
     }
 }
 
-/// Every `unsafe` block and implementation has its reason just above, and stands in a room.
+/// Checks that every `unsafe` block and implementation is in an allowed place, with a `// SAFETY:`
+/// comment above.
 fn reasons(source: &Source, complaints: &mut Vec<String>) {
     let lines: Vec<&str> = source.text.lines().collect();
     for (number, line) in lines.iter().enumerate() {
@@ -134,9 +135,12 @@ fn reasons(source: &Source, complaints: &mut Vec<String>) {
         if !block || code.contains('"') {
             continue;
         }
-        if !ROOMS.iter().any(|room| source.path.starts_with(room)) {
+        if !UNSAFE_ALLOWED
+            .iter()
+            .any(|place| source.path.starts_with(place))
+        {
             complaints.push(format!(
-                "{}:{}: `unsafe` stands only in the rooms that xtask/src/tidy.rs lists",
+                "{}:{}: `unsafe` is allowed only in the places listed in xtask/src/tidy.rs",
                 source.path,
                 number + 1
             ));
@@ -144,7 +148,7 @@ fn reasons(source: &Source, complaints: &mut Vec<String>) {
         let above = &lines[number.saturating_sub(8)..=number];
         if !above.iter().any(|line| line.contains("SAFETY:")) {
             complaints.push(format!(
-                "{}:{}: an `unsafe` says why it is sound, in a `// SAFETY:` comment above",
+                "{}:{}: `unsafe` needs a `// SAFETY:` comment above it",
                 source.path,
                 number + 1
             ));
@@ -161,7 +165,7 @@ fn leftovers(source: &Source, complaints: &mut Vec<String>) {
             if line.contains(left) {
                 let at = number + 1;
                 complaints.push(format!(
-                    "{}:{at}: `{left})` is not left in the code",
+                    "{}:{at}: `{left})` is not allowed in committed code",
                     source.path
                 ));
             }
@@ -169,8 +173,8 @@ fn leftovers(source: &Source, complaints: &mut Vec<String>) {
     }
 }
 
-/// No function outside of tests is longer than a page or two. Relies on the layout that rustfmt gives: a
-/// function ends with the first closing brace that stands where its first line begins.
+/// Reports functions outside of tests that exceed [`FUNCTION_LIMIT`]. Relies on rustfmt's layout: a
+/// function ends at the first closing brace in the column of its first line.
 fn long_functions(source: &Source, complaints: &mut Vec<String>) {
     if source.path.contains("tests/") || source.path.ends_with("tests.rs") {
         return;
@@ -199,7 +203,7 @@ fn long_functions(source: &Source, complaints: &mut Vec<String>) {
         let name = name.split(['(', '<']).next().unwrap_or(name);
         if length.is_some_and(|length| length >= FUNCTION_LIMIT) {
             complaints.push(format!(
-                "{}:{}: `{name}` has more than {FUNCTION_LIMIT} lines; divide it along its sense",
+                "{}:{}: `{name}` has more than {FUNCTION_LIMIT} lines; split it",
                 source.path,
                 first + 1
             ));
@@ -207,7 +211,7 @@ fn long_functions(source: &Source, complaints: &mut Vec<String>) {
     }
 }
 
-/// The names of the workspace's packages with the text of their manifests.
+/// The names of the workspace's packages with their manifests.
 fn manifests(root: &Path) -> Vec<(String, Source)> {
     let mut files = Vec::new();
     for folder in ["crates", "cli", "bench", "tests", "xtask", "capi"] {
@@ -226,7 +230,7 @@ fn manifests(root: &Path) -> Vec<(String, Source)> {
     named.collect()
 }
 
-/// The crates of ours in a manifest's `[dependencies]`.
+/// The workspace's crates in a manifest's `[dependencies]`.
 fn uses(manifest: &str) -> Vec<String> {
     let section = manifest
         .split("\n[")
@@ -243,7 +247,7 @@ fn layers(root: &Path, complaints: &mut Vec<String>) {
     for (name, manifest) in manifests(root) {
         let Some(mine) = place(&name) else {
             complaints.push(format!(
-                "{}: {name} has no place among the layers in xtask/src/tidy.rs",
+                "{}: {name} is not in the list of layers in xtask/src/tidy.rs",
                 manifest.path
             ));
             continue;
@@ -251,13 +255,13 @@ fn layers(root: &Path, complaints: &mut Vec<String>) {
         for used in uses(&manifest.text) {
             if place(&used).is_none_or(|theirs| theirs >= mine) {
                 complaints.push(format!(
-                    "{}: {name} stands below {used} and cannot use it",
+                    "{}: {name} is below {used} and must not depend on it",
                     manifest.path
                 ));
             }
             if APART.contains(&name.as_str()) && APART.contains(&used.as_str()) {
                 complaints.push(format!(
-                    "{}: {name} and {used} do not know each other",
+                    "{}: {name} and {used} must not depend on each other",
                     manifest.path
                 ));
             }
@@ -265,7 +269,7 @@ fn layers(root: &Path, complaints: &mut Vec<String>) {
     }
 }
 
-/// ARCHITECTURE.md names every crate, and only paths that are there.
+/// Checks that ARCHITECTURE.md names every crate, and only existing paths.
 fn architecture(root: &Path, complaints: &mut Vec<String>) {
     let file = root.join("ARCHITECTURE.md");
     if !file.exists() {
@@ -286,7 +290,7 @@ fn architecture(root: &Path, complaints: &mut Vec<String>) {
     {
         if !root.join(path).exists() {
             complaints.push(format!(
-                "ARCHITECTURE.md names `{path}`, which is not there"
+                "ARCHITECTURE.md names `{path}`, which does not exist"
             ));
         }
     }
@@ -324,7 +328,7 @@ fn is_path(word: &str) -> bool {
     STARTS.iter().any(|start| word.starts_with(start)) && !word.contains(['*', ' ', '<'])
 }
 
-/// Each module of cairn-format has a target, and each target its three places.
+/// Checks that each module of cairn-format has a fuzz target, registered in all three places.
 fn fuzz_targets(root: &Path, complaints: &mut Vec<String>) {
     let map = sources::read(root, &root.join("crates/cairn-format/src/lib.rs"));
     let modules = map
@@ -347,7 +351,7 @@ fn fuzz_targets(root: &Path, complaints: &mut Vec<String>) {
             .exists()
         {
             complaints.push(format!(
-                "cairn-format: {module} wants the fuzz target crates/cairn-fuzz/src/targets/{target}.rs"
+                "cairn-format: {module} needs the fuzz target crates/cairn-fuzz/src/targets/{target}.rs"
             ));
         }
     }
@@ -371,20 +375,20 @@ fn fuzz_targets(root: &Path, complaints: &mut Vec<String>) {
             ));
         }
         if !fuzz.contains(&format!("\"{name}\"")) {
-            complaints.push(format!("fuzz/Cargo.toml: there is no [[bin]] for {name}"));
+            complaints.push(format!("fuzz/Cargo.toml: no [[bin]] for {name}"));
         }
         if !root.join(format!("fuzz/fuzz_targets/{name}.rs")).exists() {
             complaints.push(format!("fuzz/fuzz_targets/{name}.rs is missing"));
         }
         if !root.join(format!("fuzz/corpus/{name}")).is_dir() {
             complaints.push(format!(
-                "fuzz/corpus/{name}/ is missing: seeds for the target"
+                "fuzz/corpus/{name}/ is missing: the target has no seeds"
             ));
         }
     }
 }
 
-fn weight(root: &Path, folder: &str, limit: u64, complaints: &mut Vec<String>) {
+fn folder_size(root: &Path, folder: &str, limit: u64, complaints: &mut Vec<String>) {
     let mut files = Vec::new();
     sources::below(&root.join(folder), &mut files);
     let bytes: u64 = files
@@ -416,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unsafe_without_a_reason_is_noticed() {
+    fn unsafe_without_a_safety_comment_is_reported() {
         let mut complaints = Vec::new();
         let text = "//! X.\nfn f() {\n    unsafe { g() }\n}\n".to_owned();
         reasons(
@@ -430,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn the_house_is_tidy() {
+    fn the_repository_is_tidy() {
         run(&crate::root()).unwrap();
     }
 }

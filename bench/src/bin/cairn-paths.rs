@@ -1,9 +1,8 @@
-//! Twelve ways through the engine, for counting the instructions of each.
+//! Twelve code paths of the engine, for counting instructions.
 //!
-//! `cargo xtask counts` runs this under callgrind and compares what the functions whose names begin
-//! with `path_` took with `bench/instructions.txt`. Each does
-//! [`OPERATIONS`] operations on one thread: on as many records with keys of 16 and values of 100
-//! bytes, uncompressed, everything in memory.
+//! `cargo xtask counts` runs this program under callgrind and compares the instructions of the
+//! functions named `path_*` with `bench/instructions.txt`. Each runs [`OPERATIONS`] operations on one
+//! thread, on as many records with keys of 16 and values of 100 bytes, uncompressed and in memory.
 
 use std::path::Path;
 
@@ -36,7 +35,7 @@ fn main() -> Result<()> {
     db.flush()?;
     path_compact(&db)?;
 
-    // What is used for the second time is laid out for searches.
+    // Search words are built on the second use of a block.
     for number in 0..3 * OPERATIONS {
         db.get(&key(scattered(number)))?;
     }
@@ -50,14 +49,14 @@ fn main() -> Result<()> {
     db.close()
 }
 
-/// Keys as db_bench has them.
+/// Returns a key in db_bench's form.
 fn key(number: u64) -> [u8; 16] {
     let mut key = [b'0'; 16];
     key[..8].copy_from_slice(&number.to_be_bytes());
     key
 }
 
-/// Each of [`OPERATIONS`] even numbers once, in no order.
+/// Returns each of [`OPERATIONS`] even numbers once, in pseudo-random order.
 fn scattered(i: u64) -> u64 {
     i * 7919 % OPERATIONS * 2
 }
@@ -97,7 +96,7 @@ fn path_get_memtable(db: &Db) -> Result<()> {
     Ok(())
 }
 
-/// Of two tables with all the keys. The calling thread carries out a compaction that is asked for.
+/// Compacts two tables with all the keys, on the calling thread.
 #[inline(never)]
 fn path_compact(db: &Db) -> Result<()> {
     db.compact_range(None, None, &CompactRangeOptions::default())

@@ -1,10 +1,10 @@
-//! The figures of a benchmark in an engine, as the texts of a table: medians of the rounds.
+//! The columns of a report: medians over the rounds, as text.
 
 use crate::compare::Rounds;
-use crate::measured::Measured;
-use crate::stats::Spread;
+use crate::measurement::Measurement;
+use crate::medians::Spread;
 
-/// What the figures are.
+/// Column headings.
 pub const HEADINGS: [&str; 12] = [
     "ops/s",
     "µs/op",
@@ -20,14 +20,14 @@ pub const HEADINGS: [&str; 12] = [
     "tables",
 ];
 
-/// The figures, in the order of [`HEADINGS`]; `-` for what was not measured.
+/// Returns the figures in the order of [`HEADINGS`]; `-` if not measured.
 #[must_use]
 pub fn of(rounds: &Rounds) -> Vec<String> {
-    let median = |figure: &dyn Fn(&Measured) -> f64| rounds.spread(figure).median;
+    let median = |figure: &dyn Fn(&Measurement) -> f64| rounds.spread(figure).median;
     let mut texts = vec![
-        format!("{:.0}", median(&Measured::rate)),
-        format!("{:.3}", median(&Measured::clock) / 1e3),
-        format!("{:.3}", median(&Measured::cpu) / 1e3),
+        format!("{:.0}", median(&Measurement::rate)),
+        format!("{:.3}", median(&Measurement::clock) / 1e3),
+        format!("{:.3}", median(&Measurement::cpu) / 1e3),
     ];
     for quantile in [0.5, 0.99, 0.999, 0.9999] {
         let nanos = rounds.quantile(quantile);
@@ -40,7 +40,7 @@ pub fn of(rounds: &Rounds) -> Vec<String> {
     ] {
         texts.push(short(bytes / 1e6));
     }
-    let amplification: Option<Vec<f64>> = rounds.0.iter().map(Measured::amplification).collect();
+    let amplification: Option<Vec<f64>> = rounds.0.iter().map(Measurement::amplification).collect();
     texts.push(match amplification {
         Some(values) if !values.is_empty() => format!("{:.2}", Spread::of(values).median),
         _ => "-".to_owned(),
@@ -49,18 +49,18 @@ pub fn of(rounds: &Rounds) -> Vec<String> {
     texts
 }
 
-/// The figures that only this benchmark has.
+/// Returns the figures of this benchmark only.
 #[must_use]
 pub fn own(rounds: &Rounds) -> Vec<(String, Spread)> {
     let names = rounds.0.first().map_or(&[][..], |one| &one.figures);
     let spread = |(place, (name, _)): (usize, &(String, f64))| {
-        let value = |one: &Measured| one.figures.get(place).map_or(0.0, |(_, value)| *value);
+        let value = |one: &Measurement| one.figures.get(place).map_or(0.0, |(_, value)| *value);
         (name.clone(), rounds.spread(value))
     };
     names.iter().enumerate().map(spread).collect()
 }
 
-/// As many digits as a column holds.
+/// Formats a number for the column width.
 fn short(value: f64) -> String {
     match value {
         value if value >= 1000.0 => format!("{value:.0}"),
@@ -75,10 +75,10 @@ mod tests {
 
     #[test]
     fn there_is_a_figure_for_each_heading() {
-        let texts = of(&Rounds(vec![Measured {
+        let texts = of(&Rounds(vec![Measurement {
             done: 1000,
             elapsed_nanos: 2_000_000,
-            ..Measured::default()
+            ..Measurement::default()
         }]));
         assert_eq!(texts.len(), HEADINGS.len());
         assert_eq!(texts[..4], ["500000", "2.000", "0.000", "-"]);

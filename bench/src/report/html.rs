@@ -1,19 +1,19 @@
-//! A comparison as one page of HTML: what was measured, ratios as bars, and for each benchmark its
-//! figures, the curve of its latencies, and its course in time with the stops marked.
+//! The HTML report: conditions, ratios as bars, and for each benchmark its figures, latency
+//! distribution, and throughput over time with stalls marked.
 //!
-//! The page needs nothing from elsewhere: styles and plots stand in it.
+//! The page is self-contained, with inline styles and plots.
 
 use std::fmt::Write;
 
 use super::svg::{Bar, COLOURS, Line, Plot, Scale, escaped, ratio_bars, short};
 use super::{difference_lines, figures};
+use crate::bench_stats::{QUANTILES, SLOT_NANOS};
 use crate::compare::{Compared, Comparison, Rounds};
-use crate::measured::Measured;
-use crate::tally::{QUANTILES, SLOT_NANOS};
+use crate::measurement::Measurement;
 
-/// Points of a line in time, at most.
+/// Maximum number of points of a timeline.
 const POINTS: usize = 240;
-/// An operation that takes longer is a stop.
+/// Minimum duration of a stall.
 const STOP_NANOS: u64 = 100_000_000;
 
 const STYLE: &str = "\
@@ -26,7 +26,7 @@ svg{width:100%;height:auto;max-width:720px;font:11px system-ui,sans-serif}svg te
 .grid{stroke:#eaeef2}.one{stroke:#1f2328}.whisker{stroke:#1f2328;stroke-width:1.5}.line{fill:none;stroke-width:1.6}\
 .key{display:inline-block;width:.8em;height:.8em;margin:0 .3em 0 1em}p,li{max-width:48rem}";
 
-/// The page.
+/// Returns the page.
 #[must_use]
 pub fn page(comparison: &Comparison, facts: &[(&str, String)]) -> String {
     let mut html = format!(
@@ -71,8 +71,8 @@ fn ratios(comparison: &Comparison, html: &mut String) {
     for compared in &comparison.benchmarks {
         for other in 1..comparison.labels.len() {
             let costs = [
-                (Measured::clock as fn(&Measured) -> f64, "clock"),
-                (Measured::cpu, "CPU"),
+                (Measurement::clock as fn(&Measurement) -> f64, "clock"),
+                (Measurement::cpu, "CPU"),
             ];
             for (cost, words) in costs {
                 let ratio = compared.ratio(other, cost);
@@ -144,7 +144,7 @@ fn benchmark(compared: &Compared, comparison: &Comparison, html: &mut String) {
     }
 }
 
-/// The median latency at each quantile.
+/// Plots the median latency at each quantile.
 fn latencies(compared: &Compared) -> Option<String> {
     let lines: Vec<Vec<u64>> = compared.engines.iter().map(Rounds::quantiles).collect();
     let all = || {
@@ -155,7 +155,7 @@ fn latencies(compared: &Compared) -> Option<String> {
     };
     all().next()?;
     let up = Scale::decades(all().fold(f64::MAX, f64::min), all().fold(0.0, f64::max));
-    // Places by the share of slower operations: each nine is as wide as the one before.
+    // Logarithmic in the fraction of slower operations: each nine has equal width.
     let place = |quantile: f64| 1.0 / (1.0 - quantile.min(0.999_999));
     let words = [
         (0.5, "50 %"),
@@ -189,16 +189,16 @@ fn latencies(compared: &Compared) -> Option<String> {
     Some(plot.svg())
 }
 
-/// The round whose time on the clock is the median.
-fn typical(rounds: &Rounds) -> Option<&Measured> {
-    let mut all: Vec<&Measured> = rounds.0.iter().collect();
+/// Returns the round with the median wall time.
+fn typical(rounds: &Rounds) -> Option<&Measurement> {
+    let mut all: Vec<&Measurement> = rounds.0.iter().collect();
     all.sort_by_key(|one| one.elapsed_nanos);
     all.get(all.len() / 2).copied()
 }
 
-/// Throughput over time, or nothing where it was too short to see.
+/// Plots throughput over time, or nothing if the run was too short.
 fn course(compared: &Compared) -> Option<String> {
-    let rounds: Vec<&Measured> = compared.engines.iter().filter_map(typical).collect();
+    let rounds: Vec<&Measurement> = compared.engines.iter().filter_map(typical).collect();
     let longest = rounds.iter().map(|one| one.course.slots.len()).max()?;
     if longest < 5 {
         return None;
@@ -229,11 +229,11 @@ fn course(compared: &Compared) -> Option<String> {
     Some(plot.svg())
 }
 
-/// The rate in every `step` slots, and the stops.
-fn line_in_time<'a>(one: &Measured, step: usize, colour: &'a str) -> Line<'a> {
+/// Returns the rate per `step` slots, and the stalls.
+fn line_in_time<'a>(one: &Measurement, step: usize, colour: &'a str) -> Line<'a> {
     let second = SLOT_NANOS as f64 / 1e9;
     let (mut points, mut marks) = (Vec::new(), Vec::new());
-    // The last slot is not a whole one.
+    // The last slot is incomplete.
     let whole = one.course.slots.len().saturating_sub(1);
     for (at, slots) in one.course.slots[..whole].chunks(step).enumerate() {
         let done: u64 = slots.iter().map(|slot| slot.done).sum();
@@ -277,17 +277,17 @@ fn conditions(comparison: &Comparison, facts: &[(&str, String)], html: &mut Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tally::{Course, Slot};
+    use crate::bench_stats::{Slot, Timeline};
 
     #[test]
-    fn the_page_shows_ratios_latencies_and_stops_and_stands_alone() {
-        let one = |nanos: u64| Measured {
+    fn the_page_is_self_contained_and_shows_ratios_latencies_and_stalls() {
+        let one = |nanos: u64| Measurement {
             done: 4000,
             elapsed_nanos: nanos,
             quantiles: (1..=QUANTILES.len() as u64)
                 .map(|at| at * nanos / 1000)
                 .collect(),
-            course: Course {
+            course: Timeline {
                 slots: (0..12)
                     .map(|at| Slot {
                         done: if at == 5 { 0 } else { 400 },
@@ -295,7 +295,7 @@ mod tests {
                     })
                     .collect(),
             },
-            ..Measured::default()
+            ..Measurement::default()
         };
         let comparison = Comparison {
             labels: vec!["ours".into(), "rocksdb".into()],
@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(html.matches("</svg>").count(), 3);
         assert!(html.contains("/x/&lt;librocksdb&gt;.so"));
         assert!(html.contains("CFOptions/x: ours=1, rocksdb=2"));
-        // One stop in each engine.
+        // One stall in each engine.
         assert_eq!(html.matches("l-4 -8h8z").count(), 2);
         for outside in ["http:", "https:", "src=", "<script", "url(", "NaN", "inf"] {
             assert!(!html.contains(outside), "{outside} in {html}");
@@ -322,10 +322,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_short_has_no_course() {
+    fn a_short_run_has_no_timeline() {
         let compared = Compared {
             name: "x".into(),
-            engines: vec![Rounds(vec![Measured::default()])],
+            engines: vec![Rounds(vec![Measurement::default()])],
         };
         assert!(course(&compared).is_none() && latencies(&compared).is_none());
     }

@@ -1,13 +1,13 @@
-//! A comparison as JSON: everything that was measured, round by round, and the figures of the table.
+//! The JSON report: all measurements of all rounds, and the figures of the table.
 
 use serde_json::{Map, Value, json};
 
+use crate::bench_stats::QUANTILES;
 use crate::compare::{Compared, Comparison, Rounds};
-use crate::measured::Measured;
-use crate::stats::Spread;
-use crate::tally::QUANTILES;
+use crate::measurement::Measurement;
+use crate::medians::Spread;
 
-/// The text of the file.
+/// Returns the text of the file.
 #[must_use]
 pub fn text(comparison: &Comparison, facts: &[(&str, String)]) -> String {
     let facts: Map<String, Value> = facts
@@ -45,8 +45,8 @@ fn benchmark(compared: &Compared, labels: &[String]) -> Value {
             json!({
                 "of": labels[other],
                 "to": labels[0],
-                "clock": spread(compared.ratio(other, Measured::clock)),
-                "cpu": spread(compared.ratio(other, Measured::cpu)),
+                "clock": spread(compared.ratio(other, Measurement::clock)),
+                "cpu": spread(compared.ratio(other, Measurement::cpu)),
             })
         })
         .collect();
@@ -54,12 +54,12 @@ fn benchmark(compared: &Compared, labels: &[String]) -> Value {
 }
 
 fn engine(label: &str, rounds: &Rounds) -> Value {
-    let all: Vec<Value> = rounds.0.iter().map(Measured::to_json).collect();
+    let all: Vec<Value> = rounds.0.iter().map(Measurement::to_json).collect();
     json!({
         "engine": label,
-        "clock_nanos_per_operation": spread(rounds.spread(Measured::clock)),
-        "cpu_nanos_per_operation": spread(rounds.spread(Measured::cpu)),
-        "operations_per_second": spread(rounds.spread(Measured::rate)),
+        "clock_nanos_per_operation": spread(rounds.spread(Measurement::clock)),
+        "cpu_nanos_per_operation": spread(rounds.spread(Measurement::cpu)),
+        "operations_per_second": spread(rounds.spread(Measurement::rate)),
         "median_quantile_nanos": rounds.quantiles(),
         "rounds": all,
     })

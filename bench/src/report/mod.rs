@@ -1,4 +1,4 @@
-//! What a comparison says: a table on the terminal, JSON, and a page with plots.
+//! Reports of a comparison: a table on the terminal, JSON, and HTML with plots.
 
 mod figures;
 mod html;
@@ -12,11 +12,11 @@ use std::path::Path;
 use cairn::{Error, Result};
 
 use crate::compare::{self, Comparison};
+use crate::db_dir::directory;
 use crate::flags::Flags;
-use crate::folder::directory;
 use crate::printed;
 
-/// Compares the engines of the flags and writes all reports.
+/// Compares the engines and writes all reports.
 ///
 /// # Errors
 ///
@@ -41,7 +41,7 @@ fn save(file: &Path, text: &str) -> Result<()> {
     std::fs::write(file, text).map_err(|error| Error::io("write", file, error))
 }
 
-/// What was measured, and on what: lines of every report.
+/// Returns the test conditions.
 #[must_use]
 pub fn facts(flags: &Flags) -> Vec<(&'static str, String)> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
@@ -93,11 +93,11 @@ fn log_words(flags: &Flags) -> &'static str {
     }
 }
 
-/// The lines before the first benchmark.
+/// Prints the header.
 ///
 /// # Errors
 ///
-/// Nothing can be printed.
+/// Output errors.
 pub fn head(flags: &Flags, out: &mut dyn Write) -> std::io::Result<()> {
     if cfg!(debug_assertions) {
         writeln!(
@@ -123,7 +123,7 @@ pub fn head(flags: &Flags, out: &mut dyn Write) -> std::io::Result<()> {
     out.flush()
 }
 
-/// The sentences on options that differ between engines.
+/// Describes options that differ between engines.
 #[must_use]
 pub fn difference_lines(comparison: &Comparison) -> Vec<String> {
     let line = |(name, values): &(String, Vec<String>)| {

@@ -1,20 +1,20 @@
-//! Plots as SVG that stands in a page of HTML: axes, bars, lines. No script, no outside resource.
+//! Inline SVG plots: axes, bars, lines. No scripts, no external resources.
 
 use std::fmt::Write;
 
-/// Colours of engines, told apart also by those who see few colours.
+/// Colours of engines, distinguishable with colour vision deficiency.
 pub const COLOURS: [&str; 4] = ["#0969da", "#d97706", "#1a7f37", "#8250df"];
 
 /// Width of every plot.
 pub const WIDTH: f64 = 720.0;
-/// Room left of the plot for words.
+/// Left margin for labels.
 const LEFT: f64 = 76.0;
-/// Room below the plot for the axis.
+/// Bottom margin for the axis.
 const BELOW: f64 = 40.0;
-/// Room above and right of it.
+/// Top and right margin.
 const EDGE: f64 = 14.0;
 
-/// `text` as it stands in HTML.
+/// Escapes `text` for HTML.
 #[must_use]
 pub fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
@@ -30,7 +30,7 @@ pub fn escaped(text: &str) -> String {
     safe
 }
 
-/// How values become places on an axis.
+/// The mapping of values to an axis.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     low: f64,
@@ -39,7 +39,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// From 0 to `high`.
+    /// A linear scale from 0 to `high`.
     #[must_use]
     pub fn linear(high: f64) -> Scale {
         Scale {
@@ -49,7 +49,7 @@ impl Scale {
         }
     }
 
-    /// From 0 to `high` or more, so that the marks are round numbers.
+    /// A linear scale from 0 to `high` or more, with round tick values.
     #[must_use]
     pub fn rounded(high: f64) -> Scale {
         let step = (high / 4.0).max(1e-9);
@@ -59,7 +59,7 @@ impl Scale {
         Scale::linear(4.0 * round.unwrap_or(step))
     }
 
-    /// Powers of ten that enclose `low` and `high`, both above 0.
+    /// A logarithmic scale with powers of ten that enclose `low` and `high`, both positive.
     #[must_use]
     pub fn decades(low: f64, high: f64) -> Scale {
         let low = 10f64.powf(low.max(1e-9).log10().floor());
@@ -71,7 +71,7 @@ impl Scale {
         }
     }
 
-    /// Exactly from `low` to `high`, both above 0, by factors.
+    /// A logarithmic scale from `low` to `high`, both positive.
     #[must_use]
     pub fn factors(low: f64, high: f64) -> Scale {
         Scale {
@@ -81,7 +81,7 @@ impl Scale {
         }
     }
 
-    /// The share of the axis that lies before `value`, from 0 to 1.
+    /// Returns the position of `value` on the axis, from 0 to 1.
     #[must_use]
     pub fn share(&self, value: f64) -> f64 {
         let share = match self.logarithmic {
@@ -91,7 +91,7 @@ impl Scale {
         share.clamp(0.0, 1.0)
     }
 
-    /// Values to be written at the axis.
+    /// Returns the tick values.
     #[must_use]
     pub fn marks(&self) -> Vec<f64> {
         if !self.logarithmic {
@@ -105,7 +105,7 @@ impl Scale {
     }
 }
 
-/// A number with a unit's prefix: 1.5M, 300k, 20, 0.5.
+/// Formats a number with a unit prefix: 1.5M, 300k, 20, 0.5.
 #[must_use]
 pub fn short(value: f64) -> String {
     let (value, unit) = match value {
@@ -124,25 +124,25 @@ pub fn short(value: f64) -> String {
 
 /// A line of a plot.
 pub struct Line<'a> {
-    /// Its colour.
+    /// The colour.
     pub colour: &'a str,
-    /// Its points, in values of the axes.
+    /// The points, in axis values.
     pub points: Vec<(f64, f64)>,
-    /// Places on the horizontal axis that are marked at the top: stops.
+    /// Positions on the horizontal axis marked at the top: stalls.
     pub marks: Vec<f64>,
 }
 
-/// A plot of lines.
+/// A line plot.
 pub struct Plot<'a> {
-    /// What it shows, for those who do not see it.
+    /// The title, for screen readers.
     pub title: &'a str,
-    /// Its height.
+    /// The height.
     pub height: f64,
     /// The horizontal axis.
     pub across: Scale,
-    /// Places and words on the horizontal axis.
+    /// Positions and labels on the horizontal axis.
     pub across_marks: Vec<(f64, String)>,
-    /// What the horizontal axis counts.
+    /// The label of the horizontal axis.
     pub across_words: &'a str,
     /// The vertical axis.
     pub up: Scale,
@@ -151,7 +151,7 @@ pub struct Plot<'a> {
 }
 
 impl Plot<'_> {
-    /// The SVG element.
+    /// Returns the SVG element.
     #[must_use]
     pub fn svg(&self) -> String {
         let (inner, high) = (WIDTH - LEFT - EDGE, self.height - BELOW - EDGE);
@@ -210,21 +210,21 @@ impl Plot<'_> {
 
 /// A bar with its spread.
 pub struct Bar {
-    /// Words before it; empty for a further bar of the same thing.
+    /// The label; empty for further bars of a group.
     pub words: String,
-    /// Its colour.
+    /// The colour.
     pub colour: &'static str,
-    /// True if it is drawn paler.
+    /// True for a lighter shade.
     pub pale: bool,
-    /// Its length.
+    /// The length.
     pub value: f64,
-    /// Where the spread begins.
+    /// Lower end of the spread.
     pub low: f64,
-    /// Where the spread ends.
+    /// Upper end of the spread.
     pub high: f64,
 }
 
-/// Bars from the line of 1.0 to the right (more) or left (less), by factors.
+/// Draws bars from 1.0 to the right (more) or left (less), on a logarithmic scale.
 #[must_use]
 pub fn ratio_bars(title: &str, bars: &[Bar]) -> String {
     const ROW: f64 = 18.0;
@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_lie_on_their_scales() {
+    fn values_are_mapped_to_scales() {
         let linear = Scale::linear(200.0);
         assert_eq!((linear.share(50.0), linear.share(900.0)), (0.25, 1.0));
         assert_eq!(
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_begins_at_one() {
+    fn a_bar_starts_at_one() {
         let bar = |value| Bar {
             words: "x".into(),
             colour: COLOURS[0],

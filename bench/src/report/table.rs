@@ -1,22 +1,22 @@
-//! A comparison as a table: a line for each benchmark and engine.
+//! The table report: a line for each benchmark and engine.
 //!
-//! The ratios of a line say how many times the first engine beats the engine of that line, on the
-//! clock and in time of the processor, with the smallest and largest ratio of a round.
+//! The ratios of a line compare the engine of that line with the first engine, in wall time and CPU
+//! time, with the lowest and highest ratio of a round.
 
 use std::io::{Result, Write};
 
 use super::{difference_lines, figures};
 use crate::compare::{Compared, Comparison, Rounds};
-use crate::measured::Measured;
+use crate::measurement::Measurement;
 
-/// Widths of the columns of figures.
+/// Column widths.
 const WIDTHS: [usize; 12] = [10, 9, 9, 8, 8, 8, 8, 8, 8, 8, 6, 8];
 
 /// Prints the table.
 ///
 /// # Errors
 ///
-/// Nothing can be printed.
+/// Output errors.
 pub fn print(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
     let width =
         |texts: &mut dyn Iterator<Item = &String>| texts.map(String::len).max().unwrap_or(0);
@@ -68,14 +68,14 @@ pub fn print(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Names the rows in which the first engine is slower than another one.
+/// Lists the benchmarks in which the first engine is slower.
 fn slower(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
     for compared in &comparison.benchmarks {
         for (at, label) in comparison.labels.iter().enumerate().skip(1) {
-            let clock = compared.ratio(at, Measured::clock).median;
-            let processor = compared.ratio(at, Measured::cpu).median;
+            let clock = compared.ratio(at, Measurement::clock).median;
+            let processor = compared.ratio(at, Measurement::cpu).median;
             for (name, ratio) in [("clock", clock), ("CPU", processor)] {
-                // A cost of nothing was not measured.
+                // A zero cost was not measured.
                 if ratio > 0.0 && ratio < 1.0 {
                     writeln!(
                         out,
@@ -97,7 +97,7 @@ fn line(rounds: &Rounds, out: &mut dyn Write) -> Result<()> {
 }
 
 fn ratios(compared: &Compared, at: usize, out: &mut dyn Write) -> Result<()> {
-    for cost in [Measured::clock, Measured::cpu] {
+    for cost in [Measurement::clock, Measurement::cpu] {
         let ratio = compared.ratio(at, cost);
         let range = format!("({:.2}..{:.2})", ratio.low, ratio.high);
         write!(out, "  {:>5.2} {range:12}", ratio.median)?;
@@ -105,7 +105,7 @@ fn ratios(compared: &Compared, at: usize, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// The figures that only this benchmark has.
+/// Prints the figures of this benchmark only.
 fn extra(compared: &Compared, labels: &[String], out: &mut dyn Write) -> Result<()> {
     for (label, rounds) in labels.iter().zip(&compared.engines) {
         for (name, value) in figures::own(rounds) {
@@ -125,11 +125,11 @@ mod tests {
 
     #[test]
     fn each_engine_has_a_line_and_the_second_its_ratios() {
-        let one = |nanos| Measured {
+        let one = |nanos| Measurement {
             done: 1000,
             elapsed_nanos: nanos,
             figures: vec![("seconds to load".into(), 0.5)],
-            ..Measured::default()
+            ..Measurement::default()
         };
         let comparison = Comparison {
             labels: vec!["ours".into(), "rocksdb".into()],
@@ -161,11 +161,11 @@ mod tests {
     }
 
     #[test]
-    fn rows_in_which_the_first_engine_is_slower_are_named() {
-        let one = |nanos| Measured {
+    fn benchmarks_with_a_slower_first_engine_are_listed() {
+        let one = |nanos| Measurement {
             done: 1000,
             elapsed_nanos: nanos,
-            ..Measured::default()
+            ..Measurement::default()
         };
         let comparison = Comparison {
             labels: vec!["ours".into(), "rocksdb".into()],

@@ -1,4 +1,4 @@
-//! The C functions, as a table of pointers that is filled when the library is loaded.
+//! The C functions, as a table of function pointers filled when the library is loaded.
 //!
 //! Names and arguments are those of RocksDB's `c.h`; handles are opaque.
 #![expect(
@@ -8,14 +8,14 @@
 
 use std::ffi::{c_char, c_int, c_uchar, c_void};
 
-/// An opaque handle of the C API. The kinds are not told apart here; [`super::db`] does that.
+/// An opaque handle of the C API. Types are distinguished in [`super::db`].
 pub type Handle = *mut c_void;
-/// Where a C function leaves its error text.
+/// The out parameter of a C function's error text.
 pub type ErrorSlot = *mut *mut c_char;
 
 macro_rules! functions {
     ($(fn $name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        /// The loaded functions; the library stays loaded as long as the table lives.
+        /// The loaded functions. The library stays loaded as long as the table lives.
         #[expect(non_snake_case, reason = "the names are those of the C functions")]
         pub struct Api {
             $(#[doc = concat!("`", stringify!($name), "` of c.h.")] pub $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
@@ -24,7 +24,7 @@ macro_rules! functions {
         }
 
         impl Api {
-            /// Finds every function in `library`.
+            /// Loads all functions from `library`.
             #[expect(non_snake_case, reason = "the names are those of the C functions")]
             pub fn new(library: libloading::Library) -> Result<Self, libloading::Error> {
                 $(

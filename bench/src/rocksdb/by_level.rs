@@ -1,7 +1,7 @@
-//! RocksDB's perf counters by level, which its C interface prints but cannot switch on.
+//! RocksDB's perf counters by level, which the C interface can print but not enable.
 //!
-//! The library exports the C++ functions that do, under their mangled names; they take the thread's
-//! context and nothing else.
+//! The library exports the C++ functions that enable them under mangled names; their only argument is
+//! the thread's perf context.
 #![expect(
     unsafe_code,
     reason = "symbols of a library have no types until we give them some"
@@ -59,7 +59,7 @@ impl ByLevel {
         }
     }
 
-    /// What the calling thread counts during `work` at `level`, as RocksDB prints it.
+    /// Returns the counters of the calling thread during `work` at `level`, as RocksDB prints them.
     pub fn report_of(&self, level: c_int, work: impl FnOnce()) -> String {
         // SAFETY: the thread's own context is used on its thread only; handles live as long as they are used.
         let handle = unsafe {

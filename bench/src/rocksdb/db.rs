@@ -14,24 +14,24 @@ use super::{Error, Result};
 /// How a database is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
-    /// Made, with its families, when it is missing.
+    /// Creates missing databases and families.
     Create,
-    /// An error when it is missing.
+    /// Fails if the database is missing.
     Existing,
-    /// Read without recovery writing anything.
+    /// Read-only.
     ReadOnly,
-    /// As `Create`, with so many seconds to live for the values of every family.
+    /// As `Create`, with this time to live in seconds for the values of every family.
     WithTtl(i32),
-    /// Read beside a process that writes it; see [`Db::catch_up`]. Its own log lies in a directory with `.secondary` behind
-    /// the database's name.
+    /// As a secondary instance of a process that writes it; see [`Db::catch_up`]. Its info log is in a
+    /// directory with the suffix `.secondary`.
     Secondary,
 }
 
-/// The place of a family in the list that the database was opened with.
+/// The index of a family in the list that the database was opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Family(pub usize);
 
-/// An open database. Dropping it closes it, as `rocksdb_close` does.
+/// An open database. Dropping it closes it with `rocksdb_close`.
 pub struct Db {
     library: Library,
     handle: Handle,
@@ -44,12 +44,12 @@ pub struct Db {
 }
 
 impl Db {
-    /// Opens the database at `path` with `families` (name and options text each), which must be
-    /// all its families unless it is opened for reading only.
+    /// Opens the database at `path` with `families` (name and option string each), which must be all
+    /// its families unless it is opened read-only.
     ///
     /// # Errors
     ///
-    /// RocksDB's.
+    /// RocksDB's errors.
     pub fn open(
         library: &Library,
         path: &Path,
@@ -144,18 +144,18 @@ impl Db {
         })
     }
 
-    /// Reads what the primary instance has written since, if this is a secondary one.
+    /// Catches up with the primary, if this is a secondary instance.
     ///
     /// # Errors
     ///
-    /// RocksDB's.
+    /// RocksDB's errors.
     pub fn catch_up(&self) -> Result<()> {
         let api = &self.library.api;
         // SAFETY: the handle is live.
         api.call(|error| unsafe { (api.rocksdb_try_catch_up_with_primary)(self.handle, error) })
     }
 
-    /// The family called `name`.
+    /// Returns the family `name`.
     #[must_use]
     pub fn family(&self, name: &str) -> Option<Family> {
         self.names
@@ -164,13 +164,13 @@ impl Db {
             .map(Family)
     }
 
-    /// The names of the families, in the order they were opened with.
+    /// Returns the names of the families, in the order of opening.
     #[must_use]
     pub fn families(&self) -> &[String] {
         &self.names
     }
 
-    /// What later writes do: wait for the disk, and whether they go to the WAL at all.
+    /// Sets the write options: sync, and whether the WAL is written.
     pub fn write_with(&mut self, sync: bool, wal: bool) {
         // SAFETY: a live handle that no call is using.
         unsafe {
@@ -179,7 +179,7 @@ impl Db {
         }
     }
 
-    /// Later reads of families with timestamps see what is not newer than `timestamp`.
+    /// Sets the read timestamp for families with timestamps.
     pub fn read_at(&mut self, timestamp: &[u8]) {
         let kept: Box<[u8]> = timestamp.into();
         let (bytes, len) = pointer(Some(&kept));
@@ -188,11 +188,11 @@ impl Db {
         self.timestamp = Some(kept);
     }
 
-    /// Sets `key` to `value`.
+    /// Puts `key`.
     ///
     /// # Errors
     ///
-    /// RocksDB's.
+    /// RocksDB's errors.
     pub fn put(&self, family: Family, key: &[u8], value: &[u8]) -> Result<()> {
         let (key, key_len) = pointer(Some(key));
         let (value, value_len) = pointer(Some(value));
@@ -226,11 +226,11 @@ impl Db {
         })
     }
 
-    /// Removes `key`.
+    /// Deletes `key`.
     ///
     /// # Errors
     ///
-    /// RocksDB's.
+    /// RocksDB's errors.
     pub fn delete(&self, family: Family, key: &[u8]) -> Result<()> {
         let (key, key_len) = pointer(Some(key));
         let (db, family) = (self.handle, self.families[family.0]);
@@ -242,11 +242,11 @@ impl Db {
         })
     }
 
-    /// Removes every key from `begin` to before `end`.
+    /// Deletes every key from `begin` to `end`, exclusive.
     ///
     /// # Errors
     ///
-    /// RocksDB's.
+    /// RocksDB's errors.
     pub fn delete_range(&self, family: Family, begin: &[u8], end: &[u8]) -> Result<()> {
         let (begin, begin_len) = pointer(Some(begin));
         let (end, end_len) = pointer(Some(end));
@@ -261,7 +261,7 @@ impl Db {
         })
     }
 
-    /// An empty batch for this database.
+    /// Creates an empty batch for this database.
     #[must_use]
     pub fn batch(&self) -> Batch<'_> {
         Batch {
@@ -271,8 +271,8 @@ impl Db {
         }
     }
 
-    /// The batch whose serialized form is `bytes`, which may hold records that the C interface has
-    /// no function for.
+    /// Creates a batch from its serialized form, which may have records that the C interface cannot
+    /// create.
     #[must_use]
     pub fn batch_of(&self, bytes: &[u8]) -> Batch<'_> {
         let (bytes, len) = pointer(Some(bytes));
@@ -284,11 +284,11 @@ impl Db {
         }
     }
 
-    /// Writes all of `batch`, or nothing of it.
+    /// Writes `batch` atomically.
     ///
     /// # Errors
     ///
-    /// RocksDB's.
+    /// RocksDB's errors.
     pub fn write(&self, batch: &Batch<'_>) -> Result<()> {
         self.library.api.call(|error| {
             // SAFETY: live handles.
@@ -298,11 +298,11 @@ impl Db {
         })
     }
 
-    /// The value of `key`, where RocksDB holds it.
+    /// Returns the pinned value of `key`.
     ///
     /// # Errors
     ///
-    /// RocksDB's.
+    /// RocksDB's errors.
     pub fn get(&self, family: Family, key: &[u8]) -> Result<Option<Pinned<'_>>> {
         let (key, key_len) = pointer(Some(key));
         let (db, family) = (self.handle, self.families[family.0]);
@@ -315,7 +315,7 @@ impl Db {
         Ok((!handle.is_null()).then_some(Pinned { db: self, handle }))
     }
 
-    /// An iterator over `family`, standing nowhere.
+    /// Creates an iterator over `family`.
     #[must_use]
     pub fn iter(&self, family: Family) -> Iter<'_> {
         let family = self.families[family.0];
@@ -343,11 +343,11 @@ impl Db {
         self.families[family.0]
     }
 
-    /// Writes the memtable of `family` to a table and waits for it.
+    /// Flushes the memtable of `family` and waits.
     ///
     /// # Errors
     ///
-    /// RocksDB's.
+    /// RocksDB's errors.
     pub fn flush(&self, family: Family) -> Result<()> {
         // SAFETY: takes nothing, returns a new handle, destroyed below.
         let options = unsafe { (self.library.api.rocksdb_flushoptions_create)() };
@@ -361,11 +361,11 @@ impl Db {
         result
     }
 
-    /// Hands the buffered WAL to the kernel, and to the disk if `sync`.
+    /// Writes the WAL buffer to the file, and syncs it if `sync`.
     ///
     /// # Errors
     ///
-    /// RocksDB's.
+    /// RocksDB's errors.
     pub fn flush_wal(&self, sync: bool) -> Result<()> {
         self.library.api.call(|error| {
             // SAFETY: a live handle.
@@ -373,7 +373,7 @@ impl Db {
         })
     }
 
-    /// Compacts all of `family` and waits for it.
+    /// Compacts all of `family` and waits.
     pub fn compact(&self, family: Family) {
         let ((begin, begin_len), (end, end_len)) = (pointer(None), pointer(None));
         // SAFETY: live handles; null bounds mean the whole family.
@@ -389,7 +389,7 @@ impl Db {
         }
     }
 
-    /// A property by its name, such as `rocksdb.stats`.
+    /// Returns a property, such as `rocksdb.stats`.
     #[must_use]
     pub fn property(&self, family: Family, name: &str) -> Option<String> {
         let name = c_string(name).ok()?;
@@ -425,14 +425,14 @@ impl Drop for Db {
     }
 }
 
-/// Changes that are written together.
+/// A write batch.
 pub struct Batch<'db> {
     db: &'db Db,
     handle: Handle,
 }
 
 impl Batch<'_> {
-    /// Sets `key` to `value`.
+    /// Adds a put.
     pub fn put(&mut self, family: Family, key: &[u8], value: &[u8]) {
         let ((key, key_len), (value, value_len)) = (pointer(Some(key)), pointer(Some(value)));
         let family = self.db.families[family.0];
@@ -466,7 +466,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Removes `key`.
+    /// Adds a deletion.
     pub fn delete(&mut self, family: Family, key: &[u8]) {
         let (key, key_len) = pointer(Some(key));
         let family = self.db.families[family.0];
@@ -476,7 +476,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Removes `key`, which was put once since it was last removed.
+    /// Adds a single deletion of a key that was put once.
     pub fn single_delete(&mut self, family: Family, key: &[u8]) {
         let (key, key_len) = pointer(Some(key));
         let family = self.db.families[family.0];
@@ -491,7 +491,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Removes every key from `begin` to before `end`.
+    /// Adds the deletion of every key from `begin` to `end`, exclusive.
     pub fn delete_range(&mut self, family: Family, begin: &[u8], end: &[u8]) {
         let ((begin, begin_len), (end, end_len)) = (pointer(Some(begin)), pointer(Some(end)));
         let family = self.db.families[family.0];
@@ -508,13 +508,13 @@ impl Batch<'_> {
         }
     }
 
-    /// Forgets all changes.
+    /// Clears the batch.
     pub fn clear(&mut self) {
         // SAFETY: a live handle.
         unsafe { (self.db.library.api.rocksdb_writebatch_clear)(self.handle) }
     }
 
-    /// How many changes there are.
+    /// Returns the number of records.
     #[must_use]
     pub fn count(&self) -> usize {
         // SAFETY: a live handle.
@@ -530,7 +530,7 @@ impl Drop for Batch<'_> {
     }
 }
 
-/// A value in RocksDB's memory.
+/// A value pinned in RocksDB's memory.
 pub struct Pinned<'db> {
     db: &'db Db,
     handle: Handle,
@@ -558,10 +558,10 @@ impl Drop for Pinned<'_> {
 
 /// An iterator over one family.
 pub struct Iter<'db> {
-    /// The table of functions itself, so that a call is as near as a C program's.
+    /// The function table itself, so that calls have the cost of a C program's.
     pub(super) api: &'db Api,
     pub(super) handle: Handle,
-    /// What RocksDB said after the last move: only then may key and value be asked for.
+    /// The validity after the last movement: key and value may be read only if true.
     pub(super) valid: bool,
     pub(super) _db: PhantomData<&'db Db>,
 }
@@ -618,13 +618,13 @@ impl Iter<'_> {
         self.valid = unsafe { (self.api.rocksdb_iter_valid)(self.handle) != 0 };
     }
 
-    /// True if it stands on an entry.
+    /// True if the iterator is at an entry.
     #[must_use]
     pub fn valid(&self) -> bool {
         self.valid
     }
 
-    /// The key it stands on.
+    /// Returns the current key.
     #[must_use]
     pub fn key(&self) -> &[u8] {
         assert!(self.valid, "key needs an entry to stand on");
@@ -633,7 +633,7 @@ impl Iter<'_> {
         unsafe { view((self.api.rocksdb_iter_key)(self.handle, &mut len), len) }
     }
 
-    /// The value it stands on.
+    /// Returns the current value.
     #[must_use]
     pub fn value(&self) -> &[u8] {
         assert!(self.valid, "value needs an entry to stand on");
@@ -642,7 +642,7 @@ impl Iter<'_> {
         unsafe { view((self.api.rocksdb_iter_value)(self.handle, &mut len), len) }
     }
 
-    /// The timestamp of the entry it stands on; only for families that have timestamps.
+    /// Returns the timestamp of the current entry; only for families with timestamps.
     #[must_use]
     pub fn timestamp(&self) -> &[u8] {
         assert!(self.valid, "timestamp needs an entry to stand on");
@@ -656,11 +656,11 @@ impl Iter<'_> {
         }
     }
 
-    /// Why the iterator ended.
+    /// Returns the error that ended the iteration, if any.
     ///
     /// # Errors
     ///
-    /// It did not end because there were no more entries.
+    /// The error.
     pub fn status(&self) -> Result<()> {
         self.api.call(|error| {
             // SAFETY: a live handle.
@@ -676,7 +676,7 @@ impl Drop for Iter<'_> {
     }
 }
 
-/// Bytes that C returned; none for a null pointer.
+/// Returns bytes from C; empty for a null pointer.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! Files in and out of RocksDB: tables written outside of a database, ingestion, checkpoints.
+//! External tables, ingestion, and checkpoints.
 #![expect(unsafe_code, reason = "every function of the C API is unsafe to call")]
 
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::db::{Db, Family};
 use super::library::{Library, Options, path_string, pointer};
 use super::{Error, Result};
 
-/// Writes one external table.
+/// Writer of an external table.
 pub struct SstWriter {
     library: Library,
     handle: Handle,
@@ -17,11 +17,11 @@ pub struct SstWriter {
 }
 
 impl SstWriter {
-    /// Begins a table at `path`, as a family with `options` would write it.
+    /// Creates a table at `path` with the options of a family.
     ///
     /// # Errors
     ///
-    /// RocksDB's.
+    /// RocksDB's errors.
     pub fn create(library: &Library, path: &Path, options: &str) -> Result<SstWriter> {
         let options = library.options(options)?;
         let api = &library.api;
@@ -102,11 +102,11 @@ impl SstWriter {
         })
     }
 
-    /// Ends the table.
+    /// Finishes the table.
     ///
     /// # Errors
     ///
-    /// RocksDB's.
+    /// RocksDB's errors.
     pub fn finish(self) -> Result<()> {
         self.library.api.call(|error| {
             // SAFETY: a live handle.
@@ -126,11 +126,11 @@ impl Drop for SstWriter {
 }
 
 impl Db {
-    /// Ingests a table into `family`, by a copy.
+    /// Ingests a copy of a table into `family`.
     ///
     /// # Errors
     ///
-    /// RocksDB's.
+    /// RocksDB's errors.
     pub fn ingest(&self, family: Family, path: &Path) -> Result<()> {
         let api = &self.library().api;
         let path = path_string(path)?;
@@ -155,11 +155,11 @@ impl Db {
         result
     }
 
-    /// Makes a checkpoint in `path`, flushing only above `log_bytes` of logs.
+    /// Creates a checkpoint at `path`, flushing if logs exceed `log_bytes`.
     ///
     /// # Errors
     ///
-    /// RocksDB's.
+    /// RocksDB's errors.
     pub fn checkpoint(&self, path: &Path, log_bytes: u64) -> Result<()> {
         let api = &self.library().api;
         let path = path_string(path)?;

@@ -1,4 +1,4 @@
-//! Finding and loading the library, and the few calls that need no open database.
+//! Locates and loads the library, and wraps calls that need no open database.
 #![expect(unsafe_code, reason = "every function of the C API is unsafe to call")]
 
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -19,17 +19,17 @@ pub struct Library {
 }
 
 impl Library {
-    /// Loads the library that `CAIRN_ROCKSDB_LIB` names, or else the one that
-    /// `tests/interop/fetch-rocksdb.sh` unpacked.
+    /// Loads the library named by `CAIRN_ROCKSDB_LIB`, or the one unpacked by
+    /// `tests/interop/fetch-rocksdb.sh`.
     ///
     /// # Errors
     ///
-    /// There is none, or it lacks a function of the C API.
+    /// It is missing, or lacks a function of the C API.
     pub fn locate() -> Result<Library> {
         Library::load(&Library::path())
     }
 
-    /// Where [`Library::locate`] looks.
+    /// Returns the path that [`Library::locate`] loads.
     #[must_use]
     pub fn path() -> PathBuf {
         std::env::var_os("CAIRN_ROCKSDB_LIB").map_or_else(
@@ -41,8 +41,8 @@ impl Library {
         )
     }
 
-    /// True if `CAIRN_WITHOUT` says that tests do without `name`: `rocksdb` is this library, `ldb` are
-    /// RocksDB's tools. `cargo xtask test --without` sets it; without it a test that lacks them fails.
+    /// True if `CAIRN_WITHOUT` excludes `name` from tests: `rocksdb` is this library, `ldb` are
+    /// RocksDB's tools. `cargo xtask test --without` sets it; otherwise a test that lacks them fails.
     #[must_use]
     pub fn left_out(name: &str) -> bool {
         let absent = std::env::var("CAIRN_WITHOUT").unwrap_or_default();
@@ -79,7 +79,7 @@ impl Library {
         self.api.has(name)
     }
 
-    /// The library, whose databases get `tuning` from now on.
+    /// Sets the tuning of databases opened from now on.
     #[must_use]
     pub fn with(mut self, tuning: Tuning) -> Library {
         self.tuning = tuning;
@@ -92,7 +92,7 @@ impl Library {
         self.is_cairn
     }
 
-    /// Options from their text form, database and family options mixed.
+    /// Parses an option string that mixes database and family options.
     pub(super) fn options(&self, text: &str) -> Result<Options> {
         // SAFETY: takes nothing, returns a new handle, which `Options` destroys.
         let base = unsafe { (self.api.rocksdb_options_create)() };
@@ -123,7 +123,7 @@ impl Library {
 }
 
 impl Api {
-    /// Makes a call that leaves an error text, and frees that text.
+    /// Makes a call that may return an error text, and frees that text.
     #[inline]
     pub(super) fn call<T>(&self, work: impl FnOnce(*mut *mut c_char) -> T) -> Result<T> {
         let mut error: *mut c_char = null_mut();
@@ -154,7 +154,7 @@ impl Drop for Options {
     }
 }
 
-/// The names of the families of the database at `path`, in the order of their creation.
+/// Returns the families of the database at `path`, in the order of their creation.
 ///
 /// # Errors
 ///
@@ -185,12 +185,12 @@ pub fn list_families(library: &Library, path: &Path) -> Result<Vec<String>> {
     Ok(result)
 }
 
-/// The families that the newest OPTIONS file of the database in `path` describes. RocksDB reads all
-/// of the file, and must know every option in it.
+/// Returns the families in the newest OPTIONS file of the database at `path`. RocksDB parses the whole
+/// file and must know every option in it.
 ///
 /// # Errors
 ///
-/// What RocksDB says of the file.
+/// RocksDB's parse error.
 pub fn families_of_latest_options(library: &Library, path: &Path) -> Result<Vec<String>> {
     let (api, path) = (&library.api, path_string(path)?);
     let (mut options, mut count) = (null_mut(), 0);
@@ -248,7 +248,7 @@ pub(super) fn path_string(path: &Path) -> Result<CString> {
     )
 }
 
-/// A pointer to bytes as the C API wants it; null only when `bytes` is `None`.
+/// Returns bytes as pointer and length for C; null only if `bytes` is `None`.
 pub(super) fn pointer(bytes: Option<&[u8]>) -> (*const c_char, usize) {
     bytes.map_or((null(), 0), |bytes| (bytes.as_ptr().cast(), bytes.len()))
 }

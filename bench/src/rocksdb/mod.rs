@@ -1,7 +1,7 @@
-//! A safe face of the few dozen C functions that comparisons need.
+//! Safe wrappers of the C functions that comparisons need.
 //!
-//! [`Library::locate`] finds the library, [`Db::open`] opens a database with options in RocksDB's
-//! text form. Everything is blocking and every error is RocksDB's own text.
+//! [`Library::locate`] finds the library, [`Db::open`] opens a database with an option string. Calls
+//! are blocking, and errors have RocksDB's text.
 
 mod api;
 mod by_level;
@@ -17,7 +17,7 @@ pub use files::SstWriter;
 pub use library::{Library, families_of_latest_options, list_families};
 pub use tuning::{HYPER_CLOCK, Tuning};
 
-/// RocksDB's own words, or why the library could not be loaded.
+/// RocksDB's error text, or the reason why the library could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(pub String);
 

@@ -1,8 +1,8 @@
-//! Any library with RocksDB's C interface as an engine of the benchmarks.
+//! Libraries with RocksDB's C interface as benchmark engines.
 //!
-//! The calls are those a C program would make: `rocksdb_put`, `rocksdb_get_pinned`,
-//! `rocksdb_batched_multi_get_cf`, `rocksdb_iter_next` and kin on the default family. Read and write
-//! options are handles that a session makes once.
+//! The calls are those of a C program: `rocksdb_put`, `rocksdb_get_pinned`,
+//! `rocksdb_batched_multi_get_cf`, `rocksdb_iter_next` and others on the default family. Read and write
+//! options are handles created once per session.
 #![expect(unsafe_code, reason = "every function of the C API is unsafe to call")]
 
 use std::ffi::{c_char, c_int};
@@ -19,7 +19,7 @@ use crate::engine::{Cursor, Engine, Session, Settings, Source};
 
 const DEFAULT: Family = Family(0);
 
-/// The engine's words as an error of the benchmark.
+/// Converts an error.
 fn failed(error: super::Error) -> Error {
     Error::io_text(format!("the library says: {error}"))
 }
@@ -43,11 +43,10 @@ impl Source for Library {
 // options of later calls) is not touched by shared calls.
 unsafe impl Sync for Db {}
 
-/// What one thread works through.
+/// A benchmark session.
 pub struct Thread<'a> {
     db: &'a Db,
-    /// The database's handle and the functions to call with it, where a C program has them too:
-    /// not behind pointers to pointers.
+    /// The database handle and the function table, held directly as in a C program.
     api: &'a Api,
     handle: Handle,
     read: Handle,
@@ -132,8 +131,7 @@ impl Engine for Db {
 }
 
 impl Thread<'_> {
-    /// The error that a call left, if it did. Operations that are measured ask this way: a null
-    /// pointer is all that they look at.
+    /// Returns the error of a call, if any. Measurement operations only test for a null pointer.
     #[inline]
     fn checked(&self, error: *mut c_char) -> Result<()> {
         match error.is_null() {

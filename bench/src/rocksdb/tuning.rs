@@ -1,33 +1,32 @@
-//! Settings of a library's databases that RocksDB's option texts cannot express.
+//! Settings that RocksDB's option strings cannot express.
 #![expect(unsafe_code, reason = "every function of the C API is unsafe to call")]
 
 use super::Result;
 use super::api::Handle;
 use super::library::Library;
-use crate::text;
+use crate::option_text;
 
-/// The suffix of an engine's name that gives it RocksDB's HyperClock cache in place of its LRU cache.
+/// The engine name suffix that selects RocksDB's HyperClock cache instead of its LRU cache.
 pub const HYPER_CLOCK: &str = "+hyperclock";
 
-/// Capacity of RocksDB's block cache if nothing else is said.
+/// Default capacity of RocksDB's block cache.
 const DEFAULT_CACHE: usize = 32 << 20;
 
-/// Entries that are looked at together, and the deletions among them that mark a table: those of Cairn's
-/// `deletion_triggered_compaction`.
+/// Window size and deletion trigger of the collector: those of Cairn's `deletion_triggered_compaction`.
 const DELETION_WINDOW: (usize, usize) = (8192, 4096);
 
 /// Settings of all databases that a [`Library`] opens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tuning {
-    /// Blocks are cached in a HyperClock cache of the capacity that the options name.
+    /// True if blocks are cached in a HyperClock cache of the configured capacity.
     pub hyper_clock: bool,
-    /// Tables dense with deletions are compacted, or not; `None` leaves the library's default.
+    /// True if tables with many deletions are compacted; `None` for the library's default.
     pub compact_on_deletion: Option<bool>,
 }
 
 impl Library {
-    /// Gives `base`, fresh options, what [`Tuning`] says. Returns the text that completes them: `given`, but for
-    /// what was taken from it.
+    /// Applies [`Tuning`] to the new options `base`. Returns the rest of `given`, without the parts
+    /// already applied.
     pub(super) fn tune(&self, base: Handle, given: &str) -> Result<String> {
         let mut given = given.to_owned();
         if let Some(compact) = self.tuning.compact_on_deletion {
@@ -43,7 +42,7 @@ impl Library {
             }
         }
         if self.tuning.hyper_clock {
-            let (rest, capacity) = text::without_block_cache(&given)
+            let (rest, capacity) = option_text::without_block_cache(&given)
                 .map_err(|value| super::Error(format!("block_cache={value} is no size")))?;
             self.set_hyper_clock(base, capacity.unwrap_or(DEFAULT_CACHE));
             given = rest;
@@ -51,8 +50,7 @@ impl Library {
         Ok(given)
     }
 
-    /// Makes a table factory with a HyperClock cache; the text that is read afterwards changes it and leaves
-    /// the cache.
+    /// Sets a table factory with a HyperClock cache, which the text parsed afterwards does not change.
     fn set_hyper_clock(&self, base: Handle, capacity: usize) {
         let api = &self.api;
         // SAFETY: each handle is made here and destroyed once; the factory holds the cache from then on. An

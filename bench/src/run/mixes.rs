@@ -1,4 +1,4 @@
-//! YCSB's workloads and db_bench's social graph as loops.
+//! YCSB's workloads and db_bench's mixgraph.
 
 use std::sync::atomic::Ordering;
 
@@ -6,10 +6,10 @@ use cairn::Result;
 
 use super::{Worker, check};
 use crate::engine::{Cursor, Engine, Session};
-use crate::graph::{Graph, Kind};
+use crate::mixgraph::{Graph, Kind};
 use crate::ycsb::{Mix, Step, Zipfian};
 
-/// Most entries of a scan.
+/// Maximum length of a scan.
 const SCAN_MOST: u64 = 100;
 
 impl<E: Engine, S: Session> Worker<'_, E, S> {
@@ -58,7 +58,7 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
                 Kind::Get => self.get_one(number)?,
                 Kind::Put(len) => {
                     let value = self.job.values.of_len(number, len);
-                    self.tally.written += (self.key.len() + value.len()) as u64;
+                    self.stats.written += (self.key.len() + value.len()) as u64;
                     self.session.put(&self.key, value)?;
                 }
                 Kind::Walk(count) => self.walk_from_key(count)?,
@@ -69,18 +69,18 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
         Ok(())
     }
 
-    /// Reads `count` entries from the present key on.
+    /// Reads `count` entries from the current key on.
     fn walk_from_key(&mut self, count: u64) -> Result<()> {
         let mut iter = self.session.cursor();
         iter.seek(&self.key);
-        self.tally.looked += 1;
-        self.tally.found += u64::from(iter.valid());
+        self.stats.looked += 1;
+        self.stats.found += u64::from(iter.valid());
         for _ in 0..count {
             if !iter.valid() {
                 break;
             }
             let (key, value) = (iter.key(), iter.value());
-            self.tally.bytes += (key.len() + value.len()) as u64;
+            self.stats.bytes += (key.len() + value.len()) as u64;
             check(self.job, || self.layout.number(key), value)?;
             iter.next();
         }

@@ -1,7 +1,7 @@
-//! The benchmarks themselves: threads that work on an open database and count what they did.
+//! The benchmark loops: threads that operate on an open database and collect statistics.
 //!
-//! Every value that is read is compared with what its key must have, unless somebody else wrote
-//! the database. Nothing here knows which engine it measures.
+//! Every value read is verified, unless another program wrote the database. This module does not know
+//! which engine it measures.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -10,40 +10,40 @@ use std::time::{Duration, Instant};
 
 use cairn::{Error, Result};
 
-use crate::engine::{Cursor, Engine, Session, Settings, Source};
-use crate::flags::Flags;
-use crate::folder::{
+use crate::bench_stats::BenchStats;
+use crate::benchmarks::{Benchmark, Kind, Order, Target};
+use crate::db_dir::{
     Content, content, directory, drop_cached, has_database, make_fresh, note_content, space,
 };
-use crate::graph::SHORTEST_VALUE;
-use crate::measured::Measured;
-use crate::plan::{Benchmark, Kind, Order, Target};
+use crate::engine::{Cursor, Engine, Session, Settings, Source};
+use crate::flags::Flags;
+use crate::key_value_gen::{Layout, Rng, Values, make_missing};
+use crate::measurement::Measurement;
+use crate::mixgraph::SHORTEST_VALUE;
 use crate::progress::{Begin, Progress};
-use crate::tally::Tally;
-use crate::usage::{Usage, peak_memory, reset_peak};
-use crate::work::{Layout, Rng, Values, make_missing};
+use crate::resource_usage::{Usage, peak_memory, reset_peak};
 
-mod links;
+mod linkbench;
 mod mixes;
 mod more;
 mod open;
 
-/// Operations between two looks at the clock where single ones take less than the look.
+/// Operations between clock reads, if an operation is shorter than a clock read.
 const SCAN_STRIDE: u64 = 128;
-/// Operations between two movements of the progress bar.
+/// Operations between updates of the progress bar.
 const PROGRESS_STRIDE: u64 = 4096;
-/// Bytes of the longest value of a database with values of all lengths.
+/// Maximum value size of a database with varying lengths.
 const LONGEST_VALUE: usize = 1 << 20;
-/// Keys that multireadrandom looks up at once unless --batch_size says so.
+/// Default batch size of multireadrandom.
 const MULTI_GET_KEYS: u64 = 8;
 
-/// What a benchmark did: its counts, its costs, and what it has to say.
+/// The result of a benchmark: statistics, costs, and text.
 pub struct Outcome {
-    /// The counts.
-    pub tally: Tally,
+    /// The statistics.
+    pub stats: BenchStats,
     /// The costs.
-    pub measured: Measured,
-    /// Text of benchmarks that print something.
+    pub measured: Measurement,
+    /// Text output of the benchmark.
     pub text: String,
 }
 
@@ -51,15 +51,15 @@ pub struct Outcome {
 ///
 /// # Errors
 ///
-/// Nothing can be printed.
+/// Output errors.
 pub fn print(outcome: &Outcome, out: &mut dyn Write) -> std::io::Result<()> {
-    let (tally, measured) = (&outcome.tally, &outcome.measured);
+    let (stats, measured) = (&outcome.stats, &outcome.measured);
     writeln!(
         out,
         "{}",
-        tally.line(&measured.name, measured.elapsed_nanos)
+        stats.line(&measured.name, measured.elapsed_nanos)
     )?;
-    if let Some(percentiles) = tally.percentiles() {
+    if let Some(percentiles) = stats.percentiles() {
         writeln!(out, "{percentiles}")?;
     }
     for (name, value) in &measured.figures {
@@ -71,11 +71,11 @@ pub fn print(outcome: &Outcome, out: &mut dyn Write) -> std::io::Result<()> {
     out.flush()
 }
 
-/// Runs `benchmarks` in the engine of `source`, and hands each outcome to `see`.
+/// Runs `benchmarks` in the engine of `source`, and passes each outcome to `see`.
 ///
 /// # Errors
 ///
-/// `Corruption` if a value is not what was written; errors of the engine, of files, and of `see`.
+/// `Corruption` if a value is not the written one; errors of the engine, of files, and of `see`.
 pub fn run<S: Source>(
     source: &S,
     flags: &Flags,
@@ -100,7 +100,7 @@ pub fn run<S: Source>(
     run.db.map_or(Ok(()), Engine::close)
 }
 
-/// The state between benchmarks.
+/// State kept between benchmarks.
 struct Run<'a, S: Source> {
     source: &'a S,
     dir: PathBuf,
@@ -125,9 +125,9 @@ impl<S: Source> Run<'_, S> {
         let job = Job::new(db, benchmark, checked, self.begin);
         reset_peak();
         let before = Usage::now();
-        let tally = job.run()?;
+        let stats = job.run()?;
         let elapsed = job.nanos();
-        let mut measured = Measured::of(&benchmark.name, &tally, elapsed);
+        let mut measured = Measurement::of(&benchmark.name, &stats, elapsed);
         measured.usage = Usage::now().since(&before);
         measured.peak_memory = peak_memory();
         measured.space = space(&self.dir);
@@ -140,13 +140,13 @@ impl<S: Source> Run<'_, S> {
             _ => String::new(),
         };
         Ok(Outcome {
-            tally,
+            stats,
             measured,
             text,
         })
     }
 
-    /// What the database has counted since it was opened, as db_bench prints it.
+    /// Returns the statistics since the database was opened, as db_bench prints them.
     fn statistics(&self) -> String {
         let text = self
             .db
@@ -155,7 +155,7 @@ impl<S: Source> Run<'_, S> {
         format!("STATISTICS:\n{}", text.unwrap_or_default())
     }
 
-    /// Opens the database: a fresh one if the benchmark wants one.
+    /// Opens the database, a fresh one if the benchmark needs it.
     fn prepare(&mut self, benchmark: &Benchmark) -> Result<()> {
         let flags = &benchmark.flags;
         let fresh = benchmark.fresh && !flags.use_existing_db;
@@ -188,11 +188,11 @@ struct Job<'a, E> {
     checked: Checked,
     progress: Box<dyn Progress>,
     began: Instant,
-    /// The reading threads are done: the writing one stops.
+    /// Set once the reading threads are finished, to stop the writer.
     over: AtomicBool,
-    /// Nanoseconds after which `debt` had loaded everything.
+    /// Time at which `debt` had written everything, in nanoseconds.
     loaded: AtomicU64,
-    /// Keys that there are, for benchmarks that add some.
+    /// Current number of keys, for benchmarks that insert.
     keys: AtomicU64,
 }
 
@@ -216,7 +216,7 @@ impl<'a, E: Engine> Job<'a, E> {
         }
     }
 
-    /// Nanoseconds since the benchmark began.
+    /// Returns the nanoseconds since the start of the benchmark.
     #[inline]
     fn nanos(&self) -> u64 {
         self.began.elapsed().as_nanos() as u64
@@ -226,8 +226,8 @@ impl<'a, E: Engine> Job<'a, E> {
         settings(&self.benchmark.flags)
     }
 
-    /// Runs all threads and adds up what they did.
-    fn run(&self) -> Result<Tally> {
+    /// Runs all threads and adds up their statistics.
+    fn run(&self) -> Result<BenchStats> {
         let flags = &self.benchmark.flags;
         let work = |thread| Worker::new(self, self.db.session(&self.settings()), thread).run();
         let write =
@@ -237,11 +237,11 @@ impl<'a, E: Engine> Job<'a, E> {
             let threads: Vec<_> = (0..flags.threads.max(1))
                 .map(|thread| scope.spawn(move || work(thread)))
                 .collect();
-            let mut total = Tally::default();
+            let mut total = BenchStats::default();
             let mut failed = None;
             for thread in threads {
                 match thread.join().expect("a worker does not panic") {
-                    Ok(tally) => total.add(&tally),
+                    Ok(stats) => total.add(&stats),
                     Err(error) => failed = Some(error),
                 }
             }
@@ -258,7 +258,7 @@ impl<'a, E: Engine> Job<'a, E> {
     }
 }
 
-/// What every operation of a benchmark does alike.
+/// Returns the settings of all operations.
 fn settings(flags: &Flags) -> Settings {
     Settings {
         sync: flags.sync,
@@ -269,7 +269,7 @@ fn settings(flags: &Flags) -> Settings {
     }
 }
 
-/// The seed of a thread's random keys.
+/// Returns the seed of a thread's random keys.
 fn seed(benchmark: &Benchmark, thread: u64) -> u64 {
     let flags = &benchmark.flags;
     let place = (benchmark.place << 32).wrapping_add(thread);
@@ -277,9 +277,9 @@ fn seed(benchmark: &Benchmark, thread: u64) -> u64 {
     seed.wrapping_add(place.wrapping_mul(0x5851_f42d_4c95_7f2d))
 }
 
-/// How long writing `bytes` takes at `rate` bytes a second; no time if that is 0.
+/// Returns the time to write `bytes` at `rate` bytes per second; zero without a limit.
 fn due(bytes: u64, rate: u64) -> Duration {
-    // Lengths that a benchmark writes are exact in a double.
+    // Byte counts of a benchmark are exactly representable.
     let seconds = bytes as f64 / rate as f64;
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
@@ -293,10 +293,10 @@ struct Worker<'a, E: Engine, S> {
     rng: Rng,
     layout: Layout,
     key: Vec<u8>,
-    tally: Tally,
-    /// Nanoseconds of the job at which this thread began.
+    stats: BenchStats,
+    /// Start of this thread, in nanoseconds of the job.
     begin: u64,
-    /// When the last timed operation ended.
+    /// End of the last timed operation.
     last: u64,
     deadline: Option<u64>,
     reported: u64,
@@ -315,7 +315,7 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
             rng: Rng::new(seed(job.benchmark, thread)),
             layout: flags.layout(),
             key: vec![0; flags.key_size],
-            tally: Tally::default(),
+            stats: BenchStats::default(),
             begin: now,
             last: now,
             deadline: (seconds > 0).then(|| now + seconds * 1_000_000_000),
@@ -323,7 +323,7 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
         }
     }
 
-    fn run(mut self) -> Result<Tally> {
+    fn run(mut self) -> Result<BenchStats> {
         match self.job.benchmark.kind {
             Kind::Write(order) => self.write_keys(order)?,
             Kind::Delete(order) => self.delete_keys(order)?,
@@ -352,11 +352,11 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
             | Kind::Stats
             | Kind::Open { .. } => self.command()?,
         }
-        self.tally.nanos = self.job.nanos() - self.begin;
-        Ok(self.tally)
+        self.stats.nanos = self.job.nanos() - self.begin;
+        Ok(self.stats)
     }
 
-    /// True if there is more to do after `done` operations.
+    /// True if more operations follow after `done`.
     fn goes_on(&self, done: u64) -> bool {
         match self.deadline {
             Some(deadline) => self.last < deadline,
@@ -364,21 +364,21 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
         }
     }
 
-    /// Notes `count` finished operations, and their latency as one.
+    /// Records `count` finished operations, with one latency.
     #[inline]
     fn finished(&mut self, count: u64) {
-        self.tally.done += count;
+        self.stats.done += count;
         if self.flags.histogram || self.deadline.is_some() {
             let now = self.job.nanos();
             if self.flags.histogram {
-                self.tally.record(now - self.last);
-                self.tally.course.note(now, count, now - self.last);
+                self.stats.record(now - self.last);
+                self.stats.course.note(now, count, now - self.last);
             }
             self.last = now;
         }
-        if self.tally.done - self.reported >= PROGRESS_STRIDE {
-            self.job.progress.advance(self.tally.done - self.reported);
-            self.reported = self.tally.done;
+        if self.stats.done - self.reported >= PROGRESS_STRIDE {
+            self.job.progress.advance(self.stats.done - self.reported);
+            self.reported = self.stats.done;
         }
     }
 
@@ -389,11 +389,11 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
         number
     }
 
-    /// Puts the value of `number` under the present key.
+    /// Puts the value of `number` under the current key.
     #[inline]
     fn put(&mut self, number: u64) -> Result<()> {
         let value = self.job.values.of(number);
-        self.tally.written += (self.key.len() + value.len()) as u64;
+        self.stats.written += (self.key.len() + value.len()) as u64;
         self.session.put(&self.key, value)
     }
 
@@ -420,7 +420,7 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
                     self.put(number)?;
                 } else {
                     let value = self.job.values.of(number);
-                    self.tally.written += (self.key.len() + value.len()) as u64;
+                    self.stats.written += (self.key.len() + value.len()) as u64;
                     self.session.add(&self.key, value);
                 }
             }
@@ -437,7 +437,7 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
         Ok(())
     }
 
-    /// All keys, each once, in an order of this thread's own.
+    /// Returns all keys once, in an order specific to the thread.
     fn shuffled(&mut self) -> Vec<u64> {
         let mut numbers: Vec<u64> = (0..self.flags.num).collect();
         for at in (1..numbers.len()).rev() {
@@ -457,14 +457,14 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
                 }
             }
             self.session.delete(&self.key)?;
-            self.tally.written += self.key.len() as u64;
+            self.stats.written += self.key.len() as u64;
             done += 1;
             self.finished(1);
         }
         Ok(())
     }
 
-    /// Puts random keys, uncounted, as long as other threads read.
+    /// Puts random keys, not counted, as long as other threads read.
     fn write_until_over(mut self) -> Result<u64> {
         let began = Instant::now();
         while !self.job.over.load(Ordering::Relaxed) {
@@ -472,12 +472,12 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
             self.put(number)?;
             self.keep_pace(began);
         }
-        Ok(self.tally.written)
+        Ok(self.stats.written)
     }
 
-    /// Waits if this thread has written more since `began` than its share of the limit.
+    /// Sleeps if this thread exceeds its share of the rate limit since `began`.
     fn keep_pace(&self, began: Instant) {
-        let due = due(self.tally.written, self.flags.write_rate_limit);
+        let due = due(self.stats.written, self.flags.write_rate_limit);
         if let Some(ahead) = due.checked_sub(began.elapsed()) {
             std::thread::sleep(ahead);
         }
@@ -487,7 +487,7 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
         let hot = (self.flags.num / 100).max(1);
         let mut done = 0;
         if target == Target::Missing {
-            // One byte more than any key that was written.
+            // One byte longer than any key written.
             self.key.push(b'.');
         }
         while self.goes_on(done) {
@@ -506,15 +506,15 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
 
     #[inline]
     fn get_one(&mut self, number: u64) -> Result<()> {
-        self.tally.looked += 1;
+        self.stats.looked += 1;
         let (job, mut bytes) = (self.job, 0);
         let found = self.session.get(&self.key, |value| {
             bytes = value.len() as u64;
             check(job, || number, value)
         })?;
         if found {
-            self.tally.found += 1;
-            self.tally.bytes += self.key.len() as u64 + bytes;
+            self.stats.found += 1;
+            self.stats.bytes += self.key.len() as u64 + bytes;
         }
         Ok(())
     }
@@ -538,9 +538,9 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
                 bytes += (keys[at].len() + value.len()) as u64;
                 check(job, || numbers[at], value)
             })?;
-            self.tally.looked += size;
-            self.tally.found += found;
-            self.tally.bytes += bytes;
+            self.stats.looked += size;
+            self.stats.found += found;
+            self.stats.bytes += bytes;
             done += size;
             self.finished(size);
         }
@@ -548,7 +548,7 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
     }
 
     fn seek_keys(&mut self) -> Result<()> {
-        // A session of its own: its iterators may stay while this worker goes on.
+        // A separate session, whose iterators may outlive this loop.
         let session = self.job.db.session(&self.job.settings());
         let mut kept = self.flags.keep_iterator.then(|| session.cursor());
         let mut done = 0;
@@ -586,19 +586,19 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
         Ok(())
     }
 
-    /// Reads all entries with the prefix of the present key.
+    /// Reads all entries with the prefix of the current key.
     #[inline]
     fn walk_prefix(&mut self, iter: &mut impl Cursor) -> Result<()> {
         let prefix = &self.key[..self.flags.prefix_size];
         iter.seek(prefix);
-        self.tally.looked += 1;
-        self.tally.found += u64::from(iter.valid());
+        self.stats.looked += 1;
+        self.stats.found += u64::from(iter.valid());
         while iter.valid() {
             let (key, value) = (iter.key(), iter.value());
             if !key.starts_with(prefix) {
                 return Err(wrong_prefix(key));
             }
-            self.tally.bytes += (key.len() + value.len()) as u64;
+            self.stats.bytes += (key.len() + value.len()) as u64;
             check(self.job, || self.layout.number(key), value)?;
             iter.next();
         }
@@ -608,14 +608,14 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
     #[inline]
     fn seek_one(&mut self, iter: &mut impl Cursor) -> Result<()> {
         iter.seek(&self.key);
-        self.tally.looked += 1;
+        self.stats.looked += 1;
         if iter.valid() && iter.key() == &self.key[..] {
-            self.tally.found += 1;
+            self.stats.found += 1;
         }
         let mut steps = 0;
         while iter.valid() {
             let (key, value) = (iter.key(), iter.value());
-            self.tally.bytes += (key.len() + value.len()) as u64;
+            self.stats.bytes += (key.len() + value.len()) as u64;
             check(self.job, || self.layout.number(key), value)?;
             if steps == self.flags.seek_nexts {
                 break;
@@ -639,7 +639,7 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
         let mut done = 0;
         while iter.valid() && done < limit {
             let (key, value) = (iter.key(), iter.value());
-            self.tally.bytes += (key.len() + value.len()) as u64;
+            self.stats.bytes += (key.len() + value.len()) as u64;
             check(self.job, || self.layout.number(key), value)?;
             match reverse {
                 true => iter.prev(),
@@ -647,14 +647,14 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
             }
             done += 1;
             if done.is_multiple_of(SCAN_STRIDE) {
-                self.tally.done += SCAN_STRIDE;
+                self.stats.done += SCAN_STRIDE;
                 if self.flags.histogram {
-                    self.tally.course.note(self.job.nanos(), SCAN_STRIDE, 0);
+                    self.stats.course.note(self.job.nanos(), SCAN_STRIDE, 0);
                 }
                 self.job.progress.advance(SCAN_STRIDE);
             }
         }
-        self.tally.done = done;
+        self.stats.done = done;
         iter.status()
     }
 
@@ -690,7 +690,7 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
         while self.goes_on(done) {
             let number = self.random_key();
             let operand = self.job.values.of(number);
-            self.tally.written += (self.key.len() + operand.len()) as u64;
+            self.stats.written += (self.key.len() + operand.len()) as u64;
             self.session.merge(&self.key, operand)?;
             done += 1;
             self.finished(1);
@@ -698,7 +698,7 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
         Ok(())
     }
 
-    /// What one thread does once.
+    /// Runs a single command.
     fn command(&mut self) -> Result<()> {
         if self.thread == 0 {
             let db = self.job.db;
@@ -709,12 +709,12 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
                 _ => {}
             }
         }
-        self.tally.done += 1;
+        self.stats.done += 1;
         Ok(())
     }
 }
 
-/// Checks that `value` is that of the key with this number, which is worked out only for that.
+/// Verifies the value of a key; `number` is computed only if needed.
 #[inline]
 fn check<E>(job: &Job<'_, E>, number: impl FnOnce() -> u64, value: &[u8]) -> Result<()> {
     if job.checked == Checked::Nothing {
@@ -727,19 +727,19 @@ fn check<E>(job: &Job<'_, E>, number: impl FnOnce() -> u64, value: &[u8]) -> Res
     Err(wrong_value(number, value.len()))
 }
 
-/// What values that are read are compared with.
+/// The verification of values read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Checked {
-    /// With nothing.
+    /// None.
     Nothing,
-    /// With the value of their key.
+    /// The value of the key.
     Values,
-    /// With the value of their key in their length.
+    /// The value of the key, in its length.
     AnyLength,
 }
 
 impl Checked {
-    /// What `benchmark` can know of a database that holds `content`.
+    /// Returns the possible verification of `benchmark` in a database with `content`.
     fn of(benchmark: &Benchmark, content: Content) -> Checked {
         let of_graph = matches!(benchmark.kind, Kind::FillLinks | Kind::Links);
         match content {

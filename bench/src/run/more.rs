@@ -1,5 +1,5 @@
-//! Benchmarks that few ask for: operands unmerged, a tree of always the same shape, debt, tombstones,
-//! and figures of the tree instead of times.
+//! Less common benchmarks: merge operands, a reproducible tree shape, compaction debt, tombstones, and
+//! tree statistics.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -9,17 +9,17 @@ use std::time::Instant;
 use cairn::Result;
 
 use super::{Job, Worker};
+use crate::db_dir::space;
 use crate::engine::{Engine, Session};
-use crate::folder::space;
-use crate::measured::Measured;
+use crate::measurement::Measurement;
 
-/// A load looks after so many writes whether it is ahead of its pace: a pause costs as much as many.
+/// Number of writes between two checks of the rate limit, which bounds the cost of sleeping.
 const PACE_EVERY: u64 = 256;
 
-/// As many operands of a key are asked for at most.
+/// Maximum number of operands read per key.
 const MOST_OPERANDS: usize = 1000;
 
-/// Properties that `stats` prints.
+/// Properties printed by `stats`.
 const PROPERTIES: [&str; 6] = [
     "rocksdb.estimate-num-keys",
     "rocksdb.total-sst-files-size",
@@ -29,7 +29,7 @@ const PROPERTIES: [&str; 6] = [
     "rocksdb.estimate-pending-compaction-bytes",
 ];
 
-/// The tree and its space, as text.
+/// Returns the shape of the tree and its space, as text.
 pub(super) fn stats<E: Engine>(db: &E, dir: &Path) -> String {
     let mut text = db.property("rocksdb.levelstats").unwrap_or_default();
     for name in PROPERTIES {
@@ -45,8 +45,8 @@ pub(super) fn stats<E: Engine>(db: &E, dir: &Path) -> String {
 }
 
 impl<E: Engine> Job<'_, E> {
-    /// What `debt` is asked for beside its times of an operation.
-    pub(super) fn debt_figures(&self, measured: &Measured) -> Vec<(String, f64)> {
+    /// Returns the figures of `debt` other than latencies.
+    pub(super) fn debt_figures(&self, measured: &Measurement) -> Vec<(String, f64)> {
         let loaded = self.loaded.load(Ordering::Relaxed);
         let seconds = |nanos: u64| nanos as f64 / 1e9;
         let quiet = measured.elapsed_nanos.saturating_sub(loaded);
@@ -66,23 +66,23 @@ impl<E: Engine> Job<'_, E> {
 }
 
 impl<E: Engine, S: Session> Worker<'_, E, S> {
-    /// Gets the operands of random keys.
+    /// Reads the merge operands of random keys.
     pub(super) fn operands(&mut self) -> Result<()> {
         let mut done = 0;
         while self.goes_on(done) {
             self.random_key();
-            self.tally.looked += 1;
+            self.stats.looked += 1;
             let (count, bytes) = self.session.operands(&self.key, MOST_OPERANDS)?;
-            self.tally.found += u64::from(count > 0);
-            self.tally.bytes += bytes;
+            self.stats.found += u64::from(count > 0);
+            self.stats.bytes += bytes;
             done += 1;
             self.finished(1);
         }
         Ok(())
     }
 
-    /// Writes all keys in order as many times as there are levels to fill, each time fewer of them:
-    /// the first, largest part goes to the last level, and so on upwards, as db_bench does it.
+    /// Writes all keys in order once for each level to fill, fewer each time: the first, largest part
+    /// goes to the last level, and so on upwards, as in db_bench.
     pub(super) fn fill_levels(&mut self) -> Result<()> {
         const LEVELS: u32 = 4;
         let mut share = self.flags.num;
@@ -102,7 +102,7 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
         Ok(())
     }
 
-    /// Puts random keys, then waits until no compaction is due: the whole price of a load.
+    /// Puts random keys and waits until no compaction is due, to measure the total cost of a load.
     pub(super) fn load_and_wait(&mut self) -> Result<()> {
         let began = Instant::now();
         for done in 0..self.job.benchmark.operations() {
@@ -113,7 +113,7 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
                 self.keep_pace(began);
             }
         }
-        // With several threads the last one to end says when all was loaded.
+        // The last thread to finish records the time.
         self.job
             .loaded
             .fetch_max(self.job.nanos(), Ordering::Relaxed);
@@ -121,8 +121,8 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
         self.job.db.wait_until_quiet()
     }
 
-    /// Puts all keys in order, writes them to tables, and deletes all but each hundredth, so that a
-    /// walk meets ninety-nine deletions between two entries.
+    /// Puts all keys in order, flushes, and deletes all but each hundredth, so that a scan skips
+    /// ninety-nine deletions between two entries.
     pub(super) fn fill_tombstones(&mut self) -> Result<()> {
         for number in 0..self.flags.num {
             self.layout.write(number, &mut self.key);
@@ -133,14 +133,14 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
         for number in (0..self.flags.num).filter(|number| number % 100 != 0) {
             self.layout.write(number, &mut self.key);
             self.session.delete(&self.key)?;
-            self.tally.written += self.key.len() as u64;
+            self.stats.written += self.key.len() as u64;
             self.finished(1);
         }
         self.job.db.flush()
     }
 
-    /// [`Worker::fill_tombstones`] with a range tombstone for each hundred entries, or as many as the flags say, instead of
-    /// ninety-nine deletions.
+    /// [`Worker::fill_tombstones`] with a range tombstone for each hundred entries, or as many as the
+    /// flags set, instead of ninety-nine deletions.
     pub(super) fn fill_range_tombstones(&mut self) -> Result<()> {
         for number in 0..self.flags.num {
             self.layout.write(number, &mut self.key);
@@ -155,19 +155,19 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
             self.layout.write(number + 1, &mut self.key);
             self.layout.write(number + width, &mut end);
             self.session.delete_range(&self.key, &end)?;
-            self.tally.written += (self.key.len() + end.len()) as u64;
+            self.stats.written += (self.key.len() + end.len()) as u64;
             self.finished(1);
         }
         self.job.db.flush()
     }
 
-    /// Adds `count` operands to each key, the first to all, then the second to all, and so on.
+    /// Adds `count` operands to each key, in rounds over all keys.
     pub(super) fn fill_operands(&mut self, count: u64) -> Result<()> {
         for at in 0..count {
             for number in 0..self.flags.num {
                 self.layout.write(number, &mut self.key);
                 let operand = self.job.values.of(number ^ (at << 40));
-                self.tally.written += (self.key.len() + operand.len()) as u64;
+                self.stats.written += (self.key.len() + operand.len()) as u64;
                 self.session.merge(&self.key, operand)?;
                 self.finished(1);
             }

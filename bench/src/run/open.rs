@@ -1,8 +1,8 @@
-//! Opening a database until the first key is read, again and again.
+//! Opens a database repeatedly and reads the first key.
 //!
-//! Cairn opens a table when it is first read; RocksDB opens all of them with the database, unless
-//! `max_open_files` keeps it from that. `openall` compares like with like: before the key is read every table
-//! is open, which the descriptors of the process show.
+//! Cairn opens a table on first use; RocksDB opens all tables with the database, unless
+//! `max_open_files` prevents it. `openall` makes them comparable: every table is opened before the
+//! read, which is verified with the descriptors of the process.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,17 +11,16 @@ use std::time::Instant;
 use cairn::{Error, Result};
 
 use super::{Checked, Outcome, Run, seed, settings, wrong_value};
+use crate::bench_stats::BenchStats;
+use crate::benchmarks::Benchmark;
 use crate::engine::{Engine, Session, Source};
-use crate::measured::Measured;
-use crate::plan::Benchmark;
-use crate::tally::Tally;
-use crate::usage::{Usage, peak_memory, reset_peak};
-use crate::work::Rng;
+use crate::key_value_gen::Rng;
+use crate::measurement::Measurement;
+use crate::resource_usage::{Usage, peak_memory, reset_peak};
 
 impl<S: Source> Run<'_, S> {
-    /// Opens the database, gets a random key and closes it, as often as it is asked for. Closing is
-    /// not measured; what the engine does in the background while the key is read is. With `all` every table
-    /// is open before the key is read.
+    /// Opens the database, gets a random key and closes it, repeatedly. Closing is not measured;
+    /// background work during the read is. With `all`, every table is open before the read.
     pub(super) fn open_again_and_again(
         &mut self,
         benchmark: &Benchmark,
@@ -35,7 +34,7 @@ impl<S: Source> Run<'_, S> {
         let (values, layout) = (checked.values(flags), flags.layout());
         let mut rng = Rng::new(seed(benchmark, 0));
         let mut key = vec![0; flags.key_size];
-        let (mut tally, mut usage) = (Tally::default(), Usage::default());
+        let (mut stats, mut usage) = (BenchStats::default(), Usage::default());
         let (mut opening, mut elapsed) = (0, 0);
         reset_peak();
         for _ in 0..benchmark.operations() {
@@ -44,7 +43,7 @@ impl<S: Source> Run<'_, S> {
             let (before, began) = (Usage::now(), Instant::now());
             let db = self.source.open(&self.dir, &self.options)?;
             if all {
-                // What tables say of themselves is read from each of them.
+                // This property opens every table.
                 let _ = db.property("rocksdb.aggregated-table-properties");
             }
             let opened = began.elapsed().as_nanos() as u64;
@@ -53,44 +52,44 @@ impl<S: Source> Run<'_, S> {
             }
             let got = Instant::now();
             let found = db.session(&settings(flags)).get(&key, |value| {
-                tally.bytes += (flags.key_size + value.len()) as u64;
+                stats.bytes += (flags.key_size + value.len()) as u64;
                 match checked.is_right(&values, number, value) {
                     true => Ok(()),
                     false => Err(wrong_value(number, value.len())),
                 }
             })?;
-            // The look at the descriptors is left out.
+            // The check of the descriptors is excluded.
             let nanos = opened + got.elapsed().as_nanos() as u64;
             usage.add(&Usage::now().since(&before));
             opening += opened;
             elapsed += nanos;
-            tally.looked += 1;
-            tally.found += u64::from(found);
-            tally.done += 1;
+            stats.looked += 1;
+            stats.found += u64::from(found);
+            stats.done += 1;
             if flags.histogram {
-                tally.record(nanos);
+                stats.record(nanos);
             }
             db.close()?;
         }
-        tally.nanos = elapsed;
-        let mut measured = Measured::of(&benchmark.name, &tally, elapsed);
+        stats.nanos = elapsed;
+        let mut measured = Measurement::of(&benchmark.name, &stats, elapsed);
         measured.usage = usage;
         measured.peak_memory = peak_memory();
-        measured.space = crate::folder::space(&self.dir);
-        let each = |nanos: u64| nanos as f64 / 1e6 / tally.done.max(1) as f64;
+        measured.space = crate::db_dir::space(&self.dir);
+        let each = |nanos: u64| nanos as f64 / 1e6 / stats.done.max(1) as f64;
         measured.figures = vec![
             ("milliseconds to open".to_owned(), each(opening)),
             ("milliseconds to the first get".to_owned(), each(elapsed)),
         ];
         Ok(Outcome {
-            tally,
+            stats,
             measured,
             text: String::new(),
         })
     }
 }
 
-/// Complains about a table in `dir` that this process does not have open.
+/// Fails if a table in `dir` is not open in this process.
 fn every_table_is_open(dir: &Path) -> Result<()> {
     let (tables, open) = (tables(dir)?, open_tables(dir)?);
     match tables.iter().find(|table| !open.contains(*table)) {
@@ -104,7 +103,7 @@ fn every_table_is_open(dir: &Path) -> Result<()> {
     }
 }
 
-/// The tables in `dir`.
+/// Returns the tables in `dir`.
 fn tables(dir: &Path) -> Result<BTreeSet<PathBuf>> {
     let failed = |error| Error::io("list", dir, error);
     let dir = std::fs::canonicalize(dir).map_err(failed)?;
@@ -113,7 +112,7 @@ fn tables(dir: &Path) -> Result<BTreeSet<PathBuf>> {
     Ok(paths.filter(|path| is_table(path)).collect())
 }
 
-/// The tables in `dir` that this process has open.
+/// Returns the tables in `dir` that this process has open.
 fn open_tables(dir: &Path) -> Result<BTreeSet<PathBuf>> {
     let descriptors = Path::new("/proc/self/fd");
     let dir = std::fs::canonicalize(dir).map_err(|error| Error::io("find", dir, error))?;

@@ -9,7 +9,7 @@ use std::ffi::{CStr, c_char, c_void};
 pub mod compaction_filter;
 pub mod comparator;
 pub mod filter_policy;
-pub mod jobs;
+pub mod job_info;
 pub mod listener;
 pub mod logger;
 pub mod merge;

@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_uchar};
 use std::ops::{Deref, DerefMut};
 
 use cairn_observe::statistics::Keeping;
-use cairn_options::nested::{FifoCompactionOptions, UniversalCompactionOptions};
+use cairn_options::struct_options::{FifoCompactionOptions, UniversalCompactionOptions};
 use cairn_options::{
     CompactRangeOptions, DbOptions, FamilyOptions, FlushOptions, ReadOptions, TableOptions,
     WriteOptions,

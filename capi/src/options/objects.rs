@@ -141,7 +141,7 @@ c_functions! {
     }
     /// The operator that adds little-endian numbers of eight bytes.
     fn rocksdb_options_set_uint64add_merge_operator(opt: *mut rocksdb_options_t) {
-        of_mut(opt).family.merge_operator = cairn_options::merge::from_text("uint64add").ok();
+        of_mut(opt).family.merge_operator = cairn_options::merge_operators::from_text("uint64add").ok();
     }
     /// The prefix extractor, which the options own from now on.
     fn rocksdb_options_set_prefix_extractor(opt: *mut rocksdb_options_t, transform: *mut rocksdb_slicetransform_t) {

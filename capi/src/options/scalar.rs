@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uchar};
 
-use cairn_options::choice::{
+use cairn_options::enums::{
     BlobGarbageCollectionPolicy, BottommostLevelCompaction, CacheTier, ChecksumKind, CompactionPri,
     CompactionStopStyle, CompactionStyle, Compression, DataBlockIndexType, IndexBlockSearchType,
     IndexShortening, IndexType, InfoLogLevel, KeyCommonPrefix, PinningTier, PrepopulateBlobCache,

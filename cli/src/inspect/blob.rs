@@ -1,5 +1,5 @@
-//! Blob files as text. They are walked from front to back, so that a file is shown up to its first
-//! damage, or up to where its writing ended.
+//! Prints blob files. A file is read sequentially, so that it is printed up to its first damage, or up
+//! to the end of an unfinished file.
 
 use cairn_format::blob::{
     FOOTER_LEN, Footer, HEADER_LEN, Header, MAGIC, RECORD_HEADER_LEN, RecordHeader,
@@ -40,29 +40,29 @@ pub(super) fn show(page: &mut Page<'_>) -> Result<()> {
 
 /// A record of a blob file.
 struct Blob<'a> {
-    /// Where the record begins.
+    /// Offset of the record.
     offset: u64,
     /// The user key.
     key: &'a [u8],
-    /// The value as it is stored.
+    /// The stored value.
     value: &'a [u8],
 }
 
-/// What a blob file says of itself.
+/// Summary of a blob file.
 struct Summary {
-    /// Its head.
+    /// File header.
     header: Header,
-    /// Records that were found.
+    /// Number of records.
     records: u64,
-    /// Its end; `None` if the file was not written to its end.
+    /// File footer; `None` if the file is unfinished.
     footer: Option<Footer>,
 }
 
-/// Reads every record of `file` and hands it to `visit`.
+/// Reads every record of `file` and passes it to `visit`.
 ///
 /// # Errors
 ///
-/// `Corruption` that names file and offset, at the first damage; errors of `visit`.
+/// `Corruption` with file and offset of the first damage; errors of `visit`.
 fn walk(
     file: &dyn RandomAccessFile,
     mut visit: impl FnMut(Blob<'_>) -> Result<()>,
@@ -111,7 +111,7 @@ fn walk(
     Ok(summary)
 }
 
-/// `len` bytes at `offset`; the caller has seen that the file has them.
+/// Reads `len` bytes at `offset`, which the caller has checked to be within the file.
 fn read(file: &dyn RandomAccessFile, offset: u64, len: u64) -> Result<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
     let got = file.read_at(offset, &mut bytes)?;

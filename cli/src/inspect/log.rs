@@ -1,4 +1,4 @@
-//! WALs as text: every record of every batch.
+//! Prints WALs: every record of every batch.
 
 use cairn_format::batch::{BatchRef, Record};
 use cairn_types::Result;
@@ -40,7 +40,7 @@ pub(super) fn show(page: &mut Page<'_>) -> Result<()> {
     }
 }
 
-/// A batch: one line for its header, one for each record.
+/// Prints a batch: a line for its header, and one per record.
 fn show_batch(page: &mut Page<'_>, offset: u64, payload: &[u8]) -> Result<()> {
     let batch = match BatchRef::parse(payload) {
         Ok(batch) => batch,

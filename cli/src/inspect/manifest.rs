@@ -1,4 +1,4 @@
-//! MANIFESTs as text: every edit of the tree, one block of lines each.
+//! Prints MANIFESTs: every version edit as a block of lines.
 
 use cairn_format::key::InternalKey;
 use cairn_format::log::{Event, LogReader};
@@ -35,7 +35,7 @@ pub(super) fn show(page: &mut Page<'_>) -> Result<()> {
     }
 }
 
-/// What the edit changes, a line each.
+/// Returns the changes of an edit, one per line.
 fn edit_lines(page: &Page<'_>, edit: &VersionEdit) -> Vec<String> {
     let mut lines = vec![format!("family {}", edit.family)];
     let mut add = |line: String| lines.push(line);

@@ -1,4 +1,4 @@
-//! `inspect`: a file of a database as text, and what is wrong with it.
+//! The command `inspect`: prints a file of a database, and its damage.
 
 mod blob;
 mod log;
@@ -20,17 +20,17 @@ use cairn_types::{Error, FileNumber, Result};
 use crate::args::Inspect;
 use crate::show;
 
-/// Text files beyond this size are no text files of a database.
+/// Maximum size of a text file.
 const MAX_TEXT_LEN: u64 = 64 << 20;
 
-/// A file under inspection, and where its text goes.
+/// A file under inspection, with its output.
 struct Page<'a> {
     path: PathBuf,
     /// The number in the file's name; 0 if it has none.
     number: FileNumber,
     flags: &'a Inspect,
     out: &'a mut dyn Write,
-    /// How often something was wrong.
+    /// Number of damages.
     damages: u64,
 }
 
@@ -40,13 +40,13 @@ impl Page<'_> {
         writeln!(self.out, "{text}").map_err(|error| Error::io_text(format!("print: {error}")))
     }
 
-    /// Writes a line about something that is wrong.
+    /// Writes a line about damage.
     fn damage(&mut self, text: impl Display) -> Result<()> {
         self.damages += 1;
         self.line(format_args!("!! {text}"))
     }
 
-    /// Bytes of a key or value, cut to the width.
+    /// Formats a key or value, truncated to the width.
     fn bytes(&self, bytes: &[u8]) -> String {
         let shown = &bytes[..bytes.len().min(self.flags.width)];
         let text = match self.flags.hex {
@@ -63,7 +63,7 @@ impl Page<'_> {
         PosixFileSystem.open(&self.path, FileMode::default())
     }
 
-    /// The whole of a text file.
+    /// Returns the content of a text file.
     fn text(&self) -> Result<String> {
         let file = self.open()?;
         let len = file.len()?;
@@ -80,7 +80,7 @@ impl Page<'_> {
     }
 }
 
-/// Prints the file. Returns whether it is whole.
+/// Prints the file. Returns true if it is intact.
 pub fn run(flags: &Inspect, out: &mut dyn Write) -> Result<bool> {
     let name = kind_of(&flags.file)?;
     let number = name.number().unwrap_or_default();
@@ -105,7 +105,7 @@ pub fn run(flags: &Inspect, out: &mut dyn Write) -> Result<bool> {
     Ok(page.damages == 0)
 }
 
-/// What the file is, by its name.
+/// Returns the file type from its name.
 fn kind_of(path: &Path) -> Result<FileName> {
     let name = path
         .file_name()
@@ -128,7 +128,7 @@ fn show_options(page: &mut Page<'_>) -> Result<()> {
         Ok(file) => file
             .passed_over
             .iter()
-            .try_for_each(|option| page.line(format!("# {option} is unknown and passed over"))),
+            .try_for_each(|option| page.line(format!("# {option} is unknown and ignored"))),
         Err(error) => page.damage(error),
     }
 }

@@ -1,4 +1,4 @@
-//! Tables as text: footer, parts, properties, range tombstones, entries.
+//! Prints tables: footer, parts, properties, range tombstones, entries.
 
 use std::sync::Arc;
 

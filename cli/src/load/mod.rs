@@ -1,7 +1,6 @@
-//! Entries from files: CSV, TSV, JSON lines, and plain `key value` lines.
+//! Parses entries from files: CSV, TSV, JSON lines, and plain `key value` lines.
 //!
-//! Every format is read one entry at a time, so that a file of any size is loaded in little
-//! memory. An error names the line.
+//! Entries are read one at a time, so that files of any size need little memory. Errors name the line.
 
 use std::io::{BufRead, Read};
 use std::path::Path;
@@ -12,21 +11,21 @@ use serde_json::Value;
 
 use crate::show::unhex;
 
-/// What a file holds.
+/// Format of an input file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// `key,value`, quoted where needed.
     Csv,
     /// `key TAB value`.
     Tsv,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Jsonl,
     /// `key value`.
     Text,
 }
 
 impl Format {
-    /// The format that a file's name speaks of.
+    /// Returns the format for a file name.
     #[must_use]
     pub fn of_name(path: &Path) -> Format {
         let extension = path.extension().and_then(|text| text.to_str());
@@ -39,10 +38,10 @@ impl Format {
     }
 }
 
-/// A key and its value, and the family where the file says it.
+/// A key and its value, with the family if the file names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// The family; `None` for the one on the command line.
+    /// The family; `None` for that of the command line.
     pub family: Option<String>,
     /// The key.
     pub key: Vec<u8>,
@@ -50,7 +49,7 @@ pub struct Entry {
     pub value: Vec<u8>,
 }
 
-/// The entries of `input`.
+/// Returns the entries of `input`.
 pub fn entries<'a>(
     input: impl BufRead + 'a,
     format: Format,
@@ -64,7 +63,7 @@ pub fn entries<'a>(
     }
 }
 
-/// Lines of fields between `delimiter`s: the first is the key, the second the value.
+/// Parses delimited lines: the first field is the key, the second the value.
 fn separated(
     input: impl Read,
     delimiter: u8,
@@ -96,7 +95,7 @@ fn separated(
     })
 }
 
-/// Lines without their ends, each read by `parse`; empty ones are passed over.
+/// Parses non-empty lines with `parse`.
 fn lines(
     mut input: impl BufRead,
     parse: fn(&[u8]) -> std::result::Result<Entry, String>,
@@ -125,7 +124,7 @@ fn lines(
     })
 }
 
-/// `key value`: the key ends at the first blank or TAB.
+/// Parses `key value`: the key ends at the first blank or tab.
 fn from_text(line: &[u8]) -> std::result::Result<Entry, String> {
     let at = line.iter().position(|byte| matches!(byte, b' ' | b'\t'));
     let at = at.ok_or("expected a key, a blank and a value")?;
@@ -136,7 +135,7 @@ fn from_text(line: &[u8]) -> std::result::Result<Entry, String> {
     })
 }
 
-/// An object with `key` and `value`, or with `k` and `v` in hexadecimal.
+/// Parses an object with `key` and `value`, or with `k` and `v` in hexadecimal.
 fn from_json(line: &[u8]) -> std::result::Result<Entry, String> {
     let object: Value = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     if object.get("cols").is_some() || object.get("ts").is_some() {
@@ -159,7 +158,7 @@ fn from_json(line: &[u8]) -> std::result::Result<Entry, String> {
     }
     let plain = |name: &str| match object.get(name) {
         Some(Value::String(text)) => Ok(text.clone().into_bytes()),
-        // Numbers, lists and objects are stored as they are written.
+        // Numbers, lists and objects are stored as text.
         Some(other) => Ok(other.to_string().into_bytes()),
         None => Err(format!(
             "expected an object with \"key\" and \"value\"; it has no \"{name}\""
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn names_speak_of_formats() {
+    fn formats_are_derived_from_names() {
         assert_eq!(Format::of_name(Path::new("a.CSV")), Format::Csv);
         assert_eq!(Format::of_name(Path::new("a.tab")), Format::Tsv);
         assert_eq!(Format::of_name(Path::new("a.ndjson")), Format::Jsonl);
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_of_a_text_line_is_the_value() {
+    fn the_value_is_the_rest_of_a_text_line() {
         assert_eq!(
             pairs("a 1 2\n\nb\t\r\nc  x", Format::Text),
             [pair("a", "1 2"), pair("b", ""), pair("c", " x")]
@@ -228,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn json_lines_are_plain_or_as_scan_prints_them() {
+    fn json_lines_are_plain_or_in_scan_format() {
         let text =
             "{\"key\":\"a\",\"value\":{\"x\":[1]}}\n{\"cf\":\"f\",\"k\":\"00\",\"v\":\"ff\"}\n";
         let found = all(text, Format::Jsonl, false);

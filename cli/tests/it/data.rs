@@ -1,4 +1,4 @@
-//! Putting data in, and getting it out.
+//! Writing and reading data.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use crate::{cairn_with, printed, refused, text};
 
-/// A directory, and the path of a database in it that does not exist yet.
+/// Returns a directory, and the path of a missing database in it.
 fn place() -> (TempDir, String) {
     let dir = tempfile::tempdir().unwrap();
     let db = text(&dir.path().join("db")).to_owned();
@@ -14,7 +14,7 @@ fn place() -> (TempDir, String) {
 }
 
 #[test]
-fn what_is_put_is_found_until_it_is_deleted() {
+fn a_key_is_found_until_it_is_deleted() {
     let (_dir, db) = place();
     refused(&["put", "--db", &db, "quartz", "SiO2"]);
     printed(&["put", "--db", &db, "--create", "--sync", "quartz", "SiO2"]);
@@ -83,7 +83,7 @@ fn every_format_is_loaded() {
 }
 
 #[test]
-fn a_dump_is_loaded_as_it_was() {
+fn a_dump_is_restored() {
     let golden = crate::golden::unpacked("v1109_multi_cf");
     let source = golden.path().join("db");
     let dump = printed(&[
@@ -152,7 +152,7 @@ fn mistakes_are_explained() {
 }
 
 #[test]
-fn a_text_of_a_database_may_name_options_of_its_families() {
+fn option_strings_may_mix_database_and_family_options() {
     let (_dir, db) = place();
     let options = "create_if_missing=true;max_background_jobs=4;merge_operator=uint64add;\
                    block_based_table_factory={format_version=5}";
@@ -166,7 +166,7 @@ fn a_text_of_a_database_may_name_options_of_its_families() {
         "a",
         "1",
     ]);
-    // The OPTIONS file remembers what was given, and RocksDB's words for it.
+    // The OPTIONS file has the given options in RocksDB's form.
     let names = fs::read_dir(&db)
         .unwrap()
         .map(|entry| entry.unwrap().path());

@@ -68,9 +68,9 @@ fn other_files_are_shown_as_text() {
     assert!(refused(&["inspect", "/dev/null"]).contains("000012.sst"));
 }
 
-/// Recycled logs end in what the file held before; files of `db_bench` name its listeners.
+/// Recycled logs end with previous content; files of `db_bench` name its listeners.
 #[test]
-fn damage_is_told_where_there_is_some() {
+fn only_damage_is_reported() {
     for name in [
         "v0708_wal_recycled",
         "v0708_wal_zstd_recycled",
@@ -91,9 +91,9 @@ fn damage_is_told_where_there_is_some() {
     );
 }
 
-/// Options of a newer release are no damage; a value that no release writes is.
+/// Unknown options of a newer release are ignored; invalid values are damage.
 #[test]
-fn an_options_file_of_a_newer_release_is_whole() {
+fn an_options_file_of_a_newer_release_is_intact() {
     let dir = unpacked("v1112_defaults");
     let db = dir.path().join("db");
     let newest = fs::read_dir(&db)
@@ -115,7 +115,7 @@ fn an_options_file_of_a_newer_release_is_whole() {
         .replacen("compression_opts={", "compression_opts={a_new_part=1;", 1)
         .replacen("max_open_files", "a_new_option=true\n  max_open_files", 1);
     fs::write(&newest, &newer).unwrap();
-    whole("option a_new_option in section [DBOptions] is unknown and passed over");
+    whole("option a_new_option in section [DBOptions] is unknown and ignored");
     whole("compression_opts.a_new_part in section [CFOptions \"default\"] is unknown");
     let list = printed(&["scan", "--db", text(&db), "--limit", "1"]);
     assert!(!list.is_empty());

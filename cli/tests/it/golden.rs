@@ -1,4 +1,4 @@
-//! Databases of RocksDB, looked at from the command line.
+//! Databases written by RocksDB, read from the command line.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden")
 }
 
-/// Unpacks a golden database; it lies in `db` of the directory.
+/// Unpacks a golden database to `db` in the directory.
 pub(crate) fn unpacked(name: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let file = fs::File::open(golden().join(format!("{name}.tar.gz"))).unwrap();
@@ -31,7 +31,7 @@ fn expected(name: &str) -> String {
     lines
 }
 
-/// Every file of a directory with its content.
+/// Returns every file of a directory with its content.
 fn content(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let entries = fs::read_dir(dir)
         .unwrap()
@@ -41,7 +41,7 @@ fn content(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         .collect()
 }
 
-/// The tests below look at these: orders, entities, timestamps, merges, blobs, log only.
+/// Databases with various comparators, entities, timestamps, merges, blobs, and unflushed logs.
 const NAMES: &[&str] = &[
     "v1109_multi_cf",
     "v1109_rev_comparator",
@@ -53,7 +53,7 @@ const NAMES: &[&str] = &[
 ];
 
 #[test]
-fn a_scan_prints_what_rocksdb_reads_and_leaves_the_directory_alone() {
+fn a_scan_prints_what_rocksdb_reads_without_changing_the_directory() {
     for name in NAMES {
         let dir = unpacked(name);
         let db = dir.path().join("db");
@@ -76,7 +76,7 @@ fn a_scan_prints_what_rocksdb_reads_and_leaves_the_directory_alone() {
 }
 
 #[test]
-fn readers_leave_the_directory_alone() {
+fn readers_do_not_change_the_directory() {
     let dir = unpacked("v1109_multi_cf");
     let db = dir.path().join("db");
     let before = content(&db);
@@ -96,7 +96,7 @@ fn readers_leave_the_directory_alone() {
 }
 
 #[test]
-fn damage_is_said_with_file_and_offset() {
+fn damage_is_reported_with_file_and_offset() {
     let dir = unpacked("v0708_corrupt_block");
     let db = dir.path().join("db");
     let said = refused(&["verify", "--db", text(&db)]);

@@ -1,4 +1,4 @@
-//! The command line, run as a person runs it.
+//! The command line tool, run as a process.
 
 #![expect(
     clippy::unwrap_used,
@@ -14,7 +14,7 @@ mod moves;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Runs `cairn` with `arguments` and gives `input` to it.
+/// Runs `cairn` with `arguments` and standard input `input`.
 fn cairn_with(arguments: &[&str], input: &str) -> Output {
     use std::io::Write;
     let mut child = Command::new(env!("CARGO_BIN_EXE_cairn"))
@@ -40,7 +40,7 @@ fn cairn(arguments: &[&str]) -> Output {
     cairn_with(arguments, "")
 }
 
-/// What `cairn` prints when all goes well.
+/// Returns the output of a successful run.
 fn printed(arguments: &[&str]) -> String {
     let output = cairn(arguments);
     let complaint = String::from_utf8_lossy(&output.stderr);
@@ -48,7 +48,7 @@ fn printed(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// What `cairn` complains about when something is wrong: both streams.
+/// Returns the output and errors of a failed run.
 fn refused(arguments: &[&str]) -> String {
     let output = cairn(arguments);
     assert!(!output.status.success(), "{arguments:?} went well");

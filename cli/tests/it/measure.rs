@@ -1,9 +1,9 @@
-//! `bench` on a few entries: its lines, its checks, its care for what it did not make.
+//! `bench` with few entries: output, checks, and protection of other data.
 
 use crate::{printed, refused, text};
 
 #[test]
-fn the_default_benchmarks_run_and_their_lines_are_db_benchs() {
+fn the_default_benchmarks_print_db_bench_lines() {
     let dir = tempfile::tempdir().unwrap();
     let db = dir.path().join("db");
     let report = printed(&[
@@ -25,7 +25,7 @@ fn the_default_benchmarks_run_and_their_lines_are_db_benchs() {
         );
     }
     assert!(report.contains("(0 of 2000 found)"), "{report}");
-    // Keys are drawn anew for each benchmark: some that are read were never written.
+    // Each benchmark draws random keys: some of those read were never written.
     let found = report.lines().find(|line| line.starts_with("readrandom"));
     assert!(!found.unwrap().contains("(2000 of 2000 found)"), "{report}");
     assert!(report.contains("Percentiles: P50:"));
@@ -68,7 +68,7 @@ fn an_existing_database_is_read_and_other_benchmarks_run() {
 }
 
 #[test]
-fn a_database_of_somebody_else_is_not_erased() {
+fn a_foreign_database_is_not_erased() {
     let dir = tempfile::tempdir().unwrap();
     let db = dir.path().join("db");
     printed(&["put", "--create", "--db", text(&db), "a", "1"]);
@@ -112,7 +112,7 @@ fn two_engines_are_compared_in_processes_of_their_own() {
     for engine in 0..2 {
         let rounds = read["engines"][engine]["rounds"].as_array().unwrap();
         assert_eq!(rounds.len(), 2);
-        // Both engines were asked for the same keys.
+        // Both engines look up the same keys.
         assert_eq!(rounds[0]["found"], read["engines"][0]["rounds"][0]["found"]);
         assert!(rounds[0]["cpu_nanos"].as_u64() > Some(0));
         assert!(rounds[0]["peak_memory_bytes"].as_u64() > Some(1 << 20));
@@ -124,12 +124,12 @@ fn two_engines_are_compared_in_processes_of_their_own() {
         html.contains("<svg") && html.contains("seekrandom"),
         "{html}"
     );
-    // The databases stay where somebody named a place for them.
+    // Databases in a named directory are kept.
     assert!(db.join("0-ours/CURRENT").exists() && db.join("1-ours#2/CURRENT").exists());
 }
 
 #[test]
-fn rounds_use_what_was_prepared_and_workers_that_fail_are_named() {
+fn rounds_use_prepared_databases_and_failed_workers_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let db = dir.path().join("db");
     let run = [
@@ -162,7 +162,7 @@ fn rounds_use_what_was_prepared_and_workers_that_fail_are_named() {
     assert!(said.contains("nosuch"), "{said}");
 }
 
-/// What the line of a benchmark says was found: so many of so many.
+/// Returns the found counts in the line of a benchmark.
 fn found(report: &str, name: &str) -> Vec<String> {
     let lines = report
         .lines()
@@ -172,7 +172,7 @@ fn found(report: &str, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn prefixes_are_walked_and_missing_ones_are_not_found() {
+fn prefixes_are_scanned_and_missing_ones_are_not_found() {
     let dir = tempfile::tempdir().unwrap();
     let db = dir.path().join("db");
     let run = |more: &[&str]| {
@@ -225,7 +225,7 @@ fn prefixes_are_walked_and_missing_ones_are_not_found() {
 }
 
 #[test]
-fn mixes_check_what_they_read_and_leave_it_known() {
+fn mixes_verify_values_and_keep_them_verifiable() {
     let dir = tempfile::tempdir().unwrap();
     let db = dir.path().join("db");
     let run = |names: &str, more: &[&str]| {
@@ -241,7 +241,7 @@ fn mixes_check_what_they_read_and_leave_it_known() {
     ];
     let report = run("filluniquerandom,mixgraph,mixgraph,readrandom", &mix);
     assert_eq!(found(&report, "readrandom"), ["3000 of 3000"], "{report}");
-    // Another process finds values of all lengths, and knows them.
+    // Another process reads and verifies values of all lengths.
     let report = run("readrandom,readseq", &["--use_existing_db"]);
     assert_eq!(found(&report, "readrandom"), ["3000 of 3000"], "{report}");
     let report = run(
@@ -254,7 +254,7 @@ fn mixes_check_what_they_read_and_leave_it_known() {
 }
 
 #[test]
-fn openings_tombstones_and_operands_are_measured() {
+fn open_tombstones_and_operands_are_measured() {
     let dir = tempfile::tempdir().unwrap();
     let db = dir.path().join("db");
     let run = |names: &str, more: &[&str]| {

@@ -24,7 +24,7 @@ fn filled(dir: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_database_is_copied_taken_apart_and_put_together() {
+fn a_database_is_copied_exported_and_imported() {
     let dir = tempfile::tempdir().unwrap();
     let db = filled(dir.path());
     let copy = dir.path().join("copy");
@@ -54,7 +54,7 @@ fn a_database_is_copied_taken_apart_and_put_together() {
 }
 
 #[test]
-fn a_repair_says_what_may_be_lost() {
+fn a_repair_reports_possible_losses() {
     let dir = tempfile::tempdir().unwrap();
     let db = filled(dir.path());
     let table = tables(&db).remove(0);

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_jobs::pick::{self, Busy, JobId, Pick, PickOptions, Reason};
-use cairn_jobs::{BlobGc, Cancel, CompactJob, FlushJob, compact, deeper, flush};
+use cairn_jobs::pick::{self, InProgress, JobId, Pick, PickOptions, Reason};
+use cairn_jobs::{BlobGc, Cancel, CompactJob, FlushJob, compact, flush, multi_level};
 use cairn_jobs::{JobContext, JobDatabase, JobFamily};
 use cairn_memtable::Memtable;
 use cairn_observe::BackgroundErrorReason;
@@ -21,7 +21,7 @@ use cairn_platform::fs::FileMode;
 use cairn_platform::sst_file_manager::Reservation;
 use cairn_read::View;
 use cairn_types::{Code, Error, FileNumber, Result, SequenceNumber, TableFileCreationReason};
-use cairn_version::shape::{self, Present};
+use cairn_version::compaction_score::{self, AgeLimits};
 use cairn_version::{TableRef, TreeEdit, Version};
 
 use crate::family::FamilyState;
@@ -47,9 +47,9 @@ impl Shared {
         PickOptions::new(&self.options(), &family.options())
     }
 
-    pub(crate) fn present(&self, family: &FamilyState) -> Present {
+    pub(crate) fn present(&self, family: &FamilyState) -> AgeLimits {
         let now = self.context.world.clock.wall_seconds();
-        Present {
+        AgeLimits {
             now,
             ahead: self.options().seconds_ahead(now),
             oldest_snapshot: self.snapshots.kept_from(self.published()),
@@ -135,7 +135,7 @@ impl Shared {
             cancel: self.compaction_cancel(manual),
             ..self.job_context(family)
         };
-        let pick = deeper::settled(&context, &chosen.pick);
+        let pick = multi_level::with_skip_level(&context, &chosen.pick);
         let mut watch = Watch::new(&self.telemetry, family, TableFileCreationReason::Compaction);
         let _working = self
             .telemetry
@@ -148,7 +148,7 @@ impl Shared {
         }
         context.io_priority = self.io_priority(IoPriority::Low);
         context.limit_reads();
-        context.spare = Some(self.spare());
+        context.request_thread = Some(self.spare());
         let job = CompactJob {
             context: Arc::new(context),
             pick: pick.clone(),
@@ -361,13 +361,13 @@ impl Shared {
             events: None,
             cancel: Cancel::any([self.lifecycle.cancel_flag()]),
             meter: self.telemetry.meter(),
-            spare: None,
+            request_thread: None,
         }
     }
 
     /// The level that level 0 is compacted into.
     pub(crate) fn base_level(&self, family: &FamilyState, view: &View) -> usize {
-        shape::targets(&view.version, &self.pick_options(family).shape).base_level
+        compaction_score::targets(&view.version, &self.pick_options(family).shape).base_level
     }
 
     /// Bytes that compactions have to move until the tree is in shape.
@@ -377,8 +377,8 @@ impl Shared {
             return 0;
         }
         let shape = options.shape;
-        let targets = shape::targets(&view.version, &shape);
-        shape::pending_compaction_bytes(&view.version, &targets, &shape)
+        let targets = compaction_score::targets(&view.version, &shape);
+        compaction_score::pending_compaction_bytes(&view.version, &targets, &shape)
     }
 
     /// How urgently each level wants a compaction, beside what is `busy`.
@@ -394,8 +394,8 @@ impl Shared {
             let trigger = family.options().level0_file_num_compaction_trigger.max(1);
             return BTreeMap::from([(0, runs / f64::from(trigger))]);
         }
-        let targets = shape::targets(&view.version, &options.shape);
-        shape::scores(&view.version, &targets, busy, &options.shape)
+        let targets = compaction_score::targets(&view.version, &options.shape);
+        compaction_score::scores(&view.version, &targets, busy, &options.shape)
             .into_iter()
             .collect()
     }
@@ -412,7 +412,7 @@ impl Shared {
     pub(crate) fn is_compaction_due(
         &self,
         family: &FamilyState,
-        busy: &Busy,
+        busy: &InProgress,
         version: &Version,
     ) -> bool {
         pick::is_due(

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cairn_format::key::{self, InternalKey};
 use cairn_format::names::FileName;
 use cairn_jobs::BlobGc;
-use cairn_jobs::pick::{self, Busy, FilesRequest, Manual, Pick, Step, UserRange};
+use cairn_jobs::pick::{self, FilesRequest, InProgress, Manual, Pick, Step, UserRange};
 use cairn_memtable::Memtable;
 use cairn_observe::listener::CompactionJobInfo;
 use cairn_observe::statistics::Ticker;
@@ -235,7 +235,7 @@ impl Shared {
         self: &Arc<Self>,
         family: &FamilyState,
         canceled: &Canceled,
-        choose: impl FnOnce(&Version, &Busy) -> Result<Option<Pick>>,
+        choose: impl FnOnce(&Version, &InProgress) -> Result<Option<Pick>>,
     ) -> Result<bool> {
         let chosen = {
             let mut tree = self.tree.lock();
@@ -357,7 +357,7 @@ impl Shared {
                 let mut tree = self.tree.lock();
                 let version = family.view().version.clone();
                 let state = tree.families.get(&family.id());
-                let busy = state.map_or_else(Busy::default, |state| state.busy.clone());
+                let busy = state.map_or_else(InProgress::default, |state| state.busy.clone());
                 let pick = pick::pick_files(&version, &busy, &present, &pick_options, &request)?;
                 self.take(&mut tree, family, pick, version)?
             };

@@ -34,7 +34,7 @@ pub fn latest_options_file(dir: &Path, world: &World) -> Result<PathBuf> {
 /// of a newer release, which this one does not know, are passed over.
 ///
 /// Objects of a program's own are found by name if they are registered
-/// ([`cairn_options::registry`]); those that are not are named in [`OptionsFile::unknown`], and the
+/// ([`cairn_options::object_registry`]); those that are not are named in [`OptionsFile::unknown`], and the
 /// program sets them. Block caches and filters' memory are not in the file.
 ///
 /// # Errors

@@ -7,7 +7,7 @@ use cairn_observe::statistics::history::Slice;
 use cairn_observe::threads::ThreadStatus;
 use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::Priority;
-use cairn_version::shape::ShapeOptions;
+use cairn_version::compaction_score::ShapeOptions;
 
 use crate::db::Db;
 use crate::shared::Shared;

@@ -157,7 +157,7 @@ pub(crate) struct FamilyTree {
     /// Tables that compactions could not read.
     pub(crate) damaged: Vec<Damaged>,
     /// Inputs of running compactions.
-    pub(crate) busy: cairn_jobs::pick::Busy,
+    pub(crate) busy: cairn_jobs::pick::InProgress,
 }
 
 /// A memtable that takes no writes any more.
@@ -198,7 +198,7 @@ impl FamilyTree {
             retry_flush: None,
             retry_compaction: None,
             damaged: Vec::new(),
-            busy: cairn_jobs::pick::Busy::default(),
+            busy: cairn_jobs::pick::InProgress::default(),
         }
     }
 }

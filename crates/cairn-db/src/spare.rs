@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_jobs::{Permit, Spare};
+use cairn_jobs::{Permit, RequestThread};
 use cairn_platform::sync::Mutex;
 
 use crate::shared::Shared;
@@ -27,7 +27,7 @@ struct Look {
 
 impl Shared {
     /// The source of spare threads for a compaction that begins now.
-    pub(crate) fn spare(self: &Arc<Self>) -> Arc<Spare> {
+    pub(crate) fn spare(self: &Arc<Self>) -> Arc<RequestThread> {
         let shared = self.clone();
         let last = Mutex::new(shared.look());
         Arc::new(move || {

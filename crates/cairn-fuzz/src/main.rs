@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 use cairn_fuzz::mutate::{Rng, mutate};
 use cairn_fuzz::{TARGETS, Target, check, target};
 
-/// Mutated inputs are not longer than this.
+/// Maximum size of mutated inputs.
 const MAX_LEN: usize = 64 << 10;
-/// Inputs run so far, over all targets; the watchdog sees whether it moves.
+/// Number of inputs run over all targets, which the watchdog observes.
 static DONE: AtomicU64 = AtomicU64::new(0);
 
 struct Arguments {
@@ -53,7 +53,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Box<dyn E
         targets: Vec::new(),
     };
     while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or(format!("{word} wants a value"));
+        let mut value = || words.next().ok_or(format!("{word} requires a value"));
         match word.as_str() {
             "--inputs" => arguments.inputs = value()?.parse()?,
             "--from" => arguments.from = value()?.parse()?,
@@ -112,7 +112,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The seeds of a target in the order of their names; an empty one when there are none.
+/// Returns the seeds of a target in name order; one empty seed if there are none.
 fn corpus(folder: &Path) -> Result<Vec<Vec<u8>>, Box<dyn Error>> {
     let mut files = Vec::new();
     if folder.is_dir() {
@@ -131,7 +131,7 @@ fn corpus(folder: &Path) -> Result<Vec<Vec<u8>>, Box<dyn Error>> {
     Ok(seeds)
 }
 
-/// Mutated input number `number`: every second one has its checksums mended.
+/// Returns mutated input `number`; every second one has its checksums recomputed.
 fn input(target: &Target, corpus: &[Vec<u8>], number: u64) -> Vec<u8> {
     let mut rng = Rng::of(target.name, number);
     let mut data = corpus[rng.below(corpus.len())].clone();
@@ -145,7 +145,7 @@ fn input(target: &Target, corpus: &[Vec<u8>], number: u64) -> Vec<u8> {
     data
 }
 
-/// Runs one input; a panic is written down with the input and becomes an error.
+/// Runs one input; a panic is recorded with the input and returned as an error.
 fn guarded(target: &Target, data: &[u8], name: &str) -> Result<(), Box<dyn Error>> {
     let started = Instant::now();
     let outcome = panic::catch_unwind(|| check(target, data));
@@ -166,7 +166,7 @@ fn guarded(target: &Target, data: &[u8], name: &str) -> Result<(), Box<dyn Error
     .into())
 }
 
-/// Ends the process when no input has finished for a minute.
+/// Exits the process if no input finishes for a minute.
 fn watch() {
     let mut seen = 0;
     loop {

@@ -1,6 +1,6 @@
-//! Deterministic mutations: the same seed makes the same input, on every machine.
+//! Deterministic mutations: equal seeds give equal inputs on every machine.
 
-/// Values on which length checks, shifts and additions break.
+/// Boundary values for length checks, shifts and additions.
 const INTERESTING: [u64; 16] = [
     0,
     1,
@@ -20,18 +20,18 @@ const INTERESTING: [u64; 16] = [
     u64::MAX,
 ];
 
-/// A small random number generator (SplitMix64).
+/// A small pseudo-random number generator (SplitMix64).
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// The generator that begins at `seed`.
+    /// Creates a generator with this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Rng(seed)
     }
 
-    /// The generator for one input of one target, whatever ran before.
+    /// Creates the generator for one input of one target, independent of earlier inputs.
     #[must_use]
     pub fn of(target: &str, number: u64) -> Self {
         let mut seed = 0xcbf2_9ce4_8422_2325_u64;
@@ -41,7 +41,7 @@ impl Rng {
         Rng(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -50,7 +50,7 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `limit`, or 0 when there is none.
+    /// Returns a number below `limit`; 0 if `limit` is 0.
     pub fn below(&mut self, limit: usize) -> usize {
         if limit == 0 {
             0
@@ -59,7 +59,7 @@ impl Rng {
         }
     }
 
-    /// A range within `len`, at most `longest` long.
+    /// Returns a random range within `len`, at most `longest` long.
     fn range(&mut self, len: usize, longest: usize) -> std::ops::Range<usize> {
         let start = self.below(len + 1);
         let length = self.below((len - start).min(longest) + 1);
@@ -67,8 +67,8 @@ impl Rng {
     }
 }
 
-/// Changes `data` in one to four places; `other` is a second seed to take pieces from. The result
-/// is at most `max_len` long.
+/// Changes `data` in one to four places; `other` is a second seed to copy pieces from. The result has
+/// at most `max_len` bytes.
 pub fn mutate(data: &mut Vec<u8>, other: &[u8], rng: &mut Rng, max_len: usize) {
     for _ in 0..=rng.below(4) {
         once(data, other, rng);
@@ -106,7 +106,7 @@ fn once(data: &mut Vec<u8>, other: &[u8], rng: &mut Rng) {
     }
 }
 
-/// Writes an interesting number as a fixed or variable-length integer over what stands there.
+/// Overwrites data with a boundary value as a fixed-length integer or varint.
 fn overwrite_number(data: &mut Vec<u8>, rng: &mut Rng) {
     let number = INTERESTING[rng.below(INTERESTING.len())].wrapping_add(rng.below(3) as u64);
     let mut bytes = number.to_le_bytes().to_vec();
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_number_makes_the_same_input() {
+    fn equal_numbers_give_equal_inputs() {
         let make = |number| {
             let mut data = b"a seed of some length".to_vec();
             mutate(

@@ -1,4 +1,4 @@
-//! The batch: writes are added to it and indexed, taken back, and written.
+//! The indexed batch: adding writes, save points, and writing.
 
 use std::sync::Arc;
 
@@ -7,32 +7,30 @@ use cairn_options::{ReadOptions, WriteOptions};
 use cairn_platform::sync::Mutex;
 use cairn_types::{Error, KeyOrder, Result};
 
+use crate::base_delta_iter::BaseDeltaIter;
 use crate::index::{Indexed, WriteKind};
 use crate::iter::BatchIter;
-use crate::joined::JoinedIter;
 
-/// The family that every database has.
+/// The id of the default family.
 const DEFAULT: u32 = 0;
 
-/// Writes that take effect together, and can be read before they do.
+/// A write batch whose writes can be read before they are written.
 ///
-/// Iterators keep the batch and see what is added while they live. Range deletions are refused, as
-/// RocksDB does.
+/// Iterators share the batch and see later additions. Range deletions are rejected, as by RocksDB.
 pub struct IndexedBatch {
     pub(crate) shared: Arc<Mutex<Indexed>>,
     default_order: KeyOrder,
 }
 
 impl IndexedBatch {
-    /// An empty batch. With `overwrite` a key has one record that counts (and the merges since);
-    /// without, every record of a key is kept and shown.
+    /// Creates an empty batch. With `overwrite`, each key keeps only its last write (and subsequent
+    /// merges); otherwise every record is kept and returned.
     #[must_use]
     pub fn new(overwrite: bool) -> IndexedBatch {
         IndexedBatch::with_order(KeyOrder::Bytewise, overwrite)
     }
 
-    /// [`IndexedBatch::new`] with the order of families whose own is not known: the default
-    /// family's, where writes name none.
+    /// [`IndexedBatch::new`] with a key order for families that are not named, such as the default one.
     #[must_use]
     pub fn with_order(default_order: KeyOrder, overwrite: bool) -> IndexedBatch {
         IndexedBatch {
@@ -69,19 +67,19 @@ impl IndexedBatch {
         });
     }
 
-    /// Sets `key` of `family` to an entity of `columns`, pairs of name and value in any order.
+    /// Sets `key` of `family` to an entity of `columns`, name-value pairs in any order.
     pub fn put_entity_in(&self, family: &Family, key: &[u8], columns: &[Column<'_>]) {
         self.add_in(family, key, WriteKind::PutEntity, |batch| {
             batch.put_entity_in(family, key, columns);
         });
     }
 
-    /// Adds an operand for the merge operator of the default family.
+    /// Adds a merge operand to `key` of the default family.
     pub fn merge(&self, key: &[u8], operand: &[u8]) {
         self.add(key, WriteKind::Merge, |batch| batch.merge(key, operand));
     }
 
-    /// Adds an operand for the merge operator of `family`.
+    /// Adds a merge operand to `key` of `family`.
     pub fn merge_in(&self, family: &Family, key: &[u8], operand: &[u8]) {
         self.add_in(family, key, WriteKind::Merge, |batch| {
             batch.merge_in(family, key, operand);
@@ -114,11 +112,11 @@ impl IndexedBatch {
         });
     }
 
-    /// Range deletions are not supported in a batch with index.
+    /// Always fails: range deletions are not supported in an indexed batch.
     ///
     /// # Errors
     ///
-    /// `NotSupported`, always.
+    /// `NotSupported`.
     pub fn delete_range(&self, begin: &[u8], end: &[u8]) -> Result<()> {
         let _ = (begin, end);
         Err(Error::not_supported(
@@ -126,61 +124,61 @@ impl IndexedBatch {
         ))
     }
 
-    /// Adds bytes that only the log carries.
+    /// Adds data that is written to the WAL only.
     pub fn put_log_data(&self, data: &[u8]) {
         self.shared.lock().batch.put_log_data(data);
     }
 
-    /// Lets the batch's serialized form grow to `max_bytes` bytes; 0 for any number, as at first. See
+    /// Limits the serialized size to `max_bytes` bytes; 0 for no limit, the default. See
     /// [`WriteBatch::set_max_bytes`].
     pub fn set_max_bytes(&self, max_bytes: usize) {
         self.shared.lock().batch.set_max_bytes(max_bytes);
     }
 
-    /// Why the first write that was not added was not; see [`WriteBatch::refused`].
+    /// Returns the error of the first rejected write; see [`WriteBatch::refused`].
     #[must_use]
     pub fn refused(&self) -> Option<Error> {
         self.shared.lock().batch.refused().cloned()
     }
 
-    /// Refuses the batch because of a write that cannot be added; see [`WriteBatch::refuse`].
+    /// Marks the batch as failed because of a rejected write; see [`WriteBatch::refuse`].
     pub fn refuse(&self, error: Error) {
         self.shared.lock().batch.refuse(error);
     }
 
-    /// Lets the batch be written without the writes that were not added.
+    /// Allows the batch to be written without its rejected writes.
     pub fn forget_refused(&self) {
         self.shared.lock().batch.forget_refused();
     }
 
-    /// How many writes the batch holds, overwritten ones included.
+    /// Returns the number of writes, including overwritten ones.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.shared.lock().batch.count()
     }
 
-    /// The length of the batch's serialized form in bytes.
+    /// Returns the serialized size in bytes.
     #[must_use]
     pub fn data_size(&self) -> usize {
         self.shared.lock().batch.data().len()
     }
 
-    /// Shows `look` the batch itself. It must not call the indexed batch.
+    /// Calls `look` with the underlying batch. It must not call the indexed batch.
     pub fn with_batch<T>(&self, look: impl FnOnce(&WriteBatch) -> T) -> T {
         look(&self.shared.lock().batch)
     }
 
-    /// Removes everything, save points too.
+    /// Removes all writes and save points.
     pub fn clear(&self) {
         self.shared.lock().clear();
     }
 
-    /// Remembers the present state for [`IndexedBatch::rollback_to_save_point`].
+    /// Sets a save point for [`IndexedBatch::rollback_to_save_point`].
     pub fn set_save_point(&self) {
         self.shared.lock().batch.set_save_point();
     }
 
-    /// Removes what was added since the last save point, and that save point.
+    /// Removes the writes since the last save point, and the save point.
     ///
     /// # Errors
     ///
@@ -191,7 +189,7 @@ impl IndexedBatch {
         indexed.rebuild()
     }
 
-    /// Forgets the last save point and keeps what was added since.
+    /// Removes the last save point and keeps the writes since.
     ///
     /// # Errors
     ///
@@ -200,12 +198,11 @@ impl IndexedBatch {
         self.shared.lock().batch.pop_save_point()
     }
 
-    /// Replaces the writes of this batch by those of `batch`, in RocksDB's serialized form.
+    /// Replaces the content by that of `batch`, in RocksDB's serialized form.
     ///
     /// # Errors
     ///
-    /// `Corruption` if the bytes are no batch, `NotSupported` for range deletions; this batch is
-    /// then empty.
+    /// `Corruption` if the bytes are not a batch, `NotSupported` for range deletions; this batch is then empty.
     pub fn rebuild_from(&self, batch: &WriteBatch) -> Result<()> {
         let mut indexed = self.shared.lock();
         indexed.clear();
@@ -215,34 +212,34 @@ impl IndexedBatch {
         indexed.rebuild().inspect_err(|_| indexed.clear())
     }
 
-    /// Writes the batch to `db`: all of it or nothing. The batch stays as it is.
+    /// Writes the batch to `db` atomically. The batch is unchanged.
     ///
     /// # Errors
     ///
     /// Those of [`Db::write_with`].
     pub fn write_to(&self, db: &Db, options: &WriteOptions) -> Result<()> {
-        // A copy, so that a write that waits does not keep readers of the batch waiting.
+        // A copy, so that a stalled write does not block readers of the batch.
         let batch = self.shared.lock().batch.clone();
         db.write_with(&batch, options)
     }
 
-    /// Walks the records of the default family in this batch.
+    /// Returns an iterator over the records of the default family.
     #[must_use]
     pub fn iter(&self) -> BatchIter {
         BatchIter::new(self.shared.clone(), DEFAULT)
     }
 
-    /// Walks the records of `family` in this batch.
+    /// Returns an iterator over the records of `family`.
     #[must_use]
     pub fn iter_in(&self, family: &Family) -> BatchIter {
         BatchIter::new(self.shared.clone(), family.id())
     }
 
-    /// Walks what `family` will hold once the batch is written: `base`, an iterator over it, and
-    /// this batch. The bounds of `options` apply to the batch; those of `base` are its own.
+    /// Returns an iterator over the content of `family` once the batch is written, given `base`, an
+    /// iterator over it. The bounds of `options` apply to the batch; `base` has its own.
     #[must_use]
-    pub fn iter_over(&self, family: &Family, base: Iter, options: &ReadOptions) -> JoinedIter {
-        JoinedIter::new(self.shared.clone(), family.clone(), base, options)
+    pub fn iter_over(&self, family: &Family, base: Iter, options: &ReadOptions) -> BaseDeltaIter {
+        BaseDeltaIter::new(self.shared.clone(), family.clone(), base, options)
     }
 }
 

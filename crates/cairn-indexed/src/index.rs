@@ -1,8 +1,8 @@
-//! The index: for every family, its keys in order, and where in the batch their records lie.
+//! The index: the keys of each family in order, with the offsets of their records in the batch.
 //!
-//! Adding costs one search in a balanced tree and a copy of the key. Of a key's records the newest
-//! comes first. When keys are overwritten, a record other than a merge takes the place of the
-//! newest one; merges are always added, because those before them still count.
+//! Adding a record costs one search in a balanced tree and a copy of the key. The records of a key are
+//! read newest first. With overwriting, a record other than a merge replaces the newest one; merges are
+//! always added, because earlier operands remain valid.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -13,29 +13,29 @@ use cairn_db::WriteBatch;
 use cairn_format::batch::{BatchRef, Record};
 use cairn_types::{Error, KeyOrder, Result};
 
-/// What a record of a batch does to its key.
+/// The kind of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteKind {
-    /// Sets it to a plain value.
+    /// Puts a plain value.
     Put,
-    /// Sets it to a wide-column entity; the value is the encoded entity.
+    /// Puts a wide-column entity; the value is the encoded entity.
     PutEntity,
     /// Adds a merge operand; the value is the operand.
     Merge,
-    /// Deletes it.
+    /// Deletes the key.
     Delete,
-    /// Deletes the one put of it.
+    /// Deletes a key that was put once.
     SingleDelete,
 }
 
-/// A key in the order of its family.
+/// A key with the order of its family.
 #[derive(Clone)]
 struct Ordered {
     order: KeyOrder,
     key: Box<[u8]>,
 }
 
-/// Something that has a key in an order: lets the tree be searched without copying the key.
+/// An ordered key, borrowed or owned: allows searching the tree without copying the key.
 trait InOrder {
     fn parts(&self) -> (&KeyOrder, &[u8]);
 }
@@ -99,10 +99,10 @@ impl<'a> Borrow<dyn InOrder + 'a> for Ordered {
     }
 }
 
-/// The keys of one family.
+/// The index of one family.
 pub(crate) struct FamilyIndex {
     order: KeyOrder,
-    /// By key: offsets of its records in the batch, the newest last.
+    /// Offsets of the records of each key in the batch, newest last.
     keys: BTreeMap<Ordered, Vec<usize>>,
 }
 
@@ -114,18 +114,18 @@ impl FamilyIndex {
         }
     }
 
-    /// Where the records of `key` lie, the newest last; empty if there are none.
+    /// Returns the offsets of the records of `key`, newest last; empty if there are none.
     pub(crate) fn records(&self, key: &[u8]) -> &[usize] {
         let target: &dyn InOrder = &(&self.order, key);
         self.keys.get(target).map_or(&[], Vec::as_slice)
     }
 
-    /// The first key at `from` or behind it.
+    /// Returns the first key from `from` on.
     pub(crate) fn at_or_after(&self, from: Bound<&[u8]>) -> Option<&[u8]> {
         self.range(from, Bound::Unbounded).next()
     }
 
-    /// The last key at `to` or before it.
+    /// Returns the last key up to `to`.
     pub(crate) fn at_or_before(&self, to: Bound<&[u8]>) -> Option<&[u8]> {
         self.range(Bound::Unbounded, to).next_back()
     }
@@ -164,11 +164,11 @@ impl FamilyIndex {
     }
 }
 
-/// A batch and the index of it.
+/// A batch with its index.
 pub(crate) struct Indexed {
     pub(crate) batch: WriteBatch,
     families: BTreeMap<u32, FamilyIndex>,
-    /// The order of families that nobody named the order of.
+    /// Key order of families without a named one.
     default_order: KeyOrder,
     overwrite: bool,
 }
@@ -187,7 +187,7 @@ impl Indexed {
         self.families.get(&id)
     }
 
-    /// Adds a write with `add` and indexes it under `key`, unless the batch refused it.
+    /// Adds a write with `add` and indexes it under `key`, unless the batch rejects it.
     pub(crate) fn add(
         &mut self,
         family: u32,
@@ -212,7 +212,7 @@ impl Indexed {
         }
     }
 
-    /// Indexes the batch anew.
+    /// Rebuilds the index from the batch.
     pub(crate) fn rebuild(&mut self) -> Result<()> {
         for index in self.families.values_mut() {
             index.keys.clear();
@@ -237,7 +237,7 @@ impl Indexed {
         }
     }
 
-    /// The kind and the value of the record at offset `at`.
+    /// Returns the kind and the value of the record at offset `at`.
     pub(crate) fn record(&self, at: usize) -> Result<(WriteKind, &[u8])> {
         let record = BatchRef::parse(self.batch.data())
             .and_then(|batch| batch.record_at(at))
@@ -249,7 +249,7 @@ impl Indexed {
     }
 }
 
-/// Family, kind, key and value of a record that changes one key.
+/// Returns family, kind, key and value of a single-key record.
 fn keyed<'a>(record: &Record<'a>) -> Option<(u32, WriteKind, &'a [u8], &'a [u8])> {
     Some(match *record {
         Record::Put { family, key, value } => (family, WriteKind::Put, key, value),

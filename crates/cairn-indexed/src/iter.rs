@@ -1,4 +1,4 @@
-//! Walking the records of one family in a batch.
+//! An iterator over the records of one family in a batch.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use crate::index::{Indexed, WriteKind};
 /// One write of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteEntry {
-    /// What it does.
+    /// The kind.
     pub kind: WriteKind,
-    /// Its key.
+    /// The key.
     pub key: Vec<u8>,
     /// The value, operand or encoded entity; empty for deletions.
     pub value: Vec<u8>,
 }
 
-/// Walks the records of one family in a batch, in the order of their keys; of one key the newest
-/// first. It sees what is added while it lives; the entry that it stands on is a copy.
+/// An iterator over the records of one family in a batch, in key order; records of one key are ordered
+/// newest first. It sees later additions; the current entry is a copy.
 pub struct BatchIter {
     shared: Arc<Mutex<Indexed>>,
     family: u32,
-    /// Where it stands: the entry, and how many records of its key are newer.
+    /// The current entry, and the number of newer records of its key.
     at: Option<(WriteEntry, usize)>,
     error: Option<Error>,
 }
@@ -49,7 +49,7 @@ impl BatchIter {
         self.land(Bound::Unbounded, true);
     }
 
-    /// Moves to the newest record of the first key at or behind `target`.
+    /// Moves to the newest record of the first key at or after `target`.
     pub fn seek(&mut self, target: &[u8]) {
         self.land(Bound::Included(target), false);
     }
@@ -69,7 +69,7 @@ impl BatchIter {
         }
     }
 
-    /// Moves to the next newer record of the key, or to the key before.
+    /// Moves to the next newer record of the key, or to the previous key.
     pub fn prev(&mut self) {
         let Some((entry, newer)) = self.at.take() else {
             return;
@@ -79,19 +79,19 @@ impl BatchIter {
         }
     }
 
-    /// True if the iterator stands on a record.
+    /// True if the iterator is at a record.
     #[must_use]
     pub fn valid(&self) -> bool {
         self.at.is_some()
     }
 
-    /// The record, or `None` when the iterator stands nowhere.
+    /// Returns the record, or `None` if not valid.
     #[must_use]
     pub fn entry(&self) -> Option<&WriteEntry> {
         self.at.as_ref().map(|(entry, _)| entry)
     }
 
-    /// Why the iterator stands nowhere, if not because there are no more records.
+    /// Returns the error that ended the iteration, if any.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl BatchIter {
         self.error.clone().map_or(Ok(()), Err)
     }
 
-    /// Goes to the first key at `bound` or behind it, or to the last at or before it.
+    /// Moves to the first key from `bound` on, or to the last one up to it if `back`.
     fn land(&mut self, bound: Bound<&[u8]>, back: bool) {
         self.at = None;
         self.error = None;
@@ -120,7 +120,7 @@ impl BatchIter {
         }
     }
 
-    /// Stands on the record of `key` that has `newer` newer ones. `false` if there is none.
+    /// Moves to the record of `key` with `newer` newer ones. Returns false if there is none.
     fn stand(&mut self, key: &[u8], newer: usize) -> bool {
         let indexed = self.shared.lock();
         let records = indexed

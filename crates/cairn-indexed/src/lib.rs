@@ -1,21 +1,20 @@
-//! The write batch with index: writes that are collected, read as if they were made, and then
-//! written, or dropped.
+//! Write batch with index: collected writes that can be read before they are written.
 //!
-//! [`IndexedBatch`] wraps a write batch and keeps, for every family, its keys in order, each with
-//! the records that change it. [`BatchIter`] walks these records; a get or a [`JoinedIter`] reads
-//! them over what the database has. What a key's records amount to is decided in one place
-//! (`resolve`), so that every way of reading agrees.
+//! [`IndexedBatch`] wraps a write batch and indexes, for each family, its keys in order with their
+//! records. [`BatchIter`] iterates over the records; gets and [`BaseDeltaIter`] combine them with the
+//! content of the database. One function (`resolve`) computes the effect of a key's records, so that
+//! all reads agree.
 //!
-//! The batch lives behind a lock of its own: iterators keep it and see what is added while they
-//! stand on it. No lock is held between two calls.
+//! The batch has a lock of its own: iterators share the batch and see later additions. No lock is held
+//! between calls.
 
+mod base_delta_iter;
 mod batch;
 mod index;
 mod iter;
-mod joined;
 mod read;
 
+pub use base_delta_iter::BaseDeltaIter;
 pub use batch::IndexedBatch;
 pub use index::WriteKind;
 pub use iter::{BatchIter, WriteEntry};
-pub use joined::JoinedIter;

@@ -1,4 +1,4 @@
-//! Reading keys from a batch, and from a batch and the database below it.
+//! Reads of keys from a batch, alone or on top of a database.
 
 use cairn_db::{Below, Columns, Family, Found, Merged, Value};
 use cairn_options::ReadOptions;
@@ -7,18 +7,18 @@ use cairn_types::{Code, Error, Result, Subcode};
 use crate::batch::IndexedBatch;
 use crate::index::{Indexed, WriteKind};
 
-/// What a batch says about a key.
-pub(crate) enum Said {
-    /// Nothing.
+/// The effect of a batch on a key.
+pub(crate) enum BatchEffect {
+    /// None.
     Nothing,
-    /// This is what it is.
+    /// The final value.
     Found(Found),
-    /// Operands, oldest first, over this, or over what the database has.
+    /// Operands, oldest first, on this base, or on the database's value.
     Operands(Vec<Vec<u8>>, Option<Found>),
 }
 
-/// What the records of `key` amount to.
-pub(crate) fn resolve(indexed: &Indexed, family: u32, key: &[u8]) -> Result<Said> {
+/// Computes the effect of the records of `key`.
+pub(crate) fn resolve(indexed: &Indexed, family: u32, key: &[u8]) -> Result<BatchEffect> {
     let mut operands = Vec::new();
     let mut below = None;
     let records = indexed
@@ -38,16 +38,16 @@ pub(crate) fn resolve(indexed: &Indexed, family: u32, key: &[u8]) -> Result<Said
         break;
     }
     Ok(match (operands.is_empty(), below) {
-        (true, None) => Said::Nothing,
-        (true, Some(found)) => Said::Found(found),
+        (true, None) => BatchEffect::Nothing,
+        (true, Some(found)) => BatchEffect::Found(found),
         (false, below) => {
             operands.reverse();
-            Said::Operands(operands, below)
+            BatchEffect::Operands(operands, below)
         }
     })
 }
 
-/// What `operands` (oldest first) make of `below`.
+/// Merges `operands` (oldest first) with `below`.
 pub(crate) fn merged(
     family: &Family,
     key: &[u8],
@@ -67,37 +67,36 @@ pub(crate) fn merged(
 }
 
 impl IndexedBatch {
-    fn said(&self, family: u32, key: &[u8]) -> Result<Said> {
+    fn said(&self, family: u32, key: &[u8]) -> Result<BatchEffect> {
         resolve(&self.shared.lock(), family, key)
     }
 
-    /// What the batch alone sets `key` of the default family to; `None` if it deletes it or says
-    /// nothing.
+    /// Returns the value of `key` of the default family from the batch alone; `None` if it is deleted
+    /// or absent.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the key has merge operands, which only a family can merge.
+    /// `InvalidArgument` if the key has merge operands, which require a family to be merged.
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         match self.said(0, key)? {
-            Said::Nothing => Ok(None),
-            Said::Found(found) => found.into_value(),
-            Said::Operands(..) => Err(Error::invalid_argument(
+            BatchEffect::Nothing => Ok(None),
+            BatchEffect::Found(found) => found.into_value(),
+            BatchEffect::Operands(..) => Err(Error::invalid_argument(
                 "the key has merge operands in the batch: name its column family to merge them",
             )),
         }
     }
 
-    /// What the batch alone sets `key` of `family` to.
+    /// Returns the value of `key` of `family` from the batch alone.
     ///
     /// # Errors
     ///
-    /// `MergeInProgress` if the batch has merge operands of the key and not what they are merged
-    /// into; those of a merge.
+    /// `MergeInProgress` if the batch has merge operands without their base; errors of a merge.
     pub fn get_in(&self, family: &Family, key: &[u8]) -> Result<Option<Value>> {
         self.find_in(family, key)?.into_value()
     }
 
-    /// [`IndexedBatch::get_in`] as a wide-column entity.
+    /// [`IndexedBatch::get_in`] for wide-column entities.
     ///
     /// # Errors
     ///
@@ -108,10 +107,10 @@ impl IndexedBatch {
 
     fn find_in(&self, family: &Family, key: &[u8]) -> Result<Found> {
         match self.said(family.id(), key)? {
-            Said::Nothing => Ok(Found::Missing),
-            Said::Found(found) => Ok(found),
-            Said::Operands(operands, Some(below)) => merged(family, key, &below, &operands),
-            Said::Operands(_, None) => Err(Error::new(
+            BatchEffect::Nothing => Ok(Found::Missing),
+            BatchEffect::Found(found) => Ok(found),
+            BatchEffect::Operands(operands, Some(below)) => merged(family, key, &below, &operands),
+            BatchEffect::Operands(_, None) => Err(Error::new(
                 Code::MergeInProgress,
                 Subcode::None,
                 "the batch has merge operands of the key and not what they are merged into",
@@ -119,12 +118,12 @@ impl IndexedBatch {
         }
     }
 
-    /// The value that `key` of `family` will have once the batch is written. A snapshot in
-    /// `options` is about the database; what the batch says counts all the same.
+    /// Returns the value of `key` of `family` once the batch is written. A snapshot in `options`
+    /// applies to the database only.
     ///
     /// # Errors
     ///
-    /// Those of a get and of a merge.
+    /// Errors of a get or a merge.
     pub fn get_over(
         &self,
         family: &Family,
@@ -134,7 +133,7 @@ impl IndexedBatch {
         self.find_over(family, key, options)?.into_value()
     }
 
-    /// [`IndexedBatch::get_over`] as a wide-column entity.
+    /// [`IndexedBatch::get_over`] for wide-column entities.
     ///
     /// # Errors
     ///
@@ -150,18 +149,18 @@ impl IndexedBatch {
 
     fn find_over(&self, family: &Family, key: &[u8], options: &ReadOptions) -> Result<Found> {
         match self.said(family.id(), key)? {
-            Said::Nothing => family.find(key, options),
-            Said::Found(found) => Ok(found),
-            Said::Operands(operands, Some(below)) => merged(family, key, &below, &operands),
-            Said::Operands(operands, None) => {
+            BatchEffect::Nothing => family.find(key, options),
+            BatchEffect::Found(found) => Ok(found),
+            BatchEffect::Operands(operands, Some(below)) => merged(family, key, &below, &operands),
+            BatchEffect::Operands(operands, None) => {
                 let below = family.find(key, options)?;
                 merged(family, key, &below, &operands)
             }
         }
     }
 
-    /// [`IndexedBatch::get_over`] of many keys, which are read from the database as one batch.
-    /// `sorted` promises that they ascend in the order of the family.
+    /// [`IndexedBatch::get_over`] for many keys, which are read from the database as one batch.
+    /// `sorted` states that they are in key order.
     #[must_use]
     pub fn multi_get_over<K: AsRef<[u8]>>(
         &self,
@@ -177,7 +176,7 @@ impl IndexedBatch {
             .collect()
     }
 
-    /// [`IndexedBatch::multi_get_over`] of wide-column entities.
+    /// [`IndexedBatch::multi_get_over`] for wide-column entities.
     #[must_use]
     pub fn multi_get_entity_over<K: AsRef<[u8]>>(
         &self,
@@ -200,13 +199,17 @@ impl IndexedBatch {
         options: &ReadOptions,
         sorted: bool,
     ) -> Vec<Result<Found>> {
-        let said: Vec<Result<Said>> = {
+        let said: Vec<Result<BatchEffect>> = {
             let indexed = self.shared.lock();
             let said = |key: &K| resolve(&indexed, family.id(), key.as_ref());
             keys.iter().map(said).collect()
         };
-        let asks =
-            |said: &Result<Said>| matches!(said, Ok(Said::Nothing | Said::Operands(_, None)));
+        let asks = |said: &Result<BatchEffect>| {
+            matches!(
+                said,
+                Ok(BatchEffect::Nothing | BatchEffect::Operands(_, None))
+            )
+        };
         let asked: Vec<&[u8]> = keys
             .iter()
             .zip(&said)
@@ -221,12 +224,12 @@ impl IndexedBatch {
         keys.iter()
             .zip(said)
             .map(|(key, said)| match said? {
-                Said::Nothing => below(),
-                Said::Found(found) => Ok(found),
-                Said::Operands(operands, Some(found)) => {
+                BatchEffect::Nothing => below(),
+                BatchEffect::Found(found) => Ok(found),
+                BatchEffect::Operands(operands, Some(found)) => {
                     merged(family, key.as_ref(), &found, &operands)
                 }
-                Said::Operands(operands, None) => {
+                BatchEffect::Operands(operands, None) => {
                     merged(family, key.as_ref(), &below()?, &operands)
                 }
             })

@@ -1,12 +1,12 @@
-//! A batch over a database reads like the database after the batch was written.
+//! A batch on top of a database reads like the database after writing the batch.
 
 #![expect(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
 use std::path::Path;
 
 use cairn_db::{Db, FamilyDescriptor, OpenRequest, WriteBatch, open};
-use cairn_indexed::{IndexedBatch, JoinedIter, WriteKind};
-use cairn_options::{DbOptions, FamilyOptions, ReadOptions, WriteOptions, merge};
+use cairn_indexed::{BaseDeltaIter, IndexedBatch, WriteKind};
+use cairn_options::{DbOptions, FamilyOptions, ReadOptions, WriteOptions, merge_operators};
 use cairn_platform::World;
 use cairn_types::{Code, KeyOrder};
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 fn database(order: &KeyOrder) -> Db {
     let options = FamilyOptions {
         comparator: order.clone(),
-        merge_operator: merge::from_text("stringappend").ok(),
+        merge_operator: merge_operators::from_text("stringappend").ok(),
         ..FamilyOptions::default()
     };
     open(&OpenRequest {
@@ -66,12 +66,12 @@ fn add(batch: &IndexedBatch, db: &Db, op: &Op) {
         Op::Merge(key, n) => batch.merge_in(family, &[key], &[n]),
         Op::Delete(key) => batch.delete_in(family, &[key]),
         Op::SavePoint => batch.set_save_point(),
-        // Without a save point there is nothing to go back to.
+        // Without a save point, rollback has no effect.
         Op::RollBack => drop(batch.rollback_to_save_point()),
     }
 }
 
-fn ahead(iter: &mut JoinedIter) -> Pairs {
+fn ahead(iter: &mut BaseDeltaIter) -> Pairs {
     let mut found = Vec::new();
     while iter.valid() {
         let columns = iter.columns().unwrap();
@@ -83,7 +83,7 @@ fn ahead(iter: &mut JoinedIter) -> Pairs {
     found
 }
 
-fn behind(iter: &mut JoinedIter) -> Pairs {
+fn behind(iter: &mut BaseDeltaIter) -> Pairs {
     let mut found = Vec::new();
     while iter.valid() {
         found.push((iter.key().to_vec(), iter.value().to_vec()));
@@ -110,7 +110,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn reads_before_the_write_are_those_after_it(
+    fn reads_before_the_write_equal_those_after_it(
         before in proptest::collection::vec(op(), 0..30),
         ops in proptest::collection::vec(op(), 0..40),
         overwrite in any::<bool>(),
@@ -190,7 +190,7 @@ proptest! {
 }
 
 #[test]
-fn records_are_walked_newest_first() {
+fn records_are_iterated_newest_first() {
     let kinds = |overwrite: bool| {
         let batch = IndexedBatch::new(overwrite);
         batch.put(b"b", b"1");
@@ -226,7 +226,7 @@ fn records_are_walked_newest_first() {
             entry(b"c", WriteKind::SingleDelete),
         ]
     );
-    // The deletion takes the place of the merge, the newest record.
+    // The deletion replaces the merge as the newest record.
     assert_eq!(
         kinds(true),
         [
@@ -239,7 +239,7 @@ fn records_are_walked_newest_first() {
 }
 
 #[test]
-fn what_a_batch_cannot_do_is_an_error() {
+fn unsupported_writes_are_errors() {
     let db = database(&KeyOrder::Bytewise);
     let family = db.default_family();
     let batch = IndexedBatch::new(true);
@@ -267,7 +267,7 @@ fn what_a_batch_cannot_do_is_an_error() {
 }
 
 #[test]
-fn an_iterator_sees_what_is_added_while_it_stands() {
+fn an_iterator_sees_later_additions() {
     let db = database(&KeyOrder::Bytewise);
     db.put(b"a", b"1").unwrap();
     db.put(b"d", b"1").unwrap();
@@ -308,7 +308,7 @@ fn a_write_beyond_the_limit_is_neither_in_the_batch_nor_in_its_index() {
     batch.write_to(&db, &WriteOptions::default()).unwrap();
     assert_eq!(db.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
 
-    // The limit outlives what the batch holds.
+    // The limit survives a rebuild.
     let mut other = WriteBatch::new();
     other.put(b"c", &[7; 40]);
     batch.rebuild_from(&other).unwrap();

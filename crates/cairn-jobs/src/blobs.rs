@@ -1,8 +1,8 @@
-//! The blob files of a job: which values go there, writing them, and reading those that move.
+//! Blob files of a job: separating values, writing them, and reading those that are relocated.
 //!
-//! Each part of a job writes blob files of its own, one after the other: a file ends when it has
-//! its size. It is finished and synced before its part is; its name is synced with those of the
-//! tables, before any edit speaks of it.
+//! Each subcompaction writes its own blob files, one at a time; a file is closed when it reaches the
+//! target size. Blob files are finished and synced before their subcompaction ends. Their directory
+//! entries are synced together with those of the tables, before any version edit refers to them.
 
 use std::collections::HashMap;
 
@@ -19,12 +19,12 @@ use cairn_version::BlobFileMeta;
 
 use crate::checksum;
 use crate::context::JobContext;
-use crate::kind::Kind;
+use crate::output_params::OutputParams;
 use crate::stats::BlobsRead;
 
-/// Writes the blob files of one part of a job.
+/// Writer of the blob files of one subcompaction.
 pub(crate) struct BlobWriter<'a> {
-    kind: &'a Kind,
+    params: &'a OutputParams,
     open: Option<(Arc<dyn WritableFile>, BlobBuilder)>,
     files: Vec<Arc<BlobFileMeta>>,
     /// Bytes of the finished files.
@@ -32,22 +32,23 @@ pub(crate) struct BlobWriter<'a> {
 }
 
 impl<'a> BlobWriter<'a> {
-    pub(crate) fn new(kind: &'a Kind) -> BlobWriter<'a> {
+    pub(crate) fn new(params: &'a OutputParams) -> BlobWriter<'a> {
         BlobWriter {
-            kind,
+            params,
             open: None,
             files: Vec::new(),
             written: 0,
         }
     }
 
-    /// Writes `value` of `user_key` to a blob file if it is large enough for one.
+    /// Writes `value` of `user_key` to a blob file if it reaches the minimum blob size.
     pub(crate) fn add(&mut self, user_key: &[u8], value: &[u8]) -> Result<Option<BlobIndex>> {
-        let plan = &self.kind.blobs;
+        let plan = &self.params.blobs;
         if plan.min_bytes.is_none_or(|min| (value.len() as u64) < min) {
             return Ok(None);
         }
-        // A blob file has one codec. What that cannot take stays in the table, whose blocks need not be compressed.
+        // A blob file has one codec. A value that is too long for it stays in the table, whose blocks
+        // may be uncompressed.
         if value.len() > Compressor::max_len(plan.compression) {
             return Ok(None);
         }
@@ -59,7 +60,11 @@ impl<'a> BlobWriter<'a> {
         };
         let index = builder.add(user_key, value)?;
         if plan.prepopulate {
-            self.kind.context.family.blobs.warm(&index, user_key, value);
+            self.params
+                .context
+                .family
+                .blobs
+                .warm(&index, user_key, value);
         }
         if builder.file_size() >= plan.file_bytes {
             self.end()?;
@@ -67,14 +72,14 @@ impl<'a> BlobWriter<'a> {
         Ok(Some(index))
     }
 
-    /// Ends the last file, and returns all of them and their bytes.
+    /// Closes the last file and returns all files and their total size in bytes.
     pub(crate) fn finish(mut self) -> Result<(Vec<Arc<BlobFileMeta>>, u64)> {
         self.end()?;
         Ok((self.files, self.written))
     }
 
     fn create(&self) -> Result<(Arc<dyn WritableFile>, BlobBuilder)> {
-        let context = &self.kind.context;
+        let context = &self.params.context;
         let number = (context.new_number)();
         let path = context.family.blobs.path(number);
         if let Some(events) = &context.events {
@@ -83,12 +88,12 @@ impl<'a> BlobWriter<'a> {
         let file = context.create(&path)?;
         let histogram = Histogram::BlobDbBlobFileWriteMicros;
         let file = measured_writes(file, &context.meter, histogram);
-        self.kind.created.lock().push(path);
+        self.params.created.lock().push(path);
         let params = BlobParams {
             number,
             family: context.family.id,
-            compression: self.kind.blobs.compression,
-            codec: self.kind.blobs.codec,
+            compression: self.params.blobs.compression,
+            codec: self.params.blobs.codec,
             bytes_per_sync: context.database.options.bytes_per_sync,
             file_checksum: context.database.options.file_checksum_gen_factory.is_some(),
             meter: context.meter.clone(),
@@ -101,9 +106,14 @@ impl<'a> BlobWriter<'a> {
             return Ok(());
         };
         let finished = builder.finish()?;
-        let meter = &self.kind.context.meter;
+        assert!(finished.count > 0, "a blob file is created for a value");
+        assert!(
+            finished.bytes <= finished.file_size,
+            "records are part of the file"
+        );
+        let meter = &self.params.context.meter;
         let began = meter.began();
-        file.sync(self.kind.context.database.options.use_fsync)?;
+        file.sync(self.params.context.database.options.use_fsync)?;
         meter.add(Ticker::BlobDbBlobFileSynced, 1);
         meter.time_since(began, Histogram::BlobDbBlobFileSyncMicros);
         file.close()?;
@@ -121,23 +131,29 @@ impl<'a> BlobWriter<'a> {
             garbage_count: 0,
             garbage_bytes: 0,
         });
-        if let Some(events) = &self.kind.context.events {
-            let path = self.kind.context.family.blobs.path(file.number);
+        if let Some(events) = &self.params.context.events {
+            let path = self.params.context.family.blobs.path(file.number);
             events.blob_created(&path, &file);
         }
+        assert!(
+            self.files
+                .last()
+                .is_none_or(|last| last.number < file.number),
+            "file numbers ascend"
+        );
         self.files.push(file);
         Ok(())
     }
 }
 
-/// Reads blobs for one part of a job, which meets those of one file in the order of their keys,
-/// and so mostly in that of their offsets. They do not enter the cache.
+/// Reader of blobs for one subcompaction. Blobs of a file are read in key order, hence mostly in offset
+/// order. They bypass the blob cache.
 pub(crate) struct BlobReader {
     context: Arc<JobContext>,
     readahead: u64,
-    /// The bytes read ahead of each file, and the offset of the first.
+    /// Readahead buffer of each file, with the offset of its first byte.
     ahead: HashMap<FileNumber, (u64, Buffer)>,
-    /// Counts of what was read.
+    /// Statistics of the blobs read.
     pub(crate) read: BlobsRead,
 }
 
@@ -151,17 +167,17 @@ impl BlobReader {
         }
     }
 
-    pub(crate) fn of(kind: &Kind) -> BlobReader {
-        BlobReader::new(kind.context.clone(), kind.blobs.readahead)
+    pub(crate) fn of(params: &OutputParams) -> BlobReader {
+        BlobReader::new(params.context.clone(), params.blobs.readahead)
     }
 
-    /// The value of `user_key` that the encoded `index` leads to.
+    /// Returns the value of `user_key` that the encoded blob index refers to.
     pub(crate) fn read_encoded(&mut self, index: &[u8], user_key: &[u8]) -> Result<BlobValue> {
         let index = BlobIndex::decode(index).map_err(|e| e.in_file("a blob index", 0))?;
         self.read(&index, user_key)
     }
 
-    /// The value of `user_key` at `index`.
+    /// Returns the value of `user_key` at `index`.
     pub(crate) fn read(&mut self, index: &BlobIndex, user_key: &[u8]) -> Result<BlobValue> {
         let file = self.context.family.blobs.file(index.file)?;
         let request = file.request(index, user_key)?;
@@ -169,6 +185,7 @@ impl BlobReader {
             0 => self.context.io.read_now(&request)?,
             _ => self.read_ahead(&file, &request)?,
         };
+        debug_assert_eq!(record.len(), request.len, "the whole record is read");
         self.read.count(request.len as u64);
         file.complete(index, user_key, record)
     }

@@ -1,4 +1,4 @@
-//! Checksums of whole files, as MANIFESTs record them: a CRC-32C and its name.
+//! Whole-file checksums as the MANIFEST records them: a CRC-32C and the name of the function.
 
 use std::path::Path;
 
@@ -7,24 +7,24 @@ use cairn_platform::FileSystem;
 use cairn_platform::fs::FileMode;
 use cairn_types::{Error, Result};
 
-/// The name of the function in MANIFESTs.
+/// The name of the checksum function in the MANIFEST.
 pub const NAME: &str = "FileChecksumCrc32c";
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const PIECE: usize = 1 << 20;
 
-/// The record in a MANIFEST of a file whose CRC-32C is `crc`: the checksum, with its most significant
-/// byte first, and the name of the function.
+/// Returns the MANIFEST record of a file whose CRC-32C is `crc`: the checksum in big-endian order, and
+/// the function name.
 #[must_use]
 pub fn recorded(crc: u32) -> (Vec<u8>, String) {
     (crc.to_be_bytes().to_vec(), NAME.to_owned())
 }
 
-/// The checksum of the file at `path`, read from its first byte to its last.
+/// Returns the checksum of the whole file at `path`.
 ///
 /// # Errors
 ///
-/// `IoError`; `Corruption` if the file ends before its length.
+/// `IoError`; `Corruption` if the file is shorter than its reported length.
 pub fn of_file(fs: &dyn FileSystem, path: &Path) -> Result<Vec<u8>> {
     let file = fs.open(path, FileMode::default())?;
     let len = file.len()?;

@@ -1,15 +1,15 @@
-//! Compaction: a pick becomes tables of its output level.
+//! Compaction: turns a pick into tables of its output level.
 //!
-//! Inputs → merged → [`crate::visible`] → `crate::output` → tables → edit. A compaction may be
-//! split into parts by user keys, which run beside one another; the parts share nothing but what
-//! cannot change. Some of them may go a level deeper than the rest: they read that level too.
+//! Inputs → merge → [`crate::compaction_iterator`] → `crate::output` → tables → version edit. A
+//! compaction may be split by user key into subcompactions that run concurrently and share only
+//! immutable state. Some of them may write one level deeper than the rest; those also read that level.
 //!
-//! There are two ways to more than one part. `max_subcompactions` says into how many a compaction is
-//! split before it begins. And the thread that works on a part asks from time to time whether another may be
-//! spared ([`JobContext::spare`]), and gives it the second half of what is left of his own: so an
-//! idle machine ends a compaction sooner, and a busy one writes the same tables as ever.
-//! The calling thread works on parts as long as there are any, so a compaction ends even if no other
-//! thread is free to help.
+//! Subcompactions are created in two ways. `max_subcompactions` limits how many ranges a compaction is
+//! split into before it starts. In addition, a running subcompaction periodically requests an extra
+//! thread ([`JobContext::request_thread`]) and hands it the second half of its remaining range:
+//! compactions finish sooner on an idle machine, and a busy machine writes the same tables as without
+//! the split. The calling thread runs subcompactions as long as any are queued, so a compaction
+//! completes even if no other thread is available.
 
 use cairn_format::key;
 use cairn_format::key::InternalKey;
@@ -25,120 +25,124 @@ use cairn_types::{
     Error, FilterContext, PartitionContext, Result, SequenceNumber, SstPartitioner,
     TableFileCreationReason, ValueKind,
 };
-use cairn_version::{BlobFileMeta, FileMeta, TreeEdit, Version};
+use cairn_version::{BlobFileMeta, FileMeta, TreeEdit, Version, bounds};
 
-use crate::below::Below;
+use crate::blob_garbage::BlobGarbageMeter;
 use crate::blobs::BlobReader;
+use crate::compaction_iterator::{CompactionIterator, Rules};
 use crate::context::{JobContext, Permit};
-use crate::cuts::Cuts;
 use crate::filter::Filter;
-use crate::garbage::Garbage;
 use crate::inputs::{InputTable, Tables};
-use crate::kind::{BlobPlan, Kind};
+use crate::lower_levels::LowerLevels;
 use crate::output::Outputs;
-use crate::parts;
+use crate::output_params::{BlobPlan, OutputParams};
+use crate::output_splitter::OutputSplitter;
 use crate::pick::{Output, Pick, Reason};
-use crate::runs::{Merge, Run};
-use crate::shares::{Shares, Span, Wait};
-use crate::stats::{Done, JobStats, RawInput};
-use crate::stripes;
+use crate::range_tombstones;
+use crate::sorted_runs::{Merge, Run};
+use crate::stats::{JobOutput, JobStats, RawInput};
+use crate::subcompaction_split;
+use crate::subcompactions::{SubcompactionQueue, SubcompactionRange, Wait};
 use crate::ttl;
-use crate::visible::{Rules, Visible};
 
-/// Entries after which a part asks whether it may give half of what is left to another thread.
-const ASK_EVERY: u32 = if cfg!(test) { 3 } else { 256 };
+/// Entries between two attempts of a running subcompaction to hand half of its remaining range to
+/// another thread.
+const SPLIT_CHECK_INTERVAL: u32 = if cfg!(test) { 3 } else { 256 };
 
-/// Bytes of inputs that are worth a thread.
-const WORTH_GIVING: u64 = if cfg!(test) { 1 } else { 512 << 10 };
+/// Minimum input size of a split, in bytes.
+const MIN_SPLIT_BYTES: u64 = if cfg!(test) { 1 } else { 512 << 10 };
 
 /// A compaction to run.
 pub struct CompactJob {
-    /// The surroundings.
+    /// The family, database and readers that the job runs for.
     pub context: Arc<JobContext>,
-    /// The files to compact, and the form of the output.
+    /// The input files and the output parameters.
     pub pick: Arc<Pick>,
     /// The version that the pick was made from.
     pub version: Arc<Version>,
 }
 
-/// Runs the compaction of `job`, and returns the edit that puts its outputs in the place of its
-/// inputs. A trivial move reads and writes nothing.
+/// Runs the compaction of `job` and returns the edit that replaces its inputs by its outputs. A trivial
+/// move does no I/O.
 ///
 /// # Errors
 ///
-/// `IoError`; `Corruption` of an input, by a merge operator, or if an input does not give all the
-/// entries that its properties promise; `Aborted`. What was written is then removed.
-pub fn run(job: &CompactJob) -> Result<Done> {
+/// `IoError`; `Corruption` of an input, by a merge operator, or if an input yields fewer entries than
+/// its properties state; `Aborted`. Files written so far are then removed.
+pub fn run(job: &CompactJob) -> Result<JobOutput> {
     if job.pick.trivial_move || job.pick.drops {
-        return Ok(Done {
+        return Ok(JobOutput {
             edit: job.pick.as_move(),
             stats: JobStats::default(),
         });
     }
-    let work = {
+    let compaction = {
         let _stage = threads::stage(Stage::CompactionPrepare);
-        Arc::new(Activity::Compaction.run(|| Work::prepare(job))?)
+        Arc::new(Activity::Compaction.run(|| Compaction::prepare(job))?)
     };
     let _stage = threads::stage(Stage::CompactionRun);
-    let kinds = || work.targets.iter().map(|target| &target.kind);
-    let done = work.run().and_then(|done| {
-        kinds().try_for_each(Kind::sync_names)?;
+    let all_params = || compaction.targets.iter().map(|target| &target.params);
+    let done = compaction.run().and_then(|done| {
+        all_params().try_for_each(OutputParams::sync_names)?;
         Ok(done)
     });
     if done.is_err() {
-        kinds().for_each(Kind::remove_all);
+        all_params().for_each(OutputParams::remove_all);
     }
     done
 }
 
-/// Everything that the parts of a compaction share.
-struct Work {
+/// State shared by the subcompactions of a compaction.
+struct Compaction {
     context: Arc<JobContext>,
     pick: Arc<Pick>,
-    /// The inputs as sorted runs, the newest first.
+    /// The inputs as sorted runs, newest first.
     runs: Vec<Vec<InputTable>>,
-    /// Where outputs go: to the output level and, for the parts of `deeper`, to the level below it.
+    /// The output levels: the output level of the pick and, for `deeper` subcompactions, the level
+    /// below it.
     targets: Vec<Target>,
-    /// The context for a factory of filters.
+    /// The context passed to the compaction filter factory.
     filter_context: FilterContext,
-    parts: Shares<Part>,
-    /// How many threads `max_subcompactions` allows beside this one.
+    subcompactions: SubcompactionQueue<SubcompactionOutput>,
+    /// Additional threads that `max_subcompactions` allows.
     helpers: usize,
-    /// Its entry in lists of threads, if it has one.
+    /// The entry of the job in the thread list, if threads are tracked.
     tracked: Option<Arc<Tracked>>,
 }
 
-/// The inputs and outputs of one level of outputs.
+/// The inputs and outputs of one output level.
 struct Target {
-    kind: Kind,
+    params: OutputParams,
     output: Output,
-    /// Files of the first level below it that overlap the inputs.
+    /// Files of the next lower level with data that overlap the inputs.
     grandparents: Vec<Arc<FileMeta>>,
-    /// How many of the runs are read.
+    /// The number of runs that are read.
     runs: usize,
     tombstones: Arc<Fragments>,
-    /// Those of `tombstones` that are written.
+    /// The subset of `tombstones` that is written.
     written: Arc<Fragments>,
-    below: Below,
+    below: LowerLevels,
 }
 
-/// The result of one part.
-struct Part {
-    /// Where its keys begin.
+/// The result of one subcompaction.
+struct SubcompactionOutput {
+    /// The first user key of its range.
     lower: Option<Vec<u8>>,
     level: usize,
     files: Vec<Arc<FileMeta>>,
     blobs: Vec<Arc<BlobFileMeta>>,
-    garbage: Garbage,
+    garbage: BlobGarbageMeter,
     stats: JobStats,
-    /// Range tombstones that were written.
+    /// Range tombstones written.
     range_deletions: u64,
 }
 
-impl Work {
-    fn prepare(job: &CompactJob) -> Result<Work> {
+impl Compaction {
+    fn prepare(job: &CompactJob) -> Result<Compaction> {
         let (context, pick) = (&job.context, &job.pick);
         let order = &context.family.order;
+        assert!(pick.files().next().is_some(), "a compaction has an input");
+        assert!(context.snapshots.is_sorted(), "snapshots ascend");
         let runs = open_runs(job)?;
         let mut targets = vec![Target::new(
             job,
@@ -151,10 +155,10 @@ impl Work {
             let (output, grandparents) = (&deeper.output, &deeper.grandparents);
             Target::new(job, output, grandparents, deeper.bottommost, &runs)
         }));
-        let borders = match parts::may_split(pick, order) {
+        let borders = match subcompaction_split::may_split(pick, order) {
             true => {
                 let began = context.meter.began();
-                let borders = parts::borders(&runs, order, pick, &context.io)?;
+                let borders = subcompaction_split::borders(&runs, order, pick, &context.io)?;
                 context
                     .meter
                     .time_since(began, Histogram::SubcompactionSetupTime);
@@ -162,16 +166,16 @@ impl Work {
             }
             false => Vec::new(),
         };
-        let spans = parts::spans(borders, order, pick.deeper.as_ref());
+        let spans = subcompaction_split::spans(borders, order, pick.deeper.as_ref());
         let count = spans.len();
         if count > 1 && pick.max_subcompactions > 1 {
             context.meter.update(|update| {
                 update.record(Histogram::NumSubcompactionsScheduled, count as u64);
             });
         }
-        // The part that goes deeper is a part more, but no thread more.
+        // A skip-level subcompaction adds a range, not a thread.
         let most = pick.max_subcompactions.saturating_sub(1) as usize;
-        Ok(Work {
+        Ok(Compaction {
             context: context.clone(),
             pick: pick.clone(),
             runs,
@@ -183,42 +187,42 @@ impl Work {
                 family_id: context.family.id,
                 reason: TableFileCreationReason::Compaction,
             },
-            parts: Shares::new(spans),
+            subcompactions: SubcompactionQueue::new(spans),
             helpers: most.min(count - 1),
             tracked: threads::current(),
         })
     }
 
-    /// Runs all parts, here and on threads that are free, and joins what came of them.
-    fn run(self: &Arc<Work>) -> Result<Done> {
+    /// Runs all subcompactions, on this thread and on available helpers, and joins the results.
+    fn run(self: &Arc<Compaction>) -> Result<JobOutput> {
         let executor = &self.context.world.executor;
         if self.helpers > 0 {
             executor.reserve(Priority::Part, self.helpers);
         }
         for _ in 0..self.helpers {
-            self.call_help(None);
+            self.spawn_helper(None);
         }
         loop {
             self.run_waiting();
-            if !self.parts.are_finished() && executor.help() {
+            if !self.subcompactions.are_finished() && executor.help() {
                 continue;
             }
-            if let Wait::Over(parts) = self.parts.wait() {
+            if let Wait::Over(parts) = self.subcompactions.wait() {
                 return self.join(parts?);
             }
         }
     }
 
-    /// Has another thread work on the parts that wait, under `permit`.
-    fn call_help(self: &Arc<Work>, permit: Option<Permit>) {
-        // One that comes too late must not keep the inputs, which are deleted when all is done.
-        let work = Arc::downgrade(self);
+    /// Starts a helper thread for queued subcompactions. `permit` is released when it ends.
+    fn spawn_helper(self: &Arc<Compaction>, permit: Option<Permit>) {
+        // A late helper must not keep the inputs alive: they are deleted when the compaction ends.
+        let compaction = Arc::downgrade(self);
         let help = move || {
-            if let Some(work) = work.upgrade() {
-                let _helping = threads::help(work.tracked.as_ref());
-                match &work.context.events {
-                    Some(events) => events.within_job(&mut || work.run_waiting()),
-                    None => work.run_waiting(),
+            if let Some(compaction) = compaction.upgrade() {
+                let _helping = threads::help(compaction.tracked.as_ref());
+                match &compaction.context.events {
+                    Some(events) => events.within_job(&mut || compaction.run_waiting()),
+                    None => compaction.run_waiting(),
                 }
             }
             drop(permit);
@@ -227,26 +231,29 @@ impl Work {
         executor.spawn(Priority::Part, Box::new(help));
     }
 
-    /// Works on parts until none waits.
-    fn run_waiting(self: &Arc<Work>) {
-        while let Some((taken, span)) = self.parts.take() {
+    /// Runs subcompactions until the queue is empty.
+    fn run_waiting(self: &Arc<Compaction>) {
+        while let Some((taken, span)) = self.subcompactions.take() {
             let number = taken.number;
             if let Some(events) = &self.context.events {
-                events.part_began(number);
+                events.subcompaction_began(number);
             }
-            let result = self.run_part(span);
+            let result = self.run_subcompaction(span);
             if let Some(events) = &self.context.events {
-                events.part_ended(number, result.as_ref().map(|part| part.stats));
+                events.subcompaction_completed(number, result.as_ref().map(|part| part.stats));
             }
             taken.finish(result);
         }
     }
 
-    fn run_part(self: &Arc<Work>, span: Span) -> Result<Part> {
+    fn run_subcompaction(
+        self: &Arc<Compaction>,
+        span: SubcompactionRange,
+    ) -> Result<SubcompactionOutput> {
         let clock = &self.context.world.clock;
         let before = clock.thread_cpu_nanos();
         let _stage = threads::stage(Stage::CompactionProcessKv);
-        let write = || Activity::Compaction.run(|| self.write_part(span));
+        let write = || Activity::Compaction.run(|| self.write_subcompaction(span));
         let (part, times) = match self.context.family.options.report_bg_io_stats {
             true => iostats::with_times(write),
             false => (write(), FileTimes::default()),
@@ -257,31 +264,39 @@ impl Work {
         Ok(part)
     }
 
-    fn write_part(self: &Arc<Work>, mut span: Span) -> Result<Part> {
+    fn write_subcompaction(
+        self: &Arc<Compaction>,
+        mut span: SubcompactionRange,
+    ) -> Result<SubcompactionOutput> {
         let order = &self.context.family.order;
         let target = &self.targets[usize::from(span.deeper)];
+        if let (Some(lower), Some(upper)) = (&span.lower, &span.upper) {
+            debug_assert!(order.compare(lower, upper).is_lt(), "a range is not empty");
+        }
         let lower = span.lower.take();
         let lower = lower.as_deref();
         let mut entries = self.entries(target, lower)?;
-        let cuts = Cuts::new(order.clone(), &target.output, &target.grandparents);
+        let splitter = OutputSplitter::new(order.clone(), &target.output, &target.grandparents);
         let partitioner = self.partitioner(target);
-        let mut outputs = Outputs::new(&target.kind, target.written.clone(), cuts, lower)
+        let mut outputs = Outputs::new(&target.params, target.written.clone(), splitter, lower)
             .partitioned(partitioner);
-        let mut may_give = parts::may_give(&self.pick, order) && !entries.may_jump();
-        let mut until_ask = ASK_EVERY;
+        let mut may_split_running =
+            subcompaction_split::may_split_running(&self.pick, order) && !entries.may_jump();
+        let mut until_ask = SPLIT_CHECK_INTERVAL;
         while let Some(entry) = entries.next(span.upper.as_deref())? {
             outputs.add(entry)?;
             until_ask -= 1;
             if until_ask == 0 {
-                until_ask = ASK_EVERY;
-                may_give = may_give && self.give(&mut span, entries.user_key())?;
+                until_ask = SPLIT_CHECK_INTERVAL;
+                may_split_running =
+                    may_split_running && self.hand_off(&mut span, entries.user_key())?;
             }
         }
         let upper = span.upper.as_deref();
         let written = outputs.finish(upper)?;
         let mut garbage = std::mem::take(&mut entries.garbage);
         garbage.merge(&written.garbage);
-        Ok(Part {
+        Ok(SubcompactionOutput {
             lower: lower.map(<[u8]>::to_vec),
             level: target.output.level,
             range_deletions: pieces(target.written.clipped(order, lower, upper)),
@@ -302,33 +317,41 @@ impl Work {
         })
     }
 
-    /// Gives a part that waits, or the second half of what is left of `span` behind `reached`, to a
-    /// thread that has nothing to do, if there is one. Whether there may still be something to give
-    /// later.
-    fn give(self: &Arc<Work>, span: &mut Span, reached: &[u8]) -> Result<bool> {
-        // The thread that waits for the end of all takes a part by itself.
-        let permit = match self.parts.has_idle() {
+    /// Hands a queued subcompaction, or the second half of the rest of `span` after `reached`, to an
+    /// idle or extra thread if there is one. Returns false if no further hand-off is worthwhile.
+    fn hand_off(
+        self: &Arc<Compaction>,
+        span: &mut SubcompactionRange,
+        reached: &[u8],
+    ) -> Result<bool> {
+        // The thread that waits for completion takes the subcompaction itself.
+        let permit = match self.subcompactions.has_idle() {
             true => None,
-            false => match self.context.spare.as_ref().and_then(|spare| spare()) {
+            false => match self
+                .context
+                .request_thread
+                .as_ref()
+                .and_then(|request| request())
+            {
                 Some(permit) => Some(permit),
                 None => return Ok(true),
             },
         };
-        let gives = self.parts.are_waiting() || self.split(span, reached)?;
+        let gives = self.subcompactions.are_waiting() || self.split(span, reached)?;
         if gives && permit.is_some() {
-            self.call_help(permit);
+            self.spawn_helper(permit);
         }
         Ok(gives)
     }
 
-    /// Makes the second half of what is left of `span` behind `reached` a part of its own. Whether that is
-    /// worth it.
-    fn split(&self, span: &mut Span, reached: &[u8]) -> Result<bool> {
+    /// Splits off the second half of the rest of `span` after `reached` as a queued subcompaction.
+    /// Returns false if the rest is too small.
+    fn split(&self, span: &mut SubcompactionRange, reached: &[u8]) -> Result<bool> {
         let target = &self.targets[usize::from(span.deeper)];
         let runs = &self.runs[..target.runs];
-        let least = WORTH_GIVING.max(target.output.target_bytes / 4);
+        let least = MIN_SPLIT_BYTES.max(target.output.target_bytes / 4);
         let (context, upper) = (&self.context, span.upper.as_deref());
-        let middle = parts::middle(
+        let middle = subcompaction_split::middle(
             runs,
             &context.family.order,
             least,
@@ -339,16 +362,22 @@ impl Work {
         let Some(middle) = middle else {
             return Ok(false);
         };
-        let given = Span {
+        let order = &context.family.order;
+        debug_assert!(
+            order.compare(reached, &middle).is_lt(),
+            "written keys stay in the first half"
+        );
+        debug_assert!(upper.is_none_or(|upper| order.compare(&middle, upper).is_lt()));
+        let given = SubcompactionRange {
             lower: Some(middle.clone()),
             upper: span.upper.replace(middle),
             deeper: span.deeper,
         };
-        self.parts.add(given);
+        self.subcompactions.add(given);
         Ok(true)
     }
 
-    /// Borders of the user's own, for one part.
+    /// Returns the user's partitioner for one subcompaction.
     fn partitioner(&self, target: &Target) -> Option<Box<dyn SstPartitioner>> {
         let factory = self.context.family.options.sst_partitioner_factory.get()?;
         let (smallest, largest) = self.pick.bounds(&self.context.family.order);
@@ -361,11 +390,15 @@ impl Work {
         })
     }
 
-    /// The entries of the inputs that are written to `target`, from the user key `lower` on.
-    fn entries(&self, target: &Target, lower: Option<&[u8]>) -> Result<Visible<Merge<Tables>>> {
+    /// Returns an iterator over the entries written to `target`, starting at the user key `lower`.
+    fn entries(
+        &self,
+        target: &Target,
+        lower: Option<&[u8]>,
+    ) -> Result<CompactionIterator<Merge<Tables>>> {
         let context = &self.context;
         let options = IterOptions {
-            // Blocks of files that are about to go are worth nothing in the cache.
+            // The inputs are about to be deleted: do not cache their blocks.
             fill_cache: false,
             readahead: context.database.options.compaction_readahead_size,
             ..IterOptions::default()
@@ -388,29 +421,29 @@ impl Work {
             merge_operator: ttl::merge_operator(&context.family.options, &context.world.clock),
             dated: context.family.options.value_ttl.is_some(),
             tombstones: target.tombstones.clone(),
-            bottommost: target.kind.bottommost,
+            bottommost: target.params.bottommost,
             below: target.below.clone(),
             strict_single_deletions: context.database.options.enforce_single_del_contracts,
             filter: Filter::of_job(context, &self.filter_context)?,
             cancel: context.cancel.clone(),
             meter: context.meter.clone(),
         };
-        let mut entries = Visible::new(merge, rules);
-        entries.blobs = Some(BlobReader::of(&target.kind));
+        let mut entries = CompactionIterator::new(merge, rules);
+        entries.blobs = Some(BlobReader::of(&target.params));
         Ok(entries)
     }
 
-    /// The edit of all parts together.
-    fn join(&self, mut parts: Vec<Part>) -> Result<Done> {
+    /// Combines the results of all subcompactions into one edit.
+    fn join(&self, mut parts: Vec<SubcompactionOutput>) -> Result<JobOutput> {
         let order = &self.context.family.order;
         parts.sort_by(|a, b| match (&a.lower, &b.lower) {
             (Some(a), Some(b)) => order.compare(a, b),
             (a, b) => a.is_some().cmp(&b.is_some()),
         });
-        let mut done = Done::default();
-        let mut garbage = Garbage::default();
+        let mut done = JobOutput::default();
+        let mut garbage = BlobGarbageMeter::default();
         done.stats.input_bytes = self.pick.input_bytes();
-        // The last target reads all of them.
+        // The last target reads all inputs.
         let read = self
             .targets
             .last()
@@ -428,6 +461,7 @@ impl Work {
         if !done.stats.inexact {
             self.check_count(done.stats.input_entries)?;
         }
+        self.check_outputs(&done.edit);
         let inputs = self.pick.files();
         done.edit = TreeEdit {
             deleted: inputs.map(|(level, file)| (level, file.number)).collect(),
@@ -443,7 +477,29 @@ impl Work {
         Ok(done)
     }
 
-    /// The counts of entries in the properties of the inputs.
+    /// Asserts that the outputs of each level are disjoint, and that no file is both input and output.
+    fn check_outputs(&self, edit: &TreeEdit) {
+        let order = &self.context.family.order;
+        for target in &self.targets {
+            let level = target.output.level;
+            let outputs = edit.added.iter().filter(|(at, _)| *at == level);
+            let mut files: Vec<_> = outputs.map(|(_, file)| file).collect();
+            files.sort_by(|a, b| key::compare(order, a.smallest.as_bytes(), b.smallest.as_bytes()));
+            debug_assert!(
+                files
+                    .windows(2)
+                    .all(|pair| bounds::are_apart(order, pair[0], pair[1])),
+                "outputs in level {level} overlap"
+            );
+        }
+        let written = |number| edit.added.iter().any(|(_, file)| file.number == number);
+        assert!(
+            !self.pick.files().any(|(_, file)| written(file.number)),
+            "an output has the number of an input"
+        );
+    }
+
+    /// Returns the raw sizes and deletion count from the properties of the inputs.
     fn input_raw(&self) -> RawInput {
         let mut raw = RawInput::default();
         for input in self.runs.iter().flatten() {
@@ -457,8 +513,8 @@ impl Work {
         raw
     }
 
-    /// An input that lost entries must not be dropped as if they were written. Tables that do not
-    /// say how many they hold are believed.
+    /// Fails if the inputs yielded fewer entries than their properties state: entries would be lost.
+    /// Tables without an entry count are not checked.
     fn check_count(&self, read: u64) -> Result<()> {
         let mut expected = 0;
         for input in self.runs.iter().flatten() {
@@ -494,28 +550,28 @@ impl Target {
         let tombstones = inputs.flat_map(|input| own_tombstones(&job.context, input));
         let tombstones = Arc::new(Fragments::build(order, tombstones));
         let below = match job.pick.more_may_come {
-            true => Below::anything(),
-            false => Below::level(&job.version, output.level),
+            true => LowerLevels::anything(),
+            false => LowerLevels::level(&job.version, output.level),
         };
         let snapshots = &job.context.snapshots;
         Target {
-            kind: kind(job, output, bottommost),
+            params: params(job, output, bottommost),
             output: output.clone(),
             grandparents: grandparents.to_vec(),
             runs: runs.len(),
-            written: stripes::written(order, &tombstones, snapshots, bottommost, &below),
+            written: range_tombstones::written(order, &tombstones, snapshots, bottommost, &below),
             tombstones,
             below,
         }
     }
 }
 
-/// Range tombstones in `fragments`, as they would be stored.
+/// Returns the number of range tombstones in `fragments`, as they would be stored.
 fn pieces<'a>(fragments: impl Iterator<Item = Fragment<'a>>) -> u64 {
     fragments.map(|fragment| fragment.depth() as u64).sum()
 }
 
-fn kind(job: &CompactJob, output: &Output, bottommost: bool) -> Kind {
+fn params(job: &CompactJob, output: &Output, bottommost: bool) -> OutputParams {
     let (context, pick) = (&job.context, &job.pick);
     let now = context.world.clock.wall_seconds();
     let inputs = || pick.files().map(|(_, file)| file);
@@ -527,7 +583,7 @@ fn kind(job: &CompactJob, output: &Output, bottommost: bool) -> Kind {
         .map(|file| file.largest_seq)
         .max()
         .unwrap_or_default();
-    Kind {
+    OutputParams {
         context: context.clone(),
         level: output.level,
         flushes: false,
@@ -549,8 +605,15 @@ fn kind(job: &CompactJob, output: &Output, bottommost: bool) -> Kind {
     }
 }
 
-/// The inputs as sorted runs: each file of level 0 by itself, every other level as one.
+/// Opens the inputs as sorted runs: one per level-0 file, one per other level.
 fn open_runs(job: &CompactJob) -> Result<Vec<Vec<InputTable>>> {
+    assert!(
+        job.pick
+            .inputs
+            .windows(2)
+            .all(|pair| pair[0].level < pair[1].level),
+        "runs of upper levels come first"
+    );
     let mut runs = Vec::new();
     for inputs in &job.pick.inputs {
         let tables = inputs.files.iter().map(|file| {
@@ -569,11 +632,12 @@ fn open_runs(job: &CompactJob) -> Result<Vec<Vec<InputTable>>> {
     Ok(runs)
 }
 
-/// The range tombstones of a table, cut to its bounds. Beyond them they say nothing: what is there
-/// may be newer than they look.
+/// Returns the range tombstones of a table, truncated to its bounds. Outside its bounds a tombstone
+/// must not apply: entries there may be newer although their sequence number is smaller.
 ///
-/// The last user key is left out. If an entry of it is the upper bound and the tombstone goes
-/// further, then so does the key, into the next table, which is an input as well and begins there.
+/// The largest user key itself is excluded. If the upper bound is an entry of it and the tombstone
+/// extends further, then the key continues in the next table, which is also an input and starts with
+/// it.
 fn own_tombstones(context: &JobContext, input: &InputTable) -> Vec<Tombstone> {
     let Some(all) = input.table.range_tombstones() else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! The context of a job.
+//! The environment of a job: family, database, readers and services.
 
 use std::path::{Path, PathBuf};
 
@@ -15,83 +15,83 @@ use cairn_version::{FileMeta, Version, blob_gc};
 
 use crate::events::JobEvents;
 
-/// Opens a table of a level, or finds it open.
+/// Opens a table at a level, or returns it if it is open.
 pub type OpenTable = dyn Fn(&Arc<FileMeta>, usize) -> Result<Arc<Table>> + Send + Sync;
 
-/// Gives out file numbers, each once.
+/// Allocates a file number.
 pub type NewNumber = dyn Fn() -> FileNumber + Send + Sync;
 
-/// Asks for a thread more, which works for the job as long as the permit lives.
-pub type Spare = dyn Fn() -> Option<Permit> + Send + Sync;
+/// Requests an extra thread for the job. `None` if none is available.
+pub type RequestThread = dyn Fn() -> Option<Permit> + Send + Sync;
 
-/// The leave to let one thread more work for a job; ends when it is dropped.
+/// The right to use one extra thread for a job. Dropping it returns the thread.
 pub type Permit = Box<dyn Send>;
 
-/// The context of a job: the family, the database, and the state of readers at its start.
+/// The environment of a job: the family, the database, and the state of readers at its start.
 #[derive(Clone)]
 pub struct JobContext {
-    /// Files, time, threads, randomness.
+    /// File system, clock, executor and random numbers.
     pub world: World,
-    /// The executor of reads.
+    /// Issues reads.
     pub io: Io,
-    /// How urgent its reads and writes are to a rate limiter.
+    /// Rate limiter priority of the job's I/O.
     pub io_priority: IoPriority,
     /// Opens the tables that a compaction reads.
     pub open: Arc<OpenTable>,
-    /// Gives out numbers for the tables that a job writes.
+    /// Allocates numbers for the tables that the job writes.
     pub new_number: Arc<NewNumber>,
-    /// The family that the job works on.
+    /// The column family.
     pub family: JobFamily,
-    /// The database that the family is of.
+    /// The database.
     pub database: JobDatabase,
-    /// Which blobs a compaction moves to new files.
+    /// Blob garbage collection settings.
     pub blob_gc: BlobGc,
-    /// Sequence numbers of snapshots, ascending, as they were when the job's inputs
-    /// had become immutable. Snapshots taken later see all of the inputs.
+    /// Sequence numbers of live snapshots, ascending, taken after the job's inputs became immutable.
+    /// Every later snapshot sees all inputs.
     pub snapshots: Vec<SequenceNumber>,
-    /// The receiver of the events of the job.
+    /// Receiver of job events.
     pub events: Option<Arc<dyn JobEvents>>,
-    /// The flags that end the job: it then fails with `Aborted` soon.
+    /// Cancellation token: once set, the job fails with `Aborted`.
     pub cancel: Cancel,
-    /// The meter of the job's work.
+    /// Statistics sink of the job.
     pub meter: Meter,
-    /// The source of spare threads for the job; called often while it runs. Without it,
-    /// never.
-    pub spare: Option<Arc<Spare>>,
+    /// Source of extra threads, queried periodically while the job runs. `None` disables runtime
+    /// splits.
+    pub request_thread: Option<Arc<RequestThread>>,
 }
 
-/// The family that a job works on.
+/// The column family of a job.
 #[derive(Clone)]
 pub struct JobFamily {
-    /// Its id.
+    /// Column family id.
     pub id: u32,
-    /// Its name.
+    /// Column family name.
     pub name: String,
-    /// The order of its keys.
+    /// Key order.
     pub order: KeyOrder,
-    /// Its options.
+    /// Column family options.
     pub options: Arc<FamilyOptions>,
-    /// Its directories of tables, by path id.
+    /// Table directories, by path id.
     pub dirs: Vec<PathBuf>,
-    /// Its blob files.
+    /// Blob files of the family.
     pub blobs: Arc<BlobSource>,
 }
 
-/// The database that the family of a job is of.
+/// The database of a job.
 #[derive(Clone)]
 pub struct JobDatabase {
-    /// Its options.
+    /// Database options.
     pub options: Arc<DbOptions>,
-    /// Its id.
+    /// Database id.
     pub id: String,
-    /// The id of this session of it.
+    /// Session id.
     pub session_id: String,
-    /// The name of this host.
+    /// Host name.
     pub host_id: String,
 }
 
 impl JobContext {
-    /// Creates a file that the job writes, within the database's limit.
+    /// Creates an output file, subject to the rate limit of the database.
     pub(crate) fn create(&self, path: &Path) -> Result<Arc<dyn WritableFile>> {
         let mode = FileMode {
             direct: self.database.options.use_direct_io_for_flush_and_compaction,
@@ -104,7 +104,7 @@ impl JobContext {
         })
     }
 
-    /// Makes the job's reads keep the database's limit, if that counts reads.
+    /// Applies the database's rate limit to the reads of the job if the limiter covers reads.
     pub fn limit_reads(&mut self) {
         if let Some(limits) = self.limits(IoKind::Read) {
             self.io = self.io.limited(limits);
@@ -121,7 +121,7 @@ impl JobContext {
         })
     }
 
-    /// Where the table of this number lies, or goes, in the directory `path_id`.
+    /// Returns the path of table `number` in the directory `path_id`.
     pub(crate) fn path_of(&self, number: FileNumber, path_id: u32) -> PathBuf {
         let dir = self
             .family
@@ -132,20 +132,20 @@ impl JobContext {
         dir.map_or_else(|| PathBuf::from(&name), |dir| dir.join(&name))
     }
 
-    /// Where the table of `file` lies.
+    /// Returns the path of `file`.
     pub(crate) fn table_path(&self, file: &FileMeta) -> PathBuf {
         self.path_of(file.number, file.path_id)
     }
 }
 
-/// The flags of which each ends a job.
+/// A set of flags, any of which cancels a job.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel {
     flags: Vec<Arc<AtomicBool>>,
 }
 
 impl Cancel {
-    /// Any of `flags`, once it is set.
+    /// Creates a token that is set as soon as one of `flags` is.
     #[must_use]
     pub fn any(flags: impl IntoIterator<Item = Arc<AtomicBool>>) -> Cancel {
         Cancel {
@@ -153,27 +153,27 @@ impl Cancel {
         }
     }
 
-    /// True if the job is to end.
+    /// True if the job must stop.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.flags.iter().any(|flag| flag.load(Ordering::Acquire))
     }
 }
 
-/// Which blobs compactions move to new files, so that old ones can go.
+/// Settings that decide which blobs compactions relocate, so that old blob files become obsolete.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlobGc {
-    /// True if blobs are moved at all because of their age.
+    /// True if blobs are relocated by age.
     pub enabled: bool,
-    /// The share of the blob files, oldest first, that are moved out of.
+    /// The fraction of the blob files, oldest first, whose blobs are relocated.
     pub age_cutoff: f64,
-    /// Bytes that blob files may take for each byte of live blobs in them; 0 for any number. When
-    /// they take more, the oldest files are moved out of whatever their age.
+    /// Target ratio of total blob bytes to live blob bytes; 0 disables it. Above the target the oldest
+    /// files are relocated regardless of `age_cutoff`.
     pub space_target: f64,
 }
 
 impl BlobGc {
-    /// The settings by the options of a family.
+    /// Reads the settings from the options of a family.
     #[must_use]
     pub fn new(options: &FamilyOptions) -> BlobGc {
         BlobGc {
@@ -183,7 +183,7 @@ impl BlobGc {
         }
     }
 
-    /// The number of the first blob file of `version` that is not moved out of.
+    /// Returns the number of the first blob file of `version` that is not relocated.
     #[must_use]
     pub fn relocate_below(&self, version: &Version) -> FileNumber {
         let by_age = match self.enabled {

@@ -1,4 +1,4 @@
-//! Whom a job tells what it does while it does it.
+//! Events that a job reports while it runs.
 
 use std::path::Path;
 
@@ -9,28 +9,28 @@ use cairn_version::{BlobFileMeta, FileMeta};
 
 use crate::stats::JobStats;
 
-/// Is told of the tables and parts of a job, on the threads that work on it. No lock is held.
+/// Receiver of job events. Called on the threads that run the job, without locks held.
 pub trait JobEvents: Send + Sync {
-    /// Runs `work`, which a thread beside that of the job does for it.
+    /// Runs `work` on a helper thread of the job.
     fn within_job(&self, work: &mut dyn FnMut()) {
         work();
     }
 
-    /// A table is about to be written.
+    /// Called before a table is created.
     fn table_started(&self, number: FileNumber, path: &Path);
 
-    /// A table was written and synced.
+    /// Called after a table was written and synced.
     fn table_created(&self, path: &Path, file: &FileMeta, properties: &Arc<Properties>);
 
-    /// A blob file is about to be written.
+    /// Called before a blob file is created.
     fn blob_started(&self, number: FileNumber, path: &Path);
 
-    /// A blob file was written and synced.
+    /// Called after a blob file was written and synced.
     fn blob_created(&self, path: &Path, file: &BlobFileMeta);
 
-    /// A part of a compaction begins.
-    fn part_began(&self, part: usize);
+    /// Called before a subcompaction starts.
+    fn subcompaction_began(&self, part: usize);
 
-    /// A part of a compaction has ended: what it did, or why it failed.
-    fn part_ended(&self, part: usize, result: Result<JobStats, &Error>);
+    /// Called after a subcompaction ended, with its statistics or its error.
+    fn subcompaction_completed(&self, part: usize, result: Result<JobStats, &Error>);
 }

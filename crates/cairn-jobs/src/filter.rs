@@ -1,7 +1,7 @@
-//! The user's compaction filter, asked about one entry at a time.
+//! Invokes the user's compaction filter for one entry at a time.
 //!
-//! A filter sees what a reader would: values that lie in blob files are read first,
-//! unless the filter can tell by the key. What it decides comes back as the bytes to write.
+//! The filter sees entries as a reader would: values in blob files are read first unless the filter
+//! decides by key. Its decision is returned as the bytes to write.
 
 use std::cell::Cell;
 
@@ -15,34 +15,34 @@ use cairn_types::{
     CompactionFilter, Error, FilterContext, FilterDecision, FilterValue, Result, ValueKind,
 };
 
+use crate::blob_garbage;
 use crate::context::JobContext;
-use crate::garbage;
 use crate::stats::BlobsRead;
 use crate::ttl;
 
-/// The fate of an entry.
+/// The decision about an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ruling {
-    /// It stays as it is.
+    /// The entry is kept unchanged.
     Keep,
-    /// It becomes a deletion; a merge operand is dropped.
+    /// The entry becomes a deletion; a merge operand is dropped.
     Remove,
-    /// It becomes an entry of this kind and value; a merge operand, an operand of this value.
+    /// The entry gets this kind and value; a merge operand keeps its kind.
     Change(ValueKind, Vec<u8>),
-    /// It goes, and all entries of keys before this one with it.
+    /// The entry and all entries of keys before this one are dropped.
     SkipUntil(Vec<u8>),
 }
 
-/// A filter in the hands of one part of a job.
+/// The compaction filter of one subcompaction.
 pub struct Filter {
     filter: Arc<dyn CompactionFilter>,
     level: usize,
-    /// Where values in blob files are read.
+    /// Source of values in blob files.
     blobs: Option<(Arc<BlobSource>, Io)>,
     meter: Meter,
-    /// Nanoseconds in the filter, if such times are wanted.
+    /// Nanoseconds spent in the filter, if detailed timers are enabled.
     filtering: Cell<u64>,
-    /// Blobs that were read for it.
+    /// Blobs read for the filter.
     read: Cell<BlobsRead>,
 }
 
@@ -56,12 +56,12 @@ impl Drop for Filter {
 }
 
 impl Filter {
-    /// The filter for a part of the job that `asked` describes, if there is one. A filter without a
-    /// factory sees compactions only.
+    /// Creates the filter of a subcompaction described by `asked`, if the options set one. A filter
+    /// without a factory runs in compactions only.
     ///
     /// # Errors
     ///
-    /// `NotSupported` of a filter that wants to spare what snapshots see.
+    /// `NotSupported` if `ignore_snapshots` of the filter returns false.
     pub(crate) fn of_job(context: &JobContext, asked: &FilterContext) -> Result<Option<Filter>> {
         let options = &context.family.options;
         let compacts = asked.reason == cairn_types::TableFileCreationReason::Compaction;
@@ -96,7 +96,7 @@ impl Filter {
         }))
     }
 
-    /// `filter` by itself, for tests.
+    /// Wraps `filter`, for tests.
     #[cfg(test)]
     pub(crate) fn plain(filter: Arc<dyn CompactionFilter>, level: usize) -> Filter {
         Filter {
@@ -109,12 +109,12 @@ impl Filter {
         }
     }
 
-    /// The blobs that were read for it.
+    /// Returns the blobs read for the filter.
     pub(crate) fn blobs_read(&self) -> BlobsRead {
         self.read.get()
     }
 
-    /// The fate of an entry of `key` (with timestamp) of one of the kinds that hold a value.
+    /// Returns the decision about a value, blob or entity of `key` (with timestamp).
     pub(crate) fn rule(&self, key: &[u8], kind: ValueKind, value: &[u8]) -> Result<Ruling> {
         let began = self.meter.began_detail();
         let ruled = self.decide(key, kind, value);
@@ -139,7 +139,7 @@ impl Filter {
         ruling(decision)
     }
 
-    /// The fate of a merge operand.
+    /// Returns the decision about a merge operand.
     pub(crate) fn rule_operand(&self, key: &[u8], operand: &[u8]) -> Result<Ruling> {
         match self.ask(key, FilterValue::MergeOperand(operand)) {
             FilterDecision::ChangeEntity(_) => Ok(Ruling::Keep),
@@ -174,13 +174,13 @@ impl Filter {
         let (blobs, io) = self.blobs.as_ref().ok_or_else(|| {
             Error::not_supported("a compaction filter of values in blob files, where none is read")
         })?;
-        // Blobs of files that are about to go are worth nothing in the cache.
+        // The blob files may become obsolete: do not cache their blobs.
         let options = BlobReadOptions {
             fill_cache: false,
             ..BlobReadOptions::default()
         };
         let value = blobs.read(index, key, io, options)?.to_vec();
-        if let Some((_, stored)) = garbage::blob_of(index)? {
+        if let Some((_, stored)) = blob_garbage::blob_of(index)? {
             let mut read = self.read.get();
             read.count((RECORD_HEADER_LEN + key.len()) as u64 + stored);
             self.read.set(read);

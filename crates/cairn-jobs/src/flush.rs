@@ -1,4 +1,4 @@
-//! Flush: memtables become a table of level 0.
+//! Flush: writes memtables to one level-0 table.
 
 use cairn_format::range_del::Fragments;
 use cairn_memtable::Memtable;
@@ -9,62 +9,62 @@ use cairn_platform::sync::{Arc, Mutex};
 use cairn_types::{Error, FilterContext, Result, TableFileCreationReason};
 use cairn_version::{TreeEdit, Version};
 
-use crate::below::Below;
 use crate::blobs::BlobReader;
+use crate::compaction_iterator::{CompactionIterator, Rules};
 use crate::context::JobContext;
-use crate::cuts::Cuts;
 use crate::filter::Filter;
-use crate::kind::{BlobPlan, Kind};
+use crate::lower_levels::LowerLevels;
 use crate::output::Outputs;
+use crate::output_params::{BlobPlan, OutputParams};
+use crate::output_splitter::OutputSplitter;
 use crate::pick::Output;
-use crate::runs::{Merge, Run};
-use crate::stats::{Done, JobStats};
-use crate::stripes;
+use crate::range_tombstones;
+use crate::sorted_runs::{Merge, Run};
+use crate::stats::{JobOutput, JobStats};
 use crate::ttl;
-use crate::visible::{Rules, Visible};
 
-/// Memtables to write.
+/// A flush to run.
 pub struct FlushJob {
-    /// The surroundings.
+    /// The family, database and readers that the job runs for.
     pub context: Arc<JobContext>,
-    /// The memtables, immutable, in any order.
+    /// The immutable memtables, in any order.
     pub memtables: Vec<Arc<Memtable>>,
-    /// The epoch of the new table: larger than that of any file of the family.
+    /// The epoch number of the new table, larger than that of every file of the family.
     pub epoch: u64,
-    /// When the oldest entry was written, in seconds since 1970; 0 for now.
+    /// Creation time of the oldest entry, in seconds since 1970; 0 for the current time.
     pub oldest_time: u64,
-    /// The tree, for an estimate of what range tombstones cover.
+    /// The current version, used to estimate the data covered by range tombstones.
     pub version: Option<Arc<Version>>,
-    /// Why it is written: in a flush, or as the database is opened.
+    /// The reason reported to listeners: a flush or recovery.
     pub reason: TableFileCreationReason,
 }
 
-/// Writes the memtables of `job` as one table of level 0, and returns the edit that makes it part
-/// of the tree; an empty edit if nothing of them is left to be written. Nothing is visible, and no
-/// memtable may be dropped, before the caller has installed it.
+/// Writes the memtables of `job` to one level-0 table and returns the edit that adds it, or an empty
+/// edit if no entry is left to write. The table becomes visible, and the memtables may be dropped, only
+/// when the caller installs the edit.
 ///
 /// # Errors
 ///
-/// `IoError`; `Corruption` by a merge operator, or if a memtable does not give all its entries;
+/// `IoError`; `Corruption` by a merge operator, or if a memtable yields fewer entries than it counted;
 /// `Aborted`. The table is then removed.
-pub fn run(job: &FlushJob) -> Result<Done> {
-    let kind = kind(job);
+pub fn run(job: &FlushJob) -> Result<JobOutput> {
+    let params = params(job);
     let activity = match job.reason {
         TableFileCreationReason::Recovery => Activity::DbOpen,
         _ => Activity::Flush,
     };
     let _stage = threads::stage(Stage::FlushWriteL0);
-    let done = activity.run(|| write(job, &kind)).and_then(|done| {
-        kind.sync_names()?;
+    let done = activity.run(|| write(job, &params)).and_then(|done| {
+        params.sync_names()?;
         Ok(done)
     });
     if done.is_err() {
-        kind.remove_all();
+        params.remove_all();
     }
     done
 }
 
-fn kind(job: &FlushJob) -> Kind {
+fn params(job: &FlushJob) -> OutputParams {
     let options = &job.context.family.options;
     let now = job.context.world.clock.wall_seconds();
     let newest = job.memtables.iter().map(|table| table.largest_seq()).max();
@@ -74,7 +74,7 @@ fn kind(job: &FlushJob) -> Kind {
     } else {
         job.oldest_time.min(now)
     };
-    Kind {
+    OutputParams {
         context: job.context.clone(),
         level: 0,
         flushes: true,
@@ -105,20 +105,22 @@ fn compression(options: &cairn_options::FamilyOptions) -> Compression {
         .unwrap_or(options.compression)
 }
 
-fn write(job: &FlushJob, kind: &Kind) -> Result<Done> {
+fn write(job: &FlushJob, params: &OutputParams) -> Result<JobOutput> {
     let context = &job.context;
+    assert!(!job.memtables.is_empty(), "a flush has a memtable");
+    assert!(context.snapshots.is_sorted(), "snapshots ascend");
     let tombstones = Arc::new(Fragments::build(
         &context.family.order,
         job.memtables
             .iter()
             .flat_map(|table| table.raw_range_tombstones()),
     ));
-    let written = stripes::written(
+    let written = range_tombstones::written(
         &context.family.order,
         &tombstones,
         &context.snapshots,
         false,
-        &Below::anything(),
+        &LowerLevels::anything(),
     );
     let rules = Rules {
         order: context.family.order.clone(),
@@ -127,7 +129,7 @@ fn write(job: &FlushJob, kind: &Kind) -> Result<Done> {
         dated: context.family.options.value_ttl.is_some(),
         tombstones,
         bottommost: false,
-        below: Below::anything(),
+        below: LowerLevels::anything(),
         strict_single_deletions: context.database.options.enforce_single_del_contracts,
         filter: Filter::of_job(
             context,
@@ -147,9 +149,9 @@ fn write(job: &FlushJob, kind: &Kind) -> Result<Done> {
         job.memtables.iter().map(Memtable::walk).collect(),
     );
     merge.start(None);
-    let mut entries = Visible::new(merge, rules);
-    entries.blobs = Some(BlobReader::of(kind));
-    let mut outputs = Outputs::new(kind, written, uncut(job), None);
+    let mut entries = CompactionIterator::new(merge, rules);
+    entries.blobs = Some(BlobReader::of(params));
+    let mut outputs = Outputs::new(params, written, uncut(job), None);
     while let Some(entry) = entries.next(None)? {
         outputs.add(entry)?;
     }
@@ -162,8 +164,9 @@ fn write(job: &FlushJob, kind: &Kind) -> Result<Done> {
         check_count(context, read, expected.sum::<usize>() as u64)?;
     }
     let written = outputs.finish(None)?;
+    assert!(written.files.len() <= 1, "a flush writes at most one table");
     entries.garbage.merge(&written.garbage);
-    Ok(Done {
+    Ok(JobOutput {
         edit: TreeEdit {
             added: written.files.into_iter().map(|file| (0, file)).collect(),
             added_blobs: written.blobs,
@@ -185,8 +188,8 @@ fn write(job: &FlushJob, kind: &Kind) -> Result<Done> {
     })
 }
 
-/// Level 0 gets one table, whatever its size.
-fn uncut(job: &FlushJob) -> Cuts {
+/// A flush writes one table of any size.
+fn uncut(job: &FlushJob) -> OutputSplitter {
     let output = Output {
         level: 0,
         path_id: 0,
@@ -196,10 +199,10 @@ fn uncut(job: &FlushJob) -> Cuts {
         max_bytes: u64::MAX,
         max_compaction_bytes: u64::MAX,
     };
-    Cuts::new(job.context.family.order.clone(), &output, &[])
+    OutputSplitter::new(job.context.family.order.clone(), &output, &[])
 }
 
-/// A memtable that lost entries must not be dropped as if they were written.
+/// Fails if a memtable yielded a different number of entries than it counted: entries would be lost.
 fn check_count(context: &JobContext, read: u64, expected: u64) -> Result<()> {
     match read == expected || !context.database.options.flush_verify_memtable_count {
         true => Ok(()),

@@ -1,13 +1,13 @@
-//! Ingestion: where in the tree external files go, and which sequence numbers they get.
+//! Ingestion: chooses the level and the sequence number of external files.
 //!
-//! A file goes to the lowest level that it fits into with nothing of its key range above or in that
-//! level: entries below are older whatever their sequence number says, so the file may keep zero.
-//! Where something overlaps, the file stays above it and all its entries get one new sequence
-//! number, which makes them newer than everything there is. Files of one ingestion that overlap
-//! each other are placed batch by batch, the later above the earlier.
+//! A file goes to the lowest level where nothing in that level or above overlaps it: everything below
+//! is older regardless of its sequence number, so the file may keep sequence number 0. If something
+//! overlaps, the file goes above it and all its entries get one new sequence number, newer than
+//! everything in the tree. Overlapping files of one ingestion are placed batch by batch, later batches
+//! above earlier ones.
 //!
-//! [`place`] is a pure function of the version, the running compactions and what
-//! [`first_overlap`], which reads tables, has found.
+//! [`place`] is a pure function of the version, the running compactions and the result of
+//! [`first_overlap`], which reads tables.
 
 use cairn_format::key::{self, InternalKey};
 use cairn_memtable::Memtable;
@@ -19,63 +19,63 @@ use cairn_types::{Code, Error, KeyOrder, Result, SequenceNumber, Subcode, ValueK
 use cairn_version::{Version, bounds};
 
 use crate::context::OpenTable;
-use crate::pick::Busy;
+use crate::pick::InProgress;
 
-/// A file that is to enter the tree.
+/// A file to ingest.
 #[derive(Clone, Debug)]
 pub struct Incoming {
     /// Lower bound of its keys and range tombstones.
     pub smallest: InternalKey,
     /// Upper bound of its keys and range tombstones.
     pub largest: InternalKey,
-    /// The first level in which something lies within its bounds; see [`first_overlap`].
+    /// The first level with data within its bounds; see [`first_overlap`].
     pub first_overlap: Option<usize>,
 }
 
-/// The options that decide the places of all files of one ingestion into one family.
+/// Options that apply to all files of one ingestion into one family.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// How the family is compacted.
+    /// The compaction style.
     pub style: CompactionStyle,
-    /// The level that level 0 is compacted into: those above it hold nothing.
+    /// The base level of level-0 compactions; the levels above it are empty.
     pub base_level: usize,
-    /// A new sequence number is needed although nothing overlaps: snapshots exist.
+    /// True if snapshots require a new sequence number even without overlap.
     pub new_sequence: bool,
-    /// Files of the ingestion overlap each other.
+    /// True if files of the ingestion overlap each other.
     pub files_overlap: bool,
-    /// The files keep the sequence numbers that they have.
+    /// True if the files keep their sequence numbers.
     pub keep_sequences: bool,
-    /// Only the last level will do.
+    /// True if the files must go to the last level.
     pub last_level_only: bool,
-    /// The files go below everything.
+    /// True for `ingest_behind`: the files go below all existing data.
     pub behind: bool,
-    /// True if files in the way leave the tree with the same edit.
+    /// True if the same edit removes the overlapping files.
     pub replaces: bool,
 }
 
-/// Where a file goes.
+/// The position of an ingested file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The level.
     pub level: usize,
-    /// The sequence number of all its entries; zero if they keep what they have.
+    /// The sequence number assigned to its entries; zero if they keep theirs.
     pub seq: SequenceNumber,
 }
 
-/// The upper bound of `file` as one that includes its user key.
+/// Returns the upper bound of `file` as a key that includes all versions of its user key.
 fn inclusive(largest: &InternalKey) -> InternalKey {
     InternalKey::new(largest.user_key(), SequenceNumber::ZERO, ValueKind::Value)
 }
 
-/// True if the bounds of `a` and `b` touch.
+/// True if the bounds of `a` and `b` overlap.
 #[must_use]
 pub fn overlap(order: &KeyOrder, a: &Incoming, b: &Incoming) -> bool {
     bounds::compare(order, a.smallest.as_bytes(), b.largest.as_bytes()).is_le()
         && bounds::compare(order, b.smallest.as_bytes(), a.largest.as_bytes()).is_le()
 }
 
-/// Divides `files`, in their order, into batches of neighbours that do not overlap. One batch means
-/// that no two files do.
+/// Divides `files`, in order, into batches of consecutive files that do not overlap. There is one batch
+/// if no two files overlap.
 #[must_use]
 pub fn batches(order: &KeyOrder, files: &[Incoming]) -> Vec<Vec<usize>> {
     let mut sorted: Vec<&Incoming> = files.iter().collect();
@@ -89,8 +89,8 @@ pub fn batches(order: &KeyOrder, files: &[Incoming]) -> Vec<Vec<usize>> {
     let mut batches: Vec<Vec<usize>> = vec![Vec::new()];
     for (at, file) in files.iter().enumerate() {
         let last = batches.last_mut().expect("there is always a batch");
-        // The range of the whole batch counts, as for RocksDB: what lies in a gap of it is put
-        // above it, which is never wrong.
+        // As in RocksDB the range of the whole batch counts: a file in a gap of the batch starts the
+        // next batch, which is always correct.
         let touches = last
             .iter()
             .any(|&other| overlap(order, &files[other], file))
@@ -101,10 +101,11 @@ pub fn batches(order: &KeyOrder, files: &[Incoming]) -> Vec<Vec<usize>> {
             last.push(at);
         }
     }
+    debug_assert_eq!(batches.iter().map(Vec::len).sum::<usize>(), files.len());
     batches
 }
 
-/// True if `file` touches the range from the first to the last key of `batch`.
+/// True if `file` overlaps the range from the first to the last key of `batch`.
 fn spans<'a>(
     order: &KeyOrder,
     batch: impl Iterator<Item = &'a Incoming> + Clone,
@@ -119,15 +120,15 @@ fn spans<'a>(
     starts_before && ends_behind
 }
 
-/// Finds the place of `file`. `last` is the last sequence number given out, to this ingestion's
-/// earlier files too; `previous` is the uppermost level of the batch before, if there is one.
+/// Returns the place of `file`. `last` is the last allocated sequence number, including earlier files
+/// of this ingestion; `previous` is the uppermost level of the previous batch, if any.
 ///
 /// # Errors
 ///
-/// `TryAgain` if only the last level would do, `InvalidArgument` if a rule forbids the place.
+/// `TryAgain` if the file must go to the last level and cannot; `InvalidArgument` if a rule forbids the place.
 pub fn place(
     version: &Version,
-    busy: &Busy,
+    busy: &InProgress,
     rules: &Rules,
     file: &Incoming,
     last: SequenceNumber,
@@ -161,6 +162,14 @@ pub fn place(
     if lowest.overlaps {
         refuse_overlap(version, rules)?;
     }
+    assert!(
+        lowest.level < version.num_levels(),
+        "the place is a level of the tree"
+    );
+    assert!(
+        lowest.level == 0 || previous.is_none_or(|previous| lowest.level < previous),
+        "a batch goes above the previous one"
+    );
     let seq = match lowest.overlaps || renumbered {
         true => next,
         false => SequenceNumber::ZERO,
@@ -171,17 +180,17 @@ pub fn place(
     })
 }
 
-/// The lowest level that a file can enter by its keys.
+/// The lowest level that a file can enter.
 struct Lowest {
     level: usize,
-    /// True if the file overlaps entries that are older than it.
+    /// True if the file overlaps older entries.
     overlaps: bool,
 }
 
-/// The search for the lowest level before `end` that `file` can enter.
+/// Finds the lowest level before `end` that `file` can enter.
 fn lowest_level(
     version: &Version,
-    busy: &Busy,
+    busy: &InProgress,
     rules: &Rules,
     file: &Incoming,
     end: usize,
@@ -216,7 +225,7 @@ fn lowest_level(
     }
 }
 
-/// Refuses a file that overlaps older entries where it cannot get a sequence number above theirs.
+/// Rejects a file that overlaps older entries if it cannot get a newer sequence number.
 fn refuse_overlap(version: &Version, rules: &Rules) -> Result<()> {
     if version.order().timestamp_size() > 0 {
         return Err(Error::invalid_argument(
@@ -233,7 +242,7 @@ fn refuse_overlap(version: &Version, rules: &Rules) -> Result<()> {
     Ok(())
 }
 
-/// The last level, if the file fits into it and everything above it has sequence numbers.
+/// Returns the last level if the file fits into it and all data above has nonzero sequence numbers.
 fn behind(version: &Version, file: &Incoming) -> Result<Place> {
     let level = version.num_levels() - 1;
     let largest = inclusive(&file.largest);
@@ -272,11 +281,11 @@ fn not_at_the_bottom() -> Error {
     )
 }
 
-/// The first level of `version` that holds a key or range tombstone between the two bounds.
+/// Returns the first level of `version` with a key or range tombstone between the two bounds.
 ///
 /// # Errors
 ///
-/// Those of the tables that had to be read.
+/// Read errors of the tables.
 pub fn first_overlap(
     version: &Version,
     smallest: &InternalKey,
@@ -296,7 +305,7 @@ pub fn first_overlap(
     Ok(None)
 }
 
-/// Whether `table` has a key or range tombstone between the two bounds, both included.
+/// True if `table` has a key or range tombstone between the two bounds, both inclusive.
 fn holds(
     table: &Arc<Table>,
     smallest: &InternalKey,
@@ -327,7 +336,7 @@ fn holds(
             .is_le())
 }
 
-/// True if `memtable` has a key or range tombstone between the two bounds, both included.
+/// True if `memtable` has a key or range tombstone between the two bounds, both inclusive.
 #[must_use]
 pub fn memtable_holds(
     memtable: &Arc<Memtable>,
@@ -352,7 +361,7 @@ pub fn memtable_holds(
             .is_le()
 }
 
-/// Where the entries of `user_key` begin, whatever its timestamp.
+/// Returns the internal key before all entries of `user_key`, whatever their timestamp.
 #[must_use]
 pub fn first_of(order: &KeyOrder, user_key: &[u8]) -> InternalKey {
     let size = order.timestamp_size();
@@ -411,7 +420,7 @@ mod tests {
     const LAST: SequenceNumber = SequenceNumber(10);
 
     fn placed(version: &Version, rules: &Rules, file: &Incoming) -> Result<(usize, u64)> {
-        place(version, &Busy::default(), rules, file, LAST, None)
+        place(version, &InProgress::default(), rules, file, LAST, None)
             .map(|place| (place.level, place.seq.0))
     }
 
@@ -426,7 +435,7 @@ mod tests {
 
     #[test]
     fn a_file_in_a_gap_between_keys_of_a_table_stays_above_that_table() {
-        // Bounds overlap table 2, entries do not.
+        // The bounds overlap table 2, the entries do not.
         let version = tree(&[(3, 2, "a", "z")]);
         assert_eq!(
             placed(&version, &rules(), &incoming("c", "d", None)).unwrap(),
@@ -445,12 +454,13 @@ mod tests {
     }
 
     #[test]
-    fn a_compaction_that_will_write_there_counts_as_data() {
+    fn the_output_range_of_a_running_compaction_counts_as_data() {
         let version = tree(&[]);
-        let mut busy = Busy::default();
+        let mut busy = InProgress::default();
         let id = busy.reserve(2, &bound("a"), &bound("m"));
         let file = incoming("c", "d", None);
-        let place_now = |busy: &Busy| place(&version, busy, &rules(), &file, LAST, None).unwrap();
+        let place_now =
+            |busy: &InProgress| place(&version, busy, &rules(), &file, LAST, None).unwrap();
         assert_eq!(
             place_now(&busy),
             Place {
@@ -469,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn snapshots_ask_for_a_number_and_fifo_for_the_top() {
+    fn snapshots_require_a_number_and_fifo_requires_level_0() {
         let version = tree(&[]);
         let forced = Rules {
             new_sequence: true,
@@ -490,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_keep_their_numbers_may_overlap_nothing() {
+    fn files_that_keep_their_numbers_must_not_overlap() {
         let version = tree(&[(1, 2, "a", "z")]);
         let keep = Rules {
             keep_sequences: true,
@@ -505,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_means_the_last_level_under_numbered_data() {
+    fn ingest_behind_uses_the_last_level_below_numbered_data() {
         let rules = Rules {
             behind: true,
             ..rules()
@@ -520,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn later_files_come_above_earlier_ones_that_they_overlap() {
+    fn later_files_go_above_earlier_ones_that_they_overlap() {
         let order = KeyOrder::Bytewise;
         let files = [
             incoming("a", "c", None),
@@ -537,7 +547,7 @@ mod tests {
         };
         let above = place(
             &version,
-            &Busy::default(),
+            &InProgress::default(),
             &overlapping,
             &files[2],
             LAST,
@@ -552,7 +562,7 @@ mod tests {
         );
         let top = place(
             &version,
-            &Busy::default(),
+            &InProgress::default(),
             &overlapping,
             &files[2],
             LAST,

@@ -1,4 +1,4 @@
-//! The sorted runs that jobs read: memtables, and tables one after the other.
+//! Sorted runs that jobs read: memtables, and concatenated tables of a level.
 
 use cairn_format::key;
 use cairn_memtable::MemtableWalk;
@@ -8,7 +8,7 @@ use cairn_table::{IterOptions, Table, TableIter};
 use cairn_types::{KeyOrder, Progress, Result};
 use cairn_version::FileMeta;
 
-use crate::runs::Run;
+use crate::sorted_runs::Run;
 
 impl Run for MemtableWalk {
     fn start(&mut self, target: Option<&[u8]>) {
@@ -40,20 +40,20 @@ impl Run for MemtableWalk {
     }
 }
 
-/// A table that a job reads, and the bounds that the tree knows of it.
+/// An input table, with its bounds from the version.
 #[derive(Clone)]
 pub(crate) struct InputTable {
     pub(crate) file: Arc<FileMeta>,
     pub(crate) table: Arc<Table>,
 }
 
-/// Tables whose keys ascend from one to the next, as one run.
+/// Disjoint tables in key order, read as one run.
 pub(crate) struct Tables {
     order: KeyOrder,
     tables: Vec<InputTable>,
     options: IterOptions,
     io: Io,
-    /// The table behind the one that `iter` walks.
+    /// Index of the table after the one under `iter`.
     next: usize,
     iter: Option<TableIter>,
 }
@@ -65,6 +65,13 @@ impl Tables {
         options: IterOptions,
         io: Io,
     ) -> Tables {
+        debug_assert!(
+            tables.windows(2).all(|pair| {
+                let [left, right] = [&pair[0].file.smallest, &pair[1].file.smallest];
+                key::compare(&order, left.as_bytes(), right.as_bytes()).is_lt()
+            }),
+            "the tables of a run are in key order"
+        );
         Tables {
             order,
             tables,
@@ -75,8 +82,8 @@ impl Tables {
         }
     }
 
-    /// Goes on with the first table from `self.next` on that has an entry at or after `target`. A
-    /// table that fails ends the run there.
+    /// Moves to the first table from `self.next` on with an entry at or after `target`. The run ends
+    /// with an error at a table that fails.
     fn go_on(&mut self, target: Option<&[u8]>) {
         self.iter = None;
         while let Some(input) = self.tables.get(self.next) {
@@ -95,7 +102,7 @@ impl Tables {
         }
     }
 
-    /// The rest of a step inside a table that did not end on an entry at once.
+    /// Handles a step that reached the end of a table or needs I/O.
     #[cold]
     fn leave(&mut self, step: Progress) {
         let Some(iter) = &mut self.iter else {

@@ -1,50 +1,50 @@
-//! Flush and compaction: functions from immutable input to a version edit.
+//! Flush and compaction: functions from immutable inputs to a version edit.
 //!
-//! Nothing here knows the current version, takes a lock that others wait for, or decides when it
-//! runs. [`mod@pick`] chooses what to compact, as a pure function. [`flush`] and [`compact`] read
-//! their inputs, write tables, and return the edit that puts them into the tree; until the caller
-//! installs it, nothing has changed.
+//! This crate does not access the current version, takes no database lock, and does not schedule
+//! anything. [`mod@pick`] chooses the next compaction as a pure function. [`flush`] and [`compact`]
+//! read their inputs, write tables, and return the edit that adds them to the tree; nothing changes
+//! until the caller installs it.
 //!
 //! ```text
-//! memtables or tables -> runs::Merge -> visible::Visible -> values -> output -> tables, edit
-//!                                                           |-> blob files
+//! memtables or tables -> sorted_runs::Merge -> CompactionIterator -> value_separation -> output -> tables, edit
+//!                                                                    |-> blob files
 //! ```
 
-pub mod below;
+pub mod blob_garbage;
 mod blobs;
 pub mod checksum;
-mod collect;
 pub mod compact;
+pub mod compaction_iterator;
+#[cfg(test)]
+mod compaction_tests;
 pub mod context;
-mod cuts;
-pub mod deeper;
-mod entity;
+mod entity_merge;
 mod events;
 pub mod filter;
 pub mod flush;
-pub mod garbage;
 pub mod ingest;
 mod inputs;
-mod kind;
+pub mod lower_levels;
 #[cfg(test)]
 mod model;
+pub mod multi_level;
 mod output;
-mod parts;
+mod output_params;
+mod output_splitter;
+mod output_verification;
 pub mod pick;
-mod readback;
-pub mod runs;
-mod shares;
+mod property_collectors;
+mod range_tombstones;
+pub mod sorted_runs;
 mod stats;
-mod stripes;
-#[cfg(test)]
-mod tree_tests;
+mod subcompaction_split;
+mod subcompactions;
 pub mod ttl;
-mod values;
-pub mod visible;
+mod value_separation;
 
 pub use compact::CompactJob;
-pub use context::{BlobGc, Cancel, JobContext, JobDatabase, JobFamily, Permit, Spare};
+pub use context::{BlobGc, Cancel, JobContext, JobDatabase, JobFamily, Permit, RequestThread};
 pub use events::JobEvents;
 pub use flush::FlushJob;
-pub use pick::{Busy, Manual, Pick, PickOptions, pick};
-pub use stats::{Done, Dropped, JobStats};
+pub use pick::{InProgress, Manual, Pick, PickOptions, pick};
+pub use stats::{Dropped, JobOutput, JobStats};

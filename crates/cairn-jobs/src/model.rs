@@ -1,4 +1,5 @@
-//! A model for tests: entries and range tombstones as plain lists, and what a reader sees of them.
+//! A reference model for tests: entries and range tombstones in plain lists, and the values that
+//! readers see.
 
 use cairn_format::key::{self, InternalKey};
 use cairn_format::range_del::{Fragments, Tombstone};
@@ -7,12 +8,12 @@ use cairn_platform::sync::Arc;
 use cairn_types::{KeyOrder, MergeInput, MergeOperator, Result, SequenceNumber, ValueKind};
 use proptest::prelude::*;
 
-use crate::below::Below;
+use crate::compaction_iterator::{CompactionIterator, Rules};
 use crate::context::Cancel;
 use crate::filter::Filter;
-use crate::runs::{Merge, Run};
-use crate::stripes;
-use crate::visible::{Rules, Visible};
+use crate::lower_levels::LowerLevels;
+use crate::range_tombstones;
+use crate::sorted_runs::{Merge, Run};
 
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,16 +28,16 @@ pub(crate) enum Write {
 /// A point entry: internal key and value.
 pub(crate) type Point = (Vec<u8>, Vec<u8>);
 
-/// Entries and tombstones, in no order.
+/// Entries and tombstones, unordered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pub(crate) points: Vec<Point>,
     pub(crate) tombstones: Vec<Tombstone>,
 }
 
-/// Operands are joined with commas.
+/// A merge operator that joins operands with commas.
 pub(crate) struct Join {
-    /// True if operands can be joined without what is below them.
+    /// True if operands can be combined without a base value.
     pub(crate) partial: bool,
 }
 
@@ -72,8 +73,8 @@ pub(crate) fn writes(count: usize) -> impl Strategy<Value = Vec<Write>> {
     proptest::collection::vec(write, 1..count)
 }
 
-/// The same writes, with deletions for those single deletions that break their contract: a key
-/// that is ever deleted singly is only put, once between single deletions, and nothing else.
+/// Returns `writes` with each single deletion that breaks its contract replaced by a deletion: a singly
+/// deleted key may only be put, once between two single deletions.
 pub(crate) fn lawful(writes: Vec<Write>) -> Vec<Write> {
     const BROKEN: u8 = 99;
     let mut puts = [0_u8; 256];
@@ -99,7 +100,7 @@ pub(crate) fn lawful(writes: Vec<Write>) -> Vec<Write> {
 }
 
 impl State {
-    /// Adds writes with the sequence numbers from `first` on.
+    /// Adds writes with consecutive sequence numbers from `first`.
     pub(crate) fn write(&mut self, writes: &[Write], first: u64) {
         for (write, seq) in writes.iter().zip(first..) {
             let mut point = |key: u8, kind: ValueKind, value: Vec<u8>| {
@@ -121,7 +122,7 @@ impl State {
         }
     }
 
-    /// The value of `key` for a reader at `seq`.
+    /// Returns the value of `key` at sequence number `seq`.
     pub(crate) fn read(&self, key: u8, seq: u64) -> Option<Vec<u8>> {
         let user = user(key);
         let covered = self.tombstones.iter().filter(|tombstone| {
@@ -159,13 +160,13 @@ impl State {
         }
     }
 
-    /// The values for readers at all of `seqs`.
+    /// Returns the values of all keys at each of `seqs`.
     pub(crate) fn read_all(&self, seqs: &[u64]) -> Vec<Vec<Option<Vec<u8>>>> {
         let at = |&seq: &u64| (0..20).map(|key| self.read(key, seq)).collect();
         seqs.iter().map(at).collect()
     }
 
-    /// All entries of both.
+    /// Returns the union of both states.
     pub(crate) fn with(&self, other: &State) -> State {
         let mut both = self.clone();
         both.points.extend(other.points.iter().cloned());
@@ -212,32 +213,32 @@ impl Run for List {
     }
 }
 
-/// The entries that are written of `state`, which come in `runs` runs.
+/// Compacts `state`, distributed over `runs` runs.
 pub(crate) fn compact(
     state: &State,
     runs: usize,
     snapshots: &[u64],
     operator: Option<Join>,
     bottommost: bool,
-    below: Below,
+    below: LowerLevels,
 ) -> State {
     compact_filtered(state, runs, snapshots, operator, bottommost, below, None)
 }
 
-/// The same behind a filter.
+/// Compacts `state` with a filter.
 pub(crate) fn compact_filtered(
     state: &State,
     runs: usize,
     snapshots: &[u64],
     operator: Option<Join>,
     bottommost: bool,
-    below: Below,
+    below: LowerLevels,
     filter: Option<Filter>,
 ) -> State {
     let order = KeyOrder::Bytewise;
     let snapshots: Vec<SequenceNumber> = snapshots.iter().copied().map(SequenceNumber).collect();
     let tombstones = Arc::new(Fragments::build(&order, state.tombstones.iter().cloned()));
-    let written = stripes::written(&order, &tombstones, &snapshots, bottommost, &below);
+    let written = range_tombstones::written(&order, &tombstones, &snapshots, bottommost, &below);
     let lists = (0..runs).map(|run| {
         let mine = state
             .points
@@ -261,7 +262,7 @@ pub(crate) fn compact_filtered(
         cancel: Cancel::default(),
         meter: Meter::default(),
     };
-    let mut visible = Visible::new(merge, rules);
+    let mut visible = CompactionIterator::new(merge, rules);
     let mut result = State::default();
     while let Some(entry) = visible.next(None).unwrap() {
         result

@@ -1,11 +1,10 @@
-//! Writing entries into tables: when a table begins and ends, its bounds, and its share of the
-//! range tombstones.
+//! Writes entries to tables: table boundaries, bounds, and the range tombstones of each table.
 //!
-//! The outputs of one part of a job divide the part's range of user keys among them without a
-//! gap: each covers the keys from its first up to the first of the next. A range tombstone is cut
-//! at those borders. No user key is in two outputs, so that files never share one.
+//! The outputs of a subcompaction cover its range of user keys without gaps: each covers the keys from
+//! its first up to the first of the next output. Range tombstones are truncated at those boundaries. No
+//! user key is in two outputs, so output files never share a boundary key.
 //!
-//! Before an entry is written its value is put in its place, by [`crate::values`].
+//! Values are separated or relocated by [`crate::value_separation`] before their entry is written.
 
 use cairn_format::id::UniqueId;
 use cairn_format::key::{self, InternalKey};
@@ -17,96 +16,101 @@ use cairn_platform::WritableFile;
 use cairn_platform::sync::Arc;
 use cairn_table::TableBuilder;
 use cairn_types::{FileNumber, Result, SstPartitioner};
-use cairn_version::file::EntryCounts;
+use cairn_version::file_meta::EntryCounts;
 use cairn_version::{BlobFileMeta, FileMeta, bounds};
 
 use crate::checksum;
-use crate::collect::Collecting;
+use crate::property_collectors::PropertyCollectors;
 
-use crate::cuts::Cuts;
-use crate::garbage::Garbage;
-use crate::kind::Kind;
-use crate::readback::Readback;
+use crate::blob_garbage::BlobGarbageMeter;
+use crate::compaction_iterator::Entry;
+use crate::output_params::OutputParams;
+use crate::output_splitter::OutputSplitter;
+use crate::output_verification::OutputValidator;
 use crate::stats::JobStats;
-use crate::values::{Placed, Values};
-use crate::visible::Entry;
+use crate::value_separation::{PlacedEntry, ValueSeparator};
 
-/// Bytes of properties, metaindex and footer, about.
+/// Approximate size of the properties, metaindex and footer, in bytes.
 const TAIL_BYTES: u64 = 2 << 10;
 
-/// A table being written.
+/// The table under construction.
 struct Open {
     number: FileNumber,
     file: Arc<dyn WritableFile>,
     builder: TableBuilder,
-    /// The first key, once there is one.
+    /// The first key, empty before the first entry.
     smallest: Vec<u8>,
     oldest_blob: Option<FileNumber>,
     points: u64,
-    collecting: Collecting,
-    /// The comparison with the table once it is written; `None` if it is not read back.
-    readback: Option<Readback>,
+    collectors: PropertyCollectors,
+    /// The validator of the finished table; `None` if output verification is off.
+    validator: Option<OutputValidator>,
 }
 
-/// The tables of one part of a job.
+/// The output tables of one subcompaction.
 pub(crate) struct Outputs<'a> {
-    kind: &'a Kind,
-    /// The range tombstones that are written.
+    params: &'a OutputParams,
+    /// The range tombstones to write.
     tombstones: Arc<Fragments>,
-    cuts: Cuts,
-    /// Borders of the user's own.
+    splitter: OutputSplitter,
+    /// The user's partitioner.
     partitioner: Option<Box<dyn SstPartitioner>>,
-    /// True if no table may be larger than its target, whatever follows its entries.
+    /// True if no table may exceed its target size.
     strict_size: bool,
-    /// The user key from which on the current table covers; `None` from the first of all.
+    /// The first user key covered by the current table; `None` if it is unbounded below.
     lower: Option<Vec<u8>>,
     open: Option<Open>,
     files: Vec<Arc<FileMeta>>,
-    /// Taken out only while an entry, which may lie in it, is written.
-    values: Option<Box<Values<'a>>>,
+    /// `None` only while an entry that may borrow from it is being written.
+    values: Option<Box<ValueSeparator<'a>>>,
     pub(crate) stats: JobStats,
 }
 
-/// The files that one part of a job wrote.
+/// The files written by one subcompaction.
 pub(crate) struct Written {
     pub(crate) files: Vec<Arc<FileMeta>>,
     pub(crate) blobs: Vec<Arc<BlobFileMeta>>,
-    /// The blobs that written entries refer to.
-    pub(crate) garbage: Garbage,
+    /// Blob references of written entries.
+    pub(crate) garbage: BlobGarbageMeter,
     pub(crate) stats: JobStats,
 }
 
 impl<'a> Outputs<'a> {
-    /// Tables for the user keys from `lower` on, with those of `tombstones` that are theirs.
+    /// Creates the outputs for user keys from `lower` on, with the part of `tombstones` in their
+    /// ranges.
     pub(crate) fn new(
-        kind: &'a Kind,
+        params: &'a OutputParams,
         tombstones: Arc<Fragments>,
-        cuts: Cuts,
+        splitter: OutputSplitter,
         lower: Option<&[u8]>,
     ) -> Outputs<'a> {
         Outputs {
-            kind,
+            params,
             tombstones,
-            cuts,
+            splitter,
             partitioner: None,
-            strict_size: kind.level > 0
-                && kind.context.family.options.target_file_size_is_upper_bound,
+            strict_size: params.level > 0
+                && params
+                    .context
+                    .family
+                    .options
+                    .target_file_size_is_upper_bound,
             lower: lower.map(<[u8]>::to_vec),
             open: None,
             files: Vec::new(),
-            values: Some(Box::new(Values::new(kind))),
+            values: Some(Box::new(ValueSeparator::new(params))),
             stats: JobStats::default(),
         }
     }
 
-    /// The same, cut at the borders that `partitioner` sees. Level 0 is not cut.
+    /// Adds the boundaries of `partitioner`. Level 0 is not partitioned.
     #[must_use]
     pub(crate) fn partitioned(mut self, partitioner: Option<Box<dyn SstPartitioner>>) -> Self {
-        self.partitioner = partitioner.filter(|_| self.kind.level > 0);
+        self.partitioner = partitioner.filter(|_| self.params.level > 0);
         self
     }
 
-    /// True if a border of the user's lies between the last entry and `internal`.
+    /// True if the partitioner requires a boundary between the last entry and `internal`.
     fn is_border(&mut self, internal: &[u8]) -> bool {
         let (Some(partitioner), Some(open)) = (&mut self.partitioner, &self.open) else {
             return false;
@@ -118,7 +122,7 @@ impl<'a> Outputs<'a> {
         partitioner.should_partition(last, next, open.builder.file_size())
     }
 
-    /// How large the current table is in the eyes of the cuts, if `entry` comes next.
+    /// Returns the size of the current table for the splitter, given that `entry` comes next.
     #[inline]
     fn size_before(&self, entry: &Entry<'_>) -> u64 {
         match &self.open {
@@ -131,7 +135,7 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    /// Writes an entry behind all that were written before.
+    /// Appends an entry.
     #[inline]
     pub(crate) fn add(&mut self, entry: Entry<'_>) -> Result<()> {
         let mut values = self.values.take().expect("put back after every entry");
@@ -143,10 +147,10 @@ impl<'a> Outputs<'a> {
     }
 
     #[inline]
-    fn add_placed(&mut self, placed: &Placed<'_>) -> Result<()> {
+    fn add_placed(&mut self, placed: &PlacedEntry<'_>) -> Result<()> {
         let entry = placed.entry;
         let size = self.size_before(&entry);
-        let full = self.cuts.ends_before(entry.key, size);
+        let full = self.splitter.ends_before(entry.key, size);
         if (full || self.is_border(entry.key)) && self.open.is_some() {
             self.cut_before(entry.key)?;
         }
@@ -157,11 +161,11 @@ impl<'a> Outputs<'a> {
             unreachable!("the table was just created");
         };
         open.builder.add(entry.key, entry.value)?;
-        open.collecting
+        open.collectors
             .add(entry.key, entry.value, open.builder.file_size())?;
         open.points += 1;
-        if let Some(readback) = &mut open.readback {
-            readback.written(entry.key, entry.value);
+        if let Some(validator) = &mut open.validator {
+            validator.written(entry.key, entry.value);
         }
         if open.smallest.is_empty() {
             open.smallest.extend_from_slice(entry.key);
@@ -172,8 +176,8 @@ impl<'a> Outputs<'a> {
         Ok(())
     }
 
-    /// Ends the last table, which covers the keys before `upper`, and the last blob file, and
-    /// returns what was written.
+    /// Ends the last table, which covers the keys before `upper`, and the last blob file, and returns
+    /// all files.
     pub(crate) fn finish(mut self, upper: Option<&[u8]>) -> Result<Written> {
         self.end(upper)?;
         let values = self.values.expect("put back after every entry");
@@ -190,9 +194,9 @@ impl<'a> Outputs<'a> {
         })
     }
 
-    /// Ends the current table before `internal`, unless its user key is in it already.
+    /// Ends the current table before `internal`, unless the table already contains its user key.
     fn cut_before(&mut self, internal: &[u8]) -> Result<()> {
-        let order = &self.kind.context.family.order;
+        let order = &self.params.context.family.order;
         let user = key::user_key(internal);
         let goes_on = self.open.as_ref().is_some_and(|open| {
             order
@@ -201,41 +205,47 @@ impl<'a> Outputs<'a> {
         });
         if !goes_on {
             let user = key::strip_timestamp(user, order.timestamp_size()).to_vec();
+            debug_assert!(
+                self.lower
+                    .as_ref()
+                    .is_none_or(|lower| order.compare_without_timestamp(lower, &user).is_le()),
+                "output boundaries ascend"
+            );
             self.end(Some(&user))?;
-            self.cuts.cut();
+            self.splitter.cut();
             self.lower = Some(user);
         }
         Ok(())
     }
 
     fn create(&self) -> Result<Open> {
-        let context = &self.kind.context;
+        let context = &self.params.context;
         let number = (context.new_number)();
-        let path = self.kind.path_of(number);
+        let path = self.params.path_of(number);
         if let Some(events) = &context.events {
             events.table_started(number, &path);
         }
         let file = context.create(&path)?;
         let file = measured_writes(file, &context.meter, Histogram::SstWriteMicros);
-        self.kind.created.lock().push(path);
-        let mut builder = TableBuilder::create(file.clone(), self.kind.params(number))?;
-        let (options, level) = (&context.family.options, self.kind.level);
+        self.params.created.lock().push(path);
+        let mut builder = TableBuilder::create(file.clone(), self.params.params(number))?;
+        let (options, level) = (&context.family.options, self.params.level);
         Ok(Open {
             number,
-            collecting: Collecting::new(options, context.family.id, level, &mut builder),
+            collectors: PropertyCollectors::new(options, context.family.id, level, &mut builder),
             builder,
             file,
             smallest: Vec::new(),
             oldest_blob: None,
             points: 0,
-            readback: Readback::new(options, self.kind.flushes, &context.family.order),
+            validator: OutputValidator::new(options, self.params.flushes, &context.family.order),
         })
     }
 
-    /// Ends the current table, which covers the keys before `upper`. A part that has range
-    /// tombstones but no entry gets a table for them.
+    /// Ends the current table, which covers the keys before `upper`. A range with tombstones but no
+    /// entry gets a table for the tombstones.
     fn end(&mut self, upper: Option<&[u8]>) -> Result<()> {
-        let order = &self.kind.context.family.order;
+        let order = &self.params.context.family.order;
         let mine = || self.tombstones.clipped(order, self.lower.as_deref(), upper);
         let mut open = match self.open.take() {
             Some(open) => open,
@@ -246,7 +256,7 @@ impl<'a> Outputs<'a> {
         for tombstone in mine().flat_map(|fragment| fragment.tombstones().collect::<Vec<_>>()) {
             let (start, end) = tombstone.encode();
             open.builder.add_range_tombstone(start.as_bytes(), &end)?;
-            open.collecting
+            open.collectors
                 .add(start.as_bytes(), &end, open.builder.file_size())?;
             let end = tombstone.upper_bound();
             if open.smallest.is_empty() {
@@ -260,20 +270,28 @@ impl<'a> Outputs<'a> {
         }
         let hides = self.covered_bytes(mine());
         let file = self.close(open, &largest, hides)?;
+        let order = &self.params.context.family.order;
+        debug_assert!(
+            self.files
+                .last()
+                .is_none_or(|last| bounds::are_apart(order, last, &file)),
+            "outputs are disjoint and ascend"
+        );
         self.files.push(file);
         Ok(())
     }
 
-    /// Finishes and syncs a table, which ends with the key `largest` and hides so many bytes below it, and reads it back if that is asked for.
+    /// Finishes and syncs a table with the last key `largest`, whose tombstones cover `hides` bytes
+    /// below it, and verifies it if enabled.
     fn close(&mut self, mut open: Open, largest: &[u8], hides: u64) -> Result<Arc<FileMeta>> {
-        let context = &self.kind.context;
-        let _stage = (!self.kind.flushes).then(|| threads::stage(Stage::CompactionSyncFile));
+        let context = &self.params.context;
+        let _stage = (!self.params.flushes).then(|| threads::stage(Stage::CompactionSyncFile));
         let seqs = open.builder.seq_range().unwrap_or_default();
-        let marked = open.collecting.finish(&mut open.builder)?;
+        let marked = open.collectors.finish(&mut open.builder)?;
         let table = open.builder.finish()?;
         let began = context.meter.began();
         open.file.sync(context.database.options.use_fsync)?;
-        let syncing = match self.kind.flushes {
+        let syncing = match self.params.flushes {
             true => Histogram::TableSyncMicros,
             false => Histogram::CompactionOutfileSyncMicros,
         };
@@ -283,19 +301,29 @@ impl<'a> Outputs<'a> {
             InternalKey::decode(bytes).map_err(|malformed| malformed.in_file("a new table", 0))
         };
         let properties = &table.properties;
+        assert!(
+            properties.num_entries > 0,
+            "an output has an entry or a range tombstone"
+        );
+        assert_eq!(
+            properties.num_entries,
+            open.points + properties.num_range_deletions,
+            "the table holds every entry that was added"
+        );
         let mut file = FileMeta::new(
             open.number,
             table.file_size,
             bound(&open.smallest)?,
             bound(largest)?,
         );
-        file.path_id = self.kind.path_id;
+        file.path_id = self.params.path_id;
+        assert!(seqs.0 <= seqs.1, "the sequence number range is ordered");
         (file.smallest_seq, file.largest_seq) = seqs;
-        file.epoch = self.kind.epoch;
+        file.epoch = self.params.epoch;
         file.marked = marked;
         file.oldest_blob = open.oldest_blob;
-        file.oldest_ancester_time = self.kind.oldest_time;
-        file.creation_time = self.kind.now;
+        file.oldest_ancester_time = self.params.oldest_time;
+        file.creation_time = self.params.now;
         file.unique_id = UniqueId::of_table(
             &context.database.id,
             &context.database.session_id,
@@ -307,8 +335,8 @@ impl<'a> Outputs<'a> {
             let (checksum, function) = checksum::recorded(crc);
             (file.file_checksum, file.file_checksum_func) = (checksum, function.into());
         }
-        let drops_more = !self.kind.bottommost && properties.num_deletions > 0;
-        file.settled = self.kind.unhindered && !drops_more;
+        let drops_more = !self.params.bottommost && properties.num_deletions > 0;
+        file.settled = self.params.unhindered && !drops_more;
         file.compensated_range_deletion_size = hides;
         if let Some((least, most)) = &properties.timestamps {
             (file.min_timestamp, file.max_timestamp) = (least.clone(), most.clone());
@@ -327,25 +355,26 @@ impl<'a> Outputs<'a> {
         self.stats.output_entries += open.points;
         self.stats.output_raw_bytes += properties.raw_key_size + properties.raw_value_size;
         let file = Arc::new(file);
-        if let Some(readback) = &open.readback {
-            readback.check(context, &file, self.kind.level)?;
+        if let Some(validator) = &open.validator {
+            validator.check(context, &file, self.params.level)?;
         }
         if let Some(events) = &context.events {
-            let path = self.kind.path_of(open.number);
+            let path = self.params.path_of(open.number);
             events.table_created(&path, &file, &Arc::new(table.properties));
         }
         Ok(file)
     }
 
-    /// Bytes of files below the output that lie under range tombstones with all their keys.
+    /// Returns the total size of files below the output whose key range is covered by one range
+    /// tombstone.
     fn covered_bytes<'f>(&self, tombstones: impl Iterator<Item = Fragment<'f>>) -> u64 {
-        let Some(version) = &self.kind.version else {
+        let Some(version) = &self.params.version else {
             return 0;
         };
         let order = version.order();
         let mut bytes = 0_u64;
         for fragment in tombstones {
-            for level in version.levels().iter().skip(self.kind.level + 1) {
+            for level in version.levels().iter().skip(self.params.level + 1) {
                 let files = level.files();
                 let from = files.partition_point(|file| {
                     order

@@ -1,30 +1,30 @@
-//! The result of a job: the edit that installs its outputs, and counts of its inputs and outputs.
+//! The result of a job: the edit that installs its outputs, and its statistics.
 
 use cairn_observe::perf::iostats::FileTimes;
 use cairn_version::TreeEdit;
 
-/// The statistics of a job.
+/// The result of a job.
 #[derive(Clone, Debug, Default)]
-pub struct Done {
-    /// The change that makes its outputs part of the tree. Nothing is visible, and nothing may be
-    /// dropped, before the caller has installed it. Files and their names are synced.
+pub struct JobOutput {
+    /// The edit that installs the outputs. Inputs must be kept until it is installed. All files and
+    /// their directory entries are synced.
     pub edit: TreeEdit,
-    /// Counts, for the log and for statistics.
+    /// Statistics of the job.
     pub stats: JobStats,
 }
 
-/// The counts of what a job read and wrote.
+/// Statistics of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobStats {
     /// Bytes of the input tables or memtables.
     pub input_bytes: u64,
     /// Point entries read.
     pub input_entries: u64,
-    /// More of them; of a part of a compaction only if it is the only one.
+    /// Raw sizes of the inputs. Set for a subcompaction only if it is the only one.
     pub input_raw: RawInput,
-    /// True if a filter made it jump over entries, which were not counted.
+    /// True if a filter skipped entries that were not counted.
     pub inexact: bool,
-    /// Blobs that were read.
+    /// Blobs read.
     pub blobs_read: BlobsRead,
     /// Tables written.
     pub output_files: u64,
@@ -36,22 +36,22 @@ pub struct JobStats {
     pub output_blob_files: u64,
     /// Bytes of the blob files written.
     pub output_blob_bytes: u64,
-    /// Bytes of keys and values of the tables written, as they were before they were packed.
+    /// Uncompressed bytes of keys and values of the tables written.
     pub output_raw_bytes: u64,
-    /// The entries that were read and not written, by cause.
+    /// Entries read and not written, by cause.
     pub dropped: Dropped,
-    /// Blobs that were moved to other files, or into tables.
+    /// Blobs relocated to other files or into tables.
     pub relocated_blobs: u64,
-    /// Their bytes, as they were stored.
+    /// Stored bytes of the relocated blobs.
     pub relocated_blob_bytes: u64,
-    /// Nanoseconds that processors worked for it.
+    /// CPU time, in nanoseconds.
     pub cpu_nanos: u64,
-    /// How long its calls that write files took; only a compaction under `report_bg_io_stats` looks.
+    /// Duration of file writes; measured for compactions with `report_bg_io_stats`.
     pub file_times: FileTimes,
 }
 
 impl JobStats {
-    /// Adds what another part of the job read and wrote.
+    /// Adds the statistics of a subcompaction.
     pub(crate) fn add(&mut self, part: &JobStats) {
         self.input_bytes += part.input_bytes;
         self.input_entries += part.input_entries;
@@ -71,34 +71,34 @@ impl JobStats {
     }
 }
 
-/// The counts of entries in the properties of the tables that a compaction reads.
+/// Raw input sizes from the properties of the input tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawInput {
-    /// Bytes of their internal keys, range tombstones included.
+    /// Bytes of internal keys, including range tombstones.
     pub key_bytes: u64,
-    /// Bytes of their values, range tombstones included.
+    /// Bytes of values, including range tombstones.
     pub value_bytes: u64,
-    /// Those of them that are deletions of a key.
+    /// Number of point deletions.
     pub deletions: u64,
 }
 
-/// Blobs that a job read: for filters, for merge operands above them, and to move them.
+/// Blobs read by a job: for filters, as merge bases, and for relocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlobsRead {
-    /// Their number, each time that one was read.
+    /// Number of reads.
     pub count: u64,
-    /// Bytes of their records, as they are stored.
+    /// Stored bytes of the records read.
     pub bytes: u64,
 }
 
 impl BlobsRead {
-    /// One more, whose record has `bytes` bytes.
+    /// Counts one read of a record of `bytes` bytes.
     pub(crate) fn count(&mut self, bytes: u64) {
         self.count += 1;
         self.bytes += bytes;
     }
 
-    /// These and `others`.
+    /// Returns the sum of both.
     pub(crate) fn and(&self, others: &BlobsRead) -> BlobsRead {
         BlobsRead {
             count: self.count + others.count,
@@ -107,24 +107,24 @@ impl BlobsRead {
     }
 }
 
-/// The entries that a job read and did not write. An entry counts under every heading that fits it.
+/// Entries that a job read and did not write. An entry counts under every applicable cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// Entries below a newer one of the same key, or below a range tombstone.
+    /// Entries shadowed by a newer entry of the same key or by a range tombstone.
     pub hidden: u64,
-    /// Deletions that nothing was left to be hidden by.
+    /// Deletions without anything left to shadow.
     pub obsolete: u64,
-    /// Those of them that were not at the bottom of the tree: no level below held their keys.
+    /// Obsolete deletions above the bottommost level: no lower level held the key.
     pub obsolete_early: u64,
-    /// Entries that a range tombstone covered.
+    /// Entries covered by a range tombstone.
     pub covered: u64,
-    /// Single deletions among the obsolete ones that found no older entry of their key.
+    /// Obsolete single deletions without an older entry of their key.
     pub single_alone: u64,
-    /// Single deletions that found something else than a value right below them.
+    /// Single deletions whose next older entry is not a value.
     pub single_mismatched: u64,
-    /// Entries that the user's filter removed.
+    /// Entries removed by the user's filter.
     pub filtered: u64,
-    /// Range tombstones, each piece of one that fragments were cut to.
+    /// Range tombstones, counted per fragment.
     pub range_deletions: u64,
 }
 

@@ -1,9 +1,10 @@
-//! Values with a time to live: jobs see them as they are stored, with their dates
-//! ([`cairn_format::dated`]), and the program's filter and merge operator see them without.
+//! Values with a time to live: jobs read and write them with their timestamps
+//! ([`cairn_format::dated`]); the program's filter and merge operator see them without.
 //!
-//! RocksDB's rules: values older than the time to live go, whether or not a snapshot reads them; operands stay until
-//! they are merged; what a merge makes has the date of the merge. A value without a date that makes
-//! sense, which a read calls damaged, stays: its age is unknown. Entities have no date and stay.
+//! RocksDB's rules apply: expired values are dropped even if a snapshot reads them; operands are kept
+//! until merged; a merge result gets the time of the merge. A value with an implausible timestamp,
+//! which reads report as corruption, is kept, because its age is unknown. Entities have no timestamp
+//! and are kept.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use cairn_options::{FamilyOptions, ttl};
 use cairn_platform::Clock;
 use cairn_types::{CompactionFilter, FilterDecision, FilterValue, MergeInput, MergeOperator};
 
-/// The merge operator over values as a family of `options` stores them.
+/// Returns the merge operator over values as a family of `options` stores them.
 pub(crate) fn merge_operator(
     options: &FamilyOptions,
     clock: &Arc<dyn Clock>,
@@ -27,7 +28,7 @@ pub(crate) fn merge_operator(
     })
 }
 
-/// The name of that operator, as tables record it; empty without one.
+/// Returns the name of that operator as tables record it; empty without an operator.
 #[must_use]
 pub fn merge_operator_name(options: &FamilyOptions) -> String {
     match (&options.merge_operator, options.value_ttl) {
@@ -37,8 +38,8 @@ pub fn merge_operator_name(options: &FamilyOptions) -> String {
     }
 }
 
-/// The filter that drops what is too old in a family of `options`, and else calls the program's `filter`. None if
-/// there is nothing to do.
+/// Returns a filter that drops expired values of a family of `options` and otherwise calls the
+/// program's `filter`; `None` if neither applies.
 pub(crate) fn filter(
     options: &FamilyOptions,
     clock: &Arc<dyn Clock>,
@@ -58,14 +59,14 @@ pub(crate) fn filter(
     })
 }
 
-/// The program's operator, for dated values and operands.
+/// Applies the program's operator to timestamped values and operands.
 struct DatedMerge {
     operator: Arc<dyn MergeOperator>,
     clock: Arc<dyn Clock>,
 }
 
 impl DatedMerge {
-    /// `operands` without their dates; none if one is too short to have one.
+    /// Returns `operands` without timestamps; `None` if one is too short.
     fn undated<'a>(operands: &[&'a [u8]]) -> Option<Vec<&'a [u8]>> {
         let undated = |operand: &&'a [u8]| Some(dated::split(operand).ok()?.0);
         operands.iter().map(undated).collect()
@@ -107,11 +108,11 @@ impl MergeOperator for DatedMerge {
     }
 }
 
-/// Drops what is too old, and shows the rest to the program's filter.
+/// Drops expired values and passes the rest to the program's filter.
 struct DatedFilter {
-    /// In seconds; none for ever.
+    /// In seconds; `None` for no expiry.
     ttl: Option<u64>,
-    /// When the job began, in seconds since 1970.
+    /// Start time of the job, in seconds since 1970.
     now: u64,
     filter: Option<Arc<dyn CompactionFilter>>,
 }
@@ -122,7 +123,7 @@ impl DatedFilter {
         end.is_some_and(|end| end < self.now)
     }
 
-    /// The program's decision about `value`. A changed value keeps `date`.
+    /// Returns the program's decision about `value`. A changed value keeps its timestamp `date`.
     fn ask(
         &self,
         level: usize,
@@ -215,32 +216,32 @@ mod tests {
     }
 
     #[test]
-    fn values_go_when_their_time_is_over_and_not_before() {
+    fn values_are_dropped_when_they_expire_and_not_before() {
         let (keep, remove) = (FilterDecision::Keep, FilterDecision::Remove);
         assert_eq!(ruled("value_ttl=60", &stored("v", NOW - 60)), keep);
         assert_eq!(ruled("value_ttl=60", &stored("v", NOW - 61)), remove);
-        // The sum does not wrap.
+        // The sum does not overflow.
         let longest = format!("value_ttl={}", i32::MAX);
         assert_eq!(ruled(&longest, &stored("v", NOW - 61)), keep);
-        // From a clock that was ahead.
+        // Written by a clock ahead of this one.
         assert_eq!(ruled("value_ttl=60", &stored("v", NOW + 999)), keep);
     }
 
     #[test]
-    fn what_has_no_date_stays() {
+    fn values_without_a_timestamp_are_kept() {
         assert_eq!(ruled("value_ttl=60", b"abc"), FilterDecision::Keep);
         let early = [b"v".as_slice(), &(dated::EARLIEST - 1).to_le_bytes()].concat();
         assert_eq!(ruled("value_ttl=60", &early), FilterDecision::Keep);
     }
 
     #[test]
-    fn without_an_end_and_a_filter_nothing_is_filtered() {
+    fn no_filter_is_created_without_ttl_and_user_filter() {
         for text in ["", "value_ttl=0", "value_ttl=-1"] {
             assert!(filter(&options(text), &clock(), None).is_none(), "{text}");
         }
     }
 
-    /// Appends a letter to values and operands, and drops what ends with one.
+    /// Appends a letter to values and operands, and drops values that end with one.
     struct Marks;
 
     impl CompactionFilter for Marks {
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_sees_values_without_dates_and_what_it_changes_keeps_them() {
+    fn the_user_filter_sees_no_timestamps_and_changed_values_keep_theirs() {
         let marks = Arc::new(Marks) as Arc<dyn CompactionFilter>;
         let filter = filter(&options("value_ttl=0"), &clock(), Some(marks)).unwrap();
         assert!(!filter.ignore_snapshots());
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_merge_sees_no_dates_and_its_result_is_of_now() {
+    fn a_merge_sees_no_timestamps_and_its_result_gets_the_current_time() {
         let options = options("value_ttl=9;merge_operator=stringappend");
         let operator = merge_operator(&options, &clock()).unwrap();
         let (a, b) = (stored("a", NOW - 999), stored("b", NOW - 5));
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn other_families_keep_their_operator() {
+    fn families_without_ttl_use_the_operator_unchanged() {
         let options = options("merge_operator=stringappend");
         let operator = merge_operator(&options, &World::in_memory().clock).unwrap();
         assert_eq!(operator.name(), merge_operator_name(&options));

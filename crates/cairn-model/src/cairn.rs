@@ -1,4 +1,4 @@
-//! The engine itself, as scripts drive it.
+//! Adapter of the engine under test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use cairn_format::names::FileName;
 use cairn_observe::{BackgroundErrorReason, EventListener};
 use cairn_options::{
     CompactRangeOptions, DbOptions, FamilyOptions, InfoLogLevel, Options, ReadOptions,
-    WriteOptions, merge,
+    WriteOptions, merge_operators,
 };
 use cairn_platform::sync::{AtomicU64, Ordering};
 use cairn_platform::{CtrProvider, World};
@@ -19,11 +19,11 @@ use cairn_version::manifest;
 
 use crate::engine::{Engine, Entries, Factory};
 use crate::model::{DEFAULT, MergeKind};
-use crate::ops::change::Write;
+use crate::ops::batch_entry::Write;
 use crate::ops::scan::{Direction, Scan};
 use crate::options::OptionSet;
 
-/// Opens databases.
+/// Factory of databases.
 pub struct CairnFactory;
 
 impl Factory for CairnFactory {
@@ -35,7 +35,7 @@ impl Factory for CairnFactory {
         let family = family_options(options)?;
         let mut db = DbOptions {
             create_if_missing: true,
-            // Lines of the LOG are file operations too, and nothing hangs on any of them.
+            // Log lines would add irrelevant file operations.
             info_log_level: InfoLogLevel::Fatal,
             ..DbOptions::default()
         };
@@ -62,29 +62,29 @@ impl Factory for CairnFactory {
     }
 }
 
-/// Counts the background errors that a database opened with `options` tells the program of.
+/// Counts the background errors that a database opened with `options` reports to listeners.
 pub(crate) fn hear(options: &mut DbOptions) -> Arc<AtomicU64> {
     let errors: Arc<AtomicU64> = Arc::default();
     options.listeners.push(Arc::new(Hears(errors.clone())));
     errors
 }
 
-/// A program that counts the background errors it is told of.
+/// A listener that counts background errors.
 struct Hears(Arc<AtomicU64>);
 
 impl EventListener for Hears {
     fn on_background_error(&self, _: BackgroundErrorReason, _: &mut Option<Error>) {
-        // Relaxed: a number that orders nothing else.
+        // Relaxed: a counter that orders nothing.
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Opens databases whose files are encrypted: with RocksDB's sample cipher, which hides little, and
-/// leaves no byte as it was.
+/// Factory of encrypted databases, with RocksDB's sample cipher (ROT13), which is no protection but
+/// changes every byte.
 pub struct EncryptedFactory;
 
 impl EncryptedFactory {
-    /// `world` with its files encrypted.
+    /// Returns `world` with encrypted files.
     fn encrypted(world: &World) -> Result<World> {
         let provider = CtrProvider::new(Arc::new(SampleCipher))?.with_random(world.random.clone());
         Ok(world.clone().encrypted(Arc::new(provider)))
@@ -107,46 +107,46 @@ fn family_options(options: &OptionSet) -> Result<FamilyOptions> {
     family.merge_operator = match options.merge {
         MergeKind::None => None,
         kind => {
-            let operator = merge::from_text(&kind.to_string());
+            let operator = merge_operators::from_text(&kind.to_string());
             Some(operator.map_err(Error::invalid_argument)?)
         }
     };
     Ok(family)
 }
 
-/// An open database of the engine, for operations that only it has.
+/// An open database, for operations that only the real engine supports.
 pub struct Cairn {
     /// The database.
     pub db: Db,
-    /// The world that it lives in.
+    /// Its world.
     pub world: World,
-    /// Where it lies.
+    /// Its directory.
     pub dir: PathBuf,
-    /// What families are created with.
+    /// Options of new families.
     pub family: FamilyOptions,
     unlogged: bool,
-    /// How many background errors there were.
+    /// Number of background errors.
     errors: Arc<AtomicU64>,
     snapshots: BTreeMap<u64, Snapshot>,
     next_snapshot: u64,
 }
 
 impl Cairn {
-    /// The family of this name.
+    /// Returns the family of this name.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if there is none.
+    /// `InvalidArgument` if it does not exist.
     pub fn family(&self, name: &str) -> Result<Family> {
         let family = self.db.family(name);
         family.ok_or_else(|| Error::invalid_argument(format!("no family {name}")))
     }
 
-    /// A batch of `writes`.
+    /// Returns a batch of `writes`.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if there is no such family.
+    /// `InvalidArgument` if a family does not exist.
     pub fn batch(&self, writes: &[Write]) -> Result<WriteBatch> {
         let mut batch = WriteBatch::new();
         for write in writes {
@@ -156,11 +156,11 @@ impl Cairn {
         Ok(batch)
     }
 
-    /// Options of a read, now or in a snapshot.
+    /// Returns read options for the current state or a snapshot.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if there is no such snapshot.
+    /// `InvalidArgument` if the snapshot does not exist.
     pub fn read_options(&self, snapshot: Option<u64>) -> Result<ReadOptions> {
         let snapshot = snapshot.map(|name| self.snapshots.get(&name));
         let snapshot = match snapshot {
@@ -170,7 +170,7 @@ impl Cairn {
         };
         Ok(ReadOptions {
             snapshot,
-            // The model knows no prefixes.
+            // The model has no prefixes.
             total_order_seek: true,
             ..ReadOptions::default()
         })
@@ -178,8 +178,8 @@ impl Cairn {
 }
 
 impl Cairn {
-    /// Whether the tables and blob files in the directory are those of the tree, and no log or
-    /// MANIFEST lies there that nobody needs. Nothing may be under way.
+    /// Checks that the directory contains exactly the tables and blob files of the tree, and no
+    /// obsolete log or MANIFEST unless `leftovers`. Nothing may run in the background.
     fn check_files(&self, leftovers: bool) -> Result<()> {
         let fs = &*self.world.fs;
         let number = manifest::current(fs, &self.dir)?;
@@ -192,11 +192,11 @@ impl Cairn {
             live_blobs.extend(family.version.blob_files().keys().copied());
         }
         let needed = recovered.families.iter().map(|family| family.log_number);
-        // A log of batches without entries is in no family's need, and stays until an edit says so.
+        // A log of empty batches is needed by no family and is kept until an edit releases it.
         let oldest_log = needed.min().unwrap_or_default();
         let oldest_log = oldest_log.min(recovered.min_log_to_keep);
         let (mut found, mut found_blobs) = (BTreeSet::new(), BTreeSet::new());
-        // Obsolete logs may wait to be written over as new ones.
+        // Obsolete logs may be kept for recycling.
         let recycles = self.db.options().recycle_log_file_num > 0;
         let mut unneeded = Vec::new();
         for name in fs.list(&self.dir)? {
@@ -226,7 +226,7 @@ impl Cairn {
         }
         if !leftovers && !unneeded.is_empty() {
             let names = unneeded.join(", ");
-            return Err(Error::corruption(format!("nobody needs {names}")));
+            return Err(Error::corruption(format!("not needed: {names}")));
         }
         Ok(())
     }
@@ -239,7 +239,7 @@ fn step(iter: &mut Iter, direction: Direction) {
     }
 }
 
-/// Steps on; a walk that is short also turns around twice, which must lead to the same entry.
+/// Moves the iterator; if `short`, also moves back and forth twice, which must lead to the same entry.
 fn step_on(iter: &mut Iter, direction: Direction, short: bool) -> Result<()> {
     let back = match direction {
         Direction::Forward => Direction::Backward,

@@ -1,4 +1,4 @@
-//! Comparisons of what was found with what was expected, in words.
+//! Comparisons of actual and expected content.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use crate::model::Model;
 use crate::ops::scan::{Direction, Scan};
 use crate::run::Failure;
 
-/// The content of every family, read forward, backward and key by key, which must agree.
+/// Returns the content of every family, read forward, backward and key by key, which must agree.
 ///
 /// # Errors
 ///
-/// Two ways of reading that differ, or an error of the engine.
+/// Two reads that differ, or an error of the engine.
 pub fn content(
     engine: &mut dyn Engine,
     model: &Model,
@@ -58,7 +58,7 @@ pub fn content(
     Ok(all)
 }
 
-/// Whether the entries are the same, and if not, the first that differs.
+/// Compares two lists of entries.
 ///
 /// # Errors
 ///
@@ -88,7 +88,7 @@ pub fn same_entries(expected: &Entries, found: &Entries) -> Result<(), Failure> 
     )))
 }
 
-/// A value in few letters.
+/// Formats a value, abbreviated.
 #[must_use]
 pub fn value_text(value: Option<&[u8]>) -> String {
     match value {

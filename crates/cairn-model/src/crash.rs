@@ -1,9 +1,9 @@
-//! Opens every disk that a crash of a run could leave, and checks what is found there.
+//! Opens every disk image that a crash of a run could leave, and verifies it.
 //!
-//! The rule (promises D and R1): what is found is the state after the first *k* batches, the same
-//! *k* for every family, where *k* is no less than what was promised to survive (the *floor*) and
-//! no more than what had been begun. After a crash of the process every acknowledged batch is
-//! promised; after a power cut those up to the last sync, flush or close. Families are there from
+//! The rule (promises D and R1): the content is the state after the first *k* batches, with the same
+//! *k* for every family, where *k* is at least the number of batches guaranteed to survive (the
+//! *floor*) and at most the number started. After a process crash every acknowledged batch is
+//! guaranteed; after a power failure, those up to the last sync, flush or close. Families exist from
 //! the acknowledgement of their creation on.
 
 use std::collections::HashSet;
@@ -18,25 +18,25 @@ use crate::run::{DIR, Failure, RunRecord, run};
 use crate::script::Script;
 use crate::token::CrashPoint;
 
-use self::expect::Expectation;
+use self::expected_state::Expectation;
 
-mod expect;
+mod expected_state;
 mod recover;
 
-/// How much is tried.
+/// The extent of the checks.
 #[derive(Clone, Debug)]
 pub struct Effort {
     /// The crash models.
     pub models: Vec<CrashModel>,
-    /// At most so many disks of one moment and model, drawn from all that there are.
+    /// Maximum number of images per moment and model, sampled from all.
     pub images_per_moment: usize,
-    /// One recovery in so many is itself crashed at each of its operations; 0 for none.
+    /// One in this many recoveries is itself crashed at each of its operations; 0 for none.
     pub nest_one_in: usize,
 }
 
-/// What common file systems leave. They do not hand a file blocks with bytes of another one or of
-/// nobody, which the models left out here do: a log that is not recycled cannot tell records of a
-/// log before it from its own, and a MANIFEST cannot tell random bytes from damage.
+/// Behaviour of common file systems, which do not return stale or random bytes of other files in new
+/// blocks. The excluded models do: a log that is not recycled cannot distinguish records of an earlier
+/// log from its own, and a MANIFEST cannot distinguish random bytes from damage.
 pub const USUAL: [CrashModel; 8] = [
     CrashModel::Kill,
     CrashModel::Synced,
@@ -49,7 +49,7 @@ pub const USUAL: [CrashModel; 8] = [
 ];
 
 impl Effort {
-    /// The usual models, a few disks of each moment.
+    /// The common models, with a few images per moment.
     #[must_use]
     pub fn quick() -> Effort {
         Effort {
@@ -59,7 +59,7 @@ impl Effort {
         }
     }
 
-    /// The usual models, every disk.
+    /// The common models, with every image.
     #[must_use]
     pub fn thorough() -> Effort {
         Effort {
@@ -70,14 +70,14 @@ impl Effort {
     }
 }
 
-/// How much was tried.
+/// Counts of the checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Disks that were opened and checked.
+    /// Images opened and verified.
     pub images: usize,
-    /// Those among them that a crash of a recovery left.
+    /// Of these, images of crashed recoveries.
     pub nested: usize,
-    /// Disks that were left out, being the same as one that was checked.
+    /// Images skipped because they equal an earlier one.
     pub repeated: usize,
 }
 
@@ -89,12 +89,12 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
-/// A failure, and on which disk it shows; on none if the run itself failed.
+/// A failure with its disk image, or of the run itself.
 #[derive(Clone, Debug)]
 pub struct CrashFailure {
-    /// Where.
+    /// The disk image; `None` if the run failed.
     pub point: Option<CrashPoint>,
-    /// What.
+    /// The failure.
     pub failure: Failure,
 }
 
@@ -104,20 +104,20 @@ impl std::fmt::Display for CrashFailure {
     }
 }
 
-/// A run and the state at each of its moments.
+/// A run with the state at each moment.
 pub struct Checker<'f> {
     factory: &'f dyn Factory,
     record: RunRecord,
-    /// For each family's number and each moment, what its content hashes to.
+    /// For each family number and moment, the hash of its content.
     states: Vec<Vec<u64>>,
     seed: u64,
 }
 
-/// Crashes a run of `script` everywhere.
+/// Crashes a run of `script` at every operation.
 ///
 /// # Errors
 ///
-/// The first disk on which something else is found than may be, or a failure of the run itself.
+/// The first image with unexpected content, or a failure of the run.
 pub fn crash(
     factory: &dyn Factory,
     script: &Script,
@@ -132,11 +132,11 @@ pub fn crash(
 }
 
 impl<'f> Checker<'f> {
-    /// Runs `script` and remembers the state at each moment.
+    /// Runs `script` and records the state at each moment.
     ///
     /// # Errors
     ///
-    /// Those of the run.
+    /// Failures of the run.
     pub fn new(
         factory: &'f dyn Factory,
         script: &Script,
@@ -159,7 +159,7 @@ impl<'f> Checker<'f> {
         })
     }
 
-    /// The record of the file operations.
+    /// Returns the trace of file operations.
     #[must_use]
     pub fn trace(&self) -> &Trace {
         &self.record.trace
@@ -182,14 +182,14 @@ impl<'f> Checker<'f> {
         }
     }
 
-    /// True if an operation of the script had just been acknowledged, so that more is promised.
+    /// True if an operation of the script was just acknowledged, which raises the floor.
     fn acknowledged_at(&self, at: usize) -> bool {
         let marks = &self.record.marks;
         let after = marks.partition_point(|mark| mark.ended <= at);
         after > 0 && marks[after - 1].ended == at
     }
 
-    /// Checks the disks of one moment under one model.
+    /// Verifies the images of one moment under one model.
     fn moment(
         &self,
         replay: &Replay<'_>,
@@ -227,7 +227,7 @@ impl<'f> Checker<'f> {
         Ok(())
     }
 
-    /// Crashes a recovery at each of its operations, and checks one disk of each.
+    /// Crashes a recovery at each of its operations, and verifies one image of each.
     fn nested(
         &self,
         recovery: &Trace,
@@ -253,7 +253,7 @@ impl<'f> Checker<'f> {
         Ok(())
     }
 
-    /// The disk that `point` names.
+    /// Returns the image at `point`.
     #[must_use]
     pub fn image(&self, point: &CrashPoint) -> Option<DiskImage> {
         let images = self.record.trace.images(point.at, point.model, self.seed);
@@ -264,7 +264,7 @@ impl<'f> Checker<'f> {
         let sim = SimWorld::on(image, self.seed);
         let options = self.expectation(point.at, point.model).options;
         let options = &self.record.options[options];
-        // Should the first recovery fail, its operations so far are what is crashed.
+        // If the first recovery fails, its operations so far are crashed.
         let _opened = self.factory.open(&sim.world, Path::new(DIR), options);
         sim.fs
             .trace()
@@ -272,11 +272,11 @@ impl<'f> Checker<'f> {
             .nth(number)
     }
 
-    /// Checks the disk that `point` names.
+    /// Verifies the image at `point`.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// The failure.
     pub fn replay(&self, point: &CrashPoint) -> Result<(), Failure> {
         let image = self.image(point);
         let image = image.ok_or_else(|| Failure::wrong("there is no such disk here"))?;
@@ -285,7 +285,7 @@ impl<'f> Checker<'f> {
     }
 }
 
-/// A panic of the engine as a failure.
+/// Converts a panic of the engine to a failure.
 pub(crate) fn caught<T>(act: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -310,7 +310,7 @@ mod tests {
     use crate::toy::{Bug, ToyFactory};
 
     #[test]
-    fn a_right_engine_survives_every_crash() {
+    fn a_correct_engine_survives_every_crash() {
         let mut counts = Counts::default();
         for seed in 0..6 {
             let script = generate::script(seed, 40);
@@ -323,7 +323,7 @@ mod tests {
         assert!(counts.nested > 10, "{counts:?}");
     }
 
-    /// The first failure that crashing scripts of an engine with this bug finds.
+    /// Crashes scripts of an engine with this bug and returns the first failure.
     fn found(bug: Bug) -> (u64, Box<CrashFailure>) {
         let factory = ToyFactory::wrong(bug);
         let failure = (0..20).find_map(|seed| {
@@ -331,35 +331,35 @@ mod tests {
             let failure = crash(&factory, &script, seed, &Effort::quick()).err()?;
             Some((seed, failure))
         });
-        failure.unwrap_or_else(|| panic!("nobody noticed {bug:?}"))
+        failure.unwrap_or_else(|| panic!("not detected: {bug:?}"))
     }
 
     #[test]
-    fn a_forgotten_sync_is_a_lost_write() {
+    fn a_missing_sync_is_detected() {
         let (_, failure) = found(Bug::SyncForgotten);
         assert!(failure.failure.text.contains("lost"), "{failure}");
     }
 
     #[test]
-    fn an_unsynced_directory_is_noticed() {
+    fn an_unsynced_directory_is_detected() {
         let (_, failure) = found(Bug::DirectoryNotSynced);
         assert!(failure.point.is_some(), "{failure}");
     }
 
     #[test]
-    fn a_replay_that_goes_on_behind_damage_makes_a_hole() {
+    fn a_replay_that_continues_after_damage_is_detected() {
         let (_, failure) = found(Bug::ReplayGoesOn);
         assert!(failure.point.is_some(), "{failure}");
     }
 
     #[test]
-    fn half_a_batch_is_no_state_of_the_history() {
+    fn a_partial_batch_is_detected() {
         let (_, failure) = found(Bug::BatchInPieces);
         assert!(failure.failure.text.contains("no state"), "{failure}");
     }
 
     #[test]
-    fn a_replay_that_stops_early_is_noticed_by_the_run_itself() {
+    fn a_replay_that_stops_early_is_detected_by_the_run() {
         let script: Script = "options merge=none db=[] family=[] table=[]\nput default a v:3:1"
             .parse()
             .unwrap();
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_leads_back_to_its_failure() {
+    fn a_crash_point_reproduces_its_failure() {
         let (seed, failure) = found(Bug::BatchInPieces);
         let script = generate::script(seed, 30);
         let factory = ToyFactory::wrong(Bug::BatchInPieces);

@@ -1,16 +1,17 @@
-//! Lets every file operation of a run fail, and checks that the database says so and gets over it.
+//! Injects a fault at every file operation of a run, and checks that it is reported and that the
+//! database recovers.
 //!
-//! A case is an operation of the run without faults, a fault, and whether it happens once or goes
-//! on. The script is run again with that plan. From then on operations may be *refused*; what a
-//! refused operation would have done is in doubt: there or not, and settled by the next opening.
-//! Wrong answers are failures all the time. Once the fault is over, time passes until everything
-//! has been tried again that is tried again by itself; a database that is stopped even then is resumed, or opened anew if it cannot be; after that nothing may be refused any more (E8). At
-//! the end, and at the moment of the first refusal, the machine is crashed, with only what was
-//! synced left and with everything left, and what is found must be a state that is possible. A
-//! fault of which nobody was told is a failure (E1) unless its site is among the harmless ones.
+//! A case is an operation of a fault-free run, a fault, and whether it is transient or lasting. The
+//! script is run again with that plan. From the fault on, operations may be *refused*; whether a
+//! refused operation took effect is unknown until the next open. Wrong answers are always failures.
+//! After the fault ends, time advances until all automatic retries are over; a database that is still
+//! stopped is resumed, or reopened if it cannot be; from then on nothing may be refused (E8). At the
+//! end, and at the first refusal, the machine is crashed, once keeping only synced data and once
+//! keeping everything, and the content must be a possible state. A fault that was not reported is a
+//! failure (E1) unless its site is listed as harmless.
 //!
-//! Writes that are damaged in silence are another matter: nothing of what was damaged has to be there again, and operations may be
-//! refused to the end. What is answered must be right (I1).
+//! Silently corrupted writes are treated differently: corrupted data need not be recovered, and
+//! operations may be refused until the end, but every answer must be correct (I1).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,34 +32,34 @@ use crate::token::FaultPoint;
 mod harmless;
 mod image;
 
-/// For how many operations of the script a fault that goes on does so.
+/// Duration of a lasting fault, in operations of the script.
 const LASTS: usize = 6;
 
-/// What failed is tried again after at most this, unless an option says otherwise.
+/// Maximum delay of an automatic retry, unless an option changes it.
 const WAIT: Duration = Duration::from_secs(70);
 
-/// How often a retry may lead to another one.
+/// Maximum length of a chain of retries.
 const WAITS: usize = 3;
 
-/// More jobs than any database of a script has a reason for in one [`WAIT`].
+/// More jobs than any script causes in one [`WAIT`].
 const JOBS_OF_A_WAIT: usize = 10_000;
 
-/// How much was tried.
+/// Counts of the checks.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// Runs with a fault.
     pub runs: usize,
-    /// Cases that are not counted as runs: the fault came to nothing, as nothing was left to fail.
+    /// Cases whose fault had no effect because no operation was left to fail.
     pub missed: usize,
-    /// Those among them in which something was refused.
+    /// Runs in which an operation was refused.
     pub refused: usize,
-    /// Those in which the database stopped writing.
+    /// Runs in which the database stopped writes.
     pub stopped: usize,
-    /// Disks that were opened and checked.
+    /// Disk images opened and verified.
     pub images: usize,
-    /// Runs in which a fault at a harmless site was noticed by nobody.
+    /// Runs with an unreported fault at a harmless site.
     pub harmless: usize,
-    /// Runs by kind of operation and fault.
+    /// Runs by operation and fault.
     pub kinds: BTreeMap<(Call, String), usize>,
 }
 
@@ -76,26 +77,25 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
-/// A run without faults, from which the cases come.
+/// A fault-free run, which the cases are derived from.
 pub struct Faulty<'f> {
     factory: &'f dyn Factory,
     script: Script,
     seed: u64,
     trace: Trace,
-    /// How many operations there were before the run came to its end, where it and those with
-    /// faults part.
+    /// Number of operations before the end of the run, from where runs with and without faults diverge.
     reach: usize,
-    /// Prints what happens.
+    /// True if progress is printed.
     pub tells: bool,
 }
 
-/// What happened in one case.
+/// The result of one case.
 #[derive(Debug, Default)]
 struct Outcome {
     injected: bool,
     refused: bool,
     stopped: bool,
-    /// The program was told by an event.
+    /// True if the fault was reported to a listener.
     told: bool,
     images: usize,
     harmless: bool,
@@ -106,16 +106,16 @@ impl<'f> Faulty<'f> {
     ///
     /// # Errors
     ///
-    /// Those of the run.
+    /// Failures of the run.
     pub fn new(
         factory: &'f dyn Factory,
         script: &Script,
         seed: u64,
     ) -> Result<Faulty<'f>, Failure> {
-        // Wrong bytes go unnoticed where there is no checksum (I2).
+        // Corruption is undetectable without checksums (I2).
         let script = script.with_options("", "", "checksum=kXXH3");
         let record = caught(|| run(factory, &script, seed))?;
-        // The opening, the operations of the script, and the check that follows them.
+        // The open, the operations of the script, and the final check.
         let last = script.ops.len() + 1;
         let reach = record.marks.get(last).map_or(0, |mark| mark.ended);
         Ok(Faulty {
@@ -128,7 +128,7 @@ impl<'f> Faulty<'f> {
         })
     }
 
-    /// All cases, or `limit` of them spread evenly.
+    /// Returns all cases, or `limit` of them spread evenly.
     #[must_use]
     pub fn cases(&self, limit: usize) -> Vec<FaultPoint> {
         let mut all = Vec::new();
@@ -148,7 +148,7 @@ impl<'f> Faulty<'f> {
         if all.len() <= limit {
             return all;
         }
-        // One of each of `limit` stretches that are as long as each other.
+        // One case from each of `limit` intervals of equal length.
         let mut rng = Rng::new(self.seed).fork(0xfa17);
         let begin = |stretch: usize| stretch * all.len() / limit;
         let stretches = (0..limit).map(|stretch| begin(stretch)..begin(stretch + 1));
@@ -157,15 +157,15 @@ impl<'f> Faulty<'f> {
             .collect()
     }
 
-    /// Carries one case out and adds what happened to `counts`.
+    /// Runs one case and adds its result to `counts`.
     ///
     /// # Errors
     ///
-    /// What is wrong.
+    /// The failure.
     pub fn case(&self, point: &FaultPoint, counts: &mut Counts) -> Result<(), Failure> {
         let outcome = caught(|| self.attempt(point))?;
         if !outcome.injected {
-            counts.missed += 1; // The run ended before.
+            counts.missed += 1; // The run ended before the fault.
             return Ok(());
         }
         counts.runs += 1;
@@ -189,8 +189,8 @@ impl<'f> Faulty<'f> {
         &self.trace.operations()[point.at].path
     }
 
-    /// True if what the fault does to a log cannot be told from a write that was cut short: its
-    /// newest entries may then be dropped (R1, I2).
+    /// True if the fault makes a log look torn, in which case its newest entries may be dropped (R1,
+    /// I2).
     fn looks_torn(&self, point: &FaultPoint) -> bool {
         point.fault.falsifies() && (point.lasting || is_log(self.path(point)))
     }
@@ -204,7 +204,7 @@ impl<'f> Faulty<'f> {
         };
         sim.fs.set_plan(FaultPlan::new(vec![rule]));
         let mut runner = Runner::new(self.factory, sim, &self.script);
-        // What could not be removed is removed by the next opening.
+        // Files that could not be removed are removed by the next open.
         runner.allows_leftovers = true;
         let mut course = Course {
             faulty: self,
@@ -243,8 +243,8 @@ impl<'f> Faulty<'f> {
         }
     }
 
-    /// True if wrong bytes were read where no check can find it: in the log of a checkpoint that is
-    /// looked at, or in a recycled log, in which wrong bytes are where an older life of it begins.
+    /// True if corrupt bytes were read where no check detects them: in the log of an opened checkpoint,
+    /// or in a recycled log, where corrupt bytes look like the start of its previous contents.
     fn passes_on(&self, point: &FaultPoint) -> bool {
         if !point.fault.falsifies() {
             return false;
@@ -254,7 +254,7 @@ impl<'f> Faulty<'f> {
         is_log(path) && (!path.starts_with(DIR) || recycles(&self.script))
     }
 
-    /// Whether nobody needs to be told of this fault.
+    /// Checks whether an unreported fault is acceptable.
     fn judge_silence(
         &self,
         point: &FaultPoint,
@@ -273,7 +273,7 @@ impl<'f> Faulty<'f> {
                 ..outcome
             }),
             None => Err(Failure::wrong(format!(
-                "nobody was told: {:?} {} failed in {site}",
+                "not reported: {:?} {} failed in {site}",
                 operation.call,
                 operation.path.display()
             ))),
@@ -281,57 +281,57 @@ impl<'f> Faulty<'f> {
     }
 }
 
-/// True if a file is a log of writes.
+/// True if a file is a WAL.
 fn is_log(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "log")
 }
 
-/// True if a write to this file that is damaged in silence can be noticed. A record that is missing from the end
-/// of the MANIFEST looks like one that was never written, and CURRENT may go on naming the MANIFEST before.
+/// True if a silently corrupted write to this file is detectable. A record missing at the end of the
+/// MANIFEST looks like one that was never written, and CURRENT may keep naming the previous MANIFEST.
 fn can_be_noticed(fault: Fault, path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     fault == Fault::FlippedWrite || !(name.starts_with("MANIFEST") || name.ends_with("dbtmp"))
 }
 
-/// True if logs are recycled at some time.
+/// True if logs are ever recycled.
 fn recycles(script: &Script) -> bool {
     let text = script.to_string();
     let mut values = text.split("recycle_log_file_num=").skip(1);
     values.any(|value| !value.starts_with('0'))
 }
 
-/// A run with a fault, on its way.
+/// A run with a fault in progress.
 struct Course<'c> {
     faulty: &'c Faulty<'c>,
     runner: Runner<'c>,
-    /// The newest entries of logs may be missing after an opening.
+    /// True if the newest entries of logs may be missing after an open.
     torn: bool,
-    /// What was not synced may be gone from logs after an opening.
+    /// True if unsynced data may be missing from logs after an open.
     reverts: bool,
-    /// Nothing of what is damaged has to come back, also not on the disks of crashes.
+    /// True if corrupted data need not be recovered, not even from disk images.
     damages: bool,
-    /// What the script takes the state to be: without faults its families would be there.
+    /// The state of a fault-free run, with all families of the script.
     script: Model,
-    /// What the last opening found could not be read.
+    /// True if the content after the last open could not be read.
     unsettled: bool,
-    /// How many file operations have been printed.
+    /// Number of file operations printed.
     told: usize,
-    /// The first operation that was made to fail.
+    /// The first operation that failed.
     first: Option<usize>,
-    /// The fault is over.
+    /// True once the fault is over.
     over: bool,
-    /// Nothing may be refused any more.
+    /// True once no operation may be refused.
     strict: bool,
     outcome: Outcome,
-    /// Disks that crashes could have left, with what may be found there.
+    /// Disk images of crashes with their possible states.
     images: Vec<(DiskImage, image::Possible)>,
 }
 
-/// Whether a run goes on.
+/// Whether a run continues.
 #[derive(PartialEq, Eq)]
 enum Then {
     GoOn,
-    /// What was found is right, but no longer known well enough to go on from.
+    /// The content is correct, but too uncertain to continue.
     Stop,
 }
 
@@ -385,7 +385,7 @@ impl Course<'_> {
         self.check_images()
     }
 
-    /// A run in which a write is damaged and nobody is told: what can be read is right, all the way.
+    /// Runs a case with a silently corrupted write: whatever can be read must be correct throughout.
     fn run_damaged(&mut self) -> Result<(), Failure> {
         let script = &self.faulty.script;
         let mut then = self.step(None)?;
@@ -415,7 +415,7 @@ impl Course<'_> {
         self.over = true;
     }
 
-    /// What follows once the fault is over and something was refused or stopped.
+    /// Recovers after the fault is over and something was refused or stopped.
     fn step_over(&mut self) -> Result<Then, Failure> {
         let stopped = self.stopped();
         if self.strict || !(self.outcome.refused || stopped) {
@@ -435,7 +435,7 @@ impl Course<'_> {
         stopped.unwrap_or(true)
     }
 
-    /// One operation of the script, or the first opening.
+    /// Runs one operation of the script, or the first open.
     fn step(&mut self, op: Option<&Op>) -> Result<Then, Failure> {
         let Some(op) = op else {
             return Ok(self.open()?.unwrap_or(Then::GoOn));
@@ -445,7 +445,7 @@ impl Course<'_> {
                 Some(Then::Stop) => return Ok(Then::Stop),
                 Some(Then::GoOn) => {}
                 None => {
-                    // Nobody asked the database anything.
+                    // The database was not called.
                     self.runner.leave_out(op);
                     return Ok(Then::GoOn);
                 }
@@ -470,7 +470,7 @@ impl Course<'_> {
                 let forgets =
                     self.runner.options().unlogged || self.runner.options().holds_writes_back();
                 if reopened && forgets {
-                    // What a closing could not write is gone, and nobody promised it.
+                    // Data that close failed to write is lost, which is allowed.
                     return Ok(Then::Stop);
                 }
                 match reopened && self.runner.is_open() {
@@ -478,12 +478,12 @@ impl Course<'_> {
                     false => Ok(Then::GoOn),
                 }
             }
-            // The script reads in a snapshot that was never taken: nobody was there to take it.
+            // The snapshot was never taken, because its operation was refused.
             Err(failure) if failure.refused && self.lacks_snapshot(op) => {
                 self.runner.leave_out(op);
                 Ok(Then::GoOn)
             }
-            // The script knows families that were never created, or not those never dropped.
+            // Families were not created or not dropped, because the operation was refused.
             Err(failure) if failure.refused && self.families_differ() => {
                 self.runner.leave_out(op);
                 Ok(Then::GoOn)
@@ -499,7 +499,7 @@ impl Course<'_> {
         }
     }
 
-    /// Prints an operation, what became of it, and the file operations since the last one.
+    /// Prints an operation, its outcome, and the file operations since the last one.
     fn tell(&mut self, op: &Op, refused: Option<&Failure>) {
         let trace = self.runner.sim.fs.trace();
         for (number, operation) in trace.operations().iter().enumerate().skip(self.told) {
@@ -512,7 +512,7 @@ impl Course<'_> {
         );
     }
 
-    /// True if the operation is about a snapshot that is not held.
+    /// True if the operation uses a snapshot that does not exist.
     fn lacks_snapshot(&self, op: &Op) -> bool {
         let line = op.line();
         let named = line
@@ -543,7 +543,7 @@ impl Course<'_> {
         }
     }
 
-    /// Opens the database; `None` if it would not.
+    /// Opens the database; `None` if it was refused.
     fn open(&mut self) -> Result<Option<Then>, Failure> {
         match self.runner.open(None) {
             Ok(()) => self.settle().map(Some),
@@ -555,12 +555,12 @@ impl Course<'_> {
         }
     }
 
-    /// Finds out after an opening which of the states that were possible is there.
+    /// Determines after an open which of the possible states is present.
     fn settle(&mut self) -> Result<Then, Failure> {
         self.unsettled = false;
         self.look_for_injected();
         if !self.outcome.injected {
-            // As in the run without faults, so that operations have the same numbers.
+            // As in the fault-free run, so that operations have the same numbers.
             return Ok(Then::GoOn);
         }
         match self.runner.settle() {
@@ -568,7 +568,7 @@ impl Course<'_> {
             Err(failure) if failure.refused && !self.strict => {
                 self.unsettled = true;
                 self.refuse();
-                // What follows would no longer be told from what was dropped.
+                // Later writes could not be distinguished from dropped ones.
                 Ok(if self.torn { Then::Stop } else { Then::GoOn })
             }
             Err(failure) if self.may_have_lost(&failure)? => Ok(Then::Stop),
@@ -576,8 +576,8 @@ impl Course<'_> {
         }
     }
 
-    /// Whether what an opening found is what a power cut could have left, where a log may have lost
-    /// what was not synced.
+    /// True if the content is what a power failure could have left, if logs may have lost unsynced
+    /// data.
     fn may_have_lost(&mut self, failure: &Failure) -> Result<bool, Failure> {
         if failure.refused || !(self.torn || self.reverts) {
             return Ok(false);
@@ -588,7 +588,7 @@ impl Course<'_> {
         Ok(possible.explain(&found))
     }
 
-    /// Lets so much time pass that everything has been tried again that is tried again by itself.
+    /// Advances time until all automatic retries are over.
     fn wait_for_retries(&mut self) -> Result<(), Failure> {
         let SimWorld {
             clock, executor, ..
@@ -604,7 +604,7 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// Gets the database going again: by waiting, by resuming it, or by opening it anew.
+    /// Recovers the database by waiting, resuming, or reopening.
     fn recover(&mut self) -> Result<Then, Failure> {
         self.strict = true;
         self.wait_for_retries()?;
@@ -612,13 +612,13 @@ impl Course<'_> {
             return Ok(Then::Stop);
         }
         if self.runner.is_open() && self.stopped() {
-            // An error says that it has to be opened anew.
+            // If resuming fails, the database is reopened.
             let _ = self.runner.engine()?.resume();
         }
         if self.runner.is_open() && self.stopped() {
             let options = self.runner.options();
             let forgets = options.unlogged || options.holds_writes_back();
-            // A database that is stopped may say so when it is closed.
+            // Closing a stopped database may fail.
             match self.runner.close() {
                 Err(failure) if !failure.refused => return Err(failure),
                 _ if forgets => return Ok(Then::Stop),
@@ -631,7 +631,7 @@ impl Course<'_> {
         Ok(Then::GoOn)
     }
 
-    /// Keeps the disks that a crash now may leave.
+    /// Keeps the disk images of a crash at this point.
     fn crash(&mut self) {
         let fs = &self.runner.sim.fs;
         let trace = fs.trace();
@@ -665,7 +665,7 @@ mod tests {
         for seed in 0..3 {
             let script = generate::workload(&crate::workload::SMALL, seed, 25);
             let faulty = Faulty::new(factory, &script, seed).unwrap();
-            // The toy takes what it cannot read of its log for the end of it.
+            // The toy engine treats unreadable log data as the end of the log.
             let ends =
                 |point: &FaultPoint| point.fault == Fault::ShortRead || point.fault.falsifies();
             for point in faulty.cases(300).into_iter().filter(|point| !ends(point)) {
@@ -678,7 +678,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_engine_gets_over_every_fault() {
+    fn a_correct_engine_recovers_from_every_fault() {
         let (counts, failure) = first_failure(&ToyFactory::right());
         assert!(failure.is_none(), "{}", failure.unwrap());
         assert!(counts.runs > 300 && counts.images > 600, "{counts:?}");
@@ -686,8 +686,8 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_whose_error_nobody_looks_at_is_noticed() {
+    fn an_ignored_sync_error_is_detected() {
         let (_, failure) = first_failure(&ToyFactory::wrong(Bug::SyncErrorSwallowed));
-        assert!(failure.is_some(), "nobody noticed");
+        assert!(failure.is_some(), "not detected");
     }
 }

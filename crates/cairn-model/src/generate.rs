@@ -1,28 +1,28 @@
-//! Scripts from a seed. Each seed switches a random part of the kinds and options on, so that
-//! rare pairs meet; keys are few and buffers tiny, so that short scripts reach deep trees.
+//! Generates scripts from seeds. Each seed enables a random subset of operation kinds and options, so
+//! that rare combinations occur; few keys and tiny buffers make short scripts reach deep trees.
 
 use std::collections::BTreeSet;
 
 use cairn_sim::Rng;
 
-use crate::choices::{keep_fixed, keep_unlogged, merge, option_set};
 use crate::model::{MergeKind, Model};
-use crate::ops::change::{CHANGES, Value};
+use crate::ops::batch_entry::{CHANGES, Value};
 use crate::ops::{KINDS, Kind, families, write};
+use crate::option_values::{keep_fixed, keep_unlogged, merge, option_set};
 use crate::options::OptionSet;
 use crate::script::{Op, Script};
 use crate::workload::{Durability, FREE, Workload};
 
-/// Switches that are no kind's and no change's.
+/// Switches that belong to no kind and no change.
 const OTHER_SWITCHES: [&str; 2] = ["batch", "sync"];
 
-/// The script of `seed` with `count` operations, of the workload that leaves everything free.
+/// Returns the script of `seed` with `count` operations of the unrestricted workload.
 #[must_use]
 pub fn script(seed: u64, count: usize) -> Script {
     workload(&FREE, seed, count)
 }
 
-/// The script of `seed` with `count` operations of `workload`.
+/// Returns the script of `seed` with `count` operations of `workload`.
 #[must_use]
 pub fn workload(workload: &'static Workload, seed: u64, count: usize) -> Script {
     let mut generator = Generator::new(workload, seed);
@@ -40,22 +40,22 @@ pub fn workload(workload: &'static Workload, seed: u64, count: usize) -> Script 
     Script { options, ops }
 }
 
-/// The state of a script while it is being written: what kinds of operations look at.
+/// The state of a script under construction, as operation kinds see it.
 pub struct Generator {
-    /// Every choice comes from here.
+    /// Source of all random choices.
     pub rng: Rng,
     /// The state after the operations so far.
     pub model: Model,
     /// The options of the first opening.
     pub options: OptionSet,
-    /// The families that scripts may create.
+    /// Names of families that scripts may create.
     pub names: Vec<String>,
-    /// The snapshots that are held.
+    /// Snapshots held.
     pub snapshots: BTreeSet<u64>,
-    /// True if families came or went since the last opening: a snapshot taken before does not say
-    /// what it would see of them.
+    /// True if families were created or dropped since the last open: the view of earlier snapshots on
+    /// them is undefined.
     pub changed_families: bool,
-    /// True if every write asks for a sync.
+    /// True if every write is synced.
     pub always_syncs: bool,
     workload: &'static Workload,
     on: BTreeSet<&'static str>,
@@ -65,7 +65,7 @@ pub struct Generator {
     next_value: u64,
 }
 
-/// The names of all switches.
+/// Returns the names of all switches.
 #[must_use]
 pub fn switches() -> BTreeSet<&'static str> {
     let kinds = KINDS.iter().filter_map(|kind| kind.switch);
@@ -115,7 +115,7 @@ impl Generator {
         generator
     }
 
-    /// Options as a first opening may have them.
+    /// Returns random options for a first open.
     fn any_options(&mut self) -> OptionSet {
         let mut options = option_set(&mut self.rng, self.options.merge);
         options.unlogged = self.options.unlogged;
@@ -126,7 +126,7 @@ impl Generator {
         options
     }
 
-    /// Other options for the same database.
+    /// Returns other options for the same database.
     pub fn other_options(&mut self) -> OptionSet {
         let mut options = self.any_options();
         keep_fixed(&mut options, &self.options);
@@ -139,23 +139,23 @@ impl Generator {
         self.on.contains(switch)
     }
 
-    /// A key.
+    /// Returns a random key.
     pub fn key(&mut self) -> Vec<u8> {
         format!("k{:04}", self.rng.below(self.keys)).into_bytes()
     }
 
-    /// A key, or more often no bound.
+    /// Returns a random key or, more often, no bound.
     pub fn bound(&mut self) -> Option<Vec<u8>> {
         self.rng.chance(1, 3).then(|| self.key())
     }
 
-    /// A family that is there.
+    /// Returns an existing family.
     pub fn family(&mut self) -> String {
         let families = self.model.families();
         self.rng.pick(&families).clone()
     }
 
-    /// A value that was never written, or an operand that the merge operator can use.
+    /// Returns a new unique value, or a valid operand of the merge operator.
     pub fn value(&mut self) -> Value {
         self.next_value += 1;
         match self.options.merge {
@@ -167,27 +167,27 @@ impl Generator {
         }
     }
 
-    /// A key that a single delete may remove, if there is one.
+    /// Returns a key for which a single delete is legal, if there is one.
     pub fn put_once(&mut self, family: &str) -> Option<Vec<u8>> {
         let mut keys = self.model.keys(family);
         keys.retain(|key| self.model.single_delete_is_legal(family, key));
         (!keys.is_empty()).then(|| self.rng.pick(&keys).clone())
     }
 
-    /// A snapshot to read in, half of the times that there is one.
+    /// Returns a snapshot half of the time, if there is one.
     pub fn readable_snapshot(&mut self) -> Option<u64> {
         let all: Vec<u64> = self.snapshots.iter().copied().collect();
         (!all.is_empty() && !self.changed_families && self.rng.chance(1, 2))
             .then(|| *self.rng.pick(&all))
     }
 
-    /// True if snapshots are held.
+    /// True if a snapshot is held.
     #[must_use]
     pub fn has_snapshots(&self) -> bool {
         !self.snapshots.is_empty()
     }
 
-    /// The number of a snapshot that is taken now.
+    /// Returns the number for a new snapshot.
     pub fn new_snapshot(&mut self) -> u64 {
         let number = self.next_snapshot;
         self.next_snapshot += 1;
@@ -230,7 +230,7 @@ mod tests {
     use crate::workload::WORKLOADS;
 
     #[test]
-    fn a_script_reads_back_as_it_was_written() {
+    fn a_script_round_trips_through_text() {
         for seed in 0..60 {
             let script = script(seed, 120);
             let again: Script = script.to_string().parse().unwrap();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_of_every_kind_occurs() {
+    fn every_operation_word_is_generated() {
         let mut found = BTreeSet::new();
         for seed in 0..60 {
             for op in script(seed, 200).ops {
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn workloads_name_switches_and_kinds_that_there_are() {
+    fn workloads_name_existing_switches_and_kinds() {
         let switches = switches();
         for workload in WORKLOADS {
             for switch in workload.on.iter().chain(workload.off) {

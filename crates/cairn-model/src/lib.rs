@@ -1,62 +1,61 @@
-//! The reference: what a database should answer, operations to ask it, and checkers.
+//! Model-based tests: a reference model, scripts of operations, and checkers.
 //!
-//! A [`Script`] is a list of operations as text. [`generate`] writes one from a seed; [`run`]
-//! carries it out on an [`Engine`] and compares every answer with the [`Model`]'s; [`crash`] does
-//! so in a simulated world, then opens every disk that a crash could have left and checks that
-//! what is found is the state after some number of writes, no fewer than were promised to survive.
-//! [`fault`] runs it once for each file operation and way to fail, and checks that the database says
-//! so and gets over it. [`token`] is how a failure says how to see it again.
+//! A [`Script`] is a list of operations as text. [`generate`] creates one from a seed; [`run`] executes
+//! it on an [`Engine`] and compares every answer with the [`Model`]; [`crash`] does so in a simulated
+//! world, opens every disk image that a crash could have left, and checks that the content is the state
+//! after a prefix of the writes that includes all guaranteed ones. [`fault`] runs a script once for
+//! each file operation and kind of failure, and checks that the failure is reported and that the
+//! database recovers. A [`token`] reproduces a failure.
 //!
-//! Only [`cairn`] knows the engine: [`engine::Engine`] is the little that scripts need of one.
-//! [`toy`] is an engine so simple that it is right by inspection, and can be told to be wrong, to
-//! show that the checkers notice.
+//! Only [`cairn`] knows the engine; [`engine::Engine`] is the narrow interface that scripts use.
+//! [`toy`] is an engine simple enough to be correct by inspection, with optional bugs that show that
+//! the checkers detect them.
 //!
-//! # To add an operation
+//! # Adding an operation
 //!
-//! Write a module in `ops/` (`get.rs` and `snapshots.rs` are short ones): a [`ops::Kind`] with its
-//! words, weight, switch, how its line is read and how a seed makes one up, and an
-//! [`ops::Operation`] with its line, what it does to the [`Model`] and to the engine, and what it
-//! compares ([`run::Runner::agree`]). Add its `KIND` to [`ops::KINDS`]; nothing else changes.
-//! What only the real engine can do is behind [`Engine::cairn`], which is `None` in the toy: write
-//! the same thing with plain writes there, or do nothing. A new *change* (something that an entry
-//! of a batch does to its key) is one more arm in the functions of [`ops::change`], with a row in
-//! its `CHANGES`. State that scripts need while they are written is a field of
-//! [`generate::Generator`].
+//! Write a module in `ops/` (`get.rs` and `snapshots.rs` are short examples): a [`ops::Kind`] with its
+//! words, weight and switch, a parser of its line and a generator, and an [`ops::Operation`] with its
+//! line, its effect on the [`Model`], its call of the engine, and its comparison
+//! ([`run::Runner::agree`]). Add its `KIND` to [`ops::KINDS`]; nothing else changes. Calls that only
+//! the real engine supports are behind [`Engine::cairn`], which is `None` for the toy engine: write the
+//! same data with plain writes there, or do nothing. A new *change* (an entry of a batch) is one more
+//! arm in the functions of [`ops::batch_entry`], with a row in its `CHANGES`. State needed while scripts
+//! are generated is a field of [`generate::Generator`].
 //!
-//! # To add options
+//! # Adding options
 //!
-//! Values that seeds may choose are rows of [`choices`]. A combination that should be tried with
-//! every script is a row of [`sets::SETS`]. No answer may depend on either.
+//! Values that seeds choose from are rows of [`option_values`]. A combination to try with every script
+//! is a row of [`option_sets::SETS`]. No answer may depend on either.
 //!
-//! # To add a workload
+//! # Adding a workload
 //!
-//! A row of [`workload::WORKLOADS`]: the options that it insists on, what is on, off or frequent,
-//! how its writes are made durable. `cairn-model crash --workload NAME` crashes it, and the
-//! continuous integration crashes all.
+//! Add a row to [`workload::WORKLOADS`]: fixed options, operation kinds that are on, off or frequent,
+//! and the durability of writes. `cairn-model crash --workload NAME` crashes it; continuous integration
+//! crashes all workloads.
 //!
-//! # To see that it works
+//! # Running it
 //!
 //! ```text
 //! cargo run -p cairn-model -- meta --count 200             all named option sets, each script
 //! cargo run -p cairn-model -- crash --workload NAME --count 4
 //! cargo run -p cairn-model -- fault --workload NAME --count 1 --runs 500
-//! cargo run -p cairn-model -- file SCRIPT                  a script that you wrote
+//! cargo run -p cairn-model -- file SCRIPT                  a hand-written script
 //! ```
 
 pub mod cairn;
-pub mod choices;
 pub mod compare;
 pub mod crash;
 pub mod engine;
 pub mod fault;
 pub mod generate;
+pub mod line;
 pub mod model;
 pub mod ops;
+pub mod option_sets;
+pub mod option_values;
 pub mod options;
 pub mod run;
 pub mod script;
-pub mod sets;
-pub mod text;
 pub mod token;
 pub mod toy;
 pub mod workload;

@@ -1,4 +1,4 @@
-//! The command that runs scripts against engines, crashes them, and repeats a failure.
+//! The command line: runs scripts against engines, crashes them, and reproduces failures.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,16 +7,16 @@ use std::process::ExitCode;
 use cairn_model::cairn::{CairnFactory, EncryptedFactory};
 use cairn_model::crash::{Checker, Counts, CrashFailure, Effort, crash};
 use cairn_model::engine::Factory;
+use cairn_model::option_sets::NamedSet;
 use cairn_model::run::{Failure, run};
 use cairn_model::script::Script;
-use cairn_model::sets::NamedSet;
 use cairn_model::token::{CrashPoint, Token};
 use cairn_model::toy::ToyFactory;
 use cairn_model::workload::Workload;
-use cairn_model::{generate, sets, workload};
+use cairn_model::{generate, option_sets, workload};
 
-mod faults;
-mod patience;
+mod fault_command;
+mod stall_watchdog;
 
 use cairn_platform::PosixFileSystem;
 use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
@@ -38,19 +38,19 @@ usage: cairn-model COMMAND [--name value]...
   export   writes the disk of a failure      TOKEN DIRECTORY
 ";
 
-/// The engines that can be asked for by name.
+/// Returns the engine of this name.
 fn engine(name: &str) -> Result<Box<dyn Factory>> {
     match name {
         "cairn" => Ok(Box::new(CairnFactory)),
         "encrypted" => Ok(Box::new(EncryptedFactory)),
         "toy" => Ok(Box::new(ToyFactory::right())),
         other => Err(Error::invalid_argument(format!(
-            "no engine is called {other:?}; there are cairn, encrypted and toy"
+            "unknown engine {other:?}, expected cairn, encrypted or toy"
         ))),
     }
 }
 
-/// The arguments behind the command.
+/// The arguments after the command.
 struct Arguments(Vec<String>);
 
 impl Arguments {
@@ -71,7 +71,7 @@ impl Arguments {
             Some(hex) => u64::from_str_radix(hex, 16),
             None => text.parse(),
         };
-        parsed.map_err(|_| Error::invalid_argument(format!("{name} {text:?} is no number")))
+        parsed.map_err(|_| Error::invalid_argument(format!("{name} {text:?} is not a number")))
     }
 
     fn first(&self, what: &str) -> Result<&str> {
@@ -80,7 +80,7 @@ impl Arguments {
     }
 }
 
-/// What a failure prints, as an error.
+/// Converts a failure to an error with its token.
 fn failed(failure: &Failure, token: &Token) -> Error {
     Error::aborted(format!("{failure}\n{token}"))
 }
@@ -96,7 +96,7 @@ fn main() -> ExitCode {
     let done = match command.as_str() {
         "meta" => many(&arguments, false),
         "crash" => many(&arguments, true),
-        "fault" => faults::many(&arguments),
+        "fault" => fault_command::many(&arguments),
         "script" => print_script(&arguments),
         "file" => file(&arguments),
         "replay" => replay(&arguments),
@@ -115,7 +115,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// One script of those that are run.
+/// One script to run.
 struct Task {
     workload: &'static Workload,
     set: Option<&'static NamedSet>,
@@ -147,7 +147,7 @@ impl Task {
     fn of(token: &Token) -> Result<Task> {
         Ok(Task {
             workload: workload::find(&token.workload)?,
-            set: token.set.as_deref().map(sets::find).transpose()?,
+            set: token.set.as_deref().map(option_sets::find).transpose()?,
             seed: token.seed,
             ops: token.ops,
         })
@@ -167,7 +167,7 @@ impl Task {
     }
 }
 
-/// The scripts that the arguments ask for: of each workload or option set, so many.
+/// Returns the scripts selected by the arguments: a number of each workload or option set.
 fn tasks(arguments: &Arguments, crashing: bool) -> Result<Vec<Task>> {
     let workloads: Vec<&Workload> = match arguments.text("--workload") {
         Some(name) => vec![workload::find(name)?],
@@ -175,9 +175,9 @@ fn tasks(arguments: &Arguments, crashing: bool) -> Result<Vec<Task>> {
         None => vec![&workload::FREE],
     };
     let sets: Vec<Option<&NamedSet>> = match arguments.text("--set") {
-        Some(name) => vec![Some(sets::find(name)?)],
+        Some(name) => vec![Some(option_sets::find(name)?)],
         None if crashing => vec![None],
-        None => sets::SETS.iter().map(Some).collect(),
+        None => option_sets::SETS.iter().map(Some).collect(),
     };
     let first = arguments.number("--seed", 1)?;
     let count = arguments.number("--count", if crashing { 4 } else { 20 })?;
@@ -207,9 +207,9 @@ fn many(arguments: &Arguments, crashing: bool) -> Result<()> {
     let next = AtomicU64::new(0);
     let total = Mutex::new(Counts::default());
     let failures = Mutex::new(BTreeMap::new());
-    let work = |current: &patience::Current| {
+    let work = |current: &stall_watchdog::Current| {
         while failures.lock().is_empty() {
-            // Relaxed: a number that orders nothing else.
+            // Relaxed: a counter that orders nothing.
             let number = next.fetch_add(1, Ordering::Relaxed) as usize;
             let Some(task) = tasks.get(number) else {
                 return;
@@ -224,7 +224,7 @@ fn many(arguments: &Arguments, crashing: bool) -> Result<()> {
             current.ends();
         }
     };
-    patience::run(arguments.number("--threads", 2)?.clamp(1, 64), work);
+    stall_watchdog::run(arguments.number("--threads", 2)?.clamp(1, 64), work);
     if let Some((_, error)) = failures.lock().pop_first() {
         return Err(error);
     }
@@ -282,7 +282,7 @@ fn replay(arguments: &Arguments) -> Result<()> {
     let script = Task::of(&token)?.script();
     print!("{script}");
     if let Some(point) = &token.fault {
-        return faults::replay(factory.as_ref(), &script, &token, point);
+        return fault_command::replay(factory.as_ref(), &script, &token, point);
     }
     let checker = Checker::new(factory.as_ref(), &script, token.seed)
         .map_err(|failure| failed(&failure, &token))?;

@@ -1,4 +1,4 @@
-//! What a database should answer: all versions of every key, in plain maps.
+//! The reference model: all versions of every key, in plain maps.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,26 +7,26 @@ use std::str::FromStr;
 use cairn_types::{Error, Result};
 
 use crate::engine::Entries;
-use crate::ops::change::{Effect, Write};
+use crate::ops::batch_entry::{Effect, Write};
 use crate::ops::scan::{Direction, Scan};
 
-/// How merge operands combine.
+/// Merge operators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MergeKind {
-    /// They cannot; scripts have none.
+    /// No operator; scripts contain no operands.
     #[default]
     None,
-    /// `uint64add`: 8-byte little-endian numbers are added; what has another length counts as 0.
+    /// `uint64add`: adds 8-byte little-endian numbers; values of another length count as 0.
     Add,
-    /// `stringappend`: joined with commas.
+    /// `stringappend`: joins with commas.
     Append,
-    /// `put`: the last one wins.
+    /// `put`: the last operand wins.
     Put,
-    /// `max`: the greatest in bytes wins.
+    /// `max`: the bytewise largest wins.
     Max,
 }
 
-/// Names of the kinds, as scripts say them.
+/// Names of the operators in scripts.
 const MERGE_NAMES: [(MergeKind, &str); 5] = [
     (MergeKind::None, "none"),
     (MergeKind::Add, "uint64add"),
@@ -49,12 +49,12 @@ impl FromStr for MergeKind {
         let named = MERGE_NAMES.iter().find(|(_, name)| *name == text);
         named
             .map(|(kind, _)| *kind)
-            .ok_or_else(|| Error::invalid_argument(format!("no merge operator is called {text:?}")))
+            .ok_or_else(|| Error::invalid_argument(format!("unknown merge operator {text:?}")))
     }
 }
 
 impl MergeKind {
-    /// What `operand` makes of `existing`.
+    /// Returns the result of `operand` applied to `existing`.
     #[must_use]
     pub fn apply(self, existing: Option<&[u8]>, operand: &[u8]) -> Vec<u8> {
         let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
@@ -71,33 +71,33 @@ impl MergeKind {
     }
 }
 
-/// A family from its creation on. A name that is dropped and created again is another family.
+/// A family from its creation on. Recreating a dropped name creates another family.
 #[derive(Clone, Debug)]
 struct Family {
     name: String,
-    /// Versions of each key, oldest first, with the sequence number of each.
+    /// Versions of each key with their sequence numbers, oldest first.
     keys: BTreeMap<Vec<u8>, Vec<(u64, Version)>>,
     /// Range tombstones: start, end, sequence number.
     ranges: Vec<(Vec<u8>, Vec<u8>, u64)>,
     alive: bool,
-    /// The moment of the last write to it.
+    /// The moment of its last write.
     last_written: usize,
 }
 
-/// What one write made of its key.
+/// The result of one write to a key.
 #[derive(Clone, Debug)]
 pub enum Version {
     /// A value.
     Value(Vec<u8>),
     /// An entity: names and values of its columns, sorted by name.
     Entity(Vec<(Vec<u8>, Vec<u8>)>),
-    /// Nothing.
+    /// A deletion.
     Deleted,
-    /// What was there and this operand.
+    /// A merge operand on top of the older versions.
     Operand(Vec<u8>),
 }
 
-/// A database that forgets nothing. A *moment* is a number of writes: moment 0 is the empty
+/// A database that keeps all history. A *moment* is a number of batches: moment 0 is the empty
 /// database, moment `k` the state after the first `k` batches.
 #[derive(Clone, Debug)]
 pub struct Model {
@@ -107,11 +107,11 @@ pub struct Model {
     moments: Vec<u64>,
 }
 
-/// The family that every database has.
+/// The name of the default family.
 pub const DEFAULT: &str = "default";
 
 impl Model {
-    /// An empty database with the default family.
+    /// Creates an empty database with the default family.
     #[must_use]
     pub fn new(merge: MergeKind) -> Model {
         let mut model = Model {
@@ -123,13 +123,13 @@ impl Model {
         model
     }
 
-    /// The present moment.
+    /// Returns the current moment.
     #[must_use]
     pub fn now(&self) -> usize {
         self.moments.len() - 1
     }
 
-    /// The names of the families that are there.
+    /// Returns the names of the live families.
     #[must_use]
     pub fn families(&self) -> Vec<String> {
         let alive = self.families.iter().filter(|family| family.alive);
@@ -146,7 +146,7 @@ impl Model {
         self.index(name).map(|index| &self.families[index])
     }
 
-    /// True if there is a family of this name.
+    /// True if a live family has this name.
     #[must_use]
     pub fn has_family(&self, name: &str) -> bool {
         self.index(name).is_some()
@@ -170,21 +170,21 @@ impl Model {
         }
     }
 
-    /// The number of a family that is there.
+    /// Returns the number of a live family.
     #[must_use]
     pub fn number(&self, family: &str) -> usize {
         self.index(family)
             .expect("scripts name families that exist")
     }
 
-    /// The moment of the last write to a family.
+    /// Returns the moment of the last write to a family.
     #[must_use]
     pub fn last_written(&self, family: &str) -> usize {
         self.family(family).map_or(0, |family| family.last_written)
     }
 
-    /// Carries a batch out. One that names a family that is not there does nothing, and is a
-    /// moment nevertheless, as [`Model::skip`] is.
+    /// Applies a batch. A batch that names a missing family has no effect, but counts as a moment like
+    /// [`Model::skip`].
     pub fn write(&mut self, writes: &[Write]) {
         if !writes.iter().all(|write| self.has_family(&write.family)) {
             return self.skip();
@@ -207,25 +207,25 @@ impl Model {
         self.moments.push(seq);
     }
 
-    /// Lets a moment pass in which nothing happens: the batch of it was not carried out.
+    /// Advances the moment without an effect, for a batch that was not executed.
     pub fn skip(&mut self) {
         let seq = self.moments[self.moments.len() - 1];
         self.moments.push(seq);
     }
 
-    /// The value of `key` at `moment`.
+    /// Returns the value of `key` at `moment`.
     #[must_use]
     pub fn get(&self, family: &str, key: &[u8], moment: usize) -> Option<Vec<u8>> {
         self.read(self.family(family)?, key, self.moments[moment])
     }
 
-    /// The columns of `key` at `moment`; a value is the column without a name.
+    /// Returns the columns of `key` at `moment`; a plain value is the unnamed column.
     #[must_use]
     pub fn columns(&self, family: &str, key: &[u8], moment: usize) -> Option<Entries> {
         self.read_columns(self.family(family)?, key, self.moments[moment])
     }
 
-    /// The value, or that of the default column of an entity.
+    /// Returns the value, or the default column of an entity.
     fn read(&self, family: &Family, key: &[u8], bound: u64) -> Option<Vec<u8>> {
         let columns = self.read_columns(family, key, bound)?;
         let default = columns.into_iter().find(|(name, _)| name.is_empty());
@@ -256,8 +256,7 @@ impl Model {
         value
     }
 
-    /// What `operand` makes of `existing`: it applies to the default column, and where an entity
-    /// has none, to an empty one.
+    /// Applies `operand` to the default column of `existing`, or to an empty one if it has none.
     fn merged(&self, existing: Option<Entries>, operand: &[u8]) -> Entries {
         let Some(mut columns) = existing else {
             return vec![(Vec::new(), self.merge.apply(None, operand))];
@@ -269,7 +268,7 @@ impl Model {
         columns
     }
 
-    /// What an iterator steps over at `moment`.
+    /// Returns the entries of an iterator at `moment`.
     #[must_use]
     pub fn scan(&self, family: &str, scan: &Scan, moment: usize) -> Entries {
         let mut entries = self.content(family, moment);
@@ -298,14 +297,14 @@ impl Model {
             .collect()
     }
 
-    /// Every key that was ever written to a family.
+    /// Returns every key ever written to a family.
     #[must_use]
     pub fn keys(&self, family: &str) -> Vec<Vec<u8>> {
         let keys = self.family(family).map(|family| family.keys.keys());
         keys.into_iter().flatten().cloned().collect()
     }
 
-    /// The whole content of a family at `moment`; nothing of one that is not there.
+    /// Returns the content of a family at `moment`; empty if it does not exist.
     #[must_use]
     pub fn content(&self, family: &str, moment: usize) -> Entries {
         let family = self.family(family);
@@ -314,7 +313,7 @@ impl Model {
         })
     }
 
-    /// The families that are there, each with a number that no other family ever has.
+    /// Returns the live families, each with a unique number.
     #[must_use]
     pub fn family_numbers(&self) -> Vec<(String, usize)> {
         let numbered = self.families.iter().enumerate();
@@ -334,20 +333,20 @@ impl Model {
         })
     }
 
-    /// The whole content of the family of this number, dropped or not, at `moment`.
+    /// Returns the content of the family of this number, dropped or not, at `moment`.
     #[must_use]
     pub fn content_by_number(&self, number: usize, moment: usize) -> Entries {
         self.entries(&self.families[number], self.moments[moment])
     }
 
-    /// How many families there ever were.
+    /// Returns the number of families ever created.
     #[must_use]
     pub fn family_count(&self) -> usize {
         self.families.len()
     }
 
-    /// True if `key` has been put exactly once since it was last gone, and nothing else was done
-    /// to it: then a single delete is legal.
+    /// True if `key` has been put exactly once since it was last absent, and not otherwise written, so
+    /// that a single delete is legal.
     #[must_use]
     pub fn single_delete_is_legal(&self, family: &str, key: &[u8]) -> bool {
         let Some(family) = self.family(family) else {
@@ -377,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_tombstone_hides_what_is_older_and_only_that() {
+    fn a_range_tombstone_hides_older_entries_only() {
         let model = model(
             MergeKind::None,
             &[
@@ -397,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn operands_stack_on_the_value_below_a_deletion_stops_them() {
+    fn operands_apply_to_the_value_below_and_stop_at_a_deletion() {
         let adds = [
             "merge default a u:5",
             "merge default a u:6",

@@ -1,31 +1,31 @@
-//! The options of a run, as text.
+//! Options of a run, as text.
 
 use std::fmt;
 use std::str::FromStr;
 
 use cairn_types::{Error, Result};
 
+use crate::line::{Line, wrong};
 use crate::model::MergeKind;
-use crate::text::{Line, wrong};
 
-/// Options of a run as text, under RocksDB's names, so that a script file says all of it.
+/// Options of a run, as text with RocksDB's names, so that a script file is self-contained.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OptionSet {
-    /// `name=value` pairs of the database, each ended by `;`.
+    /// Database options: `name=value` pairs, each followed by `;`.
     pub db: String,
-    /// The same of every column family.
+    /// Options of every column family.
     pub family: String,
-    /// The same of every family's block-based tables.
+    /// Table options of every family.
     pub table: String,
-    /// How operands combine, in every family.
+    /// The merge operator of every family.
     pub merge: MergeKind,
-    /// True if writes leave no trace in the WAL. Each family then survives by itself, up to its
-    /// last flush at least.
+    /// True if writes bypass the WAL. Each family then survives at least up to its last flush,
+    /// independently of the others.
     pub unlogged: bool,
 }
 
 impl OptionSet {
-    /// Gives the options that these texts name the values that they say, and leaves the others.
+    /// Overrides the options named in these texts.
     pub fn lay_over(&mut self, db: &str, family: &str, table: &str) {
         for (text, over) in [
             (&mut self.db, db),
@@ -36,7 +36,7 @@ impl OptionSet {
         }
     }
 
-    /// The value that one of the three texts gives to `name`.
+    /// Returns the value of `name` in one of the three texts.
     #[must_use]
     pub fn value<'t>(text: &'t str, name: &str) -> Option<&'t str> {
         let mut all = pairs(text).into_iter();
@@ -49,20 +49,20 @@ impl OptionSet {
         OptionSet::value(&self.db, name) == Some("true")
     }
 
-    /// True if a write that was acknowledged may still be in the memory of the process.
+    /// True if an acknowledged write may be buffered in the process.
     #[must_use]
     pub fn holds_writes_back(&self) -> bool {
         self.is_on("manual_wal_flush")
     }
 
-    /// True if all families of an unlogged database survive at one moment.
+    /// True if all families of an unlogged database survive at a common moment.
     #[must_use]
     pub fn flushes_atomically(&self) -> bool {
         self.is_on("atomic_flush")
     }
 }
 
-/// The pairs of a text; a `;` inside braces ends none.
+/// Splits a text into pairs; a `;` inside braces does not separate.
 #[must_use]
 pub fn pairs(text: &str) -> Vec<&str> {
     let (mut all, mut depth, mut begin) = (Vec::new(), 0usize, 0);
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_laid_over_wins_and_braces_hold_together() {
+    fn overrides_win_and_braces_protect_separators() {
         let mut set = OptionSet {
             db: "a=1;b={x=1;y=2};".to_owned(),
             ..OptionSet::default()

@@ -1,4 +1,4 @@
-//! Carries a script out in a simulated world and compares every answer with the model's.
+//! Runs a script in a simulated world and compares every answer with the model.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,24 +18,24 @@ use crate::ops::reopen::Reopen;
 use crate::options::OptionSet;
 use crate::script::{Op, Script};
 
-/// Where the database lies in the simulated world.
+/// Directory of the database in the simulated world.
 pub const DIR: &str = "/db";
 
-/// So many possible states are told apart; later doubts are resolved as if nothing had been done.
+/// Maximum number of possible states; further uncertain operations are taken as not executed.
 const POSSIBLE: usize = 64;
 
-/// What went wrong, in a sentence.
+/// A failure with its description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The sentence.
+    /// The description.
     pub text: String,
-    /// True if the engine said so, which it may where something was made to fail. Otherwise an
-    /// answer was wrong, which none may ever be.
+    /// True if the engine reported an error, which is allowed after an injected fault. Otherwise an
+    /// answer was wrong, which is never allowed.
     pub refused: bool,
 }
 
 impl Failure {
-    /// That an answer was wrong.
+    /// A wrong answer.
     #[must_use]
     pub fn wrong(text: impl Into<String>) -> Failure {
         Failure {
@@ -44,7 +44,7 @@ impl Failure {
         }
     }
 
-    /// The same with what was being done before it.
+    /// Prepends the current activity.
     #[must_use]
     pub fn at(self, doing: &str) -> Failure {
         Failure {
@@ -69,44 +69,44 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What one operation of a script did, for those who crash it.
+/// The effect of one operation of a script, for crash tests.
 #[derive(Clone, Debug)]
 pub struct Mark {
-    /// How many file operations there were when it began.
+    /// Number of file operations before it.
     pub began: usize,
-    /// How many when it was acknowledged.
+    /// Number of file operations when it was acknowledged.
     pub ended: usize,
     /// The moment after it.
     pub moment: usize,
-    /// The first moment that a crash of the process after it may leave.
+    /// The minimum moment after a process crash that follows it.
     pub handed: usize,
-    /// The first moment that a power cut after it may leave.
+    /// The minimum moment after a power failure that follows it.
     pub floor: usize,
-    /// Where no write is logged, the same of each family that was flushed, by its number.
+    /// In unlogged runs, the minimum moment of each flushed family, by number.
     pub flushed: BTreeMap<usize, usize>,
     /// The families after it, with their numbers in the model.
     pub families: Vec<(String, usize)>,
-    /// What the database was opened with last, as an index of `RunRecord::options`.
+    /// The options of the last open, as an index of `RunRecord::options`.
     pub options: usize,
 }
 
-/// A run, for those who crash it.
+/// The record of a run, for crash tests.
 pub struct RunRecord {
     /// All file operations.
     pub trace: Trace,
-    /// What each operation of the script did. The first mark is the opening.
+    /// The marks of the operations. The first mark is the open.
     pub marks: Vec<Mark>,
-    /// Everything that was ever written.
+    /// The model at the end.
     pub model: Model,
-    /// The options of each opening.
+    /// The options of each open.
     pub options: Vec<OptionSet>,
 }
 
-/// Carries `script` out in a new world, closes, opens again, and compares once more.
+/// Runs `script` in a new world, closes and reopens the database, and compares once more.
 ///
 /// # Errors
 ///
-/// The first answer that differs from the model's, or an error of the engine.
+/// The first wrong answer, or an error of the engine.
 pub fn run(factory: &dyn Factory, script: &Script, seed: u64) -> Result<RunRecord, Failure> {
     let mut runner = Runner::new(factory, SimWorld::new(seed), script);
     runner.open(None)?;
@@ -128,32 +128,31 @@ pub fn run(factory: &dyn Factory, script: &Script, seed: u64) -> Result<RunRecor
     })
 }
 
-/// A run under way: what operations act on.
+/// A run in progress, which operations act on.
 pub struct Runner<'f> {
-    /// The world that the database lives in.
+    /// The simulated world.
     pub sim: SimWorld,
-    /// By the script's name: the engine's, and the moment.
+    /// Snapshots of the script: the engine's name and the moment.
     pub snapshots: BTreeMap<u64, (u64, usize)>,
-    /// True if files that are not needed may lie there.
+    /// True if obsolete files may exist.
     pub allows_leftovers: bool,
     factory: &'f dyn Factory,
     engine: Option<Box<dyn Engine>>,
-    /// Of each opening, how many errors of background work the program was told of.
+    /// Number of reported background errors for each open.
     errors: Vec<Arc<AtomicU64>>,
-    /// The state, or the states that are possible where it is in doubt whether an operation that
-    /// failed was carried out.
+    /// The possible states: several if it is unknown whether a failed operation took effect.
     models: Vec<Model>,
     handed: usize,
     floor: usize,
     flushed: BTreeMap<usize, usize>,
-    /// The same of flushes that were refused: they may count all the same, one after the other.
+    /// States of refused flushes, which may have taken effect one after the other.
     doubtful_flushes: Vec<BTreeMap<usize, usize>>,
     options: Vec<OptionSet>,
     marks: Vec<Mark>,
 }
 
 impl<'f> Runner<'f> {
-    /// A runner of `script` in a world; nothing is open yet.
+    /// Creates a runner of `script` in a world, without opening the database.
     #[must_use]
     pub fn new(factory: &'f dyn Factory, sim: SimWorld, script: &Script) -> Runner<'f> {
         Runner {
@@ -188,7 +187,7 @@ impl<'f> Runner<'f> {
         });
     }
 
-    /// Notes what was promised.
+    /// Records a durability guarantee.
     fn keep(&mut self, promise: Promise) {
         let (model, options) = (&self.models[0], self.options());
         let (now, unlogged) = (model.now(), options.unlogged);
@@ -198,7 +197,7 @@ impl<'f> Runner<'f> {
             Promise::Handed | Promise::Logged if unlogged => {}
             Promise::Handed => self.handed = now,
             Promise::Logged => self.floor = now,
-            // All of them come back at one moment.
+            // All of them are recovered at a common moment.
             Promise::Flushed(families)
                 if unlogged
                     && options.flushes_atomically()
@@ -225,19 +224,19 @@ impl<'f> Runner<'f> {
         self.handed = self.handed.max(self.floor);
     }
 
-    /// What the database was opened with last.
+    /// Returns the options of the last open.
     #[must_use]
     pub fn options(&self) -> &OptionSet {
         self.options.last().expect("the first opening has some")
     }
 
-    /// The state that all operations so far lead to.
+    /// Returns the state after all operations so far.
     #[must_use]
     pub fn model(&self) -> &Model {
         &self.models[0]
     }
 
-    /// The database.
+    /// Returns the open database.
     ///
     /// # Errors
     ///
@@ -253,7 +252,7 @@ impl<'f> Runner<'f> {
     ///
     /// # Errors
     ///
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn open(&mut self, options: Option<OptionSet>) -> Result<(), Failure> {
         if let Some(options) = options {
             self.options.push(options);
@@ -265,25 +264,24 @@ impl<'f> Runner<'f> {
         Ok(())
     }
 
-    /// Counts the errors of background work that a database tells the program of, see
-    /// [`Engine::background_errors`].
+    /// Adds a counter of reported background errors, see [`Engine::background_errors`].
     pub fn hear(&mut self, errors: Arc<AtomicU64>) {
         self.errors.push(errors);
     }
 
-    /// How many errors of background work the program was told of.
+    /// Returns the number of reported background errors.
     #[must_use]
     pub fn background_errors(&self) -> u64 {
-        // Relaxed: numbers that order nothing else.
+        // Relaxed: counters that order nothing.
         let each = self.errors.iter();
         each.map(|errors| errors.load(Ordering::Relaxed)).sum()
     }
 
-    /// Closes the database, and looks whether anything is left open.
+    /// Closes the database and checks for leaked resources.
     ///
     /// # Errors
     ///
-    /// Those of the engine; what it left open.
+    /// Errors of the engine; leaked resources.
     pub fn close(&mut self) -> Result<(), Failure> {
         let snapshots = std::mem::take(&mut self.snapshots);
         if let Ok(engine) = self.engine() {
@@ -303,7 +301,7 @@ impl<'f> Runner<'f> {
         }
     }
 
-    /// Carries one operation out.
+    /// Runs one operation.
     ///
     /// # Errors
     ///
@@ -327,20 +325,20 @@ impl<'f> Runner<'f> {
         self.engine.is_some()
     }
 
-    /// All states that are possible.
+    /// Returns all possible states.
     #[must_use]
     pub fn models(&self) -> &[Model] {
         &self.models
     }
 
-    /// The first moment that a power cut may leave, and that of each family that was flushed.
+    /// Returns the minimum moment after a power failure, and that of each flushed family.
     #[must_use]
     pub fn promised(&self) -> (usize, BTreeMap<usize, usize>) {
         (self.floor, self.flushed.clone())
     }
 
-    /// What may be flushed: what was promised, and that with one after the other of the flushes that
-    /// were refused.
+    /// Returns the possible sets of flushed moments: the guaranteed one, and those with refused flushes
+    /// added one after the other.
     #[must_use]
     pub fn perhaps_flushed(&self) -> Vec<BTreeMap<usize, usize>> {
         let mut all = vec![self.flushed.clone()];
@@ -355,7 +353,7 @@ impl<'f> Runner<'f> {
         all
     }
 
-    /// Notes that an operation was never tried. As many moments pass as it would have taken.
+    /// Records that an operation was not attempted. Its moments pass without effect.
     pub fn leave_out(&mut self, op: &Op) {
         for model in &mut self.models {
             let mut with = model.clone();
@@ -366,7 +364,7 @@ impl<'f> Runner<'f> {
         }
     }
 
-    /// Notes that an operation was refused: perhaps it was carried out nevertheless.
+    /// Records that an operation was refused, but may have taken effect.
     pub fn doubt(&mut self, op: &Op) {
         let model = self.model();
         let flushed = op
@@ -386,7 +384,7 @@ impl<'f> Runner<'f> {
             let before = (done.now(), done.family_numbers());
             op.apply(done);
             if (done.now(), done.family_numbers()) == before {
-                return; // It changes nothing.
+                return; // The operation has no effect.
             }
             debug_assert_eq!(done.now(), undone.now());
         }
@@ -394,11 +392,11 @@ impl<'f> Runner<'f> {
         self.models.truncate(POSSIBLE);
     }
 
-    /// Finds out, after an opening, which of the possible states is there.
+    /// Determines after an open which of the possible states is present.
     ///
     /// # Errors
     ///
-    /// If none of them is; those of the engine.
+    /// None of them is; errors of the engine.
     pub fn settle(&mut self) -> Result<(), Failure> {
         self.check_content()?;
         if self.models.len() > 1 {
@@ -409,11 +407,11 @@ impl<'f> Runner<'f> {
         Ok(())
     }
 
-    /// The engine's name and the moment of the script's snapshot.
+    /// Returns the engine's name and the moment of a snapshot of the script.
     ///
     /// # Errors
     ///
-    /// If the script has no such snapshot here.
+    /// If the script has no such snapshot.
     pub fn moment(&self, snapshot: Option<u64>) -> Result<(Option<u64>, usize), Failure> {
         match snapshot {
             None => Ok((None, self.model().now())),
@@ -427,11 +425,11 @@ impl<'f> Runner<'f> {
         }
     }
 
-    /// Compares what the engine answered with what the model expects.
+    /// Compares an answer of the engine with the model.
     ///
     /// # Errors
     ///
-    /// `difference` of the two, if no state that is possible explains the answer.
+    /// The `difference` of the two, if no possible state explains the answer.
     pub fn agree<T: PartialEq>(
         &self,
         found: &T,
@@ -445,7 +443,7 @@ impl<'f> Runner<'f> {
         }
     }
 
-    /// Reads everything and compares it with the model.
+    /// Reads all content and compares it with the model.
     ///
     /// # Errors
     ///
@@ -472,7 +470,7 @@ impl<'f> Runner<'f> {
 /// The entries of all families.
 pub type Content = BTreeMap<String, Entries>;
 
-/// The whole content of all families now.
+/// Returns the current content of all families.
 pub fn whole(model: &Model) -> Content {
     let numbers = model.family_numbers().into_iter();
     numbers
@@ -487,7 +485,7 @@ mod tests {
     use crate::toy::{Bug, ToyFactory};
 
     #[test]
-    fn a_right_engine_agrees_with_the_model_on_every_script() {
+    fn a_correct_engine_agrees_with_the_model() {
         for seed in 0..60 {
             let script = generate::script(seed, 150);
             let factory = ToyFactory::right();
@@ -508,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_answers_are_noticed() {
+    fn wrong_answers_are_detected() {
         for bug in [
             Bug::SnapshotSeesLater,
             Bug::BackwardSkipsFirst,
@@ -518,7 +516,7 @@ mod tests {
             let noticed = (0..30)
                 .filter(|seed| run(&factory, &generate::script(*seed, 150), *seed).is_err())
                 .count();
-            assert!(noticed > 0, "nobody noticed {bug:?}");
+            assert!(noticed > 0, "not detected: {bug:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Scripts: operations as text, one a line, and the file is all that a run needs.
+//! Scripts: operations as text, one per line. The file is self-contained.
 //!
 //! ```text
 //! options merge=uint64add db=[] family=[write_buffer_size=4096;] table=[block_size=256;]
@@ -17,17 +17,17 @@ use std::sync::Arc;
 
 use cairn_types::{Error, Result};
 
-use crate::choices::keep_unlogged;
+use crate::line::{Line, wrong};
 use crate::ops::{KINDS, Operation};
+use crate::option_values::keep_unlogged;
 use crate::options::OptionSet;
-use crate::text::{Line, wrong};
 
-/// An operation of some kind. Two are equal if their lines are.
+/// An operation of any kind. Two are equal if their lines are.
 #[derive(Clone)]
 pub struct Op(Arc<dyn Operation>);
 
 impl Op {
-    /// This operation, of whatever kind.
+    /// Wraps an operation.
     #[must_use]
     pub fn new(operation: impl Operation + 'static) -> Op {
         Op(Arc::new(operation))
@@ -76,14 +76,14 @@ impl FromStr for Op {
 /// Operations, and the options of the first open.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Script {
-    /// What the database is opened with.
+    /// Options of the first open.
     pub options: OptionSet,
-    /// What happens then.
+    /// The operations.
     pub ops: Vec<Op>,
 }
 
 impl Script {
-    /// The same operations, with these options laid over those of every opening.
+    /// Returns the script with these options overriding those of every open.
     #[must_use]
     pub fn with_options(&self, db: &str, family: &str, table: &str) -> Script {
         let mut change = |options: &mut OptionSet| {

@@ -1,4 +1,4 @@
-//! What a failure prints, so that it can be seen again:
+//! Tokens that reproduce a failure:
 //! `CAIRN_REPRO=crash:v1:engine=toy:work=free:seed=0x5e1f:ops=400:at=173:model=blocks/9:nest=12.3`.
 
 use std::fmt;
@@ -7,22 +7,22 @@ use std::str::FromStr;
 use cairn_sim::{CrashModel, Fault};
 use cairn_types::{Error, Result};
 
-/// A run, and if it was crashed, where and how. Valid for the commit that printed it.
+/// A run and, if it was crashed or had a fault, where and how. Valid for the commit that printed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// The engine's kind.
+    /// The kind of engine.
     pub engine: String,
-    /// The workload of the script.
+    /// The workload.
     pub workload: String,
-    /// The named options that were laid over the script's, if any.
+    /// The named option set, if any.
     pub set: Option<String>,
     /// The seed of script and world.
     pub seed: u64,
-    /// How many operations the script has.
+    /// Number of operations of the script.
     pub ops: usize,
-    /// The disk that failed, or `None` if the run itself did.
+    /// The failed disk image; `None` if the run itself failed.
     pub crash: Option<CrashPoint>,
-    /// What was made to fail, if anything.
+    /// The injected fault, if any.
     pub fault: Option<FaultPoint>,
 }
 
@@ -31,23 +31,23 @@ pub struct Token {
 pub struct FaultPoint {
     /// The number of the file operation.
     pub at: usize,
-    /// What happens to it.
+    /// The fault.
     pub fault: Fault,
-    /// True if it happens to those after it too.
+    /// True if later operations fail too.
     pub lasting: bool,
 }
 
-/// One disk of those that crashes could leave.
+/// A disk image that a crash could leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrashPoint {
-    /// How many file operations were over.
+    /// Number of completed file operations.
     pub at: usize,
-    /// What survived.
+    /// The crash model.
     pub model: CrashModel,
-    /// Which of the model's disks.
+    /// The number of the image within the model.
     pub image: usize,
-    /// A crash of the recovery from that disk, under the same model: how many of its file
-    /// operations were over, and which of the disks.
+    /// A crash of the recovery from that image, under the same model: the number of completed file
+    /// operations, and the number of the image.
     pub nested: Option<(usize, usize)>,
 }
 
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_reads_back_as_it_was_printed() {
+    fn a_token_round_trips_through_text() {
         for text in [
             "CAIRN_REPRO=meta:v1:engine=toy:work=free:set=eager:seed=0x5e1f:ops=400",
             "CAIRN_REPRO=fault:v1:engine=toy:work=free:seed=0x5e1f:ops=400:at=7:fault=eio/lasting",

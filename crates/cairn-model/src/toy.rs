@@ -1,10 +1,10 @@
-//! An engine that is right by inspection: a map in memory and one log file. It can be told to be
-//! wrong in the ways that checkers must notice.
+//! An engine that is correct by inspection: an in-memory map and one log file. Optional bugs show that
+//! the checkers detect them.
 //!
 //! ```text
 //! log     = record*
 //! record  = length of the payload (4) | checksum of the payload (4) | payload
-//! payload = operations as text, one a line: what one batch, or one change of families, did
+//! payload = operations as text, one per line: one batch, or one change of families
 //! ```
 
 use std::collections::BTreeMap;
@@ -18,47 +18,47 @@ use cairn_types::{Error, Result};
 use crate::engine::{Engine, Entries, Factory};
 use crate::model::{DEFAULT, MergeKind};
 use crate::ops::Operation;
-use crate::ops::change::{Change, Write, bytes_of};
+use crate::ops::batch_entry::{Change, Write, bytes_of};
 use crate::ops::scan::{Direction, Scan};
 use crate::ops::write::Batch;
 use crate::options::OptionSet;
 
-/// What a wrong engine does.
+/// A bug of the toy engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// A write that asks for a sync gets none.
+    /// A synced write is not synced.
     SyncForgotten,
-    /// A sync that fails is taken for one that did not.
+    /// A sync error is ignored.
     SyncErrorSwallowed,
     /// The directory is not synced after the log was created.
     DirectoryNotSynced,
-    /// Replay goes on behind a record that is damaged.
+    /// Replay continues after a damaged record.
     ReplayGoesOn,
-    /// Each write of a batch is a record of its own.
+    /// Each write of a batch is logged as a record of its own.
     BatchInPieces,
-    /// Replay forgets the last record.
+    /// Replay ignores the last record.
     ReplayStopsEarly,
-    /// A snapshot sees what is written after it.
+    /// A snapshot sees later writes.
     SnapshotSeesLater,
-    /// An iterator that goes backward skips the entry it was positioned on.
+    /// A backward iterator skips its first entry.
     BackwardSkipsFirst,
-    /// A merge takes the key to be empty.
+    /// A merge ignores the existing value.
     MergeForgetsBase,
 }
 
-/// Opens toy engines.
+/// Factory of toy engines.
 pub struct ToyFactory {
     bug: Option<Bug>,
 }
 
 impl ToyFactory {
-    /// Engines that are right.
+    /// Returns a factory of correct engines.
     #[must_use]
     pub fn right() -> ToyFactory {
         ToyFactory { bug: None }
     }
 
-    /// Engines with this bug.
+    /// Returns a factory of engines with this bug.
     #[must_use]
     pub fn wrong(bug: Bug) -> ToyFactory {
         ToyFactory { bug: Some(bug) }
@@ -84,12 +84,12 @@ struct Toy {
     snapshots: BTreeMap<u64, Families>,
     next_snapshot: u64,
     log: Arc<dyn WritableFile>,
-    /// The error after which nothing more is logged.
+    /// The error after which nothing is logged.
     stopped: Option<Error>,
     _lock: Box<dyn FileLock>,
 }
 
-/// Bytes before a payload.
+/// Size of a record header.
 const HEADER: usize = 8;
 
 fn checksum(bytes: &[u8]) -> u32 {
@@ -98,7 +98,7 @@ fn checksum(bytes: &[u8]) -> u32 {
     })
 }
 
-/// The payload of the record at the beginning of `log`, if it is whole.
+/// Returns the payload of the first record of `log`, if it is complete.
 fn record(log: &[u8]) -> Option<&[u8]> {
     let len = u32::from_le_bytes(*log.first_chunk()?) as usize;
     let sum = u32::from_le_bytes(*log.get(4..)?.first_chunk()?);
@@ -144,8 +144,8 @@ impl Toy {
             _lock: lock,
         };
         toy.replay(&old)?;
-        // What was recovered is written anew and made durable before anybody sees it: the old
-        // log may end with half a record, or with pages that a failed sync left unwritten.
+        // The recovered content is rewritten and synced first: the old log may end with a partial
+        // record, or with pages that a failed sync did not write.
         toy.log.sync(false)?;
         fs.rename(&next, &path)?;
         if bug != Some(Bug::DirectoryNotSynced) {
@@ -180,7 +180,7 @@ impl Toy {
         Ok(())
     }
 
-    /// An error of the log, which ends all writing: nobody knows what it holds then.
+    /// Stops all writes after a log error, because the content of the log is then unknown.
     fn logged(&mut self, done: Result<()>) -> Result<()> {
         if let Err(error) = &done {
             self.stopped = Some(error.clone());
@@ -200,7 +200,7 @@ impl Toy {
         self.logged(done)
     }
 
-    /// Carries out what a line of a payload says.
+    /// Applies a line of a payload.
     fn apply(&mut self, line: &str) -> Result<()> {
         match line.split_once(' ') {
             Some(("createfamily", name)) => {
@@ -218,7 +218,7 @@ impl Toy {
         }
     }
 
-    /// Logs a line and carries it out.
+    /// Logs and applies a line.
     fn log_and_apply(&mut self, line: &str) -> Result<()> {
         self.append(line)?;
         self.sync()?;
@@ -236,7 +236,7 @@ impl Toy {
             Change::Put(value) => {
                 family.insert(write.key.clone(), value.bytes());
             }
-            // It keeps no other columns than the default one.
+            // Only the default column is kept.
             Change::PutEntity(columns) => {
                 let columns = bytes_of(columns);
                 let default = columns.into_iter().find(|(name, _)| name.is_empty());

@@ -1,12 +1,12 @@
-//! Workloads: what scripts are about. One is a row here: the options that it insists on, the
-//! kinds of operations that it has or has not, and how its writes are made durable.
+//! Workloads, one row each: fixed options, enabled and disabled operation kinds, and the durability of
+//! writes.
 
 use cairn_types::{Error, Result};
 
-/// How writes are made durable.
+/// Durability of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// As the seed likes it: most databases are logged, some writes synced.
+    /// Chosen by the seed: most databases are logged, some writes synced.
     Any,
     /// All writes are logged, some synced.
     Logged,
@@ -16,30 +16,30 @@ pub enum Durability {
     Unlogged,
 }
 
-/// What scripts are about.
+/// A kind of script.
 #[derive(Debug)]
 pub struct Workload {
-    /// Its name, on the command line and in tokens.
+    /// Its name on the command line and in tokens.
     pub name: &'static str,
-    /// Database options of every opening, over those that the seed chooses.
+    /// Database options of every open, overriding those of the seed.
     pub db: &'static str,
-    /// The same of every family.
+    /// Options of every family.
     pub family: &'static str,
-    /// The same of every family's tables.
+    /// Table options of every family.
     pub table: &'static str,
-    /// How writes are made durable.
+    /// Durability of writes.
     pub durability: Durability,
-    /// So many families beside the default one are there from the beginning.
+    /// Number of families created at the start, besides the default one.
     pub families: usize,
     /// Switches that are always on.
     pub on: &'static [&'static str],
     /// Switches that are always off.
     pub off: &'static [&'static str],
-    /// Kinds of operations that come so many times as often.
+    /// Operation kinds with multiplied weight.
     pub often: &'static [(&'static str, usize)],
 }
 
-/// The workload that leaves everything to the seed.
+/// The unrestricted workload.
 pub const FREE: Workload = Workload {
     name: "free",
     db: "",
@@ -52,7 +52,7 @@ pub const FREE: Workload = Workload {
     often: &[],
 };
 
-/// A small logged one, for tests of the checkers.
+/// A small logged workload, for tests of the checkers.
 pub const SMALL: Workload = Workload {
     name: "small",
     durability: Durability::Logged,
@@ -140,7 +140,7 @@ pub const WORKLOADS: &[Workload] = &[
         often: &[("flush", 3)],
         ..FREE
     },
-    // Many logs that ended, nobody syncs them, and hardly a memtable is flushed.
+    // Many finished logs without syncs, and few flushes.
     Workload {
         name: "log-ended",
         db: "recycle_log_file_num=0",
@@ -151,7 +151,7 @@ pub const WORKLOADS: &[Workload] = &[
         often: &[("switch", 12)],
         ..FREE
     },
-    // The same of several families, which are flushed now and then.
+    // The same with several families and occasional flushes.
     Workload {
         name: "log-ended-families",
         db: "recycle_log_file_num=0;max_manifest_file_size=1024",
@@ -311,17 +311,17 @@ pub const WORKLOADS: &[Workload] = &[
     },
 ];
 
-/// The workload of this name.
+/// Returns the workload of this name.
 ///
 /// # Errors
 ///
-/// `InvalidArgument` if there is none.
+/// `InvalidArgument` if it does not exist.
 pub fn find(name: &str) -> Result<&'static Workload> {
     let found = WORKLOADS.iter().find(|workload| workload.name == name);
     found.ok_or_else(|| {
         let names: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
         Error::invalid_argument(format!(
-            "no workload is called {name:?}; there are {}",
+            "unknown workload {name:?}, expected one of {}",
             names.join(", ")
         ))
     })

@@ -1,5 +1,5 @@
-//! Scripts that once failed: each is run under several seeds and crashed, or run with the faults
-//! that it failed with, for ever.
+//! Regression scripts: each is run under several seeds and crashed, or run with the faults that once
+//! made it fail.
 
 use cairn_model::Script;
 use cairn_model::cairn::CairnFactory;
@@ -42,7 +42,7 @@ regressions! {
 }
 
 #[test]
-fn a_log_that_failed_behind_a_switch_of_memtables_is_needed_by_nobody() {
+fn a_failed_log_after_a_memtable_switch_is_not_needed() {
     let text = include_str!("../regressions/log-failed-behind-switch.txt");
     let script: Script = text.parse().unwrap();
     let faulty = Faulty::new(&CairnFactory, &script, 4).unwrap_or_else(|f| panic!("{f}"));

@@ -1,5 +1,6 @@
-//! Other spellings of options: names of older releases, parts of a group (`compression_opts.level`),
-//! and objects with their options (`table_factory={id=BlockBasedTable;block_size=8K}`).
+//! Alternative spellings of options: names of older releases, members of a struct option
+//! (`compression_opts.level`), and objects with their options
+//! (`table_factory={id=BlockBasedTable;block_size=8K}`).
 
 use std::borrow::Cow;
 
@@ -8,36 +9,36 @@ use cairn_types::{Error, Result};
 use crate::row::{Row, unknown};
 use crate::text::{Text, object};
 
-/// The options of the block-based table stand in a row of their own.
+/// The options of the block-based table have a row of their own.
 const TABLE_FACTORY: &str = "table_factory";
 const TABLE_OPTIONS: &str = "block_based_table_factory";
 const BLOCK_BASED: &str = "BlockBasedTable";
 
-/// One change of one row.
+/// One assignment to a row.
 pub(crate) struct Step<'t, S: 'static> {
     pub(crate) row: &'static Row<S>,
     pub(crate) text: Cow<'t, str>,
-    /// True if parts that the text does not name go back to their defaults.
+    /// True if members that the text does not name are reset to their defaults.
     pub(crate) afresh: bool,
 }
 
-/// The name by which a row goes today.
+/// Returns the current name of a row.
 fn present_name(name: &str) -> &str {
     match name {
-        // As 11.1 wrote it.
+        // The spelling of 11.1.
         "memtable_veirfy_per_key_checksum_on_seek" => "memtable_verify_per_key_checksum_on_seek",
         "memtable" => "memtable_factory",
         _ => name,
     }
 }
 
-/// The row of `rows` called `name`, today or in an older release.
+/// Returns the row of `rows` with this current or old name.
 pub(crate) fn find<'r, S>(rows: &'r [Row<S>], name: &str) -> Option<&'r Row<S>> {
     let name = present_name(name);
     rows.iter().find(|row| row.name == name)
 }
 
-/// The changes of `rows`, the table of the options called `what`, that `name=text` asks for.
+/// Returns the assignments to `rows`, the options called `what`, that `name=text` stands for.
 pub(crate) fn steps<'t, S: Default>(
     what: &str,
     rows: &'static [Row<S>],
@@ -80,8 +81,8 @@ pub(crate) fn steps<'t, S: Default>(
     }])
 }
 
-/// A structure of memtables by its short name, or as an object. Numbers behind a name (buckets, room
-/// to reserve) are advice that nothing here needs.
+/// Parses a memtable factory: a short name or an object. Numeric parameters (buckets, reserved size)
+/// are ignored.
 fn memtable_factory(text: &str) -> Result<Cow<'_, str>> {
     let refused = |why| Error::invalid_argument(format!("memtable_factory={text}: {why}"));
     let (id, properties) = object(text).map_err(refused)?;
@@ -103,8 +104,8 @@ fn memtable_factory(text: &str) -> Result<Cow<'_, str>> {
     }))
 }
 
-/// The older form of options of a codec, `WINDOW_BITS:LEVEL:STRATEGY[:MAX_DICT_BYTES[:...]]`, as a
-/// group. The last but one number of six parts was added later than the last.
+/// Converts the old form of codec options, `WINDOW_BITS:LEVEL:STRATEGY[:MAX_DICT_BYTES[:...]]`, to a
+/// struct. Of six members, the last but one was added later than the last.
 fn compression_list(name: &str, text: &str) -> Result<String> {
     const PARTS: [&str; 9] = [
         "window_bits",
@@ -136,7 +137,8 @@ fn compression_list(name: &str, text: &str) -> Result<String> {
     Ok(format!("{{{}}}", said.join(";")))
 }
 
-/// A kind of table with its options: a new object, so what is not named has its default.
+/// Parses a table factory with its options. It creates a new object, so members that are not named have
+/// their defaults.
 fn table_factory<'t, S>(
     what: &str,
     rows: &'static [Row<S>],
@@ -162,7 +164,7 @@ fn table_factory<'t, S>(
             afresh: true,
         });
     } else if !properties.is_empty() {
-        return Err(refused(format!("options of {id} are not known")));
+        return Err(refused(format!("options of {id} are unknown")));
     }
     Ok(steps)
 }

@@ -1,51 +1,51 @@
-//! Options of calls about compactions: of named files, waiting for them, calling them off.
+//! Options of compaction calls: `CompactFiles`, `WaitForCompact`, cancellation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cairn_types::Result;
 
-use crate::choice::{Compression, Temperature};
+use crate::enums::{Compression, Temperature};
 use crate::row::refuse_all;
 use crate::rows::{Options, options};
 use crate::text::{NULL, Refusal, Text};
 
 options! {
-    /// How a compaction of files that a user names works.
+    /// Options of `CompactFiles`.
     CompactionOptions, "CompactionOptions" {
-        /// Compression of the outputs; none for what the family says of their level.
+        /// Compression of the outputs; `None` for the family's.
         compression: Option<Compression> = None;
-        /// Size of the outputs, in bytes.
+        /// Target size of the outputs, in bytes.
         output_file_size_limit: u64 = u64::MAX;
-        /// Parts that run in parallel; 0 for the database's `max_subcompactions`.
+        /// Maximum number of subcompactions; 0 for the database's `max_subcompactions`.
         max_subcompactions: u32 = 0;
-        /// Calls the compaction off.
+        /// Cancellation flag.
         canceled: Canceled = Canceled::default(), unwritten;
         /// Temperature of the outputs.
         output_temperature_override: Temperature = Temperature::Unknown, missing;
-        /// True if files that overlap nothing are moved without rewriting.
+        /// True if files without overlap are moved instead of rewritten.
         allow_trivial_move: bool = false;
     }
 }
 
 options! {
-    /// How long to wait for flushes and compactions.
+    /// Options of waiting for flushes and compactions.
     WaitForCompactOptions, "WaitForCompactOptions" {
         /// True if the wait ends with `Aborted` while background work is paused.
         abort_on_pause: bool = false;
         /// True if all families are flushed first.
         flush: bool = false;
-        /// True to wait for the deletion of obsolete files too.
+        /// True to wait for the deletion of obsolete files as well.
         wait_for_purge: bool = false;
         /// True if the database is closed afterwards.
         close_db: bool = false;
-        /// Microseconds after which the wait ends with `TimedOut`; 0 for never.
+        /// Timeout in microseconds, after which the call returns `TimedOut`; 0 for none.
         timeout: u64 = 0;
     }
 }
 
 impl CompactionOptions {
-    /// Refuses options whose feature is not built.
+    /// Rejects unsupported options.
     ///
     /// # Errors
     ///
@@ -55,26 +55,26 @@ impl CompactionOptions {
     }
 }
 
-/// A flag by which whoever started a compaction calls it off; clones are the same flag. The call
-/// then ends soon, with `Incomplete`, and has changed nothing that it had not finished.
+/// A shared flag that cancels compactions. A canceled call soon returns `Incomplete`, and keeps only
+/// what it had already installed.
 #[derive(Clone, Debug, Default)]
 pub struct Canceled(Option<Arc<AtomicBool>>);
 
 impl Canceled {
-    /// A flag that is not set.
+    /// Creates a flag that is not set.
     #[must_use]
     pub fn new() -> Canceled {
         Canceled(Some(Arc::default()))
     }
 
-    /// Calls off every compaction that has this flag.
+    /// Cancels every compaction with this flag.
     pub fn cancel(&self) {
         if let Some(flag) = &self.0 {
             flag.store(true, Ordering::Release);
         }
     }
 
-    /// True if the compaction is called off.
+    /// True if the flag is set.
     #[must_use]
     pub fn is_canceled(&self) -> bool {
         self.0
@@ -82,7 +82,7 @@ impl Canceled {
             .is_some_and(|flag| flag.load(Ordering::Acquire))
     }
 
-    /// The flag itself, if there is one.
+    /// Returns the flag, if there is one.
     #[must_use]
     pub fn flag(&self) -> Option<&Arc<AtomicBool>> {
         self.0.as_ref()
@@ -99,7 +99,7 @@ impl Text for Canceled {
     fn parse(text: &str) -> Result<Canceled, Refusal> {
         match text {
             NULL | "" => Ok(Canceled::default()),
-            _ => Err("a flag is given in code".to_owned()),
+            _ => Err("a cancellation flag can only be set in code".to_owned()),
         }
     }
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use cairn_memory::WriteBufferManager;
 use cairn_platform::{RateLimiter, SstFileManager};
 
-use crate::choice::{
+use crate::customizable::DbPath;
+use crate::enums::{
     CacheTier, Compression, FileChecksum, InfoLogLevel, Temperature, WalRecoveryMode, WalWriteMode,
 };
-use crate::object::DbPath;
 use crate::plugin::Plugin;
 use crate::rows::options;
 use cairn_observe::statistics::Keeping;
@@ -19,242 +19,245 @@ use cairn_types::WalFilter;
 options! {
     /// Options of a whole database (RocksDB's `DBOptions`).
     DbOptions, "DBOptions" {
-        /// True if a database that does not exist is created.
+        /// True if a missing database is created.
         create_if_missing: bool = false;
-        /// True if column families that do not exist are created.
+        /// True if missing column families are created.
         create_missing_column_families: bool = false;
-        /// True if a database that exists is refused.
+        /// True if an existing database is an error.
         error_if_exists: bool = false;
-        /// True if doubtful data stops writes rather than being worked around.
+        /// True if inconsistent data stops writes.
         paranoid_checks: bool = true, hint;
-        /// True if a flush counts the entries it wrote.
+        /// True if a flush verifies the number of entries written.
         flush_verify_memtable_count: bool = true, hint;
-        /// True if a compaction counts the entries it read and wrote.
+        /// True if a compaction verifies the number of entries read and written.
         compaction_verify_record_count: bool = true, hint, recent;
-        /// True if the MANIFEST lists live WALs.
+        /// True if the MANIFEST tracks live WALs.
         track_and_verify_wals_in_manifest: bool = false;
-        /// True if each WAL names the one before it.
+        /// True if each WAL records its predecessor.
         track_and_verify_wals: bool = false, recent;
-        /// True if tables are checked against the unique ids in the MANIFEST.
+        /// True if the unique ids of tables are verified against the MANIFEST.
         verify_sst_unique_id_in_manifest: bool = true;
-        /// Files kept open, ten of which are not tables; -1 for all.
+        /// Maximum number of open files, ten of which are not tables; -1 for no limit.
         max_open_files: i32 = -1, dynamic;
         /// Threads that open tables when all are kept open.
         max_file_opening_threads: i32 = 16, hint;
-        /// True if tables are opened in the background.
+        /// True if tables are opened in the background on open.
         open_files_async: bool = false, hint, recent;
-        /// True if opening a table skips what it can.
+        /// True if opening a table skips optional work.
         fast_sst_open: bool = false, dynamic, hint, recent;
         /// True if opening skips the statistics of tables.
         skip_stats_update_on_db_open: bool = false, hint;
         /// Threads of asynchronous reads.
         read_io_executor_threads: i32 = 1, hint, recent;
-        /// Shards of the table cache, as a power of two.
+        /// log2 of the number of table cache shards.
         table_cache_numshardbits: i32 = 6, hint;
-        /// Flushes and compactions at once; a quarter of them flushes.
+        /// Maximum number of concurrent flushes and compactions; a quarter of them are flushes.
         max_background_jobs: i32 = 2, dynamic;
-        /// Compactions at once; -1 derives it from `max_background_jobs`.
+        /// Maximum number of concurrent compactions; -1 derives it from `max_background_jobs`.
         max_background_compactions: i32 = -1, dynamic;
-        /// Flushes at once; -1 derives it from `max_background_jobs`.
+        /// Maximum number of concurrent flushes; -1 derives it from `max_background_jobs`.
         max_background_flushes: i32 = -1, dynamic;
-        /// Parts that a compaction is split into before it begins, each with a thread of its own. While
-        /// nobody writes, threads that `max_background_jobs` leaves help beside these.
+        /// Number of subcompactions that a compaction is split into before it starts, each on its own
+        /// thread. While there are no writes, threads left over from `max_background_jobs` join in.
         max_subcompactions: u32 = 1, dynamic;
-        /// Bytes of live WALs at which families are flushed; 0 for four times all memtables.
+        /// Total size of live WALs that triggers a flush, in bytes; 0 for four times the memtable
+        /// budget.
         max_total_wal_size: u64 = 0, dynamic;
-        /// Size of a MANIFEST below which it is never replaced, in bytes.
+        /// Minimum size of a MANIFEST to be rotated, in bytes.
         max_manifest_file_size: u64 = 1 << 30, dynamic;
-        /// Percent by which a MANIFEST may outgrow what it describes.
+        /// Space amplification of a MANIFEST that triggers rotation, in percent.
         max_manifest_space_amp_pct: i32 = 500, dynamic, recent;
         /// Bytes reserved for a new MANIFEST.
         manifest_preallocation_size: u64 = 4 << 20, dynamic, hint;
-        /// True if opening goes on with the MANIFEST it finds, where that is safe: its last record must
-        /// say that all before it is durable, as closing a database with this option makes it say, and
-        /// its size must be within `max_manifest_file_size`. Else, after a crash too, a fresh one is written.
+        /// True if open continues the existing MANIFEST if that is safe: its last record must state
+        /// that everything before it is durable, which closing a database with this option ensures, and
+        /// its size must be within `max_manifest_file_size`. Otherwise, and after a crash, a new one is
+        /// written.
         reuse_manifest_on_open: bool = false, recent;
-        /// True if the MANIFEST is laid out for a fast start.
+        /// True if the MANIFEST is optimized for recovery.
         optimize_manifest_for_recovery: bool = false, dynamic, hint, recent;
-        /// True if closing reads the MANIFEST back, and replaces one that is damaged.
+        /// True if close verifies the MANIFEST and rewrites a damaged one.
         verify_manifest_content_on_close: bool = false, dynamic, recent;
-        /// What recovery does with a damaged log.
+        /// Handling of damaged logs in recovery.
         wal_recovery_mode: WalRecoveryMode = WalRecoveryMode::PointInTimeRecovery;
-        /// True if two-phase commits survive in the log.
+        /// True if two-phase commits are recoverable from the log.
         allow_2pc: bool = false, missing;
-        /// Old WALs kept to be written again.
+        /// Number of obsolete WALs kept for reuse.
         recycle_log_file_num: u64 = 0;
-        /// True if the next WAL is made in advance.
+        /// True if the next WAL is created in advance.
         async_wal_precreate: bool = false, hint, recent;
-        /// Seconds for which old WALs are kept.
+        /// Retention time of archived WALs, in seconds.
         wal_ttl_seconds("WAL_ttl_seconds"): u64 = 0;
-        /// Size up to which old WALs are kept, in MiB.
+        /// Size limit of archived WALs, in MiB.
         wal_size_limit_mb("WAL_size_limit_MB"): u64 = 0;
         /// Compression of WALs: none or zstd.
         wal_compression: Compression = Compression::None;
-        /// True if the log waits in memory until `flush_wal`.
+        /// True if the log is buffered in memory until `flush_wal`.
         manual_wal_flush: bool = false;
-        /// How WALs are written: `kMapped` or `kPlain`. Cairn's own. A log that is written over another
-        /// (`recycle_log_file_num`) is written by calls in any case.
+        /// Write mode of WALs: `kMapped` or `kPlain`. Cairn's own option. Recycled logs
+        /// (`recycle_log_file_num`) are always written with write calls.
         wal_write_mode: WalWriteMode = WalWriteMode::Mapped, unwritten;
-        /// Bytes of WAL after which write-back begins; with 0 that of a mapped log begins behind each window (512 KiB
-        /// in a long log), and of others when the kernel likes.
+        /// Writeback interval of the WAL, in bytes; with 0, a mapped log starts writeback behind each
+        /// window (512 KiB in a long log), and other logs leave it to the kernel.
         wal_bytes_per_sync: u64 = 0, dynamic;
-        /// Bytes of table after which write-back begins; 0 for 4 MiB.
+        /// Writeback interval of tables, in bytes; 0 for 4 MiB.
         bytes_per_sync: u64 = 0, dynamic;
-        /// True if that write-back waits for the one before.
+        /// True if writeback waits for the previous one.
         strict_bytes_per_sync: bool = false, dynamic, hint;
         /// True if files are synced with `fsync` rather than `fdatasync`.
         use_fsync: bool = false;
-        /// True if space for files is reserved.
+        /// True if file space is preallocated.
         allow_fallocate: bool = true, hint;
         /// True if reads bypass the page cache.
         use_direct_reads: bool = false;
         /// True if flushes and compactions bypass the page cache.
         use_direct_io_for_flush_and_compaction: bool = false;
-        /// True if compactions read tables past the page cache, and other reads through it.
+        /// True if compactions read tables with direct I/O, and other reads do not.
         use_direct_io_for_compaction_reads: bool = false, recent;
-        /// True if tables and blob files are read through a mapping, which spares calls. What is read is
-        /// copied into the block cache as without. A device that fails, or a file that others cut off
-        /// while the database has it open, may then end the process.
+        /// True if tables and blob files are read through a memory mapping, which saves system calls.
+        /// Data is still copied to the block cache. A failing device, or truncation of an open file by
+        /// others, may then terminate the process.
         allow_mmap_reads: bool = false;
-        /// True if files are written through a mapping.
+        /// True if files are written through a memory mapping.
         allow_mmap_writes: bool = false, missing;
-        /// True if the kernel is told that tables are read here and there.
+        /// True if the kernel is advised of random access to tables.
         advise_random_on_open: bool = true, hint;
         /// True if descriptors are closed on exec.
         is_fd_close_on_exec: bool = true, missing;
-        /// Bytes that compactions read ahead.
+        /// Readahead of compactions, in bytes.
         compaction_readahead_size: u64 = 2 << 20, dynamic;
-        /// Buffer of files that are written, in bytes.
+        /// Size of write buffers of files, in bytes.
         writable_file_max_buffer_size: u64 = 1 << 20, dynamic, hint;
-        /// Bytes of a log read at once; 0 for the default.
+        /// Readahead of logs, in bytes; 0 for the default.
         log_readahead_size: u64 = 0, hint;
-        /// Memtable bytes of all families at which one is flushed; 0 for no limit.
+        /// Total memtable size of all families that triggers a flush, in bytes; 0 for no limit.
         db_write_buffer_size: u64 = 0;
-        /// A budget for memtables that several databases may share; takes the place of
-        /// `db_write_buffer_size`. As text its size in bytes.
+        /// A memtable budget that several databases may share; overrides `db_write_buffer_size`. Its
+        /// text form is its size in bytes.
         write_buffer_manager: Option<Arc<WriteBufferManager>> = None, unwritten;
-        /// What watches the room that tables and blob files take, and how fast they are deleted. Several
-        /// databases may share it. As text its deletion rate in bytes a second.
+        /// Tracks the space of tables and blob files and limits the rate of deletion. Several databases
+        /// may share it. Its text form is its deletion rate in bytes per second.
         sst_file_manager: Option<Arc<SstFileManager>> = None, unwritten;
-        /// True if that limit holds during recovery.
+        /// True if that limit is enforced during recovery.
         enforce_write_buffer_manager_during_recovery: bool = true, recent;
-        /// What flushes and compactions may write and read a second; several databases may share
-        /// it. With it, 0 means 1 MiB for `bytes_per_sync` and the limiter's rate for
-        /// `delayed_write_rate`. As text the bytes a second.
+        /// Limits the I/O rate of flushes and compactions; several databases may share it. With a
+        /// limiter, 0 means 1 MiB for `bytes_per_sync` and the limiter's rate for `delayed_write_rate`.
+        /// Its text form is its rate in bytes per second.
         rate_limiter("rate_limiter_bytes_per_sec"): Option<Arc<RateLimiter>> = None, unwritten;
-        /// Bytes a second that delayed writes get at first; 0 for 16 MiB.
+        /// Initial rate of delayed writes, in bytes per second; 0 for 16 MiB.
         delayed_write_rate: u64 = 0, dynamic;
-        /// True if log and memtable of a write group overlap with those of the next.
+        /// True if the WAL write of a group overlaps with the memtable insertion of the previous one.
         enable_pipelined_write: bool = false, hint;
-        /// True if writes may reach memtables in any order. They keep their order all the same: what
-        /// the option gives up is not given up.
+        /// True if writes may reach memtables in any order. Accepted, but writes stay ordered.
         unordered_write: bool = false, hint;
-        /// True if writes without memtable have a queue of their own.
+        /// True if writes without memtable use a separate queue.
         two_write_queues: bool = false, missing;
         /// True if several threads insert into a memtable at once.
         allow_concurrent_memtable_write: bool = true, hint;
         /// True if waiting writers spin first.
         enable_write_thread_adaptive_yield: bool = true, hint;
-        /// Microseconds they spin at most.
+        /// Maximum spin time, in microseconds.
         write_thread_max_yield_usec: u64 = 100, hint;
-        /// Microseconds of a yield that counts as slow.
+        /// Duration of a slow yield, in microseconds.
         write_thread_slow_yield_usec: u64 = 3, hint;
-        /// Bytes of a write group.
+        /// Maximum size of a write group, in bytes.
         max_write_batch_group_size_bytes: u64 = 1 << 20;
-        /// True if flushes of several families take effect together.
+        /// True if several families are flushed atomically.
         atomic_flush: bool = false;
-        /// True if recovery leaves its data in memtables.
+        /// True if recovery keeps its data in memtables.
         avoid_flush_during_recovery: bool = false;
-        /// True if closing drops data that has no log.
+        /// True if close discards unlogged data.
         avoid_flush_during_shutdown: bool = false, dynamic;
-        /// True if opening makes the best of missing files.
+        /// True if open recovers what it can when files are missing.
         best_efforts_recovery: bool = false;
-        /// Attempts to resume after a background error that may pass.
+        /// Maximum number of automatic resumes after a retryable background error.
         max_bgerror_resume_count: i32 = i32::MAX;
-        /// Microseconds between them.
+        /// Interval between them, in microseconds.
         bgerror_resume_retry_interval: u64 = 1_000_000;
-        /// Seconds between dumps of statistics to the LOG; 0 for none.
+        /// Interval of statistics dumps to the LOG, in seconds; 0 for none.
         stats_dump_period_sec: u32 = 600, dynamic;
-        /// Seconds between snapshots of statistics; 0 for none.
+        /// Interval of statistics snapshots, in seconds; 0 for none.
         stats_persist_period_sec: u32 = 600, dynamic;
         /// True if those snapshots are stored in a column family.
         persist_stats_to_disk: bool = false, missing;
-        /// Bytes of those snapshots in memory.
+        /// Memory limit of those snapshots, in bytes.
         stats_history_buffer_size: u64 = 1 << 20, dynamic;
         /// True if dumps include the allocator's statistics.
         dump_malloc_stats: bool = false, hint;
-        /// True if flushes, compactions, openings and verifications say what they do, for lists of threads.
+        /// True if flushes, compactions, opens and verifications are shown in thread lists.
         enable_thread_tracking: bool = false;
-        /// The least important message that goes to the LOG file.
+        /// Minimum severity of LOG messages.
         info_log_level: InfoLogLevel = InfoLogLevel::Info;
-        /// Size of a LOG file at which a new one begins, in bytes; 0 for no limit.
+        /// Size at which the LOG file is rolled, in bytes; 0 for no limit.
         max_log_file_size: u64 = 0;
-        /// Seconds after which a new LOG file begins; 0 for never.
+        /// Age at which the LOG file is rolled, in seconds; 0 for never.
         log_file_time_to_roll: u64 = 0;
-        /// LOG files that are kept.
+        /// Number of LOG files kept.
         keep_log_file_num: u64 = 1000;
         /// Directory of LOG files; empty for the database's own.
         db_log_dir: PathBuf = PathBuf::new();
-        /// Directories of tables, each with the bytes it should hold; empty for the database's own.
+        /// Directories of tables with their target sizes; empty for the database directory.
         db_paths: Vec<DbPath> = Vec::new(), unwritten;
         /// Directory of WALs; empty for the database's own.
         wal_dir: PathBuf = PathBuf::new();
-        /// Microseconds between searches for obsolete files.
+        /// Interval of scans for obsolete files, in microseconds.
         delete_obsolete_files_period_micros: u64 = 6 * 3600 * 1_000_000, dynamic, hint;
-        /// True if the tables of a dropped family are deleted in the background when its last handle goes. What iterators
-        /// leave behind always is.
+        /// True if the tables of a dropped family are deleted in the background when its last handle is
+        /// closed. Files released by iterators always are.
         avoid_unnecessary_blocking_io: bool = false;
         /// True if obsolete WALs are closed in the background.
         background_close_inactive_wals: bool = false, hint, recent;
-        /// Caches that may be used.
+        /// The lowest cache tier in use.
         lowest_used_cache_tier: CacheTier = CacheTier::NonVolatileBlockTier, hint;
         /// True if iterators ignore prefixes unless asked.
         prefix_seek_opt_in_only: bool = false, recent;
-        /// True if misuse of single deletions fails the compaction that sees it.
+        /// True if misuse of single deletions fails a compaction.
         enforce_single_del_contracts: bool = true;
-        /// True if the MANIFEST carries the database's id.
+        /// True if the MANIFEST records the database id.
         write_dbid_to_manifest: bool = true;
         /// True if the IDENTITY file is written.
         write_identity_file: bool = true, recent;
-        /// The host's name in tables and LOG; `__hostname__` stands for the machine's.
+        /// Host name recorded in tables and LOG; `__hostname__` is replaced by the machine's.
         db_host_id: String = "__hostname__".to_owned();
         /// Checksums of whole files.
         file_checksum_gen_factory: Option<FileChecksum> = None;
-        /// True if key bytes may appear in errors.
+        /// True if keys may appear in error messages.
         allow_data_in_errors: bool = false, hint;
-        /// True if ingested files may go below existing data: `cf_allow_ingest_behind` of every family.
+        /// True if files may be ingested below existing data: `cf_allow_ingest_behind` for every
+        /// family.
         allow_ingest_behind: bool = false;
-        /// What sees the log during recovery.
+        /// Filters WAL records during recovery.
         wal_filter: Plugin<dyn WalFilter> = Plugin::None;
         /// True if locks spin first.
         use_adaptive_mutex: bool = false, hint;
-        /// Longest time without looking for compactions that are due by the age of files or by reads, in
-        /// seconds. Sooner where statistics come sooner, or a fifth of the shortest such age is shorter.
+        /// Maximum interval between checks for compactions triggered by age or reads, in seconds. The
+        /// actual interval is shorter if statistics are dumped more often, or if a fifth of the
+        /// shortest such age is shorter.
         max_compaction_trigger_wakeup_seconds: u64 = 43_200, dynamic, recent;
-        /// Hours of little work, as `HH:MM-HH:MM` in UTC: periodic compactions of all files that come
-        /// of age before the next such hours run in them.
+        /// Off-peak hours, as `HH:MM-HH:MM` in UTC: files due for periodic compaction before the next
+        /// off-peak hours are compacted during them.
         daily_offpeak_time_utc: String = String::new(), dynamic, recent;
-        /// Percent of the interval of periodic compactions by which one is early, to spread them.
+        /// Percentage of the periodic compaction interval by which one may run early, to spread them.
         periodic_compaction_phase_recovery_percent: i32 = 0, dynamic, missing, recent;
-        /// True if remote compactions refuse a MANIFEST that is older than they were sent for.
+        /// True if remote compactions reject a MANIFEST older than their request.
         remote_compaction_manifest_floor: bool = true, dynamic, hint, recent;
-        /// True if remote compactions write to a directory that an opening empties.
+        /// True if remote compactions write to a directory that is emptied on open.
         use_session_tmp_dir_for_remote_compaction: bool = false, missing, recent;
         /// Temperature of MANIFESTs.
         metadata_write_temperature: Temperature = Temperature::Unknown, missing, recent;
         /// Temperature of WALs.
         wal_write_temperature: Temperature = Temperature::Unknown, missing, recent;
-        /// Milliseconds between a follower's looks at its leader.
+        /// Interval of a follower's catch-up, in milliseconds.
         follower_refresh_catchup_period_ms: u64 = 10_000, hint, recent;
-        /// A follower's attempts to catch up.
+        /// Maximum number of catch-up attempts of a follower.
         follower_catchup_retry_count: u64 = 10, hint, recent;
-        /// Milliseconds between them.
+        /// Interval between those attempts, in milliseconds.
         follower_catchup_retry_wait_ms: u64 = 100, hint, recent;
-        /// Who is told of flushes, compactions and the like.
+        /// Event listeners.
         listeners: Listeners = Listeners::default(), unwritten;
-        /// Which statistics are kept.
+        /// Statistics to collect.
         statistics: Keeping = Keeping::default(), unwritten;
-        /// What takes the lines of the info log in the place of the file `LOG`.
+        /// Receiver of info log lines instead of the file `LOG`.
         info_log: Option<Arc<dyn LogSink>> = None, unwritten;
     }
 }

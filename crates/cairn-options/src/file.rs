@@ -1,8 +1,8 @@
-//! OPTIONS files: every option of a database, as RocksDB writes and reads them.
+//! OPTIONS files: all options of a database, as RocksDB writes and reads them.
 //!
-//! The file is no part of the data: a database opens without it. Tools read the newest one to
-//! open a database as it was last opened. Sections stand in a fixed order: version, database,
-//! then each family with its table options, the default family first.
+//! The file is not part of the data: a database opens without it. Tools read the newest one to open a
+//! database with its last options. Sections have a fixed order: version, database, then each family
+//! with its table options, the default family first.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,22 +10,21 @@ use std::fmt;
 use cairn_format::options_text::{Section, parse_file, print_file};
 use cairn_types::{Error, Result};
 
-use crate::choice::TableKind;
 use crate::db::DbOptions;
+use crate::enums::TableKind;
 use crate::family::FamilyOptions;
 use crate::rows::{Options, is_retired};
 use crate::table::TableOptions;
 use crate::ttl;
 
-/// The RocksDB release whose options these are; files say it, and readers go by it.
+/// The RocksDB release whose options these are, as recorded in files.
 pub const ROCKSDB_VERSION: &str = "11.12.0";
 /// The version of the file's syntax.
 const FILE_VERSION: &str = "1.1";
 const DEFAULT_FAMILY: &str = "default";
-/// What files name of the program that wrote them, and that means nothing in another one: here
-/// the objects that it let watch its database.
+/// Objects of the writing program that have no meaning in another one: its listeners.
 const OBJECTS: [&str; 1] = ["listeners"];
-/// What files name of code that the program may have to set itself.
+/// Objects that the program may have to set itself.
 const CODE: [&str; 4] = [
     "comparator",
     "merge_operator",
@@ -33,37 +32,38 @@ const CODE: [&str; 4] = [
     "memtable_insert_with_hint_prefix_extractor",
 ];
 
-/// What an OPTIONS file holds.
+/// The content of an OPTIONS file.
 #[derive(Clone, Debug, Default)]
 pub struct OptionsFile {
-    /// Options of the database.
+    /// Database options.
     pub db: DbOptions,
     /// Names and options of the column families, the default one first.
     pub families: Vec<(String, FamilyOptions)>,
-    /// Code that the file names and nobody here knows; its options have their defaults.
+    /// Objects named in the file that are not registered; their options have their defaults.
     pub unknown: Vec<UnknownCode>,
-    /// Options of a newer release that this one does not have, passed over.
+    /// Options of a newer release that were ignored.
     pub passed_over: Vec<NewerOption>,
 }
 
-/// Code that an OPTIONS file names and that is not registered: the program sets it itself, or goes
-/// without, as with RocksDB. A database does not open with another comparator than its own.
+/// An object named in an OPTIONS file that is not registered: as with RocksDB, the program sets it
+/// itself or runs without it. A database does not open with a comparator other than its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownCode {
-    /// The column family; empty for an option of the database.
+    /// Column family; empty for a database option.
     pub family: String,
-    /// The option.
+    /// Option name.
     pub option: String,
-    /// What the file says.
+    /// Option value in the file.
     pub text: String,
 }
 
-/// An option in the OPTIONS file of a newer release of RocksDB that this one does not have.
+/// An option of a newer release of RocksDB in an OPTIONS file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewerOption {
-    /// The title of its section with the argument, as `CFOptions "default"`.
+    /// The section title with its argument, for example `CFOptions "default"`.
     pub section: String,
-    /// Its name; that of a part of a group begins with the group's. Empty for a whole section.
+    /// The option name; that of a struct member is prefixed with the struct's. Empty for a whole
+    /// section.
     pub option: String,
 }
 
@@ -77,7 +77,7 @@ impl fmt::Display for NewerOption {
 }
 
 impl OptionsFile {
-    /// The text of the file.
+    /// Returns the text of the file.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut version = Section::new("Version", None);
@@ -96,9 +96,9 @@ impl OptionsFile {
         print_file(&sections)
     }
 
-    /// Reads the text of a file. Options that do not exist are an error, unless `ignore_unknown` is set
-    /// and a newer release of RocksDB wrote the file: they are then passed over, those within groups
-    /// too, and [`OptionsFile::passed_over`] names them.
+    /// Parses a file. Unknown options are an error, unless `ignore_unknown` is set and a newer release
+    /// of RocksDB wrote the file: they are then ignored, including struct members, and listed in
+    /// [`OptionsFile::passed_over`].
     ///
     /// # Errors
     ///
@@ -117,9 +117,9 @@ impl OptionsFile {
         reader.finish()
     }
 
-    /// Leaves code that the file names and nobody has brought to the program, as RocksDB does: the
-    /// options are then not set, and [`OptionsFile::unknown`] names them. Otherwise a database
-    /// refuses to be written without its filters and partitioners.
+    /// Resets options with unregistered objects, as RocksDB does, and lists them in
+    /// [`OptionsFile::unknown`]. Otherwise a database rejects writes without its filters and
+    /// partitioners.
     pub fn forget_unknown_code(&mut self) {
         let filter = self.db.wal_filter.forget();
         self.unknown.extend(filter.map(|text| UnknownCode {
@@ -149,7 +149,7 @@ impl OptionsFile {
         }
     }
 
-    /// The options of the family called `name`.
+    /// Returns the options of family `name`.
     #[must_use]
     pub fn family(&self, name: &str) -> Option<&FamilyOptions> {
         let found = self.families.iter().find(|(other, _)| other == name);
@@ -157,7 +157,7 @@ impl OptionsFile {
     }
 }
 
-/// A section with the options that files carry.
+/// Returns a section with the persisted options.
 fn section_of<S: Options>(title: &str, argument: Option<&str>, options: &S) -> Section {
     let mut section = Section::new(title, argument);
     for row in options.rows_to_say().filter(|row| row.written) {
@@ -166,7 +166,7 @@ fn section_of<S: Options>(title: &str, argument: Option<&str>, options: &S) -> S
     section
 }
 
-/// The release that wrote a file.
+/// Returns the release that wrote a file.
 fn version_of(sections: &[Section]) -> Result<[u32; 3]> {
     let wrong = || Error::corruption("an OPTIONS file begins with its section Version");
     let version = sections
@@ -196,10 +196,10 @@ fn parse_version(text: &str) -> Result<[u32; 3]> {
     Ok(parts)
 }
 
-/// A file as it is read, section by section.
+/// Parser state.
 struct Reader {
     file: OptionsFile,
-    /// True if unknown options are left out.
+    /// True if unknown options are ignored.
     lenient: bool,
     seen: Vec<(String, Option<String>)>,
 }
@@ -276,8 +276,8 @@ impl Reader {
         Ok(&mut options.table)
     }
 
-    /// Sets the options of a section, and returns those that name code nobody here knows. Names that
-    /// RocksDB once had are passed over.
+    /// Sets the options of a section and returns those with unregistered objects. Retired option names
+    /// are ignored.
     fn fill<S: Options>(
         &mut self,
         options: &mut S,
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_that_nobody_knows_are_forgotten_on_request() {
+    fn unregistered_filters_are_reset_on_request() {
         let ours = "compaction_filter_factory=nullptr";
         let text = sample().to_text();
         let named = text.replacen(ours, "compaction_filter_factory=theirs", 1);
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn code_that_nobody_knows_is_left_to_the_program() {
+    fn unregistered_objects_are_left_to_the_program() {
         let text = sample().to_text();
         let ours = "comparator=leveldb.BytewiseComparator";
         assert!(text.contains(ours));
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_written_is_read() {
+    fn a_file_round_trips() {
         let text = sample().to_text();
         let again = OptionsFile::from_text(&text, false).unwrap();
         assert_eq!(again.to_text(), text);
@@ -409,9 +409,9 @@ mod tests {
         assert_eq!(read.passed_over, [option]);
     }
 
-    /// Options within groups, as 11.12 added some to `compression_opts`, and sections too.
+    /// Struct members, as 11.12 added some to `compression_opts`, and whole sections.
     #[test]
-    fn parts_of_groups_and_sections_of_newer_releases_are_passed_over() {
+    fn struct_members_and_sections_of_newer_releases_are_ignored() {
         let text = sample()
             .to_text()
             .replace(ROCKSDB_VERSION, "99.0.0")
@@ -442,14 +442,14 @@ mod tests {
         let default = file.family(DEFAULT_FAMILY).unwrap();
         assert_eq!(default.compression_opts.max_dict_bytes, 77);
         assert_eq!(file.db.max_open_files, 100);
-        // Braces that do not match are damage in the file of any release.
+        // Unbalanced braces are corruption in a file of any release.
         let torn = text.replacen("a_new_part={x", "a_new_part=x}", 1);
         assert!(OptionsFile::from_text(&torn, true).is_err());
     }
 
-    /// Files of `db_bench` name its listeners.
+    /// OPTIONS files of `db_bench` name its listeners.
     #[test]
-    fn objects_of_the_program_that_wrote_the_file_are_passed_over() {
+    fn listeners_of_the_writing_program_are_ignored() {
         let text = sample()
             .to_text()
             .replace("[DBOptions]\n", "[DBOptions]\n  listeners={a:b}\n");
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn incomplete_files_are_refused() {
+    fn incomplete_files_are_rejected() {
         let text = sample().to_text();
         for (from, to) in [
             ("[DBOptions]", "[CFOptions \"x\"]"),

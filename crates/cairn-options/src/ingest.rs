@@ -1,64 +1,63 @@
-//! Options of the calls that bring files in: ingestion of tables, import of a column family.
+//! Options of ingestion and import.
 
 use cairn_types::{Error, Result};
 
 use crate::rows::options;
 
 options! {
-    /// How external tables are ingested.
+    /// Options of ingesting external files.
     IngestExternalFileOptions, "IngestExternalFileOptions" {
-        /// True if the files are linked into the database and their names given up afterwards.
+        /// True if the files are linked into the database and then unlinked from their old paths.
         move_files: bool = false;
-        /// True if the files are linked into the database and keep their names as well.
+        /// True if the files are linked into the database and keep their old paths.
         link_files: bool = false;
-        /// True if a file that cannot be linked is copied instead.
+        /// True if a file that cannot be linked is copied.
         failed_move_fall_back_to_copy: bool = true;
-        /// True if snapshots that exist already keep from seeing what is ingested.
+        /// True if existing snapshots do not see ingested data.
         snapshot_consistency: bool = true;
-        /// True if all entries of a file may be given one sequence number of the database, which
-        /// a file that overlaps others needs.
+        /// True if a file may be assigned a global sequence number, which a file with overlap needs.
         allow_global_seqno: bool = true;
-        /// True if memtables that overlap the files are flushed first; else they are an error.
+        /// True if overlapping memtables are flushed; otherwise they are an error.
         allow_blocking_flush: bool = true;
-        /// True if the files go below all that is there: keys that exist keep their values. Needs
+        /// True if the files go below all existing data: existing keys keep their values. Requires
         /// `allow_ingest_behind` or `cf_allow_ingest_behind`.
         ingest_behind: bool = false;
-        /// True if the sequence number is written into the files too, as releases before 5.16
-        /// need it.
+        /// True if the global sequence number is also written to the file, as releases before 5.16
+        /// require.
         write_global_seqno: bool = false;
         /// True if the checksum of every block is verified first.
         verify_checksums_before_ingest: bool = false;
-        /// Bytes read at once for that; 0 for a default.
+        /// Readahead of that verification, in bytes; 0 for the default.
         verify_checksums_readahead_size: u64 = 0;
-        /// True if checksums of whole files that the caller gives are verified.
+        /// True if whole-file checksums given by the caller are verified.
         verify_file_checksum: bool = true;
-        /// True if a file that cannot go to the last level is refused with `TryAgain`.
+        /// True if a file that cannot go to the last level fails with `TryAgain`.
         fail_if_not_bottommost_level: bool = false;
-        /// True if files that a database wrote are taken, with the sequence numbers they have.
+        /// True if files written by a database are accepted, with their sequence numbers.
         allow_db_generated_files: bool = false;
-        /// True if blocks that the ingestion reads enter the cache. Cairn's reads past it.
+        /// True if blocks read by ingestion are cached. Cairn bypasses the cache.
         fill_cache: bool = true, hint;
-        /// True if index and filter of tables in the last level are read at once.
+        /// True if index and filter of tables in the last level are prefetched.
         prefetch_lmax_index_and_filter_blocks: bool = true, hint;
-        /// Threads that open the tables.
+        /// Number of threads that open the tables.
         file_opening_threads: i32 = 1, hint;
     }
 }
 
 options! {
-    /// How the files of an exported column family are brought in.
+    /// Options of importing an exported column family.
     ImportColumnFamilyOptions, "ImportColumnFamilyOptions" {
-        /// True if the files are linked and their names given up, rather than copied.
+        /// True if the files are moved instead of copied.
         move_files: bool = false;
     }
 }
 
 impl IngestExternalFileOptions {
-    /// Refuses combinations that make no sense.
+    /// Rejects contradictory options.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` says which.
+    /// `InvalidArgument` with the reason.
     pub fn validate(&self) -> Result<()> {
         if self.move_files && self.link_files {
             return Err(Error::invalid_argument(
@@ -81,7 +80,7 @@ mod tests {
     use crate::rows::Options;
 
     #[test]
-    fn contradictions_are_refused() {
+    fn contradictory_options_are_rejected() {
         let of = |text: &str| {
             IngestExternalFileOptions::from_text(text)
                 .unwrap()

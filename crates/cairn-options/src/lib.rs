@@ -1,14 +1,12 @@
-//! Every option as one row: defaults, text form, validation.
+//! Options: defaults, text form and validation, one row per option.
 //!
 //! An option is one row of an [`options!`](rows) table: its field, RocksDB's name, its default in
-//! RocksDB 11.12, whether it can change while the database is open, and whether Cairn has the
-//! feature behind it. Text forms, OPTIONS files and the refusal of what is not built come from
-//! the rows.
+//! RocksDB 11.12, whether it is changeable at run time, and whether Cairn supports it. Text forms,
+//! OPTIONS files and the rejection of unsupported features are derived from the rows.
 //!
-//! Two questions are kept apart. *Parsing* knows every option that RocksDB knows and stores what
-//! it is given, so that any OPTIONS file can be read. *Support* ([`Options::unsupported`]) names
-//! the options whose value asks for something Cairn does not do; an open that writes refuses
-//! those, an open that only reads does not mind.
+//! *Parsing* knows every RocksDB option and stores any valid value, so that every OPTIONS file can be
+//! read. *Support* ([`Options::unsupported`]) names the options whose values require unsupported
+//! features; opening for writing rejects those, opening for reading ignores them.
 //!
 //! ```
 //! use cairn_options::{FamilyOptions, Options};
@@ -23,47 +21,47 @@
 //! ```
 
 mod alias;
-pub mod calls;
-pub mod choice;
-pub mod collectors;
 pub mod compaction;
+mod customizable;
 pub mod db;
-pub mod effective;
+pub mod enums;
 pub mod family;
 pub mod file;
 pub mod ingest;
-pub mod merge;
-mod mixed;
-pub mod nested;
-mod object;
+pub mod merge_operators;
+pub mod object_registry;
 mod offpeak;
-pub mod partition;
+pub mod operation_options;
+mod options_string;
 pub mod plugin;
 pub mod presets;
-pub mod registry;
+pub mod property_collectors;
 pub mod row;
 pub mod rows;
+pub mod sanitize;
+pub mod sst_partitioner;
+pub mod struct_options;
 pub mod table;
 pub mod table_filter;
 pub mod text;
 pub mod ttl;
 
 pub use cairn_format::filter::FilterPolicy;
-pub use calls::{CompactRangeOptions, FlushOptions, ReadOptions, WriteOptions};
-pub use choice::*;
-pub use collectors::{Collectors, CompactOnDeletion};
 pub use compaction::{Canceled, CompactionOptions, WaitForCompactOptions};
+pub use customizable::DbPath;
 pub use db::DbOptions;
+pub use enums::*;
 pub use family::FamilyOptions;
 pub use ingest::{ImportColumnFamilyOptions, IngestExternalFileOptions};
-pub use mixed::apply_mixed;
-pub use nested::{
-    CompressionOptions, FifoCompactionOptions, MetadataCacheOptions, UniversalCompactionOptions,
-};
-pub use object::DbPath;
-pub use partition::FixedPrefixPartitions;
+pub use operation_options::{CompactRangeOptions, FlushOptions, ReadOptions, WriteOptions};
+pub use options_string::apply_mixed;
 pub use plugin::Plugin;
+pub use property_collectors::{Collectors, CompactOnDeletion};
 pub use row::{Row, Support};
 pub use rows::Options;
+pub use sst_partitioner::FixedPrefixPartitions;
+pub use struct_options::{
+    CompressionOptions, FifoCompactionOptions, MetadataCacheOptions, UniversalCompactionOptions,
+};
 pub use table::TableOptions;
 pub use table_filter::TableFilter;

@@ -1,16 +1,16 @@
-//! Hours of little work: `daily_offpeak_time_utc`.
+//! Off-peak hours: `daily_offpeak_time_utc`.
 
 use crate::db::DbOptions;
 
 const DAY: u64 = 24 * 3600;
 
-/// The seconds of a day at which the hours of `HH:MM-HH:MM` begin and end.
+/// Returns the start and end of `HH:MM-HH:MM` in seconds of the day.
 pub(crate) fn parse(text: &str) -> Option<(u64, u64)> {
     let (start, end) = text.split_once('-')?;
     Some((second(start)?, second(end)?))
 }
 
-/// The second of a day that `HH:MM` names.
+/// Returns `HH:MM` in seconds of the day.
 fn second(text: &str) -> Option<u64> {
     let (hour, minute) = text.split_once(':')?;
     let number = |digits: &str, below: u64| match digits.len() {
@@ -23,15 +23,15 @@ fn second(text: &str) -> Option<u64> {
 }
 
 impl DbOptions {
-    /// How many seconds early files count as old at `now` (seconds since 1970): while there is
-    /// little work, those that would come of age before the next such hours are compacted as well.
+    /// Returns the number of seconds by which periodic compactions are brought forward at `now`
+    /// (seconds since 1970): during off-peak hours, to the start of the next ones.
     #[must_use]
     pub fn seconds_ahead(&self, now: u64) -> u64 {
         let Some((start, end)) = parse(&self.daily_offpeak_time_utc) else {
             return 0;
         };
         let second = now % DAY;
-        // The minute of the end still belongs to them.
+        // The end minute is included.
         let minute = second / 60 * 60;
         let is_offpeak = match start <= end {
             true => (start..=end).contains(&minute),
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_count_as_old_early_while_there_is_little_work() {
+    fn periodic_compactions_are_brought_forward_in_off_peak_hours() {
         let ahead = |hours: &str, now: u64| {
             let options = DbOptions {
                 daily_offpeak_time_utc: hours.to_owned(),
@@ -63,14 +63,14 @@ mod tests {
         assert_eq!(ahead("01:00-02:00", 3600), DAY);
         assert_eq!(ahead("01:00-02:00", 7259), DAY - 3659);
         assert_eq!(ahead("01:00-02:00", 7260), 0);
-        // Over midnight.
+        // Across midnight.
         assert_eq!(ahead("23:30-4:30", 23 * 3600 + 1800 + 1), DAY - 1);
         assert_eq!(ahead("23:30-4:30", 60), 23 * 3600 + 1800 - 60);
         assert_eq!(ahead("23:30-4:30", 5 * 3600), 0);
     }
 
     #[test]
-    fn hours_that_are_none_are_refused() {
+    fn malformed_hours_are_rejected() {
         for (text, fine) in [
             ("", true),
             ("04:30-07:30", true),

@@ -1,18 +1,19 @@
-//! Objects of the user's own as options: an OPTIONS file knows their name, code brings the object.
+//! User-defined objects as options: an OPTIONS file records their name, the program provides the
+//! object.
 
 use std::sync::Arc;
 
 use cairn_types::{CompactionFilter, CompactionFilterFactory, SstPartitionerFactory, WalFilter};
 
-use crate::partition::FixedPrefixPartitions;
+use crate::sst_partitioner::FixedPrefixPartitions;
 use crate::text::{NULL, Refusal, Text, object};
 
-/// What can be plugged in has a name.
+/// An object with a name in option texts.
 pub trait Plug: Send + Sync {
-    /// The text that files record: its name, with properties if it has some.
+    /// Returns its text form: its name, with properties if any.
     fn plug_text(&self) -> String;
 
-    /// The built-in object that `text` describes, if it does.
+    /// Returns the built-in object for `text`, if there is one.
     fn built_in(text: &str) -> Option<Arc<Self>> {
         let _ = text;
         None
@@ -51,18 +52,18 @@ impl Plug for dyn SstPartitionerFactory {
     }
 }
 
-/// An object of the user's, or the name of one that a file asks for, or nothing.
+/// A user-defined object, the name of a missing one, or none.
 pub enum Plugin<T: ?Sized> {
-    /// Nothing.
+    /// None.
     None,
-    /// What a text names, and nobody has brought.
+    /// The name of an object that was not provided.
     Named(String),
     /// The object.
     Object(Arc<T>),
 }
 
 impl<T: ?Sized> Plugin<T> {
-    /// The object, if there is one.
+    /// Returns the object, if there is one.
     #[inline]
     #[must_use]
     pub fn get(&self) -> Option<&Arc<T>> {
@@ -78,7 +79,7 @@ impl<T: ?Sized> Plugin<T> {
         self.get().is_some()
     }
 
-    /// Takes the name of an object that is not there, which is then asked for no more.
+    /// Removes and returns the name of a missing object.
     pub fn forget(&mut self) -> Option<String> {
         match std::mem::replace(self, Plugin::None) {
             Plugin::Named(name) => Some(name),
@@ -89,7 +90,7 @@ impl<T: ?Sized> Plugin<T> {
         }
     }
 
-    /// True if a text names an object that is not there.
+    /// True if a text named a missing object.
     #[must_use]
     pub fn is_unresolved(&self) -> bool {
         matches!(self, Plugin::Named(_))
@@ -137,7 +138,7 @@ impl<T: Plug + ?Sized> Text for Plugin<T> {
         }
     }
 
-    /// The same name again leaves the object in its place.
+    /// Setting the same name keeps the object.
     fn update(&mut self, text: &str) -> Result<(), Refusal> {
         if self.is_some() && self.print() == text {
             return Ok(());

@@ -1,19 +1,19 @@
-//! Options set together for a purpose, as RocksDB's functions of the same names set them.
+//! Option presets, as RocksDB's functions of the same names.
 
 use std::sync::Arc;
 
 use cairn_format::filter::FilterPolicy;
 use cairn_memory::{BlockCache, CacheOptions};
 
-use crate::choice::{
+use crate::db::DbOptions;
+use crate::enums::{
     CompactionPri, CompactionStyle, Compression, DataBlockIndexType, IndexType, WalRecoveryMode,
 };
-use crate::db::DbOptions;
 use crate::family::FamilyOptions;
 use crate::table::TableOptions;
 
 const MIB: u64 = 1 << 20;
-/// The cache of a small database.
+/// Block cache size of a small database.
 const SMALL_CACHE: usize = 16 << 20;
 
 fn cache(bytes: usize) -> Option<Arc<BlockCache>> {
@@ -45,7 +45,7 @@ impl DbOptions {
         self
     }
 
-    /// The defaults of the release `major.minor` of RocksDB, where they have changed since.
+    /// Restores the defaults of RocksDB release `major.minor`.
     pub fn old_defaults(&mut self, major: u32, minor: u32) -> &mut DbOptions {
         let version = (major, minor);
         if older(version, (4, 7)) {
@@ -143,7 +143,7 @@ impl FamilyOptions {
         self
     }
 
-    /// The defaults of the release `major.minor` of RocksDB, where they have changed since.
+    /// Restores the defaults of RocksDB release `major.minor`.
     pub fn old_defaults(&mut self, major: u32, minor: u32) -> &mut FamilyOptions {
         let version = (major, minor);
         if older(version, (5, 19)) {
@@ -164,15 +164,15 @@ impl FamilyOptions {
         self
     }
 
-    /// Leaves out checks whose cost has been measured. Cairn makes them all the same.
+    /// Disables expensive checks. Cairn keeps them enabled.
     pub fn disable_extra_checks(&mut self) -> &mut FamilyOptions {
         self.force_consistency_checks = false;
         self
     }
 }
 
-/// For loading data as fast as it comes: no automatic compaction, no slowing down. Compact the
-/// whole range by hand afterwards.
+/// Configures bulk loading: no automatic compaction, no write stalls. Compact the whole range manually
+/// afterwards.
 pub fn prepare_for_bulk_load(db: &mut DbOptions, family: &mut FamilyOptions) {
     const NEVER: i32 = 1 << 30;
     family.level0_file_num_compaction_trigger = NEVER;
@@ -194,7 +194,7 @@ pub fn prepare_for_bulk_load(db: &mut DbOptions, family: &mut FamilyOptions) {
 mod tests {
     use super::*;
 
-    /// What each preset makes is accepted by an opening.
+    /// Every preset passes validation.
     #[test]
     fn presets_make_valid_options() {
         let (mut db, mut family) = (DbOptions::default(), FamilyOptions::default());

@@ -1,4 +1,4 @@
-//! One option: a row of a table of options, and the errors about it.
+//! Option rows, and their errors.
 
 use std::borrow::Cow;
 
@@ -6,64 +6,63 @@ use cairn_types::{Error, Result};
 
 use crate::text::Refusal;
 
-/// The treatment of an option.
+/// Support of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
-    /// It has the effect that RocksDB documents.
+    /// Implemented as RocksDB documents it.
     Built,
-    /// Any value is accepted, because none changes what a user reads or what survives: a hint about
-    /// time or space, a check that Cairn always makes, or a detail of a feature that another
-    /// option refuses.
+    /// Accepted without effect, because no value changes results or durability: a performance hint, a
+    /// check that is always made, or a detail of a feature that another option rejects.
     Hint,
-    /// The feature behind it is not built: values other than the default are refused when a
-    /// database is opened to be written.
+    /// Not implemented: values other than the default are rejected when a database is opened for
+    /// writing.
     Missing,
 }
 
-/// One option of the struct `S`.
+/// An option of the struct `S`.
 pub struct Row<S> {
     /// RocksDB's name.
     pub name: &'static str,
-    /// True if it can change while the database is open.
+    /// True if it is changeable at run time.
     pub dynamic: bool,
-    /// True if OPTIONS files carry it.
+    /// True if it is written to OPTIONS files.
     pub written: bool,
-    /// True if RocksDB 7.8 does not know it. It is then left out of files where it has its
-    /// default, so that older releases can read them.
+    /// True if RocksDB 7.8 does not know it. It is omitted from files at its default value, so that
+    /// older releases can read them.
     pub recent: bool,
-    /// Its treatment.
+    /// Its support.
     pub support: Support,
-    /// The option's value as text.
+    /// Returns the value as text.
     pub get: fn(&S) -> String,
-    /// Changes the option to what a text says. Of a group, what the text does not name stays.
+    /// Sets the value from a text. Members of a struct that the text does not name are kept.
     pub set: fn(&mut S, &str) -> Result<(), Refusal>,
-    /// Changes the option to what a text says. Of a group, what the text does not name goes back
-    /// to its default.
+    /// Sets the value from a text. Members of a struct that the text does not name are reset to their
+    /// defaults.
     pub replace: fn(&mut S, &str) -> Result<(), Refusal>,
     /// [`Text::known_parts`](crate::text::Text::known_parts) of the option's type.
     pub known_parts: KnownParts,
 }
 
-/// Takes parts that do not exist out of a text, and adds their names to a list.
+/// Removes unknown members from a text and appends their names to a list.
 pub type KnownParts = for<'t> fn(&'t str, &mut Vec<String>) -> Cow<'t, str>;
 
-/// The error of an option name that is not in the table.
+/// Returns the error for an unknown option.
 #[cold]
 pub(crate) fn unknown(what: &str, name: &str) -> Error {
     Error::invalid_argument(format!("unknown option {name} of {what}"))
 }
 
-/// Refuses an option of one call whose feature is not built.
+/// Rejects an unsupported option of an operation.
 pub(crate) fn refuse(asked: bool, name: &str) -> Result<()> {
     match asked {
         false => Ok(()),
         true => Err(Error::not_supported(format!(
-            "option {name} asks for what Cairn does not do yet"
+            "option {name} is not supported yet"
         ))),
     }
 }
 
-/// Refuses options of features that are not built, if there are `names`.
+/// Rejects unsupported options, if there are `names`.
 pub(crate) fn refuse_all(names: &[&str]) -> Result<()> {
     refuse(!names.is_empty(), &names.join(", "))
 }

@@ -1,4 +1,4 @@
-//! Tables of options: what every struct made of rows can do, and the macro that declares one.
+//! Option tables: the trait of every options struct, and the macro that declares one.
 
 use std::borrow::Cow;
 
@@ -8,40 +8,40 @@ use cairn_types::{Error, Result};
 use crate::alias::{find, steps};
 use crate::row::{Row, Support, unknown};
 
-/// What every options struct can do.
+/// An options struct.
 pub trait Options: Clone + Default + Sized + 'static {
-    /// What these options are called in messages.
+    /// Its name in messages.
     const WHAT: &'static str;
 
-    /// The table, in the order of the struct.
+    /// Its rows, in field order.
     fn rows() -> &'static [Row<Self>];
 
-    /// The row called `name`.
+    /// Returns the row `name`.
     fn row(name: &str) -> Option<&'static Row<Self>> {
         find(Self::rows(), name)
     }
 
-    /// True if [`Options::set`] takes `name`: an option, or one of older releases.
+    /// True if [`Options::set`] accepts `name`, current or old.
     fn knows(&self, name: &str) -> bool {
         let group = name.split_once('.').map_or(name, |(group, _)| group);
         Self::row(group).is_some() || is_retired(name)
     }
 
-    /// The value of the option called `name`, as text.
+    /// Returns the value of option `name` as text.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if there is no such option.
+    /// `InvalidArgument` if the option does not exist.
     fn get(&self, name: &str) -> Result<String> {
         let row = Self::row(name).ok_or_else(|| unknown(Self::WHAT, name))?;
         Ok((row.get)(self))
     }
 
-    /// Changes the option called `name` to what `text` says.
+    /// Sets option `name` from `text`.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if there is no such option, or it cannot have that value.
+    /// `InvalidArgument` if the option does not exist or the value is invalid.
     fn set(&mut self, name: &str, text: &str) -> Result<()> {
         if is_retired(name) {
             return Ok(());
@@ -58,12 +58,11 @@ pub trait Options: Clone + Default + Sized + 'static {
         Ok(())
     }
 
-    /// Changes options as far as a running database can: every one of `changes`, or none.
+    /// Applies all of `changes` to the options of a running database, or none.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if there is nothing to change, or names an option that does not exist,
-    /// cannot have its value, or cannot change while a database is open; nothing is changed then.
+    /// `InvalidArgument` if `changes` is empty, or for an option that does not exist, is not changeable, or has an invalid value; nothing is then changed.
     fn set_dynamic<N: AsRef<str>, V: AsRef<str>>(&mut self, changes: &[(N, V)]) -> Result<()> {
         if changes.is_empty() {
             return Err(Error::invalid_argument("empty input"));
@@ -85,18 +84,18 @@ pub trait Options: Clone + Default + Sized + 'static {
         Ok(())
     }
 
-    /// The defaults, changed by `text`: `name=value;name={name=value;...}`.
+    /// Parses `name=value;name={name=value;...}` on top of the defaults.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` names the first option that does not exist or cannot have its value.
+    /// `InvalidArgument` with the first unknown option or invalid value.
     fn from_text(text: &str) -> Result<Self> {
         let mut options = Self::default();
         options.update_from(text)?;
         Ok(options)
     }
 
-    /// Changes these options by `text`; those that it does not name stay as they are.
+    /// Sets the options in `text`; others are kept.
     ///
     /// # Errors
     ///
@@ -108,11 +107,11 @@ pub trait Options: Clone + Default + Sized + 'static {
         Ok(())
     }
 
-    /// [`Options::update_from`], passing over options that do not exist; their names.
+    /// Like [`Options::update_from`], but ignores unknown options and returns their names.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` names the first option that cannot have its value; nothing is changed.
+    /// `InvalidArgument` with the first invalid value; nothing is then changed.
     fn update_from_known(&mut self, text: &str) -> Result<Vec<String>> {
         let mut changed = self.clone();
         let mut unknown = Vec::new();
@@ -126,7 +125,7 @@ pub trait Options: Clone + Default + Sized + 'static {
         Ok(unknown)
     }
 
-    /// Every option with its value, so that [`Options::from_text`] gives these options back.
+    /// Returns every option with its value, in the form that [`Options::from_text`] parses.
     fn to_text(&self) -> String {
         let mut text = String::new();
         for row in Self::rows() {
@@ -135,8 +134,8 @@ pub trait Options: Clone + Default + Sized + 'static {
         text
     }
 
-    /// The rows that a text needs, so that it says what these options are in words that older
-    /// releases know as far as possible.
+    /// Returns the rows needed to describe these options, in names that older releases know as far as
+    /// possible.
     fn rows_to_say(&self) -> impl Iterator<Item = &'static Row<Self>> {
         let default = Self::default();
         Self::rows()
@@ -144,7 +143,7 @@ pub trait Options: Clone + Default + Sized + 'static {
             .filter(move |row| !row.recent || (row.get)(self) != (row.get)(&default))
     }
 
-    /// [`Options::to_text`] without recent options that have their default.
+    /// [`Options::to_text`] without recent options at their defaults.
     fn to_old_text(&self) -> String {
         let mut text = String::new();
         for row in self.rows_to_say() {
@@ -153,7 +152,7 @@ pub trait Options: Clone + Default + Sized + 'static {
         text
     }
 
-    /// Names of the options whose value asks for a feature that Cairn does not have.
+    /// Returns the options whose values require unsupported features.
     fn unsupported(&self) -> Vec<&'static str> {
         let default = Self::default();
         Self::rows()
@@ -165,8 +164,7 @@ pub trait Options: Clone + Default + Sized + 'static {
     }
 }
 
-/// Options of older releases that RocksDB still accepts and passes over, so that old OPTIONS files
-/// can be read.
+/// Retired options that RocksDB still accepts and ignores, so that old OPTIONS files can be read.
 const RETIRED: &[&str] = &[
     "access_hint_on_compaction_start",
     "allow_os_buffer",
@@ -198,12 +196,12 @@ const RETIRED: &[&str] = &[
     "verify_checksums_in_compaction",
 ];
 
-/// True if `name` is an option of older releases that means nothing any more.
+/// True if `name` is a retired option.
 pub(crate) fn is_retired(name: &str) -> bool {
     RETIRED.contains(&name)
 }
 
-/// Sets every option that `text` names, in its order.
+/// Sets the options in `text`, in order.
 pub(crate) fn apply<S: Options>(options: &mut S, text: &str) -> Result<()> {
     for (name, value) in split(text)? {
         options.set(name, value)?;
@@ -211,13 +209,13 @@ pub(crate) fn apply<S: Options>(options: &mut S, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// The statements `name=value` of a text, where a value in braces may hold statements itself.
+/// Splits a text into assignments `name=value`, whose values may be structs in braces.
 pub(crate) fn split(text: &str) -> Result<Vec<(&str, &str)>> {
     statements(text).map_err(|error| Error::invalid_argument(format!("{error} in option text")))
 }
 
-/// The text of a group of options without the statements that name options of other releases; their
-/// names are added to `unknown`. A text that is malformed is left for its parser to refuse.
+/// Returns the text of a struct without members of other releases, whose names are appended to
+/// `unknown`. Malformed texts are left to the parser.
 pub(crate) fn known_statements<'t, S: Options>(
     text: &'t str,
     unknown: &mut Vec<String>,
@@ -306,7 +304,7 @@ macro_rules! options {
     };
 }
 
-/// One row as a constant.
+/// A row as a constant.
 macro_rules! row {
     ($name:ident, $field:ident, $type:ty, ($($text:literal)?), ($($word:ident)*)) => {{
         #[allow(unused_mut, reason = "a row without words changes nothing")]
@@ -329,7 +327,7 @@ macro_rules! row {
     }};
 }
 
-/// The name of a row: the text where one is given, else the field.
+/// The name of a row: the explicit text, or the field name.
 macro_rules! row_name {
     ($field:ident) => {
         stringify!($field)
@@ -339,7 +337,7 @@ macro_rules! row_name {
     };
 }
 
-/// The meaning of a word behind a row.
+/// The meaning of a row attribute.
 macro_rules! row_word {
     ($row:ident dynamic) => {
         $row.dynamic = true

@@ -1,4 +1,4 @@
-//! A function of the user's that chooses the tables of an iterator.
+//! A user-defined function that selects the tables of an iterator.
 
 use std::sync::Arc;
 
@@ -6,15 +6,15 @@ use cairn_format::table::Properties;
 
 use crate::text::{NULL, Refusal, Text};
 
-/// Whether an iterator is to look into the table with these properties.
+/// Returns true if an iterator must read the table with these properties.
 pub type ChooseTable = dyn Fn(&Properties) -> bool + Send + Sync;
 
-/// Which tables an iterator looks into: those for which the function says so; all without one.
+/// Selects the tables that an iterator reads; all without a function.
 #[derive(Clone, Default)]
 pub struct TableFilter(Option<Arc<ChooseTable>>);
 
 impl TableFilter {
-    /// The tables for which `choose` returns true.
+    /// Selects the tables for which `choose` returns true.
     #[must_use]
     pub fn new(choose: impl Fn(&Properties) -> bool + Send + Sync + 'static) -> TableFilter {
         TableFilter(Some(Arc::new(choose)))
@@ -26,7 +26,7 @@ impl TableFilter {
         self.0.is_some()
     }
 
-    /// True if the table with these properties is chosen.
+    /// True if the table with these properties is selected.
     #[must_use]
     pub fn chooses(&self, properties: &Properties) -> bool {
         self.0.as_ref().is_none_or(|choose| choose(properties))
@@ -37,7 +37,7 @@ impl Text for TableFilter {
     fn parse(text: &str) -> Result<TableFilter, Refusal> {
         match text == NULL {
             true => Ok(TableFilter::default()),
-            false => Err("a function cannot be given as text".into()),
+            false => Err("a table filter can only be set in code".into()),
         }
     }
 

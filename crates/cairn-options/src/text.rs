@@ -1,28 +1,28 @@
-//! The text form of one value: how RocksDB writes a number, a list, a choice, and reads it back.
+//! Text forms of values: numbers, lists and enumerations as RocksDB writes and reads them.
 //!
-//! Sizes take the suffixes `K`, `M`, `G` and `T` in either case. Lists are joined by `:`. Floats
-//! are written with six digits, as C's `%f` does.
+//! Sizes may have the suffixes `K`, `M`, `G` and `T` in either case. Lists are joined by `:`. Floats
+//! are written with six digits, as by C's `%f`.
 
 use std::borrow::Cow;
 
 use cairn_format::options_text::{escape, statements, unescape};
 
-/// Why a value was refused: a clause that continues "`name=value`: ".
+/// The reason for rejecting a value: a clause that continues "`name=value`: ".
 pub type Refusal = String;
 
 /// A value with a text form.
 pub trait Text: Sized {
-    /// Reads a value.
+    /// Parses a value.
     ///
     /// # Errors
     ///
-    /// Says what was expected.
+    /// The expected form.
     fn parse(text: &str) -> Result<Self, Refusal>;
 
-    /// Writes the value, so that [`Text::parse`] gives it back.
+    /// Returns the text form that [`Text::parse`] accepts.
     fn print(&self) -> String;
 
-    /// Changes the value to what `text` says. Values with parts keep the parts it does not name.
+    /// Sets the value from `text`. Members of a struct that it does not name are kept.
     ///
     /// # Errors
     ///
@@ -32,8 +32,7 @@ pub trait Text: Sized {
         Ok(())
     }
 
-    /// The text without the parts that this release does not have; their names are added to
-    /// `unknown`. Only groups of options have parts.
+    /// Returns the text without unknown struct members, whose names are appended to `unknown`.
     fn known_parts<'t>(text: &'t str, _unknown: &mut Vec<String>) -> Cow<'t, str> {
         Cow::Borrowed(text)
     }
@@ -61,7 +60,7 @@ impl Text for String {
         Ok(unescape(inner.unwrap_or(text)))
     }
 
-    /// A text that would end its statement stands in braces.
+    /// A text that contains a separator is enclosed in braces.
     fn print(&self) -> String {
         let escaped = escape(self);
         match escaped.contains([';', '=', '{', '}']) {
@@ -84,7 +83,7 @@ impl Text for f64 {
     }
 }
 
-/// The digits of `text` and the factor that its suffix stands for.
+/// Splits `text` into digits and the factor of its suffix.
 fn split_suffix(text: &str) -> (&str, i128) {
     let factor = |shift: u32| 1i128 << shift;
     match text.as_bytes().last() {
@@ -96,7 +95,7 @@ fn split_suffix(text: &str) -> (&str, i128) {
     }
 }
 
-/// A whole number with an optional size suffix.
+/// Parses an integer with an optional size suffix.
 fn whole(text: &str) -> Option<i128> {
     let (digits, factor) = split_suffix(text);
     digits.parse::<i128>().ok()?.checked_mul(factor)
@@ -136,10 +135,10 @@ impl<T: Text> Text for Vec<T> {
     }
 }
 
-/// What RocksDB writes for an object that is not there.
+/// RocksDB's text for a missing object.
 pub const NULL: &str = "nullptr";
 
-/// Objects by name, or none.
+/// Optional objects by name.
 impl<T: Text + Named> Text for Option<T> {
     fn parse(text: &str) -> Result<Option<T>, Refusal> {
         if T::NONE.contains(&text) {
@@ -156,21 +155,21 @@ impl<T: Text + Named> Text for Option<T> {
     }
 }
 
-/// A value that may be absent, and the words that say so; the first is the one written.
+/// An optional value, with the texts for its absence; the first is written.
 pub trait Named {
-    /// The words for "none".
+    /// The texts for `None`.
     const NONE: &'static [&'static str] = &[NULL, ""];
 }
 
 /// Names and values of an object's properties.
 pub type Properties<'a> = Vec<(&'a str, &'a str)>;
 
-/// The parts of an object's text, `NAME` or `{id=NAME;property=value;...}`: its name and its
-/// properties, in their order.
+/// Splits an object's text, `NAME` or `{id=NAME;property=value;...}`, into its name and its properties
+/// in order.
 ///
 /// # Errors
 ///
-/// The braces hold something else.
+/// Malformed braces.
 pub fn object(text: &str) -> Result<(&str, Properties<'_>), Refusal> {
     let Some(inner) = text
         .strip_prefix('{')
@@ -189,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_take_suffixes_and_overflow_is_refused() {
+    fn sizes_accept_suffixes_and_overflow_is_rejected() {
         assert_eq!(u64::parse("64K"), Ok(65_536));
         assert_eq!(usize::parse("1g"), Ok(1 << 30));
         assert_eq!(i32::parse("-1"), Ok(-1));

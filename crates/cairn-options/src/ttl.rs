@@ -1,7 +1,7 @@
-//! How OPTIONS files tell of a database whose values have a time to live.
+//! Time to live in OPTIONS files.
 //!
-//! RocksDB wraps the compaction filter and the merge operator of each family in objects of its own,
-//! and its files name those, with the program's inside:
+//! RocksDB wraps the compaction filter and the merge operator of each family in its own objects, and
+//! its files name those, with the program's objects inside:
 //!
 //! ```text
 //! compaction_filter_factory={id=TtlCompactionFilterFactory;user_filter_factory=nullptr;ttl=60;}
@@ -9,25 +9,25 @@
 //! merge_operator={id=TtlMergeOperator;user_operator=UInt64AddOperator;}
 //! ```
 //!
-//! Here the program's objects stay where they are and `value_ttl` says the rest. Files are written
-//! and read in RocksDB's words.
+//! Cairn keeps the program's objects in their options and stores the time to live in `value_ttl`. Files are
+//! written and read in RocksDB's form.
 
 use cairn_format::options_text::Section;
 
 use crate::family::FamilyOptions;
 use crate::text::{NULL, Refusal, Text, object};
 
-/// What RocksDB's files call the operator around the program's. Tables record it too.
+/// RocksDB's name of the wrapping operator in files and tables.
 pub const MERGE_OPERATOR: &str = "TtlMergeOperator";
 
-/// What one of RocksDB's objects is called in files.
+/// RocksDB's name of a wrapping object in files.
 struct Wrapper {
-    /// The option that has it.
+    /// The wrapped option.
     option: &'static str,
     name: &'static str,
-    /// What the program's object is called in it.
+    /// The property with the program's object.
     inner: &'static str,
-    /// True if it knows the time to live.
+    /// True if it has the property `ttl`.
     has_ttl: bool,
 }
 
@@ -51,7 +51,7 @@ const MERGE: Wrapper = Wrapper {
 };
 
 impl Wrapper {
-    /// The text with `inner` in it.
+    /// Returns the text of the wrapper around `inner`.
     fn around(&self, inner: &str, ttl: i32) -> String {
         let ttl = match self.has_ttl {
             true => format!("ttl={ttl};"),
@@ -60,9 +60,9 @@ impl Wrapper {
         format!("{{id={};{}={inner};{ttl}}}", self.name, self.inner)
     }
 
-    /// What `text` has inside, and its time to live, if it is of this object.
+    /// Returns the wrapped text and the time to live, if `text` is of this wrapper.
     fn within(&self, text: &str) -> Result<Option<(String, Option<i32>)>, Refusal> {
-        // Other texts are judged by whom they are for.
+        // Other texts are left to their option's parser.
         let Ok((name, properties)) = object(text) else {
             return Ok(None);
         };
@@ -79,12 +79,12 @@ impl Wrapper {
     }
 }
 
-/// Changes the section of a family of `options` to RocksDB's words.
+/// Rewrites the section of a family of `options` in RocksDB's form.
 pub(crate) fn record(section: &mut Section, options: &FamilyOptions) {
     let Some(ttl) = options.value_ttl else {
         return;
     };
-    // RocksDB wraps the one filter if there is one, and else the factory, or none.
+    // RocksDB wraps the filter if there is one, and otherwise the factory, or none.
     let filter = match options.compaction_filter.print().as_str() {
         NULL => FACTORY,
         _ => FILTER,
@@ -98,8 +98,8 @@ pub(crate) fn record(section: &mut Section, options: &FamilyOptions) {
     }
 }
 
-/// The section of a family with the program's objects in the place of RocksDB's, and the time to
-/// live that these had.
+/// Returns the section of a family with wrappers replaced by the program's objects, and the time to
+/// live.
 pub(crate) fn recorded(section: &Section) -> Result<(Section, Option<i32>), Refusal> {
     let (mut plain, mut found) = (section.clone(), None);
     for (name, value) in &mut plain.statements {
@@ -138,9 +138,9 @@ mod tests {
     }
 
     #[test]
-    fn files_say_it_in_the_words_of_rocksdb() {
+    fn files_have_the_form_of_rocksdb() {
         let text = file_of("value_ttl=5;merge_operator=uint64add").to_text();
-        // As RocksDB 11.1.1 wrote them.
+        // As written by RocksDB 11.1.1.
         assert_eq!(
             statement(&text, "compaction_filter_factory"),
             "{id=TtlCompactionFilterFactory;user_filter_factory=nullptr;ttl=5;}"
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_back() {
+    fn files_with_ttl_round_trip() {
         for options in [
             "value_ttl=60",
             "value_ttl=0",
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_to_live_that_is_no_number_is_refused() {
+    fn a_malformed_ttl_is_rejected() {
         let text = file_of("value_ttl=5")
             .to_text()
             .replace("ttl=5;", "ttl=soon;");

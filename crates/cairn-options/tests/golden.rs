@@ -1,11 +1,11 @@
-//! Every option string and every OPTIONS file of the golden databases is understood.
+//! Every option string and OPTIONS file of the golden databases is accepted.
 
 use std::path::Path;
 
 use cairn_options::file::OptionsFile;
 use cairn_options::{DbOptions, FamilyOptions, Options};
 
-/// The strings of `"key": "value"` in a JSON text, where no value holds an escape.
+/// Returns the strings of `"key": "value"` in a JSON text without escapes.
 fn strings<'a>(json: &'a str, key: &'a str) -> impl Iterator<Item = &'a str> {
     let pattern = format!("\"{key}\": \"");
     json.match_indices(&pattern)
@@ -25,7 +25,7 @@ fn index() -> String {
 }
 
 #[test]
-fn option_strings_are_understood() {
+fn option_strings_are_accepted() {
     let json = index();
     for key in ["db_options", "extra_db_options_when_reading"] {
         for text in strings(&json, key) {
@@ -77,9 +77,9 @@ fn options_files_of_four_releases_are_read_and_written_back() {
     }
 }
 
-/// What the OPTIONS files of newer releases say, these options say in the same words.
+/// Every statement of the OPTIONS files of newer releases is reproduced.
 #[test]
-fn every_statement_of_11_9_and_11_12_is_said_in_the_same_words() {
+fn every_statement_of_11_9_and_11_12_is_reproduced() {
     for text in [
         include_str!("data/OPTIONS-11.9.0"),
         include_str!("data/OPTIONS-11.12.0"),
@@ -104,7 +104,7 @@ fn said_in_the_same_words(text: &str) {
                     .get(name),
                 _ => continue,
             };
-            // Groups may stand in another order.
+            // Struct members may be in another order.
             assert!(
                 value.contains('{') || said.is_ok_and(|said| said == *value),
                 "{name}={value}"
@@ -113,7 +113,7 @@ fn said_in_the_same_words(text: &str) {
     }
 }
 
-/// Options that 7.8.3 does not know would keep it from reading the file.
+/// RocksDB 7.8.3 rejects files with options it does not know.
 #[test]
 fn a_file_of_defaults_has_only_names_that_7_8_3_knows() {
     let old = include_str!("data/OPTIONS-7.8.3");

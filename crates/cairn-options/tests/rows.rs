@@ -6,7 +6,7 @@ use cairn_options::{
 };
 use proptest::prelude::*;
 
-/// Values that some option takes; each row is tried with every one.
+/// Sample values; each row is tried with every one.
 const VALUES: &[&str] = &[
     "true",
     "false",
@@ -53,7 +53,7 @@ fn every_row_round_trips<S: Options>() {
     for row in S::rows() {
         let mut tried = 0;
         let mut options = S::default();
-        // A choice names its words when it refuses one.
+        // An enumeration lists its values in the error.
         let refusal = (row.set)(&mut options, "?").err().unwrap_or_default();
         let words = refusal.strip_prefix("expected one of ").unwrap_or("");
         for value in words.split(", ").chain(VALUES.iter().copied()) {
@@ -85,7 +85,7 @@ fn every_option_round_trips_through_text() {
 }
 
 #[test]
-fn unknown_names_and_values_are_refused_and_change_nothing() {
+fn unknown_names_and_values_are_rejected_without_effect() {
     let mut options = DbOptions::default();
     let before = options.to_text();
     for text in [
@@ -122,14 +122,14 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_answered(text in "\\PC{0,60}") {
+    fn any_text_is_parsed_or_rejected(text in "\\PC{0,60}") {
         let _ = (DbOptions::from_text(&text), FamilyOptions::from_text(&text));
     }
 }
 
-/// The forms that RocksDB's functions for option strings take.
+/// The forms that RocksDB's option string functions accept.
 #[test]
-fn texts_in_all_their_forms() {
+fn all_text_forms_are_accepted() {
     let family = |text: &str| FamilyOptions::from_text(text).map_err(|error| error.to_string());
     let get = |text: &str, name: &str| family(text).unwrap().get(name).unwrap();
     for (text, name, expected) in [
@@ -230,7 +230,7 @@ fn texts_in_all_their_forms() {
 }
 
 #[test]
-fn unknown_options_are_passed_over_if_asked() {
+fn unknown_options_are_ignored_on_request() {
     let mut options = DbOptions::default();
     let unknown = options.update_from_known("max_open_files=9;of_the_future=1;another={a=b}");
     assert_eq!(unknown.unwrap(), ["of_the_future", "another"]);

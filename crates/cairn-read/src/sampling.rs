@@ -30,7 +30,7 @@ impl Reading {
 /// Counts a read that was drawn and had no value of `file`.
 #[cold]
 pub(crate) fn count_in_vain(file: &FileMeta) {
-    file.reads_in_vain.add(RATE);
+    file.wasted_reads.add(RATE);
 }
 
 /// True if a compaction would save a seek that comes to an entry of `kind`.

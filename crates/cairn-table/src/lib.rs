@@ -1,13 +1,12 @@
-//! One table file: building it, opening it, finding and walking its entries.
+//! Table files: building, opening, lookups and iteration.
 //!
-//! A [`Table`] is an open file with what every read of it needs: properties, range tombstones,
-//! and index and filter, held or found through the block cache as the options say. It does no I/O
-//! after it was opened: [`Table::get`] and [`TableIter`] run over what is in memory and name the
-//! block that they lack (see `cairn_types::iter`). A [`TableBuilder`] makes a table of sorted
+//! A [`Table`] is an open file with its properties and range tombstones, and with its index and filter,
+//! which are held by the table or looked up in the block cache, depending on the options. It does no
+//! I/O once it is open: [`Table::get`] and [`TableIter`] work on blocks in memory and report a missing
+//! block to the caller (see `cairn_types::iter`). A [`TableBuilder`] writes a table from sorted
 //! entries.
 //!
-//! Left to other crates: which tables there are, visibility, merge operands, and the
-//! meaning of values.
+//! Versions, visibility, merging and the interpretation of values are left to other crates.
 
 pub mod builder;
 pub mod reader;
@@ -18,7 +17,7 @@ use cairn_types::{Error, KeyOrder, Result};
 pub use builder::{BuildParams, TableBuilder, TableIdentity, TableStats, TableTimes};
 pub use reader::{GetOptions, IterOptions, OpenParams, Table, TableGet, TableIter, ValueRef};
 
-/// The order of keys in a file: `order`, or what is left of it when timestamps are cut off.
+/// Returns the key order in a file: `order`, without timestamps if they are stripped.
 pub(crate) fn stripped_order(order: &KeyOrder, stripped: bool) -> Result<KeyOrder> {
     match order {
         _ if !stripped => Ok(order.clone()),
@@ -39,7 +38,7 @@ pub(crate) fn strip_internal(internal: &[u8], strip: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&internal[user.len()..]);
 }
 
-/// Appends `internal` with `pad` bytes of the smallest timestamp before its suffix.
+/// Appends `internal` with `pad` bytes of the minimum timestamp before its suffix.
 pub(crate) fn pad_internal(internal: &[u8], pad: usize, out: &mut Vec<u8>) {
     let user = key::user_key(internal);
     out.extend_from_slice(user);

@@ -1,30 +1,31 @@
-//! Which blob files are moved out of, and which tables must be compacted for that.
+//! Blob garbage collection: selects the blob files to relocate from, and the tables to compact for it.
 //!
-//! A table knows the oldest blob file that it refers to, and no other. So garbage is collected
-//! from the oldest file on: once no table refers to the oldest, it goes, whatever is in it.
-//! Everything here is a pure function of a version.
+//! A table records only the oldest blob file that it refers to. Garbage is therefore collected from the
+//! oldest file on: once no table refers to the oldest file, it becomes obsolete. All functions are pure
+//! functions of a version.
 
 use std::collections::HashSet;
 
 use cairn_platform::sync::Arc;
 use cairn_types::FileNumber;
 
-use crate::file::FileMeta;
+use crate::file_meta::FileMeta;
 use crate::version::Version;
 
-/// The number of the first blob file that is not among the oldest `share` of all; 0 if none is.
+/// Returns the number of the first blob file that is not among the oldest fraction `share`; 0 if none
+/// is to be relocated.
 #[must_use]
 pub fn age_cutoff(version: &Version, share: f64) -> FileNumber {
     number_at(version, oldest(version, share))
 }
 
-/// How many files the oldest `share` of all are.
+/// Returns the number of files in the oldest fraction `share`.
 fn oldest(version: &Version, share: f64) -> usize {
-    // Truncation is meant, and saturates.
+    // Truncation intended; it saturates.
     (share * version.blob_files().len() as f64) as usize
 }
 
-/// The number of the blob file behind the `count` oldest.
+/// Returns the number of the blob file after the `count` oldest.
 fn number_at(version: &Version, count: usize) -> FileNumber {
     match (count, version.blob_files().keys().nth(count)) {
         (0, _) => FileNumber(0),
@@ -33,9 +34,9 @@ fn number_at(version: &Version, count: usize) -> FileNumber {
     }
 }
 
-/// The number of the first blob file that may stay if blob files are to take at most `target`
-/// bytes for each byte of live blobs; 0 if all may, or `target` is 0. The files before it are the
-/// fewest of the oldest ones whose garbage is the excess.
+/// Returns the number of the first blob file that is kept if blob files may take `target` bytes per
+/// byte of live blobs; 0 if all are kept or `target` is 0. The relocated files are the fewest oldest
+/// files whose garbage covers the excess.
 #[must_use]
 pub fn space_cutoff(version: &Version, target: f64) -> FileNumber {
     if target <= 0.0 {
@@ -48,6 +49,7 @@ pub fn space_cutoff(version: &Version, target: f64) -> FileNumber {
             garbage.saturating_add(file.garbage_bytes),
         )
     });
+    debug_assert!(garbage <= total, "garbage is part of the files");
     let live = total.saturating_sub(garbage);
     let excess = total as f64 - target.max(1.0) * live as f64;
     if excess < 1.0 {
@@ -58,26 +60,26 @@ pub fn space_cutoff(version: &Version, target: f64) -> FileNumber {
         gained = gained.saturating_add(file.garbage_bytes);
         gained as f64 >= excess
     });
-    // Rounding may leave less than the excess: then all of it goes.
+    // Rounding may leave slightly less garbage than the excess: relocate all files.
     let count = enough.map_or(version.blob_files().len(), |last| last + 1);
     number_at(version, count)
 }
 
-/// When tables are compacted for the sake of blob files.
+/// Settings of compactions forced by blob garbage.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ForcedOptions {
-    /// True if blobs are moved because of their age.
+    /// True if blobs are relocated by age.
     pub enabled: bool,
-    /// The share of the blob files, oldest first, that is moved out of.
+    /// Fraction of the blob files, oldest first, that is relocated.
     pub age_cutoff: f64,
-    /// The share of garbage in those files at which tables are compacted for it; 1 for never.
+    /// Fraction of garbage in those files that forces a compaction; 1 never does.
     pub force_threshold: f64,
     /// See [`space_cutoff`].
     pub space_target: f64,
 }
 
-/// The tables of `version` that are compacted so that the oldest blob files can go, each with its
-/// level: those that refer to the oldest file first. Tables in `busy` are being compacted already.
+/// Returns the tables to compact so that the oldest blob files become obsolete, with their levels,
+/// ordered by the oldest blob file they refer to. Tables in `busy` are excluded.
 #[must_use]
 pub fn forced(
     version: &Version,
@@ -103,7 +105,7 @@ pub fn forced(
     tables
 }
 
-/// True if the files that are moved out of by their age hold enough garbage.
+/// True if the files relocated by age hold enough garbage.
 fn is_age_due(version: &Version, options: &ForcedOptions) -> bool {
     let count = oldest(version, options.age_cutoff).min(version.blob_files().len());
     if !options.enabled || options.force_threshold >= 1.0 || count == 0 {
@@ -125,11 +127,11 @@ mod tests {
     use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
 
     use super::*;
-    use crate::blob::BlobFileMeta;
+    use crate::blob_file_meta::BlobFileMeta;
     use crate::edit::TreeEdit;
 
-    /// Blob files of 100 bytes with so much garbage each, numbered 10, 20 and so on, and tables in
-    /// level 1 that refer to these at the oldest.
+    /// Returns a version with blob files 10, 20, … of 100 bytes with the given garbage, and tables in
+    /// level 1 with the given oldest blob file.
     fn version(garbage: &[u64], tables: &[u64]) -> Version {
         let blobs = garbage.iter().zip(1..).map(|(&garbage, number)| {
             Arc::new(BlobFileMeta {
@@ -179,7 +181,7 @@ mod tests {
         for (target, cutoff) in [
             (0.0, 0),
             (1.5, 0),
-            // 15 are too many, then 40, 85 and all 100.
+            // The excess is 15, then 40, 85 and 100 bytes.
             (1.29, 20),
             (1.2, 40),
             (1.05, u64::MAX),

@@ -1,8 +1,8 @@
-//! How the bounds of files stand to one another.
+//! Comparison of file bounds.
 //!
-//! A bound is an internal key. Two bounds with the same user key touch, whatever their sequence
-//! numbers: versions of one user key must never be torn apart. One bound is special: the sentinel
-//! `(user key, 2^56 - 1, RangeDeletion)`, the end of a range tombstone. It stands just before its
+//! A bound is an internal key. Bounds with equal user keys compare equal whatever their sequence
+//! numbers, because versions of one user key must stay together. The exception is the sentinel `(user
+//! key, 2^56 - 1, RangeDeletion)`, the exclusive end of a range tombstone: it sorts just before its
 //! user key, so a file that ends with it does not contain that key.
 
 use std::cmp::Ordering;
@@ -10,7 +10,9 @@ use std::cmp::Ordering;
 use cairn_format::key;
 use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
 
-/// The packed number of the sentinel that ends a range tombstone.
+use crate::file_meta::FileMeta;
+
+/// Returns the packed sequence number and kind of a range tombstone sentinel.
 #[must_use]
 pub fn sentinel() -> u64 {
     key::pack(SequenceNumber::MAX, ValueKind::RangeDeletion)
@@ -22,7 +24,7 @@ pub fn is_sentinel(bound: &[u8]) -> bool {
     key::packed(bound) == sentinel()
 }
 
-/// How bound `a` stands to bound `b`; equal if they touch. Timestamps are left aside.
+/// Compares bounds `a` and `b`; equal if they overlap. Timestamps are ignored.
 #[must_use]
 pub fn compare(order: &KeyOrder, a: &[u8], b: &[u8]) -> Ordering {
     order
@@ -34,7 +36,13 @@ pub fn compare(order: &KeyOrder, a: &[u8], b: &[u8]) -> Ordering {
         })
 }
 
-/// The smaller of two bounds in internal-key order.
+/// True if `left` lies before `right` and shares no user key with it.
+#[must_use]
+pub fn are_apart(order: &KeyOrder, left: &FileMeta, right: &FileMeta) -> bool {
+    compare(order, left.largest.as_bytes(), right.smallest.as_bytes()).is_lt()
+}
+
+/// Returns the smaller of two bounds in internal-key order.
 #[must_use]
 pub fn min<'a>(order: &KeyOrder, a: &'a [u8], b: &'a [u8]) -> &'a [u8] {
     if key::compare(order, b, a).is_lt() {
@@ -44,7 +52,7 @@ pub fn min<'a>(order: &KeyOrder, a: &'a [u8], b: &'a [u8]) -> &'a [u8] {
     }
 }
 
-/// The larger of two bounds in internal-key order.
+/// Returns the larger of two bounds in internal-key order.
 #[must_use]
 pub fn max<'a>(order: &KeyOrder, a: &'a [u8], b: &'a [u8]) -> &'a [u8] {
     if key::compare(order, b, a).is_gt() {

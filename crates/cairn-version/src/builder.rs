@@ -1,7 +1,6 @@
-//! Edits collected on top of a version, and the version they amount to.
+//! Accumulates edits on top of a version and builds the resulting version.
 //!
-//! Only the levels that an edit touches are taken apart; replaying ten thousand edits builds one
-//! version, not ten thousand.
+//! Only levels touched by an edit are unpacked; replaying ten thousand edits builds one version.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -9,30 +8,30 @@ use cairn_format::key::InternalKey;
 use cairn_platform::sync::Arc;
 use cairn_types::{Error, FileNumber, KeyOrder, Result};
 
-use crate::blob::{BlobFileMeta, BlobGarbage};
+use crate::blob_file_meta::{BlobFileMeta, BlobGarbage};
 use crate::edit::TreeEdit;
-use crate::file::FileMeta;
+use crate::file_meta::FileMeta;
 use crate::level::LevelFiles;
 use crate::version::Version;
 
-/// More levels than any tree has; a level at or above it in a file is damage.
+/// Exclusive upper bound of level numbers in a MANIFEST; larger ones are corruption.
 pub const MAX_LEVELS: usize = 64;
 
-/// A version in the making.
+/// Builder of a version.
 pub struct Builder {
     order: KeyOrder,
     levels: Vec<Level>,
     blob_files: Arc<BTreeMap<FileNumber, Arc<BlobFileMeta>>>,
     cursors: Vec<Option<InternalKey>>,
-    /// Blob files whose last referring table may have gone.
+    /// True if a blob file may have lost its last referring table.
     blobs_touched: bool,
 }
 
-/// A level of a version in the making.
+/// A level under construction.
 enum Level {
-    /// As it was.
+    /// Unchanged.
     Whole(Arc<LevelFiles>),
-    /// Taken apart, because an edit touched it.
+    /// Unpacked, because an edit touched it.
     Open(HashMap<FileNumber, Arc<FileMeta>>),
 }
 
@@ -53,7 +52,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// `Corruption` if it deletes a file that is not there, or adds one that is.
+    /// `Corruption` if it deletes a file that does not exist, or adds one that does.
     pub fn apply(&mut self, edit: &TreeEdit) -> Result<()> {
         for &(level, number) in &edit.deleted {
             if self.open(level)?.remove(&number).is_none() {
@@ -88,14 +87,14 @@ impl Builder {
         Ok(())
     }
 
-    /// The same, for keys in another order.
+    /// Replaces the key order.
     #[must_use]
     pub fn with_order(mut self, order: KeyOrder) -> Builder {
         self.order = order;
         self
     }
 
-    /// Replaces every file by what `change` makes of it.
+    /// Replaces every file by the result of `change`.
     pub(crate) fn map_files(&mut self, mut change: impl FnMut(&Arc<FileMeta>) -> Arc<FileMeta>) {
         for level in 0..self.levels.len() {
             let files = self.open(level).expect("the level exists");
@@ -105,7 +104,7 @@ impl Builder {
         }
     }
 
-    /// The version that all edits amount to.
+    /// Builds the resulting version.
     ///
     /// # Errors
     ///
@@ -131,13 +130,19 @@ impl Builder {
             blob_files: self.blob_files,
             cursors: self.cursors,
         };
+        assert!(!version.levels.is_empty(), "a tree has level 0");
+        assert_eq!(
+            version.levels.len(),
+            version.cursors.len(),
+            "every level has a cursor"
+        );
         if self.blobs_touched {
             drop_unreferenced_blobs(&mut version);
         }
         Ok(version)
     }
 
-    /// Makes room for `level`.
+    /// Extends the levels to include `level`.
     fn check_level(&mut self, level: usize) -> Result<()> {
         if level >= MAX_LEVELS {
             return Err(Error::corruption(format!(
@@ -148,10 +153,15 @@ impl Builder {
             self.levels.push(Level::Whole(Arc::default()));
             self.cursors.push(None);
         }
+        assert_eq!(
+            self.levels.len(),
+            self.cursors.len(),
+            "every level has a cursor"
+        );
         Ok(())
     }
 
-    /// The files of `level` by number.
+    /// Unpacks `level` and returns its files by number.
     fn open(&mut self, level: usize) -> Result<&mut HashMap<FileNumber, Arc<FileMeta>>> {
         self.check_level(level)?;
         let slot = &mut self.levels[level];
@@ -185,6 +195,10 @@ impl Builder {
             )));
         };
         let mut blob = BlobFileMeta::clone(slot);
+        debug_assert_eq!(
+            blob.number, garbage.number,
+            "blob files are stored by number"
+        );
         let sums = (
             blob.garbage_count.checked_add(garbage.count),
             blob.garbage_bytes.checked_add(garbage.bytes),
@@ -212,8 +226,8 @@ impl Builder {
     }
 }
 
-/// Drops blob files that no table can need: those older than the oldest one that a table links to,
-/// and those that hold garbage only and that no table links to.
+/// Drops obsolete blob files: those older than the oldest one that a table refers to, and those of
+/// nothing but garbage that are no table's oldest.
 fn drop_unreferenced_blobs(version: &mut Version) {
     if version.blob_files.is_empty() {
         return;

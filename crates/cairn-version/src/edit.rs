@@ -1,28 +1,28 @@
-//! A change of the tree, resolved: what flushes, compactions and replay hand to a version.
+//! A resolved change of the tree, applied by flushes, compactions and replay.
 //!
-//! A [`TreeEdit`] speaks of files as values. The record of the MANIFEST says the same in bytes;
-//! `crate::record` translates between the two.
+//! A [`TreeEdit`] holds files as values. Its MANIFEST record is a `VersionEdit`; `crate::edit_record`
+//! converts between them.
 
 use cairn_format::key::InternalKey;
 use cairn_platform::sync::Arc;
 use cairn_types::FileNumber;
 
-use crate::blob::{BlobFileMeta, BlobGarbage};
-use crate::file::FileMeta;
+use crate::blob_file_meta::{BlobFileMeta, BlobGarbage};
+use crate::file_meta::FileMeta;
 
-/// Files that leave and enter a family's tree in one step. Files that move between levels are
-/// deleted from one and added to the other.
+/// An atomic change of the files of a column family. A file that moves between levels is deleted from
+/// one and added to the other.
 #[derive(Clone, Debug, Default)]
 pub struct TreeEdit {
-    /// Files that leave, with their level.
+    /// Deleted files, with their level.
     pub deleted: Vec<(usize, FileNumber)>,
-    /// Files that enter, with their level.
+    /// Added files, with their level.
     pub added: Vec<(usize, Arc<FileMeta>)>,
-    /// Blob files that enter.
+    /// Added blob files.
     pub added_blobs: Vec<Arc<BlobFileMeta>>,
-    /// Blobs that became garbage.
+    /// New garbage in blob files.
     pub blob_garbage: Vec<BlobGarbage>,
-    /// Where the next round-robin compaction of a level begins.
+    /// Start keys of the next round-robin compaction of a level.
     pub cursors: Vec<(usize, InternalKey)>,
 }
 
@@ -37,7 +37,7 @@ impl TreeEdit {
             && self.cursors.is_empty()
     }
 
-    /// Everything that `other` changes, after everything that this changes.
+    /// Appends the changes of `other`.
     pub fn append(&mut self, other: TreeEdit) {
         self.deleted.extend(other.deleted);
         self.added.extend(other.added);

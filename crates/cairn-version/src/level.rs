@@ -1,9 +1,8 @@
-//! The files of one level, and finding among them.
+//! The files of one level, and searches in them.
 //!
-//! From level 1 on, files are sorted by key and do not overlap, so a key is in at most one of
-//! them. The search runs over an array of the first 8 bytes of the upper bounds, which lie
-//! together in memory; a file is looked at only where those are equal. Level 0 is ordered from
-//! newest to oldest, and its files may overlap.
+//! From level 1 on, files are sorted by key and do not overlap, so that at most one file holds a key.
+//! The search uses a contiguous array of the first 8 bytes of the upper bounds and compares whole keys
+//! only among equal prefixes. Level 0 is ordered from newest to oldest, and its files may overlap.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -14,31 +13,31 @@ use cairn_platform::sync::{Arc, AtomicUsize};
 use cairn_types::{Error, FileNumber, KeyOrder, Result};
 
 use crate::bounds;
-use crate::file::FileMeta;
+use crate::file_meta::FileMeta;
 
-/// The files of one level, immutable.
+/// The immutable files of one level.
 #[derive(Clone, Debug, Default)]
 pub struct LevelFiles {
     files: Vec<Arc<FileMeta>>,
-    /// The first 8 bytes of the user keys of the upper bounds; empty where keys do not compare
-    /// as their bytes do, and in level 0.
+    /// The first 8 bytes of the user keys of the upper bounds. Empty for orders other than bytewise,
+    /// and in level 0.
     prefixes: Vec<u64>,
     bytes: u64,
     tombstone_free: TombstoneFree,
 }
 
-/// How many of the first files are known to have no range tombstones.
+/// Length of the prefix of the files that is known to have no range tombstones.
 #[derive(Debug, Default)]
 struct TombstoneFree(AtomicUsize);
 
 impl Clone for TombstoneFree {
     fn clone(&self) -> TombstoneFree {
-        // Relaxed, here and below: what the number says stays true, and an older one is no harm.
+        // Relaxed, here and below: the length only grows, and a stale value costs a repeated check.
         TombstoneFree(AtomicUsize::new(self.0.load(Relaxed)))
     }
 }
 
-/// The first 8 bytes of `user_key` as a number that orders as they do.
+/// Returns the first 8 bytes of `user_key` as a big-endian number, which sorts like them.
 fn prefix(user_key: &[u8]) -> u64 {
     let mut bytes = [0; 8];
     let len = user_key.len().min(8);
@@ -46,12 +45,12 @@ fn prefix(user_key: &[u8]) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// Whether level-0 file `a` comes before `b`: the newer first.
+/// Orders level-0 files from newest to oldest.
 pub(crate) fn newer_first(a: &FileMeta, b: &FileMeta) -> Ordering {
     b.epoch.cmp(&a.epoch).then_with(|| newer_first_by_seq(a, b))
 }
 
-/// The order of level-0 files without regard to epochs: the newer first.
+/// Orders level-0 files from newest to oldest by sequence number, ignoring epochs.
 pub(crate) fn newer_first_by_seq(a: &FileMeta, b: &FileMeta) -> Ordering {
     b.largest_seq
         .cmp(&a.largest_seq)
@@ -60,7 +59,7 @@ pub(crate) fn newer_first_by_seq(a: &FileMeta, b: &FileMeta) -> Ordering {
 }
 
 impl LevelFiles {
-    /// The files of level 0, in any order.
+    /// Creates level 0 from files in any order.
     #[must_use]
     pub(crate) fn level_zero(mut files: Vec<Arc<FileMeta>>) -> LevelFiles {
         let by_epoch = files.iter().all(|file| file.epoch != 0);
@@ -68,7 +67,13 @@ impl LevelFiles {
             true => newer_first(a, b),
             false => newer_first_by_seq(a, b),
         });
-        let bytes = files.iter().map(|file| file.size).sum();
+        debug_assert!(
+            !by_epoch || files.windows(2).all(|pair| pair[0].epoch >= pair[1].epoch),
+            "newer files come first"
+        );
+        let bytes = files
+            .iter()
+            .fold(0, |sum: u64, file| sum.saturating_add(file.size));
         LevelFiles {
             files,
             prefixes: Vec::new(),
@@ -77,11 +82,11 @@ impl LevelFiles {
         }
     }
 
-    /// The files of a level from 1 on, in any order.
+    /// Creates a level from 1 on from files in any order.
     ///
     /// # Errors
     ///
-    /// `Corruption` if two of them overlap, or the bounds of one are the wrong way round.
+    /// `Corruption` if two files overlap, or the bounds of a file are inverted.
     pub(crate) fn sorted(
         order: &KeyOrder,
         level: usize,
@@ -115,7 +120,10 @@ impl LevelFiles {
                 .collect(),
             false => Vec::new(),
         };
-        let bytes = files.iter().map(|file| file.size).sum();
+        debug_assert!(prefixes.is_sorted(), "prefixes sort like upper bounds");
+        let bytes = files
+            .iter()
+            .fold(0, |sum: u64, file| sum.saturating_add(file.size));
         Ok(LevelFiles {
             files,
             prefixes,
@@ -124,34 +132,50 @@ impl LevelFiles {
         })
     }
 
-    /// The files that `keep` returns true for, asked in their order.
+    /// Returns the files for which `keep`, called in order, returns true.
     #[must_use]
     pub fn filtered(&self, mut keep: impl FnMut(&Arc<FileMeta>) -> bool) -> LevelFiles {
         let mut kept = LevelFiles::default();
         for (at, file) in self.files.iter().enumerate().filter(|(_, file)| keep(file)) {
             kept.files.push(file.clone());
             kept.prefixes.extend(self.prefixes.get(at));
-            kept.bytes += file.size;
+            kept.bytes = kept.bytes.saturating_add(file.size);
         }
+        assert!(kept.prefixes.is_empty() || kept.prefixes.len() == kept.files.len());
+        debug_assert!(
+            kept.bytes <= self.bytes,
+            "the kept files are some of the level's"
+        );
         kept
     }
 
-    /// The same files, each replaced by what `change` makes of it; bounds and order must stay.
+    /// Returns the level with each file replaced by the result of `change`, which must keep bounds and
+    /// order.
     pub(crate) fn mapped(&self, change: impl FnMut(&Arc<FileMeta>) -> Arc<FileMeta>) -> LevelFiles {
+        let files: Vec<Arc<FileMeta>> = self.files.iter().map(change).collect();
+        debug_assert!(
+            self.files.iter().zip(&files).all(|(before, after)| {
+                before.number == after.number
+                    && before.smallest == after.smallest
+                    && before.largest == after.largest
+            }),
+            "the files keep their bounds"
+        );
         LevelFiles {
-            files: self.files.iter().map(change).collect(),
+            files,
             prefixes: self.prefixes.clone(),
             bytes: self.bytes,
             tombstone_free: TombstoneFree::default(),
         }
     }
 
-    /// True if it is known that no file has range tombstones. A file whose table was never open is
-    /// not known; each is looked at once.
+    /// True if all files are known to have no range tombstones. A file whose table was never opened is
+    /// unknown. Each file is checked once.
     #[inline]
     #[must_use]
     pub fn has_no_tombstones(&self) -> bool {
         let before = self.tombstone_free.0.load(Relaxed);
+        debug_assert!(before <= self.files.len());
         let has_none = |file: &Arc<FileMeta>| {
             let table = file.table.get();
             table.is_some_and(|table| table.range_tombstones().is_none())
@@ -160,48 +184,48 @@ impl LevelFiles {
             .iter()
             .take_while(|file| has_none(file));
         let known = before + more.count();
-        // Iterators on all cores come here: nothing is written where nothing is new.
+        // Called by iterators on all cores: avoid the shared write unless the value changes.
         if known > before {
             self.tombstone_free.0.store(known, Relaxed);
         }
         known == self.files.len()
     }
 
-    /// The files: from newest to oldest in level 0, by key from level 1 on.
+    /// Returns the files: newest to oldest in level 0, in key order from level 1 on.
     #[inline]
     #[must_use]
     pub fn files(&self) -> &[Arc<FileMeta>] {
         &self.files
     }
 
-    /// How many files.
+    /// Returns the number of files.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.files.len()
     }
 
-    /// True if there is none.
+    /// True if the level has no files.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// The sum of the files' sizes in bytes.
+    /// Returns the total file size in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Where the file with this number stands.
+    /// Returns the index of file `number`.
     #[must_use]
     pub fn position(&self, number: FileNumber) -> Option<usize> {
         self.files.iter().position(|file| file.number == number)
     }
 
-    /// The first file whose upper bound is at or after `internal`: the only one of a sorted level
-    /// that can hold it, or [`LevelFiles::len`]. Not for level 0.
+    /// Returns the index of the first file whose upper bound is at or after `internal`, the only one of
+    /// a sorted level that can hold it, or [`LevelFiles::len`]. Not for level 0.
     #[inline]
     #[must_use]
     pub fn find(&self, order: &KeyOrder, internal: &[u8]) -> usize {
@@ -214,13 +238,16 @@ impl LevelFiles {
                 from..until
             }
         };
-        candidates.start
-            + self.files[candidates].partition_point(|file| {
-                key::compare(order, file.largest.as_bytes(), internal).is_lt()
-            })
+        let ends_before =
+            |file: &Arc<FileMeta>| key::compare(order, file.largest.as_bytes(), internal).is_lt();
+        let found =
+            candidates.start + self.files[candidates].partition_point(|file| ends_before(file));
+        debug_assert!(found == 0 || ends_before(&self.files[found - 1]));
+        debug_assert!(self.files.get(found).is_none_or(|file| !ends_before(file)));
+        found
     }
 
-    /// The files of a sorted level that touch the bounds from `begin` to `end`, both inclusive
+    /// Returns the files of a sorted level that overlap the bounds `begin` to `end`, both inclusive
     /// unless they are sentinels; `None` is unbounded. Not for level 0.
     #[must_use]
     pub fn overlapping(
@@ -242,9 +269,8 @@ impl LevelFiles {
         from..until.max(from)
     }
 
-    /// The files of level 0 that touch the bounds from `begin` to `end`, from newest to oldest.
-    /// With `expand`, the range grows with each file found, until no file touches it that is not
-    /// among those returned.
+    /// Returns the files of level 0 that overlap the bounds `begin` to `end`, newest first. With
+    /// `expand`, the range is extended by each file found, until no other file overlaps it.
     #[must_use]
     pub fn overlapping_level_zero(
         &self,

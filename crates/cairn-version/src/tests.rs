@@ -1,4 +1,4 @@
-//! Versions and their shape: edits, order, overlap, search, targets and scores.
+//! Versions, level targets and scores: edits, order, overlap, search.
 
 use std::collections::HashSet;
 
@@ -7,10 +7,10 @@ use cairn_platform::sync::Arc;
 use cairn_types::{FileNumber, KeyOrder, SequenceNumber, ValueKind};
 use proptest::prelude::*;
 
-use crate::blob::{BlobFileMeta, BlobGarbage};
+use crate::blob_file_meta::{BlobFileMeta, BlobGarbage};
+use crate::compaction_score::{self, AgeLimits, ShapeOptions};
 use crate::edit::TreeEdit;
-use crate::file::FileMeta;
-use crate::shape::{self, Present, ShapeOptions};
+use crate::file_meta::FileMeta;
 use crate::version::Version;
 
 fn key(user: &str, seq: u64) -> InternalKey {
@@ -273,7 +273,7 @@ fn sized(sizes: &[(usize, u64)]) -> Version {
 
 #[test]
 fn static_targets_grow_by_the_multiplier() {
-    let targets = shape::targets(&sized(&[]), &options(false));
+    let targets = compaction_score::targets(&sized(&[]), &options(false));
     assert_eq!(targets.base_level, 1);
     assert_eq!(targets.max_bytes[..4], [1000, 1000, 10_000, 100_000]);
 }
@@ -281,7 +281,7 @@ fn static_targets_grow_by_the_multiplier() {
 #[test]
 fn dynamic_targets_follow_the_largest_level() {
     let base = |sizes: &[(usize, u64)]| {
-        let targets = shape::targets(&sized(sizes), &options(true));
+        let targets = compaction_score::targets(&sized(sizes), &options(true));
         (
             targets.base_level,
             targets.max_bytes[targets.base_level],
@@ -305,7 +305,7 @@ fn dynamic_targets_follow_the_largest_level() {
         (3, 1000, 4),
         "more levels than needed"
     );
-    let targets = shape::targets(&sized(&[(6, 500_000)]), &options(true));
+    let targets = compaction_score::targets(&sized(&[(6, 500_000)]), &options(true));
     assert_eq!(targets.max_bytes[3..], [1000, 5000, 50_000, 500_000]);
 }
 
@@ -313,14 +313,14 @@ fn dynamic_targets_follow_the_largest_level() {
 fn a_full_level_is_due_and_busy_files_do_not_count() {
     let version = sized(&[(1, 600), (1, 600), (2, 100)]);
     let options = options(false);
-    let targets = shape::targets(&version, &options);
-    let scores = shape::scores(&version, &targets, &HashSet::new(), &options);
+    let targets = compaction_score::targets(&version, &options);
+    let scores = compaction_score::scores(&version, &targets, &HashSet::new(), &options);
     assert_eq!(scores[0], (1, 1.2));
     let busy = HashSet::from([FileNumber(1)]);
-    let scores = shape::scores(&version, &targets, &busy, &options);
+    let scores = compaction_score::scores(&version, &targets, &busy, &options);
     assert_eq!(scores[0], (1, 0.6));
     assert_eq!(
-        shape::pending_compaction_bytes(&version, &targets, &options),
+        compaction_score::pending_compaction_bytes(&version, &targets, &options),
         200 + 16
     );
 }
@@ -329,16 +329,16 @@ fn a_full_level_is_due_and_busy_files_do_not_count() {
 fn level_zero_scores_by_files_and_by_bytes() {
     let version = sized(&[(0, 10), (0, 10), (0, 10), (0, 10)]);
     let by_files = options(false);
-    let targets = shape::targets(&version, &by_files);
-    let scores = shape::scores(&version, &targets, &HashSet::new(), &by_files);
+    let targets = compaction_score::targets(&version, &by_files);
+    let scores = compaction_score::scores(&version, &targets, &HashSet::new(), &by_files);
     assert_eq!(scores[0], (0, 1.0));
     let version = sized(&[(0, 4000)]);
-    let scores = shape::scores(&version, &targets, &HashSet::new(), &by_files);
+    let scores = compaction_score::scores(&version, &targets, &HashSet::new(), &by_files);
     assert_eq!(scores[0], (0, 4.0));
 }
 
 #[test]
-fn old_files_and_kept_versions_are_marked() {
+fn old_files_and_obsolete_versions_are_marked() {
     let mut old = meta(1, "a", "b", 5, 10);
     (old.oldest_ancester_time, old.creation_time) = (100, 100);
     let mut bottom = meta(2, "c", "d", 6, 10);
@@ -350,13 +350,13 @@ fn old_files_and_kept_versions_are_marked() {
         .unwrap();
     let mut options = options(true);
     (options.ttl, options.periodic) = (500, 50);
-    let present = Present {
+    let present = AgeLimits {
         now: 1000,
         ahead: 0,
         oldest_snapshot: SequenceNumber(7),
         full_history_ts_low: Vec::new(),
     };
-    let marked = shape::marked(&version, &HashSet::new(), &present, &options);
+    let marked = compaction_score::marked(&version, &HashSet::new(), &present, &options);
     let list = |files: &[(usize, Arc<FileMeta>)]| -> Vec<(usize, u64)> {
         files
             .iter()
@@ -367,14 +367,14 @@ fn old_files_and_kept_versions_are_marked() {
     assert_eq!(list(&marked.periodic), [(1, 1), (6, 2)]);
     assert_eq!(list(&marked.content), [(1, 3)]);
     assert_eq!(list(&marked.bottommost), [(1, 1), (6, 2)]);
-    // What will be old only in some hours is so now when there is little work.
+    // Brought forward by some hours, the file is due.
     options.periodic = 200;
     let periodic = |ahead| {
-        let present = Present {
+        let present = AgeLimits {
             ahead,
             ..present.clone()
         };
-        let marked = shape::marked(&version, &HashSet::new(), &present, &options);
+        let marked = compaction_score::marked(&version, &HashSet::new(), &present, &options);
         list(&marked.periodic)
     };
     assert_eq!(
@@ -386,9 +386,9 @@ fn old_files_and_kept_versions_are_marked() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The search by prefixes finds what a walk over all files finds, in any order of keys.
+    /// The search by prefixes agrees with a linear search, in any key order.
     #[test]
-    fn search_agrees_with_a_walk(
+    fn search_agrees_with_a_linear_search(
         bounds in proptest::collection::btree_set(proptest::collection::vec(0..4_u8, 0..12), 2..40),
         probe in proptest::collection::vec(0..4_u8, 0..12),
         reverse in any::<bool>(),

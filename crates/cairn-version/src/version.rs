@@ -1,7 +1,7 @@
-//! The tree at one moment: an immutable value that readers share.
+//! The tree of a column family at one moment: an immutable value shared by readers.
 //!
-//! A version is made from another by an edit. Levels that the edit does not touch are shared
-//! between the two, so making one costs what the touched levels hold.
+//! An edit produces a new version, which shares the levels that the edit does not touch; the cost is
+//! linear in the touched levels.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use cairn_format::key::InternalKey;
 use cairn_platform::sync::Arc;
 use cairn_types::{Error, FileNumber, KeyOrder, Result};
 
-use crate::blob::BlobFileMeta;
+use crate::blob_file_meta::BlobFileMeta;
 use crate::builder::Builder;
 use crate::edit::TreeEdit;
-use crate::file::FileMeta;
+use crate::file_meta::FileMeta;
 use crate::level::LevelFiles;
 
 /// The files of one column family at one moment.
@@ -25,7 +25,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// A tree without files.
+    /// Creates a tree without files.
     #[must_use]
     pub fn empty(order: KeyOrder, num_levels: usize) -> Version {
         let nothing = Arc::new(LevelFiles::default());
@@ -37,29 +37,36 @@ impl Version {
         }
     }
 
-    /// A builder of the next version, on top of this one.
+    /// Returns a builder on top of this version.
     #[must_use]
     pub fn builder(&self) -> Builder {
         Builder::from(self)
     }
 
-    /// This version, changed by `edit`.
+    /// Returns this version with `edit` applied.
     ///
     /// # Errors
     ///
-    /// `Corruption` if the edit adds a file that is there, deletes one that is not, or leaves
-    /// files that overlap in a level from 1 on.
+    /// `Corruption` if the edit adds an existing file, deletes a missing one, or leaves overlapping files in
+    /// a level from 1 on.
     pub fn with_edit(&self, edit: &TreeEdit) -> Result<Version> {
         let mut builder = self.builder();
         builder.apply(edit)?;
-        builder.build()
+        let version = builder.build()?;
+        debug_assert!(
+            edit.added
+                .iter()
+                .all(|(level, file)| version.level(*level).position(file.number).is_some()),
+            "added files are part of the version"
+        );
+        Ok(version)
     }
 
-    /// The same tree with another number of levels.
+    /// Returns the same tree with another number of levels.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if files lie in levels that would be gone.
+    /// `InvalidArgument` if a removed level has files.
     pub fn with_num_levels(&self, num_levels: usize) -> Result<Version> {
         if self.num_non_empty_levels() > num_levels {
             return Err(Error::invalid_argument(format!(
@@ -68,66 +75,67 @@ impl Version {
                 self.num_non_empty_levels()
             )));
         }
+        assert!(num_levels > 0, "a tree has level 0");
         let mut version = self.clone();
         version.levels.resize_with(num_levels, Arc::default);
         version.cursors.resize(num_levels, None);
         Ok(version)
     }
 
-    /// The order of the keys.
+    /// Returns the key order.
     #[inline]
     #[must_use]
     pub fn order(&self) -> &KeyOrder {
         &self.order
     }
 
-    /// How many levels there are, level 0 included.
+    /// Returns the number of levels, including level 0.
     #[inline]
     #[must_use]
     pub fn num_levels(&self) -> usize {
         self.levels.len()
     }
 
-    /// How many levels there are up to the last one that holds files.
+    /// Returns the number of levels up to the last non-empty one.
     #[must_use]
     pub fn num_non_empty_levels(&self) -> usize {
         let last = self.levels.iter().rposition(|level| !level.is_empty());
         last.map_or(0, |last| last + 1)
     }
 
-    /// The levels, from 0 on.
+    /// Returns the levels, from 0 on.
     #[inline]
     #[must_use]
     pub fn levels(&self) -> &[Arc<LevelFiles>] {
         &self.levels
     }
 
-    /// The files of `level`: from newest to oldest in level 0, by key below.
+    /// Returns the files of `level`: newest to oldest in level 0, in key order below.
     ///
     /// # Panics
     ///
-    /// If there is no such level.
+    /// If the level does not exist.
     #[inline]
     #[must_use]
     pub fn level(&self, level: usize) -> &LevelFiles {
         &self.levels[level]
     }
 
-    /// Every file with its level.
+    /// Returns every file with its level.
     pub fn files(&self) -> impl Iterator<Item = (usize, &Arc<FileMeta>)> {
         let levels = self.levels.iter().enumerate();
         levels.flat_map(|(level, files)| files.files().iter().map(move |file| (level, file)))
     }
 
-    /// The first file of `level` (1 or more) whose upper bound is at or after `internal`, by
-    /// position; the number of files if there is none.
+    /// Returns the index of the first file of `level` (1 or more) whose upper bound is at or after
+    /// `internal`; the number of files if there is none.
     #[inline]
     #[must_use]
     pub fn find_file(&self, level: usize, internal: &[u8]) -> usize {
         self.levels[level].find(&self.order, internal)
     }
 
-    /// The files of `level` that touch the bounds `begin` and `end` (internal keys, inclusive
+    /// Returns the files of `level` that overlap the bounds `begin` to `end` (internal keys, inclusive
     /// unless they are sentinels; `None` is unbounded).
     #[must_use]
     pub fn overlapping(
@@ -143,7 +151,7 @@ impl Version {
         }
     }
 
-    /// True if any file of `level` touches the bounds `begin` and `end`.
+    /// True if a file of `level` overlaps the bounds `begin` to `end`.
     #[must_use]
     pub fn overlaps(&self, level: usize, begin: Option<&[u8]>, end: Option<&[u8]>) -> bool {
         match level {
@@ -154,25 +162,25 @@ impl Version {
         }
     }
 
-    /// The blob files by number.
+    /// Returns the blob files by number.
     #[must_use]
     pub fn blob_files(&self) -> &BTreeMap<FileNumber, Arc<BlobFileMeta>> {
         &self.blob_files
     }
 
-    /// Where the next round-robin compaction of `level` begins.
+    /// Returns the start key of the next round-robin compaction of `level`.
     #[must_use]
     pub fn cursor(&self, level: usize) -> Option<&InternalKey> {
         self.cursors.get(level).and_then(Option::as_ref)
     }
 
-    /// The largest epoch of a file; the next flush takes a larger one.
+    /// Returns the largest epoch number of a file; the next flush uses a larger one.
     #[must_use]
     pub fn max_epoch(&self) -> u64 {
         self.files().map(|(_, file)| file.epoch).max().unwrap_or(0)
     }
 
-    /// The edit that makes this version out of an empty one; what a fresh MANIFEST holds.
+    /// Returns the edit that creates this version from an empty one.
     #[must_use]
     pub fn as_edit(&self) -> TreeEdit {
         let blobs = self.blob_files.values();
@@ -191,10 +199,9 @@ impl Version {
         }
     }
 
-    /// The same tree with an epoch for every file, if one lacks it: databases older than epochs
-    /// tell the age of level-0 files by sequence numbers (formats.md 5.4). Files of one level
-    /// from 1 on share an epoch; deeper levels are older. `reserve_first` keeps epoch 1 free for
-    /// files ingested behind.
+    /// Returns the tree with an epoch number for every file. Databases without epochs order level-0
+    /// files by sequence number (formats.md 5.4). Files of one level from 1 on share an epoch; deeper
+    /// levels get smaller ones. `reserve_first` keeps epoch 1 for `ingest_behind`.
     #[must_use]
     pub fn with_epochs(&self, reserve_first: bool) -> Version {
         if self.files().all(|(_, file)| file.epoch != 0) {
@@ -221,6 +228,20 @@ impl Version {
             assign(file, next - 1)
         });
         version.levels[0] = Arc::new(LevelFiles::level_zero(with_epochs.collect()));
+        assert!(
+            version.files().all(|(_, file)| file.epoch != 0),
+            "every file has an epoch"
+        );
+        debug_assert!(
+            version
+                .level(0)
+                .files()
+                .iter()
+                .rev()
+                .map(|file| file.number)
+                .eq(oldest_first.iter().map(|file| file.number)),
+            "level 0 keeps its order"
+        );
         version
     }
 }

@@ -11,20 +11,20 @@ use crate::db::Db;
 use crate::family::Family;
 
 /// A walk over what a family will hold once a batch is written, in order, both ways.
-pub struct JoinedIter<'db> {
-    inner: cairn_indexed::JoinedIter,
+pub struct BaseDeltaIter<'db> {
+    inner: cairn_indexed::BaseDeltaIter,
     db: PhantomData<&'db Db>,
 }
 
-impl Deref for JoinedIter<'_> {
-    type Target = cairn_indexed::JoinedIter;
-    fn deref(&self) -> &cairn_indexed::JoinedIter {
+impl Deref for BaseDeltaIter<'_> {
+    type Target = cairn_indexed::BaseDeltaIter;
+    fn deref(&self) -> &cairn_indexed::BaseDeltaIter {
         &self.inner
     }
 }
 
-impl DerefMut for JoinedIter<'_> {
-    fn deref_mut(&mut self) -> &mut cairn_indexed::JoinedIter {
+impl DerefMut for BaseDeltaIter<'_> {
+    fn deref_mut(&mut self) -> &mut cairn_indexed::BaseDeltaIter {
         &mut self.inner
     }
 }
@@ -73,9 +73,13 @@ impl Db {
 impl<'db> Family<'db> {
     /// A walk over what the family will hold once `batch` is written. See [`Db::write_indexed`].
     #[must_use]
-    pub fn iter_with_batch(&self, batch: &IndexedBatch, options: &ReadOptions) -> JoinedIter<'db> {
+    pub fn iter_with_batch(
+        &self,
+        batch: &IndexedBatch,
+        options: &ReadOptions,
+    ) -> BaseDeltaIter<'db> {
         let base = cairn_db::Family::iter_with(self, options);
-        JoinedIter {
+        BaseDeltaIter {
             inner: batch.iter_over(self, base, options),
             db: PhantomData,
         }

@@ -104,7 +104,7 @@ pub use files::{
     LiveFileMetaData, LiveFileStorageInfo, LiveFilesStorageInfoOptions, ReplaceRange,
     SortedRunBuilder, SstFileReader, SstFileWriter, SstIter,
 };
-pub use indexed::JoinedIter;
+pub use indexed::BaseDeltaIter;
 pub use iter::{CoalescingIter, Iter};
 pub use limits::RateLimiter;
 pub use open::Options;

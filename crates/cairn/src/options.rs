@@ -28,6 +28,6 @@ pub use cairn_memory::{BlockCache, CacheOptions};
 pub use cairn_options::file::{OptionsFile, UnknownCode};
 pub use cairn_options::{
     CompressionOptions, DbOptions, FamilyOptions, FifoCompactionOptions, MetadataCacheOptions,
-    Options, Plugin, Row, Support, TableOptions, UniversalCompactionOptions, apply_mixed, choice,
-    presets, registry,
+    Options, Plugin, Row, Support, TableOptions, UniversalCompactionOptions, apply_mixed, enums,
+    object_registry, presets,
 };

@@ -11,8 +11,8 @@ use std::time::Duration;
 use std::{fs, thread};
 
 use crate::content::{Content, Row};
+use crate::dir_snapshot;
 use crate::engine::{Cairn, RocksDb};
-use crate::folder;
 use crate::workload::{Change, Durable, Engine, FAMILIES};
 
 /// The recovery modes by name. In [`ABSOLUTE`] a log that a write was torn in may be refused.
@@ -148,7 +148,7 @@ pub fn round(
     for (number, engine) in ENGINES.into_iter().enumerate() {
         for mode in MODES {
             let copy = place.join("copy");
-            folder::copy(&left, &copy);
+            dir_snapshot::copy(&left, &copy);
             let options = format!("wal_recovery_mode={mode}");
             let content = match engine {
                 "Cairn" => Cairn::open(&copy, &options, "").map(|mut db| db.content()),

@@ -7,8 +7,8 @@
 
 pub mod cairn;
 pub mod content;
+pub mod dir_snapshot;
 pub mod engine;
-pub mod folder;
 pub mod golden;
 pub mod kills;
 pub mod reference;

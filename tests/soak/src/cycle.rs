@@ -1,4 +1,4 @@
-//! A cycle: the database is opened, worked on, disturbed, compared with the models, and closed.
+//! A soak cycle: open, work, inject faults, compare with the models, and close.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,30 +7,30 @@ use std::time::{Duration, Instant};
 use cairn::{Code, Db, Options, World};
 
 use crate::Arguments;
-use crate::choices::{database_options, descriptors};
 use crate::faults::{Faults, FaultyFileSystem, MODES};
+use crate::options::{database_options, descriptors};
 use crate::resources;
 use crate::shared::Shared;
 use crate::worker::{Trouble, Worker, families};
 
-/// Time after which a database that does not leave its error is closed and opened again.
+/// Time after which a database that does not resume is reopened.
 const RESUME_LIMIT: Duration = Duration::from_secs(30);
 
-/// The soak's database and its workers.
+/// The database under test and its workers.
 pub struct Soak {
     path: PathBuf,
     world: World,
     faults: Arc<Faults>,
     shared: Arc<Shared>,
     workers: Vec<Worker>,
-    /// Cycles begun.
+    /// Cycles started.
     pub cycles: usize,
-    /// Databases that did not leave an error without being opened again.
+    /// Number of reopens because a database did not resume.
     pub reopened: u64,
 }
 
 impl Soak {
-    /// A new database below `folder`, which is empty.
+    /// Creates a new database in the empty directory `folder`.
     pub fn new(folder: &Path, arguments: &Arguments, shared: Arc<Shared>) -> Soak {
         let faults = Arc::new(Faults::default());
         Soak {
@@ -53,7 +53,7 @@ impl Soak {
     ///
     /// # Errors
     ///
-    /// What was wrong.
+    /// The failure.
     pub fn cycle(&mut self, length: Duration) -> Result<(), String> {
         let number = self.cycles;
         self.cycles += 1;
@@ -99,8 +99,8 @@ impl Soak {
         db.close().map_err(|error| format!("close: {error}"))
     }
 
-    /// Lets the workers work, with the faults of `mode` in the middle. Returns false if the database did
-    /// not leave its error.
+    /// Runs the workers, with the faults of `mode` in the middle. Returns false if the database did not
+    /// resume.
     fn work(&mut self, db: &Db, length: Duration, mode: usize) -> Result<bool, String> {
         let (shared, faults) = (&self.shared, &self.faults);
         shared.set_stop(false);
@@ -124,7 +124,7 @@ impl Soak {
                 faults.set(0);
                 resumed = resume(db);
                 if resumed {
-                    // Jobs that met a fault late report it within this time.
+                    // Jobs that met a late fault report it within this time.
                     pause(shared, Duration::from_millis(500));
                     resumed = resume(db);
                 }
@@ -143,7 +143,7 @@ impl Soak {
         })
     }
 
-    /// Settles what is in doubt: the database takes writes again.
+    /// Resolves keys in doubt, once the database accepts writes again.
     fn settle(&mut self, db: &Db) -> Result<(), String> {
         let families = families(db)?;
         for worker in &mut self.workers {
@@ -161,7 +161,7 @@ impl Soak {
         Ok(())
     }
 
-    /// All files of the database are closed, at the latest when background threads have let go of them.
+    /// Checks that all files of the database are closed, once background threads have released them.
     fn check_descriptors(&self, before: u64) -> Result<(), String> {
         let begun = Instant::now();
         loop {
@@ -179,7 +179,7 @@ impl Soak {
         }
     }
 
-    /// A line on the work so far.
+    /// Returns a summary line.
     pub fn summary(&self) -> String {
         let operations: u64 = self.workers.iter().map(|worker| worker.operations).sum();
         format!(
@@ -206,7 +206,7 @@ fn pause(shared: &Shared, length: Duration) {
     }
 }
 
-/// Waits until the database has left its error, by itself or on request. Returns false if it does not.
+/// Waits until the database has resumed, automatically or by request. Returns false if it does not.
 fn resume(db: &Db) -> bool {
     let begun = Instant::now();
     while db.background_error().is_some() {
@@ -225,7 +225,7 @@ fn resume(db: &Db) -> bool {
     true
 }
 
-/// Drops the families of operations that a fault ended.
+/// Drops families left by operations that failed.
 fn drop_leftovers(db: &Db) -> Result<(), String> {
     for family in db.families() {
         if family.name().starts_with('t') {
@@ -236,7 +236,7 @@ fn drop_leftovers(db: &Db) -> Result<(), String> {
     Ok(())
 }
 
-/// Files below `path` that this process has open.
+/// Returns the open files of this process below `path`.
 fn open_files(path: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
     let links = entries

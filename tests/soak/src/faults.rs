@@ -1,7 +1,7 @@
-//! A file system whose calls fail on request.
+//! A file system that injects faults.
 //!
-//! Calls go to the machine's file system. While faults are on, each call of a kind that the mode names fails
-//! with the mode's probability; a failed call does nothing.
+//! Calls go to the operating system. While faults are enabled, each call of a kind selected by the mode
+//! fails with the mode's probability and has no effect.
 
 use std::io;
 use std::path::Path;
@@ -14,27 +14,27 @@ use cairn::world::{
 };
 use cairn_types::{Error, Result};
 
-/// The calls that fail, and how.
+/// A fault mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode {
     /// The name in messages.
     pub name: &'static str,
-    /// One call in so many fails.
+    /// One call in this many fails.
     one_in: u64,
     /// `EIO` or `ENOSPC`.
     os_error: i32,
-    /// True if the calls that write fail: appends, new files, other names.
+    /// True if writing calls fail: append, create, rename, link.
     writes: bool,
     /// True if syncs of files and directories fail.
     syncs: bool,
-    /// True if reads and openings fail.
+    /// True if reads and opens fail.
     reads: bool,
 }
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
-/// The modes, which the cycles use in turns. The first has no faults.
+/// The modes, used by the cycles in turn. The first has no faults.
 pub const MODES: [Mode; 5] = [
     Mode {
         name: "none",
@@ -78,14 +78,14 @@ pub const MODES: [Mode; 5] = [
     },
 ];
 
-/// The state that all files of a [`FaultyFileSystem`] share.
+/// State shared by all files of a [`FaultyFileSystem`].
 #[derive(Default)]
 pub struct Faults {
     /// Index into [`MODES`].
     mode: AtomicUsize,
-    /// Calls seen while faults are on; the decision is a hash of it.
+    /// Number of calls while faults are enabled, which is hashed to decide.
     calls: AtomicU64,
-    /// Calls that failed.
+    /// Number of failed calls.
     failed: AtomicU64,
 }
 
@@ -97,12 +97,12 @@ enum Call {
 }
 
 impl Faults {
-    /// Turns on the faults of `MODES[mode]`; 0 turns them off.
+    /// Enables the faults of `MODES[mode]`; 0 disables faults.
     pub fn set(&self, mode: usize) {
         self.mode.store(mode, Ordering::SeqCst);
     }
 
-    /// The number of calls that failed so far.
+    /// Returns the number of failed calls.
     pub fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }
@@ -127,7 +127,7 @@ impl Faults {
     }
 }
 
-/// A permutation of 64 bits that looks random.
+/// A pseudo-random permutation of 64 bits.
 pub fn mix(value: u64) -> u64 {
     let mut x = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -135,14 +135,14 @@ pub fn mix(value: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The machine's file system with faults.
+/// The operating system's file system with faults.
 pub struct FaultyFileSystem {
     inner: PosixFileSystem,
     faults: Arc<Faults>,
 }
 
 impl FaultyFileSystem {
-    /// The machine's file system, whose calls fail as `faults` says.
+    /// Creates a file system whose calls fail as `faults` decides.
     pub fn new(faults: Arc<Faults>) -> FaultyFileSystem {
         FaultyFileSystem {
             inner: PosixFileSystem,

@@ -1,23 +1,23 @@
-//! A long run of every kind of load on the machine's own files, compared with a model.
+//! Soak test: all kinds of load on real files, compared with a model.
 //!
 //! ```text
 //! cairn-soak --minutes 60 [--dir DIR] [--seed N] [--workers N] [--cycle SECONDS] [--pace N]
 //! cairn-soak --seconds 20
 //! ```
 //!
-//! Workers write, read, scan, keep snapshots and iterators, create and drop families, ingest tables, change
-//! options and make checkpoints on one database; each compares every answer with the model of its own keys.
-//! The database is opened and closed again and again, with other options each time, and file operations fail
-//! for a while in most cycles. A run fails at the first wrong answer, error without a fault, descriptor left
-//! open by a close, or operation that does not end; a run of more than ten minutes also if resident memory,
-//! threads or descriptors grow by more than 5 % over their values at minute 5. What the database holds follows the
-//! speed of its writers, so runs that are judged keep a pace: each worker does at most `--pace` operations a second
-//! (2,000 unless given, as fast as possible with 0 and in runs of up to ten minutes).
+//! Workers write, read, scan, hold snapshots and iterators, create and drop families, ingest tables,
+//! change options and create checkpoints on one database; each compares every answer with the model of
+//! its own keys. The database is reopened repeatedly with varying options, and file operations fail
+//! temporarily in most cycles. A run fails at the first wrong answer, error without a fault, descriptor
+//! leaked by a close, or hanging operation; a run of more than ten minutes also fails if resident memory,
+//! threads or descriptors grow by more than 5 % over their values at minute 5. Since the size of the
+//! database depends on the speed of the writers, long runs limit the rate of each worker to `--pace`
+//! operations a second (2,000 by default; 0, and runs of up to ten minutes, are unlimited).
 
-mod choices;
 mod cycle;
 mod faults;
 mod model;
+mod options;
 mod resources;
 mod shared;
 mod worker;
@@ -32,13 +32,14 @@ use cycle::Soak;
 use resources::Sample;
 use shared::Shared;
 
-/// Time without the end of any operation after which the run is taken to hang.
+/// Time without a finished operation after which the run is considered hung.
 const HANG: Duration = Duration::from_secs(180);
 
-/// Operations a second of each worker in runs whose growth is judged: a third of what two cores do.
+/// Default rate of each worker in long runs, in operations per second: a third of what two cores
+/// achieve.
 const PACE: u64 = 2000;
 
-/// The longest time between two samples.
+/// Maximum sampling interval.
 const SAMPLING: Duration = Duration::from_secs(2);
 
 struct Arguments {
@@ -101,7 +102,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         Some(folder) => folder.clone(),
         None => std::env::temp_dir().join(format!("cairn-soak-{}", std::process::id())),
     };
-    // An existing folder may hold the files of others.
+    // An existing directory may hold other files.
     std::fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let shared = Arc::new(Shared::default());
     let watch = Watch::begin(arguments.length, Arc::clone(&shared));
@@ -119,7 +120,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
 }
 
 impl Arguments {
-    /// The time between two operations of a worker; zero without a pace.
+    /// Returns the minimum interval between operations of a worker; zero if unlimited.
     fn interval(&self) -> Duration {
         let judged = self.length > Duration::from_secs(600);
         let pace = self.pace.unwrap_or(if judged { PACE } else { 0 });
@@ -130,7 +131,7 @@ impl Arguments {
 }
 
 fn cycles(soak: &mut Soak, arguments: &Arguments, watch: &Watch) -> Result<(), String> {
-    // Short runs go through every kind of fault too.
+    // Short runs go through every fault mode, too.
     let cycle = arguments.cycle.unwrap_or(match arguments.length.as_secs() {
         0..300 => arguments.length / (faults::MODES.len() as u32 + 1),
         _ => Duration::from_secs(15),
@@ -144,7 +145,7 @@ fn cycles(soak: &mut Soak, arguments: &Arguments, watch: &Watch) -> Result<(), S
     Ok(())
 }
 
-/// A thread that takes samples, and ends the process if nothing goes on.
+/// A thread that samples resources and exits the process on a hang.
 struct Watch {
     begun: Instant,
     ends: Arc<AtomicBool>,

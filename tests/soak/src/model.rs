@@ -1,12 +1,12 @@
-//! The expected content of the keys that one worker owns, and the values that are in doubt.
+//! The expected content of one worker's keys, with keys in doubt.
 //!
-//! A worker alone writes its keys, so that its model is exact while others write beside it. A write that
-//! failed may or may not have happened: its keys are in doubt until a later write that succeeds settles them.
+//! Each worker writes its own keys, so that its model is exact despite concurrent writers. A failed
+//! write may or may not have taken effect: its keys are in doubt until a later successful write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A value. Snapshots share it.
+/// A value, shared with snapshots.
 pub type Bytes = Arc<[u8]>;
 
 /// The rows of a family.
@@ -15,19 +15,19 @@ pub type Rows = BTreeMap<Vec<u8>, Bytes>;
 /// One change of a batch.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// A value replaces the old one.
+    /// Sets the value.
     Put(Vec<u8>, Bytes),
-    /// An operand is appended, behind a comma.
+    /// Appends an operand after a comma.
     Merge(Vec<u8>, Vec<u8>),
-    /// The row goes.
+    /// Deletes the row.
     Delete(Vec<u8>),
-    /// The row goes, which was put once.
+    /// Deletes a row that was put once.
     SingleDelete(Vec<u8>),
-    /// All rows from the first key up to the second go.
+    /// Deletes the rows from the first key to the second, exclusive.
     DeleteRange(Vec<u8>, Vec<u8>),
 }
 
-/// The rows of all shared families that begin with the prefix of one worker.
+/// One worker's rows in all shared families.
 #[derive(Clone, Default)]
 pub struct Model {
     /// The rows, by the family's index.
@@ -37,7 +37,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// No rows in any of `families` families.
+    /// Creates a model of `families` empty families.
     pub fn new(families: usize) -> Model {
         Model {
             rows: vec![Rows::new(); families],
@@ -45,7 +45,7 @@ impl Model {
         }
     }
 
-    /// Carries out `change` in `family`.
+    /// Applies `change` to `family`.
     pub fn apply(&mut self, family: usize, change: &Change) {
         let rows = &mut self.rows[family];
         match change {
@@ -71,7 +71,7 @@ impl Model {
         }
     }
 
-    /// Puts the keys of a change that failed in doubt.
+    /// Marks the keys of a failed change as in doubt.
     pub fn put_in_doubt(&mut self, family: usize, change: &Change) {
         match change {
             Change::Put(key, _)
@@ -87,7 +87,7 @@ impl Model {
         }
     }
 
-    /// The changes that settle every doubt: each key gets the value of the model.
+    /// Returns writes that resolve all doubts: each key gets its value in the model.
     pub fn settling(&self) -> Vec<(usize, Change)> {
         let change = |(family, key): &(usize, Vec<u8>)| {
             let change = match self.rows[*family].get(key) {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_range_puts_its_rows_in_doubt_and_keeps_them() {
+    fn a_failed_range_deletion_puts_its_rows_in_doubt() {
         let mut model = Model::new(1);
         for key in ["a", "b", "c"] {
             model.apply(0, &put(key));

@@ -1,9 +1,9 @@
-//! Resident memory, threads and descriptors of this process over time, and the judgement of their growth.
+//! Resident memory, threads and descriptors of this process over time, and the check for growth.
 
 use std::fs;
 use std::time::Duration;
 
-/// What the process holds at one moment.
+/// Resource usage at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// Time since the start.
@@ -19,12 +19,12 @@ pub struct Sample {
 /// The names of the values of a sample.
 const NAMES: [&str; 3] = ["resident KiB", "threads", "descriptors"];
 
-/// The C library's allocator, as far as it decides how much of what was freed stays resident.
+/// Configuration of the C allocator, which affects how much freed memory stays resident.
 ///
-/// By default each of its heaps keeps what the threads that it served held at once, and blocks as large as the largest one
-/// ever freed come from heaps, where small ones that live keep them from the kernel. Resident memory then grows until
-/// every heap has had its turn, whatever is in use. So the judged process has two heaps, and blocks of 128 KiB and more
-/// are mappings of their own.
+/// By default each heap keeps the peak of the threads it served, and blocks up to the largest one ever
+/// freed are allocated from heaps, where small live blocks pin them. Resident memory then grows until
+/// every heap has reached its peak, regardless of the memory in use. So the process uses two heaps, and
+/// blocks of 128 KiB and more are mapped separately.
 #[cfg(target_env = "gnu")]
 #[expect(unsafe_code, reason = "calls of the C library")]
 mod allocator {
@@ -37,7 +37,7 @@ mod allocator {
     const M_MMAP_THRESHOLD: i32 = -3;
     const M_ARENA_MAX: i32 = -8;
 
-    /// Sets the number of heaps and the thresholds.
+    /// Sets the number of heaps and the mmap threshold.
     pub fn configure() -> Result<(), String> {
         let settings = [
             (M_TRIM_THRESHOLD, 128 << 10),
@@ -45,7 +45,7 @@ mod allocator {
             (M_ARENA_MAX, 2),
         ];
         for (parameter, value) in settings {
-            // SAFETY: it takes plain numbers, and is called before other threads are.
+            // SAFETY: takes plain numbers, and is called before other threads start.
             if unsafe { mallopt(parameter, value) } == 0 {
                 return Err(format!("mallopt({parameter}, {value}) failed"));
             }
@@ -53,9 +53,9 @@ mod allocator {
         Ok(())
     }
 
-    /// Returns to the kernel what is free in the heaps.
+    /// Returns free heap memory to the kernel.
     pub fn trim() {
-        // SAFETY: it may be called at any time, beside other threads.
+        // SAFETY: may be called at any time, concurrently with other threads.
         unsafe { malloc_trim(0) };
     }
 }
@@ -72,7 +72,8 @@ mod allocator {
 pub use allocator::configure as configure_allocator;
 
 impl Sample {
-    /// The values now, `at` after the start. Memory is what is resident after the allocator gave back what is free.
+    /// Samples the resources, `at` after the start. Resident memory is measured after trimming the
+    /// heaps.
     pub fn take(at: Duration) -> Result<Sample, String> {
         allocator::trim();
         let failed = |error: std::io::Error| format!("/proc/self: {error}");
@@ -99,11 +100,11 @@ impl Sample {
 /// The number of open descriptors of this process.
 pub fn descriptors() -> Result<u64, String> {
     let entries = fs::read_dir("/proc/self/fd").map_err(|e| format!("/proc/self/fd: {e}"))?;
-    // One of them is the directory that is read.
+    // One of them is the directory being read.
     Ok((entries.count() as u64).saturating_sub(1))
 }
 
-/// The medians of the samples from `from` up to `to`; none without samples.
+/// Returns the medians of the samples from `from` to `to`; `None` without samples.
 fn medians(samples: &[Sample], from: Duration, to: Duration) -> Option<[u64; 3]> {
     let within = samples.iter().filter(|s| s.at >= from && s.at < to);
     let within: Vec<[u64; 3]> = within.map(Sample::values).collect();
@@ -120,11 +121,11 @@ fn medians(samples: &[Sample], from: Duration, to: Duration) -> Option<[u64; 3]>
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Growth over the values at minute 5 that fails a run, in percent.
+/// Maximum growth over the values at minute 5, in percent.
 const TOLERANCE: u64 = 5;
 
-/// Prints the medians of each ten minutes. An error if one of them exceeds the median around minute 5 by more
-/// than [`TOLERANCE`] percent. Runs of less than ten minutes have nothing to compare.
+/// Prints the medians of each ten minutes. Fails if one exceeds the median around minute 5 by more than
+/// [`TOLERANCE`] percent. Runs of less than ten minutes always pass.
 pub fn judge(samples: &[Sample]) -> Result<(), String> {
     let Some(base) = medians(samples, 4 * MINUTE, 6 * MINUTE) else {
         return Ok(());
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_run_passes_whatever_its_single_values_are() {
+    fn a_constant_run_passes_despite_outliers() {
         let jumps = run(|n| 1000 + (n % 7) * 100, |n| 50 + n % 2);
         assert_eq!(judge(&jumps), Ok(()));
         assert_eq!(judge(&[]), Ok(()));

@@ -1,8 +1,8 @@
-//! State that the threads of a run share.
+//! State shared by the threads of a run.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Flags of the present cycle, and a counter that shows that work goes on.
+/// Flags of the current cycle, and a progress counter.
 #[derive(Default)]
 pub struct Shared {
     stop: AtomicBool,
@@ -11,32 +11,33 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// True once the workers are to return.
+    /// True once the workers must return.
     pub fn stops(&self) -> bool {
         self.stop.load(Ordering::SeqCst)
     }
 
-    /// Makes the workers return, or lets the next ones begin.
+    /// Stops the workers, or allows the next ones to start.
     pub fn set_stop(&self, stop: bool) {
         self.stop.store(stop, Ordering::SeqCst);
     }
 
-    /// True while faults are on or the database still suffers from them: errors are right then.
+    /// True while faults are enabled or the database has not recovered from them: errors are then
+    /// expected.
     pub fn disturbed(&self) -> bool {
         self.disturbed.load(Ordering::SeqCst)
     }
 
-    /// Begins or ends the time in which errors are right.
+    /// Starts or ends the period in which errors are expected.
     pub fn set_disturbed(&self, disturbed: bool) {
         self.disturbed.store(disturbed, Ordering::SeqCst);
     }
 
-    /// Counts an operation that ended.
+    /// Counts a finished operation.
     pub fn progress(&self) {
         self.progress.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Operations that ended.
+    /// Returns the number of finished operations.
     pub fn operations(&self) -> u64 {
         self.progress.load(Ordering::Relaxed)
     }

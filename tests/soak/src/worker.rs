@@ -11,26 +11,26 @@ use cairn::{
 };
 use cairn_types::Error;
 
-use crate::choices::{DB_CHANGES, FAMILIES, FAMILY_CHANGES, family_options};
 use crate::faults::mix;
 use crate::model::{Bytes, Change, Model};
+use crate::options::{DB_CHANGES, FAMILIES, FAMILY_CHANGES, family_options};
 use crate::shared::Shared;
 
 /// Keys that a worker writes in each family.
 const KEYS: u64 = 1000;
 
-/// Longest list of operands before a put starts anew.
+/// Maximum number of operands before a put.
 const MAX_MERGED: usize = 2000;
 
-/// Keys that are there and wait for their single delete.
+/// Maximum number of keys awaiting their single delete.
 const MAX_ONCE: usize = 200;
 
-/// Views that a worker keeps at once.
+/// Maximum number of views held at once.
 const MAX_VIEWS: usize = 4;
 
-/// The reason why an operation did not do what it should.
+/// The reason why an operation failed.
 pub enum Trouble {
-    /// An error of the engine: right while faults are on, wrong otherwise.
+    /// An error of the engine, expected while faults are enabled.
     Error(Error),
     /// A wrong answer.
     Wrong(String),
@@ -44,28 +44,28 @@ impl From<Error> for Trouble {
 
 type Done = Result<(), Trouble>;
 
-/// The state of a worker, which outlives the openings of the database.
+/// The state of a worker, which is kept across reopens.
 pub struct Worker {
     id: usize,
-    /// Folder for external tables and checkpoints.
+    /// Directory of external tables and checkpoints.
     folder: PathBuf,
     random: u64,
     /// The expected rows.
     pub model: Model,
-    /// Keys that were put once and are deleted by single deletes, oldest first.
+    /// Keys that were put once and await their single delete, oldest first.
     once: VecDeque<(usize, Vec<u8>)>,
-    /// Numbers keys and files that are used once.
+    /// Source of unique keys and file names.
     counter: u64,
-    /// Operations that ended.
+    /// Number of finished operations.
     pub operations: u64,
-    /// Time from the beginning of one operation to that of the next, at least.
+    /// Minimum interval between the starts of two operations.
     interval: Duration,
 }
 
-/// Longest delay of its operations that a worker makes up for.
+/// Maximum delay that a worker catches up.
 const CATCH_UP: Duration = Duration::from_millis(100);
 
-/// Waits until `due`, and returns when the operation after it is due.
+/// Waits until `due` and returns the due time of the next operation.
 fn wait(due: Instant, interval: Duration) -> Instant {
     if interval.is_zero() {
         return due;
@@ -83,7 +83,7 @@ enum View<'db> {
 }
 
 impl Worker {
-    /// Worker `id`, whose choices follow from `seed`.
+    /// Creates worker `id`, whose choices depend on `seed`.
     pub fn new(id: usize, seed: u64, folder: &Path) -> Worker {
         Worker {
             id,
@@ -97,12 +97,12 @@ impl Worker {
         }
     }
 
-    /// Begins operations at least `interval` apart.
+    /// Sets the minimum interval between operations.
     pub fn paced(self, interval: Duration) -> Worker {
         Worker { interval, ..self }
     }
 
-    /// The prefix of its keys.
+    /// Returns the prefix of its keys.
     pub fn prefix(&self) -> String {
         format!("w{}/", self.id)
     }
@@ -133,18 +133,18 @@ impl Worker {
         self.counter
     }
 
-    /// Reads that see only its own keys.
+    /// Returns read options bounded to its own keys.
     pub fn own_range(&self) -> ReadOptions {
         ReadOptions {
             iterate_lower_bound: Some(self.prefix().into_bytes()),
             iterate_upper_bound: Some(format!("w{}0", self.id).into_bytes()),
-            // Walks leave the prefix of the key that they begin at; filters of prefixes may hide rows from them.
+            // Scans leave the prefix of their seek key, so prefix filters must not be used.
             total_order_seek: true,
             ..ReadOptions::default()
         }
     }
 
-    /// Works until `shared` says stop. Fails at the first wrong answer.
+    /// Runs operations until `shared` stops. Fails at the first wrong answer.
     pub fn run(&mut self, db: &Db, shared: &Shared) -> Result<(), String> {
         let families: Vec<Family<'_>> = families(db)?;
         let mut views = Vec::new();
@@ -313,7 +313,7 @@ impl Worker {
         }
     }
 
-    /// A few rows from a random key on, forwards or backwards.
+    /// Reads a few rows from a random key on, forwards or backwards.
     fn scan(&mut self, handle: &Family<'_>, family: usize) -> Done {
         let key = self.key();
         let (steps, forwards) = (1 + self.next(50) as usize, self.next(3) > 0);
@@ -340,7 +340,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Takes a snapshot, or begins a walk that goes on while writes happen.
+    /// Takes a snapshot, or creates an iterator that is used across writes.
     fn new_view<'db>(
         &mut self,
         db: &'db Db,
@@ -368,7 +368,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Compares a part of a view with the state that it was made of.
+    /// Compares a part of a view with the state at its creation.
     fn look_at_a_view(&mut self, families: &[Family<'_>], views: &mut Vec<View<'_>>) -> Done {
         if views.is_empty() {
             return Ok(());
@@ -389,14 +389,14 @@ impl Worker {
             }
             View::Iterator(iter, rows) => walk(iter, rows),
         };
-        // A walk that ended, or failed, is not continued.
+        // An iterator that ended or failed is discarded.
         if !matches!(done, Ok(true)) {
             views.swap_remove(index);
         }
         done.map(|_| ())
     }
 
-    /// Reads metadata, whose content nothing here knows.
+    /// Reads metadata without checking its content.
     fn describe(&mut self, db: &Db, handle: &Family<'_>) -> Done {
         match self.next(6) {
             0 => drop(db.property("rocksdb.stats")),
@@ -431,11 +431,11 @@ impl Worker {
         Ok(())
     }
 
-    /// A family that is created, filled, read, dropped, and read once more through an iterator.
+    /// Creates, fills, reads and drops a family, and reads it through an iterator after the drop.
     fn short_lived_family(&mut self, db: &Db) -> Done {
         let name = format!("t{}", self.id);
         if let Some(left) = db.family(&name) {
-            // An earlier attempt failed behind its creation.
+            // An earlier attempt failed after creating it.
             return Ok(db.drop_family(&left)?);
         }
         let handle = db.create_family(&name, &family_options(0))?;
@@ -478,15 +478,15 @@ impl Worker {
                 Err(_) => self.model.put_in_doubt(family, change),
             }
         }
-        // It may have been moved, or never written.
+        // The file may have been moved, or never written.
         let _ = std::fs::remove_file(&file);
         Ok(done?)
     }
 
-    /// Makes a copy of the database, and finds its own rows in it.
+    /// Creates a checkpoint and finds its own rows in it.
     fn checkpoint(&mut self, db: &Db) -> Done {
         let folder = self.folder.join(format!("checkpoint-{}", self.id));
-        // A copy that a fault kept from being opened or destroyed.
+        // A fault may have prevented the cleanup of an earlier checkpoint.
         if folder.exists() {
             let removed = std::fs::remove_dir_all(&folder);
             removed.map_err(|error| Trouble::Wrong(format!("{}: {error}", folder.display())))?;
@@ -501,7 +501,7 @@ impl Worker {
         same
     }
 
-    /// Compares all its rows but those in doubt with those of `db`.
+    /// Compares all its rows, except those in doubt, with those of `db`.
     pub fn check_rows(&self, db: &Db, place: &str) -> Done {
         for (family, handle) in families(db).map_err(Trouble::Wrong)?.iter().enumerate() {
             let mut iter = handle.iter_with(&self.own_range());
@@ -525,7 +525,7 @@ impl Worker {
     }
 }
 
-/// The shared families of `db`, in the order of [`FAMILIES`].
+/// Returns the shared families of `db` in the order of [`FAMILIES`].
 pub fn families(db: &Db) -> Result<Vec<Family<'_>>, String> {
     let family = |(name, _): &(&'static str, &'static str)| {
         let found = db.family(name);
@@ -565,7 +565,7 @@ fn ingest(
     family.ingest_external_file([file], &options)
 }
 
-/// Takes some steps of a walk; false at its end.
+/// Advances an iterator some steps; returns false at its end.
 fn walk(
     iter: &mut Iter<'_>,
     rows: &mut std::vec::IntoIter<(Vec<u8>, Bytes)>,
@@ -623,7 +623,7 @@ fn wrong(
     ))
 }
 
-/// The first bytes, as text.
+/// Formats the first bytes as text.
 fn shown(bytes: &[u8]) -> String {
     bytes[..bytes.len().min(24)].escape_ascii().to_string()
 }
@@ -631,9 +631,9 @@ fn shown(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::choices::{database_options, descriptors};
+    use crate::options::{database_options, descriptors};
 
-    /// A database with what a worker has written in a moment.
+    /// Returns a database with the rows of a worker after a short run.
     fn worked(folder: &Path) -> (Db, Worker) {
         let options = database_options(0).unwrap();
         let db = Db::open_with_families(folder.join("db"), &options, &descriptors()).unwrap();
@@ -657,7 +657,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_an_added_and_a_changed_row_are_noticed() {
+    fn lost_added_and_changed_rows_are_detected() {
         let folder = folder("rows");
         let (db, mut worker) = worked(&folder);
         let handle = db.family("universal").unwrap();
@@ -674,7 +674,7 @@ mod tests {
         handle.put(b"w0/zzz", b"").unwrap();
         assert!(worker.check_rows(&db, "added").is_err());
 
-        // A row in doubt is either of the two, until it is settled.
+        // A row in doubt may have either value until it is resolved.
         worker.model.doubt.insert((1, b"w0/zzz".to_vec()));
         assert!(worker.check_rows(&db, "in doubt").is_ok());
         assert!(worker.settle(&db, &families(&db).unwrap()).is_ok());
@@ -684,7 +684,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_notices_a_row_that_was_not_there() {
+    fn an_iterator_detects_an_unexpected_row() {
         let folder = folder("walk");
         let (db, worker) = worked(&folder);
         let mut rows = worker.model.rows[0].clone();

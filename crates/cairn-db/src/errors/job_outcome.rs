@@ -89,7 +89,7 @@ impl Shared {
             && !state.damaged.is_empty()
         {
             state.damaged.clear();
-            state.busy.take_back();
+            state.busy.release_quarantined();
         }
     }
 
@@ -192,7 +192,7 @@ impl Shared {
         else {
             return false;
         };
-        if state.busy.set_aside(file.number) {
+        if state.busy.quarantine(file.number) {
             state.damaged.push(Damaged {
                 family: family.name().to_owned(),
                 number: file.number,

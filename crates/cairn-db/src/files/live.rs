@@ -314,7 +314,7 @@ impl Shared {
         family: &FamilyState,
         level: usize,
         file: &FileMeta,
-        busy: &cairn_jobs::pick::Busy,
+        busy: &cairn_jobs::pick::InProgress,
     ) -> LiveFileMetaData {
         let path = family.tables().path(file);
         let counts = file.counts.get().copied().unwrap_or_default();
@@ -428,7 +428,7 @@ impl Shared {
         checksums: bool,
     ) -> Result<Vec<LiveFileStorageInfo>> {
         let no_function = match checksums {
-            true => cairn_version::file::NO_CHECKSUM_FUNCTION,
+            true => cairn_version::file_meta::NO_CHECKSUM_FUNCTION,
             false => "",
         };
         let info =

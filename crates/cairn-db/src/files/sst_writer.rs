@@ -18,7 +18,7 @@ use cairn_platform::fs::FileMode;
 use cairn_platform::{Process, World, WritableFile};
 use cairn_table::{BuildParams, TableBuilder, TableIdentity, TableTimes};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber, Subcode, ValueKind};
-use cairn_version::file::NO_CHECKSUM_FUNCTION;
+use cairn_version::file_meta::NO_CHECKSUM_FUNCTION;
 
 use crate::handle::Family;
 

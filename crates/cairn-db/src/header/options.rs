@@ -4,7 +4,7 @@
 //! [`family_lines`] or [`table_text`]; an option that RocksDB does not print follows behind those that it does,
 //! and a test finds one that is in no list.
 
-use cairn_options::choice::{KeyCommonPrefix, PrepopulateBlockCache, WalRecoveryMode};
+use cairn_options::enums::{KeyCommonPrefix, PrepopulateBlockCache, WalRecoveryMode};
 use cairn_options::{
     Compression, DataBlockIndexType, DbOptions, FamilyOptions, IndexShortening, IndexType, Options,
     TableOptions,

@@ -12,7 +12,7 @@ use cairn_format::names::FileName;
 use cairn_options::{DbOptions, FamilyOptions};
 use cairn_types::{FileNumber, KeyOrder, Result, Subcode};
 use cairn_version::FileMeta;
-use cairn_version::manifest::{Present, Recovered, replay_best_effort};
+use cairn_version::manifest::{FileProbe, Recovered, replay_best_effort};
 
 use super::create::table_dirs;
 use super::{OpenRequest, descriptor};
@@ -48,7 +48,7 @@ pub(super) fn recover(
         let home = dirs.first().map_or(dir, PathBuf::as_path);
         Ok(len(&home.join(FileName::Blob(number).to_string()))?.is_some())
     };
-    let present = Present {
+    let present = FileProbe {
         table: &table,
         blob: &blob,
     };

@@ -9,7 +9,7 @@ use cairn_format::names::{self, FileName, table};
 use cairn_observe::Logger;
 use cairn_observe::statistics::Meter;
 use cairn_options::file::OptionsFile;
-use cairn_options::{DbOptions, merge};
+use cairn_options::{DbOptions, merge_operators};
 use cairn_platform::FileSystem;
 use cairn_platform::fs::{FileMode, Status};
 use cairn_types::{Error, FileNumber, MergeOperator, Result, Subcode};
@@ -194,7 +194,7 @@ pub(super) fn recorded_merge_operator(
         let table = source
             .open_apart(file, Some(level), FileMode::default(), &io)
             .ok()?;
-        merge::from_recorded_name(&table.properties().merge_operator)
+        merge_operators::from_recorded_name(&table.properties().merge_operator)
     })
 }
 

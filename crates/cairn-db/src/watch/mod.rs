@@ -160,7 +160,7 @@ impl JobEvents for Watch {
             .notify(|listener| listener.on_blob_file_created(&info));
     }
 
-    fn part_began(&self, part: usize) {
+    fn subcompaction_began(&self, part: usize) {
         let now = self.telemetry.context().world.clock.monotonic_nanos();
         self.began.lock().insert(part, now);
         if self.telemetry.has_listeners() {
@@ -174,7 +174,7 @@ impl JobEvents for Watch {
         }
     }
 
-    fn part_ended(&self, part: usize, result: Result<JobStats, &Error>) {
+    fn subcompaction_completed(&self, part: usize, result: Result<JobStats, &Error>) {
         if !self.telemetry.has_listeners() {
             return;
         }

@@ -25,7 +25,7 @@ fn tree(statistics: &Arc<Statistics>, filters: bool) -> Db {
     family.disable_auto_compactions = true;
     family.table.block_size = 256;
     family.table.filter_policy = filters.then_some(FilterPolicy::Bloom { bits_per_key: 20.0 });
-    family.merge_operator = cairn_options::merge::from_text("stringappend").ok();
+    family.merge_operator = cairn_options::merge_operators::from_text("stringappend").ok();
     let options = DbOptions {
         statistics: statistics.clone().into(),
         ..db_options()

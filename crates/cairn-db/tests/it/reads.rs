@@ -98,7 +98,7 @@ fn the_persisted_tier_leaves_out_what_has_no_log() {
 #[test]
 fn a_point_read_says_when_it_merged_more_operands_than_it_should() {
     let family = FamilyOptions {
-        merge_operator: Some(cairn_options::merge::from_text("stringappend").unwrap()),
+        merge_operator: Some(cairn_options::merge_operators::from_text("stringappend").unwrap()),
         ..small()
     };
     let db = open_at(

@@ -1,10 +1,10 @@
-//! Blob files and references into them.
+//! Blob files and blob indexes.
 //!
-//! The first byte says what the rest is: 0 a file, else a reference.
+//! The first byte selects the content of the rest: 0 for a file, otherwise a blob index.
 
 use cairn_format::blob::{BlobIndex, Footer, Header, RecordHeader};
 
-/// Reads the file record by record, or the reference.
+/// Reads the file record by record, or the blob index.
 pub fn run(data: &[u8]) {
     let Some((&choice, data)) = data.split_first() else {
         return;

@@ -1,8 +1,8 @@
-//! Data and index blocks: every move of a cursor, in every form.
+//! Data and index blocks: every cursor movement, for every encoding.
 //!
-//! The first byte says what the rest, a whole block without its trailer, is: bit 0 an index, bit 1
-//! whose keys are user keys, bit 2 with handles as differences, bit 3 with first keys; bit 4 a data
-//! block of an ingested file; bit 5 a block of format version 8.
+//! The first byte describes the rest, a whole block without its trailer: bit 0 an index, bit 1 with
+//! user keys, bit 2 with delta-encoded handles, bit 3 with first keys; bit 4 a data block of an
+//! ingested file; bit 5 a block of format version 8.
 
 use std::cmp::Ordering;
 
@@ -13,7 +13,7 @@ use cairn_format::block::{
 use cairn_format::key;
 use cairn_types::{KeyOrder, SequenceNumber};
 
-/// Walks and seeks.
+/// Iterates and seeks.
 pub fn run(data: &[u8]) {
     let Some((&form, bytes)) = data.split_first() else {
         return;
@@ -41,14 +41,14 @@ pub fn run(data: &[u8]) {
     }
     let global = (form & 16 != 0).then_some(SequenceNumber(77));
     match entries {
-        // What was expanded takes most of the memory that an input may take.
+        // The expanded block takes most of the memory limit.
         EntryForm::Data => data_block(block, global, expanded.is_none()),
         EntryForm::Index(form) => index_block(block, form),
     }
     let _ = BlockLayout::parse(bytes, BlockKind::Meta);
 }
 
-/// Entries that a walk looks at; keys are taken from among them to be sought.
+/// Maximum number of entries visited; their keys are used as seek targets.
 const MOST: usize = 4096;
 
 fn data_block(bytes: &[u8], global: Option<SequenceNumber>, rebuild: bool) {
@@ -74,7 +74,7 @@ fn data_block(bytes: &[u8], global: Option<SequenceNumber>, rebuild: bool) {
         moved = cursor.next(bytes, &layout);
     }
     let whole = moved.is_ok() && !cursor.valid();
-    // Restarts that point elsewhere lead a walk backwards, and a seek, past entries.
+    // Invalid restarts make iteration backwards, and seeks, skip entries.
     let sound = whole && sorted && layout.restarts() == 1 && layout.restart(bytes, 0) == 0;
     backwards(bytes, &layout, &mut cursor, sound, count);
     for key in &sought {
@@ -85,7 +85,7 @@ fn data_block(bytes: &[u8], global: Option<SequenceNumber>, rebuild: bool) {
     }
 }
 
-/// In a sound block as many entries are met on the way back.
+/// Checks that a valid block has the same entries backwards.
 fn backwards(
     bytes: &[u8],
     layout: &BlockLayout,
@@ -139,7 +139,7 @@ fn seeks(bytes: &[u8], layout: &BlockLayout, cursor: &mut DataCursor, key: &[u8]
     }
 }
 
-/// Its entries in a new block are the same entries, with and without a common prefix.
+/// Checks that a block rebuilt from the entries has the same entries, with and without a common prefix.
 fn rebuilt(bytes: &[u8], layout: &BlockLayout) {
     for common_prefix in [false, true] {
         rebuilt_as(bytes, layout, common_prefix);

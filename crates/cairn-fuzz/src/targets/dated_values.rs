@@ -1,8 +1,8 @@
-//! Values with the time of their writing behind them.
+//! Values with a write time (TTL).
 
 use cairn_format::dated::{self, DATE_LEN};
 
-/// Reads value and date; put together again they are what was read.
+/// Splits value and time; concatenated they equal the input.
 pub fn run(data: &[u8]) {
     let Ok((value, date)) = dated::split(data) else {
         assert!(data.len() < DATE_LEN, "only what is too short has no date");

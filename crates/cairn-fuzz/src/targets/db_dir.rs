@@ -1,7 +1,7 @@
-//! A whole directory: opened without changing it, listed, walked both ways, asked for keys.
+//! A whole database directory: opened read-only, listed, iterated both ways, read.
 //!
-//! An input is an archive: for each file the length of its name (one byte), the name, the length
-//! of its content (four bytes, little-endian), the content. What is cut off is missing.
+//! An input is an archive: for each file the length of its name (one byte), the name, the length of its
+//! content (four bytes, little-endian), the content. A truncated archive has fewer files.
 
 use std::path::Path;
 
@@ -11,21 +11,21 @@ use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::World;
 use cairn_platform::fs::FileMode;
 
-use crate::meter::Bound;
-use crate::repair;
+use crate::fix_checksums;
+use crate::memory_limit::Bound;
 
-/// Memtables with their first chunks, opened tables, the state of codecs.
+/// Memory of memtables, open tables and codecs.
 pub const BOUND: Bound = Bound {
     base: 64 << 20,
     factor: 64,
 };
 
-/// Steps that a walk makes at most.
+/// Maximum number of iterator steps.
 const MOST: usize = 2000;
-/// Column families that are looked at.
+/// Maximum number of column families read.
 const MOST_FAMILIES: usize = 8;
 
-/// One file of an archive: where its name and its content lie.
+/// The ranges of name and content of a file in the archive.
 struct Entry {
     name: std::ops::Range<usize>,
     content: std::ops::Range<usize>,
@@ -53,20 +53,20 @@ fn name_of(data: &[u8], entry: &Entry) -> Option<FileName> {
     FileName::parse(name)
 }
 
-/// Mends the checksums of logs, MANIFESTs and tables.
+/// Fixes the checksums of logs, MANIFESTs and tables.
 pub fn repair(data: &mut [u8]) {
     for entry in entries(data) {
         let name = name_of(data, &entry);
         let content = &mut data[entry.content];
         match name {
-            Some(FileName::Wal(_) | FileName::Manifest(_)) => repair::log(content),
-            Some(FileName::Table(_)) => repair::table(content),
+            Some(FileName::Wal(_) | FileName::Manifest(_)) => fix_checksums::log(content),
+            Some(FileName::Table(_)) => fix_checksums::table(content),
             _ => {}
         }
     }
 }
 
-/// Opens and reads. Errors are answers; panics are not.
+/// Opens and reads the database. Errors are expected, panics are not.
 pub fn run(data: &[u8]) {
     let world = World::in_memory();
     let dir = Path::new("/db");
@@ -74,7 +74,7 @@ pub fn run(data: &[u8]) {
         return;
     }
     let before = world.fs.list(dir);
-    // Names may be found where the database does not open.
+    // Families may be listed even if the database does not open.
     let _ = list_families(dir, &world);
     let options = DbOptions::default();
     let mut others = FamilyOptions {
@@ -126,7 +126,7 @@ fn read(db: &Db) {
     }
 }
 
-/// Walks to the end, or far enough; some of the keys on the way.
+/// Iterates up to the limit and returns some of the keys.
 fn walk(iter: &mut Iter, step: fn(&mut Iter)) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     for count in 0..MOST {

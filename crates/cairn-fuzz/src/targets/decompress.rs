@@ -1,23 +1,23 @@
 //! Every codec in both framings, with and without a dictionary, and compressed WAL records.
 //!
-//! The first byte chooses codec, framing and dictionary; the rest is the stored form.
+//! The first byte selects codec, framing and dictionary; the rest is the compressed data.
 
 use cairn_compress::{
     CodecOptions, Compression, Compressor, Dictionary, Framing, WalDecompressor, decompress,
 };
 
-use crate::meter::{self, Bound};
+use crate::memory_limit::{self, Bound};
 
-/// No input may become longer than this.
+/// Maximum decompressed size.
 const LIMIT: usize = 512 << 10;
 
-/// What zlib and bzip2 need for their own state, and what came out before an error.
+/// Memory of zlib and bzip2, and of partial output before an error.
 pub const BOUND: Bound = Bound {
     base: 6 << 20,
     factor: 8,
 };
 
-/// Decompresses, and what came out is compressed and decompressed again.
+/// Decompresses the input, and compresses and decompresses the result.
 pub fn run(data: &[u8]) {
     let Some((&choice, payload)) = data.split_first() else {
         return;
@@ -41,12 +41,12 @@ pub fn run(data: &[u8]) {
     let words = b"the key the value the key the value ".repeat(4);
     let dictionary = (choice & 0x20 != 0).then(|| Dictionary::new(words));
     let mut raw = None;
-    let peak = meter::peak_of(|| {
+    let peak = memory_limit::peak_of(|| {
         raw = decompress(kind, payload, framing, dictionary.as_ref(), LIMIT).ok();
     });
     let Some(raw) = raw else { return };
     assert!(raw.len() <= LIMIT);
-    // Growing doubles, so that old, new and slack are there at once.
+    // Growth by doubling: old buffer, new buffer and slack exist at the same time.
     let limit = Bound::DECODER.of(payload.len()) + 4 * raw.len();
     let state = if kind == Compression::Bzip2 {
         5 << 20
@@ -63,7 +63,7 @@ pub fn run(data: &[u8]) {
 }
 
 fn again(kind: Compression, raw: &[u8]) {
-    // The tables of a bzip2 compressor would be all that the memory bound sees.
+    // A bzip2 compressor's tables would exceed the memory bound.
     if raw.len() > 64 << 10 || kind == Compression::Bzip2 {
         return;
     }

@@ -1,8 +1,8 @@
-//! Filter blocks of every kind: asking any bytes, and building filters of the input's words.
+//! Filter blocks of every kind: lookups in arbitrary bytes, and filters built from pieces of the input.
 
 use cairn_format::filter::{FilterKey, FilterKind, FilterPolicy, may_match};
 
-/// Asks the filter that the input is, and builds filters whose keys are pieces of the input.
+/// Looks up keys in the input as a filter, and builds filters of pieces of the input.
 pub fn run(data: &[u8]) {
     let kind = FilterKind::parse(data);
     for key in [&b""[..], b"key0000001", &data[..data.len().min(40)]] {
@@ -24,7 +24,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// A filter never denies a key it was given.
+/// Checks that a filter matches every key it was built from.
 fn built(policy: &FilterPolicy, version: u32, data: &[u8]) {
     let Some(mut builder) = policy.builder(version, Some(1)) else {
         return;

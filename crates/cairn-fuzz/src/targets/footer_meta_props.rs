@@ -1,13 +1,13 @@
-//! The parts of a table that say where the others are: footer, metaindex, properties, ids.
+//! Table metadata: footer, metaindex, properties, ids.
 //!
-//! The first byte chooses the part.
+//! The first byte selects the part.
 
 use cairn_format::id::{SessionId, UniqueId};
 use cairn_format::table::footer::Footer;
 use cairn_format::table::meta::MetaIndex;
 use cairn_format::table::properties::Properties;
 
-/// Reads the part and, if it is understood, what is written of it.
+/// Decodes the part and, if accepted, decodes its encoding again.
 pub fn run(data: &[u8]) {
     let Some((&choice, data)) = data.split_first() else {
         return;
@@ -27,7 +27,7 @@ fn footer(data: &[u8]) {
         };
         assert!(footer.metaindex.end() <= len);
         assert!(footer.index.is_none_or(|index| index.end() <= len));
-        // What we write leaves no gap behind the metaindex.
+        // The encoder leaves no gap after the metaindex.
         let offset = match footer.index {
             Some(_) => len - footer.encoded_len() as u64,
             None => footer.metaindex.end(),

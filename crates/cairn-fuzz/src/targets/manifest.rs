@@ -1,13 +1,13 @@
-//! Version edits, what a MANIFEST is made of.
+//! Version edits and MANIFESTs.
 //!
-//! The first byte chooses between one edit and a whole MANIFEST.
+//! The first byte selects one edit or a whole MANIFEST.
 
 use cairn_format::log::{Bytes, Event, LogReader};
 use cairn_format::manifest::VersionEdit;
 
-use crate::repair;
+use crate::fix_checksums;
 
-/// What is written of an edit is read and written the same again.
+/// Checks that an edit round-trips.
 pub fn run(data: &[u8]) {
     let Some((&choice, data)) = data.split_first() else {
         return;
@@ -26,10 +26,10 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Mends the records of a whole MANIFEST.
+/// Fixes the records of a whole MANIFEST.
 pub fn repair(data: &mut [u8]) {
     if data.first().is_some_and(|&choice| choice != 0) {
-        repair::log_behind_a_byte(data);
+        fix_checksums::log_behind_a_byte(data);
     }
 }
 
@@ -38,6 +38,6 @@ fn edit(data: &[u8]) {
         return;
     };
     let again = VersionEdit::decode(&edit.to_bytes()).expect("what we write we read");
-    // Not every edit is: a checksum without a function is not written.
+    // Bytes are compared, since a checksum without a function is not encoded.
     assert_eq!(again.to_bytes(), edit.to_bytes());
 }

@@ -1,4 +1,4 @@
-//! The bodies of the targets, one file each, each with `pub fn run(data: &[u8])`.
+//! The fuzz targets, one per file, each with `pub fn run(data: &[u8])`.
 
 pub mod blob_file;
 pub mod block;

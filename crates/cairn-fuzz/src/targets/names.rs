@@ -1,8 +1,8 @@
-//! Names of files, and the content of CURRENT and IDENTITY.
+//! File names, and the content of CURRENT and IDENTITY.
 
 use cairn_format::names::{self, FileName};
 
-/// Reads the bytes as a name, as CURRENT and as IDENTITY.
+/// Parses the input as a file name, as CURRENT and as IDENTITY.
 pub fn run(data: &[u8]) {
     if let Ok(name) = std::str::from_utf8(data) {
         if let Some(parsed) = FileName::parse(name) {

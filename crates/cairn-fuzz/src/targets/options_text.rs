@@ -1,8 +1,8 @@
-//! OPTIONS files and option strings: their syntax.
+//! The syntax of OPTIONS files and option strings.
 
 use cairn_format::options_text;
 
-/// Reads the bytes as a file, as an option string and as an escaped text.
+/// Parses the input as a file, as an option string and as an escaped text.
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -16,13 +16,13 @@ pub fn run(data: &[u8]) {
     statements(text, 0);
 }
 
-/// Statements within statements, as deep as they go.
+/// Parses nested assignments.
 fn statements(text: &str, depth: usize) {
     let Ok(found) = options_text::statements(text) else {
         return;
     };
     for (_, value) in found {
-        // Each level is shorter; a hundred levels are enough to look into.
+        // Limit the depth.
         if depth < 100 && value.len() < text.len() {
             statements(value, depth + 1);
         }

@@ -5,16 +5,16 @@ use std::cmp::Ordering;
 use cairn_format::range_del::Fragments;
 use cairn_types::{KeyOrder, SequenceNumber};
 
-use crate::meter::Bound;
+use crate::memory_limit::Bound;
 
-/// A tombstone in memory is three vectors; the shortest one in a block has a dozen bytes. Fragments list one of
-/// n overlapping ones at twice the logarithm of n places.
+/// A tombstone has three vectors in memory and at least a dozen bytes in a block. With n overlapping
+/// tombstones, fragments refer to each at most 2 log n times.
 pub const BOUND: Bound = Bound {
     base: 256 << 10,
     factor: 24,
 };
 
-/// Reads the block and asks its fragments.
+/// Decodes the block and queries its fragments.
 pub fn run(data: &[u8]) {
     let order = KeyOrder::Bytewise;
     for global in [None, Some(SequenceNumber(9))] {

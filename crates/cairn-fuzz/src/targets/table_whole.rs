@@ -1,6 +1,6 @@
-//! A whole table: opened, walked both ways, sought in, asked for keys, verified.
+//! A whole table: opened, iterated both ways, sought in, read, verified.
 //!
-//! Seeds have no block checksums, so that mutations reach what lies behind them.
+//! Seeds have no block checksums, so that mutations reach the decoders.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -11,18 +11,18 @@ use cairn_platform::{Io, RandomAccessFile};
 use cairn_table::{GetOptions, IterOptions, OpenParams, Table, TableIter};
 use cairn_types::{Progress, Result};
 
-use crate::meter::Bound;
+use crate::memory_limit::Bound;
 
-/// The state of codecs, and what came out of them.
+/// Memory of codecs and their output.
 pub const BOUND: Bound = Bound {
     base: 16 << 20,
     factor: 64,
 };
 
-/// Steps that a walk makes at most: a few bytes of index can lead to one block many times.
+/// Maximum number of iterator steps: a small index can refer to one block many times.
 const MOST: usize = 2000;
 
-/// A file that is its bytes.
+/// A file in memory.
 struct Bytes(Vec<u8>);
 
 impl RandomAccessFile for Bytes {
@@ -47,7 +47,7 @@ impl RandomAccessFile for Bytes {
     }
 }
 
-/// Opens and reads. Errors are answers; panics are not.
+/// Opens and reads the table. Errors are expected, panics are not.
 pub fn run(data: &[u8]) {
     let io = Io::blocking();
     let file = Arc::new(Bytes(data.to_vec()));
@@ -65,7 +65,7 @@ pub fn run(data: &[u8]) {
         iter.complete(step, &io);
         let step = iter.seek_for_prev(target);
         iter.complete(step, &io);
-        // An error is an answer; the walks above have seen it too.
+        // Errors are expected; the iterations above have seen them.
         let _ = table.approximate_offset_of(target, &io);
         let lookup = LookupKey::new(key::user_key(target), key::sequence(target));
         let mut visits = 0;

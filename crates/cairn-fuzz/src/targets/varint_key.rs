@@ -6,7 +6,7 @@ use cairn_format::coding::{self, Input};
 use cairn_format::key::{self, InternalKey, LookupKey};
 use cairn_types::{KeyOrder, SequenceNumber};
 
-/// The first half is read as numbers, the whole as two internal keys.
+/// Decodes the first half as numbers and the whole as two internal keys.
 pub fn run(data: &[u8]) {
     numbers(data);
     slices(data);
@@ -73,7 +73,7 @@ fn keys(a: &[u8], b: &[u8]) {
     let _ = LookupKey::new(a, SequenceNumber(1));
 }
 
-/// A separator stands between its keys, a successor not before its key.
+/// Checks that a separator lies between its keys, and that a successor is not before its key.
 fn shortened(order: &KeyOrder, a: &[u8], b: &[u8]) {
     let mut successor = a.to_vec();
     key::shorten_successor(order, &mut successor);

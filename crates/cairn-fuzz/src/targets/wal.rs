@@ -1,25 +1,25 @@
-//! Log files: every record type, both framings, compressed or not, and write batches in them.
+//! Log files: all record types, both framings, compressed or not, with write batches.
 //!
-//! The first byte is the low half of the log's number; the rest is the file.
+//! The first byte is the low byte of the log number; the rest is the file.
 
 use cairn_compress::{Compression, WalDecompressor};
 use cairn_format::batch::BatchRef;
 use cairn_format::log::{Bytes, Event, Framing, LogReader, LogWriter, RecoveryMode};
 
-use crate::meter::Bound;
+use crate::memory_limit::Bound;
 
-/// The reader's window of 32 KiB, and records of up to 64 KiB out of a compressed log.
+/// Memory of the reader's 32 KiB window, and of records of up to 64 KiB from a compressed log.
 pub const BOUND: Bound = Bound {
     base: 384 << 10,
     factor: 8,
 };
 
-/// A log holds more events than this only if the reader walks in place.
+/// Maximum number of events; more would mean that the reader does not advance.
 fn most_events(len: usize) -> usize {
     len + 8
 }
 
-/// Reads the log to its end, as recovery would, and writes its records again.
+/// Reads the log like recovery, and rewrites its records.
 pub fn run(data: &[u8]) {
     let Some((&number, log)) = data.split_first() else {
         return;
@@ -80,7 +80,7 @@ fn record(payload: &[u8], decompressor: &mut Option<WalDecompressor>) {
     }
 }
 
-/// What was written is read without a loss.
+/// Checks that the rewritten log is read back completely.
 fn rewritten(bytes: &[u8], records: usize) {
     let mut reader = LogReader::new(Bytes(bytes), 0);
     for _ in 0..records {

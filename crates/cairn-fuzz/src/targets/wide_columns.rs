@@ -2,7 +2,7 @@
 
 use cairn_format::wide::{self, ColumnValue};
 
-/// Reads the columns; what is understood is in order and lies within the input.
+/// Decodes the columns and checks that they are in order and within the input.
 pub fn run(data: &[u8]) {
     let Ok(entity) = wide::decode(data) else {
         return;

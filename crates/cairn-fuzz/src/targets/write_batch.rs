@@ -1,9 +1,9 @@
-//! Write batches: every record read, checked, and appended to another batch.
+//! Write batches: every record is decoded, checked, and appended to another batch.
 
 use cairn_format::batch::{BatchRef, Record, WriteBatch};
 use cairn_format::log::Predecessor;
 
-/// Reads the bytes as one batch.
+/// Parses the input as one batch.
 pub fn run(data: &[u8]) {
     let Ok(batch) = BatchRef::parse(data) else {
         return;

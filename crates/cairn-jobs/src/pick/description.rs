@@ -1,4 +1,4 @@
-//! The description of a compaction: its inputs, its output, and the reason for it.
+//! The description of a compaction: its inputs, its output, and its reason.
 
 use cairn_format::key::InternalKey;
 use cairn_options::{Compression, CompressionOptions};
@@ -6,130 +6,130 @@ use cairn_platform::sync::Arc;
 use cairn_types::KeyOrder;
 use cairn_version::{FileMeta, TreeEdit, bounds};
 
-/// Why a compaction runs.
+/// The reason of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Level 0 has many files.
+    /// Level 0 has reached its file trigger.
     LevelL0FilesNum,
-    /// A level is larger than its target.
+    /// A level exceeds its target size.
     LevelMaxLevelSize,
-    /// Something in the files asks for it.
+    /// Files are marked for compaction by a property collector.
     FilesMarked,
-    /// Versions that snapshots kept alive can go.
+    /// Bottommost files hold versions that no snapshot needs any more.
     BottommostFiles,
-    /// Data is older than the time to live.
+    /// Files have expired.
     Ttl,
-    /// Files have not been rewritten for long.
+    /// Files have exceeded the periodic compaction interval.
     Periodic,
     /// Blob files hold too much garbage.
     ForcedBlobGc,
-    /// Files are often read in vain.
+    /// Files are read often without a hit.
     ReadTriggered,
-    /// A user asks for it.
+    /// Requested by the user.
     Manual,
-    /// Too much of a universal tree is not in its oldest run.
+    /// A universal tree exceeds its space amplification limit.
     UniversalSizeAmplification,
-    /// Runs of similar size of a universal tree are merged.
+    /// Sorted runs of a universal tree have similar sizes.
     UniversalSizeRatio,
-    /// A universal tree has too many runs.
+    /// A universal tree has too many sorted runs.
     UniversalSortedRunNum,
-    /// A FIFO tree is larger than it may be.
+    /// A FIFO tree exceeds its size limit.
     FifoMaxSize,
     /// A FIFO tree has many small files.
     FifoReduceNumFiles,
-    /// Files of a FIFO tree are too old.
+    /// Files of a FIFO tree have expired.
     FifoTtl,
-    /// A user moves files to another level.
+    /// Files are moved to another level at the user's request.
     RefitLevel,
 }
 
-/// Files of one level.
+/// Input files of one level.
 #[derive(Clone, Debug)]
 pub struct LevelInputs {
     /// The level.
     pub level: usize,
-    /// The files: by key, or from newest to oldest in level 0.
+    /// The files, in key order; newest first in level 0.
     pub files: Vec<Arc<FileMeta>>,
 }
 
-/// The form of the outputs of a compaction.
+/// Output parameters of a compaction.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// The level they belong to.
+    /// The output level.
     pub level: usize,
-    /// Which of the family's directories they lie in.
+    /// The path id of the output directory.
     pub path_id: u32,
-    /// The compression of their blocks.
+    /// Compression of blocks.
     pub compression: Compression,
-    /// The options of the codec.
+    /// Compression options.
     pub compression_options: CompressionOptions,
-    /// The size that files should have, in bytes.
+    /// Target file size, in bytes.
     pub target_bytes: u64,
-    /// The size at which a file ends wherever it is, in bytes.
+    /// Maximum file size, in bytes.
     pub max_bytes: u64,
-    /// A file ends before its overlap with the level below exceeds this, in bytes.
+    /// Maximum overlap of a file with the next level, in bytes.
     pub max_compaction_bytes: u64,
 }
 
 /// A compaction to run.
 #[derive(Clone, Debug)]
 pub struct Pick {
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// The score of the level at that moment; 0 where no score decided.
+    /// The score of the level when it was picked; 0 for picks without a score.
     pub score: f64,
-    /// The files to read: those of the start level, those of the output level, if any, and those of the
-    /// level below it, if a part of the output goes there.
+    /// The inputs: those of the start level, of the output level if any, and of the level below it for
+    /// a skip-level range.
     pub inputs: Vec<LevelInputs>,
-    /// The form of the output.
+    /// Output parameters.
     pub output: Output,
-    /// Files of the first level below the output that overlap the inputs.
+    /// Files of the first level with data below the output that overlap the inputs.
     pub grandparents: Vec<Arc<FileMeta>>,
-    /// Nothing below the output can hold versions of the inputs' keys.
+    /// True if no level below the output can hold versions of the inputs' keys.
     pub bottommost: bool,
-    /// Older versions of any key may still be ingested below the output.
+    /// True if older versions of any key may still be ingested below the output.
     pub more_may_come: bool,
-    /// The inputs can be handed to the output level as they are.
+    /// True if the inputs can be moved to the output level unchanged.
     pub trivial_move: bool,
-    /// The inputs go, and nothing comes of them.
+    /// True if the inputs are deleted without output.
     pub drops: bool,
-    /// Into how many parts the work may be split.
+    /// Maximum number of subcompactions.
     pub max_subcompactions: u32,
-    /// Where the next round-robin compaction of the start level begins.
+    /// The start key of the next round-robin compaction of the start level.
     pub cursor: Option<InternalKey>,
-    /// Files below the output level to which a part of the output may go at once: they are taken, but
-    /// no inputs before some of them are chosen, which needs a look into the tables.
-    pub offer: Option<Offer>,
-    /// The part of the output that goes a level deeper.
-    pub deeper: Option<Deeper>,
+    /// Files below the output level that a skip-level range may include. They are reserved, but become
+    /// inputs only if chosen when the job starts.
+    pub offer: Option<SkipLevelCandidates>,
+    /// The skip-level range, once chosen.
+    pub deeper: Option<SkipLevelOutput>,
 }
 
 impl Pick {
-    /// The level that the compaction is for.
+    /// Returns the start level.
     #[must_use]
     pub fn start_level(&self) -> usize {
         self.inputs[0].level
     }
 
-    /// Every input with its level.
+    /// Returns every input with its level.
     pub fn files(&self) -> impl Iterator<Item = (usize, &Arc<FileMeta>)> {
         let inputs = self.inputs.iter();
         inputs.flat_map(|level| level.files.iter().map(move |file| (level.level, file)))
     }
 
-    /// The bounds of all inputs together.
+    /// Returns the bounds of all inputs.
     #[must_use]
     pub fn bounds(&self, order: &KeyOrder) -> (InternalKey, InternalKey) {
         range(order, self.files().map(|(_, file)| file)).expect("a pick has at least one input")
     }
 
-    /// The sum of the inputs' sizes in bytes.
+    /// Returns the total input size in bytes.
     #[must_use]
     pub fn input_bytes(&self) -> u64 {
         self.files().map(|(_, file)| file.size).sum()
     }
 
-    /// The most bytes that are read, with a part that may go deeper.
+    /// Returns the maximum input size in bytes, including a skip-level range.
     #[must_use]
     pub fn most_input_bytes(&self) -> u64 {
         let input = self.input_bytes();
@@ -137,14 +137,18 @@ impl Pick {
         let deeper = offered
             .map(|file| file.size)
             .sum::<u64>()
-            .min(Offer::most_chosen(input));
+            .min(SkipLevelCandidates::most_chosen(input));
         input.saturating_add(deeper)
     }
 
-    /// The edit of a trivial move: the inputs leave their level and join the output level. If they
-    /// are dropped, they only leave.
+    /// Returns the edit of a trivial move, or of a deletion if `drops`.
     #[must_use]
     pub fn as_move(&self) -> TreeEdit {
+        assert!(
+            self.trivial_move || self.drops,
+            "the inputs are not rewritten"
+        );
+        assert!(self.deeper.is_none(), "a move has one output level");
         let mut edit = TreeEdit::default();
         let stays = |level: usize| !self.drops && level == self.output.level;
         for (level, file) in self.files().filter(|(level, _)| !stays(*level)) {
@@ -159,42 +163,42 @@ impl Pick {
     }
 }
 
-/// Where a part of a compaction's output may go.
+/// Candidates of a skip-level range.
 #[derive(Clone, Debug)]
-pub struct Offer {
-    /// The files of the level below the output level that the inputs touch, by key.
+pub struct SkipLevelCandidates {
+    /// Files of the level below the output level that overlap the inputs, in key order.
     pub files: Vec<Arc<FileMeta>>,
-    /// By how many bytes the output level would be too large, about.
+    /// The approximate number of bytes by which the output level would exceed its target.
     pub excess: u64,
-    /// The output if all inputs went there.
-    pub whole: Deeper,
+    /// The output parameters if the range were unbounded.
+    pub whole: SkipLevelOutput,
 }
 
-impl Offer {
-    /// The most bytes of `files` that become inputs beside others of `input` bytes: a job that empties level 0
-    /// must not take much longer for them.
+impl SkipLevelCandidates {
+    /// Returns the maximum total size of candidate files to include, given `input` bytes of other
+    /// inputs: a compaction of level 0 must not take much longer because of them.
     #[must_use]
     pub fn most_chosen(input: u64) -> u64 {
         input / 2
     }
 }
 
-/// A part of a compaction whose output goes to the level below the output level.
+/// A key range of a compaction that is written to the level below the output level.
 #[derive(Clone, Debug)]
-pub struct Deeper {
-    /// The user key from which on it goes there; `None` from the first of all.
+pub struct SkipLevelOutput {
+    /// The first user key of the range; `None` if it is unbounded below.
     pub from: Option<Vec<u8>>,
-    /// The user key from which on it does not; `None` for no end.
+    /// The first user key after the range; `None` if it is unbounded above.
     pub until: Option<Vec<u8>>,
-    /// The form of the output there.
+    /// Output parameters of that level.
     pub output: Output,
-    /// Files of the first level below it that overlap the inputs.
+    /// Files of the first level with data below it that overlap the inputs.
     pub grandparents: Vec<Arc<FileMeta>>,
-    /// Nothing below it can hold versions of the inputs' keys.
+    /// True if no level below it can hold versions of the inputs' keys.
     pub bottommost: bool,
 }
 
-/// The bounds of some files together; `None` of no files.
+/// Returns the combined bounds of `files`; `None` if there are none.
 pub(super) fn range<'a>(
     order: &KeyOrder,
     files: impl IntoIterator<Item = &'a Arc<FileMeta>>,

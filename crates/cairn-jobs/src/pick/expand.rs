@@ -1,15 +1,15 @@
-//! From the first files of a compaction to all of its inputs.
+//! Expands the initial files of a compaction to its complete inputs.
 
 use cairn_format::key::InternalKey;
 use cairn_options::CompactionPri;
 use cairn_platform::sync::Arc;
 use cairn_types::PartitionContext;
-use cairn_version::{FileMeta, bounds, shape};
+use cairn_version::{FileMeta, bounds, compaction_score};
 
 use super::description::{LevelInputs, Output, Pick, Reason, range};
 use super::tree::{Start, Tree};
 
-/// Files that move to the next level together, at most: more would put too much work on it.
+/// Maximum number of files of one trivial move, which bounds the work it adds to the next level.
 const MAX_FILES_MOVED: usize = 4;
 
 type Files = Vec<Arc<FileMeta>>;
@@ -20,7 +20,7 @@ fn bytes(files: &[Arc<FileMeta>]) -> u64 {
         .fold(0, |sum: u64, file| sum.saturating_add(file.size))
 }
 
-/// The files of `level` that touch the range of `files`; of level 0, also those that touch them.
+/// Returns the files of `level` that overlap the range of `files`, transitively in level 0.
 fn touching(tree: &Tree, level: usize, files: &[Arc<FileMeta>]) -> Files {
     match range(tree.order(), files) {
         Some((smallest, largest)) => between(tree, level, &smallest, &largest),
@@ -44,8 +44,8 @@ pub(super) fn between(
     }
 }
 
-/// `files` and those of their level that share user keys with them at the borders, directly or
-/// through others; `None` if one of them is in a running compaction. Files of level 0 stay.
+/// Returns `files` and the files of their level that share boundary user keys with them, transitively;
+/// `None` if one of them is in a running compaction. Files of level 0 are returned unchanged.
 pub(super) fn clean_cut(tree: &Tree, level: usize, files: &[Arc<FileMeta>]) -> Option<Files> {
     let mut files = files.to_vec();
     let mut grows = level > 0;
@@ -57,8 +57,8 @@ pub(super) fn clean_cut(tree: &Tree, level: usize, files: &[Arc<FileMeta>]) -> O
     (!tree.busy.any(&files)).then_some(files)
 }
 
-/// A compaction's first files: the one at position `at` of `level`, and what has to go with it.
-/// `None` if a running compaction is in the way.
+/// Returns the initial inputs of a compaction: the file at index `at` of `level` and the files that
+/// must be included. `None` if a running compaction conflicts.
 pub(super) fn first_inputs(tree: &Tree, level: usize, at: usize) -> Option<LevelInputs> {
     let file = &tree.version.level(level).files()[at];
     if tree.busy.contains(file.number) {
@@ -84,7 +84,7 @@ pub(super) fn first_inputs(tree: &Tree, level: usize, at: usize) -> Option<Level
     Some(LevelInputs { level, files })
 }
 
-/// Adds neighbours of a file that can move to the next level as it is, if they can as well.
+/// Adds the following files to a trivial move if they can be moved as well.
 fn extend_move(tree: &Tree, level: usize, at: usize, files: &mut Files) {
     if files.len() != 1 || !tree.options.compression_per_level.is_empty() {
         return;
@@ -130,8 +130,8 @@ fn extend_move(tree: &Tree, level: usize, at: usize, files: &mut Files) {
     }
 }
 
-/// Completes a pick: the files of the output level, more of the start level where that costs
-/// nothing, and what the outputs look like. `None` if a running compaction is in the way.
+/// Completes a pick: adds the files of the output level, more files of the start level where that adds
+/// none of the output level, and the output parameters. `None` if a running compaction conflicts.
 pub(super) fn finish(tree: &Tree, start: Start) -> Option<Pick> {
     let mut inputs = vec![start.inputs];
     let (level, output_level) = (inputs[0].level, start.output_level);
@@ -155,7 +155,7 @@ pub(super) fn finish(tree: &Tree, start: Start) -> Option<Pick> {
     )
 }
 
-/// A pick of exactly these inputs. `None` if a running compaction is in the way.
+/// Builds a pick of exactly these inputs. `None` if a running compaction conflicts.
 pub(super) fn assemble(
     tree: &Tree,
     reason: Reason,
@@ -164,6 +164,7 @@ pub(super) fn assemble(
     output_level: usize,
     level_zero_move: bool,
 ) -> Option<Pick> {
+    debug_assert!(!inputs.iter().any(|level| tree.busy.any(&level.files)));
     let all = inputs.iter().flat_map(|level| &level.files);
     let (smallest, largest) = range(tree.order(), all)?;
     let (low, high) = (smallest.as_bytes(), largest.as_bytes());
@@ -178,7 +179,7 @@ pub(super) fn assemble(
     Some(pick)
 }
 
-/// A pick of exactly these inputs, of which there is one at least, whatever runs.
+/// Builds a pick of exactly these inputs, at least one, without regard to running compactions.
 pub(super) fn described(
     tree: &Tree,
     reason: Reason,
@@ -215,10 +216,10 @@ pub(super) fn described(
     }
 }
 
-/// The files of `level` and of `output_level` that are compacted together when `files` are.
+/// Returns the files of `level` and of `output_level` that are compacted together if `files` are.
 ///
-/// More files of `level` join if they add none of the output level: they would have to be
-/// compacted into the same files soon, and now they come almost for free.
+/// Files of `level` are added if they add none of the output level: otherwise the same output files
+/// would soon be rewritten for them.
 fn with_output_level(
     tree: &Tree,
     level: usize,
@@ -255,8 +256,8 @@ fn with_output_level(
     }
 }
 
-/// The files of `level` that lie between the two bounds with all their keys and share none with a
-/// file that does not. Not of level 0.
+/// Returns the files of `level`, other than level 0, that lie entirely between the two bounds and share
+/// no user key with a file outside.
 fn clean_within(
     tree: &Tree,
     level: usize,
@@ -287,7 +288,7 @@ fn clean_within(
     Some(all[from..until].to_vec())
 }
 
-/// True if nothing below the output can hold versions of the inputs' keys.
+/// True if no level below the output can hold versions of the inputs' keys.
 fn is_bottommost(
     tree: &Tree,
     inputs: &[LevelInputs],
@@ -303,16 +304,16 @@ fn is_bottommost(
         }
     }
     let (begin, end) = (smallest.user_key(), largest.user_key());
-    !shape::range_exists_below(tree.version, output_level, begin, end)
+    !compaction_score::range_exists_below(tree.version, output_level, begin, end)
 }
 
-/// The form of files of `level`. With something below them, a file may grow to twice its
-/// target before it is cut, so that it can end where a file below ends.
+/// Returns the output parameters of `level`. With data below, a file may grow to twice its target size
+/// so that it can end at a grandparent boundary.
 fn output(tree: &Tree, level: usize, nothing_below: bool) -> Output {
     let target_bytes = tree.options.target_bytes(&tree.targets, level);
     Output {
         level,
-        path_id: super::paths::of_level(tree.options, level),
+        path_id: super::db_paths::of_level(tree.options, level),
         compression: tree.options.compression(tree.version, &tree.targets, level),
         compression_options: tree
             .options
@@ -327,7 +328,7 @@ fn output(tree: &Tree, level: usize, nothing_below: bool) -> Output {
     }
 }
 
-/// Where the compaction after this one begins, when files take turns.
+/// Returns the start key of the next round-robin compaction.
 fn next_cursor(tree: &Tree, inputs: &LevelInputs) -> Option<InternalKey> {
     if tree.options.pri != CompactionPri::RoundRobin || inputs.level == 0 {
         return None;
@@ -338,7 +339,7 @@ fn next_cursor(tree: &Tree, inputs: &LevelInputs) -> Option<InternalKey> {
     Some(next.smallest.clone())
 }
 
-/// True if the inputs can be handed to the output level as they are.
+/// True if the inputs can be moved to the output level unchanged.
 fn is_trivial_move(tree: &Tree, pick: &Pick, level_zero_move: bool) -> bool {
     let (level, output) = (pick.start_level(), &pick.output);
     let start = &pick.inputs[0].files;
@@ -357,7 +358,7 @@ fn is_trivial_move(tree: &Tree, pick: &Pick, level_zero_move: bool) -> bool {
     if crosses_border(tree, pick) {
         return false;
     }
-    // A file that overlaps much of the level below would be expensive to compact from there.
+    // A file with much overlap below would be expensive to compact from there.
     output.level + 1 == tree.version.num_levels()
         || start.iter().all(|file| {
             let below = touching(tree, output.level + 1, std::slice::from_ref(file));
@@ -365,7 +366,7 @@ fn is_trivial_move(tree: &Tree, pick: &Pick, level_zero_move: bool) -> bool {
         })
 }
 
-/// True if a file of the start level holds a border of the user's own, at which it would be cut.
+/// True if a file of the start level crosses a boundary of the user's partitioner.
 fn crosses_border(tree: &Tree, pick: &Pick) -> bool {
     let Some(factory) = tree.options.partitioner.get() else {
         return false;

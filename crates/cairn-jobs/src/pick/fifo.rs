@@ -1,8 +1,8 @@
-//! Picks of a FIFO tree: what is oldest goes, whole files at a time.
+//! Picks of a FIFO tree, which deletes its oldest files.
 //!
-//! Everything lies in level 0, unless the tree had another style before: then the files of the
-//! deepest level go first, by their keys, until none is left. One pick runs at a time; it only
-//! takes names out of the tree, or merges small files.
+//! All files are in level 0, unless the tree had another compaction style before: then the files of the
+//! deepest level are deleted first, in key order. One compaction runs at a time; it deletes files or
+//! merges small ones.
 
 use cairn_platform::sync::Arc;
 use cairn_version::FileMeta;
@@ -21,7 +21,7 @@ pub(super) fn pick(tree: &Tree) -> Option<Pick> {
         .or_else(|| merged(tree))
 }
 
-/// Bytes that count against the limit: of tables, and of blob files if those are limited too.
+/// Returns the bytes counted against the size limit: tables, and blob files if they are limited too.
 fn bytes(tree: &Tree) -> u64 {
     table_bytes(tree).saturating_add(blob_bytes(tree))
 }
@@ -49,7 +49,7 @@ fn limit(tree: &Tree) -> u64 {
     }
 }
 
-/// The removal of `files` of `level`.
+/// Returns the deletion of `files` of `level`.
 fn dropped(tree: &Tree, reason: Reason, level: usize, files: Vec<Arc<FileMeta>>) -> Option<Pick> {
     if files.is_empty() {
         return None;
@@ -63,7 +63,7 @@ fn dropped(tree: &Tree, reason: Reason, level: usize, files: Vec<Arc<FileMeta>>)
     })
 }
 
-/// When the newest entry of a file was written, as far as that is known.
+/// Returns the creation time of the newest entry of a file, if known.
 fn newest_time(file: &FileMeta) -> u64 {
     match file
         .table
@@ -75,11 +75,11 @@ fn newest_time(file: &FileMeta) -> u64 {
     }
 }
 
-/// The files whose entries are all older than the time to live, if the rest then fits: else the
-/// size decides.
+/// Returns the deletion of expired files, if the remaining files are within the size limit; otherwise
+/// the size limit decides.
 fn expired(tree: &Tree) -> Option<Pick> {
     let ttl = tree.options.shape.ttl;
-    let before = (ttl > 0).then(|| tree.present.now.checked_sub(ttl))??;
+    let before = (ttl > 0).then(|| tree.limits.now.checked_sub(ttl))??;
     let oldest_first = tree.version.level(0).files().iter().rev();
     let is_old = |file: &&Arc<FileMeta>| {
         let time = newest_time(file);
@@ -87,8 +87,12 @@ fn expired(tree: &Tree) -> Option<Pick> {
     };
     let files: Vec<_> = oldest_first.take_while(is_old).cloned().collect();
     let gone: u64 = files.iter().map(|file| file.size).sum();
+    debug_assert!(
+        gone <= table_bytes(tree),
+        "expired files are part of the tree"
+    );
     let left = table_bytes(tree) - gone;
-    // The blobs of a file are taken for its share of all of them.
+    // Blob bytes are attributed to files in proportion to their size.
     let share = left as f64 / table_bytes(tree).max(1) as f64;
     let left = left.saturating_add((blob_bytes(tree) as f64 * share) as u64);
     match left <= limit(tree) {
@@ -97,7 +101,7 @@ fn expired(tree: &Tree) -> Option<Pick> {
     }
 }
 
-/// The oldest files, until the rest fits.
+/// Returns the deletion of the oldest files until the rest is within the size limit.
 fn too_much(tree: &Tree) -> Option<Pick> {
     let mut left = bytes(tree);
     if left <= limit(tree) {
@@ -124,7 +128,7 @@ fn too_much(tree: &Tree) -> Option<Pick> {
     dropped(tree, Reason::FifoMaxSize, level, taken)
 }
 
-/// Files that become one, where that is wished for.
+/// Returns a merge of small files, if enabled.
 fn merged(tree: &Tree) -> Option<Pick> {
     let fifo = &tree.options.fifo;
     let limits_all = fifo.max_data_files_size >= fifo.max_table_files_size.max(1);
@@ -135,15 +139,15 @@ fn merged(tree: &Tree) -> Option<Pick> {
     }
 }
 
-/// The smallest table that counts as a tier of its own.
+/// Size of the lowest tier, in bytes.
 const LEAST_TIER: u64 = 10 << 10;
 
-/// The oldest neighbours that fill the lowest tier that any fill.
+/// Returns the oldest adjacent files that fill a tier, for the lowest tier that any fill.
 ///
-/// With values in blob files tables are much smaller than memtables. The sizes that they are merged
-/// to are tiers: the uppermost is what each table has when as many as start a compaction hold, with
-/// their blobs, all that may be kept; the one below it is so many times smaller. Each entry is
-/// written once for a tier, and tables of the uppermost are left alone until they are dropped.
+/// With values in blob files, tables are much smaller than memtables. They are merged in tiers. The
+/// size of the uppermost tier is that of one table if as many tables as trigger a compaction, with
+/// their blobs, make up the size limit; each lower tier is smaller by a constant factor. An entry is
+/// written once per tier, and tables of the uppermost tier stay until they are deleted.
 fn tiers(tree: &Tree) -> Option<Pick> {
     let files = tree.version.level(0).files();
     let trigger = tree.options.shape.level0_trigger;
@@ -168,7 +172,7 @@ fn tiers(tree: &Tree) -> Option<Pick> {
     expand::assemble(tree, Reason::FifoReduceNumFiles, 0.0, inputs, 0, false)
 }
 
-/// The share of tables in the limit on tables and blob files when it is reached.
+/// Returns the table bytes within the combined limit of tables and blob files.
 fn table_share_of_limit(tree: &Tree) -> Option<u64> {
     let (tables, blobs) = (table_bytes(tree), blob_bytes(tree));
     if tables == 0 {
@@ -178,8 +182,8 @@ fn table_share_of_limit(tree: &Tree) -> Option<u64> {
     Some((tree.options.fifo.max_data_files_size as f64 * share) as u64)
 }
 
-/// The oldest neighbours among `files`, which are ordered from the newest on, that are each smaller
-/// than `tier` and together no smaller, but not more than twice as large: two of them at least.
+/// Returns the oldest adjacent files, at least two, that are each smaller than `tier` and together
+/// between `tier` and twice `tier`. `files` is ordered from newest to oldest.
 fn filling(files: &[Arc<FileMeta>], tier: u64) -> Option<Vec<Arc<FileMeta>>> {
     let mut batch: Vec<Arc<FileMeta>> = Vec::new();
     let mut bytes = 0_u64;
@@ -200,8 +204,8 @@ fn filling(files: &[Arc<FileMeta>], tier: u64) -> Option<Vec<Arc<FileMeta>>> {
     (bytes >= tier).then_some(batch)
 }
 
-/// The newest files, if they are many and none larger than a memtable: larger ones have been
-/// merged before, and would keep what is in them from growing old.
+/// Returns the newest files if there are many and none is larger than a memtable. Larger files are
+/// results of earlier merges; merging them again would keep their entries from expiring.
 fn small_files(tree: &Tree) -> Option<Pick> {
     let files = tree.version.level(0).files();
     let least = tree.options.shape.level0_trigger.max(2);

@@ -2,19 +2,19 @@
 
 use cairn_options::CompactionPri;
 use cairn_platform::sync::Arc;
-use cairn_version::{FileMeta, bounds, shape};
+use cairn_version::{FileMeta, bounds, compaction_score};
 
 use super::description::{LevelInputs, Pick, Reason, range};
 use super::tree::{Start, Tree};
-use super::{deeper, expand, order};
+use super::{compaction_priority, expand, multi_level};
 
-/// Files that a compaction within level 0 takes at least, when level 0 cannot be emptied.
+/// Minimum number of inputs of an intra-level-0 compaction.
 const MIN_FILES_WITHIN: usize = 4;
 
-/// A compaction that makes level 0 smaller.
+/// Returns a compaction that reduces level 0.
 ///
-/// Only one runs at a time into the base level. While it does, or the base level is so large that
-/// merging into it would rewrite far too much, the newest files are merged within level 0.
+/// Only one compaction into the base level runs at a time. While it runs, or if the base level is so
+/// large that merging into it would rewrite too much, the newest files are merged within level 0.
 pub(super) fn pick(tree: &Tree, score: f64) -> Option<Pick> {
     let to_base = match tree.busy.takes_level_zero() {
         true => None,
@@ -37,13 +37,12 @@ fn start(tree: &Tree, score: f64, files: Vec<Arc<FileMeta>>, output_level: usize
     }
 }
 
-/// The oldest files, as long as they overlap neither one another nor the base level: those can
-/// move there as they are.
+/// Returns a move of the oldest files that overlap neither each other nor the base level.
 fn oldest_as_they_are(tree: &Tree, score: f64) -> Option<Pick> {
     let base = tree.targets.base_level;
     let none_below = tree.version.level(base).is_empty();
     if base == 0 || none_below || !tree.options.compression_per_level.is_empty() {
-        // Into an empty level a file can move anyway, if it is alone.
+        // A single file can move to an empty level by the regular path.
         return None;
     }
     let order = tree.order();
@@ -54,8 +53,7 @@ fn oldest_as_they_are(tree: &Tree, score: f64) -> Option<Pick> {
                 || bounds::compare(order, other.smallest.as_bytes(), file.largest.as_bytes())
                     .is_gt()
         });
-        // The range of all of them together is checked, so that none of the base level lies
-        // between two of them.
+        // The combined range is checked, so that no file of the base level lies between two of them.
         let (low, high) = range(order, taken.iter().chain([file]))?;
         let clear = !tree
             .version
@@ -65,6 +63,7 @@ fn oldest_as_they_are(tree: &Tree, score: f64) -> Option<Pick> {
         }
         taken.push(file.clone());
     }
+    debug_assert!(!tree.busy.any(&taken));
     taken.sort_by(|a, b| {
         cairn_format::key::compare(order, a.smallest.as_bytes(), b.smallest.as_bytes())
     });
@@ -77,17 +76,17 @@ fn oldest_as_they_are(tree: &Tree, score: f64) -> Option<Pick> {
         .flatten()
 }
 
-/// The newest files, if all of level 0 is small against the base level.
+/// Returns the newest files if level 0 is small compared with the base level.
 fn newest_by_size(tree: &Tree, score: f64) -> Option<Pick> {
     let files = tree.version.level(0).files();
     let at_least = tree.options.shape.level0_trigger.max(2);
     if tree.targets.base_level == 0 || files.len() < at_least {
         return None;
     }
-    let average = shape::average_value_bytes(tree.version);
+    let average = compaction_score::average_value_bytes(tree.version);
     let bytes: u64 = files
         .iter()
-        .map(|file| shape::compensated_bytes(file, average))
+        .map(|file| compaction_score::compensated_bytes(file, average))
         .sum();
     let worth = bytes as f64 * tree.options.shape.multiplier.max(10.0) * 2.0;
     if tree.version.level(tree.targets.base_level).bytes() as f64 <= worth {
@@ -103,21 +102,21 @@ fn newest_by_size(tree: &Tree, score: f64) -> Option<Pick> {
     }
 }
 
-/// A file of level 0, all that overlap it, and the base level below them.
+/// Returns a file of level 0, all files that overlap it, and the base-level files below them.
 fn into_base(tree: &Tree, score: f64) -> Option<Pick> {
     if tree.busy.takes_level_zero() {
         return None;
     }
     let base = tree.targets.base_level;
     let files = tree.version.level(0).files();
-    let mut positions = order::by_priority(tree, 0).into_iter();
+    let mut positions = compaction_priority::by_priority(tree, 0).into_iter();
     let first = |at: usize| {
         if tree.busy.contains(files[at].number) {
             return None;
         }
         let inputs = with_overlapping(tree, vec![files[at].clone()], base)?;
         expand::finish(tree, start(tree, score, inputs.files, base))
-            .map(|pick| deeper::offered(tree, pick))
+            .map(|pick| multi_level::offered(tree, pick))
     };
     match tree.options.pri {
         CompactionPri::RoundRobin => positions.next().and_then(first),
@@ -125,7 +124,8 @@ fn into_base(tree: &Tree, score: f64) -> Option<Pick> {
     }
 }
 
-/// The compaction of `file` of `level`, which is marked, into `output_level`, with all files that must go with it.
+/// Returns the compaction of the marked `file` of `level` into `output_level`, with all files that must
+/// be included.
 pub(super) fn of_file(
     tree: &Tree,
     level: usize,
@@ -148,8 +148,8 @@ pub(super) fn of_file(
     expand::finish(tree, start)
 }
 
-/// `files` of level 0 and all that overlap them, directly or through others; `None` if a running
-/// compaction is in the way.
+/// Returns `files` of level 0 and all that overlap them, transitively; `None` if a running compaction
+/// conflicts.
 pub(super) fn with_overlapping(
     tree: &Tree,
     files: Vec<Arc<FileMeta>>,
@@ -171,8 +171,8 @@ pub(super) fn with_overlapping(
     (!blocked).then_some(LevelInputs { level: 0, files })
 }
 
-/// The newest files, as many as make each file that goes away cheaper, when level 0 has many more
-/// files than it should and cannot be emptied.
+/// Returns the newest files that minimize the work per file removed, for a level 0 far above its
+/// trigger that cannot be emptied.
 fn newest_by_cost(tree: &Tree, score: f64) -> Option<Pick> {
     let files = tree.version.level(0).files();
     let first = files.first()?;

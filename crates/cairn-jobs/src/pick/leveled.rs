@@ -1,15 +1,15 @@
-//! Picks of leveled trees: a level that is too large, or a file that asks for a compaction.
+//! Picks of leveled trees: a level over its target, or a marked file.
 
 use cairn_platform::sync::Arc;
-use cairn_version::{FileMeta, shape};
+use cairn_version::{FileMeta, compaction_score};
 
 use super::description::{Pick, Reason};
 use super::tree::{Start, Tree};
-use super::{expand, level_zero, order};
+use super::{compaction_priority, expand, level_zero};
 
-/// A compaction of the level that most needs one.
+/// Returns a compaction of the level with the highest score.
 pub(super) fn fullest_level(tree: &Tree) -> Option<Pick> {
-    let scores = shape::scores(
+    let scores = compaction_score::scores(
         tree.version,
         &tree.targets,
         tree.busy.files(),
@@ -19,8 +19,8 @@ pub(super) fn fullest_level(tree: &Tree) -> Option<Pick> {
     for (level, score) in scores.into_iter().take_while(|&(_, score)| score >= 1.0) {
         let base = tree.targets.base_level;
         if level_zero_waits && level == base && !tree.busy.empties_level_zero_into(base) {
-            // More work on the base level would keep level 0 waiting for ever. While level 0 is
-            // being emptied it has what it needs, and what that leaves of the base level is free.
+            // More work on the base level would starve level 0. While level 0 is being compacted, the
+            // rest of the base level may be compacted.
             continue;
         }
         let found = match level {
@@ -35,9 +35,9 @@ pub(super) fn fullest_level(tree: &Tree) -> Option<Pick> {
     None
 }
 
-/// A compaction of a level from 1 on: the first file, in the order of priority, that can go.
+/// Returns a compaction of a level from 1 on: the first file in priority order that can be compacted.
 fn sorted_level(tree: &Tree, level: usize, score: f64) -> Option<Pick> {
-    for at in order::by_priority(tree, level) {
+    for at in compaction_priority::by_priority(tree, level) {
         if let Some(inputs) = expand::first_inputs(tree, level, at) {
             let start = Start {
                 reason: Reason::LevelMaxLevelSize,
@@ -51,66 +51,85 @@ fn sorted_level(tree: &Tree, level: usize, score: f64) -> Option<Pick> {
             }
         }
         if tree.options.pri == cairn_options::CompactionPri::RoundRobin {
-            // Skipping a file would break the turn.
+            // Skipping a file would break the round-robin order.
             return None;
         }
     }
     None
 }
 
-/// Where files that ask for a compaction go.
+/// The output level of a marked file.
 #[derive(Clone, Copy)]
-enum Goes {
-    /// To the next level, or from the last one to itself.
+enum MarkedTarget {
+    /// The next level, or the same level for the last one.
     Down,
-    /// To the next level, but not from the last one.
+    /// The next level; files of the last level are not compacted.
     DownUnlessLast,
-    /// To its own level.
+    /// The same level.
     Nowhere,
 }
 
-/// A compaction of a file that asks for one though its level is not full.
+/// Returns a compaction of a marked file.
 pub(super) fn marked_files(tree: &Tree) -> Option<Pick> {
     let marked = tree.marked();
     let periodic = match tree.options.shape.dynamic {
-        true => Goes::Down,
-        false => Goes::Nowhere,
+        true => MarkedTarget::Down,
+        false => MarkedTarget::Nowhere,
     };
-    first_of(tree, Reason::FilesMarked, &marked.content, Goes::Down)
-        .or_else(|| {
-            first_of(
-                tree,
-                Reason::BottommostFiles,
-                &marked.bottommost,
-                Goes::Nowhere,
-            )
-        })
-        .or_else(|| first_of(tree, Reason::Ttl, &marked.expired, Goes::DownUnlessLast))
-        .or_else(|| first_of(tree, Reason::Periodic, &marked.periodic, periodic))
-        .or_else(|| {
-            first_of(
-                tree,
-                Reason::ForcedBlobGc,
-                &tree.forced_by_blobs(),
-                Goes::Nowhere,
-            )
-        })
-        .or_else(|| first_of(tree, Reason::ReadTriggered, &marked.read, Goes::Down))
+    first_of(
+        tree,
+        Reason::FilesMarked,
+        &marked.content,
+        MarkedTarget::Down,
+    )
+    .or_else(|| {
+        first_of(
+            tree,
+            Reason::BottommostFiles,
+            &marked.bottommost,
+            MarkedTarget::Nowhere,
+        )
+    })
+    .or_else(|| {
+        first_of(
+            tree,
+            Reason::Ttl,
+            &marked.expired,
+            MarkedTarget::DownUnlessLast,
+        )
+    })
+    .or_else(|| first_of(tree, Reason::Periodic, &marked.periodic, periodic))
+    .or_else(|| {
+        first_of(
+            tree,
+            Reason::ForcedBlobGc,
+            &tree.forced_by_blobs(),
+            MarkedTarget::Nowhere,
+        )
+    })
+    .or_else(|| {
+        first_of(
+            tree,
+            Reason::ReadTriggered,
+            &marked.read,
+            MarkedTarget::Down,
+        )
+    })
 }
 
 fn first_of(
     tree: &Tree,
     reason: Reason,
     files: &[(usize, Arc<FileMeta>)],
-    goes: Goes,
+    goes: MarkedTarget,
 ) -> Option<Pick> {
     let last = tree.version.num_non_empty_levels().saturating_sub(1);
     files.iter().find_map(|(level, file)| {
         let output_level = match goes {
-            Goes::Nowhere => *level,
-            Goes::DownUnlessLast if *level == last => return None,
-            Goes::Down if *level == last && *level > 0 => *level,
-            Goes::Down | Goes::DownUnlessLast => tree.next_level(*level),
+            MarkedTarget::Nowhere => *level,
+            MarkedTarget::DownUnlessLast if *level == last => return None,
+            MarkedTarget::Down if *level == last && *level > 0 => *level,
+            MarkedTarget::Down | MarkedTarget::DownUnlessLast => tree.next_level(*level),
         };
         if *level == 0 && tree.busy.takes_level_zero() {
             return None;

@@ -1,20 +1,20 @@
-//! A compaction that a user asks for: level by level, from the first that holds the range down.
+//! Manual compaction: level by level, from the first level with data in the range downwards.
 //!
-//! [`Manual`] is the state of one such request. Its owner calls [`Manual::next`] with the current
-//! version, runs what it is given, installs the edit, and calls again, until it is done.
+//! [`Manual`] is the state of one request. Its owner calls [`Manual::next`] with the current version,
+//! runs the returned pick, installs the edit, and repeats until [`Step::Done`].
 
 use cairn_format::key::InternalKey;
 use cairn_options::{BottommostLevelCompaction, CompactRangeOptions, CompactionStyle};
 use cairn_platform::sync::Arc;
 use cairn_types::{FileNumber, SequenceNumber, ValueKind};
-use cairn_version::shape::Present;
+use cairn_version::compaction_score::AgeLimits;
 use cairn_version::{FileMeta, Version};
 
-use super::busy::Busy;
 use super::description::{LevelInputs, Pick, Reason};
+use super::in_progress::InProgress;
 use super::options::PickOptions;
 use super::tree::{Start, Tree};
-use super::{expand, fifo, universal};
+use super::{expand, fifo, invariants, universal};
 
 /// A request to compact a range of user keys.
 #[derive(Clone, Debug)]
@@ -24,40 +24,40 @@ pub struct Manual {
     bottommost: BottommostLevelCompaction,
     max_subcompactions: u32,
     path_id: u32,
-    /// The level that data has reached.
+    /// The deepest level that data was moved to.
     reached: Option<usize>,
-    /// Files from this number on were written after the request began.
+    /// Files with smaller numbers existed when the request began.
     created_before: FileNumber,
     at: At,
 }
 
-/// How far a request has come.
+/// The progress of a request.
 #[derive(Clone, Debug)]
 enum At {
-    /// Nothing has been looked at.
+    /// Not started.
     Start,
-    /// The files of a level go to the next one, those before `from` have gone.
+    /// Files of a level are compacted into the next one; those before `from` are done.
     Down {
         level: usize,
         from: Option<InternalKey>,
     },
-    /// The files of the last level are rewritten, those before `from` have been.
+    /// Files of the last level are rewritten; those before `from` are done.
     Bottom {
         level: usize,
         from: Option<InternalKey>,
     },
-    /// Nothing is left to do.
+    /// Finished.
     Done,
 }
 
 /// The next step of a manual compaction.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Run this, install its edit, and ask again.
+    /// Run this pick, install its edit, and call [`Manual::next`] again.
     Run(Box<Pick>),
-    /// A running compaction is in the way: ask again when one has finished.
+    /// A running compaction conflicts: call again after one has finished.
     Wait,
-    /// Everything is done.
+    /// The request is finished.
     Done,
 }
 
@@ -69,8 +69,8 @@ enum Found {
 }
 
 impl Manual {
-    /// A request to compact the user keys from `begin` to `end`, both inclusive; `None` is
-    /// unbounded. `next_file` is the number of the next file to be created.
+    /// Creates a request to compact the user keys from `begin` to `end`, both inclusive; `None` is
+    /// unbounded. `next_file` is the next file number to be allocated.
     #[must_use]
     pub fn new(
         begin: Option<&[u8]>,
@@ -92,22 +92,23 @@ impl Manual {
         }
     }
 
-    /// The level that data has reached, once every step is done; none if there was nothing.
+    /// Returns the level that data was moved to, once the request is finished; `None` if the range was
+    /// empty.
     #[must_use]
     pub fn reached(&self) -> Option<usize> {
         self.reached
     }
 
-    /// The next step, now that `version` is the tree.
+    /// Returns the next step, given the current `version`.
     #[must_use]
     pub fn next(
         &mut self,
         version: &Version,
-        busy: &Busy,
-        present: &Present,
+        busy: &InProgress,
+        limits: &AgeLimits,
         options: &PickOptions,
     ) -> Step {
-        let tree = Tree::new(version, busy, present, options);
+        let tree = Tree::new(version, busy, limits, options);
         if options.style != CompactionStyle::Level {
             return self.next_unleveled(&tree);
         }
@@ -144,8 +145,8 @@ impl Manual {
         }
     }
 
-    /// The only step in a tree without levels: all of a universal one is merged, whatever the
-    /// range; of a FIFO one goes what would go by itself.
+    /// Returns the only step of an unleveled tree: a universal tree is merged completely, regardless of
+    /// the range; a FIFO tree runs its regular pick.
     fn next_unleveled(&mut self, tree: &Tree) -> Step {
         if matches!(self.at, At::Done) {
             return Step::Done;
@@ -193,7 +194,7 @@ impl Manual {
         }
     }
 
-    /// True if files of `level` move further down. Those of level 0 always do.
+    /// True if files of `level` are compacted further down. Always true for level 0.
     fn may_go_down(&self, tree: &Tree, level: usize) -> bool {
         let levels = match tree.options.shape.dynamic {
             true => tree.version.num_levels(),
@@ -202,7 +203,7 @@ impl Manual {
         tree.version.num_levels() > 1 && (level == 0 || level + 1 < levels)
     }
 
-    /// After the last level is reached: whether it is rewritten itself.
+    /// Decides whether the last level is rewritten once it is reached.
     fn bottom(&self, level: usize, filtered: bool) -> At {
         use BottommostLevelCompaction::{Force, ForceOptimized, IfHaveCompactionFilter, Skip};
         match self.bottommost {
@@ -218,8 +219,12 @@ impl Manual {
         }
     }
 
-    /// Goes on with the next level.
+    /// Continues with the next level.
     fn finish_level(&mut self, output_level: usize) {
+        debug_assert!(
+            self.reached.is_none_or(|reached| reached <= output_level),
+            "a manual compaction proceeds downwards"
+        );
         self.reached = Some(output_level);
         self.at = match self.at {
             At::Down { .. } => At::Down {
@@ -230,7 +235,7 @@ impl Manual {
         };
     }
 
-    /// A compaction of files of `level` from `from` on, and where the one after it begins.
+    /// Finds a compaction of files of `level` from `from` on, and the start of the following one.
     fn find(
         &self,
         tree: &Tree,
@@ -284,15 +289,17 @@ impl Manual {
                 }
                 pick.output.path_id = self.path_id;
                 let stays = pick.files().all(|(_, file)| file.path_id == self.path_id);
-                // A manual compaction has to call the filter.
+                // A manual compaction must invoke the filter.
                 pick.trivial_move &= stays && !tree.options.filtered;
+                if cfg!(debug_assertions) {
+                    invariants::check(tree, &pick);
+                }
                 Found::Pick(Box::new(pick), next)
             }
         }
     }
 
-    /// The first run of files that the request itself has not written, and whether more such
-    /// files follow behind it.
+    /// Returns the first adjacent files that existed before the request, and whether more follow.
     fn written_before(&self, files: Vec<Arc<FileMeta>>) -> (Vec<Arc<FileMeta>>, bool) {
         let old = |file: &Arc<FileMeta>| file.number < self.created_before;
         let from = files.iter().position(old).unwrap_or(files.len());
@@ -302,8 +309,8 @@ impl Manual {
     }
 }
 
-/// Leaves out the last files where all together would be more than one compaction may read;
-/// whether it did. Not of level 0, whose files overlap.
+/// Drops trailing files beyond the maximum compaction size; returns true if any were dropped. Not for
+/// level 0, whose files overlap.
 fn cut_to_size(
     tree: &Tree,
     level: usize,

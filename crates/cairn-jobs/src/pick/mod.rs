@@ -1,35 +1,36 @@
-//! Choosing what to compact: from a version and options to the description of a job.
+//! Compaction picking: from a version and options to the description of a job.
 //!
-//! [`pick`] is a pure function. It opens no file and takes no lock, and the same arguments give
-//! the same pick. Who runs the pick adds it to [`Busy`] first and removes it after its edit is
-//! installed, so that the next pick keeps clear of it.
+//! [`pick`] is a pure function: it opens no file and takes no lock, and equal arguments give equal
+//! picks. The caller registers a pick in [`InProgress`] before running it and removes it after
+//! installing its edit, so that later picks do not conflict.
 //!
 //! Invariants of every pick, of any level:
 //!
 //! 1. No file is an input of two running jobs, and no two jobs write overlapping ranges to one
 //!    level.
-//! 2. Of a level from 1 on, files that share a user key at their border go together ("a clean
-//!    cut"), so that no older version of a key stays above a newer one.
-//! 3. Of level 0, with a file go all that overlap it, directly or through others; but for picks
-//!    within level 0, which take the newest files without a gap, and moves of the oldest.
-//! 4. Of the output level, every file that overlaps the inputs is an input.
-//! 5. Where a part of the output goes a level deeper, every file of that level with keys of the part
-//!    is an input, and lies in the part with all its keys.
+//! 2. From level 1 on, files that share a boundary user key are compacted together ("a clean cut"), so
+//!    that no older version of a key stays above a newer one.
+//! 3. A file of level 0 is compacted with all files that overlap it, transitively. Exceptions are
+//!    intra-level-0 picks, which take the newest files without a gap, and moves of the oldest files.
+//! 4. Every file of the output level that overlaps the inputs is an input.
+//! 5. For a skip-level range, every file of the lower level with keys in the range is an input, and
+//!    lies in the range entirely.
 //!
-//! The order in which files are chosen follows the pickers of RocksDB (db/compaction/compaction_picker*.cc, Apache 2.0).
+//! The file order follows RocksDB's pickers (db/compaction/compaction_picker*.cc, Apache 2.0).
 
-mod asked;
-mod busy;
-mod deeper;
+mod compact_files;
+mod compaction_priority;
+mod db_paths;
 mod description;
 mod expand;
 mod fifo;
+mod in_progress;
+mod invariants;
 mod level_zero;
 mod leveled;
 mod manual;
+mod multi_level;
 mod options;
-mod order;
-mod paths;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -37,47 +38,58 @@ mod universal;
 
 use cairn_options::CompactionStyle;
 use cairn_version::Version;
-use cairn_version::shape::{self, Marked, Present};
+use cairn_version::compaction_score::{self, AgeLimits, Marked};
 
-pub use asked::{FilesRequest, UserRange, delete_in_ranges, move_level_zero, pick_files, refit};
-pub use busy::{Busy, JobId};
-pub use description::{Deeper, LevelInputs, Offer, Output, Pick, Reason};
+pub use compact_files::{
+    FilesRequest, UserRange, delete_in_ranges, move_level_zero, pick_files, refit,
+};
+pub use description::{LevelInputs, Output, Pick, Reason, SkipLevelCandidates, SkipLevelOutput};
+pub use in_progress::{InProgress, JobId};
 pub use manual::{Manual, Step};
 pub use options::PickOptions;
 use tree::Tree;
 pub use universal::run_count;
 
-/// Chooses the next compaction of a tree of any style, or `None` when nothing asks for one.
+/// Returns the next compaction of a tree of any style, or `None` if none is due.
 ///
-/// In a leveled tree the order is the order of urgency: full levels by their score, then files
-/// that ask for a compaction by their content, by what snapshots no longer need, by their age.
+/// A leveled tree considers levels over their target by score, then files marked by collectors, by
+/// released snapshots, and by age.
 #[must_use]
 pub fn pick(
     version: &Version,
-    busy: &Busy,
-    present: &Present,
+    busy: &InProgress,
+    limits: &AgeLimits,
     options: &PickOptions,
 ) -> Option<Pick> {
-    let tree = Tree::new(version, busy, present, options);
-    match options.style {
+    let tree = Tree::new(version, busy, limits, options);
+    let pick = match options.style {
         CompactionStyle::Level => {
             leveled::fullest_level(&tree).or_else(|| leveled::marked_files(&tree))
         }
         CompactionStyle::Universal => universal::pick(&tree),
         CompactionStyle::Fifo => fifo::pick(&tree),
         CompactionStyle::None => None,
+    };
+    if cfg!(debug_assertions) {
+        pick.iter().for_each(|pick| invariants::check(&tree, pick));
     }
+    pick
 }
 
-/// True if [`pick`] is worth asking: some level is due, or some file is marked. It may still find
-/// nothing while other compactions run.
+/// True if [`pick`] may return a compaction: a level is due or a file is marked. Running compactions
+/// may still prevent it.
 #[must_use]
-pub fn is_due(version: &Version, busy: &Busy, present: &Present, options: &PickOptions) -> bool {
+pub fn is_due(
+    version: &Version,
+    busy: &InProgress,
+    limits: &AgeLimits,
+    options: &PickOptions,
+) -> bool {
     if options.style != CompactionStyle::Level {
-        return pick(version, busy, present, options).is_some();
+        return pick(version, busy, limits, options).is_some();
     }
-    let tree = Tree::new(version, busy, present, options);
-    let scores = shape::scores(version, &tree.targets, busy.files(), &options.shape);
+    let tree = Tree::new(version, busy, limits, options);
+    let scores = compaction_score::scores(version, &tree.targets, busy.files(), &options.shape);
     let Marked {
         content,
         bottommost,

@@ -1,4 +1,4 @@
-//! The options that decide a pick, resolved from those of a family.
+//! Options of compaction picking, resolved from those of a family.
 
 use cairn_options::{
     CompactionPri, CompactionStyle, Compression, CompressionOptions, DbOptions, FamilyOptions,
@@ -7,59 +7,59 @@ use cairn_options::{
 use cairn_types::SstPartitionerFactory;
 use cairn_version::Version;
 use cairn_version::blob_gc::ForcedOptions;
-use cairn_version::shape::{ShapeOptions, Targets};
+use cairn_version::compaction_score::{ShapeOptions, Targets};
 
-/// The options that decide a pick.
+/// Options of compaction picking.
 #[derive(Clone, Debug)]
 pub struct PickOptions {
-    /// How the tree is shaped.
+    /// The compaction style.
     pub style: CompactionStyle,
-    /// The options of a universal tree.
+    /// Universal compaction options.
     pub universal: UniversalCompactionOptions,
-    /// The options of a FIFO tree.
+    /// FIFO compaction options.
     pub fifo: FifoCompactionOptions,
-    /// Runs at which writes stop.
+    /// The number of level-0 files that stops writes.
     pub level0_stop: usize,
-    /// Bytes of a memtable.
+    /// Memtable size, in bytes.
     pub write_buffer_bytes: u64,
-    /// The shape that the tree should have.
+    /// Level targets and triggers.
     pub shape: ShapeOptions,
-    /// Which file of a level goes first.
+    /// The file priority within a level.
     pub pri: CompactionPri,
-    /// Bytes of tables that each of the family's directories should hold.
+    /// Target sizes of the family's directories, in bytes.
     pub path_targets: Vec<u64>,
-    /// Size of a table in the first level below level 0, in bytes.
+    /// Target file size of the base level, in bytes.
     pub target_file_bytes: u64,
-    /// How many times larger tables are in each further level.
+    /// Growth factor of the target file size per level.
     pub target_file_multiplier: u64,
-    /// Largest input of a compaction, in bytes.
+    /// Maximum input size of a compaction, in bytes.
     pub max_compaction_bytes: u64,
-    /// Into how many parts a compaction may be split.
+    /// Maximum number of subcompactions.
     pub max_subcompactions: u32,
-    /// When tables are compacted so that old blob files can go.
+    /// Settings of compactions forced by blob garbage.
     pub blobs: ForcedOptions,
     /// Compression of blocks.
     pub compression: Compression,
-    /// Compression by level, from level 0 and then the base level on; replaces `compression`.
+    /// Compression by level: level 0, then from the base level on. Overrides `compression`.
     pub compression_per_level: Vec<Compression>,
     /// Compression of the bottommost level.
     pub bottommost_compression: Option<Compression>,
-    /// The options of the codec.
+    /// Compression options.
     pub compression_options: CompressionOptions,
-    /// The same for the bottommost level, where `enabled`.
+    /// Compression options of the bottommost level, used if `enabled`.
     pub bottommost_compression_options: CompressionOptions,
-    /// True if compactions are filtered.
+    /// True if the family has a compaction filter.
     pub filtered: bool,
-    /// True if no table may be larger than its target.
+    /// True if the target size is an upper bound.
     pub strict_target: bool,
-    /// Borders of the user's own.
+    /// The user's partitioner.
     pub partitioner: Plugin<dyn SstPartitionerFactory>,
-    /// True if the last level is kept for files that are ingested behind everything.
+    /// True if the last level is reserved for `ingest_behind`.
     pub keeps_last_level: bool,
 }
 
 impl PickOptions {
-    /// The options of a family in a database.
+    /// Resolves the options of a family in a database.
     #[must_use]
     pub fn new(db: &DbOptions, family: &FamilyOptions) -> PickOptions {
         let target = family.target_file_size_base.max(1);
@@ -81,7 +81,7 @@ impl PickOptions {
                 .unwrap_or(1)
                 .max(1),
             max_compaction_bytes: match family.max_compaction_bytes {
-                // There it says how large merged tables become, and 0 leaves that to be found out.
+                // For FIFO the option is the size of merged tables; 0 derives it.
                 0 if family.compaction_style == CompactionStyle::Fifo
                     && family.compaction_options_fifo.use_kv_ratio_compaction =>
                 {
@@ -109,12 +109,12 @@ impl PickOptions {
         }
     }
 
-    /// True if tables of `level` are compressed as the bottommost level is.
+    /// True if tables of `level` use the bottommost compression.
     fn is_bottommost(version: &Version, level: usize) -> bool {
         level + 1 >= version.num_non_empty_levels()
     }
 
-    /// The compression of tables of `level`.
+    /// Returns the compression of tables of `level`.
     #[must_use]
     pub fn compression(&self, version: &Version, targets: &Targets, level: usize) -> Compression {
         match self.bottommost_compression {
@@ -132,7 +132,7 @@ impl PickOptions {
         }
     }
 
-    /// How hard to compress tables of `level`.
+    /// Returns the compression options of tables of `level`.
     #[must_use]
     pub fn compression_options(&self, version: &Version, level: usize) -> &CompressionOptions {
         match self.bottommost_compression_options.enabled
@@ -143,14 +143,14 @@ impl PickOptions {
         }
     }
 
-    /// The size that tables of `level` should have, in bytes.
+    /// Returns the target file size of `level`, in bytes.
     #[must_use]
     pub fn target_bytes(&self, targets: &Targets, level: usize) -> u64 {
         let index = match self.shape.dynamic && level >= targets.base_level {
             true => level - targets.base_level,
             false => level,
         };
-        // The first two share the base size: level 0 and the one below it.
+        // Level 0 and the base level share the base size.
         let steps = index.saturating_sub(1);
         (0..steps).fold(self.target_file_bytes, |bytes, _| {
             bytes.saturating_mul(self.target_file_multiplier)

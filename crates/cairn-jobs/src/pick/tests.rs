@@ -1,7 +1,7 @@
-//! Picks, from text: `testdata/pick.txt` has trees, what runs in them, and what is picked.
+//! Data-driven picks: `testdata/pick.txt` has trees, running compactions, and the expected picks.
 //!
 //! ```text
-//! # What the case shows.
+//! # Description of the case.
 //! options trigger=4 base=100
 //! L0: 12[a..c] 11[b..d]
 //! L1: 7[a..k]:size=40,seq=3
@@ -11,8 +11,8 @@
 //! compact L0: 12 11 + L1: 7 -> L1
 //! ```
 //!
-//! Files of level 0 are given from newest to oldest. Sizes are 10 unless told. `BLESS=1 cargo
-//! test` rewrites what is expected.
+//! Files of level 0 are listed from newest to oldest. The default size is 10. `BLESS=1 cargo test` rewrites
+//! the expected output.
 
 use cairn_format::key::InternalKey;
 use cairn_options::{
@@ -22,17 +22,17 @@ use cairn_options::{
 };
 use cairn_platform::sync::Arc;
 use cairn_types::{FileNumber, KeyOrder, SequenceNumber, ValueKind};
-use cairn_version::shape::Present;
+use cairn_version::compaction_score::AgeLimits;
 use cairn_version::{FileMeta, TreeEdit, Version};
 
-use super::{Busy, LevelInputs, Manual, Output, Pick, PickOptions, Reason, Step, pick};
+use super::{InProgress, LevelInputs, Manual, Output, Pick, PickOptions, Reason, Step, pick};
 
 const LEVELS: usize = 5;
 
 /// A case: its options, tree and commands.
 struct Case {
     options: PickOptions,
-    present: Present,
+    limits: AgeLimits,
     edit: TreeEdit,
     busy: Vec<u64>,
     levels: usize,
@@ -53,7 +53,7 @@ impl Case {
         };
         Case {
             options: PickOptions::new(&DbOptions::default(), &family),
-            present: Present {
+            limits: AgeLimits {
                 now: 1000,
                 ahead: 0,
                 oldest_snapshot: SequenceNumber::ZERO,
@@ -121,7 +121,7 @@ impl Case {
                 let text = value.replace(',', ";").replace(':', "=");
                 self.options.fifo = FifoCompactionOptions::from_text(&text).unwrap();
             }
-            "snapshot" => self.present.oldest_snapshot = SequenceNumber(number()),
+            "snapshot" => self.limits.oldest_snapshot = SequenceNumber(number()),
             "pri" => {
                 self.options.pri = match value {
                     "size" => CompactionPri::ByCompensatedSize,
@@ -144,13 +144,13 @@ impl Case {
         }
     }
 
-    /// The tree, and what runs in it: each busy file is the only input of a job that writes it to
-    /// the level below.
-    fn tree(&self) -> (Version, Busy) {
+    /// Returns the tree and its running compactions: each busy file is the only input of a compaction
+    /// into the next level.
+    fn tree(&self) -> (Version, InProgress) {
         let version = Version::empty(KeyOrder::Bytewise, self.levels)
             .with_edit(&self.edit)
             .unwrap();
-        let mut busy = Busy::default();
+        let mut busy = InProgress::default();
         for (level, file) in version
             .files()
             .filter(|(_, file)| self.busy.contains(&file.number.0))
@@ -166,7 +166,7 @@ impl Case {
 
     fn pick(&mut self) {
         let (version, busy) = self.tree();
-        let picked = pick(&version, &busy, &self.present, &self.options);
+        let picked = pick(&version, &busy, &self.limits, &self.options);
         let text = picked.map_or_else(
             || "nothing".to_owned(),
             |pick| format!("{} ({:?})", shown(&pick), pick.reason),
@@ -179,7 +179,7 @@ impl Case {
         let words: Vec<&str> = rest.split(' ').collect();
         let number = |at: usize| words[at].parse::<usize>();
         let (version, busy) = self.tree();
-        let (present, options) = (&self.present, &self.options);
+        let (limits, options) = (&self.limits, &self.options);
         let result = match word {
             "files" => {
                 let last = words.len() - 1;
@@ -193,14 +193,14 @@ impl Case {
                         ..CompactionOptions::default()
                     },
                 };
-                super::pick_files(&version, &busy, present, options, &request).map(Some)
+                super::pick_files(&version, &busy, limits, options, &request).map(Some)
             }
             "refit" => {
                 let (level, target) = (number(0).unwrap(), number(1).ok());
-                super::refit(&version, &busy, present, options, level, target)
+                super::refit(&version, &busy, limits, options, level, target)
             }
             "promote" => {
-                super::move_level_zero(&version, &busy, present, options, number(0).unwrap())
+                super::move_level_zero(&version, &busy, limits, options, number(0).unwrap())
             }
             _ => {
                 let bound = |word: &str| (word != "-").then(|| word.as_bytes().to_vec());
@@ -210,7 +210,7 @@ impl Case {
                 Ok(super::delete_in_ranges(
                     &version,
                     &busy,
-                    present,
+                    limits,
                     options,
                     &ranges,
                     include_end,
@@ -224,17 +224,17 @@ impl Case {
         };
     }
 
-    /// Everything that can run at once.
+    /// Picks until no further compaction can run at once.
     fn picks(&mut self) {
         let (version, mut busy) = self.tree();
-        while let Some(pick) = pick(&version, &busy, &self.present, &self.options) {
+        while let Some(pick) = pick(&version, &busy, &self.limits, &self.options) {
             self.output += &format!("{} ({:?})\n", shown(&pick), pick.reason);
             busy.add(&KeyOrder::Bytewise, &pick);
         }
         self.output += &format!("{} at once\n", busy.len());
     }
 
-    /// `manual FROM TO HOW`: every step, each installed as if it had run.
+    /// `manual FROM TO HOW`: prints every step, and installs each as if it had run.
     fn manual(&mut self, rest: &str) {
         let words: Vec<&str> = rest.split(' ').collect();
         let (mut version, busy) = self.tree();
@@ -252,7 +252,7 @@ impl Case {
         let mut next = 100;
         let mut manual = Manual::new(begin.as_deref(), end.as_deref(), &options, FileNumber(next));
         loop {
-            match manual.next(&version, &busy, &self.present, &self.options) {
+            match manual.next(&version, &busy, &self.limits, &self.options) {
                 Step::Run(pick) => {
                     self.output += &format!("{}\n", shown(&pick));
                     version = version.with_edit(&as_if_run(&pick, &mut next)).unwrap();
@@ -264,7 +264,8 @@ impl Case {
     }
 }
 
-/// A running job of `inputs` that writes to the level below.
+/// Returns a running compaction of `inputs` into the next level. Marked as a deletion, since the output
+/// ranges of several such compactions may overlap.
 fn running(inputs: LevelInputs) -> Pick {
     let level = (inputs.level + 1).min(LEVELS - 1);
     Pick {
@@ -284,7 +285,7 @@ fn running(inputs: LevelInputs) -> Pick {
         bottommost: false,
         more_may_come: false,
         trivial_move: false,
-        drops: false,
+        drops: true,
         max_subcompactions: 1,
         cursor: None,
         offer: None,
@@ -292,7 +293,7 @@ fn running(inputs: LevelInputs) -> Pick {
     }
 }
 
-/// The edit of a compaction that gives one file over the range of its inputs.
+/// Returns the edit of a compaction that writes one file over the range of its inputs.
 fn as_if_run(pick: &Pick, next: &mut u64) -> TreeEdit {
     if pick.trivial_move {
         return pick.as_move();
@@ -331,13 +332,13 @@ fn file(text: &str, level: usize, at: usize) -> FileMeta {
             InternalKey::new(user.as_bytes(), SequenceNumber::MAX, kind)
         }
         None => {
-            // Of two files that share a user key, the first has its newer versions.
+            // The first of two files that share a user key has the newer versions.
             let user = largest.trim_end_matches(']').as_bytes();
             InternalKey::new(user, SequenceNumber(seq + 1), ValueKind::Value)
         }
     };
     let smallest = bound(smallest);
-    // One key alone is its own upper bound.
+    // A single key is its own upper bound.
     let largest = match smallest.user_key() == largest.user_key() {
         true => smallest.clone(),
         false => largest,
@@ -356,7 +357,7 @@ fn file(text: &str, level: usize, at: usize) -> FileMeta {
                     (SequenceNumber(value), SequenceNumber(value));
             }
             "marked" => file.marked = true,
-            "reads" => file.reads_in_vain.add(value),
+            "reads" => file.wasted_reads.add(value),
             "age" => {
                 (file.oldest_ancester_time, file.creation_time) = (1000 - value, 1000 - value);
             }

@@ -1,45 +1,45 @@
-//! The state that a pick is made from.
+//! The state that a pick is computed from.
 
 use cairn_platform::sync::Arc;
 use cairn_types::KeyOrder;
-use cairn_version::shape::{self, Marked, Present, Targets};
+use cairn_version::compaction_score::{self, AgeLimits, Marked, Targets};
 use cairn_version::{FileMeta, Version, blob_gc};
 
-use super::busy::Busy;
 use super::description::{LevelInputs, Reason};
+use super::in_progress::InProgress;
 use super::options::PickOptions;
 
-/// The tree that a pick is made from.
+/// The tree, running compactions and options that a pick is computed from.
 pub(super) struct Tree<'a> {
     pub(super) version: &'a Version,
-    pub(super) busy: &'a Busy,
-    pub(super) present: &'a Present,
+    pub(super) busy: &'a InProgress,
+    pub(super) limits: &'a AgeLimits,
     pub(super) options: &'a PickOptions,
     pub(super) targets: Targets,
 }
 
-/// Where a compaction starts, before the files of the output level are known.
+/// The start of a compaction, before the files of the output level are known.
 pub(super) struct Start {
     pub(super) reason: Reason,
     pub(super) score: f64,
     pub(super) inputs: LevelInputs,
     pub(super) output_level: usize,
-    /// Files of level 0 that overlap neither one another nor anything in the output level.
+    /// True for level-0 files that overlap neither each other nor the output level.
     pub(super) level_zero_move: bool,
 }
 
 impl<'a> Tree<'a> {
     pub(super) fn new(
         version: &'a Version,
-        busy: &'a Busy,
-        present: &'a Present,
+        busy: &'a InProgress,
+        limits: &'a AgeLimits,
         options: &'a PickOptions,
     ) -> Tree<'a> {
-        let targets = shape::targets(version, &options.shape);
+        let targets = compaction_score::targets(version, &options.shape);
         Tree {
             version,
             busy,
-            present,
+            limits,
             options,
             targets,
         }
@@ -50,10 +50,10 @@ impl<'a> Tree<'a> {
     }
 
     pub(super) fn marked(&self) -> Marked {
-        let mut marked = shape::marked(
+        let mut marked = compaction_score::marked(
             self.version,
             self.busy.files(),
-            self.present,
+            self.limits,
             &self.options.shape,
         );
         if self.options.keeps_last_level {
@@ -64,17 +64,17 @@ impl<'a> Tree<'a> {
         marked
     }
 
-    /// The lowest level that compactions write to.
+    /// Returns the lowest level that compactions write to.
     pub(super) fn last_output(&self) -> usize {
         self.version.num_levels() - 1 - usize::from(self.options.keeps_last_level)
     }
 
-    /// The files that are compacted so that old blob files can go.
+    /// Returns the files to compact because of blob garbage.
     pub(super) fn forced_by_blobs(&self) -> Vec<(usize, Arc<FileMeta>)> {
         blob_gc::forced(self.version, self.busy.files(), &self.options.blobs)
     }
 
-    /// The level that files of `level` are compacted into.
+    /// Returns the output level of files of `level`.
     pub(super) fn next_level(&self, level: usize) -> usize {
         if level == 0 {
             self.targets.base_level

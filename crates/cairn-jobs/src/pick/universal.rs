@@ -1,32 +1,32 @@
 //! Picks of a universal tree: sorted runs, merged by size.
 //!
-//! A *run* is a file of level 0, or a whole level below. Runs are ordered by age, the newest
-//! first, and a pick takes runs that are neighbours, so that ages stay apart:
+//! A *run* is a file of level 0 or all files of a lower level. Runs are ordered by age, newest first,
+//! and a pick takes adjacent runs, so that their ages do not interleave:
 //!
-//! 1. What is merged goes to the deepest level above the next older run, or to the last level if
-//!    there is none: newer runs have room above it.
-//! 2. Where files may be ingested behind everything, the last level is theirs: it is no run.
-//! 3. A run is busy as soon as one of its files is; picks do not reach across busy runs.
+//! 1. The output goes to the deepest level above the next older run, or to the last level if there
+//!    is none, which leaves room for newer runs.
+//! 2. With `ingest_behind` the last level is reserved for ingested files and is not a run.
+//! 3. A run is busy if one of its files is; picks do not extend across busy runs.
 //!
-//! The reasons are tried in the order of RocksDB: age of files, space taken by old versions, runs
-//! of similar size, number of runs, files that ask for it. Each costs what the number of runs does.
+//! The triggers are tried in RocksDB's order: age, space amplification, size ratio, number of runs,
+//! marked files. Each is linear in the number of runs.
 
 use std::ops::Range;
 
 use cairn_options::{CompactionStopStyle, Compression};
 use cairn_platform::sync::Arc;
-use cairn_version::{FileMeta, bounds, shape};
+use cairn_version::{FileMeta, bounds, compaction_score};
 
 use super::description::{LevelInputs, Pick, Reason, range};
 use super::tree::{Start, Tree};
-use super::{expand, level_zero, paths};
+use super::{db_paths, expand, level_zero};
 
 /// A sorted run.
 struct Run {
     level: usize,
     files: Vec<Arc<FileMeta>>,
     size: u64,
-    /// The size with what its deletions free.
+    /// The size including the compensation for deletions.
     compensated: u64,
     busy: bool,
 }
@@ -38,7 +38,7 @@ impl Run {
             size: files.iter().map(|file| file.size).sum(),
             compensated: files
                 .iter()
-                .map(|file| shape::compensated_bytes(file, average))
+                .map(|file| compaction_score::compensated_bytes(file, average))
                 .fold(0, u64::saturating_add),
             busy: tree.busy.any(&files),
             files,
@@ -46,9 +46,9 @@ impl Run {
     }
 }
 
-/// The runs of the tree, the newest first.
+/// Returns the runs of the tree, newest first.
 fn runs(tree: &Tree) -> Vec<Run> {
-    let average = shape::average_value_bytes(tree.version);
+    let average = compaction_score::average_value_bytes(tree.version);
     let newest = tree.version.level(0).files().iter();
     let levels = 1..tree.last_output() + 1;
     newest
@@ -59,7 +59,7 @@ fn runs(tree: &Tree) -> Vec<Run> {
         .collect()
 }
 
-/// How many runs there are, whether busy or not: what a read has to search, and what slows writes.
+/// Returns the number of runs, busy or not, which bounds read amplification and controls write stalls.
 #[must_use]
 pub fn run_count(version: &cairn_version::Version) -> usize {
     let levels = version.levels().iter().skip(1);
@@ -92,7 +92,7 @@ pub(super) fn pick(tree: &Tree) -> Option<Pick> {
         .or_else(|| downwards(tree, &runs, Reason::ReadTriggered, &marked.read))
 }
 
-/// A compaction of everything into the last level, for a user.
+/// Returns a compaction of all runs into the last level, for manual compaction.
 pub(super) fn everything(tree: &Tree) -> Option<Pick> {
     let runs = runs(tree);
     match runs.is_empty() || runs.iter().any(|run| run.busy) || !tree.busy.is_empty() {
@@ -101,11 +101,11 @@ pub(super) fn everything(tree: &Tree) -> Option<Pick> {
     }
 }
 
-/// From the oldest run up to the first that is busy, because files are old.
+/// Returns a compaction from the oldest run up to the first busy one, because of file age.
 fn by_age(tree: &Tree, runs: &[Run], old: &[(usize, Arc<FileMeta>)]) -> Option<Pick> {
     let from = runs.iter().rposition(|run| run.busy).map_or(0, |at| at + 1);
     let last = runs.get(from)?;
-    // The oldest run alone is worth it only if it is itself what is old.
+    // The oldest run alone is compacted only if it is itself due.
     let holds_old = || {
         let mut numbers = last.files.iter().map(|file| file.number);
         numbers.any(|number| old.iter().any(|(_, file)| file.number == number))
@@ -116,7 +116,8 @@ fn by_age(tree: &Tree, runs: &[Run], old: &[(usize, Arc<FileMeta>)]) -> Option<P
     of_runs(tree, runs, from..runs.len(), Reason::Periodic)
 }
 
-/// Everything down to the oldest run, if what is above it is too large against it.
+/// Returns a compaction of all runs down to the oldest, if the newer runs are too large compared with
+/// it.
 fn by_amplification(tree: &Tree, runs: &[Run]) -> Option<Pick> {
     let (base, newer) = runs.split_last()?;
     if base.busy {
@@ -137,20 +138,20 @@ fn by_amplification(tree: &Tree, runs: &[Run]) -> Option<Pick> {
         return None;
     }
     if tree.options.universal.incremental {
-        // A part costs more for each byte that it frees than the whole, but not much more.
+        // A partial compaction may cost more per byte freed than a full one, within a limit.
         let whole = base.size as f64 / candidate as f64;
         if let Some(pick) = incremental(tree, runs, whole * 1.8) {
             return Some(pick);
         }
     }
-    let skipped = newest_to_spare(tree, &newer[from..], candidate, exceeds);
+    let skipped = newest_to_leave_out(tree, &newer[from..], candidate, exceeds);
     let range = from + skipped..runs.len();
     of_runs(tree, runs, range, Reason::UniversalSizeAmplification)
 }
 
-/// A part of the two oldest runs, and what newer levels have within its keys: the one that rewrites
-/// the least of the oldest run for each byte of the other, less than `most` bytes of it. `None` if no
-/// part is that good or the second oldest run lies in level 0, whose files are whole runs.
+/// Returns a partial compaction of the two oldest runs, with the data of newer levels in its key range:
+/// the range that rewrites the least of the oldest run per byte of the other, below the ratio `most`.
+/// `None` if there is no such range or the second oldest run is in level 0, whose files are whole runs.
 fn incremental(tree: &Tree, runs: &[Run], most: f64) -> Option<Pick> {
     let (oldest, newer) = runs.split_last()?;
     let (second, newer) = newer.split_last()?;
@@ -186,8 +187,8 @@ fn incremental(tree: &Tree, runs: &[Run], most: f64) -> Option<Pick> {
             .collect();
         let (begin, end) = (smallest.as_bytes(), largest.as_bytes());
         let touched = || tree.version.overlapping(run.level, Some(begin), Some(end));
-        // What stays behind would be above newer entries of its keys, were those of still newer levels
-        // taken.
+        // Entries that stay in this level would be above newer ones if data of newer levels were
+        // included.
         if files.is_empty() && !touched().is_empty() {
             break;
         }
@@ -209,9 +210,8 @@ fn incremental(tree: &Tree, runs: &[Run], most: f64) -> Option<Pick> {
     Some(pick)
 }
 
-/// The neighbours among `files` that are rewritten together with the least of the files `below`, for
-/// each of their own bytes, and less than `most`. Both together come to `limit` bytes, as far as
-/// there are as many.
+/// Returns the adjacent `files` with the lowest ratio of overlapping bytes of `below` to their own
+/// bytes, below `most`. Both together reach `limit` bytes, if there is enough data.
 fn cheapest_part(
     tree: &Tree,
     files: &[Arc<FileMeta>],
@@ -229,7 +229,7 @@ fn cheapest_part(
     let mut from = 0;
     for at in 0..files.len() {
         if at > from && behind_touched(&files[at - 1]) < first_touched(&files[at]) {
-            // A file below lies between the two: together they would rewrite it for nothing.
+            // A file of `below` lies between the two and would be rewritten for nothing.
             from = at;
         }
         while from <= at {
@@ -253,9 +253,9 @@ fn cheapest_part(
     cheapest
 }
 
-/// How many of the newest files of level 0 a large compaction leaves out, so that fewer flushes
-/// come close to stopping writes while it runs; only if nearly as much is gained without them.
-fn newest_to_spare(
+/// Returns the number of newest level-0 files that a large compaction leaves out, to reduce the risk of
+/// a write stop while it runs; only if little is lost without them.
+fn newest_to_leave_out(
     tree: &Tree,
     newer: &[Run],
     candidate: u64,
@@ -266,7 +266,7 @@ fn newest_to_spare(
     if level_zero == 0 {
         return 0;
     }
-    // One file of level 0 and two runs in all stay.
+    // At least one level-0 file and two runs in total are kept.
     let most = (level_zero - 1).min(newer.len() - 1);
     let room = tree.options.level0_stop.saturating_sub(newer.len() + 1);
     let wanted = |width: u32| (width as usize).saturating_sub(room).min(most);
@@ -282,17 +282,18 @@ fn newest_to_spare(
         }
         spared = count;
     }
+    debug_assert!(spared < newer.len(), "a run is left to compact");
     spared
 }
 
-/// Neighbours of similar size.
+/// Returns a compaction of adjacent runs of similar size.
 fn by_similar_size(tree: &Tree, runs: &[Run]) -> Option<Pick> {
     let ratio = f64::from(tree.options.universal.size_ratio);
     let range = neighbours(tree, runs, Some(ratio), usize::MAX)?;
     of_runs(tree, runs, range, Reason::UniversalSizeRatio)
 }
 
-/// As many neighbours, of whatever size, as there are runs too many.
+/// Returns a compaction of adjacent runs of any size, as many as exceed the trigger.
 fn by_number(tree: &Tree, runs: &[Run]) -> Option<Pick> {
     let waiting = runs.iter().filter(|run| !run.busy).count();
     let most = most_runs(tree, runs);
@@ -303,7 +304,7 @@ fn by_number(tree: &Tree, runs: &[Run]) -> Option<Pick> {
     of_runs(tree, runs, range, Reason::UniversalSortedRunNum)
 }
 
-/// How many runs a read may have to search.
+/// Returns the maximum number of runs.
 fn most_runs(tree: &Tree, runs: &[Run]) -> usize {
     let universal = &tree.options.universal;
     let trigger = tree.options.shape.level0_trigger;
@@ -311,8 +312,8 @@ fn most_runs(tree: &Tree, runs: &[Run]) -> usize {
         Err(_) => trigger,
         Ok(0) if universal.stop_style == CompactionStopStyle::SimilarSize => trigger,
         Ok(0) => {
-            // The runs of a tree whose largest is as large as this one's, when each is as large as
-            // it can be without being merged for its size.
+            // The number of runs of a tree with this largest run, if each run is as large as possible
+            // without triggering a size-ratio merge.
             let largest = runs.iter().map(|run| run.size).max().unwrap_or(0) as f64;
             let factor = f64::from(universal.size_ratio) / 100.0 + 1.0;
             let (mut count, mut size, mut sum) = (1, tree.options.write_buffer_bytes as f64, 0.0);
@@ -327,8 +328,8 @@ fn most_runs(tree: &Tree, runs: &[Run]) -> usize {
     }
 }
 
-/// The first neighbours that may be merged: each next one no larger than those before it together,
-/// with a tolerance of `ratio` percent (none for any size), `most` of them at most.
+/// Returns the first adjacent runs that may be merged: each is no larger than the preceding ones
+/// together, within `ratio` percent (`None` for any size), at most `most` of them.
 fn neighbours(tree: &Tree, runs: &[Run], ratio: Option<f64>, most: usize) -> Option<Range<usize>> {
     let universal = &tree.options.universal;
     let least = universal.min_merge_width.max(2) as usize;
@@ -354,6 +355,7 @@ fn neighbours(tree: &Tree, runs: &[Run], ratio: Option<f64>, most: usize) -> Opt
             }
             count += 1;
         }
+        debug_assert!(count <= most.max(1));
         if count >= least {
             return Some(from..from + count);
         }
@@ -361,7 +363,7 @@ fn neighbours(tree: &Tree, runs: &[Run], ratio: Option<f64>, most: usize) -> Opt
     None
 }
 
-/// Files that ask for a compaction: each goes into the next older run, as in a leveled tree.
+/// Returns a compaction of a marked file into the next older run, as in a leveled tree.
 fn downwards(
     tree: &Tree,
     runs: &[Run],
@@ -396,8 +398,10 @@ fn downwards(
     })
 }
 
-/// A compaction of neighbouring runs. `None` if a running compaction is in the way.
+/// Returns a compaction of adjacent runs. `None` if a running compaction conflicts.
 fn of_runs(tree: &Tree, runs: &[Run], range: Range<usize>, reason: Reason) -> Option<Pick> {
+    debug_assert!(!range.is_empty() && range.end <= runs.len());
+    debug_assert!(runs[range.clone()].iter().all(|run| !run.busy));
     let last = tree.last_output();
     let output_level = match runs.get(range.end) {
         None => last,
@@ -417,12 +421,11 @@ fn of_runs(tree: &Tree, runs: &[Run], range: Range<usize>, reason: Reason) -> Op
     pick.score = runs.iter().filter(|run| !run.busy).count() as f64
         / tree.options.shape.level0_trigger as f64;
     pick.trivial_move = false;
-    pick.output.path_id = paths::of_run(
+    pick.output.path_id = db_paths::of_run(
         tree.options,
         runs[range.clone()].iter().map(|run| run.size).sum(),
     );
-    // Runs are merged whole: where files of older ones end does not matter, unless parts of them are
-    // to be merged later.
+    // Whole runs are merged, so grandparent boundaries matter only for later partial compactions.
     pick.grandparents = match runs.get(range.end) {
         Some(next) if tree.options.universal.incremental && next.level > 1 => {
             pick.output.max_compaction_bytes = tree.options.target_file_bytes / 2 * 3;
@@ -438,8 +441,8 @@ fn of_runs(tree: &Tree, runs: &[Run], range: Range<usize>, reason: Reason) -> Op
     Some(pick)
 }
 
-/// True if the outputs are compressed: not if older runs are already as large a share of the tree
-/// as is to be compressed.
+/// True if the outputs are compressed: not if older runs already make up the fraction of the tree to be
+/// compressed.
 fn is_compressed(tree: &Tree, runs: &[Run], range: &Range<usize>, reason: Reason) -> bool {
     let by_size = matches!(
         reason,
@@ -456,7 +459,7 @@ fn is_compressed(tree: &Tree, runs: &[Run], range: &Range<usize>, reason: Reason
     range.end == runs.len() || u128::from(older) * 100 < u128::from(total) * u128::from(percent)
 }
 
-/// True if no two inputs share a key, so that all of them can be moved as they are.
+/// True if no two inputs overlap, so that all can be moved unchanged.
 fn is_disjoint(tree: &Tree, pick: &Pick) -> bool {
     let mut files: Vec<_> = pick.files().map(|(_, file)| file).collect();
     files.sort_by(|a, b| {

@@ -1,23 +1,22 @@
-//! Opens a disk, looks at what is there, and goes on from it.
+//! Opens a disk image, verifies it, and continues with it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use cairn_sim::{DiskImage, SimWorld, Trace};
 
-use super::expect::Expectation;
+use super::expected_state::Expectation;
 use super::{Checker, caught};
 use crate::compare::{content, same_entries};
 use crate::engine::{Engine, Entries};
 use crate::model::DEFAULT;
-use crate::ops::change::{Change, Value, Write};
+use crate::ops::batch_entry::{Change, Value, Write};
 use crate::ops::scan::{Direction, Scan};
 use crate::options::OptionSet;
 use crate::run::{DIR, Failure};
 
 impl Checker<'_> {
-    /// Opens a disk, checks what is there, goes on writing, and returns the record of the
-    /// recovery's file operations.
+    /// Opens an image, verifies its content, writes, and returns the trace of the recovery.
     pub(super) fn check(
         &self,
         image: DiskImage,
@@ -48,7 +47,7 @@ impl Checker<'_> {
         Ok(recovery)
     }
 
-    /// Writes on, closes, opens again, and checks that all of it is there.
+    /// Writes, closes, reopens, and checks that everything is there.
     fn resume(
         &self,
         sim: SimWorld,

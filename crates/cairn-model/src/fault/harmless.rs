@@ -1,4 +1,4 @@
-//! The list of sites at which a fault that nobody hears of does no harm.
+//! The list of sites where an unreported fault is harmless.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -8,14 +8,14 @@ use serde::Deserialize;
 
 const LIST: &str = include_str!("../../../cairn-sim/harmless.toml");
 
-/// The file: tables `[[site]]`.
+/// The file format: tables `[[site]]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct List {
     site: Vec<Entry>,
 }
 
-/// One entry of the list; empty texts match everything.
+/// An entry of the list; empty fields match everything.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -32,7 +32,7 @@ static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(|| {
     list.site
 });
 
-/// Why a failure of this call at this site harms nobody, if the list says so.
+/// Returns the reason why a failure of this call at this site is harmless, if it is listed.
 pub(super) fn reason(call: Call, path: &Path, site: &str) -> Option<String> {
     let call = format!("{call:?}");
     let path = path.to_string_lossy();
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_no_entry_has_is_an_error() {
+    fn an_unknown_field_is_an_error() {
         let text = "[[site]]\nfrme = \"a::b\"\nframe = \"a\"\nreason = \"for a reason\"\n";
         assert!(toml::from_str::<List>(text).is_err());
     }

@@ -1,4 +1,4 @@
-//! What may be found on a disk that a crash left after a fault.
+//! The possible states of a disk image after a crash that follows a fault.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,23 +8,22 @@ use cairn_sim::{DiskImage, SimWorld};
 use crate::compare::content;
 use crate::engine::{Entries, Factory};
 use crate::model::Model;
-use crate::ops::change::Write;
+use crate::ops::batch_entry::Write;
 use crate::options::OptionSet;
 use crate::run::{DIR, Failure, Runner};
 
-/// The states that are possible.
+/// The possible states of a disk image.
 pub(super) struct Possible {
     models: Vec<Model>,
     floor: usize,
     flushed: BTreeMap<usize, usize>,
-    /// Where families survive at one moment but for those that were flushed by name: how far ahead
-    /// these may be.
+    /// If families survive at a common moment: how far individually flushed families may be ahead.
     ahead: Vec<BTreeMap<usize, usize>>,
     options: OptionSet,
 }
 
 impl Possible {
-    /// What a crash of the machine now may leave.
+    /// Returns the possible states after a crash at this point.
     pub(super) fn now(runner: &Runner<'_>, torn: bool) -> Possible {
         let (floor, flushed) = runner.promised();
         Possible {
@@ -36,7 +35,7 @@ impl Possible {
         }
     }
 
-    /// Opens the disk, compares, and writes on.
+    /// Opens the image, compares, and writes.
     pub(super) fn check(
         &self,
         factory: &dyn Factory,
@@ -63,7 +62,7 @@ impl Possible {
         }
     }
 
-    /// True if this is one of the states.
+    /// True if `found` is one of the states.
     pub(super) fn explain(&self, found: &BTreeMap<String, Entries>) -> bool {
         self.models.iter().any(|model| self.explains(model, found))
     }

@@ -1,10 +1,10 @@
-//! Compares everything with the model, and looks at the structure: `check`.
+//! Compares all content with the model and verifies the structure: `check`.
 
 use super::{Kind, Operation, Promise};
 use crate::run::{Failure, Runner};
 use crate::script::Op;
 
-/// The kind.
+/// The operation kind.
 pub const KIND: Kind = Kind {
     name: "check",
     words: &["check"],
@@ -14,7 +14,7 @@ pub const KIND: Kind = Kind {
     generate: |_| Some(Op::new(Check)),
 };
 
-/// Compares everything with the model.
+/// Compares all content with the model.
 #[derive(Debug)]
 pub struct Check;
 

@@ -1,4 +1,4 @@
-//! A copy of the database, opened and compared with the state of now: `checkpoint flush`,
+//! Creates a checkpoint, opens it, and compares it with the current state: `checkpoint flush`,
 //! `checkpoint log`.
 
 use std::path::Path;
@@ -9,11 +9,11 @@ use super::{Kind, Operation, Promise};
 use crate::cairn::CairnFactory;
 use crate::compare::content;
 use crate::engine::{Engine, Factory};
+use crate::line::wrong;
 use crate::run::{Failure, Runner, whole};
 use crate::script::Op;
-use crate::text::wrong;
 
-/// The kind.
+/// The operation kind.
 pub const KIND: Kind = Kind {
     name: "checkpoint",
     words: &["checkpoint"],
@@ -26,7 +26,7 @@ pub const KIND: Kind = Kind {
     },
 };
 
-/// Where the copy lies.
+/// Directory of the checkpoint.
 const DIR: &str = "/checkpoint";
 
 #[derive(Debug)]
@@ -60,14 +60,14 @@ impl Operation for Checkpoint {
         };
         let world = cairn.world.clone();
         let dir = Path::new(DIR);
-        // One that failed may have left its copy.
+        // A failed attempt may have left files.
         cairn_db::destroy(&world, dir, &Default::default(), &[])?;
         let limit = if self.flush { 0 } else { u64::MAX };
         cairn.db.create_checkpoint(dir, limit)?;
         let mut copy = CairnFactory.open(&world, dir, &options)?;
         runner.hear(copy.background_errors());
         let found = content(&mut *copy, &known)?;
-        // A log that was damaged in silence ends there.
+        // A silently corrupted log ends early.
         let may_lack = runner.sim.fs.wrong_writes() > 0;
         if !may_lack || !found.values().all(|content| known.ever_had(content)) {
             runner.agree(&found, whole, |expected, found| {

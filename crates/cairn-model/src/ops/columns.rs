@@ -1,17 +1,17 @@
-//! Reads the columns of a key, by a get and by an iterator, now or in a snapshot, and now also the
-//! operands that make up its value: `columns default k0042 snap=1`.
+//! Reads the columns of a key with a get and an iterator, now or in a snapshot, and its current merge
+//! operands: `columns default k0042 snap=1`.
 
 use cairn_options::ReadOptions;
 
 use super::{Kind, Operation, Promise};
 use crate::cairn::Cairn;
 use crate::engine::Entries;
+use crate::line::{named, shown};
 use crate::model::MergeKind;
 use crate::run::{Failure, Runner};
 use crate::script::Op;
-use crate::text::{named, shown};
 
-/// The kind.
+/// The operation kind.
 pub const KIND: Kind = Kind {
     name: "columns",
     words: &["columns"],
@@ -100,7 +100,7 @@ fn owned(columns: &cairn_db::Columns) -> Entries {
         .collect()
 }
 
-/// What the operands may amount to: the first of them is what the key was set to, or an operand.
+/// Returns the values that the operands may yield: the first is a base value or an operand.
 fn amounts_to(operands: &[Vec<u8>], merge: MergeKind) -> Vec<Option<Vec<u8>>> {
     let Some((first, others)) = operands.split_first() else {
         return vec![None];

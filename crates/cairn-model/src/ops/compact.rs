@@ -1,11 +1,11 @@
 //! Compacts the keys of a range: `compact default start=k1 end=k9`.
 
 use super::{Kind, Operation, Promise};
+use crate::line::named_key;
 use crate::run::{Failure, Runner};
 use crate::script::Op;
-use crate::text::named_key;
 
-/// The kind.
+/// The operation kind.
 pub const KIND: Kind = Kind {
     name: "compact",
     words: &["compact"],

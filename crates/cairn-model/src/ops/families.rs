@@ -5,7 +5,7 @@ use crate::model::Model;
 use crate::run::{Failure, Runner};
 use crate::script::Op;
 
-/// The kind.
+/// The operation kind.
 pub const KIND: Kind = Kind {
     name: "family",
     words: &["createfamily", "dropfamily"],

@@ -1,10 +1,10 @@
-//! Writes families' memtables to tables: `flush default`, `flush default f0`.
+//! Flushes families: `flush default`, `flush default f0`.
 
 use super::{Kind, Operation, Promise};
 use crate::run::{Failure, Runner};
 use crate::script::Op;
 
-/// The kind.
+/// The operation kind.
 pub const KIND: Kind = Kind {
     name: "flush",
     words: &["flush"],

@@ -1,10 +1,10 @@
-//! Hands the log over to the kernel: `flushwal`.
+//! Writes the WAL buffer to the file: `flushwal`.
 
 use super::{Kind, Operation, Promise};
 use crate::run::{Failure, Runner};
 use crate::script::Op;
 
-/// The kind.
+/// The operation kind.
 pub const KIND: Kind = Kind {
     name: "flushwal",
     words: &["flushwal"],

@@ -2,11 +2,11 @@
 
 use super::{Kind, Operation, Promise};
 use crate::compare::value_text;
+use crate::line::{named, shown};
 use crate::run::{Failure, Runner};
 use crate::script::Op;
-use crate::text::{named, shown};
 
-/// The kind.
+/// The operation kind.
 pub const KIND: Kind = Kind {
     name: "get",
     words: &["get"],

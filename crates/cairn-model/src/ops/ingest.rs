@@ -1,5 +1,6 @@
-//! Tables written outside and ingested together: `ingest put f0 a v:3:1 ; delete f0 b | put default
-//! a v:3:2`, files apart by `|`. With `link` or `move` before them they are not copied.
+//! Writes external tables and ingests them together: `ingest put f0 a v:3:1 ; delete f0 b | put default
+//! a v:3:2`, with `|` between files. A leading `link` or `move` selects how files are ingested; the
+//! default is a copy.
 
 use std::path::PathBuf;
 
@@ -7,16 +8,16 @@ use cairn_db::{Ingestion, SstFileWriter};
 use cairn_options::IngestExternalFileOptions;
 use cairn_types::{Error, Result};
 
-use super::change::{Change, Write};
+use super::batch_entry::{Change, Write};
 use super::{Kind, Operation, Promise};
 use crate::cairn::Cairn;
 use crate::generate::Generator;
+use crate::line::wrong;
 use crate::model::{MergeKind, Model};
 use crate::run::{Failure, Runner};
 use crate::script::Op;
-use crate::text::wrong;
 
-/// The kind.
+/// The operation kind.
 pub const KIND: Kind = Kind {
     name: "ingest",
     words: &["ingest"],
@@ -26,16 +27,17 @@ pub const KIND: Kind = Kind {
     generate: |generator| Some(Op::new(Ingest::generate(generator))),
 };
 
-/// Where tables are written before they are ingested.
+/// Directory of the external tables.
 const DIR: &str = "/ingest";
 
-/// How files get into the database.
+/// Ways of ingesting files.
 const WAYS: [&str; 3] = ["copy", "link", "move"];
 
 #[derive(Debug)]
 struct Ingest {
     way: &'static str,
-    /// Each file's writes, all of one family: range deletions, then one write a key in key order.
+    /// The writes of each file, all of one family: range deletions, then one write per key in key
+    /// order.
     files: Vec<Vec<Write>>,
 }
 
@@ -66,7 +68,7 @@ impl Ingest {
         self.files.iter().flatten().cloned().collect()
     }
 
-    /// Writes the tables and ingests them.
+    /// Writes and ingests the tables.
     fn carry_out(&self, cairn: &mut Cairn) -> Result<()> {
         let fs = cairn.world.fs.clone();
         fs.create_dir_all(DIR.as_ref())?;
@@ -111,7 +113,7 @@ impl Ingest {
     }
 }
 
-/// The writes of a file.
+/// Generates the writes of a file.
 fn file(generator: &mut Generator) -> Vec<Write> {
     let family = generator.family();
     let mut writes: Vec<Write> = Vec::new();
@@ -178,7 +180,8 @@ impl Operation for Ingest {
         let engine = runner.engine()?;
         let families = engine.families();
         if unlogged {
-            // What no log has must not be older than what is ingested, and be lost.
+            // Unlogged data must be flushed first: after a crash it would be missing below newer,
+            // ingested data.
             engine.flush(&families)?;
         }
         match engine.cairn() {

@@ -1,135 +1,137 @@
-//! Kinds of operations. Each module here is one: its line, how it comes about, what it does to
-//! the model and to the engine, and what it checks. [`KINDS`] lists them; nothing else knows them.
+//! Kinds of operations, one per module: its line, its generator, its effect on the model and the
+//! engine, and its checks. [`KINDS`] lists them all.
 
 use std::fmt::Debug;
 
 use cairn_types::Result;
 
 use crate::generate::Generator;
+use crate::line::Line;
 use crate::model::Model;
 use crate::options::OptionSet;
 use crate::run::{Failure, Runner};
 use crate::script::Op;
-use crate::text::Line;
 
-pub mod agree;
-pub mod change;
+pub mod batch_entry;
+pub mod batch_with_index;
+pub mod blob_gc;
 pub mod check;
 pub mod checkpoint;
-pub mod collect;
 pub mod columns;
 pub mod compact;
-pub mod drop_files;
+pub mod delete_files;
 pub mod families;
 pub mod flush;
 pub mod flush_wal;
 pub mod get;
-pub mod hold;
-pub mod indexed;
 pub mod ingest;
+pub mod manual_compaction;
+pub mod pause_background_work;
+pub mod read_paths;
 pub mod reopen;
-pub mod rescue;
+pub mod restore;
+pub mod run_background;
 pub mod scan;
 pub mod set_options;
 pub mod snapshots;
-pub mod steer;
-pub mod switch;
+pub mod switch_memtables;
 pub mod sync_wal;
-pub mod updates;
-pub mod work;
+pub mod updates_since;
 pub mod write;
 
 /// A kind of operation.
 pub struct Kind {
-    /// Its name. Workloads call it so.
+    /// Its name in workloads.
     pub name: &'static str,
-    /// The words that its lines begin with.
+    /// The words that start its lines.
     pub words: &'static [&'static str],
-    /// How often it is chosen, against the sum of all weights. Where a kind is switched off or
-    /// has nothing to do, a write takes its place.
+    /// Its weight, relative to the sum of all weights. A kind that is switched off or not applicable is
+    /// replaced by a write.
     pub weight: usize,
-    /// The switch by which a seed leaves it out, which several kinds may share; `None` if it is
-    /// always there.
+    /// The switch by which a seed disables it, perhaps shared by several kinds; `None` if it is always
+    /// enabled.
     pub switch: Option<&'static str>,
-    /// Reads a line that begins with one of the words.
+    /// Parses a line that starts with one of the words.
     pub read: fn(Line<'_>) -> Result<Op>,
-    /// Makes one up that is right in the present state, if there is one.
+    /// Generates an operation that is valid in the current state, if there is one.
     pub generate: fn(&mut Generator) -> Option<Op>,
 }
 
 /// All kinds.
 pub const KINDS: &[Kind] = &[
     write::KIND,
-    indexed::KIND,
+    batch_with_index::KIND,
     get::KIND,
     scan::KIND,
-    agree::KIND,
+    read_paths::KIND,
     snapshots::KIND,
     flush::KIND,
-    switch::KIND,
+    switch_memtables::KIND,
     compact::KIND,
-    collect::KIND,
+    blob_gc::KIND,
     columns::KIND,
     sync_wal::KIND,
     flush_wal::KIND,
-    updates::KIND,
+    updates_since::KIND,
     families::KIND,
     reopen::KIND,
     check::KIND,
-    work::KIND,
+    run_background::KIND,
     ingest::KIND,
     checkpoint::KIND,
-    rescue::KIND,
+    restore::KIND,
     set_options::KIND,
-    steer::KIND,
-    hold::KIND,
-    drop_files::KIND,
+    manual_compaction::KIND,
+    pause_background_work::KIND,
+    delete_files::KIND,
 ];
 
-/// What an operation that succeeded promises.
+/// The durability guaranteed by a successful operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Promise {
     /// Nothing.
     Nothing,
-    /// All that was logged so far survives the process.
+    /// Everything logged so far survives a process crash.
     Handed,
-    /// All that was logged so far survives a power cut.
+    /// Everything logged so far survives a power failure.
     Logged,
-    /// All that these families hold survives a power cut, logged or not.
+    /// Everything in these families survives a power failure, logged or not.
     Flushed(Vec<String>),
-    /// Everything survives a power cut.
+    /// Everything survives a power failure.
     Everything,
 }
 
 /// An operation of a script.
 pub trait Operation: Debug + Send + Sync {
-    /// Its line in a script, which [`Kind::read`] reads back.
+    /// Returns its line in a script, which [`Kind::read`] parses.
     fn line(&self) -> String;
 
-    /// What it does to the model. Also done where the script is generated, and where it is in
-    /// doubt whether a failed operation was carried out.
+    /// Applies it to the model. Also called when the script is generated, and if it is unknown whether
+    /// a failed operation took effect.
     fn apply(&self, _model: &mut Model) {}
 
-    /// True if it can have succeeded in this state; where several are possible, the others are out.
+    /// True if it can have succeeded in this state. Of several possible states, the others are
+    /// excluded.
     fn fits(&self, _model: &Model) -> bool {
         true
     }
 
-    /// Asks the engine and compares its answer with the model, to which the operation is applied
-    /// *afterwards*. Errors of the engine are passed on with `?`; a wrong answer is
-    /// [`Failure::wrong`], or comes from [`Runner::agree`].
+    /// Calls the engine and compares its answer with the model, to which the operation is applied
+    /// *afterwards*. Errors of the engine are returned with `?`; a wrong answer is [`Failure::wrong`],
+    /// or a result of [`Runner::agree`].
     ///
     /// # Errors
     ///
-    /// What the engine refused, or what is wrong.
+    /// The refusal of the engine, or the wrong answer.
     fn run(&self, runner: &mut Runner<'_>) -> std::result::Result<Promise, Failure>;
 
-    /// The families whose memtables it writes to tables, and no others.
+    /// Returns the families that it flushes individually.
     fn flushes(&self) -> &[String] {
         &[]
     }
 
-    /// The same operation with other options, if it opens the database with options of its own.
+    /// Returns the same operation with changed options, if it opens the database with options of its
+    /// own.
     fn with_options(&self, _change: &mut dyn FnMut(&mut OptionSet)) -> Option<Op> {
         None
     }

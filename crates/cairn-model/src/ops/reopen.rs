@@ -1,11 +1,11 @@
-//! Closes and opens again, with other options if some are given: `reopen`, `reopen merge=...`.
+//! Closes and reopens the database, optionally with other options: `reopen`, `reopen merge=...`.
 
 use super::{Kind, Operation, Promise};
 use crate::options::OptionSet;
 use crate::run::{Failure, Runner};
 use crate::script::Op;
 
-/// The kind.
+/// The operation kind.
 pub const KIND: Kind = Kind {
     name: "reopen",
     words: &["reopen"],
@@ -25,7 +25,7 @@ pub const KIND: Kind = Kind {
     },
 };
 
-/// Closes and opens with these options, or with the last ones.
+/// Closes and reopens with these options, or with the last ones.
 #[derive(Debug)]
 pub struct Reopen(pub Option<OptionSet>);
 

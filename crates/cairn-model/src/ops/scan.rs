@@ -1,12 +1,12 @@
-//! Walks an iterator: `scan default back from=k5 lower=k1 upper=k9 limit=7 snap=1`.
+//! Scans with an iterator: `scan default back from=k5 lower=k1 upper=k9 limit=7 snap=1`.
 
 use super::{Kind, Operation, Promise};
 use crate::compare::same_entries;
+use crate::line::{named, named_key};
 use crate::run::{Failure, Runner};
 use crate::script::Op;
-use crate::text::{named, named_key};
 
-/// The kind.
+/// The operation kind.
 pub const KIND: Kind = Kind {
     name: "scan",
     words: &["scan"],
@@ -49,34 +49,33 @@ pub const KIND: Kind = Kind {
     },
 };
 
-/// Which way an iterator goes.
+/// Direction of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
-    /// From `from` (or the first key) towards greater keys.
+    /// From `from` (or the first key) to greater keys.
     #[default]
     Forward,
-    /// From `from` (or the last key) towards smaller keys.
+    /// From `from` (or the last key) to smaller keys.
     Backward,
 }
 
-/// A walk of an iterator.
+/// A scan of an iterator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
-    /// Where it is positioned first: at or after this key going forward, at or before it going
-    /// backward.
+    /// The start: at or after this key forward, at or before it backward.
     pub from: Option<Vec<u8>>,
     /// The iterator's lower bound.
     pub lower: Option<Vec<u8>>,
-    /// The iterator's upper bound, not included.
+    /// The iterator's exclusive upper bound.
     pub upper: Option<Vec<u8>>,
-    /// After how many entries to stop.
+    /// Maximum number of entries.
     pub limit: usize,
 }
 
 impl Scan {
-    /// Everything, in this direction.
+    /// A scan of everything in this direction.
     #[must_use]
     pub fn all(direction: Direction) -> Scan {
         Scan {

@@ -1,5 +1,5 @@
-//! Changes options while the database is open, sees that they are in force and in the newest
-//! OPTIONS file, and that properties make sense: `setoptions f0 ttl=60;write_buffer_size=65536`,
+//! Changes options of the open database and checks that they are in effect and in the newest OPTIONS
+//! file, and that properties are consistent: `setoptions f0 ttl=60;write_buffer_size=65536`,
 //! `setoptions - max_background_jobs=3` for the database.
 
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::options::pairs;
 use crate::run::{DIR, Failure, Runner};
 use crate::script::Op;
 
-/// The kind.
+/// The operation kind.
 pub const KIND: Kind = Kind {
     name: "setoptions",
     words: &["setoptions"],
@@ -41,7 +41,7 @@ pub const KIND: Kind = Kind {
 
 type Choices = &'static [(&'static str, &'static [&'static str])];
 
-/// Options of families, none of which changes what is read.
+/// Family options that do not change reads.
 const FAMILY: Choices = &[
     ("write_buffer_size", &["65536", "131072", "262144"]),
     ("level0_file_num_compaction_trigger", &["1", "2", "5"]),
@@ -77,7 +77,7 @@ const DB: Choices = &[
 
 #[derive(Debug)]
 struct SetOptions {
-    /// The family, or none for the options of the database.
+    /// The family; `None` for database options.
     family: Option<String>,
     changes: String,
 }
@@ -111,7 +111,7 @@ impl Operation for SetOptions {
                     let written = file.family(family);
                     let written = written.ok_or_else(|| Failure::wrong("no family in OPTIONS"))?;
                     let options = cairn.family(family)?.options();
-                    // The cache of a table is no text.
+                    // The block cache of a table has no text form.
                     if *name == "block_based_table_factory" {
                         continue;
                     }
@@ -130,7 +130,7 @@ impl Operation for SetOptions {
     }
 }
 
-/// Properties that contradict each other.
+/// Checks properties for contradictions.
 fn sane(cairn: &Cairn) -> Result<(), Failure> {
     for family in cairn.db.families() {
         let number = |name: &str| {
@@ -139,7 +139,7 @@ fn sane(cairn: &Cairn) -> Result<(), Failure> {
                 .property_number(&name)
                 .ok_or_else(|| Failure::wrong(format!("no {name}")))
         };
-        // Jobs may run in between: only what holds at every moment is asked.
+        // Jobs may run in between: only invariants that hold at every moment are checked.
         for (less, more) in [
             ("live-sst-files-size", "total-sst-files-size"),
             ("cur-size-active-mem-table", "cur-size-all-mem-tables"),

@@ -1,10 +1,10 @@
-//! Takes snapshots and gives them back: `snapshot 1`, `release 1`.
+//! Takes and releases snapshots: `snapshot 1`, `release 1`.
 
 use super::{Kind, Operation, Promise};
 use crate::run::{Failure, Runner};
 use crate::script::Op;
 
-/// The kind.
+/// The operation kind.
 pub const KIND: Kind = Kind {
     name: "snapshot",
     words: &["snapshot", "release"],
@@ -29,7 +29,7 @@ pub const KIND: Kind = Kind {
     },
 };
 
-/// Takes a snapshot and calls it by this number.
+/// Takes a snapshot with this number.
 #[derive(Debug)]
 struct Take(u64);
 
@@ -46,7 +46,7 @@ impl Operation for Take {
     }
 }
 
-/// Gives the snapshot of this number back.
+/// Releases the snapshot with this number.
 #[derive(Debug)]
 struct Release(u64);
 

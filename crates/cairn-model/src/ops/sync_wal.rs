@@ -1,10 +1,10 @@
-//! Makes what was logged survive a power cut: `syncwal`.
+//! Syncs the WAL: `syncwal`.
 
 use super::{Kind, Operation, Promise};
 use crate::run::{Failure, Runner};
 use crate::script::Op;
 
-/// The kind.
+/// The operation kind.
 pub const KIND: Kind = Kind {
     name: "syncwal",
     words: &["syncwal"],

@@ -1,18 +1,18 @@
-//! Writes a batch, of one entry, several or none: `put default k v:3:1 sync`,
-//! `batch put default k v:3:1 ; delete a k ; sync`, `batch none ; sync`.
+//! Writes a batch of any number of entries: `put default k v:3:1 sync`, `batch put default k v:3:1 ;
+//! delete a k ; sync`, `batch none ; sync`.
 
 use std::str::FromStr;
 
 use cairn_types::{Error, Result};
 
-use super::change::{CHANGES, Change, Write};
+use super::batch_entry::{CHANGES, Change, Write};
 use super::{Kind, Operation, Promise};
 use crate::generate::Generator;
 use crate::model::Model;
 use crate::run::{Failure, Runner};
 use crate::script::Op;
 
-/// The kind.
+/// The operation kind.
 pub const KIND: Kind = Kind {
     name: "write",
     words: &[
@@ -30,7 +30,7 @@ pub const KIND: Kind = Kind {
     generate: |generator| Some(Op::new(Batch::generate(generator))),
 };
 
-/// The word for a batch without entries.
+/// The word for an empty batch.
 const NONE: &str = "none";
 
 /// A batch.
@@ -38,16 +38,16 @@ const NONE: &str = "none";
 pub struct Batch {
     /// Its entries.
     pub writes: Vec<Write>,
-    /// True if the WAL is synced before it is acknowledged.
+    /// True if the WAL is synced before the write is acknowledged.
     pub sync: bool,
 }
 
 impl Batch {
-    /// A batch of the seed's choice.
+    /// Generates a batch.
     pub(super) fn generate(generator: &mut Generator) -> Batch {
         let several = generator.is_on("batch") && generator.rng.chance(1, 4);
         let count = match several {
-            // A batch without entries is logged as well.
+            // An empty batch is logged as well.
             true if generator.rng.chance(1, 6) => 0,
             true => 2 + generator.rng.below(6),
             false => 1,

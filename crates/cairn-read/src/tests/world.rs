@@ -11,7 +11,7 @@ use cairn_format::wide::{self, Column, ColumnValue};
 use cairn_memory::{BlockCache, CacheOptions};
 use cairn_memtable::{FilterOptions, Memtable, MemtableOptions};
 use cairn_observe::statistics::Meter;
-use cairn_options::{TableOptions, merge};
+use cairn_options::{TableOptions, merge_operators};
 use cairn_platform::SystemClock;
 use cairn_platform::fs::FileMode;
 use cairn_platform::mem::MemFileSystem;
@@ -79,7 +79,7 @@ impl World {
         World::with_operator(
             changes,
             shape,
-            Some(merge::from_text("stringappend").unwrap()),
+            Some(merge_operators::from_text("stringappend").unwrap()),
             order,
         )
     }

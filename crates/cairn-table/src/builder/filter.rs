@@ -1,24 +1,25 @@
-//! The input of a table's filter: hashes of keys and prefixes, kept until the table is finished,
-//! because only then their number is known.
+//! Input of the table's filter: hashes of keys and prefixes. They are kept until the table is finished,
+//! because a filter is sized by their number.
 
 use cairn_format::hash::{hash32, hash64};
 use cairn_format::key::strip_timestamp;
 use cairn_types::PrefixExtractor;
 
-use crate::builder::hashes::Hashes;
+use crate::builder::hash_buffer::HashBuffer;
 
 /// The seed of legacy Bloom filters.
 const LEGACY_SEED: u32 = 0xbc9f_1d34;
 
-/// The hashes of a table's keys and prefixes, in the order of its data blocks.
+/// HashBuffer of the keys and prefixes of a table, grouped by data block.
 pub(crate) struct FilterKeys {
-    /// Format versions below 5 have filters of 32-bit hashes.
+    /// True below format version 5, whose filters use 32-bit hashes.
     legacy: bool,
     whole_keys: bool,
     extractor: Option<PrefixExtractor>,
     timestamp_size: usize,
-    hashes: Hashes,
-    /// For each finished data block, if blocks are asked for: where its hashes end, and the prefixes at its edges.
+    hashes: HashBuffer,
+    /// For each finished data block of a partitioned filter: the end of its hashes, and the prefixes at
+    /// its edges.
     blocks: Option<Vec<BlockEdge>>,
     last_whole: Option<u64>,
     last_prefix: Option<u64>,
@@ -33,8 +34,7 @@ struct BlockEdge {
 }
 
 impl FilterKeys {
-    /// Without hashes yet. Those of single blocks can be told apart later if the filter is to be
-    /// `partitioned`.
+    /// Creates an empty collection. With `partitioned`, the hashes of each block remain separable.
     pub(crate) fn new(
         legacy: bool,
         whole_keys: bool,
@@ -47,7 +47,7 @@ impl FilterKeys {
             whole_keys,
             extractor,
             timestamp_size,
-            hashes: Hashes::default(),
+            hashes: HashBuffer::default(),
             blocks: partitioned.then(Vec::new),
             last_whole: None,
             last_prefix: None,
@@ -64,7 +64,7 @@ impl FilterKeys {
         }
     }
 
-    /// Adds a key of the data block that is being built. Neighbours of one hash count once.
+    /// Adds a key of the current data block. Consecutive equal hashes are stored once.
     #[inline]
     pub(crate) fn add(&mut self, user_key: &[u8]) {
         let key = strip_timestamp(user_key, self.timestamp_size);
@@ -86,8 +86,8 @@ impl FilterKeys {
         }
     }
 
-    /// Ends a data block. Each block has all of its own hashes, so that any run of blocks can
-    /// become a partition.
+    /// Ends a data block. Each block has all its own hashes, so that any range of blocks can become a
+    /// partition.
     pub(crate) fn end_block(&mut self) {
         if let Some(blocks) = &mut self.blocks {
             blocks.push(BlockEdge {
@@ -101,29 +101,30 @@ impl FilterKeys {
         self.first_prefix = None;
     }
 
-    /// How many hashes there are.
+    /// Returns the number of hashes.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.hashes.len()
     }
 
-    /// True if there are none.
+    /// True if there are no hashes.
     pub(crate) fn is_empty(&self) -> bool {
         self.hashes.is_empty()
     }
 
-    /// All hashes.
+    /// Returns all hashes.
     pub(crate) fn all(&self) -> impl Iterator<Item = u64> + Clone + '_ {
         self.hashes.range(0, self.hashes.len())
     }
 
-    /// How many hashes data block `block` of a partitioned filter has.
+    /// Returns the number of hashes of data block `block` of a partitioned filter.
     pub(crate) fn len_of(&self, block: usize) -> usize {
         self.end_before(block + 1) - self.end_before(block)
     }
 
-    /// The hashes of the data blocks from `first` up to but without `end` of a partitioned filter, and what
-    /// seeks by prefix to the edges of that run need beside them: the prefix before it and the one behind.
+    /// Returns the hashes of the data blocks from `first` to `end`, exclusive, of a partitioned filter,
+    /// and the prefixes just before and after them, which prefix seeks to the edges of the range look
+    /// up.
     pub(crate) fn run(&self, first: usize, end: usize) -> impl Iterator<Item = u64> + Clone + '_ {
         let before = self
             .edge(first.checked_sub(1))
@@ -135,12 +136,12 @@ impl FilterKeys {
             .chain(behind)
     }
 
-    /// The edges of data block `block`, if there is one.
+    /// Returns the edges of data block `block`, if it exists.
     fn edge(&self, block: Option<usize>) -> Option<&BlockEdge> {
         self.blocks.as_ref()?.get(block?)
     }
 
-    /// How many hashes stand before those of data block `block`.
+    /// Returns the number of hashes before those of data block `block`.
     fn end_before(&self, block: usize) -> usize {
         self.edge(block.checked_sub(1)).map_or(0, |edge| edge.end)
     }
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_of_blocks_has_its_own_hashes_and_the_prefixes_around_it() {
+    fn a_range_of_blocks_has_its_hashes_and_the_adjacent_prefixes() {
         let mut keys = FilterKeys::new(false, true, Some(PrefixExtractor::Fixed(1)), 0, true);
         for block in [["a1", "a2"], ["b1", "b1"], ["b1", "c1"]] {
             for key in block {

@@ -1,4 +1,4 @@
-//! The end of a table: filter, index, dictionary, range tombstones, properties, metaindex, footer.
+//! Finishes a table: filter, index, dictionary, range tombstones, properties, metaindex, footer.
 
 use cairn_compress::Compression;
 use cairn_format::block::{BlockBuilder, BlockOptions, IndexBlockBuilder, IndexForm};
@@ -8,13 +8,13 @@ use cairn_format::table::properties::IndexKind;
 use cairn_format::table::{Footer, Handle, MetaIndex, meta};
 use cairn_types::{Error, Result};
 
-use super::data::Packer;
+use super::data_blocks::Packer;
 use super::{TableBuilder, TableStats};
 
-/// The first format version that escapes handles in an index.
+/// The first format version with escaped handles in an index.
 const ESCAPES_SINCE: u32 = 8;
 
-/// How the index blocks of this table are coded, its partitioned filter's included.
+/// Encoding of the index blocks, including that of a partitioned filter.
 #[derive(Clone, Copy)]
 struct IndexCoding {
     user_keys: bool,
@@ -40,16 +40,16 @@ impl IndexCoding {
     }
 }
 
-/// A run of data blocks that one partition covers: from the first up to but without the end.
+/// A range of data blocks covered by one partition, end exclusive.
 type Run = (usize, usize);
 
 impl TableBuilder {
-    /// Writes what follows the data blocks and hands everything to the kernel. The caller syncs
-    /// and closes the file.
+    /// Writes everything after the data blocks and flushes the buffer. The caller syncs and closes the
+    /// file.
     ///
     /// # Errors
     ///
-    /// Those of the file, and of a codec.
+    /// File and codec errors.
     pub fn finish(mut self) -> Result<TableStats> {
         self.end_block(None)?;
         self.data.end_waiting(&mut self.output, &mut self.index)?;
@@ -66,7 +66,7 @@ impl TableBuilder {
             escaped: self.params.options.format_version >= ESCAPES_SINCE,
             common_prefix: self.params.common_prefix_in_index(),
             restart_interval: match self.index_kind {
-                // The metadata of a hash index counts restarts as if they were blocks.
+                // The metadata of a hash index counts restarts as blocks.
                 IndexKind::Hash => 1,
                 _ => self
                     .params
@@ -102,7 +102,7 @@ impl TableBuilder {
         })
     }
 
-    /// The runs of data blocks that the index partitions cover; one run if it has none.
+    /// Returns the ranges of data blocks of the index partitions; one range without partitions.
     fn index_runs(&self) -> Vec<Run> {
         let blocks = self.index.len();
         if self.index_kind != IndexKind::TwoLevel {
@@ -111,7 +111,7 @@ impl TableBuilder {
         let target = self.params.options.metadata_block_size as usize;
         let (mut runs, mut first, mut size) = (Vec::new(), 0, 0);
         for block in 0..blocks {
-            // A separator with its lengths, a handle, and a restart.
+            // Size of an entry: a separator with its lengths, a handle, and a restart.
             size += self.index.separator(block, false).len() + 12;
             if size >= target {
                 runs.push((first, block + 1));
@@ -178,7 +178,7 @@ impl TableBuilder {
         Ok(root)
     }
 
-    /// The index over partitions, each under the separator of its last data block.
+    /// Returns the top-level index, with each partition under the separator of its last data block.
     fn top_level(&self, coding: IndexCoding, runs: &[Run], handles: &[Handle]) -> Vec<u8> {
         let mut block = coding.block(false);
         for (&(_, end), &handle) in runs.iter().zip(handles) {
@@ -291,7 +291,7 @@ impl TableBuilder {
         let version = self.params.options.format_version;
         if version >= ESCAPES_SINCE && metaindex.size > MAX_METAINDEX_V8 {
             return Err(Error::not_supported(format!(
-                "a metaindex of {} bytes in format_version {version}: it has {MAX_METAINDEX_V8} at most",
+                "a metaindex of {} bytes in format_version {version}: expected at most {MAX_METAINDEX_V8}",
                 metaindex.size
             )));
         }

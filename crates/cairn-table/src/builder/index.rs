@@ -1,5 +1,5 @@
-//! The input of a table's index: a separator and a handle for every data block, kept until the
-//! table is finished, because only then it is known whether user keys tell all blocks apart.
+//! Input of the table's index: a separator and a handle per data block. They are kept until the table
+//! is finished, because only then it is known whether user keys separate all blocks.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -10,17 +10,17 @@ use cairn_format::table::Handle;
 use cairn_options::IndexShortening;
 use cairn_types::{KeyOrder, PrefixExtractor};
 
-/// The data blocks of a table, as its index will list them.
+/// The data blocks of a table with their index entries.
 pub(crate) struct IndexRows {
     order: KeyOrder,
     shortening: IndexShortening,
-    /// Separators, internal keys, one behind the other.
+    /// Separators (internal keys), concatenated.
     separators: Vec<u8>,
     separator_ends: Vec<usize>,
-    /// First internal keys of the blocks, when the index has them.
+    /// First internal keys of the blocks, if the index contains them.
     first_keys: Option<(Vec<u8>, Vec<usize>)>,
     handles: Vec<Handle>,
-    /// True if the same user key stands on both sides of a border between blocks.
+    /// True if the same user key is on both sides of a block boundary.
     needs_internal_keys: bool,
     scratch: Vec<u8>,
 }
@@ -44,7 +44,7 @@ impl IndexRows {
         }
     }
 
-    /// Notes the first key of the data block that is being built.
+    /// Records the first key of the current data block.
     pub(crate) fn begin_block(&mut self, first: &[u8]) {
         if let Some((keys, ends)) = &mut self.first_keys {
             keys.extend_from_slice(first);
@@ -52,7 +52,7 @@ impl IndexRows {
         }
     }
 
-    /// Ends the data block whose last key is `last`; `next` is the first key of the next one.
+    /// Ends the data block with the last key `last`; `next` is the first key of the next block.
     pub(crate) fn end_block(&mut self, last: &[u8], next: Option<&[u8]>) {
         self.scratch.clear();
         self.scratch.extend_from_slice(last);
@@ -73,12 +73,12 @@ impl IndexRows {
         self.separator_ends.push(self.separators.len());
     }
 
-    /// Notes where the next data block whose place was not known yet has been written.
+    /// Records the handle of the next block in order that has none.
     pub(crate) fn place_block(&mut self, handle: Handle) {
         self.handles.push(handle);
     }
 
-    /// How many data blocks there are.
+    /// Returns the number of data blocks.
     pub(crate) fn len(&self) -> usize {
         self.separator_ends.len()
     }
@@ -87,7 +87,7 @@ impl IndexRows {
         self.needs_internal_keys
     }
 
-    /// The separator behind data block `block`, as the index has it.
+    /// Returns the separator after data block `block`, as the index stores it.
     pub(crate) fn separator(&self, block: usize, user_keys: bool) -> &[u8] {
         let internal = &self.separators[piece(&self.separator_ends, block)];
         if user_keys {
@@ -107,15 +107,15 @@ impl IndexRows {
     }
 }
 
-/// The two blocks that make an index a hash index: which data blocks have keys of which prefix.
+/// The two metadata blocks of a hash index: the prefixes, and the data blocks of each.
 pub(crate) struct PrefixRows {
     extractor: PrefixExtractor,
     timestamp_size: usize,
     prefixes: Vec<u8>,
     metadata: Vec<u8>,
-    /// The prefix that is being counted, its first block and how many blocks it spans.
+    /// The current prefix, its first block and its number of blocks.
     open: Option<(Vec<u8>, u32, u32)>,
-    /// A key had no prefix: the table gets an ordinary index.
+    /// True if a key has no prefix: the table gets a binary search index.
     incomplete: bool,
 }
 
@@ -131,7 +131,7 @@ impl PrefixRows {
         }
     }
 
-    /// Adds a key that goes into data block `block`.
+    /// Adds a key of data block `block`.
     pub(crate) fn add(&mut self, user_key: &[u8], block: u32) {
         let key = strip_timestamp(user_key, self.timestamp_size);
         let Some(prefix) = self.extractor.prefix(key) else {
@@ -157,7 +157,7 @@ impl PrefixRows {
         }
     }
 
-    /// The prefixes and their metadata, or `None` if some key has no prefix.
+    /// Returns the prefixes and their metadata, or `None` if a key has no prefix.
     pub(crate) fn finish(mut self) -> Option<(Vec<u8>, Vec<u8>)> {
         self.close();
         (!self.incomplete).then_some((self.prefixes, self.metadata))

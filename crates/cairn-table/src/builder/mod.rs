@@ -1,19 +1,19 @@
-//! Building a table: from sorted entries to a file.
+//! Builds a table file from sorted entries.
 //!
-//! Entries go into the current data block; a full block is compressed and handed to the output at
-//! once. What describes the blocks (separators, hashes for the filter, counts) is kept in flat
-//! arrays, and index, filter and the other parts are made of it when the table is finished.
+//! Entries are added to the current data block; a full block is compressed and written. Block metadata
+//! (separators, filter hashes, counts) is kept in flat arrays, from which the index, the filter and the
+//! other parts are built when the table is finished.
 //!
-//! With a compression dictionary the first data blocks wait in memory until there is enough to
-//! make the dictionary from; then they are written, and those that follow go out at once.
+//! With a compression dictionary, the first data blocks are buffered in memory until there is enough
+//! data to build the dictionary; then they are written, and later blocks are written directly.
 
-mod auto_skip;
-mod data;
+mod auto_skip_compressor;
+mod data_blocks;
+mod file_writer;
 mod filter;
 mod finish;
-mod hashes;
+mod hash_buffer;
 mod index;
-mod output;
 mod params;
 
 use std::sync::Arc;
@@ -27,36 +27,36 @@ use cairn_options::IndexType;
 use cairn_platform::WritableFile;
 use cairn_types::{Error, KeyOrder, Result, SequenceNumber, ValueKind};
 
-use data::DataBlocks;
+use data_blocks::DataBlocks;
+use file_writer::{FileWriter, FileWriterOptions};
 use filter::FilterKeys;
 use index::{IndexRows, PrefixRows};
-use output::{Output, OutputOptions};
 pub use params::{BuildParams, TableIdentity, TableTimes};
 
-/// The description of a finished table, for its place in the tree.
+/// A finished table as needed for its file metadata.
 #[derive(Clone, Debug)]
 pub struct TableStats {
-    /// The properties that the file has.
+    /// The table properties.
     pub properties: Properties,
-    /// Length of the file.
+    /// File size in bytes.
     pub file_size: u64,
-    /// Bytes behind the data blocks.
+    /// Size of everything after the data blocks, in bytes.
     pub tail_size: u64,
-    /// CRC32C of the whole file, if it was asked for.
+    /// CRC32C of the whole file, if enabled.
     pub file_crc32c: Option<u32>,
 }
 
-/// Builds one table.
+/// Builder of one table.
 ///
-/// Entries are added in internal-key order, range tombstones in any. The file is created, synced
-/// and closed by the caller; a builder that is dropped leaves a file that is no table.
+/// Entries are added in internal-key order, range tombstones in any order. The caller creates, syncs
+/// and closes the file; a builder dropped before `finish` leaves an invalid file.
 pub struct TableBuilder {
     params: BuildParams,
-    /// The order of the keys as the file has them: without timestamps if those are stripped.
+    /// The key order in the file: without timestamps if those are stripped.
     order: KeyOrder,
-    /// Bytes of timestamp that are cut from every key; 0 for none.
+    /// Bytes of timestamp stripped from every key; 0 for none.
     strip: usize,
-    output: Output,
+    output: FileWriter,
     data: DataBlocks,
     index: IndexRows,
     index_kind: IndexKind,
@@ -66,17 +66,17 @@ pub struct TableBuilder {
     properties: Properties,
     stripped: Vec<u8>,
     seqs: Option<(u64, u64)>,
-    /// A block of the index is stored compressed.
+    /// True if an index block was stored compressed.
     index_is_packed: bool,
     base_context: u32,
 }
 
 impl TableBuilder {
-    /// A builder that writes to `file`, which must be empty.
+    /// Creates a builder that writes to `file`, which must be empty.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` or `NotSupported` names the option that makes no sense.
+    /// `InvalidArgument` or `NotSupported` with the invalid option.
     pub fn create(file: Arc<dyn WritableFile>, params: BuildParams) -> Result<TableBuilder> {
         params.validate()?;
         let options = &params.options;
@@ -86,9 +86,9 @@ impl TableBuilder {
             0
         };
         let checksum = ChecksumKind::from_u8(options.checksum as u8);
-        let output = Output::new(
+        let output = FileWriter::new(
             file,
-            OutputOptions {
+            FileWriterOptions {
                 checksum: checksum.expect("options name known checksums"),
                 base_context,
                 bytes_per_sync: params.bytes_per_sync,
@@ -136,11 +136,11 @@ impl TableBuilder {
         })
     }
 
-    /// Adds an entry behind all that were added before.
+    /// Adds an entry after all earlier ones.
     ///
     /// # Errors
     ///
-    /// Those of the file, and of a codec; `InvalidArgument` for an entry that no block can hold.
+    /// File and codec errors; `InvalidArgument` if the entry is too large for a block.
     #[inline]
     pub fn add(&mut self, internal_key: &[u8], value: &[u8]) -> Result<()> {
         if self.strip > 0 {
@@ -149,7 +149,7 @@ impl TableBuilder {
         self.add_as_stored(internal_key, value)
     }
 
-    /// Cuts the timestamp out of the key before it is added.
+    /// Strips the timestamp from the key and adds it.
     fn add_stripped(&mut self, internal_key: &[u8], value: &[u8]) -> Result<()> {
         let mut stored = std::mem::take(&mut self.stripped);
         stored.clear();
@@ -165,7 +165,7 @@ impl TableBuilder {
                 || key::compare(&self.order, self.last_key(), key).is_lt(),
             "entries are added in order"
         );
-        // What merges and filters make of entries that were small enough may not be.
+        // Merges and filters may produce entries above the size limit.
         check_entry(key::user_key(key).len(), value.len())?;
         if self.data.is_full_for(key, value) {
             self.end_block(Some(key))?;
@@ -211,12 +211,12 @@ impl TableBuilder {
         });
     }
 
-    /// Widens the range of timestamps by that of the last key.
+    /// Extends the timestamp range by the timestamp of the last key.
     fn count_timestamp(&mut self) {
         let user_key = key::user_key(self.data.last_key());
         let size = self.params.order.timestamp_size();
         let timestamp = &user_key[user_key.len().saturating_sub(size)..];
-        // Timestamps are little-endian numbers: compared from the last byte to the first.
+        // Timestamps are little-endian: compare from the last byte.
         let before = |a: &[u8], b: &[u8]| a.iter().rev().lt(b.iter().rev());
         match &mut self.properties.timestamps {
             None => {
@@ -233,11 +233,11 @@ impl TableBuilder {
         }
     }
 
-    /// Adds a range tombstone: `start` is an internal key, `end` a user key.
+    /// Adds a range tombstone from the internal key `start` to the user key `end`.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if `start` is no internal key.
+    /// `InvalidArgument` if `start` is not an internal key.
     pub fn add_range_tombstone(&mut self, start: &[u8], end: &[u8]) -> Result<()> {
         if start.len() < key::SUFFIX_LEN {
             return Err(Error::invalid_argument(
@@ -258,7 +258,7 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Ends the current data block, if it has entries; `next` is the first key of the next one.
+    /// Finishes the current data block, if it has entries; `next` is the first key of the next one.
     fn end_block(&mut self, next: Option<&[u8]>) -> Result<()> {
         if self.data.is_empty() {
             return Ok(());
@@ -270,34 +270,32 @@ impl TableBuilder {
         self.data.end_block(&mut self.output, &mut self.index)
     }
 
-    /// The key added last, without its timestamp if those are cut out; empty before the first.
+    /// Returns the last key, without its timestamp if those are stripped; empty before the first.
     #[inline]
     #[must_use]
     pub fn last_key(&self) -> &[u8] {
         self.data.last_key()
     }
 
-    /// Entries and range tombstones added so far.
+    /// Returns the number of entries and range tombstones.
     #[must_use]
     pub fn num_entries(&self) -> u64 {
         self.properties.num_entries
     }
 
-    /// True if nothing was added yet.
+    /// True if nothing was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.properties.num_entries == 0
     }
 
-    /// Length of the file if it ended with the last full data block; blocks that wait for a
-    /// dictionary count uncompressed.
+    /// Returns the file size up to the last finished data block; buffered blocks count uncompressed.
     #[must_use]
     pub fn file_size(&self) -> u64 {
         self.output.offset() + self.data.waiting_bytes()
     }
 
-    /// Length of the file with the current data block and everything that will follow it, as far
-    /// as that can be told.
+    /// Returns the estimated final file size, including the current data block and the parts after it.
     #[must_use]
     pub fn estimated_file_size(&self) -> u64 {
         let filter = self
@@ -309,19 +307,19 @@ impl TableBuilder {
             + (filter + self.index.len() * 32) as u64
     }
 
-    /// The smallest and largest sequence number added so far.
+    /// Returns the smallest and largest sequence number added.
     #[must_use]
     pub fn seq_range(&self) -> Option<(SequenceNumber, SequenceNumber)> {
         let (least, most) = self.seqs?;
         Some((SequenceNumber(least), SequenceNumber(most)))
     }
 
-    /// The properties gathered so far, to be completed before [`TableBuilder::finish`] by what
-    /// only the caller knows (user-collected properties in `others`, times).
+    /// Returns the properties collected so far. The caller completes them before
+    /// [`TableBuilder::finish`] (user-collected properties in `others`, times).
     pub fn properties_mut(&mut self) -> &mut Properties {
         &mut self.properties
     }
 
-    /// Gives the table up. The file is the caller's to remove.
+    /// Discards the table. The caller removes the file.
     pub fn abandon(self) {}
 }

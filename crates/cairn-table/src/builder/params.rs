@@ -1,4 +1,4 @@
-//! The parameters of a table to build.
+//! Parameters of a table builder.
 
 use std::sync::Arc;
 
@@ -15,62 +15,62 @@ use cairn_types::{Error, FileNumber, KeyOrder, PrefixExtractor, Result, Sequence
 
 use crate::builder::filter::FilterKeys;
 
-/// The column family id of files that belong to none yet.
+/// Column family id of files outside of a column family.
 const UNKNOWN_FAMILY: u32 = 0x7fff_ffff;
 
-/// The parameters of a table to build: options, and the facts that its properties record.
+/// Parameters of a table builder: options, and identity recorded in the properties.
 #[derive(Clone)]
 pub struct BuildParams {
-    /// The layout.
+    /// Table format options.
     pub options: Arc<TableOptions>,
     /// The order of the user keys.
     pub order: KeyOrder,
-    /// How blocks are compressed.
+    /// Compression of blocks.
     pub compression: Compression,
-    /// The parameters of that.
+    /// Compression options.
     pub compression_options: CompressionOptions,
-    /// For prefix filters and hash indexes.
+    /// Used for prefix filters and hash indexes.
     pub prefix_extractor: Option<PrefixExtractor>,
     /// Name of the merge operator; empty for none.
     pub merge_operator: String,
-    /// Whose the table is.
+    /// The origin of the table.
     pub identity: TableIdentity,
-    /// A random number that the checksums of this file depend on.
+    /// Random context of the block checksums of this file.
     pub base_context: u32,
-    /// The level that the file is for; -1 if it is none (a flush).
+    /// Level of the file; -1 if unknown.
     pub level: i32,
-    /// True if nothing lies below the file.
+    /// True if no data lies below the file.
     pub bottommost: bool,
-    /// When its data and the file were written.
+    /// Creation times.
     pub times: TableTimes,
-    /// How large files of the level should be: bounds what waits for a dictionary.
+    /// Target file size of the level, which bounds the dictionary buffer.
     pub target_file_size: u64,
-    /// True if this is an external file, to be ingested: all entries have sequence number 0.
+    /// True for an external file to be ingested: all sequence numbers are 0.
     pub external: bool,
-    /// True if timestamps are cut from the keys.
+    /// True if timestamps are stripped from the keys.
     pub strip_timestamps: bool,
-    /// Ask for writeback after so many bytes; 0 never.
+    /// Writeback interval in bytes; 0 for never.
     pub bytes_per_sync: u64,
-    /// Compute the CRC32C of the whole file.
+    /// True if the CRC32C of the whole file is computed.
     pub file_checksum: bool,
-    /// The meter of blocks.
+    /// Statistics sink.
     pub meter: Meter,
 }
 
-/// The names and numbers that properties record of a table: whose it is, and who wrote it.
+/// The origin of a table as recorded in its properties.
 #[derive(Clone, Debug)]
 pub struct TableIdentity {
-    /// Id of the column family.
+    /// Column family id.
     pub family_id: u32,
-    /// Name of the column family.
+    /// Column family name.
     pub family_name: String,
-    /// The file's number.
+    /// File number.
     pub number: FileNumber,
-    /// Id of the database.
+    /// Database id.
     pub db_id: String,
-    /// Id of its session.
+    /// Session id.
     pub session_id: String,
-    /// Name of the host.
+    /// Host name.
     pub host_id: String,
 }
 
@@ -87,16 +87,16 @@ impl Default for TableIdentity {
     }
 }
 
-/// The times that properties record of a table, in seconds since 1970; 0 if unknown.
+/// Times recorded in the properties, in seconds since 1970; 0 if unknown.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TableTimes {
-    /// When the oldest data was written first.
+    /// Creation time of the oldest data.
     pub creation: u64,
-    /// When the oldest key was written.
+    /// Creation time of the oldest key.
     pub oldest_key: u64,
-    /// When the newest key was written.
+    /// Creation time of the newest key.
     pub newest_key: u64,
-    /// When the file is written.
+    /// Creation time of the file.
     pub file_creation: u64,
 }
 
@@ -125,7 +125,7 @@ impl Default for BuildParams {
 }
 
 impl BuildParams {
-    /// Refuses what no table can be.
+    /// Rejects invalid combinations of options.
     pub(crate) fn validate(&self) -> Result<()> {
         let options = &self.options;
         let refuse = |text: String| Err(Error::invalid_argument(text));
@@ -165,7 +165,7 @@ impl BuildParams {
         Ok(())
     }
 
-    /// True if data blocks store what all their user keys begin with once.
+    /// True if data blocks store the common prefix of their user keys once.
     pub(crate) fn common_prefix_in_data(&self) -> bool {
         const SINCE: u32 = 8;
         let options = &self.options;
@@ -182,12 +182,13 @@ impl BuildParams {
             && self.order.timestamp_size() == 0
     }
 
-    /// The same for blocks of the index and those like it.
+    /// True if index blocks store the common prefix of their user keys once.
     pub(crate) fn common_prefix_in_index(&self) -> bool {
         self.common_prefix_in_data() && self.options.super_block_alignment_size == 0
     }
 
-    /// How short index keys are made. A successor would share nothing with the keys before it.
+    /// Returns the shortening of index keys. A shortened successor shares no prefix with the keys
+    /// before it.
     pub(crate) fn index_shortening(&self) -> IndexShortening {
         match self.options.index_shortening {
             IndexShortening::ShortenSeparatorsAndSuccessor if self.common_prefix_in_index() => {
@@ -197,7 +198,7 @@ impl BuildParams {
         }
     }
 
-    /// The property that says where the file was made.
+    /// Returns the property that encodes the level of the file.
     fn lsm_info(&self) -> u64 {
         let origin = match (self.external, self.bottommost) {
             (true, _) => Origin::External,
@@ -215,7 +216,7 @@ impl BuildParams {
         }
     }
 
-    /// The collector of filter hashes, if the table gets a filter.
+    /// Returns a collector of filter hashes, if the table gets a filter.
     pub(crate) fn filter_keys(&self, timestamp_size: usize) -> Option<FilterKeys> {
         self.filter_builder()?;
         Some(FilterKeys::new(
@@ -227,13 +228,13 @@ impl BuildParams {
         ))
     }
 
-    /// A builder of one filter, or of one partition of it; `None` if the table gets none.
+    /// Returns a builder of a filter or filter partition; `None` if the table gets none.
     pub(crate) fn filter_builder(&self) -> Option<FilterBuilder> {
         let policy = self.options.filter_policy?;
         policy.builder(self.options.format_version, u32::try_from(self.level).ok())
     }
 
-    /// The properties that are known before the first entry.
+    /// Returns the properties known before the first entry.
     pub(crate) fn properties(&self) -> Properties {
         let options = &self.options;
         let or_null = |name: &str| {
@@ -283,7 +284,7 @@ impl BuildParams {
         }
     }
 
-    /// The text of the property `rocksdb.compression_options`.
+    /// Returns the property `rocksdb.compression_options`.
     fn compression_text(&self) -> String {
         let c = &self.compression_options;
         let skips = match c.auto_skip {

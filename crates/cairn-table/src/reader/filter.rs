@@ -1,4 +1,4 @@
-//! The filter of a table in use: whether it may have a key, or keys of a prefix.
+//! Filter lookups of an open table, by whole key or by prefix.
 
 use cairn_format::block::{BlockKind, BlockLayout, IndexCursor, IndexForm};
 use cairn_format::filter::{FilterKey, FilterKind};
@@ -8,30 +8,30 @@ use cairn_memory::CacheRole;
 use cairn_platform::prefetch_address;
 use cairn_types::{Result, SequenceNumber, ValueKind};
 
-use super::table::{Blocks, Lack, Part, Supplied, Table};
+use super::table::{Blocks, MetaBlock, MissingBlock, SuppliedBlocks, Table};
 
-/// Bytes of a line of the processor's cache, and of a filter those that have to do with one key.
+/// Size of a cache line, and of the part of a filter that a key maps to, in bytes.
 const LINE: usize = 64;
 
 /// The filter of an open table.
 pub(crate) struct Filter {
-    /// An index over partitions, if it is held, or where the filter or that index lies.
-    pub root: Part,
-    /// The whole filter, if it is held.
+    /// The filter, or the index over its partitions.
+    pub root: MetaBlock,
+    /// The whole filter, if it is held in memory.
     pub bits: Option<Bits>,
     pub partitioned: bool,
-    /// How the index over the partitions is coded.
+    /// Encoding of the index over the partitions.
     pub form: IndexForm,
-    /// True if it knows whole keys.
+    /// True if it contains whole keys.
     pub whole_keys: bool,
-    /// True if it knows prefixes.
+    /// True if it contains prefixes.
     pub prefixes: bool,
-    /// Partitions held in memory, by offset; usually none.
+    /// Partitions held in memory, by offset; usually empty.
     pub partitions: Blocks,
 }
 
-/// A filter in memory of its own, in which its lines are lines of the processor's cache. Where blocks lie
-/// otherwise a line of the filter is in two of those, and asking it waits for both.
+/// A cache-line aligned copy of a filter. In an unaligned one, a line of the filter spans two cache
+/// lines, and a lookup may miss twice.
 pub(crate) struct Bits {
     memory: Box<[u8]>,
     start: usize,
@@ -40,7 +40,7 @@ pub(crate) struct Bits {
 }
 
 impl Bits {
-    /// A copy of `filter`.
+    /// Copies `filter`.
     pub(crate) fn new(filter: &[u8]) -> Bits {
         let mut memory = vec![0; filter.len() + LINE - 1].into_boxed_slice();
         let start = memory.as_ptr().align_offset(LINE).min(LINE - 1);
@@ -59,7 +59,7 @@ impl Bits {
         self.kind.may_match(filter, probe)
     }
 
-    /// Asks for the memory of what there is on `probe`.
+    /// Prefetches the cache line of `probe`.
     #[inline]
     fn prefetch(&self, probe: &FilterKey<'_>) {
         let place = self.start + self.kind.place(probe);
@@ -71,13 +71,13 @@ impl Bits {
     }
 }
 
-/// The answer of the filter, or the block that it lacks.
-pub(crate) type Answer = Result<Result<bool, Lack>>;
+/// The filter's answer, or the missing block.
+pub(crate) type Answer = Result<Result<bool, MissingBlock>>;
 
 impl Table {
-    /// Whether the table may have the user key of `lookup`.
+    /// False if the table does not have the user key of `lookup`.
     #[inline]
-    pub(crate) fn may_contain(&self, lookup: &LookupKey, supplied: &Supplied) -> Answer {
+    pub(crate) fn may_contain(&self, lookup: &LookupKey, supplied: &SuppliedBlocks) -> Answer {
         let Some(filter) = &self.filter else {
             return Ok(Ok(true));
         };
@@ -101,7 +101,7 @@ impl Table {
         Ok(Ok(true))
     }
 
-    /// The key of `lookup` in filters of whole keys.
+    /// Returns the key of `lookup` in a filter of whole keys.
     #[inline]
     fn whole_key_of<'a>(&self, lookup: &'a LookupKey) -> FilterKey<'a> {
         match self.params.order.timestamp_size() {
@@ -110,15 +110,14 @@ impl Table {
         }
     }
 
-    /// The prefix of the key of `lookup` in filters of prefixes.
+    /// Returns the prefix of `lookup` in a filter of prefixes.
     fn prefix_of<'a>(&self, lookup: &'a LookupKey) -> Option<FilterKey<'a>> {
         let user_key = strip_timestamp(lookup.user(), self.params.order.timestamp_size());
         let prefix = self.prefix_extractor.as_ref()?.prefix(user_key)?;
         Some(FilterKey::new(prefix))
     }
 
-    /// Asks for the memory of what the filter has on the key of `lookup`, if the filter is held in memory
-    /// as a whole.
+    /// Prefetches the cache line for the key of `lookup`, if the whole filter is held in memory.
     #[inline]
     pub fn prefetch_filter(&self, lookup: &LookupKey) {
         let Some(filter) = &self.filter else {
@@ -136,8 +135,8 @@ impl Table {
         }
     }
 
-    /// Whether the table may have keys with the prefix of `user_key`, as the file has it.
-    pub(crate) fn may_have_prefix_of(&self, user_key: &[u8], supplied: &Supplied) -> Answer {
+    /// False if the table has no key with the prefix of `user_key`, as stored in the file.
+    pub(crate) fn may_have_prefix_of(&self, user_key: &[u8], supplied: &SuppliedBlocks) -> Answer {
         let Some(filter) = self.filter.as_ref().filter(|filter| filter.prefixes) else {
             return Ok(Ok(true));
         };
@@ -145,7 +144,7 @@ impl Table {
         let Some(prefix) = self.prefix_extractor.as_ref().and_then(|e| e.prefix(bare)) else {
             return Ok(Ok(true));
         };
-        // Only among partitions it matters where the key lies.
+        // The key is needed only to find a partition.
         if let Some(bits) = &filter.bits {
             return Ok(Ok(bits.may_match(&FilterKey::new(prefix))));
         }
@@ -164,14 +163,14 @@ impl Table {
         self.ask(filter, &FilterKey::new(prefix), &target, supplied)
     }
 
-    /// Asks the filter, or the partition of it that is responsible for `target`, for `probe`.
+    /// Looks up `probe` in the filter, or in its partition for `target`.
     #[inline]
     fn ask(
         &self,
         filter: &Filter,
         probe: &FilterKey<'_>,
         target: &[u8],
-        supplied: &Supplied,
+        supplied: &SuppliedBlocks,
     ) -> Answer {
         if let Some(bits) = &filter.bits {
             return Ok(Ok(bits.may_match(probe)));
@@ -179,7 +178,7 @@ impl Table {
         if filter.partitioned {
             return self.ask_partition(filter, probe, target, supplied);
         }
-        let lack = Lack {
+        let lack = MissingBlock {
             handle: filter.root.handle,
             role: CacheRole::Filter,
         };
@@ -194,9 +193,9 @@ impl Table {
         filter: &Filter,
         probe: &FilterKey<'_>,
         target: &[u8],
-        supplied: &Supplied,
+        supplied: &SuppliedBlocks,
     ) -> Answer {
-        let lack = Lack {
+        let lack = MissingBlock {
             handle: filter.root.handle,
             role: CacheRole::FilterMeta,
         };
@@ -221,7 +220,7 @@ impl Table {
             let bits = &filter.partitions[at].1;
             return Ok(Ok(FilterKind::parse(bits).may_match(bits, probe)));
         }
-        let lack = Lack {
+        let lack = MissingBlock {
             handle,
             role: CacheRole::Filter,
         };
@@ -234,7 +233,7 @@ impl Table {
         }
     }
 
-    /// The partition for `target`: the first whose separator is not before it, or the last one.
+    /// Returns the partition for `target`: the first whose separator is not before it, or the last one.
     fn filter_partition(
         &self,
         filter: &Filter,
@@ -263,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_held_filter_answers_as_the_block_does_and_its_lines_are_the_processors() {
+    fn a_held_filter_equals_its_block_and_is_cache_line_aligned() {
         let policy = FilterPolicy::from_text("bloomfilter:10").unwrap();
         for keys in [0, 1, 7, 1000] {
             let mut builder = policy.builder(7, Some(1)).unwrap();

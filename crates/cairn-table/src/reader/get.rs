@@ -1,13 +1,13 @@
 //! Point lookups: the entries of one user key, newest first.
 //!
-//! A get runs over what is in memory. When a block is not there it stops and says so, and stays where it is in the
-//! index; once the block was supplied it goes on from there, so that a key whose versions fill many blocks costs a step
-//! for each. Blocks that were supplied are let go of with the data block behind which they are not needed. In
-//! memory it allocates nothing and counts one reference: on the data block.
+//! A get works on blocks in memory. If a block is missing, it reports the block, keeps its position in
+//! the index, and continues once the block is supplied, so that a key whose versions fill many blocks
+//! costs one step per block. Supplied blocks are released after the data block that needed them. With
+//! all blocks in memory, a get allocates nothing and takes one reference, on the data block.
 //!
-//! A caller that makes several gets at once takes all of them through [`Table::admits`], then through
-//! [`Table::locate`], [`Table::reach`] and [`Table::hold`], before the first is carried out. Each asks
-//! for the memory that the next step touches and does not wait for it, so that the misses overlap.
+//! A caller of several gets passes all of them through [`Table::admits`], then [`Table::locate`],
+//! [`Table::reach`] and [`Table::hold`], before it runs the first. Each stage prefetches the memory of
+//! the next one, so that cache misses overlap.
 
 use std::cmp::Ordering;
 use std::ops::{ControlFlow, Range};
@@ -19,20 +19,20 @@ use cairn_observe::statistics::TableCounts;
 use cairn_platform::{Buffer, Io, ReadRequest};
 use cairn_types::{Progress, Result, SequenceNumber};
 
-use super::block::Raw;
-use super::index::{IndexWalk, Landing};
-use super::table::{Lack, Supplied, Table};
+use super::block_fetcher::Raw;
+use super::index::{IndexIter, Landing};
+use super::table::{MissingBlock, SuppliedBlocks, Table};
 
-/// How a get reads.
+/// Options of a get.
 #[derive(Clone, Copy, Debug)]
 pub struct GetOptions {
-    /// Keep the blocks that were read in the cache.
+    /// True if the blocks read are inserted into the cache.
     pub fill_cache: bool,
-    /// Check the checksums of the blocks that were read.
+    /// True if the checksums of the blocks read are verified.
     pub verify_checksums: bool,
 }
 
-/// Bytes of an entry that are asked for before it is read.
+/// Bytes of an entry to prefetch.
 const FOUND: usize = 128;
 
 impl Default for GetOptions {
@@ -44,41 +44,40 @@ impl Default for GetOptions {
     }
 }
 
-/// A value where it lies.
+/// A value in its block.
 #[derive(Clone, Debug)]
 pub struct ValueRef<'a> {
-    /// The block. Cloning it pins the value.
+    /// The block. A clone pins the value.
     pub buffer: &'a Buffer,
-    /// Where in the block the value lies.
+    /// The range of the value in the block.
     pub range: Range<usize>,
 }
 
 impl ValueRef<'_> {
-    /// The value.
+    /// Returns the value.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[self.range.clone()]
     }
 }
 
-/// The state of one get between its steps. May be used for get after get, of one table after
-/// another; memory that it allocated is kept. Moving it about is cheap: it points to what it has once
-/// there is something to keep.
+/// The state of a get between its steps. It can be reused for other gets and tables, and keeps its
+/// allocations. It is cheap to move: its state is boxed once there is any.
 #[derive(Default)]
 pub struct TableGet(Option<Box<State>>);
 
 #[derive(Default)]
 pub(super) struct State {
-    lack: Option<(Lack, GetOptions, ReadRequest)>,
-    supplied: Supplied,
+    lack: Option<(MissingBlock, GetOptions, ReadRequest)>,
+    supplied: SuppliedBlocks,
     filter_passed: bool,
-    /// The walk has begun: it stands at the data block that comes next, or lacks a block of the index on its way there.
+    /// True once the index walk has started; it is at the next data block, or needs an index block.
     located: bool,
-    /// That block, if it was looked for; within, `None` if it is not in memory.
+    /// The result of a cache lookup of that data block, once made; the inner `None` is a miss.
     ahead: Option<Option<Buffer>>,
-    /// The table has the key.
+    /// True once an entry of the key was found.
     matched: bool,
-    walk: IndexWalk,
+    walk: IndexIter,
     data: DataCursor,
     global: Option<SequenceNumber>,
     target: Vec<u8>,
@@ -86,34 +85,34 @@ pub(super) struct State {
 }
 
 impl TableGet {
-    /// The state of a get that has not begun.
+    /// Creates the state of a get that has not started.
     #[must_use]
     pub const fn new() -> TableGet {
         TableGet(None)
     }
 
-    /// Forgets a get that was given up between its steps.
+    /// Discards a get between two steps.
     pub fn reset(&mut self) {
         if let Some(state) = &mut self.0 {
             state.reset();
         }
     }
 
-    /// The counts since the last call; none before the first table was searched.
+    /// Returns the counts since the last call; `None` before the first table was searched.
     #[inline]
     #[must_use]
     pub fn counts(&self) -> Option<&TableCounts> {
         self.0.as_ref().map(|state| &state.supplied.counts)
     }
 
-    /// Brings in what was counted since, all of it in `table`.
+    /// Reports the counts since the last call to the statistics of `table`.
     pub fn bring_counts(&self, table: &Table) {
         if let Some(counts) = self.counts() {
             table.bring(counts);
         }
     }
 
-    /// The block that the get lacks.
+    /// Returns the request for the missing block.
     ///
     /// # Panics
     ///
@@ -124,11 +123,11 @@ impl TableGet {
         lack.expect("the get lacks a block").2.clone()
     }
 
-    /// Hands over what the get lacks; [`Table::get`] is then called again.
+    /// Supplies the missing block. The caller then calls [`Table::get`] again.
     ///
     /// # Errors
     ///
-    /// That of the read, or `Corruption` if the block is damaged. The get is then over.
+    /// The read error, or `Corruption` if the block is damaged. The get has then ended.
     pub fn supply(&mut self, table: &Table, bytes: Result<Buffer>) -> Result<()> {
         let state = self.state();
         let (lack, options, _) = state.lack.take().expect("the get lacks a block");
@@ -147,15 +146,15 @@ impl TableGet {
         }
     }
 
-    /// Where the block that the get lacks lies in its file; `None` if it lacks none.
+    /// Returns the offset of the missing block; `None` if no block is missing.
     #[must_use]
     pub fn lacking_at(&self) -> Option<u64> {
         let (lack, ..) = self.0.as_ref()?.lack.as_ref()?;
         Some(lack.handle.offset)
     }
 
-    /// Hands over the block that this get lacks from `other`, a get of the same table that lacked
-    /// the same block and was supplied with it just now. `false` if `other` does not have it.
+    /// Copies the missing block from `other`, a get of the same table that was just supplied with it.
+    /// Returns false if `other` does not have it.
     pub fn supply_from(&mut self, other: &TableGet) -> bool {
         let at = self.lacking_at();
         let last = other.0.as_ref().and_then(|other| other.supplied.last());
@@ -183,20 +182,20 @@ impl State {
         self.located = false;
         self.ahead = None;
         self.matched = false;
-        self.walk.let_go();
+        self.walk.release();
     }
 }
 
 impl Table {
-    /// Shows `visit` the entries of the user key of `lookup` that are not newer than its sequence
-    /// number, newest first, until it breaks or there are no more. With timestamps: the entries
-    /// of the key whose timestamps are not later than that of `lookup`.
+    /// Calls `visit` with the entries of the user key of `lookup` that are visible at its sequence
+    /// number, newest first, until it breaks or there are no more. With timestamps, only entries with a
+    /// timestamp up to that of `lookup` are visited.
     ///
-    /// Range tombstones are not looked at.
+    /// Range tombstones are ignored.
     ///
     /// # Errors
     ///
-    /// `Corruption` if a block is damaged. The get is then over.
+    /// `Corruption` if a block is damaged. The get has then ended.
     #[inline]
     pub fn get(
         &self,
@@ -225,12 +224,12 @@ impl Table {
         }
     }
 
-    /// Begins a get that [`Table::get`] will carry out: asks the filter, if it is in memory. `false` if the
-    /// table surely does not have the key; the get is then over.
+    /// Starts a get for [`Table::get`] with a filter lookup, if the filter is in memory. Returns false,
+    /// and ends the get, if the table does not have the key.
     ///
     /// # Errors
     ///
-    /// `Corruption` if a block is damaged. The get is then over.
+    /// `Corruption` if a block is damaged. The get has then ended.
     #[inline]
     pub fn admits(&self, lookup: &LookupKey, state: &mut TableGet) -> Result<bool> {
         let state = state.state();
@@ -252,16 +251,16 @@ impl Table {
         Ok(true)
     }
 
-    /// Goes on with a get that the table [`admits`](Table::admits): asks the index, as far as it is in
-    /// memory, and announces the data block to the cache.
+    /// Continues a get after [`Table::admits`]: searches the index as far as it is in memory, and
+    /// prefetches the cache entry of the data block.
     ///
     /// # Errors
     ///
-    /// `Corruption` if a block is damaged. The get is then over.
+    /// `Corruption` if a block is damaged. The get has then ended.
     #[inline]
     pub fn locate(&self, lookup: &LookupKey, state: &mut TableGet) -> Result<()> {
         let state = state.state();
-        // What is resumed, keys that have to be rewritten, and filters that were not there go the usual way.
+        // Resumed gets, rewritten keys, and filters that were not in memory take the regular path.
         if !state.filter_passed || state.located || self.pad > 0 {
             return Ok(());
         }
@@ -282,7 +281,7 @@ impl Table {
         Ok(())
     }
 
-    /// Goes on with a get that was [`Table::locate`]d: asks for the memory of the data block.
+    /// Continues a get after [`Table::locate`]: prefetches the data block.
     #[inline]
     pub fn reach(&self, state: &mut TableGet) {
         let state = state.state();
@@ -291,15 +290,15 @@ impl Table {
         }
     }
 
-    /// Goes on with a get that was [`Table::reach`]ed: takes hold of the data block, if it is in
-    /// memory, and asks for the memory of the entry.
+    /// Continues a get after [`Table::reach`]: pins the data block, if it is in memory, and prefetches
+    /// the entry.
     #[inline]
     pub fn hold(&self, lookup: &LookupKey, state: &mut TableGet) {
         let state = state.state();
         if !state.located || !state.walk.valid() {
             return;
         }
-        let lack = Lack {
+        let lack = MissingBlock {
             handle: state.walk.handle(),
             role: CacheRole::Data,
         };
@@ -314,11 +313,11 @@ impl Table {
         state.ahead = Some(block);
     }
 
-    /// [`Table::get`] that reads what it lacks on the calling thread.
+    /// Runs [`Table::get`] and reads missing blocks on the calling thread.
     ///
     /// # Errors
     ///
-    /// Those of [`Table::get`], and of reading.
+    /// Those of [`Table::get`], and read errors.
     pub fn get_now(
         &self,
         lookup: &LookupKey,
@@ -340,7 +339,7 @@ impl Table {
         lookup: &LookupKey,
         state: &mut State,
         visit: &mut impl FnMut(ParsedKey<'_>, ValueRef<'_>) -> ControlFlow<()>,
-    ) -> Result<Option<Lack>> {
+    ) -> Result<Option<MissingBlock>> {
         if !state.filter_passed {
             match self.may_contain(lookup, &state.supplied)? {
                 Ok(false) => return Ok(None),
@@ -364,7 +363,7 @@ impl Table {
         target: &[u8],
         state: &mut State,
         visit: &mut impl FnMut(ParsedKey<'_>, ValueRef<'_>) -> ControlFlow<()>,
-    ) -> Result<Option<Lack>> {
+    ) -> Result<Option<MissingBlock>> {
         if !state.located {
             state.walk.turn_to(self);
             state.walk.start(Landing::Seek);
@@ -378,7 +377,7 @@ impl Table {
                 return Ok(None);
             }
             let handle = state.walk.handle();
-            let lack = Lack {
+            let lack = MissingBlock {
                 handle,
                 role: CacheRole::Data,
             };
@@ -396,10 +395,10 @@ impl Table {
             {
                 return Ok(None);
             }
-            // The supplied blocks are used up: the walk holds its own block of the index.
+            // The walk holds its own index block: the supplied blocks are no longer needed.
             state.supplied.clear();
-            // The key ran off the end of the block. It goes on in the next one only if the
-            // separator between them does not already lie behind it.
+            // The key was the last of its block. It continues in the next block only if the separator
+            // is not greater.
             let separator = state.walk.user_key(self);
             let order = self
                 .order
@@ -411,12 +410,12 @@ impl Table {
         }
     }
 
-    /// Visits what one data block has; breaks when there is no more to be found behind it.
+    /// Visits the entries in one data block; breaks when later blocks cannot have more.
     #[inline]
     fn get_in_block(
         &self,
         block: &Buffer,
-        lack: Lack,
+        lack: MissingBlock,
         target: &[u8],
         state: &mut State,
         visit: &mut impl FnMut(ParsedKey<'_>, ValueRef<'_>) -> ControlFlow<()>,
@@ -461,7 +460,7 @@ impl Table {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// True if two user keys of the file are the same but for their timestamps.
+    /// True if two user keys of the file differ at most in their timestamps.
     #[inline]
     fn same_key(&self, a: &[u8], b: &[u8]) -> bool {
         if self.order.is_bytewise() {

@@ -1,4 +1,4 @@
-//! The way through the index: one block, or a top block over partitions.
+//! Index lookups: a single block, or a top-level block over partitions.
 
 use cairn_format::block::{BlockKind, BlockLayout, IndexCursor, IndexForm, KeyWords};
 use cairn_format::table::Handle;
@@ -7,33 +7,33 @@ use cairn_platform::Buffer;
 use cairn_platform::sync::{AtomicU8, OnceLock, Ordering};
 use cairn_types::{KeyOrder, Result};
 
-use super::table::{Blocks, Lack, Part, Supplied, Table};
+use super::table::{Blocks, MetaBlock, MissingBlock, SuppliedBlocks, Table};
 
 /// The index of an open table.
 pub(crate) struct Index {
     pub form: IndexForm,
     pub two_level: bool,
-    pub root: Part,
+    pub root: MetaBlock,
     pub words: RootWords,
-    /// Partitions held in memory, by offset; usually none.
+    /// Partitions held in memory, by offset; usually empty.
     pub partitions: Blocks,
 }
 
-/// The words of the root of an index, if it is held in memory and keys are in the order of their bytes. They
-/// are laid when a second get searches it: a table that is opened and asked once, as many are by the first
-/// read of a database, is not worth them.
+/// Search words of the index root, if it is held in memory and keys sort bytewise. They are built by
+/// the second get that searches the root: a table that is opened and read once, as many are by the
+/// first read of a database, does not pay for them.
 #[derive(Default)]
 pub(crate) struct RootWords {
     laid: OnceLock<Option<KeyWords>>,
-    /// How often the root was searched before.
+    /// Number of earlier searches of the root.
     searches: AtomicU8,
 }
 
-/// A get searches the root once, also if it has to read its block.
+/// A get counts one search of the root, even if it has to read the block.
 const SEARCHES_OF_A_GET: u8 = 1;
 
 impl RootWords {
-    /// The words, if they are laid.
+    /// Returns the words, if they are built.
     #[inline]
     pub(crate) fn get(&self) -> Option<&KeyWords> {
         self.laid.get()?.as_ref()
@@ -41,7 +41,7 @@ impl RootWords {
 }
 
 impl Index {
-    /// The words for a search of the root in a table of `order`.
+    /// Returns the words for a search of the root, in a table of `order`.
     #[inline]
     fn words_to_search(&self, order: &KeyOrder) -> Option<&KeyWords> {
         match self.words.laid.get() {
@@ -52,7 +52,8 @@ impl Index {
 
     #[cold]
     fn lay_words(&self, order: &KeyOrder) -> Option<&KeyWords> {
-        // Relaxed: nothing hangs on which of several searches counts first, nor on a count that begins anew.
+        // Relaxed: it does not matter which of several concurrent searches is counted first, nor that
+        // the count wraps.
         if self.words.searches.fetch_add(1, Ordering::Relaxed) < SEARCHES_OF_A_GET {
             return None;
         }
@@ -73,41 +74,41 @@ impl Index {
     }
 }
 
-/// Where in a block a walk should stand.
+/// The target position of an index walk in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Landing {
     First,
     Last,
-    /// At the first entry at or after the target.
+    /// The first entry at or after the target.
     Seek,
-    /// At the first entry at or after the target, or at the last one if there is none.
+    /// The first entry at or after the target, or the last entry if there is none.
     SeekOrLast,
 }
 
-/// A walk through the entries of an index.
+/// A cursor over the entries of an index.
 ///
-/// What needs a block only notes what is to be done; [`IndexWalk::settle`] does it, as far as the
-/// blocks are in memory, and may be called again after it named one that is not.
+/// Movements that need a block are only recorded; [`IndexWalk::settle`] carries them out as far as
+/// blocks are in memory, and is called again after it reported a missing block.
 #[derive(Default)]
-pub(crate) struct IndexWalk {
+pub(crate) struct IndexIter {
     root: IndexCursor,
     leaf: IndexCursor,
     two_level: bool,
     root_todo: Option<Landing>,
     leaf_todo: Option<Landing>,
-    /// The root, if the table does not hold it.
+    /// The root block, unless the table holds it.
     root_block: Option<Buffer>,
     leaf_block: Option<Buffer>,
 }
 
-impl IndexWalk {
-    pub(crate) fn new(table: &Table) -> IndexWalk {
-        let mut walk = IndexWalk::default();
+impl IndexIter {
+    pub(crate) fn new(table: &Table) -> IndexIter {
+        let mut walk = IndexIter::default();
         walk.turn_to(table);
         walk
     }
 
-    /// Makes a walk of this one that has not begun, through the index of `table`.
+    /// Resets the walk to the index of `table`.
     #[inline]
     pub(crate) fn turn_to(&mut self, table: &Table) {
         self.root.turn_to(table.index.form);
@@ -119,26 +120,26 @@ impl IndexWalk {
         self.leaf_block = None;
     }
 
-    /// Releases the blocks; the walk is over.
+    /// Releases the blocks and ends the walk.
     #[inline]
-    pub(crate) fn let_go(&mut self) {
+    pub(crate) fn release(&mut self) {
         self.root_block = None;
         self.leaf_block = None;
     }
 
-    /// True if nothing is to be done.
+    /// True if no movement is pending.
     #[inline]
     pub(crate) fn is_settled(&self) -> bool {
         self.root_todo.is_none() && self.leaf_todo.is_none()
     }
 
-    /// True if the walk stands on an entry, when it is settled.
+    /// True if a settled walk is at an entry.
     #[inline]
     pub(crate) fn valid(&self) -> bool {
         self.root.valid() && (!self.two_level || self.leaf.valid())
     }
 
-    /// The handle of the data block at which the walk stands.
+    /// Returns the handle of the current data block.
     #[inline]
     pub(crate) fn handle(&self) -> Handle {
         if self.two_level {
@@ -148,7 +149,7 @@ impl IndexWalk {
         }
     }
 
-    /// Where the index block that has this entry lies; for messages.
+    /// Returns the handle of the index block of the current entry, for error messages.
     pub(crate) fn found_in(&self, table: &Table) -> Handle {
         if self.two_level {
             self.root.handle()
@@ -157,15 +158,15 @@ impl IndexWalk {
         }
     }
 
-    /// The handle of the data block behind the one at which the walk stands, or of the one before if
-    /// `back`, if it is at hand.
+    /// Returns the handle of the next data block, or of the previous one if `back`, if it is in the
+    /// current index block.
     #[inline]
     pub(crate) fn neighbour(&self, table: &Table, back: bool) -> Option<Handle> {
         let words = table.index.words.get().filter(|_| !self.two_level)?;
         words.handle(self.root.neighbour_by_words(back)?)
     }
 
-    /// The user key of the separator behind the data block at which the walk stands.
+    /// Returns the user key of the separator after the current data block.
     #[inline]
     pub(crate) fn user_key<'a>(&'a self, table: &'a Table) -> &'a [u8] {
         if self.two_level {
@@ -176,7 +177,7 @@ impl IndexWalk {
         }
     }
 
-    /// Begins anew.
+    /// Starts a new movement from the root.
     pub(crate) fn start(&mut self, landing: Landing) {
         self.root.clear();
         self.leaf.clear();
@@ -184,14 +185,14 @@ impl IndexWalk {
         self.leaf_todo = None;
     }
 
-    /// Does what is to be done. Returns the block that is not in memory, if that stops it.
+    /// Carries out pending movements. Returns the missing block if one stops it.
     #[inline]
     pub(crate) fn settle(
         &mut self,
         table: &Table,
-        supplied: &Supplied,
+        supplied: &SuppliedBlocks,
         target: &[u8],
-    ) -> Result<Option<Lack>> {
+    ) -> Result<Option<MissingBlock>> {
         if let Some(landing) = self.root_todo
             && let Some(lack) = self.settle_root(table, supplied, target, landing)?
         {
@@ -207,13 +208,13 @@ impl IndexWalk {
     fn settle_root(
         &mut self,
         table: &Table,
-        supplied: &Supplied,
+        supplied: &SuppliedBlocks,
         target: &[u8],
         landing: Landing,
-    ) -> Result<Option<Lack>> {
+    ) -> Result<Option<MissingBlock>> {
         let part = &table.index.root;
         if part.held.is_none() && self.root_block.is_none() {
-            let lack = Lack {
+            let lack = MissingBlock {
                 handle: part.handle,
                 role: CacheRole::Index,
             };
@@ -236,9 +237,9 @@ impl IndexWalk {
     fn settle_leaf(
         &mut self,
         table: &Table,
-        supplied: &Supplied,
+        supplied: &SuppliedBlocks,
         target: &[u8],
-    ) -> Result<Option<Lack>> {
+    ) -> Result<Option<MissingBlock>> {
         while let Some(landing) = self.leaf_todo {
             if !self.root.valid() {
                 self.leaf_todo = None;
@@ -249,7 +250,7 @@ impl IndexWalk {
             let block = match table.index.pinned(handle) {
                 Some(pinned) => pinned.clone(),
                 None => {
-                    let lack = Lack {
+                    let lack = MissingBlock {
                         handle,
                         role: CacheRole::Index,
                     };
@@ -264,14 +265,14 @@ impl IndexWalk {
             self.leaf_block = Some(block);
             self.leaf_todo = None;
             if !self.leaf.valid() {
-                // An empty partition, or (in a damaged file) one that ends before its separator.
+                // An empty partition or, in a damaged file, one that ends before its separator.
                 self.step_root(table, landed == Landing::Last)?;
             }
         }
         Ok(None)
     }
 
-    /// Goes to the following (or preceding) partition, whose first (last) entry is then wanted.
+    /// Moves to the first entry of the next partition, or to the last of the previous one if `back`.
     fn step_root(&mut self, table: &Table, back: bool) -> Result<()> {
         let bytes = root_bytes(&self.root_block, table);
         step(&mut self.root, bytes, table, back, table.index.root.handle)?;
@@ -279,7 +280,7 @@ impl IndexWalk {
         Ok(())
     }
 
-    /// Goes to the following entry, or to the preceding one. Settled before and after.
+    /// Moves to the next entry, or to the previous one if `back`. Settled before and after.
     pub(crate) fn step(&mut self, table: &Table, back: bool) -> Result<()> {
         if !self.two_level {
             if let Some(words) = table.index.words.get()
@@ -330,7 +331,8 @@ fn step(
     moved.map_err(|error| table.bad(error, handle.offset))
 }
 
-/// Lands `cursor` in the block at a place, by its words if it has any, and returns how a block below is to be landed in.
+/// Positions `cursor` in the block, with its search words if it has any, and returns the position for
+/// the block below.
 #[inline]
 fn land(
     cursor: &mut IndexCursor,

@@ -1,12 +1,12 @@
-//! Walking a table: the iterator over its entries.
+//! The iterator over the entries of a table.
 //!
-//! Inside a block `next` is a few inlined instructions. At the end of a block the iterator notes
-//! what is to be done (a step in the index, a landing in a data block) and does it as far as
-//! blocks are in memory; when one is not, it stops there and goes on when it was supplied.
+//! Within a block `next` is a few inlined instructions. At the end of a block the iterator records the
+//! pending movement (a step in the index, a position in a data block) and carries it out as far as
+//! blocks are in memory; at a missing block it stops and continues once the block is supplied.
 //!
-//! A caller that seeks with several iterators takes all of them through [`TableIter::set_out`], then through
-//! [`TableIter::reach`], then through [`TableIter::hold`], before the first arrives. Each asks for the
-//! memory that the next step touches and does not wait for it, so that the misses overlap.
+//! A caller that seeks with several iterators passes all of them through [`TableIter::set_out`], then
+//! [`TableIter::reach`] and [`TableIter::hold`], before the first arrives. Each stage prefetches the
+//! memory of the next one, so that cache misses overlap.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -23,43 +23,43 @@ use cairn_observe::perf;
 use cairn_platform::{Buffer, Io, ReadRequest};
 use cairn_types::{Decoded, Error, KeyOrder, Progress, Result, SequenceNumber};
 
-use super::block::Raw;
-use super::index::{IndexWalk, Landing as IndexLanding};
+use super::block_fetcher::Raw;
+use super::index::{IndexIter, Landing as IndexLanding};
 use super::prefetch::Prefetch;
-use super::table::{Lack, Supplied, Table};
+use super::table::{MissingBlock, SuppliedBlocks, Table};
 
-/// Bytes of the entries from the sought one on that are asked for before they are read.
+/// Bytes to prefetch from the sought entry on.
 const SCANNED: usize = 256;
 
-/// The part of a block in which a walk need not look ahead to the next one: from the offset `from` to `to`.
+/// The range of offsets in a block, `from` to `to`, in which a scan need not prefetch the next block.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Calm {
+struct NoPrefetch {
     from: usize,
     to: usize,
 }
 
-/// The walk looks ahead at its next step.
-const NO_CALM: Calm = Calm {
+/// The scan prefetches at its next step.
+const PREFETCH_NEXT: NoPrefetch = NoPrefetch {
     from: usize::MAX,
     to: 0,
 };
-/// The walk does not look ahead any more.
-const ALL_CALM: Calm = Calm {
+/// The scan does not prefetch any more.
+const PREFETCH_NEVER: NoPrefetch = NoPrefetch {
     from: 0,
     to: usize::MAX,
 };
 
-/// How an iterator reads.
+/// Options of an iterator.
 #[derive(Clone, Copy, Debug)]
 pub struct IterOptions {
-    /// Keep the blocks that were read in the cache.
+    /// True if the blocks read are inserted into the cache.
     pub fill_cache: bool,
-    /// Check the checksums of the blocks that were read.
+    /// True if the checksums of the blocks read are verified.
     pub verify_checksums: bool,
-    /// Bytes to read ahead from the first block on; 0 to begin when reads turn out sequential.
+    /// Fixed readahead in bytes; 0 starts automatic readahead once reads are sequential.
     pub readahead: u64,
-    /// Let `seek` ask the filter for the prefix of its target and stand nowhere if the table has
-    /// no such prefix. Only for callers that want no keys of other prefixes.
+    /// True if `seek` looks up the prefix of its target in the filter and becomes invalid if the table
+    /// has no such prefix. For callers that need no keys of other prefixes.
     pub prefix_filter: bool,
 }
 
@@ -74,7 +74,7 @@ impl Default for IterOptions {
     }
 }
 
-/// Where in a data block the iterator should stand.
+/// The target position in a data block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Landing {
     First,
@@ -93,51 +93,51 @@ impl Landing {
     }
 }
 
-/// Blocks found in the cache before an iterator brings that in.
+/// Cache hits counted before an iterator reports them.
 const HITS_KEPT: u64 = 16;
 
-/// An iterator over the point entries of a table, in internal-key order. Keeps the contract of
+/// An iterator over the point entries of a table, in internal-key order, with the contract of
 /// `cairn_types::iter`.
 pub struct TableIter {
     table: Arc<Table>,
     options: IterOptions,
-    walk: IndexWalk,
+    walk: IndexIter,
     data: DataCursor,
     block: Option<(Buffer, BlockLayout)>,
     block_handle: Handle,
-    calm: Calm,
+    calm: NoPrefetch,
     landing: Option<Landing>,
-    /// The filter is to be asked before anything else.
+    /// True if the filter lookup is pending.
     ask_filter: bool,
-    /// The filter has said that nothing has the prefix of the target.
+    /// True if the filter excluded the prefix of the target.
     ruled_out: bool,
     target: Vec<u8>,
-    /// True if keys get a timestamp that the file does not have; they then lie in `padded`.
+    /// True if keys get a timestamp that the file does not store; they are then built in `padded`.
     pads: bool,
     padded: Vec<u8>,
     valid: bool,
     error: Option<Error>,
-    lack: Option<(Lack, ReadRequest)>,
-    supplied: Supplied,
+    lack: Option<(MissingBlock, ReadRequest)>,
+    supplied: SuppliedBlocks,
     prefetch: Prefetch,
-    /// The number of searches so far, as far as it matters.
+    /// Number of searches so far; saturates.
     searches: u8,
 }
 
-/// From this search on the words of the keys are laid behind the blocks that an iterator reads for a search as they are read.
-/// It is a scan over many range tombstones, or an iterator that is kept to seek with: these blocks will be searched again.
+/// From this search on, an iterator builds the search words of the blocks that it reads for a search. It is a scan over many
+/// range tombstones or an iterator that is reused for seeks, and its blocks will be searched again.
 const MANY_SEARCHES: u8 = 4;
 
-/// The contents of the block that was read as `raw`; `searched` if the words of its keys are to be laid.
+/// Returns the contents of the block that was read as `raw`; `searched` asks for its search words.
 fn take(
     table: &Table,
     options: &IterOptions,
-    lack: Lack,
+    lack: MissingBlock,
     raw: Raw<'_>,
     searched: bool,
 ) -> Result<Buffer> {
     let block = table.take(lack, &raw, options.verify_checksums, options.fill_cache)?;
-    // The words find room in the memory of the block only if nothing else holds it.
+    // The words fit into the memory of the block only if nothing else holds it.
     drop(raw);
     Ok(match searched && options.fill_cache {
         true => table.with_words(lack, block),
@@ -150,7 +150,7 @@ impl Drop for TableIter {
         if !self.supplied.counts.is_empty() {
             self.table.bring(&self.supplied.counts);
         }
-        Spare {
+        RecycledBuffers {
             data: std::mem::take(&mut self.data),
             target: std::mem::take(&mut self.target),
         }
@@ -158,24 +158,24 @@ impl Drop for TableIter {
     }
 }
 
-/// Memory that an iterator has allocated, kept for the thread's next ones: to allocate and to free
-/// it costs as much as a seek in memory.
+/// Buffers of a dropped iterator, kept for later iterators of the thread: allocating and freeing them
+/// costs as much as a seek in memory.
 #[derive(Default)]
-struct Spare {
+struct RecycledBuffers {
     data: DataCursor,
     target: Vec<u8>,
 }
 
-/// How many iterators' memory a thread keeps, and how many bytes of each at most.
+/// Maximum number of buffers kept per thread, and maximum bytes of each.
 const KEPT: usize = 16;
 const KEPT_BYTES: usize = 4 << 10;
 
 thread_local! {
-    static SPARE: RefCell<Vec<Spare>> = const { RefCell::new(Vec::new()) };
+    static SPARE: RefCell<Vec<RecycledBuffers>> = const { RefCell::new(Vec::new()) };
 }
 
-impl Spare {
-    fn take() -> Spare {
+impl RecycledBuffers {
+    fn take() -> RecycledBuffers {
         let spare = SPARE.try_with(|spare| spare.borrow_mut().pop());
         spare.ok().flatten().unwrap_or_default()
     }
@@ -184,7 +184,7 @@ impl Spare {
         if self.data.memory_usage() + self.target.capacity() > KEPT_BYTES {
             return;
         }
-        // A thread that ends keeps nothing.
+        // Not available while the thread exits.
         let _kept = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();
             if spare.len() < KEPT {
@@ -195,17 +195,17 @@ impl Spare {
 }
 
 impl TableIter {
-    /// An iterator that stands nowhere.
+    /// Creates an iterator, which is not valid.
     #[must_use]
     pub fn new(table: Arc<Table>, options: IterOptions) -> TableIter {
-        let Spare {
+        let RecycledBuffers {
             mut data,
             mut target,
-        } = Spare::take();
+        } = RecycledBuffers::take();
         data.clear();
         target.clear();
         TableIter {
-            walk: IndexWalk::new(&table),
+            walk: IndexIter::new(&table),
             data: data.with_global_seqno(table.global_seqno),
             target,
             searches: 0,
@@ -215,7 +215,7 @@ impl TableIter {
             options,
             block: None,
             block_handle: Handle::NULL,
-            calm: ALL_CALM,
+            calm: PREFETCH_NEVER,
             landing: None,
             ask_filter: false,
             ruled_out: false,
@@ -223,21 +223,20 @@ impl TableIter {
             valid: false,
             error: None,
             lack: None,
-            supplied: Supplied::default(),
+            supplied: SuppliedBlocks::default(),
         }
     }
 
-    /// Sets whether seeks ask the filter for the prefix of their target
-    /// ([`IterOptions::prefix_filter`]).
+    /// Enables or disables the prefix filter lookup of seeks ([`IterOptions::prefix_filter`]).
     #[inline]
     pub fn set_prefix_filter(&mut self, on: bool) {
         self.options.prefix_filter = on;
     }
 
-    /// Passes over visible deletions in the current block, from the current entry on: those that
-    /// are not newer than `seq` and whose user keys are before `limit`, at most `budget`. The user
-    /// key of the last one is left in `last`. Returns how many there were; the iterator may lack
-    /// the block behind them. Only for keys that order as their bytes do.
+    /// Skips visible deletions in the current block, starting with the current entry: those up to
+    /// sequence number `seq` with user keys before `limit`, at most `budget`. Stores the user key of
+    /// the last one in `last` and returns their number. The iterator may then lack the next block. For
+    /// bytewise key orders only.
     #[inline]
     pub fn skip_deletions(
         &mut self,
@@ -266,9 +265,9 @@ impl TableIter {
         (skipped, self.leave(moved, false))
     }
 
-    /// Passes over visible deletions of this iterator and over what they delete in `other`, within
-    /// the blocks on which both stand; see [`skip_deleted`]. Either may then lack a block. Only for
-    /// keys that order as their bytes do.
+    /// Skips visible deletions of this iterator together with the entries they delete in `other`,
+    /// within the current blocks of both; see [`skip_deleted`]. Either may then lack a block. For
+    /// bytewise key orders only.
     pub fn skip_deleted(
         &mut self,
         other: &mut TableIter,
@@ -299,7 +298,7 @@ impl TableIter {
         (passed.skipped, progress, other.after(passed.older_moved))
     }
 
-    /// Goes on where the cursor has left its block.
+    /// Continues after the cursor has left its block.
     fn after(&mut self, moved: Decoded<()>) -> Progress {
         if moved.is_ok() && self.data.valid() {
             return Progress::Ready;
@@ -307,20 +306,20 @@ impl TableIter {
         self.leave(moved, false)
     }
 
-    /// The table.
+    /// Returns the table.
     #[must_use]
     pub fn table(&self) -> &Arc<Table> {
         &self.table
     }
 
-    /// True if the iterator stands on an entry.
+    /// True if the iterator is at an entry.
     #[inline]
     #[must_use]
     pub fn valid(&self) -> bool {
         self.valid
     }
 
-    /// The internal key of the entry.
+    /// Returns the internal key of the entry.
     #[inline]
     #[must_use]
     pub fn key(&self) -> &[u8] {
@@ -330,8 +329,8 @@ impl TableIter {
         self.data.key(self.bytes())
     }
 
-    /// True if the entry is seen to have another user key than the one before it in the table; `false`
-    /// where that cannot be told. User keys are the same if `same` says so.
+    /// True if the entry is known to have another user key than its predecessor in the table; false if
+    /// that cannot be told. `same` compares user keys.
     #[inline]
     #[must_use]
     pub fn begins_key(&self, same: impl Fn(&[u8], &[u8]) -> bool) -> bool {
@@ -344,7 +343,7 @@ impl TableIter {
                 .begins_key(DataWords::parse(block.tail()), block, same)
     }
 
-    /// The internal key of the entry, and its value.
+    /// Returns the internal key and the value of the entry.
     #[inline(always)]
     #[must_use]
     pub fn entry(&self) -> (&[u8], &[u8]) {
@@ -356,25 +355,25 @@ impl TableIter {
         (key, self.data.value(bytes))
     }
 
-    /// The internal key of the entry, and the length of its value.
+    /// Returns the internal key of the entry and the length of its value.
     #[inline(always)]
     #[must_use]
     pub fn head(&self) -> (&[u8], usize) {
         (self.key(), self.data.value_range().len())
     }
 
-    /// The value of the entry.
+    /// Returns the value of the entry.
     #[inline]
     #[must_use]
     pub fn value(&self) -> &[u8] {
         self.data.value(self.bytes())
     }
 
-    /// The value of the entry as a part of its block, for as long as the caller keeps that.
+    /// Returns the block of the value, which pins it, and its range.
     ///
     /// # Panics
     ///
-    /// Unless the iterator stands on an entry.
+    /// Unless the iterator is valid.
     #[must_use]
     pub fn value_pin(&self) -> (Buffer, Range<usize>) {
         let block = self
@@ -384,14 +383,14 @@ impl TableIter {
         (block.0.clone(), self.data.value_range())
     }
 
-    /// The target of the seek, as the file stores keys, if the filter has said that nothing has its prefix: the reason why
-    /// the iterator stands nowhere.
+    /// Returns the target of the seek, as stored in the file, if the filter excluded its prefix, which
+    /// made the iterator invalid.
     #[must_use]
     pub fn ruled_out(&self) -> Option<&[u8]> {
         self.ruled_out.then_some(&self.target)
     }
 
-    /// The bytes of the current block.
+    /// Returns the bytes of the current block.
     #[inline]
     fn bytes(&self) -> &[u8] {
         match &self.block {
@@ -400,7 +399,7 @@ impl TableIter {
         }
     }
 
-    /// Why the iterator stands nowhere, if not because there are no more entries.
+    /// Returns the error that ended the iteration, if any.
     ///
     /// # Errors
     ///
@@ -409,25 +408,25 @@ impl TableIter {
         self.error.clone().map_or(Ok(()), Err)
     }
 
-    /// Goes to the first entry at or after `target`, an internal key.
+    /// Moves to the first entry at or after the internal key `target`.
     pub fn seek(&mut self, target: &[u8]) -> Progress {
         self.begin(IndexLanding::Seek, Landing::Seek, Some(target))
     }
 
-    /// Goes to the last entry at or before `target`, an internal key.
+    /// Moves to the last entry at or before the internal key `target`.
     pub fn seek_for_prev(&mut self, target: &[u8]) -> Progress {
         self.begin(IndexLanding::SeekOrLast, Landing::SeekForPrev, Some(target))
     }
 
-    /// Begins `seek`, or `seek_for_prev` if `back`, which [`TableIter::arrive`] completes: looks for
-    /// the data block in the index, as far as that is in memory, and announces it to the cache.
+    /// Starts `seek`, or `seek_for_prev` if `back`, to be completed by [`TableIter::arrive`]: finds the
+    /// data block in the index, as far as that is in memory, and prefetches its cache entry.
     pub fn set_out(&mut self, target: &[u8], back: bool) {
         match back {
-            false => self.aim(IndexLanding::Seek, Landing::Seek, Some(target)),
-            true => self.aim(IndexLanding::SeekOrLast, Landing::SeekForPrev, Some(target)),
+            false => self.set_target(IndexLanding::Seek, Landing::Seek, Some(target)),
+            true => self.set_target(IndexLanding::SeekOrLast, Landing::SeekForPrev, Some(target)),
         }
-        // What stops it here stops it again when it arrives.
-        if matches!(self.sift(), Ok(None))
+        // An obstacle here is met again on arrival.
+        if matches!(self.check_filter(), Ok(None))
             && self.landing.is_some()
             && matches!(self.settle(), Ok(None))
             && self.walk.valid()
@@ -436,7 +435,7 @@ impl TableIter {
         }
     }
 
-    /// Goes on with what [`TableIter::set_out`] began: asks for the memory of the data block.
+    /// Continues after [`TableIter::set_out`]: prefetches the data block.
     pub fn reach(&mut self) {
         if self.landing.is_some()
             && self.walk.is_settled()
@@ -447,8 +446,8 @@ impl TableIter {
         }
     }
 
-    /// Goes on with what [`TableIter::set_out`] began: takes hold of the data block, if it is in
-    /// memory, and asks for the memory of the entry.
+    /// Continues after [`TableIter::reach`]: pins the data block, if it is in memory, and prefetches
+    /// the entry.
     pub fn hold(&mut self) {
         if let Some(landing) = self.landing
             && self.walk.is_settled()
@@ -462,23 +461,23 @@ impl TableIter {
         }
     }
 
-    /// Completes what [`TableIter::set_out`] began.
+    /// Completes the seek started by [`TableIter::set_out`].
     pub fn arrive(&mut self) -> Progress {
-        self.go_on()
+        self.advance()
     }
 
-    /// Goes to the first entry.
+    /// Moves to the first entry.
     pub fn seek_to_first(&mut self) -> Progress {
         self.begin(IndexLanding::First, Landing::First, None)
     }
 
-    /// Goes to the last entry.
+    /// Moves to the last entry.
     pub fn seek_to_last(&mut self) -> Progress {
         self.begin(IndexLanding::Last, Landing::Last, None)
     }
 
-    /// Goes to the following entry. Only while the iterator is valid.
-    // A call of its own, so that what a step does within a block is one piece.
+    /// Moves to the next entry. The iterator must be valid.
+    // Not inlined, so that the step within a block is compiled as one piece.
     #[inline(never)]
     #[expect(
         clippy::should_implement_trait,
@@ -491,7 +490,7 @@ impl TableIter {
         }
     }
 
-    /// The outcome of the last movement.
+    /// Returns the outcome of the last movement.
     #[inline]
     pub fn progress(&self) -> Progress {
         match self.lack {
@@ -500,11 +499,10 @@ impl TableIter {
         }
     }
 
-    /// [`TableIter::next`] that says the [prefix](key::prefix) that the following entry's key has in
-    /// `order`, if the step is one of those that most are: within a block, to a key that is shown as it is
-    /// stored. After other steps the iterator itself says where it stands ([`TableIter::progress`],
-    /// [`TableIter::valid`]).
-    // See `next`.
+    /// Like [`TableIter::next`], but returns the [prefix](key::prefix) of the new key in `order` if the
+    /// step stayed within the block and the key is returned as stored. After other steps the caller
+    /// checks [`TableIter::progress`] and [`TableIter::valid`].
+    // As for `next`.
     #[inline(never)]
     pub fn next_prefix(&mut self, order: &KeyOrder) -> Option<u64> {
         match self.step() {
@@ -513,8 +511,8 @@ impl TableIter {
         }
     }
 
-    /// Goes to the following entry; whether that was a step within the block to a key that is shown as it
-    /// is stored.
+    /// Moves to the next entry. Returns true if the step stayed within the block and the key is
+    /// returned as stored.
     #[inline(always)]
     fn step(&mut self) -> bool {
         debug_assert!(self.valid, "next is called on an entry");
@@ -527,8 +525,8 @@ impl TableIter {
             if value.end > self.calm.to {
                 self.look_ahead(false);
             }
-            // The entry behind the next one, if that is as long as this one is. The processor foresees a
-            // single walk by itself, but hardly one that goes on after steps of others.
+            // Prefetch the entry after the next one, assuming equal lengths. Hardware prefetching
+            // handles a single scan, but hardly one interleaved with others.
             if let Some((block, _)) = &self.block {
                 block.prefetch_line(value.end + value.len());
             }
@@ -538,7 +536,7 @@ impl TableIter {
         false
     }
 
-    /// Goes to the entry before. Only while the iterator is valid.
+    /// Moves to the previous entry. The iterator must be valid.
     #[inline]
     pub fn prev(&mut self) -> Progress {
         match self.prev_prefix(&KeyOrder::Bytewise) {
@@ -547,7 +545,7 @@ impl TableIter {
         }
     }
 
-    /// [`TableIter::next_prefix`] for a step back.
+    /// [`TableIter::next_prefix`] backwards.
     #[inline(never)]
     pub fn prev_prefix(&mut self, order: &KeyOrder) -> Option<u64> {
         debug_assert!(self.valid, "prev is called on an entry");
@@ -573,18 +571,18 @@ impl TableIter {
         None
     }
 
-    /// Asks for the memory of the block that a walk comes to next: at its first step in a block for that
-    /// of the cache's entry, and in the middle of the block for that of the block.
+    /// Prefetches for the next block of a scan: its cache entry at the first step in a block, and the
+    /// block itself in the middle of the block.
     #[inline(never)]
     fn look_ahead(&mut self, back: bool) {
-        let begins = self.calm == NO_CALM;
-        self.calm = ALL_CALM;
+        let begins = self.calm == PREFETCH_NEXT;
+        self.calm = PREFETCH_NEVER;
         let Some(next) = self.walk.neighbour(&self.table, back) else {
             return;
         };
         if begins {
             let middle = self.bytes().len() / 2;
-            self.calm = Calm {
+            self.calm = NoPrefetch {
                 from: middle,
                 to: middle,
             };
@@ -594,7 +592,7 @@ impl TableIter {
         }
     }
 
-    /// The block that the iterator lacks.
+    /// Returns the request for the missing block.
     ///
     /// # Panics
     ///
@@ -608,7 +606,7 @@ impl TableIter {
             .clone()
     }
 
-    /// Hands over what the iterator lacks, and goes on. The bytes may go beyond the block.
+    /// Supplies the missing block, perhaps followed by more bytes, and continues.
     pub fn supply(&mut self, bytes: Result<Buffer>) -> Progress {
         let (lack, _) = self.lack.take().expect("the iterator lacks a block");
         let taken = bytes.and_then(|bytes| {
@@ -628,36 +626,35 @@ impl TableIter {
         match taken {
             Ok(buffer) => {
                 self.supplied.push((lack.handle.offset, buffer));
-                self.go_on()
+                self.advance()
             }
             Err(error) => self.fail(error),
         }
     }
 
-    /// Reads what the step that returned `progress` lacks, on the calling thread, until the step
-    /// is complete: `iter.complete(iter.next(), io)` cannot be written, so
-    /// `let step = iter.next(); iter.complete(step, io);`.
+    /// Reads the blocks that the step with result `progress` lacks, on the calling thread, until the
+    /// step is complete: `let step = iter.next(); iter.complete(step, io);`.
     pub fn complete(&mut self, mut progress: Progress, io: &Io) {
         while progress == Progress::Lacks {
             let request = self.request();
-            let spent = self.prefetch.spent(request.len);
+            let spent = self.prefetch.take_spent(request.len);
             progress = self.supply(io.read_into(&request, spent));
         }
     }
 
-    /// True if the iterator has made so many searches that the blocks it reads for more of them will be searched again.
+    /// True if the blocks that the iterator reads for a search are likely to be searched again.
     fn searches_often(&self) -> bool {
         self.searches >= MANY_SEARCHES
     }
 
-    /// Begins a movement that does not depend on where the iterator stands.
+    /// Starts a movement that does not depend on the current position.
     fn begin(&mut self, index: IndexLanding, landing: Landing, target: Option<&[u8]>) -> Progress {
-        self.aim(index, landing, target);
-        self.go_on()
+        self.set_target(index, landing, target);
+        self.advance()
     }
 
-    /// Notes where a movement is to lead.
-    fn aim(&mut self, index: IndexLanding, landing: Landing, target: Option<&[u8]>) {
+    /// Records the target of a movement.
+    fn set_target(&mut self, index: IndexLanding, landing: Landing, target: Option<&[u8]>) {
         self.error = None;
         self.lack = None;
         self.supplied.clear();
@@ -675,8 +672,8 @@ impl TableIter {
         self.landing = Some(landing);
     }
 
-    /// Goes on at the edge of a block, or after a step inside it that needs more work: an error,
-    /// or a key whose timestamp must be added.
+    /// Continues at the edge of a block, or after a step that needs more work: an error, or a key
+    /// without its timestamp.
     #[inline(never)]
     fn leave(&mut self, moved: Decoded<()>, back: bool) -> Progress {
         if let Err(error) = moved {
@@ -691,11 +688,11 @@ impl TableIter {
             return self.fail(error);
         }
         self.landing = Some(if back { Landing::Last } else { Landing::First });
-        self.go_on()
+        self.advance()
     }
 
-    /// Does what is to be done until the iterator stands somewhere or lacks a block.
-    fn go_on(&mut self) -> Progress {
+    /// Carries out pending movements until the iterator has a position or lacks a block.
+    fn advance(&mut self) -> Progress {
         match self.drive() {
             Ok(None) => {
                 self.supplied.clear();
@@ -731,9 +728,8 @@ impl TableIter {
         Progress::Ready
     }
 
-    /// Asks the filter, if it is to be asked; the iterator goes nowhere if the table has no such
-    /// prefix.
-    fn sift(&mut self) -> Result<Option<Lack>> {
+    /// Carries out the pending filter lookup; the iterator becomes invalid if the prefix is excluded.
+    fn check_filter(&mut self) -> Result<Option<MissingBlock>> {
         if self.ask_filter {
             match self
                 .table
@@ -754,12 +750,12 @@ impl TableIter {
 
     /// Finds the data block in the index.
     #[inline]
-    fn settle(&mut self) -> Result<Option<Lack>> {
+    fn settle(&mut self) -> Result<Option<MissingBlock>> {
         self.walk.settle(&self.table, &self.supplied, &self.target)
     }
 
-    fn drive(&mut self) -> Result<Option<Lack>> {
-        if let Some(lack) = self.sift()? {
+    fn drive(&mut self) -> Result<Option<MissingBlock>> {
+        if let Some(lack) = self.check_filter()? {
             return Ok(Some(lack));
         }
         while let Some(landing) = self.landing {
@@ -795,13 +791,13 @@ impl TableIter {
         self.block.is_some() && self.block_handle == handle
     }
 
-    /// Makes the block at which the walk stands the current one, if it is in memory.
-    fn load_block(&mut self, landing: Landing) -> Result<Option<Lack>> {
+    /// Loads the data block of the index walk, if it is in memory.
+    fn load_block(&mut self, landing: Landing) -> Result<Option<MissingBlock>> {
         let handle = self.walk.handle();
         if self.has_block(handle) {
             return Ok(None);
         }
-        let lack = Lack {
+        let lack = MissingBlock {
             handle,
             role: CacheRole::Data,
         };
@@ -814,7 +810,7 @@ impl TableIter {
                 if self.supplied.counts.data_hits.get() >= HITS_KEPT || perf::is_in_use() {
                     self.table.bring(&self.supplied.counts);
                 }
-                (block, NO_CALM)
+                (block, PREFETCH_NEXT)
             }
             None => {
                 self.table.check(handle, self.walk.found_in(&self.table))?;
@@ -824,7 +820,7 @@ impl TableIter {
                         self.table.count_found_ahead(raw.len());
                         let raw = Raw::Part(raw);
                         let taken = take(&self.table, &self.options, lack, raw, searched);
-                        (taken?, ALL_CALM)
+                        (taken?, PREFETCH_NEVER)
                     }
                     None => return Ok(Some(lack)),
                 }
@@ -856,7 +852,7 @@ impl TableIter {
         landed.map_err(|error| self.table.bad(error, self.block_handle.offset))
     }
 
-    /// Stands on the entry of the cursor.
+    /// Sets the position to the entry of the cursor.
     #[inline]
     fn stand(&mut self) {
         self.valid = true;

@@ -1,15 +1,15 @@
-//! Reading a table: opening it, getting keys, walking it, checking it.
+//! Reading a table: opening, point lookups, iteration, verification.
 
-mod anchors;
-mod block;
-mod counting;
+mod block_fetcher;
 mod filter;
 mod get;
 mod index;
 mod iter;
+mod key_anchors;
 mod open;
 mod prefetch;
 mod table;
+mod table_stats;
 mod verify;
 
 pub use get::{GetOptions, TableGet, ValueRef};

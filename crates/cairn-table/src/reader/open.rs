@@ -1,4 +1,4 @@
-//! Opening a table: footer, metaindex, properties, and the parts that are held in memory.
+//! Opens a table: footer, metaindex, properties, and the parts held in memory.
 
 use std::sync::Arc;
 
@@ -18,33 +18,33 @@ use cairn_types::{
     Code, Error, FileNumber, KeyOrder, Malformed, PrefixExtractor, Result, SequenceNumber,
 };
 
-use super::block::{self, Raw};
+use super::block_fetcher::{self, Raw};
 use super::filter::{Bits, Filter};
 use super::index::{Index, RootWords};
-use super::table::{Part, Table};
+use super::table::{MetaBlock, Table};
 
-/// The parameters of an opening of a table.
+/// Parameters of opening a table.
 #[derive(Clone)]
 pub struct OpenParams {
-    /// The file's number.
+    /// File number.
     pub number: FileNumber,
-    /// The level it lies in, for the rules of what is pinned; `None` outside a tree.
+    /// Level of the file, which determines what is pinned; `None` outside of a tree.
     pub level: Option<usize>,
     /// The order of the user keys.
     pub order: KeyOrder,
-    /// The family's prefix extractor; used for filters when the table was built with the same.
+    /// The family's prefix extractor, used if the filter was built with the same one.
     pub prefix_extractor: Option<PrefixExtractor>,
-    /// The options of caching, pinning and reading ahead.
+    /// Caching, pinning and readahead options.
     pub options: Arc<TableOptions>,
-    /// The block cache, or `None` to keep nothing.
+    /// The block cache; `None` for no cache.
     pub cache: Option<Arc<BlockCache>>,
-    /// The unique id that the MANIFEST has, if it is to be verified.
+    /// Unique id in the MANIFEST, if it is to be verified.
     pub expected_unique_id: Option<[u64; 2]>,
-    /// The largest sequence number that the MANIFEST has: that of every entry of an ingested file.
+    /// Largest sequence number in the MANIFEST: that of every entry of an ingested file.
     pub largest_seq: Option<SequenceNumber>,
-    /// Bytes behind the data blocks, where known: read at once.
+    /// Size of everything after the data blocks, if known: it is read at once.
     pub tail_size: Option<u64>,
-    /// The meter of reads.
+    /// Statistics sink.
     pub meter: Meter,
 }
 
@@ -65,21 +65,21 @@ impl Default for OpenParams {
     }
 }
 
-/// Bytes at the end of a file that are read first when the size of the tail is not known.
+/// Bytes read from the end of a file of unknown tail size.
 const DEFAULT_TAIL: u64 = 16 << 10;
-/// The first format version that escapes handles in an index.
+/// The first format version with escaped handles in an index.
 const ESCAPES_SINCE: u32 = 8;
-/// No more than this is read at once when a table is opened, whatever the MANIFEST says.
+/// Maximum bytes read at once when a table is opened, whatever the MANIFEST says.
 const MAX_TAIL: u64 = 8 << 20;
 
-/// The file while it is being opened, with its end in memory.
+/// A file being opened, with its tail in memory.
 struct Opening<'a> {
     file: &'a Arc<dyn RandomAccessFile>,
     io: &'a Io,
     tail: Buffer,
     tail_at: u64,
     footer: Footer,
-    /// Where the footer begins: blocks end at or before it.
+    /// Offset of the footer: blocks end at or before it.
     limit: u64,
     meter: Meter,
 }
@@ -90,7 +90,7 @@ impl Opening<'_> {
         error.in_file(self.file.path().display(), base)
     }
 
-    /// The bytes of a block with its trailer. `handle` was checked.
+    /// Returns the block at `handle`, which was checked, with its trailer.
     fn raw(&self, handle: Handle) -> Result<Raw<'_>> {
         let len = handle.size as usize + TRAILER_LEN;
         let in_tail = handle.offset >= self.tail_at;
@@ -109,21 +109,21 @@ impl Opening<'_> {
         self.io.read_now(&request).map(Raw::Whole)
     }
 
-    /// The contents of a block.
+    /// Returns the contents of a block.
     fn block(&self, handle: Handle) -> Result<Buffer> {
         let raw = self.raw(handle)?;
-        block::unpack(&raw, handle, &self.footer, None, true, 0, &self.meter)
+        block_fetcher::unpack(&raw, handle, &self.footer, None, true, 0, &self.meter)
             .map_err(|error| self.bad(error, handle.offset))
     }
 
-    /// The contents of a block of an index, or of one that is like it.
+    /// Returns the contents of an index block, or of one with the same encoding.
     fn index_block(&self, handle: Handle, form: IndexForm) -> Result<Buffer> {
-        block::without_prefix(self.block(handle)?, EntryForm::Index(form), &self.footer, 0)
+        block_fetcher::without_prefix(self.block(handle)?, EntryForm::Index(form), &self.footer, 0)
             .map_err(|error| self.bad(error, handle.offset))
     }
 }
 
-/// The kind of a part of the metadata, for the rules of pinning.
+/// The kind of a metadata block, as the pinning rules distinguish them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tier {
     TopLevel,
@@ -131,7 +131,7 @@ pub(crate) enum Tier {
     Whole,
 }
 
-/// True if a part stays in memory while its table is open.
+/// True if a metadata block is pinned while the table is open.
 fn is_pinned(params: &OpenParams, tier: Tier) -> bool {
     let options = &params.options;
     let pinned = &options.metadata_cache_options;
@@ -158,28 +158,28 @@ fn is_pinned(params: &OpenParams, tier: Tier) -> bool {
     }
 }
 
-/// The part of the metadata that lies at `handle`: held by the table unless the options want it
-/// in the cache only. `form` is that of its entries if it is like an index.
+/// Returns the metadata block at `handle`: held by the table unless it belongs into the cache. `form`
+/// is the encoding of its entries if it is an index.
 fn part(
     opening: &Opening<'_>,
     params: &OpenParams,
     (handle, form): (Handle, Option<IndexForm>),
     tier: Tier,
-) -> Result<Part> {
+) -> Result<MetaBlock> {
     let cached = params.options.cache_index_and_filter_blocks && params.cache.is_some();
     if cached && !is_pinned(params, tier) {
-        return Ok(Part { handle, held: None });
+        return Ok(MetaBlock { handle, held: None });
     }
     let held = match form {
         Some(form) => opening.index_block(handle, form)?,
         None => opening.block(handle)?,
     };
     let held = Some(held);
-    Ok(Part { handle, held })
+    Ok(MetaBlock { handle, held })
 }
 
-/// How the blocks of the index, and of a partitioned filter, are coded; only those of an index have
-/// first keys.
+/// Returns the encoding of the index blocks, or of those of a partitioned filter; only the former may
+/// have first keys.
 fn index_form(footer: &Footer, properties: &Properties, first_keys: bool) -> IndexForm {
     IndexForm {
         user_keys: properties.index_key_is_user_key != 0,
@@ -189,7 +189,8 @@ fn index_form(footer: &Footer, properties: &Properties, first_keys: bool) -> Ind
     }
 }
 
-/// Bytes that the words of most data blocks need; 0 where keys are not compared by their bytes as they are stored.
+/// Returns the size of the search words of a typical data block; 0 if keys are not compared bytewise as
+/// stored.
 fn words(properties: &Properties, order: &KeyOrder, global_seqno: Option<SequenceNumber>) -> u64 {
     if !order.is_bytewise() || global_seqno.is_some() {
         return 0;
@@ -197,19 +198,18 @@ fn words(properties: &Properties, order: &KeyOrder, global_seqno: Option<Sequenc
     let usual = properties
         .num_entries
         .div_ceil(properties.num_data_blocks.max(1));
-    // One more, because blocks differ by one where entries are equally long.
+    // Plus one: with entries of equal length, the count per block varies by one.
     DataWords::encoded_len(usual.saturating_add(1))
 }
 
 impl Table {
-    /// Opens the table in `file`, which has `len` bytes. If what is read looks damaged, it is read
-    /// once more before that is believed, as a damaged block is: not every part of a footer
-    /// has a checksum, so that all of it is.
+    /// Opens the table in `file`, which has `len` bytes. If the data read is damaged, all of it is read
+    /// once more before the damage is reported, because not every part of a footer has a checksum.
     ///
     /// # Errors
     ///
-    /// `Corruption` names file, offset, what was expected and found; `NotSupported` for formats
-    /// that Cairn does not read; `InvalidArgument` for a table of another key order.
+    /// `Corruption` with file, offset, expected and found values; `NotSupported` for unsupported formats;
+    /// `InvalidArgument` for a table with another key order.
     pub fn open(
         file: Arc<dyn RandomAccessFile>,
         len: u64,
@@ -265,7 +265,7 @@ impl Opening<'_> {
     fn table(&self, params: OpenParams) -> Result<Table> {
         let metaindex = self.footer.metaindex;
         let raw = self.raw(metaindex)?;
-        let parts = block::contents(&raw, metaindex, &self.footer, &self.meter)
+        let parts = block_fetcher::contents(&raw, metaindex, &self.footer, &self.meter)
             .and_then(|block| MetaIndex::decode(&block, self.limit))
             .map_err(|error| self.bad(error, metaindex.offset))?;
         let properties = self.properties(&parts)?;
@@ -329,7 +329,7 @@ impl Opening<'_> {
         };
         let bad = |error: Malformed| self.bad(error, handle.offset);
         let raw = self.raw(handle)?;
-        let properties = block::properties_of(&raw, handle, &self.footer)
+        let properties = block_fetcher::properties_of(&raw, handle, &self.footer)
             .and_then(|block| Properties::decode(&block))
             .map_err(bad)?;
         if properties.index_kind.is_none() && self.footer.version >= 2 {
@@ -358,7 +358,7 @@ impl Opening<'_> {
         )))
     }
 
-    /// Whether keys lack the timestamps that the order wants. Refuses other orders.
+    /// True if keys lack the timestamps that the order requires. Rejects other orders.
     fn timestamps_stripped(&self, params: &OpenParams, properties: &Properties) -> Result<bool> {
         let (ours, theirs) = (params.order.name(), &properties.comparator[..]);
         if theirs.is_empty() || ours == theirs {
@@ -368,7 +368,7 @@ impl Opening<'_> {
         if ours.strip_suffix(".u64ts") == Some(theirs) {
             return Ok(true);
         }
-        // Timestamps that were never stored can be switched off again.
+        // Timestamps that were never stored may be disabled again.
         if theirs.strip_suffix(".u64ts") == Some(ours) && properties.timestamps_stripped {
             return Ok(false);
         }
@@ -493,7 +493,7 @@ impl Opening<'_> {
     }
 }
 
-/// The unique id that the properties amount to.
+/// Returns the unique id that the properties define.
 pub(crate) fn unique_id(properties: &Properties) -> Option<UniqueId> {
     UniqueId::of_table(
         &properties.db_id,
@@ -502,8 +502,8 @@ pub(crate) fn unique_id(properties: &Properties) -> Option<UniqueId> {
     )
 }
 
-/// The base of cache keys of this file: its unique id, well mixed, so that offsets of one
-/// file do not meet those of another; or a number of this process for files without one.
+/// Returns the base of the cache keys of this file: its hashed unique id, so that keys of different
+/// files do not collide, or a process-wide number for files without an id.
 fn cache_file(params: &OpenParams, id: Option<UniqueId>) -> [u64; 2] {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     match id {
@@ -512,7 +512,7 @@ fn cache_file(params: &OpenParams, id: Option<UniqueId>) -> [u64; 2] {
             [first, second]
         }
         None => {
-            // Relaxed: the numbers need only differ.
+            // Relaxed: the numbers only need to be distinct.
             let unique = NEXT.fetch_add(1, Ordering::Relaxed);
             [unique, params.number.0.rotate_right(16)]
         }

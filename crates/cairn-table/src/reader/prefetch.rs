@@ -1,13 +1,12 @@
-//! Readahead of an iterator: how much more than the block that it lacks is asked for.
+//! Readahead of an iterator.
 //!
-//! Reads that follow each other in the file are counted. Once there were more than
-//! `num_file_reads_for_auto_readahead` of them, the request covers `initial_auto_readahead_size`
-//! bytes, and twice as many each time, up to `max_auto_readahead_size`. A read elsewhere starts
-//! anew. A fixed readahead applies from the first read on.
+//! After `num_file_reads_for_auto_readahead` sequential reads, requests cover
+//! `initial_auto_readahead_size` bytes, doubling each time up to `max_auto_readahead_size`. A
+//! non-sequential read resets it. A fixed readahead applies from the first read on.
 //!
-//! Long ranges are read in pieces of [`PIECE`] bytes, and the kernel is asked to have the rest ready: a
-//! compaction of twenty tables then holds 5 MB of them in memory of its own, and not 40. Where the file cannot do that
-//! (direct reads) all of it is read at once.
+//! Long ranges are read in pieces of [`PIECE`] bytes while the kernel prefetches the rest, so that a
+//! compaction of twenty tables buffers 5 MB instead of 40 MB. If the file does not support that (direct
+//! reads), the range is read at once.
 
 use std::ops::Range;
 
@@ -15,21 +14,21 @@ use cairn_format::table::{Handle, TRAILER_LEN};
 use cairn_options::TableOptions;
 use cairn_platform::{Buffer, RandomAccessFile};
 
-/// The bytes read at once where the kernel has the rest ready: long enough for a call to cost little, and short
-/// enough to be in the processor's cache when it is used.
+/// Piece size while the kernel prefetches the rest: large enough to amortize a call, and small enough
+/// for the processor cache.
 const PIECE: u64 = 256 << 10;
 
-/// The state of an iterator's reads.
+/// The readahead state of an iterator.
 #[derive(Default)]
 pub(crate) struct Prefetch {
-    /// Bytes to read ahead in any case; 0 to find out.
+    /// Fixed readahead in bytes; 0 for automatic readahead.
     fixed: u64,
     reads: u64,
     next_offset: u64,
     size: u64,
-    /// The part of the file that the kernel was asked for last.
+    /// The range last passed to the kernel for prefetching.
     asked: Range<u64>,
-    /// Bytes that were read ahead, and where they begin.
+    /// Bytes read ahead, with the offset of the first.
     ahead: Option<(u64, Buffer)>,
 }
 
@@ -41,7 +40,7 @@ impl Prefetch {
         }
     }
 
-    /// How many bytes behind the block at `handle`, which must be read, are to be read with it.
+    /// Returns the number of bytes to read after the block at `handle`, which must be read.
     pub(crate) fn more(&mut self, handle: Handle, options: &TableOptions) -> u64 {
         let len = handle.size + TRAILER_LEN as u64;
         if handle.offset != self.next_offset {
@@ -65,8 +64,8 @@ impl Prefetch {
         wanted.saturating_sub(len)
     }
 
-    /// How many of the `more` bytes behind the block at `handle` are to be read with it. `file` is asked to
-    /// have the others ready; when half of them are read, it is asked again.
+    /// Returns how many of the `more` bytes after the block at `handle` to read now. Requests kernel
+    /// prefetching of the others from `file`, and again whenever half of them are read.
     pub(crate) fn piece(&mut self, handle: Handle, more: u64, file: &dyn RandomAccessFile) -> u64 {
         let len = handle.size + TRAILER_LEN as u64;
         let piece = PIECE.saturating_sub(len);
@@ -89,8 +88,8 @@ impl Prefetch {
         piece
     }
 
-    /// Takes what a request brought, whose first bytes are the block at `handle`. Whether there is
-    /// more behind them.
+    /// Stores the bytes of a read that starts with the block at `handle`. Returns true if it contains
+    /// more.
     pub(crate) fn keep(&mut self, handle: Handle, bytes: &Buffer) -> bool {
         let len = (handle.size as usize).saturating_add(TRAILER_LEN);
         let has_more = bytes.len() > len;
@@ -100,13 +99,13 @@ impl Prefetch {
         has_more
     }
 
-    /// Gives up what was read ahead, if it has `len` bytes: their memory serves for the next.
-    pub(crate) fn spent(&mut self, len: usize) -> Option<Buffer> {
+    /// Returns the readahead buffer for reuse, if it has `len` bytes.
+    pub(crate) fn take_spent(&mut self, len: usize) -> Option<Buffer> {
         let (_, bytes) = self.ahead.take_if(|(_, bytes)| bytes.len() == len)?;
         Some(bytes)
     }
 
-    /// The bytes of the block at `handle`, trailer included, if they were read ahead.
+    /// Returns the block at `handle` with its trailer, if it was read ahead.
     pub(crate) fn take(&mut self, handle: Handle) -> Option<&[u8]> {
         let (at, bytes) = self.ahead.as_ref()?;
         let start = usize::try_from(handle.offset.checked_sub(*at)?).ok()?;
@@ -143,7 +142,7 @@ mod tests {
         assert_eq!(prefetch.more(block(100), &options), 0);
     }
 
-    /// A file of which only the prefetches count.
+    /// A file that only counts prefetches.
     struct Asked {
         takes: bool,
         asked: Mutex<Vec<(u64, usize)>>,
@@ -169,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn long_readahead_is_asked_for_by_halves_and_read_in_pieces() {
+    fn long_readahead_is_prefetched_by_halves_and_read_in_pieces() {
         const AHEAD: u64 = 2 << 20;
         const END: u64 = 10 * AHEAD + 10_000;
         let block = |offset| Handle { offset, size: 4000 };
@@ -196,7 +195,7 @@ mod tests {
             (at, reads) = (at + len, reads + 1);
         }
         assert_eq!((at, reads), (END, END.div_ceil(PIECE)));
-        // One behind the other, a half of the readahead or so at a time.
+        // Consecutive requests of about half the readahead.
         let asked = std::mem::take(&mut *file.asked.lock());
         assert_eq!(asked[0], (0, AHEAD as usize));
         assert!(
@@ -205,20 +204,20 @@ mod tests {
                 .all(|two| two[0].0 + two[0].1 as u64 == two[1].0)
         );
         assert!(asked.len() <= 21, "{asked:?}");
-        // Elsewhere it begins anew.
+        // A non-sequential read starts anew.
         assert_eq!(read(&file, &mut prefetch, 3 * AHEAD), PIECE);
         assert_eq!(*file.asked.lock(), [(3 * AHEAD, AHEAD as usize)]);
-        // A file that cannot is read at once.
+        // Without support the range is read at once.
         file.takes = false;
         assert_eq!(read(&file, &mut Prefetch::new(AHEAD), 0), AHEAD);
-        // What is short is not asked for.
+        // Short readahead is not prefetched.
         let mut short = Prefetch::new(PIECE);
         assert_eq!(read(&file, &mut short, 0), PIECE);
         assert_eq!(file.asked.lock().len(), 2);
     }
 
     #[test]
-    fn what_was_read_ahead_is_sliced() {
+    fn blocks_are_sliced_from_the_readahead_buffer() {
         let mut prefetch = Prefetch::new(100);
         let first = Handle {
             offset: 50,
@@ -241,13 +240,13 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_given_up_only_to_a_reading_of_the_same_length() {
+    fn the_buffer_is_reused_only_for_a_read_of_the_same_length() {
         let mut prefetch = Prefetch::new(100);
         let first = Handle { offset: 0, size: 5 };
         prefetch.keep(first, &Buffer::from(vec![0; 100]));
-        assert!(prefetch.spent(99).is_none());
+        assert!(prefetch.take_spent(99).is_none());
         assert!(prefetch.take(first).is_some());
-        assert_eq!(prefetch.spent(100).map(|bytes| bytes.len()), Some(100));
+        assert_eq!(prefetch.take_spent(100).map(|bytes| bytes.len()), Some(100));
         assert!(prefetch.take(first).is_none());
     }
 }

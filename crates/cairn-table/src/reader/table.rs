@@ -1,4 +1,4 @@
-//! An open table: what every read of it needs.
+//! The open table, shared by all its readers.
 
 use std::sync::Arc;
 
@@ -13,42 +13,42 @@ use cairn_types::{
     Error, FileNumber, KeyOrder, Malformed, PrefixExtractor, Result, SequenceNumber,
 };
 
-use super::block::{self, Raw};
-use super::counting::part_of;
+use super::block_fetcher::{self, Raw};
 use super::filter::{Bits, Filter};
-use super::index::{Index, IndexWalk, Landing};
+use super::index::{Index, IndexIter, Landing};
 use super::open::OpenParams;
+use super::table_stats::part_of;
 
-/// A block of metadata: held in memory, or found through the cache.
-pub(crate) struct Part {
+/// A metadata block: held in memory, or looked up in the cache.
+pub(crate) struct MetaBlock {
     pub handle: Handle,
     pub held: Option<Buffer>,
 }
 
 /// A block that a read needs and that is not in memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lack {
+pub(crate) struct MissingBlock {
     pub handle: Handle,
     pub role: CacheRole,
 }
 
-/// Blocks by their offsets.
+/// Blocks by offset.
 pub(crate) type Blocks = Vec<(u64, Buffer)>;
 
-/// The blocks that one read has beside the cache, because it read them and they are not (or not for
-/// sure) kept there; and what it has counted.
+/// Blocks read for one operation, which are not, or not certainly, in the cache; and the counts of the
+/// operation.
 #[derive(Default)]
-pub(crate) struct Supplied {
+pub(crate) struct SuppliedBlocks {
     blocks: Blocks,
     pub counts: TableCounts,
 }
 
-impl Supplied {
+impl SuppliedBlocks {
     pub(crate) fn push(&mut self, block: (u64, Buffer)) {
         self.blocks.push(block);
     }
 
-    /// Forgets the blocks, not the counts.
+    /// Releases the blocks and keeps the counts.
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.blocks.clear();
@@ -59,35 +59,35 @@ impl Supplied {
     }
 }
 
-/// A table that is open for reading. Shared by all who read it; does no I/O by itself.
+/// A table open for reading, shared by its readers. It does no I/O by itself.
 pub struct Table {
     pub(crate) file: Arc<dyn RandomAccessFile>,
     pub(crate) footer: Footer,
-    /// Where the footer begins: blocks end at or before it.
+    /// Offset of the footer: blocks end at or before it.
     pub(crate) limit: u64,
     pub(crate) cache_file: [u64; 2],
     pub(crate) metadata_priority: CachePriority,
     pub(crate) pins_partitions: bool,
     pub(crate) properties: Properties,
     pub(crate) parts: MetaIndex,
-    /// The order of keys as the file has them.
+    /// The key order in the file.
     pub(crate) order: KeyOrder,
-    /// Bytes of timestamp that are added to every key, because the file has none.
+    /// Bytes of timestamp added to every key because the file stores none.
     pub(crate) pad: usize,
     pub(crate) global_seqno: Option<SequenceNumber>,
     pub(crate) index: Index,
     pub(crate) filter: Option<Filter>,
     pub(crate) dictionary: Option<Dictionary>,
     pub(crate) tombstones: Option<Arc<Fragments>>,
-    /// The family's prefix extractor, if the table was built with the same.
+    /// The family's prefix extractor, if the table was built with the same one.
     pub(crate) prefix_extractor: Option<PrefixExtractor>,
-    /// Bytes that the words of most data blocks need; 0 if searches in data blocks do not go by words.
+    /// Size of the search words of a typical data block; 0 if they are not used.
     pub(crate) words: u64,
     pub(crate) params: OpenParams,
 }
 
 impl Table {
-    /// True if prefixes in the table are those that `extractor` takes.
+    /// True if the prefixes in the table are those of `extractor`.
     #[must_use]
     pub fn has_prefixes_of(&self, extractor: Option<&PrefixExtractor>) -> bool {
         let mine = self.prefix_extractor.as_ref();
@@ -95,52 +95,52 @@ impl Table {
             .is_some_and(|(mine, other)| mine.is_like(other))
     }
 
-    /// The properties that the writer of the table recorded.
+    /// Returns the table properties.
     #[must_use]
     pub fn properties(&self) -> &Properties {
         &self.properties
     }
 
-    /// The range tombstones, or `None` if there are none.
+    /// Returns the range tombstones, or `None` if there are none.
     #[must_use]
     pub fn range_tombstones(&self) -> Option<&Arc<Fragments>> {
         self.tombstones.as_ref()
     }
 
-    /// The file's number.
+    /// Returns the file number.
     #[must_use]
     pub fn number(&self) -> FileNumber {
         self.params.number
     }
 
-    /// The format version and checksum kind, and where the parts lie.
+    /// Returns the footer: format version, checksum kind, and handles.
     #[must_use]
     pub fn footer(&self) -> &Footer {
         &self.footer
     }
 
-    /// The parts besides data blocks, by name.
+    /// Returns the metaindex.
     #[must_use]
     pub fn parts(&self) -> &MetaIndex {
         &self.parts
     }
 
-    /// The sequence number that all entries have, if it is the file's rather than theirs.
+    /// Returns the global sequence number of an ingested file.
     #[must_use]
     pub fn global_seqno(&self) -> Option<SequenceNumber> {
         self.global_seqno
     }
 
-    /// The order of the user keys that this table was opened with.
+    /// Returns the order of user keys that the table was opened with.
     #[must_use]
     pub fn order(&self) -> &KeyOrder {
         &self.params.order
     }
 
-    /// Bytes of memory that the open table holds besides the block cache.
+    /// Returns the memory held by the open table outside of the block cache, in bytes.
     #[must_use]
     pub fn memory_usage(&self) -> usize {
-        let held = |part: &Part| part.held.as_ref().map_or(0, |buffer| buffer.len());
+        let held = |part: &MetaBlock| part.held.as_ref().map_or(0, |buffer| buffer.len());
         let all = |parts: &[(u64, Buffer)]| parts.iter().map(|(_, b)| b.len()).sum::<usize>();
         let filter = self.filter.as_ref();
         size_of::<Table>()
@@ -154,13 +154,13 @@ impl Table {
             + self.dictionary.as_ref().map_or(0, Dictionary::memory_usage)
     }
 
-    /// The error that `error`, found in the block at `offset`, is for a user.
+    /// Returns the user-visible error for `error` in the block at `offset`.
     #[cold]
     pub(crate) fn bad(&self, error: Malformed, offset: u64) -> Error {
         error.in_file(self.file.path().display(), offset)
     }
 
-    /// Refuses a handle that leads out of the file, before anything is allocated by it.
+    /// Rejects a handle outside of the file before anything is allocated for it.
     pub(crate) fn check(&self, handle: Handle, found_in: Handle) -> Result<()> {
         handle
             .check(self.limit, 0)
@@ -171,9 +171,9 @@ impl Table {
         CacheKey::of_block(self.cache_file, handle.offset)
     }
 
-    /// The block at `handle`, if it is in memory.
+    /// Returns the block at `handle`, if it is in memory.
     #[inline]
-    pub(crate) fn find(&self, lack: Lack, supplied: &Supplied) -> Option<Buffer> {
+    pub(crate) fn find(&self, lack: MissingBlock, supplied: &SuppliedBlocks) -> Option<Buffer> {
         let offset = lack.handle.offset;
         if let Some(found) = supplied.blocks.iter().find(|(at, _)| *at == offset) {
             return Some(found.1.clone());
@@ -184,7 +184,7 @@ impl Table {
         Some(found)
     }
 
-    /// Announces that the data block at `handle` will be looked up in the cache.
+    /// Prefetches the cache slot of the data block at `handle`.
     #[inline]
     pub(crate) fn announce(&self, handle: Handle) {
         if let Some(cache) = &self.params.cache {
@@ -192,7 +192,7 @@ impl Table {
         }
     }
 
-    /// Asks for the memory of the data block at `handle`, if it is in the cache.
+    /// Prefetches the data block at `handle`, if it is cached.
     #[inline]
     pub(crate) fn prefetch(&self, handle: Handle) {
         if let Some(cache) = &self.params.cache {
@@ -200,10 +200,14 @@ impl Table {
         }
     }
 
-    /// [`Table::find`] for a data block that will be searched. One that is found in the cache was
-    /// used before and will be used again: the words of its keys are laid behind it.
+    /// Like [`Table::find`], for a data block to be searched. A block found in the cache is reused, so
+    /// search words are built for it.
     #[inline]
-    pub(crate) fn find_to_search(&self, lack: Lack, supplied: &Supplied) -> Option<Buffer> {
+    pub(crate) fn find_to_search(
+        &self,
+        lack: MissingBlock,
+        supplied: &SuppliedBlocks,
+    ) -> Option<Buffer> {
         let block = self.find(lack, supplied)?;
         match supplied.blocks.is_empty() {
             true => Some(self.with_words(lack, block)),
@@ -211,9 +215,9 @@ impl Table {
         }
     }
 
-    /// `block`, a data block that is in the cache, with the words of its keys if it can have any.
+    /// Returns `block`, a cached data block, with its search words if it can have any.
     #[inline]
-    pub(crate) fn with_words(&self, lack: Lack, block: Buffer) -> Buffer {
+    pub(crate) fn with_words(&self, lack: MissingBlock, block: Buffer) -> Buffer {
         let is_bare = matches!(block.tail().len(), 0 | TRAILER_LEN);
         let wants_words = is_bare && lack.role == CacheRole::Data && self.room(lack.handle) > 0;
         match wants_words {
@@ -223,7 +227,7 @@ impl Table {
     }
 
     #[cold]
-    fn lay_words(&self, lack: Lack, block: Buffer) -> Buffer {
+    fn lay_words(&self, lack: MissingBlock, block: Buffer) -> Buffer {
         let Ok(layout) = BlockLayout::parse(&block, BlockKind::Data) else {
             return block;
         };
@@ -234,10 +238,11 @@ impl Table {
         }
     }
 
-    /// Bytes of memory to take for the words of the data block at `handle` together with it, so that the block need not
-    /// move when they are laid: what they need in most blocks of the table. 0 if the block has no words, which is so where they
-    /// would be more than an eighth of it: where entries are short, a search without them is little longer, and the cache holds more. Properties may say
-    /// anything; no more is taken for it than that.
+    /// Returns the room to allocate with the data block at `handle` for its search words, so that the
+    /// block need not move when they are built: the size for a typical block of the table. 0 if the
+    /// block gets no words, because they would exceed an eighth of its size: with short entries a
+    /// search gains little, and the cache holds less. The estimate is from the properties, which are
+    /// not trusted beyond that limit.
     #[inline]
     fn room(&self, handle: Handle) -> usize {
         let block = handle.size.max(self.params.options.block_size);
@@ -247,8 +252,8 @@ impl Table {
         }
     }
 
-    /// The request for a block that is not in memory, and for `more` bytes behind it.
-    pub(crate) fn request(&self, lack: Lack, more: u64) -> ReadRequest {
+    /// Returns the request for a missing block and `more` bytes after it.
+    pub(crate) fn request(&self, lack: MissingBlock, more: u64) -> ReadRequest {
         let len = lack.handle.size + TRAILER_LEN as u64 + more;
         ReadRequest {
             file: self.file.clone(),
@@ -256,16 +261,16 @@ impl Table {
             len: len.min(self.limit - lack.handle.offset) as usize,
             room: match more {
                 0 if lack.role == CacheRole::Data => self.room(lack.handle),
-                // What is read together is copied block by block.
+                // Blocks of a multi-block read are copied one by one.
                 _ => 0,
             },
         }
     }
 
-    /// The contents of a block that was read as `raw`. Kept in the cache if `fill`.
+    /// Decodes the block read as `raw`, and inserts it into the cache if `fill`.
     pub(crate) fn take(
         &self,
-        lack: Lack,
+        lack: MissingBlock,
         raw: &Raw<'_>,
         verify: bool,
         fill: bool,
@@ -282,16 +287,17 @@ impl Table {
         let form = self.form_of(lack.role);
         let unpack = |raw: &Raw<'_>| {
             let footer = &self.footer;
-            let block = block::unpack(raw, lack.handle, footer, dictionary, verify, room, meter)?;
+            let block =
+                block_fetcher::unpack(raw, lack.handle, footer, dictionary, verify, room, meter)?;
             match form {
-                Some(form) => block::without_prefix(block, form, footer, room),
+                Some(form) => block_fetcher::without_prefix(block, form, footer, room),
                 None => Ok(block),
             }
         };
         let buffer = unpack(raw)
             .or_else(|error| {
                 let place = (lack.handle.offset, lack.handle.size as usize + TRAILER_LEN);
-                let again = block::read_again(error, &self.file, place, unpack);
+                let again = block_fetcher::read_again(error, &self.file, place, unpack);
                 self.count_damage(again.is_ok());
                 again
             })
@@ -314,7 +320,7 @@ impl Table {
         Ok(buffer)
     }
 
-    /// The form of the entries of blocks of `role`, if they have entries.
+    /// Returns the encoding of the entries of blocks of `role`, if they have entries.
     fn form_of(&self, role: CacheRole) -> Option<EntryForm> {
         match role {
             CacheRole::Data => Some(EntryForm::Data),
@@ -327,13 +333,13 @@ impl Table {
         }
     }
 
-    /// Reads the block that is lacking on the calling thread.
-    pub(crate) fn fetch(&self, lack: Lack, io: &Io, fill: bool) -> Result<Buffer> {
+    /// Reads the missing block on the calling thread.
+    pub(crate) fn fetch(&self, lack: MissingBlock, io: &Io, fill: bool) -> Result<Buffer> {
         let raw = io.read_now(&self.request(lack, 0))?;
         self.take(lack, &Raw::Whole(raw), true, fill)
     }
 
-    /// Loads the partitions that the options want to stay in memory.
+    /// Loads the partitions that the options pin.
     pub(crate) fn pin_partitions(&mut self, io: &Io) -> Result<()> {
         if !self.pins_partitions {
             return Ok(());
@@ -354,7 +360,7 @@ impl Table {
         Ok(())
     }
 
-    /// All partitions of the index, or of the filter.
+    /// Returns all partitions of the index, or of the filter.
     fn partitions_under(&self, of_filter: bool, io: &Io) -> Result<Blocks> {
         let role = if of_filter {
             CacheRole::Filter
@@ -363,23 +369,23 @@ impl Table {
         };
         let mut partitions = Vec::new();
         for handle in self.partition_handles(of_filter, io)? {
-            let lack = Lack { handle, role };
+            let lack = MissingBlock { handle, role };
             partitions.push((handle.offset, self.fetch(lack, io, false)?));
         }
         partitions.sort_by_key(|(offset, _)| *offset);
         Ok(partitions)
     }
 
-    /// About how many bytes of the file lie before `target`, an internal key.
+    /// Returns the approximate file offset of the internal key `target`.
     ///
     /// # Errors
     ///
-    /// Those of reading the index, where it is not in memory.
+    /// Read errors of the index.
     pub fn approximate_offset_of(&self, target: &[u8], io: &Io) -> Result<u64> {
         let mut stored = Vec::new();
         let target = self.stored_target(target, &mut stored);
-        let mut walk = IndexWalk::new(self);
-        let mut supplied = Supplied::default();
+        let mut walk = IndexIter::new(self);
+        let mut supplied = SuppliedBlocks::default();
         walk.start(Landing::Seek);
         while let Some(lack) = walk.settle(self, &supplied, target)? {
             supplied.push((lack.handle.offset, self.fetch(lack, io, true)?));
@@ -390,13 +396,13 @@ impl Table {
         Ok(self.data_end())
     }
 
-    /// About how many bytes the data blocks have.
+    /// Returns the approximate size of the data blocks, in bytes.
     #[must_use]
     pub fn data_size(&self) -> u64 {
         self.data_end()
     }
 
-    /// Where the data blocks end, as far as the properties can be believed.
+    /// Returns the end of the data blocks, limited to plausible values of the properties.
     pub(crate) fn data_end(&self) -> u64 {
         match self.properties.data_size {
             0 => self.limit,
@@ -404,7 +410,7 @@ impl Table {
         }
     }
 
-    /// `target`, an internal key, as the file would have it; in `buffer` if it must be changed.
+    /// Returns the internal key `target` as the file would store it; in `buffer` if it must be changed.
     #[inline]
     pub(crate) fn stored_target<'a>(&self, target: &'a [u8], buffer: &'a mut Vec<u8>) -> &'a [u8] {
         if self.pad == 0 {
@@ -413,8 +419,8 @@ impl Table {
         self.strip_target(target, buffer)
     }
 
-    /// Cuts the timestamp out of a target. Entries of the file count as having the smallest
-    /// timestamp, so they all come behind a target of the same key with a later one.
+    /// Strips the timestamp from a target. Entries of the file have the minimum timestamp, so they all
+    /// follow a target of the same key with a later one.
     #[cold]
     pub(crate) fn strip_target<'a>(&self, target: &[u8], buffer: &'a mut Vec<u8>) -> &'a [u8] {
         use cairn_format::key;

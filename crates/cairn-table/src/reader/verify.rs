@@ -1,4 +1,4 @@
-//! Checking a whole table: every block's checksum, and that every block can be unpacked.
+//! Verifies a whole table: the checksum of every block, and its decompression.
 
 use cairn_format::block::{BlockKind, BlockLayout, IndexCursor, IndexForm};
 use cairn_format::table::{Handle, meta};
@@ -6,30 +6,30 @@ use cairn_memory::CacheRole;
 use cairn_platform::{Buffer, Io};
 use cairn_types::Result;
 
-use super::block::{self, Raw};
-use super::table::{Lack, Part, Table};
+use super::block_fetcher::{self, Raw};
+use super::table::{MetaBlock, MissingBlock, Table};
 
 impl Table {
-    /// Reads every block of the file that the index and the metaindex lead to and checks it, past
-    /// the cache.
+    /// Reads and verifies every block that the index and the metaindex refer to, bypassing the cache.
     ///
     /// # Errors
     ///
-    /// The first block that is damaged, with its offset, what was expected and what was found.
+    /// The first damaged block, with its offset, expected and found values.
     pub fn verify_checksums(&self, io: &Io) -> Result<()> {
         for (name, handle) in self.parts.iter() {
             if name == meta::PROPERTIES {
-                let lack = Lack {
+                let lack = MissingBlock {
                     handle,
                     role: CacheRole::Other,
                 };
                 let raw = Raw::Whole(io.read_now(&self.request(lack, 0))?);
-                let unpack =
-                    |raw: &Raw<'_>| block::properties_of(raw, handle, &self.footer).map(|_| ());
+                let unpack = |raw: &Raw<'_>| {
+                    block_fetcher::properties_of(raw, handle, &self.footer).map(|_| ())
+                };
                 unpack(&raw)
                     .or_else(|error| {
                         let place = (handle.offset, raw.len());
-                        block::read_again(error, &self.file, place, unpack)
+                        block_fetcher::read_again(error, &self.file, place, unpack)
                     })
                     .map_err(|error| self.bad(error, handle.offset))?;
             } else {
@@ -69,10 +69,10 @@ impl Table {
     }
 
     fn verify_block(&self, handle: Handle, role: CacheRole, io: &Io) -> Result<Buffer> {
-        self.fetch(Lack { handle, role }, io, false)
+        self.fetch(MissingBlock { handle, role }, io, false)
     }
 
-    /// The handles in an index block, checked to lie in the file.
+    /// Returns the handles in an index block, checked to lie in the file.
     fn handles_in(&self, bytes: &[u8], form: IndexForm, found_in: Handle) -> Result<Vec<Handle>> {
         let bad = |error| self.bad(error, found_in.offset);
         let layout = BlockLayout::parse(bytes, BlockKind::Index).map_err(bad)?;
@@ -88,13 +88,13 @@ impl Table {
         Ok(handles)
     }
 
-    /// The partitions of the index, or of the filter.
+    /// Returns the handles of the partitions of the index, or of the filter.
     pub(crate) fn partition_handles(&self, of_filter: bool, io: &Io) -> Result<Vec<Handle>> {
         let (part, form, role) = match &self.filter {
             Some(filter) if of_filter => (&filter.root, filter.form, CacheRole::FilterMeta),
             _ => (&self.index.root, self.index.form, CacheRole::Index),
         };
-        let Part { handle, held } = part;
+        let MetaBlock { handle, held } = part;
         let root = match held {
             Some(held) => held.clone(),
             None => self.verify_block(*handle, role, io)?,

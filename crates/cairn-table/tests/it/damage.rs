@@ -1,4 +1,4 @@
-//! Damaged tables: an error or the right data, never a panic.
+//! Damaged tables yield an error or correct data, never a panic.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ fn sample(version: u32) -> (Vec<u8>, Vec<Entry>) {
     (bytes, entries)
 }
 
-/// Reads everything of a table that may be damaged. What is read without an error must be right.
+/// Reads everything of a table that may be damaged. Whatever is read without an error must be correct.
 fn read_all(bytes: &[u8], entries: &[Entry]) {
     let Ok(table) = open(bytes, OpenParams::default()) else {
         return;
@@ -60,7 +60,7 @@ fn read_all(bytes: &[u8], entries: &[Entry]) {
 }
 
 #[test]
-fn any_flipped_byte_is_noticed_or_harmless() {
+fn any_flipped_byte_is_detected_or_harmless() {
     for version in [5, 7, 8] {
         let (bytes, entries) = sample(version);
         for at in 0..bytes.len() {
@@ -71,7 +71,7 @@ fn any_flipped_byte_is_noticed_or_harmless() {
     }
 }
 
-/// A file of which the byte at `at` is read with a flipped bit, `left` times.
+/// A file whose byte at `at` is read with a flipped bit `left` times.
 struct Flips {
     file: Arc<dyn RandomAccessFile>,
     at: u64,
@@ -109,7 +109,7 @@ fn open_flipping(bytes: &[u8], at: usize, times: usize) -> Result<Arc<Table>> {
         at: at as u64,
         left: AtomicUsize::new(times),
     });
-    // The least of tails: all blocks are read by themselves.
+    // The smallest tail: every block is read separately.
     let params = OpenParams {
         tail_size: Some(1),
         ..OpenParams::default()
@@ -118,7 +118,7 @@ fn open_flipping(bytes: &[u8], at: usize, times: usize) -> Result<Arc<Table>> {
 }
 
 #[test]
-fn a_bit_that_is_flipped_in_one_reading_does_no_harm() {
+fn a_transient_bit_flip_is_repaired_by_a_second_read() {
     let (bytes, entries) = sample(7);
     for at in 0..bytes.len() {
         let table = open_flipping(&bytes, at, 1).unwrap();
@@ -128,13 +128,13 @@ fn a_bit_that_is_flipped_in_one_reading_does_no_harm() {
         let table = open_flipping(&bytes, at, 1).unwrap();
         assert_eq!(get(&table, b"key0030", 1000).unwrap().len(), 1);
     }
-    // Twice the same is damage.
+    // A repeated flip is damage.
     let table = open_flipping(&bytes, 20, 2).unwrap();
     assert_eq!(forward(&table).unwrap_err().code(), Code::Corruption);
 }
 
 #[test]
-fn a_file_cut_short_is_no_table() {
+fn a_truncated_file_is_rejected() {
     let (bytes, _) = sample(7);
     for len in (0..bytes.len()).step_by(13) {
         assert!(open(&bytes[..len], OpenParams::default()).is_err());
@@ -155,7 +155,7 @@ fn an_error_names_file_offset_expected_and_found() {
 }
 
 #[test]
-fn another_unique_id_than_the_manifest_has_is_corruption() {
+fn a_unique_id_other_than_the_manifest_s_is_corruption() {
     let (bytes, _) = sample(7);
     let params = OpenParams {
         expected_unique_id: Some([1, 2]),
@@ -171,9 +171,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn garbage_is_no_table(mut bytes in prop::collection::vec(any::<u8>(), 0..500), version in 0u8..9) {
+    fn garbage_is_rejected(mut bytes in prop::collection::vec(any::<u8>(), 0..500), version in 0u8..9) {
         prop_assert!(open(&bytes, OpenParams::default()).is_err());
-        // Behind a footer's last words the rest is looked at.
+        // With a valid footer magic number, the rest is decoded.
         bytes.extend_from_slice(&u32::from(version).to_le_bytes());
         bytes.extend_from_slice(&0x88e2_41b7_85f4_cff7u64.to_le_bytes());
         prop_assert!(open(&bytes, OpenParams::default()).is_err());

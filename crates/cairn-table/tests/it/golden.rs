@@ -1,12 +1,12 @@
-//! Tables that RocksDB wrote are read entry by entry as an independent decoder reads them.
+//! Tables written by RocksDB are read entry by entry as an independent decoder reads them.
 //!
-//! `testdata/digests.txt` has a line for each table there: its name, its number of point entries, and
-//! the CRC32C of all entries as that decoder found them (lengths as fixed32, keys and values; the
-//! sequence numbers of ingested files as zeros).
+//! `testdata/digests.txt` has a line for each table: its name, its number of point entries, and the
+//! CRC32C of all entries as that decoder found them (lengths as fixed32, keys and values; the sequence
+//! numbers of ingested files as zeros).
 //!
-//! `CAIRN_TABLE_CORPUS` may name a folder with more tables. Where `NAME.sst.dump` lies beside
-//! `NAME.sst`, it has a line for each entry in file order: the internal key in hex, a space, and
-//! the value in hex. Others are walked and counted only.
+//! `CAIRN_TABLE_CORPUS` may name a directory with more tables. If `NAME.sst.dump` exists beside
+//! `NAME.sst`, it has a line for each entry in file order: the internal key in hex, a space, and the
+//! value in hex. Other tables are only scanned and counted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use cairn_types::{Code, KeyOrder, PrefixExtractor, Result};
 
 use crate::world::{backward, forward, get, open};
 
-/// Opens a table under whichever built-in order it was written in.
+/// Opens a table with whichever built-in order it was written.
 fn open_any(bytes: &[u8]) -> Result<Arc<Table>> {
     let mut last = None;
     let orders = [
@@ -46,7 +46,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Reads one table in every way and compares it with its dump.
+/// Reads a table in every way and compares it with its dump.
 fn check(path: &Path) -> Result<()> {
     let bytes = fs::read(path).unwrap();
     let table = open_any(&bytes)?;
@@ -64,7 +64,7 @@ fn check(path: &Path) -> Result<()> {
         let expected: Vec<&str> = text.lines().collect();
         assert_eq!(entries.len(), expected.len(), "{}", path.display());
         for ((key, value), line) in entries.iter().zip(expected) {
-            // Dumps have keys as they are stored.
+            // Dumps have keys as stored.
             let shown = if table.global_seqno().is_some() {
                 key.len() - 8
             } else {
@@ -99,9 +99,9 @@ fn tables(dir: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// The digest of the entries of a table; see the top of this file.
+/// Returns the digest of the entries of a table; see the module docs.
 fn digest(table: &Arc<Table>) -> Result<(usize, u32)> {
-    // Timestamps that the file does not have are not in the digest either.
+    // The digest excludes timestamps that the file does not store.
     let pad = if table.properties().timestamps_stripped {
         table.order().timestamp_size()
     } else {
@@ -126,7 +126,7 @@ fn digest(table: &Arc<Table>) -> Result<(usize, u32)> {
 }
 
 #[test]
-fn tables_of_rocksdb_are_read() {
+fn tables_written_by_rocksdb_are_read() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
     let digests = fs::read_to_string(here.join("digests.txt")).unwrap();
     for line in digests.lines() {
@@ -145,7 +145,7 @@ fn tables_of_rocksdb_are_read() {
 }
 
 #[test]
-fn keys_without_their_timestamps_get_the_smallest() {
+fn keys_without_timestamps_get_the_minimum() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
     let bytes = fs::read(here.join("v1109_udt_memtable_only__000009.sst")).unwrap();
     let with = |order| {
@@ -162,7 +162,7 @@ fn keys_without_their_timestamps_get_the_smallest() {
     for (key, value) in &entries {
         let (user, _) = key.split_at(key.len() - 8);
         assert_eq!(user[user.len() - 8..], [0; 8]);
-        // A lookup as of a later timestamp finds what counts as the oldest.
+        // A lookup at a later timestamp finds the entry with the minimum timestamp.
         let mut later = user[..user.len() - 8].to_vec();
         later.extend_from_slice(&9u64.to_le_bytes());
         let found = get(&padded, &later, 1 << 50).unwrap();

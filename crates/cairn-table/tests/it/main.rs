@@ -1,4 +1,4 @@
-//! Tables as a whole: built and read back, read from RocksDB's files, damaged.
+//! Whole tables: built and read back, read from RocksDB's files, damaged.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! A get that lacks one block after another goes on where it stopped.
+//! A get that needs one block after another continues where it stopped.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use cairn_types::{Comparator, KeyOrder, Progress, SequenceNumber, ValueKind};
 
 use crate::world::{Entry, build, open};
 
-/// The order of bytes, which counts how often keys are compared.
+/// Bytewise order that counts comparisons.
 #[derive(Default)]
 struct Counting(AtomicU64);
 
@@ -31,7 +31,7 @@ impl Comparator for Counting {
 
 const VERSIONS: u64 = 1_000;
 
-/// A key of many versions between two of one, and two versions to a block.
+/// A key with many versions between two keys with one, and two versions per block.
 fn entries() -> Vec<Entry> {
     let entry = |user: &[u8], seq: u64| {
         let mut key = Vec::new();
@@ -46,7 +46,7 @@ fn entries() -> Vec<Entry> {
         .collect()
 }
 
-/// Gets the key of many versions, and returns their numbers and how many blocks were lacking.
+/// Gets the key with many versions; returns their sequence numbers and the number of missing blocks.
 fn get(table: &Table) -> (Vec<u64>, usize) {
     let lookup = LookupKey::new(b"many", SequenceNumber(VERSIONS));
     let (mut state, mut seqs, mut lacking) = (TableGet::new(), Vec::new(), 0);
@@ -67,7 +67,7 @@ fn get(table: &Table) -> (Vec<u64>, usize) {
 }
 
 #[test]
-fn a_key_that_fills_many_blocks_costs_a_few_comparisons_for_each() {
+fn a_key_that_fills_many_blocks_costs_few_comparisons_per_block() {
     for (index_type, held) in [
         (IndexType::BinarySearch, true),
         (IndexType::BinarySearch, false),

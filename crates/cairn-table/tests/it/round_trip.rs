@@ -1,4 +1,4 @@
-//! Tables of random entries under random options are read as they were written.
+//! Tables of random entries under random options are read back as written.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -153,7 +153,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn a_table_is_read_as_it_was_written(
+    fn a_table_is_read_back_as_written(
         raw in raw_entries(),
         (options, compression, codec) in options(),
         order in prop::sample::select(vec![
@@ -241,7 +241,7 @@ proptest! {
     }
 }
 
-/// Writes tables of every format version for RocksDB's own tools to read.
+/// Writes tables of every format version for RocksDB's tools.
 #[test]
 fn tables_for_other_readers() {
     let Ok(dir) = std::env::var("CAIRN_TABLE_OUT") else {

@@ -1,4 +1,4 @@
-//! What searches in cached blocks go by is laid into memory that was taken with the block.
+//! Search words of cached blocks are built in memory allocated with the block.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ fn cached(entries: &[Entry], compression: Compression) -> (Arc<Table>, Arc<Block
     (open(&bytes, params).unwrap(), cache)
 }
 
-/// Gets every key, and returns what the cache holds then.
+/// Gets every key, and returns the resulting cache usage.
 fn used_after_gets(table: &Table, cache: &BlockCache, entries: &[Entry]) -> usize {
     for (key, value) in entries {
         let found = get(table, key::user_key(key), 9).unwrap();
@@ -57,11 +57,11 @@ fn used_after_gets(table: &Table, cache: &BlockCache, entries: &[Entry]) -> usiz
 }
 
 #[test]
-fn blocks_of_entries_alike_stay_where_they_were_read_to() {
+fn blocks_of_uniform_entries_do_not_move() {
     let entries = entries(|_| 100);
     for compression in [Compression::None, Compression::Lz4] {
         let (table, cache) = cached(&entries, compression);
-        // Some blocks are read one by one and some ahead.
+        // Read some blocks one by one and some by readahead.
         get(&table, key::user_key(&entries[2500].0), 9).unwrap();
         assert_eq!(forward(&table).unwrap(), entries);
         let read = cache.usage();
@@ -109,7 +109,7 @@ fn an_iterator_of_many_searches_has_words_laid_as_blocks_are_read() {
 }
 
 #[test]
-fn a_block_of_more_entries_than_most_moves_when_its_words_are_laid() {
+fn a_block_with_more_entries_than_typical_moves_when_its_words_are_built() {
     let entries = entries(|n| if n < 200 { 20 } else { 100 });
     let (table, cache) = cached(&entries, Compression::None);
     assert_eq!(forward(&table).unwrap(), entries);
@@ -120,7 +120,7 @@ fn a_block_of_more_entries_than_most_moves_when_its_words_are_laid() {
 }
 
 #[test]
-fn the_words_of_an_index_are_laid_when_a_second_get_searches_it() {
+fn the_words_of_an_index_are_built_by_the_second_get() {
     let entries = entries(|_| 100);
     let (table, _) = cached(&entries, Compression::None);
     let opened = table.memory_usage();
@@ -145,7 +145,7 @@ fn short_entries_have_no_words() {
         let blocks = table.properties().data_size as usize;
         let taken = || {
             assert_eq!(forward(&table).unwrap(), entries);
-            // What the cache holds beside the blocks and 200 bytes for each.
+            // Cache usage beyond the blocks and 200 bytes for each.
             cache.usage().saturating_sub(blocks + 200 * cache.entries())
         };
         assert_eq!(taken() > 0, has_words, "{value_len}");

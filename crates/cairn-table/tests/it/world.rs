@@ -1,4 +1,4 @@
-//! The smallest world that a table needs: a file in memory, and blocking reads.
+//! Fixtures: an in-memory file, and blocking reads.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -17,7 +17,7 @@ use cairn_types::{Comparator, KeyOrder, Result, SequenceNumber};
 /// An internal key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
 
-/// An order of a program's own: a shorter key comes first, and those of equal length are in the order of their bytes.
+/// A user-defined order: shorter keys first, keys of equal length bytewise.
 struct LengthThenBytes;
 
 impl Comparator for LengthThenBytes {
@@ -30,12 +30,12 @@ impl Comparator for LengthThenBytes {
     }
 }
 
-/// The order of a program that has one of its own.
+/// Returns the user-defined order.
 pub fn length_then_bytes() -> KeyOrder {
     KeyOrder::Custom(Arc::new(LengthThenBytes))
 }
 
-/// The bytes of a table of these entries and range tombstones.
+/// Returns the bytes of a table of these entries and range tombstones.
 pub fn build(
     params: BuildParams,
     entries: &[Entry],
@@ -60,7 +60,7 @@ pub fn build(
     Ok((bytes, stats))
 }
 
-/// A file with these bytes.
+/// Returns a file with these bytes.
 pub fn file(bytes: &[u8]) -> Arc<dyn RandomAccessFile> {
     let fs = MemFileSystem::new();
     let path = Path::new("/000001.sst");
@@ -70,12 +70,12 @@ pub fn file(bytes: &[u8]) -> Arc<dyn RandomAccessFile> {
     fs.open(path, FileMode::default()).unwrap()
 }
 
-/// The table in these bytes.
+/// Opens the table in these bytes.
 pub fn open(bytes: &[u8], params: OpenParams) -> Result<Arc<Table>> {
     Table::open(file(bytes), bytes.len() as u64, params, &Io::blocking())
 }
 
-/// All entries, front to back.
+/// Returns all entries, front to back.
 pub fn forward(table: &Arc<Table>) -> Result<Vec<Entry>> {
     let io = Io::blocking();
     let mut iter = TableIter::new(table.clone(), IterOptions::default());
@@ -95,7 +95,7 @@ pub fn forward(table: &Arc<Table>) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// All entries, back to front.
+/// Returns all entries, back to front.
 pub fn backward(table: &Arc<Table>) -> Result<Vec<Entry>> {
     let io = Io::blocking();
     let mut iter = TableIter::new(table.clone(), IterOptions::default());
@@ -115,7 +115,7 @@ pub fn backward(table: &Arc<Table>) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// What a get of `user_key` as of `seq` shows: sequence numbers and values.
+/// Returns the entries that a get of `user_key` at `seq` visits: sequence numbers and values.
 pub fn get(table: &Table, user_key: &[u8], seq: u64) -> Result<Vec<(u64, Vec<u8>)>> {
     let lookup = LookupKey::new(user_key, SequenceNumber(seq));
     let mut found = Vec::new();

@@ -1,11 +1,11 @@
-//! Recovering as much as is still whole of a database that lost files.
+//! Best-efforts recovery of a database that lost files.
 //!
-//! The newest MANIFEST is read as far as it can be. Each family gets the last state of which every
-//! table, and every blob file that its tables link to, is there in its full length; families that an
-//! atomic group changed together are whole together there. A MANIFEST in which some family never is
-//! gives way to the one before it. What later edits say of files is left out; logs are left out too,
-//! because they belong to later states. The MANIFEST is read twice: once to find the states, once to
-//! build them. Damage is believed only if it is still there when the MANIFEST is read again.
+//! The newest MANIFEST is read up to its first damage. Each family is recovered to the last state in
+//! which every table, and every blob file that its tables refer to, exists with its full size; families
+//! changed by one atomic group are recovered to that state together. If some family has no such state,
+//! the previous MANIFEST is tried. Later edits are ignored, and so are WALs, since they belong to later
+//! states. The MANIFEST is read twice: to find the states and to build them. Damage counts only if a
+//! second read confirms it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -15,30 +15,30 @@ use cairn_format::names::FileName;
 use cairn_platform::FileSystem;
 use cairn_types::{Error, FileNumber, KeyOrder, Result};
 
-use super::replay::{DEFAULT_FAMILY, Groups, Recovered, Replay, Unread, read_up_to_damage};
+use super::replay::{DEFAULT_FAMILY, Groups, Recovered, Replay, UnreadTail, read_up_to_damage};
 use crate::edit::TreeEdit;
-use crate::file::FileMeta;
+use crate::file_meta::FileMeta;
 
-/// Which files of a family, given by its name, are there in their full length.
-pub struct Present<'a> {
-    /// Tables.
+/// Checks whether a file of a family, given by name, exists with its full size.
+pub struct FileProbe<'a> {
+    /// Checks a table.
     pub table: &'a dyn Fn(&str, &FileMeta) -> Result<bool>,
-    /// Blob files.
+    /// Checks a blob file.
     pub blob: &'a dyn Fn(&str, FileNumber) -> Result<bool>,
 }
 
-/// The last whole state of each family that the MANIFESTs of `dir` know; `None` if there is no
-/// MANIFEST. CURRENT is not looked at.
+/// Recovers the last complete state of each family from the MANIFESTs of `dir`; `None` if there is no
+/// MANIFEST. CURRENT is ignored.
 ///
 /// # Errors
 ///
-/// `Corruption` if no MANIFEST has a whole state of each of its families; errors of `order`;
-/// `IoError`, also for a MANIFEST that does not read twice the same.
+/// `Corruption` if no MANIFEST has a complete state of each of its families; errors of `order`;
+/// `IoError`, also if a MANIFEST reads differently the second time.
 pub fn replay_best_effort(
     fs: &dyn FileSystem,
     dir: &Path,
     order: &dyn Fn(&str, &str) -> Result<KeyOrder>,
-    present: &Present<'_>,
+    present: &FileProbe<'_>,
 ) -> Result<Option<Recovered>> {
     let names = fs.list(dir)?;
     let mut manifests: Vec<FileNumber> = names
@@ -67,12 +67,12 @@ fn replay_one(
     dir: &Path,
     number: FileNumber,
     order: &dyn Fn(&str, &str) -> Result<KeyOrder>,
-    present: &Present<'_>,
+    present: &FileProbe<'_>,
 ) -> Result<Recovered> {
     let path = dir.join(FileName::Manifest(number).to_string());
     let look = || {
         let mut survey = Survey::new(present);
-        // What contradicts itself ends what is believed, as damage does.
+        // An edit that contradicts earlier ones ends the usable part, like damage.
         let mut believed = Replay::new(number);
         let (_, damage) = read_up_to_damage(fs, &path, &mut |edit, _| {
             believed.take(edit.clone())?;
@@ -82,7 +82,7 @@ fn replay_one(
     };
     let (mut survey, damage) = match look()? {
         whole @ (_, None) => whole,
-        // A bit may have been wrong on the way from the disk.
+        // The damage may be a transient read error.
         (first, _) => match look()? {
             (again, _) if again.units < first.units => return Err(unsteady(&path)),
             again => again,
@@ -99,9 +99,14 @@ fn replay_one(
         return Err(unsteady(&path));
     }
     let mut recovered = replay.finish(order, end)?;
+    debug_assert_eq!(
+        recovered.families.len(),
+        states.len(),
+        "survey and replay agree on the live families"
+    );
     recovered.set_back = survey.set_back(&states);
     if let Some((offset, damage)) = damage {
-        recovered.unread = Some(Unread {
+        recovered.unread = Some(UnreadTail {
             offset,
             bytes: fs.status(&path)?.len.saturating_sub(offset),
             reason: damage.text().to_owned(),
@@ -110,7 +115,8 @@ fn replay_one(
     Ok(recovered)
 }
 
-/// No state is made of what is not read twice the same: an older one would take the place of what is there.
+/// Reports a MANIFEST that reads differently twice. Recovering an older state instead would lose data
+/// that is still there.
 fn unsteady(path: &Path) -> Error {
     Error::io_text(format!(
         "{} does not read twice the same; open the database again",
@@ -118,21 +124,21 @@ fn unsteady(path: &Path) -> Error {
     ))
 }
 
-/// The state of a family while the MANIFEST is looked through.
+/// The state of a family during the survey.
 #[derive(Default)]
 struct Family {
     name: String,
-    /// Tables in the tree, with the oldest blob file that each links to.
+    /// Live tables, with the oldest blob file that each refers to.
     tables: BTreeMap<FileNumber, Option<FileNumber>>,
     missing: BTreeSet<FileNumber>,
-    /// Blob files that are not there, each with its blobs that are not garbage. One of nothing but
-    /// garbage leaves the tree, and is not needed.
+    /// Missing blob files with their number of live blobs. A file of nothing but garbage is obsolete
+    /// and not required.
     missing_blobs: BTreeMap<FileNumber, u64>,
-    /// How many units had been taken at its last whole state.
+    /// The unit of its last complete state.
     whole_at: Option<usize>,
-    /// How many had been when it last changed.
+    /// The unit of its last change.
     changed_at: usize,
-    /// The families that changed together with it then, itself included.
+    /// Families changed by the same unit, including itself.
     mates: BTreeSet<u32>,
 }
 
@@ -141,23 +147,23 @@ impl Family {
         let Some((newest_lost, _)) = self.missing_blobs.last_key_value() else {
             return self.missing.is_empty();
         };
-        // Blob files older than those that tables link to hold nothing that is needed.
+        // Blob files older than every reference are not needed.
         let oldest = self.tables.values().flatten().min();
         self.missing.is_empty() && oldest.is_none_or(|oldest| oldest > newest_lost)
     }
 }
 
-/// The states that a MANIFEST goes through, as far as files are concerned.
+/// The states that a MANIFEST goes through, reduced to the existence of files.
 struct Survey<'a> {
-    present: &'a Present<'a>,
+    present: &'a FileProbe<'a>,
     families: BTreeMap<u32, Family>,
     groups: Groups,
-    /// Edits and whole groups taken.
+    /// Number of edits and whole groups read.
     units: usize,
 }
 
 impl<'a> Survey<'a> {
-    fn new(present: &'a Present<'a>) -> Survey<'a> {
+    fn new(present: &'a FileProbe<'a>) -> Survey<'a> {
         let default = Family {
             name: DEFAULT_FAMILY.to_owned(),
             ..Family::default()
@@ -234,9 +240,9 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// The last state of a family counts also where those that changed together with it were whole only
-    /// later: what they had then has gone into something newer since. Families that are whole now and changed together
-    /// vouch for each other.
+    /// Accepts the last state of a family even if families of the same group became complete only
+    /// later: their state of that time is contained in a newer complete one. Complete families that
+    /// changed together may support each other.
     fn settle(&mut self) {
         let is_candidate =
             |family: &Family| family.is_whole() && family.whole_at < Some(family.changed_at);
@@ -269,7 +275,7 @@ impl<'a> Survey<'a> {
         }
     }
 
-    /// The unit of the last whole state of each family.
+    /// Returns the unit of the last complete state of each family.
     fn states(&self, path: &Path) -> Result<BTreeMap<u32, usize>> {
         let mut states = BTreeMap::new();
         for (id, family) in &self.families {
@@ -286,12 +292,17 @@ impl<'a> Survey<'a> {
                     path.display()
                 )));
             };
+            debug_assert!(
+                unit <= family.changed_at,
+                "a complete state ends with a change"
+            );
+            debug_assert!(family.changed_at <= self.units);
             states.insert(*id, unit);
         }
         Ok(states)
     }
 
-    /// The families that changed after the states that are recovered.
+    /// Returns the families with changes after their recovered state.
     fn set_back(&self, states: &BTreeMap<u32, usize>) -> Vec<String> {
         let later = |id: &u32, family: &Family| states.get(id) != Some(&family.changed_at);
         let set_back = self

@@ -1,8 +1,9 @@
-//! The MANIFEST: the log of edits that says what belongs to the tree.
+//! The MANIFEST: the log of version edits.
 //!
-//! A file is part of the database from the moment its edit is synced here, and no earlier; it may
-//! be deleted once the edit that drops it is. CURRENT names the MANIFEST in use. A new MANIFEST
-//! begins with the whole state, and takes over when CURRENT is replaced, by a rename.
+//! A file belongs to the database as soon as, and not before, its edit is synced to the MANIFEST, and
+//! may be deleted once the edit that drops it is synced. CURRENT names the MANIFEST in use. A new
+//! MANIFEST starts with a snapshot of the whole state and takes effect when CURRENT is replaced by a
+//! rename.
 
 mod best_effort;
 mod replay;
@@ -18,18 +19,18 @@ use cairn_platform::FileSystem;
 use cairn_platform::fs::FileMode;
 use cairn_types::{Error, FileNumber, Result, Subcode};
 
-pub use best_effort::{Present, replay_best_effort};
-pub use replay::{Ending, Recovered, RecoveredFamily, Unread, families, replay, verify};
+pub use best_effort::{FileProbe, replay_best_effort};
+pub use replay::{CleanEnd, Recovered, RecoveredFamily, UnreadTail, families, replay, verify};
 pub use writer::{Contents, FamilyContents, Manifest};
 
-/// More bytes than any CURRENT file has.
+/// Larger than any CURRENT file.
 const MAX_CURRENT_LEN: usize = 256;
 
-/// The MANIFEST that CURRENT of `dir` names, or `None` if there is no CURRENT.
+/// Returns the MANIFEST that CURRENT of `dir` names, or `None` without a CURRENT.
 ///
 /// # Errors
 ///
-/// `Corruption` if CURRENT does not name a MANIFEST; `IoError` if it cannot be read.
+/// `Corruption` if CURRENT does not name a MANIFEST; `IoError`.
 pub fn current(fs: &dyn FileSystem, dir: &Path) -> Result<Option<FileNumber>> {
     let path = dir.join(FileName::Current.to_string());
     let file = match fs.open(&path, FileMode::default()) {
@@ -43,8 +44,8 @@ pub fn current(fs: &dyn FileSystem, dir: &Path) -> Result<Option<FileNumber>> {
     Ok(Some(number))
 }
 
-/// Makes CURRENT of `dir` name MANIFEST `number`, so that it survives a power cut: a temporary
-/// file is synced, renamed, and the directory synced.
+/// Durably points CURRENT of `dir` to MANIFEST `number`: a temporary file is synced and renamed, and
+/// the directory synced.
 ///
 /// # Errors
 ///
@@ -60,7 +61,7 @@ pub fn set_current(fs: &dyn FileSystem, dir: &Path, number: FileNumber) -> Resul
     fs.sync_dir(dir)
 }
 
-/// Removes what an attempt that was cut short may have left under a name that is needed.
+/// Removes a file that an interrupted attempt may have left.
 fn remove_leftover(fs: &dyn FileSystem, path: &Path) -> Result<()> {
     match fs.remove(path) {
         Err(error) if error.subcode() == Subcode::PathNotFound => Ok(()),
@@ -68,7 +69,7 @@ fn remove_leftover(fs: &dyn FileSystem, path: &Path) -> Result<()> {
     }
 }
 
-/// Damage in MANIFEST `path` at `offset`.
+/// Returns a corruption error of MANIFEST `path` at `offset`.
 #[cold]
 fn damaged(path: &Path, offset: u64, what: impl std::fmt::Display) -> Error {
     Error::corruption(format!("{what} at offset {offset} of {}", path.display()))

@@ -1,4 +1,4 @@
-//! Reading the MANIFEST back into families and their trees.
+//! Replays the MANIFEST into column families and their versions.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -14,116 +14,116 @@ use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber};
 
 use crate::builder::Builder;
 use crate::edit::TreeEdit;
-use crate::file::FileMeta;
+use crate::file_meta::FileMeta;
 use crate::manifest::writer::most_bytes;
 use crate::manifest::{damaged, torn};
 use crate::version::Version;
 
-/// The name of the family that every database has.
+/// The name of the default column family.
 pub(super) const DEFAULT_FAMILY: &str = "default";
 
-/// The comparator of families for which none is recorded.
+/// The comparator of families without a recorded one.
 const DEFAULT_COMPARATOR: &str = "leveldb.BytewiseComparator";
 
 /// The state that a MANIFEST describes.
 #[derive(Clone, Debug)]
 pub struct Recovered {
-    /// The MANIFEST.
+    /// MANIFEST number.
     pub manifest: FileNumber,
-    /// Its length in bytes, up to the last whole record.
+    /// Size of its valid part in bytes.
     pub manifest_bytes: u64,
-    /// The families that exist, by id; the default family first.
+    /// Live families in id order, starting with the default family.
     pub families: Vec<RecoveredFamily>,
-    /// The next free file number, above every number that the MANIFEST mentions.
+    /// Next file number, larger than every number in the MANIFEST.
     pub next_file: FileNumber,
     /// The last sequence number.
     pub last_sequence: SequenceNumber,
-    /// No WAL with a smaller number is needed by anybody.
+    /// The smallest WAL number that is still needed.
     pub min_log_to_keep: FileNumber,
-    /// The largest family id ever given.
+    /// The largest family id ever allocated.
     pub max_family: u32,
-    /// The database's id, if recorded.
+    /// Database id, if recorded.
     pub db_id: Option<String>,
-    /// WALs that the MANIFEST vouches for, with their synced sizes.
+    /// Tracked WALs with their synced sizes.
     pub wals: BTreeMap<FileNumber, Option<u64>>,
-    /// The log that tables are newer than, and how far.
+    /// The WAL position up to which tables hold all data.
     pub log_reach: Option<LogReach>,
-    /// Families whose newest states are not whole: what is here is older.
+    /// Families recovered to an older state than their last one.
     pub set_back: Vec<String>,
-    /// The end of the MANIFEST that nothing was made of, where damage is no reason to give up.
-    pub unread: Option<Unread>,
-    /// The last record, if it is such a one and nothing here is more than the records say.
-    pub ending: Option<Ending>,
+    /// The unread end of the MANIFEST, if recovery continues despite damage.
+    pub unread: Option<UnreadTail>,
+    /// The clean end, if the last record is one and replay assigned nothing that is not recorded.
+    pub ending: Option<CleanEnd>,
 }
 
-/// The end of a MANIFEST, from the first record that is not right.
+/// The part of a MANIFEST from its first damage on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unread {
-    /// Where it begins.
+pub struct UnreadTail {
+    /// Its offset.
     pub offset: u64,
-    /// Its length in bytes.
+    /// Its size in bytes.
     pub bytes: u64,
     /// The reason.
     pub reason: String,
 }
 
-/// The last record of a MANIFEST that may be gone on with.
+/// A final record that allows the MANIFEST to be continued.
 ///
-/// It is written when a database is closed whose syncs of the MANIFEST, and of CURRENT that names it, all
-/// succeeded. So everything before it is durable. It may not be so itself, and what is not durable must
-/// not have anything behind it: it has to go first.
+/// It is written on close, if every sync of the MANIFEST and of CURRENT succeeded. Everything before it
+/// is durable. The record itself may not be, and nothing may follow a record that is not durable, so it
+/// is truncated first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ending {
-    /// Where the record begins.
+pub struct CleanEnd {
+    /// Offset of the record.
     pub offset: u64,
-    /// The bytes that the MANIFEST had when it was fresh.
+    /// Size of the MANIFEST after its initial snapshot, in bytes.
     pub fresh_bytes: u64,
 }
 
-impl Ending {
-    /// The bytes that the MANIFEST may have before a fresh one should replace it; see
+impl CleanEnd {
+    /// Returns the size at which the MANIFEST is rotated; see
     /// [`crate::manifest::Manifest::wants_rotation`].
     #[must_use]
     pub fn limit(self, limit: u64, percent: u32) -> u64 {
         most_bytes(self.fresh_bytes, limit, percent)
     }
 
-    /// The ending that the record of `edit` at `offset` is, if it is one.
-    fn of(edit: &VersionEdit, offset: u64) -> Option<Ending> {
+    /// Returns the clean end if `edit` at `offset` is one.
+    fn of(edit: &VersionEdit, offset: u64) -> Option<CleanEnd> {
         let fresh_bytes = edit.compacted_manifest_bytes?;
-        (*edit == VersionEdit::of_end(fresh_bytes)).then_some(Ending {
+        (*edit == VersionEdit::of_end(fresh_bytes)).then_some(CleanEnd {
             offset,
             fresh_bytes,
         })
     }
 }
 
-/// The state of one family in a MANIFEST.
+/// The recovered state of one column family.
 #[derive(Clone, Debug)]
 pub struct RecoveredFamily {
-    /// Its id.
+    /// Column family id.
     pub id: u32,
-    /// Its name.
+    /// Column family name.
     pub name: String,
-    /// Its files, in as many levels as hold any. Every file has an epoch.
+    /// Its version, with as many levels as hold files. Every file has an epoch.
     pub version: Version,
-    /// The oldest WAL that may hold unflushed data of it.
+    /// The oldest WAL that may hold unflushed data.
     pub log_number: FileNumber,
-    /// Timestamps below this one may be gone; empty if never set.
+    /// History below this timestamp may have been dropped; empty if never set.
     pub full_history_ts_low: Vec<u8>,
     /// True if its tables store user-defined timestamps.
     pub persist_timestamps: bool,
 }
 
-/// Replays MANIFEST `number` of `dir`. An append that a power cut cut short is left out in
-/// silence, as is an atomic group that is not complete.
+/// Replays MANIFEST `number` of `dir`. A torn append at the end and an incomplete atomic group are
+/// ignored.
 ///
-/// `order` gives the order of a family's keys by the names of family and comparator.
+/// `order` returns the key order of a family by the names of the family and of its comparator.
 ///
 /// # Errors
 ///
-/// `Corruption` that names file and offset, for damage inside the file and for edits that
-/// contradict those before them; errors of `order`; `IoError`.
+/// `Corruption` with file and offset, for damage inside the file and for contradictory edits; errors of
+/// `order`; `IoError`.
 pub fn replay(
     fs: &dyn FileSystem,
     dir: &Path,
@@ -133,7 +133,7 @@ pub fn replay(
     let path = dir.join(FileName::Manifest(number).to_string());
     let mut replay = Replay::new(number);
     let end = read(fs, &path, &mut |edit, offset| {
-        replay.ending = Ending::of(&edit, offset);
+        replay.ending = CleanEnd::of(&edit, offset);
         replay.take(edit)
     })?;
     replay
@@ -144,8 +144,8 @@ pub fn replay(
         })
 }
 
-/// The names of the families that the MANIFEST with this number describes, in the order of their ids.
-/// Their trees are not built: nothing needs to be known of their comparators.
+/// Returns the names of the live families in id order. Trees are not built, so comparators need not be
+/// known.
 ///
 /// # Errors
 ///
@@ -158,8 +158,8 @@ pub fn families(fs: &dyn FileSystem, dir: &Path, number: FileNumber) -> Result<V
     Ok(families.map(|family| family.name).collect())
 }
 
-/// Hands the edits of the MANIFEST at `path`, with their offsets, to `take`, up to its end or an append that a power cut
-/// cut short. The offset behind the last whole record.
+/// Passes the edits of the MANIFEST at `path` with their offsets to `take`, up to the end or a torn
+/// append. Returns the end of the last valid record.
 pub(super) fn read(
     fs: &dyn FileSystem,
     path: &Path,
@@ -171,8 +171,8 @@ pub(super) fn read(
     }
 }
 
-/// [`read`], where damage, or an edit that `take` finds to contradict others, is an end too: its offset, and
-/// what it is, come with that of the last whole record.
+/// Like [`read`], but damage, or an edit rejected by `take`, ends the read: its offset and error are
+/// returned with the end of the last valid record.
 pub(super) fn read_up_to_damage(
     fs: &dyn FileSystem,
     path: &Path,
@@ -201,7 +201,7 @@ pub(super) fn read_up_to_damage(
                 (dropped.offset, Err(error))
             }
             Event::End(_) => break None,
-            // Only WALs have these; a MANIFEST with one was not written by any RocksDB.
+            // Record types of WALs; no RocksDB writes them to a MANIFEST.
             Event::Compression(_) | Event::TimestampSizes(_) | Event::Predecessor(_) => {
                 let at = reader.whole_up_to();
                 let error = damaged(path, at, "record that only a WAL may have");
@@ -216,11 +216,11 @@ pub(super) fn read_up_to_damage(
     Ok((reader.whole_up_to(), damage))
 }
 
-/// Reads MANIFEST `number` of `dir`, of which `bytes` were written, without making anything of it.
+/// Verifies the records of MANIFEST `number` of `dir`, of which `bytes` were written.
 ///
 /// # Errors
 ///
-/// `Corruption` that names file and offset for whatever is not as it was written; `IoError`.
+/// `Corruption` with file and offset; `IoError`.
 pub fn verify(fs: &dyn FileSystem, dir: &Path, number: FileNumber, bytes: u64) -> Result<()> {
     let path = dir.join(FileName::Manifest(number).to_string());
     let end = read(fs, &path, &mut |_, _| Ok(()))?;
@@ -237,20 +237,23 @@ pub fn verify(fs: &dyn FileSystem, dir: &Path, number: FileNumber, bytes: u64) -
     }
 }
 
-/// The edits of atomic groups, held until the last of a group is there.
+/// Buffers the edits of an atomic group until the group is complete.
 #[derive(Default)]
 pub(super) struct Groups {
     waiting: Vec<VersionEdit>,
 }
 
 impl Groups {
-    /// The edits that take effect with `edit`; none while its group is not complete.
+    /// Adds `edit` and returns the edits that take effect; `None` while the group is incomplete.
     pub(super) fn complete(&mut self, edit: VersionEdit) -> Result<Option<Vec<VersionEdit>>> {
         let remaining =
             |edit: &VersionEdit| edit.atomic_group_remaining.or(edit.family_group_remaining);
         let expected = self.waiting.last().and_then(remaining);
         match (expected, remaining(&edit)) {
-            (None, None) => Ok(Some(vec![edit])),
+            (None, None) => {
+                debug_assert!(self.waiting.is_empty(), "buffered edits belong to a group");
+                Ok(Some(vec![edit]))
+            }
             (Some(before), Some(remaining)) if before.checked_sub(1) != Some(remaining) => {
                 Err(Error::corruption(format!(
                     "edits that remain of an atomic group: expected {}, found {remaining}",
@@ -268,7 +271,7 @@ impl Groups {
     }
 }
 
-/// A family in the making.
+/// A family under construction.
 struct Family {
     name: String,
     comparator: Option<String>,
@@ -291,27 +294,27 @@ impl Family {
     }
 }
 
-/// Edits taken so far.
+/// State of a replay.
 pub(super) struct Replay {
     manifest: FileNumber,
     families: BTreeMap<u32, Family>,
     dropped: HashSet<u32>,
     groups: Groups,
-    /// Edits and whole groups taken.
+    /// Number of edits and whole groups applied.
     units: usize,
-    /// The last of them that each family follows, if not all do.
+    /// The last unit to apply for each family; `None` applies all.
     states: Option<BTreeMap<u32, usize>>,
     log_number_seen: bool,
     next_file: Option<FileNumber>,
     last_sequence: Option<SequenceNumber>,
-    /// The largest file number that any edit mentions.
+    /// The largest file number in any edit.
     largest_number: FileNumber,
     min_log_to_keep: FileNumber,
     max_family: u32,
     db_id: Option<String>,
     wals: BTreeMap<FileNumber, Option<u64>>,
     log_reach: Option<LogReach>,
-    ending: Option<Ending>,
+    ending: Option<CleanEnd>,
 }
 
 impl Replay {
@@ -336,18 +339,18 @@ impl Replay {
         }
     }
 
-    /// The same, with each family no later than at the given one of the edits and groups.
+    /// Limits each family to the given unit.
     pub(super) fn up_to(mut self, states: &BTreeMap<u32, usize>) -> Replay {
         self.states = Some(states.clone());
         self
     }
 
-    /// Edits and whole groups taken.
+    /// Returns the number of edits and whole groups applied.
     pub(super) fn units(&self) -> usize {
         self.units
     }
 
-    /// Takes the next edit; one of a group waits for the last of it.
+    /// Applies the next edit; edits of a group are buffered until it is complete.
     pub(super) fn take(&mut self, edit: VersionEdit) -> Result<()> {
         let Some(unit) = self.groups.complete(edit)? else {
             return Ok(());
@@ -376,6 +379,10 @@ impl Replay {
                 edit.family
             )));
         };
+        debug_assert!(
+            edit.family <= self.max_family,
+            "the largest family id is tracked"
+        );
         let tree = TreeEdit::take(&mut edit);
         if let Some(comparator) = edit.comparator {
             family.comparator = Some(comparator);
@@ -393,7 +400,7 @@ impl Replay {
         family.tree.apply(&tree)
     }
 
-    /// Takes what an edit says about the database as a whole.
+    /// Applies the database-wide fields of an edit.
     fn apply_global(&mut self, edit: &VersionEdit) {
         if let Some(id) = &edit.db_id {
             self.db_id = Some(id.clone());
@@ -448,7 +455,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Builds the trees. `end` is the offset behind the last whole record.
+    /// Builds the versions. `end` is the end of the last valid record.
     pub(super) fn finish(
         self,
         order: &dyn Fn(&str, &str) -> Result<KeyOrder>,
@@ -463,8 +470,12 @@ impl Replay {
         if !self.log_number_seen {
             return Err(missing("log number"));
         }
+        assert!(
+            self.families.contains_key(&0),
+            "the default family cannot be dropped"
+        );
         let mut families = Vec::with_capacity(self.families.len());
-        // Epochs that are given here stand in no record: files that join would not fit among them.
+        // Epochs assigned here are not recorded, so the MANIFEST must not be continued.
         let mut ending = self.ending;
         for (id, family) in self.families {
             let comparator = family.comparator.as_deref().unwrap_or(DEFAULT_COMPARATOR);
@@ -507,13 +518,14 @@ impl Replay {
     }
 }
 
-/// `file` with the smallest timestamp, which is all zeros, at the end of the user keys of its
-/// bounds, if they are recorded without one.
+/// Returns `file` with the minimum timestamp, all zeros, appended to the user keys of its bounds,
+/// unless they are recorded with timestamps.
 fn with_bounds_padded(file: &Arc<FileMeta>, timestamp_size: usize) -> Arc<FileMeta> {
     if file.timestamps_persisted {
         return file.clone();
     }
     let padded = |bound: &InternalKey| {
+        debug_assert!(timestamp_size > 0, "the family has timestamps");
         let user = [bound.user_key(), &vec![0; timestamp_size]].concat();
         InternalKey::new(&user, bound.seq(), bound.kind())
     };

@@ -1,4 +1,4 @@
-//! The MANIFEST written and read back: whole, torn, damaged, rotated.
+//! The MANIFEST written and replayed: intact, torn, damaged, rotated.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind
 
 use super::{Contents, FamilyContents, Manifest, Recovered, current, families, replay};
 use crate::edit::TreeEdit;
-use crate::file::FileMeta;
+use crate::file_meta::FileMeta;
 use crate::version::Version;
 
 const DIR: &str = "/db";
@@ -38,7 +38,7 @@ fn adds(level: usize, files: Vec<Arc<FileMeta>>) -> VersionEdit {
     .record(0)
 }
 
-/// A fresh MANIFEST 4 of a database whose default family holds `version`.
+/// Creates MANIFEST 4 of a database whose default family holds `version`.
 fn create(fs: &MemFileSystem, version: &Version, edits: &[VersionEdit]) -> Manifest {
     let contents = Contents {
         db_id: Some("an id"),
@@ -83,7 +83,7 @@ fn empty() -> Version {
     Version::empty(KeyOrder::Bytewise, 7)
 }
 
-/// The bytes of MANIFEST 4.
+/// Returns the content of MANIFEST 4.
 fn bytes(fs: &MemFileSystem) -> Vec<u8> {
     let file = fs
         .open(&Path::new(DIR).join("MANIFEST-000004"), FileMode::default())
@@ -103,7 +103,7 @@ fn overwrite(fs: &MemFileSystem, bytes: &[u8]) {
 }
 
 #[test]
-fn a_fresh_manifest_holds_the_state_and_the_edits_behind_it() {
+fn a_fresh_manifest_holds_the_state_and_later_edits() {
     let fs = MemFileSystem::new();
     let edit = TreeEdit::take(&mut adds(6, vec![file(2, "a", "m"), file(1, "n", "z")]));
     let version = empty().with_edit(&edit).unwrap();
@@ -132,7 +132,7 @@ fn a_fresh_manifest_holds_the_state_and_the_edits_behind_it() {
 }
 
 #[test]
-fn the_newest_reach_of_a_log_counts() {
+fn the_newest_log_reach_is_recovered() {
     let fs = MemFileSystem::new();
     let reach = |number, bytes| LogReach {
         number: FileNumber(number),
@@ -150,7 +150,7 @@ fn the_newest_reach_of_a_log_counts() {
 }
 
 #[test]
-fn a_torn_tail_is_left_out_in_silence() {
+fn a_torn_tail_is_ignored() {
     let fs = MemFileSystem::new();
     let mut manifest = create(&fs, &empty(), &[]);
     let before = manifest.size() as usize;
@@ -169,7 +169,7 @@ fn a_torn_tail_is_left_out_in_silence() {
 }
 
 #[test]
-fn a_flipped_bit_is_corruption_of_this_file_at_an_offset() {
+fn a_flipped_bit_is_corruption_at_its_offset() {
     let fs = MemFileSystem::new();
     let mut manifest = create(&fs, &empty(), &[]);
     manifest
@@ -187,10 +187,10 @@ fn a_flipped_bit_is_corruption_of_this_file_at_an_offset() {
     );
 }
 
-/// A length of which a bit was wrong pointed beyond the end, and all records from there on were left out in
-/// silence, and their files deleted.
+/// Regression: a flipped bit made a length point beyond the end of the file; all following records were
+/// silently ignored, and their files deleted.
 #[test]
-fn a_length_that_points_beyond_the_end_is_damage_if_records_stand_behind_it() {
+fn a_length_beyond_the_end_is_corruption_if_records_follow() {
     let fs = MemFileSystem::new();
     let mut manifest = create(&fs, &empty(), &[]);
     let first = manifest.size() as usize;
@@ -199,7 +199,7 @@ fn a_length_that_points_beyond_the_end_is_damage_if_records_stand_behind_it() {
         manifest.append(&[adds(1, files)]).unwrap();
     }
     let mut bad = bytes(&fs);
-    // The higher byte of the length: checksum, length, type.
+    // The higher byte of the length; the header is checksum, length, type.
     bad[first + 5] ^= 0x40;
     overwrite(&fs, &bad);
     let error = read_back(&fs).unwrap_err();
@@ -211,7 +211,7 @@ fn a_length_that_points_beyond_the_end_is_damage_if_records_stand_behind_it() {
 }
 
 #[test]
-fn an_append_of_which_sectors_are_missing_is_left_out() {
+fn an_append_with_missing_sectors_is_ignored() {
     let fs = MemFileSystem::new();
     let mut manifest = create(&fs, &empty(), &[]);
     let before = manifest.size() as usize;
@@ -239,10 +239,10 @@ fn an_append_of_which_sectors_are_missing_is_left_out() {
     }
 }
 
-/// A power cut left the second record of a group and not the first, whose sector was missing; the
-/// second was taken for a later append, and the MANIFEST for damaged.
+/// Regression: a power cut left the second record of a group without the first, whose sector was
+/// missing; the second was taken for a later append, and the MANIFEST for damaged.
 #[test]
-fn a_group_of_which_sectors_are_missing_is_left_out() {
+fn a_group_with_missing_sectors_is_ignored() {
     let fs = MemFileSystem::new();
     let mut manifest = create(&fs, &empty(), &[]);
     let before = manifest.size() as usize;
@@ -274,7 +274,7 @@ fn a_group_of_which_sectors_are_missing_is_left_out() {
         let recovered = read_back(&fs).unwrap_or_else(|e| panic!("lost {lost:b}: {e}"));
         assert_eq!(numbers(&recovered), []);
     }
-    // With an append behind it, it is damage.
+    // If another append follows, it is damage.
     let mut damaged = longer;
     damaged[sectors[1].clone()].fill(0);
     overwrite(&fs, &damaged);
@@ -282,7 +282,7 @@ fn a_group_of_which_sectors_are_missing_is_left_out() {
 }
 
 #[test]
-fn a_missing_sector_with_a_record_behind_it_is_corruption() {
+fn a_missing_sector_before_a_record_is_corruption() {
     let fs = MemFileSystem::new();
     let mut manifest = create(&fs, &empty(), &[]);
     let files = (10..50).map(|number| {
@@ -299,7 +299,7 @@ fn a_missing_sector_with_a_record_behind_it_is_corruption() {
 }
 
 #[test]
-fn a_group_counts_as_a_whole_or_not_at_all() {
+fn an_atomic_group_is_applied_completely_or_not_at_all() {
     let fs = MemFileSystem::new();
     let mut manifest = create(&fs, &empty(), &[]);
     let group = || {
@@ -326,9 +326,9 @@ fn a_group_counts_as_a_whole_or_not_at_all() {
     );
 }
 
-/// RocksDB's secondary instances take a family that comes in an atomic group for damage.
+/// RocksDB's secondary instances report a column family added in an atomic group as corruption.
 #[test]
-fn a_group_of_families_counts_as_a_whole_and_is_none_to_rocksdb() {
+fn a_group_of_families_is_atomic_and_invisible_to_rocksdb() {
     let fs = MemFileSystem::new();
     let mut manifest = create(&fs, &empty(), &[]);
     let before = manifest.size() as usize;
@@ -351,7 +351,7 @@ fn a_group_of_families_counts_as_a_whole_and_is_none_to_rocksdb() {
         overwrite(&fs, &whole[..len]);
         assert_eq!(added(&read_back(&fs).unwrap()), [], "{len}");
     }
-    // A record behind its checksum, length and type.
+    // The payload follows checksum, length and type.
     let len = usize::from(u16::from_le_bytes([whole[before + 4], whole[before + 5]]));
     let first = VersionEdit::decode(&whole[before + 7..before + 7 + len]).unwrap();
     assert_eq!(first.atomic_group_remaining, None);
@@ -409,7 +409,7 @@ fn families_come_and_go() {
 }
 
 #[test]
-fn a_comparator_that_nobody_knows_is_the_callers_error() {
+fn an_unknown_comparator_is_the_callers_error() {
     let fs = MemFileSystem::new();
     let other = VersionEdit {
         comparator: Some("mine".to_owned()),
@@ -427,7 +427,7 @@ fn the_names_of_families_need_no_comparator() {
         comparator: Some("mine".to_owned()),
         ..VersionEdit::default()
     };
-    // In the order of bytes this table would begin behind its end.
+    // In bytewise order this table's bounds are inverted.
     create(&fs, &empty(), &[order, adds(6, vec![file(3, "b", "a")])]);
     let number = current(&fs, Path::new(DIR)).unwrap().unwrap();
     assert_eq!(families(&fs, Path::new(DIR), number).unwrap(), ["default"]);

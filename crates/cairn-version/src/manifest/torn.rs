@@ -1,33 +1,33 @@
-//! Telling an append that a power cut cut short from damage.
+//! Distinguishes torn appends from damage.
 //!
-//! A disk writes sectors, in any order. Of an append that was not synced some sectors may be there
-//! and others not, and where the file already has its length the missing ones read as zeros. Such
-//! an append was never acknowledged, so the MANIFEST ends before it. Damage to what was synced
-//! looks different: bits are wrong in sectors that are not zero, or records stand behind it. The
-//! one must be forgiven and the other not, for what is not in the MANIFEST is deleted. The records
-//! of an atomic group are one append: those that follow others say so.
+//! A disk writes sectors in any order. After a power cut some sectors of an unsynced append may be
+//! missing; if the file already has its new size they read as zeros. Such an append was never
+//! acknowledged, so the MANIFEST ends before it. Damage to synced data looks different: nonzero sectors
+//! contain wrong bits, or valid records follow. A torn append must be ignored and damage must be
+//! reported, because files that are not in the MANIFEST are deleted. The records of an atomic group
+//! form one append; all but the first are marked as later records.
 
 use cairn_format::checksum::{crc32c, unmask};
 use cairn_format::manifest::is_later_in_group;
 use cairn_platform::RandomAccessFile;
 use cairn_types::Result;
 
-/// The unit that a disk writes at once.
+/// Atomic write unit of a disk, in bytes.
 const SECTOR: u64 = 512;
-/// An append that is longer than this was not cut short, it is damaged.
+/// Maximum size of a torn append; anything longer is damage.
 pub(super) const MAX_APPEND: u64 = 256 << 10;
-/// So many bytes are checksummed in looking for records at most.
+/// Maximum number of bytes checksummed in search of a record.
 const MAX_CHECKSUMMED: usize = 16 << 20;
 
-/// Blocks, headers and the types of records that begin something, as in every log.
+/// Block and header sizes, and the record types that start a record, as in every log.
 const BLOCK: usize = 32 << 10;
 const HEADER: usize = 7;
 const FULL: u8 = 1;
 const FIRST: u8 = 2;
 
-/// Whether what begins at `offset`, which is no record, is the rest of an append that was cut
-/// short: the file ends within it (`ends_within`) or a sector of it is missing, and nothing was appended
-/// behind it. A length that is wrong may point beyond the end of the file, too.
+/// True if the invalid data at `offset` is a torn append: the file ends within it (`ends_within`) or
+/// one of its sectors is missing, and no other append follows. A corrupt length may also point beyond
+/// the end of the file.
 pub(super) fn is_cut_short(
     file: &dyn RandomAccessFile,
     offset: u64,
@@ -35,7 +35,7 @@ pub(super) fn is_cut_short(
 ) -> Result<bool> {
     let len = file.len()?.saturating_sub(offset);
     if len > MAX_APPEND {
-        // A length that is wrong points no further than a block.
+        // A corrupt length points at most one block ahead.
         return Ok(ends_within);
     }
     let mut rest = vec![0; usize::try_from(len).unwrap_or(0)];
@@ -45,12 +45,13 @@ pub(super) fn is_cut_short(
     Ok(lacks && !has_a_record(&rest, offset))
 }
 
-/// Whether one of the sectors that the `len` bytes at `offset` lie in is missing, as far as they reach.
+/// True if one of the sectors that overlap the `len` bytes at `offset` is missing.
 fn lacks_a_sector(file: &dyn RandomAccessFile, offset: u64, len: usize) -> Result<bool> {
     let end = offset + len as u64;
     let mut at = offset;
     while at < end {
         let next = end.min(at - at % SECTOR + SECTOR);
+        debug_assert!(at < next && next - at <= SECTOR, "one sector at a time");
         if file.is_blank(at, (next - at) as usize)? {
             return Ok(true);
         }
@@ -59,9 +60,8 @@ fn lacks_a_sector(file: &dyn RandomAccessFile, offset: u64, len: usize) -> Resul
     Ok(false)
 }
 
-/// True if a record of another append, or the first piece of one, stands anywhere in `rest`. Later
-/// pieces may be those of the record that was cut short, and later records of a group may belong to
-/// the append that was.
+/// True if a record of another append, or its first fragment, is found anywhere in `rest`. Later
+/// fragments may belong to the torn record, and later records of a group to the torn append.
 fn has_a_record(rest: &[u8], offset: u64) -> bool {
     let mut checksummed = 0;
     (0..rest.len()).any(|at| {

@@ -1,4 +1,4 @@
-//! Writing the MANIFEST.
+//! Writes the MANIFEST.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,24 +15,24 @@ use cairn_platform::{FileSystem, WritableFile};
 use cairn_types::{Code, Error, FileNumber, Result, SequenceNumber, Subcode};
 
 use crate::manifest::torn::MAX_APPEND;
-use crate::manifest::{Ending, Recovered, remove_leftover, set_current};
+use crate::manifest::{CleanEnd, Recovered, remove_leftover, set_current};
 use crate::version::Version;
 
-/// The state that a fresh MANIFEST begins with.
+/// The state that a new MANIFEST starts with.
 pub struct Contents<'a> {
-    /// The database's id, if the MANIFEST shall record it.
+    /// Database id, if it is recorded in the MANIFEST.
     pub db_id: Option<&'a str>,
-    /// The next free file number.
+    /// Next file number.
     pub next_file: FileNumber,
     /// The last sequence number.
     pub last_sequence: SequenceNumber,
-    /// No WAL with a smaller number is needed by anybody.
+    /// The smallest WAL number that is still needed.
     pub min_log_to_keep: FileNumber,
-    /// The largest family id ever given.
+    /// The largest family id ever allocated.
     pub max_family: u32,
-    /// WALs that the MANIFEST vouches for, with their synced sizes.
+    /// Tracked WALs with their synced sizes.
     pub wals: &'a BTreeMap<FileNumber, Option<u64>>,
-    /// The log that tables are newer than, and how far.
+    /// The WAL position up to which tables hold all data.
     pub log_reach: Option<LogReach>,
     /// The families, the default family first.
     pub families: Vec<FamilyContents<'a>>,
@@ -40,23 +40,33 @@ pub struct Contents<'a> {
 
 /// The state of one family.
 pub struct FamilyContents<'a> {
-    /// Its id.
+    /// Column family id.
     pub id: u32,
-    /// Its name.
+    /// Column family name.
     pub name: &'a str,
-    /// Its files and the order of its keys.
+    /// Its files and key order.
     pub version: &'a Version,
-    /// The oldest WAL that may hold unflushed data of it.
+    /// The oldest WAL that may hold unflushed data.
     pub log_number: FileNumber,
-    /// Timestamps below this one may be gone; empty if never set.
+    /// History below this timestamp may have been dropped; empty if never set.
     pub full_history_ts_low: &'a [u8],
     /// True if its tables store user-defined timestamps.
     pub persist_timestamps: bool,
 }
 
 impl Contents<'_> {
-    /// The edits that amount to this state.
+    /// Returns the edits that describe this state.
     fn edits(&self) -> Vec<VersionEdit> {
+        assert!(
+            self.families.first().is_some_and(|family| family.id == 0),
+            "the default family comes first"
+        );
+        assert!(
+            self.families
+                .iter()
+                .all(|family| family.id <= self.max_family),
+            "no family id is reused"
+        );
         let mut edits = Vec::new();
         if let Some(id) = self.db_id {
             edits.push(VersionEdit {
@@ -101,13 +111,14 @@ impl Contents<'_> {
     }
 }
 
-/// The bytes that a MANIFEST may have that had `fresh_bytes` at first; see [`Manifest::wants_rotation`].
+/// Returns the size limit of a MANIFEST whose initial snapshot took `fresh_bytes`; see
+/// [`Manifest::wants_rotation`].
 pub(super) fn most_bytes(fresh_bytes: u64, limit: u64, percent: u32) -> u64 {
     let grown = fresh_bytes.saturating_mul(100 + u64::from(percent)) / 100;
     limit.max(grown)
 }
 
-/// Bytes before each record.
+/// Size of a record header.
 const HEADER_LEN: usize = 7;
 
 /// The MANIFEST in use, open for appending.
@@ -118,20 +129,20 @@ pub struct Manifest {
     log: LogWriter,
     fresh_bytes: u64,
     failed: bool,
-    /// True if the last record is an [`Ending`].
+    /// True if the last record is a [`CleanEnd`](crate::manifest::CleanEnd).
     ended: bool,
-    /// Measures how long it is synced.
+    /// Measures syncs.
     meter: Meter,
 }
 
 impl Manifest {
-    /// Writes MANIFEST `number` of `dir`, which begins with `contents` and goes on with `edits`,
-    /// and makes it the one in use. When this returns, the state survives a power cut.
+    /// Creates MANIFEST `number` of `dir` with `contents` followed by `edits`, and points CURRENT to
+    /// it. On return the state is durable.
     ///
     /// # Errors
     ///
-    /// `IoError`. Whether the new MANIFEST is in use is then unknown: files must not be deleted
-    /// until another attempt, with another number, succeeds.
+    /// `IoError`. It is then unknown which MANIFEST is in use: no file may be deleted until another attempt,
+    /// with another number, succeeds.
     pub fn create(
         fs: &dyn FileSystem,
         dir: &Path,
@@ -154,28 +165,32 @@ impl Manifest {
         };
         manifest.write(&contents.edits())?;
         manifest.fresh_bytes = manifest.log.offset();
+        assert!(
+            manifest.fresh_bytes > 0,
+            "the initial snapshot has a record"
+        );
         manifest.write(&[VersionEdit::of_size(manifest.fresh_bytes)])?;
         manifest.write(edits)?;
         manifest.file.sync(false)?;
-        // Names survive in any order: CURRENT must not name a file whose own name is lost.
+        // Directory entries may become durable in any order: sync the MANIFEST's entry before CURRENT
+        // names it.
         fs.sync_dir(dir)?;
         set_current(fs, dir, number)?;
         Ok(manifest)
     }
 
-    /// Goes on with MANIFEST `recovered.manifest` of `dir`, which is in use: `edits`, which count
-    /// together, take the place of the record that it ends with. When this returns, they survive a
-    /// power cut. `None`, and nothing is changed, if the file is not what was recovered.
+    /// Continues MANIFEST `recovered.manifest` of `dir`, which is in use: `edits`, applied atomically,
+    /// replace its final record. On return they are durable. Returns `None`, without a change, if the
+    /// file is not as recovered.
     ///
     /// # Errors
     ///
-    /// `IoError`. The MANIFEST then holds what it held, and perhaps the edits; a fresh one has to be
-    /// written.
+    /// `IoError`. The MANIFEST then holds its old content and perhaps the edits; a new one must be created.
     pub fn reopen(
         fs: &dyn FileSystem,
         dir: &Path,
         recovered: &Recovered,
-        ending: Ending,
+        ending: CleanEnd,
         mut edits: Vec<VersionEdit>,
     ) -> Result<Option<Manifest>> {
         let path = dir.join(FileName::Manifest(recovered.manifest).to_string());
@@ -183,8 +198,12 @@ impl Manifest {
         if file.len() != recovered.manifest_bytes {
             return Ok(None);
         }
+        assert!(
+            ending.offset < recovered.manifest_bytes,
+            "the clean end is the last record"
+        );
         file.truncate(ending.offset)?;
-        // Else a part of what follows could be found behind the old record.
+        // Otherwise a part of the new edits could be found after the old record.
         file.sync(false)?;
         if let Some(last) = edits.last_mut() {
             last.compacted_manifest_bytes = Some(ending.fresh_bytes);
@@ -203,7 +222,8 @@ impl Manifest {
         Ok(Some(manifest))
     }
 
-    /// Records at the end that everything before is durable, so that [`Manifest::reopen`] can go on there.
+    /// Appends a record that everything before it is durable, so that [`Manifest::reopen`] can continue
+    /// here.
     ///
     /// # Errors
     ///
@@ -216,50 +236,49 @@ impl Manifest {
         Ok(())
     }
 
-    /// The same; its syncs are measured.
+    /// Measures the syncs with `meter`.
     #[must_use]
     pub fn measured(mut self, meter: Meter) -> Manifest {
         self.meter = meter;
         self
     }
 
-    /// Its number.
+    /// Returns the MANIFEST number.
     #[must_use]
     pub fn number(&self) -> FileNumber {
         self.number
     }
 
-    /// Its length in bytes.
+    /// Returns the size in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.log.offset()
     }
 
-    /// True if a fresh MANIFEST should replace it: it is larger than `limit`, and it has grown by
-    /// more than `percent` of what it began with, or a large tree would be written anew with each
-    /// edit.
+    /// True if the MANIFEST should be rotated: it is larger than `limit` and has grown by more than
+    /// `percent` of its initial size, which keeps a large tree from being rewritten with each edit.
     #[must_use]
     pub fn wants_rotation(&self, limit: u64, percent: u32) -> bool {
         self.failed || self.size() > most_bytes(self.fresh_bytes, limit, percent)
     }
 
-    /// Nothing more can be appended: another MANIFEST may be in use.
+    /// Rejects further appends, because another MANIFEST may be in use.
     pub fn give_up(&mut self) {
         self.failed = true;
     }
 
-    /// True if a write to it failed, so that nothing more can be appended.
+    /// True if a write failed, so that further appends are rejected.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.failed
     }
 
-    /// Appends `edits`, each of which counts by itself, and syncs them together.
+    /// Appends `edits`, each atomic by itself, with one sync.
     ///
     /// # Errors
     ///
-    /// `IoError`. Whether the edits survive is then unknown, and every later call fails: a fresh
-    /// MANIFEST has to be written.
+    /// `IoError`. It is then unknown whether the edits are durable, and every later call fails: a new
+    /// MANIFEST must be created.
     pub fn append(&mut self, edits: &[VersionEdit]) -> Result<()> {
         if self.failed {
             let text = format!(
@@ -280,11 +299,11 @@ impl Manifest {
         written
     }
 
-    /// Appends `edits` so that either all of them count after a crash or none.
+    /// Appends `edits` atomically.
     ///
-    /// A disk writes sectors in any order: a later record of the group may be there without an earlier
-    /// one. Later records say that they are (`torn`), so that this is no damage. A group that is too
-    /// long for one append is synced record by record.
+    /// A disk writes sectors in any order, so a later record of the group may be durable without an
+    /// earlier one. Later records are marked as such (`torn`), so that this is not taken for damage. A
+    /// group that is too long for one append is synced record by record.
     ///
     /// # Errors
     ///
@@ -316,12 +335,14 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// `IoError`. What was appended is synced already.
+    /// `IoError`. Appended edits are already synced.
     pub fn close(self) -> Result<()> {
         self.file.close()
     }
 
     fn write(&mut self, edits: &[VersionEdit]) -> Result<()> {
+        debug_assert!(!self.failed, "nothing follows a failed write");
+        let before = self.log.offset();
         let mut bytes = Vec::new();
         let mut in_group = false;
         for edit in edits {
@@ -334,6 +355,11 @@ impl Manifest {
             edit.encode(&mut record);
             self.log.add(&record, &mut bytes);
         }
+        assert_eq!(
+            self.log.offset(),
+            before + bytes.len() as u64,
+            "the size of the log is that of its records"
+        );
         self.file.append(&bytes)
     }
 }

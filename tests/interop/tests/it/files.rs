@@ -190,7 +190,7 @@ fn rocksdb_opens_what_cairn_ingested_behind() {
     .enumerate()
     {
         let copy = folder.path().join(turn.to_string());
-        cairn_interop::folder::copy(&path, &copy);
+        cairn_interop::dir_snapshot::copy(&path, &copy);
         let rocksdb = rocksdb(&library, &copy, options);
         let default = rocksdb.family("default").unwrap();
         let get = |key: &[u8]| {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ::cairn::{CompactRangeOptions, Comparator, Db, FamilyDescriptor, KeyOrder, Options};
 use cairn_interop::content::{Content, Dump, Row, Rows, count, difference};
 use cairn_interop::golden::Golden;
-use cairn_interop::{cairn, folder, golden};
+use cairn_interop::{cairn, dir_snapshot, golden};
 
 /// Databases that this version does not read, with a word that the error must contain.
 const NOT_READ: [(&str, &str); 1] = [("plain_table", "plaintable")];
@@ -33,9 +33,9 @@ fn problem(golden: &Golden) -> Option<String> {
     let temporary = tempfile::tempdir().unwrap();
     golden.unpack(temporary.path());
     let path = temporary.path().join("db");
-    let before = folder::read(temporary.path());
+    let before = dir_snapshot::read(temporary.path());
     let actual = cairn::scan(&path, &golden.options, &golden.families);
-    let changes = folder::changes(&before, &folder::read(temporary.path()));
+    let changes = dir_snapshot::changes(&before, &dir_snapshot::read(temporary.path()));
     if !changes.is_empty() {
         return Some(format!(
             "the scan changed the directory: {}",

@@ -8,7 +8,7 @@ use cairn::{
 use cairn_bench::rocksdb::{self, OpenMode};
 use cairn_format::log::{Event, LogReader};
 use cairn_format::manifest::is_later_in_group;
-use cairn_interop::{folder, reference};
+use cairn_interop::{dir_snapshot, reference};
 
 const FAMILIES: [&str; 3] = ["default", "stones", "trees"];
 
@@ -36,7 +36,7 @@ fn marked(path: &Path) -> usize {
 /// `ldb` prints the MANIFEST of a copy of `path` and finds it sound, RocksDB opens the copy and
 /// reads `value` under `key` in every family.
 fn read_by_rocksdb(library: &rocksdb::Library, path: &Path, copy: &Path, rows: &[(&str, &str)]) {
-    folder::copy(path, copy);
+    dir_snapshot::copy(path, copy);
     if !rocksdb::Library::left_out("ldb") {
         for command in ["manifest_dump", "checkconsistency"] {
             reference::ldb_command(copy, command).unwrap();

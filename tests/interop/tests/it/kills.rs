@@ -6,8 +6,8 @@ use std::process::Command;
 
 use cairn_format::batch::WriteBatch;
 use cairn_interop::content::Row;
+use cairn_interop::dir_snapshot;
 use cairn_interop::engine::{Cairn, RocksDb};
-use cairn_interop::folder;
 use cairn_interop::kills::{self, ENGINES, MODES, Refused};
 use cairn_interop::workload::{Durable, Engine, FAMILIES};
 use cairn_platform::PosixFileSystem;
@@ -119,7 +119,7 @@ fn every_state_that_a_kill_within_an_append_leaves_opens_in_every_mode() {
             for mode in MODES {
                 for engine in ENGINES {
                     let copy = place.path().join("copy");
-                    folder::copy(&live, &copy);
+                    dir_snapshot::copy(&live, &copy);
                     let name = log.path.file_name().unwrap();
                     fs::write(copy.join(name), image.file(Path::new("/log")).unwrap()).unwrap();
                     let options = format!("wal_recovery_mode={mode}");

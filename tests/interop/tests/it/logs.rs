@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 
+use cairn_interop::dir_snapshot;
 use cairn_interop::engine::{Cairn, RocksDb};
-use cairn_interop::folder;
 use cairn_interop::workload::{Change, Durable, Engine};
 use cairn_platform::PosixFileSystem;
 use cairn_platform::fs::FileMode;
@@ -53,7 +53,7 @@ fn a_log_that_ends_in_zeros_or_in_a_record_without_header_is_read_in_every_mode(
         let expected = cairn.content();
         // As a process leaves it that is killed now, without the space for more.
         let killed = place.path().join("killed");
-        folder::copy(&live, &killed);
+        dir_snapshot::copy(&live, &killed);
         drop(cairn);
         let log = newest_log(&killed);
         let mut whole = fs::read(&log.path).unwrap();
@@ -76,7 +76,7 @@ fn a_log_that_ends_in_zeros_or_in_a_record_without_header_is_read_in_every_mode(
                 let given = format!("wal_recovery_mode={mode};{options}");
                 for engine in ["Cairn", "RocksDB"] {
                     let copy = place.path().join("copy");
-                    folder::copy(&killed, &copy);
+                    dir_snapshot::copy(&killed, &copy);
                     fs::write(newest_log(&copy).path, &bytes).unwrap();
                     let found = match engine {
                         "Cairn" => Cairn::open(&copy, &given, "").map(|mut db| db.content()),

@@ -7,7 +7,7 @@ use cairn_bench::rocksdb::Library;
 use cairn_interop::content::{difference, without_columns};
 use cairn_interop::engine::{Cairn, RocksDb};
 use cairn_interop::workload::{Durable, Engine, FAMILIES, Generator, Model};
-use cairn_interop::{folder, reference};
+use cairn_interop::{dir_snapshot, reference};
 
 /// What tables of the workload look like: a name, and options of every family.
 const SHAPES: [(&str, &str); 18] = [
@@ -193,11 +193,11 @@ fn left_by<E: Durable>(database: &str, shape: &str, killed: bool, seed: u64) {
         if session == 2 && killed {
             // What is copied file by file must stand still.
             engine.settle();
-            folder::copy(&path, &copy);
+            dir_snapshot::copy(&path, &copy);
         }
     }
     if !killed {
-        folder::copy(&path, &copy);
+        dir_snapshot::copy(&path, &copy);
     }
     if is_old(shape) && !Library::left_out("ldb") {
         read_by_tools(&copy, &mut model, shape);

@@ -8,8 +8,8 @@ use cairn::compaction::CompactionOptions;
 use cairn::observe::perf::by_level::{self, LevelMetric};
 use cairn::observe::perf::{self, PerfLevel};
 use cairn::{CompactRangeOptions, Db, Options};
+use cairn_bench::cairn_engine::CairnSource;
 use cairn_bench::engine::{Cursor, Engine, Session, Settings, Source};
-use cairn_bench::native::Ours;
 use cairn_bench::rocksdb::{ByLevel, Library};
 
 /// So many bits that no filter is wrong here.
@@ -156,7 +156,7 @@ fn both_engines_count_the_same_by_level() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("db");
         build(&path, table_options);
-        let ours = counts(&Ours::default(), &path, table_options, |work| {
+        let ours = counts(&CairnSource::default(), &path, table_options, |work| {
             perf::set_level(PerfLevel::EnableCount);
             by_level::enable();
             perf::reset();

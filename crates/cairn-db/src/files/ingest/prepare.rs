@@ -12,7 +12,7 @@ use cairn_jobs::ingest::{self, Incoming};
 use cairn_platform::fs::FileMode;
 use cairn_table::{IterOptions, Table, TableIter};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
-use cairn_version::file::{EntryCounts, NO_CHECKSUM_FUNCTION};
+use cairn_version::file_meta::{EntryCounts, NO_CHECKSUM_FUNCTION};
 
 use super::{Ingestion, ReplaceRange};
 use crate::family::FamilyState;

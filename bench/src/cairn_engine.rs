@@ -1,0 +1,207 @@
+//! Cairn's native interface as a benchmark engine.
+
+use std::path::Path;
+
+use cairn::{CompactRangeOptions, Db, Family, Iter, Options, ReadOptions, Result};
+use cairn::{WriteBatch, WriteOptions};
+
+use crate::engine::{Cursor, Engine, Session, Settings, Source};
+
+/// Opens Cairn databases.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CairnSource {
+    /// The option `deletion_triggered_compaction`; `None` for its default.
+    pub compact_on_deletion: Option<bool>,
+}
+
+impl Source for CairnSource {
+    type Engine = Db;
+
+    fn open(&self, dir: &Path, options: &str) -> Result<Db> {
+        let options = Options::default()
+            .create_if_missing(true)
+            // As for loaded libraries, so that the compared options are equal.
+            .text("create_missing_column_families=true")?
+            .text(&self.deletion_text())?
+            .text(options)?;
+        Db::open(dir, &options)
+    }
+}
+
+impl CairnSource {
+    fn deletion_text(&self) -> String {
+        self.compact_on_deletion
+            .map_or_else(String::new, |compact| {
+                format!("deletion_triggered_compaction={compact}")
+            })
+    }
+}
+
+/// A benchmark session.
+pub struct Thread<'a> {
+    db: &'a Db,
+    family: Family<'a>,
+    read: ReadOptions,
+    write: WriteOptions,
+    batch: WriteBatch,
+}
+
+impl Engine for Db {
+    type Session<'a> = Thread<'a>;
+
+    fn session(&self, settings: &Settings) -> Thread<'_> {
+        Thread {
+            db: self,
+            family: self.default_family(),
+            read: ReadOptions {
+                verify_checksums: settings.verify_checksums,
+                total_order_seek: settings.total_order_seek,
+                prefix_same_as_start: settings.prefix_same_as_start,
+                ..ReadOptions::default()
+            },
+            write: WriteOptions {
+                sync: settings.sync,
+                disable_wal: settings.disable_wal,
+                ..WriteOptions::default()
+            },
+            batch: WriteBatch::new(),
+        }
+    }
+
+    fn flush(&self) -> Result<()> {
+        Db::flush(self)
+    }
+
+    fn compact(&self) -> Result<()> {
+        self.compact_range(None, None, &CompactRangeOptions::default())
+    }
+
+    fn wait_until_quiet(&self) -> Result<()> {
+        Db::wait_until_quiet(self)
+    }
+
+    fn property(&self, name: &str) -> Option<String> {
+        Db::property(self, name)
+    }
+
+    fn close(self) -> Result<()> {
+        Db::close(self)
+    }
+}
+
+impl Session for Thread<'_> {
+    type Cursor<'b>
+        = Iter<'b>
+    where
+        Self: 'b;
+
+    #[inline]
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.db.put_with(key, value, &self.write)
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.family.delete_with(key, &self.write)
+    }
+
+    fn merge(&mut self, key: &[u8], operand: &[u8]) -> Result<()> {
+        self.family.merge_with(key, operand, &self.write)
+    }
+
+    fn delete_range(&mut self, begin: &[u8], end: &[u8]) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        batch.delete_range(begin, end);
+        self.db.write_with(&batch, &self.write)
+    }
+
+    #[inline]
+    fn add(&mut self, key: &[u8], value: &[u8]) {
+        self.batch.put(key, value);
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        self.batch.delete(key);
+    }
+
+    fn write(&mut self) -> Result<()> {
+        self.db.write_with(&self.batch, &self.write)?;
+        self.batch.clear();
+        Ok(())
+    }
+
+    #[inline]
+    fn get(&mut self, key: &[u8], mut see: impl FnMut(&[u8]) -> Result<()>) -> Result<bool> {
+        match self.db.get_with(key, &self.read)? {
+            Some(value) => see(&value).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    fn multi_get(
+        &mut self,
+        keys: &[Box<[u8]>],
+        mut see: impl FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let values = self.db.multi_get(keys, &self.read);
+        for (at, value) in values.into_iter().enumerate() {
+            if let Some(value) = value? {
+                see(at, &value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn operands(&mut self, key: &[u8], most: usize) -> Result<(usize, u64)> {
+        let operands = self.family.get_merge_operands(key, most, &self.read)?;
+        let bytes = operands.iter().map(|one| one.len() as u64).sum();
+        Ok((operands.len(), bytes))
+    }
+
+    fn cursor(&self) -> Iter<'_> {
+        self.db.iter_with(&self.read)
+    }
+}
+
+impl Cursor for Iter<'_> {
+    fn seek_to_first(&mut self) {
+        (**self).seek_to_first();
+    }
+
+    fn seek_to_last(&mut self) {
+        (**self).seek_to_last();
+    }
+
+    #[inline]
+    fn seek(&mut self, key: &[u8]) {
+        (**self).seek(key);
+    }
+
+    #[inline]
+    fn next(&mut self) {
+        (**self).next();
+    }
+
+    #[inline]
+    fn prev(&mut self) {
+        (**self).prev();
+    }
+
+    #[inline]
+    fn valid(&self) -> bool {
+        (**self).valid()
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        (**self).key()
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        (**self).value()
+    }
+
+    fn status(&self) -> Result<()> {
+        (**self).status()
+    }
+}

@@ -1,0 +1,840 @@
+//! The compaction iterator: selects the entries of the merged inputs that a flush or compaction writes.
+//!
+//! Entries of one user key arrive newest first. Snapshots divide the sequence numbers into *stripes*:
+//! two entries are in one stripe if no snapshot sees the older without the newer. Within a stripe only
+//! the newest state matters:
+//!
+//! 1. An entry is dropped if a newer entry of its key in its stripe supersedes it (a value or a
+//!    deletion), or if a range tombstone of its stripe covers it. A single deletion below a newer value
+//!    is kept, since the value it deletes may be in another file.
+//! 2. Merge operands of one stripe are merged into a value once the entry below them is known, and into
+//!    one operand otherwise if the operator supports partial merges.
+//! 3. A single deletion and the value below it in its stripe cancel out.
+//! 4. A deletion in the oldest stripe is dropped if no lower level can hold its key.
+//! 5. A value in the oldest stripe gets sequence number 0 if no lower level can hold any key of the
+//!    output. Range tombstones, which it would become older than, are dropped there too.
+//!
+//! With user timestamps each key with its timestamp is a key of its own and history is retained, so only
+//! rules 1 (without range tombstones) and 2 apply.
+
+#[cfg(test)]
+mod tests;
+
+use std::cell::Cell;
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use cairn_format::range_del::Fragments;
+use cairn_format::{dated, key};
+use cairn_observe::statistics::{Meter, Ticker};
+use cairn_platform::sync::Arc;
+use cairn_types::{
+    Code, Error, KeyOrder, MergeInput, MergeOperator, Result, SequenceNumber, Subcode, ValueKind,
+};
+
+use crate::blob_garbage::BlobGarbageMeter;
+use crate::blobs::BlobReader;
+use crate::context::Cancel;
+use crate::entity_merge;
+use crate::filter::{Filter, Ruling};
+use crate::lower_levels::LowerLevels;
+use crate::sorted_runs::Run;
+use crate::stats::{BlobsRead, Dropped};
+
+/// Entries between two checks for cancellation.
+const CANCEL_EVERY: u32 = 256;
+
+/// Entries to step over on a filter's skip before seeking the runs instead.
+const STEPS_BEFORE_SEEK: u32 = 64;
+
+/// Parameters of the iterator.
+pub struct Rules {
+    /// The key order.
+    pub order: KeyOrder,
+    /// Sequence numbers of snapshots, ascending.
+    pub snapshots: Vec<SequenceNumber>,
+    /// The merge operator; without one, operands are written unchanged.
+    pub merge_operator: Option<Arc<dyn MergeOperator>>,
+    /// True if values and operands carry a timestamp that the merge operator handles. Entities do not.
+    pub dated: bool,
+    /// Range tombstones of all inputs.
+    pub tombstones: Arc<Fragments>,
+    /// True if no lower level can hold any key of the output.
+    pub bottommost: bool,
+    /// Lookup of older entries below the output.
+    pub below: LowerLevels,
+    /// The user's filter.
+    pub filter: Option<Filter>,
+    /// True if a single deletion above another deletion is an error.
+    pub strict_single_deletions: bool,
+    /// Cancellation token.
+    pub cancel: Cancel,
+    /// Statistics sink for the merge operator.
+    pub meter: Meter,
+}
+
+/// An entry to write.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    /// Its internal key.
+    pub key: &'a [u8],
+    /// Its value.
+    pub value: &'a [u8],
+}
+
+/// The location of the returned entry.
+enum Out {
+    /// Key and value are those of the input.
+    Input,
+    /// The key is `CompactionIterator::key`, the value that of the input.
+    Rekeyed,
+    /// Both are in `CompactionIterator::made`; the input has advanced.
+    Made(Made),
+}
+
+/// A computed entry: ranges of `CompactionIterator::made`.
+struct Made {
+    key: Range<usize>,
+    value: Range<usize>,
+}
+
+/// Iterator over the entries of `input` to write.
+pub struct CompactionIterator<R> {
+    input: R,
+    rules: Rules,
+    timestamps: bool,
+    /// The current user key.
+    user: Vec<u8>,
+    has_user: bool,
+    /// The upper end of the stripe whose older entries of `user` are shadowed.
+    decided: Option<SequenceNumber>,
+    /// The range tombstone region of the last lookup.
+    region: usize,
+    key: Vec<u8>,
+    made: Vec<u8>,
+    queue: VecDeque<Made>,
+    /// True if the current input entry was returned.
+    used: bool,
+    /// True if the next entry is the newest of its key, which the filter decides on.
+    newest: bool,
+    /// True if entries were skipped by a seek.
+    jumped: bool,
+    until_cancel: u32,
+    /// Entries read and not returned, by cause.
+    pub dropped: Dropped,
+    /// Nanoseconds in the merge operator, if detailed timers are enabled.
+    merging: Cell<u64>,
+    /// Blob references of the input.
+    pub garbage: BlobGarbageMeter,
+    /// Reads blobs as merge bases; without it operands stay above blobs.
+    pub(crate) blobs: Option<BlobReader>,
+}
+
+impl<R: Run> CompactionIterator<R> {
+    /// Creates the iterator over `input`, which is positioned at its first entry.
+    #[must_use]
+    pub fn new(input: R, rules: Rules) -> CompactionIterator<R> {
+        debug_assert!(rules.snapshots.is_sorted(), "snapshots ascend");
+        CompactionIterator {
+            timestamps: rules.order.timestamp_size() > 0,
+            input,
+            rules,
+            user: Vec::new(),
+            has_user: false,
+            decided: None,
+            region: 0,
+            key: Vec::new(),
+            made: Vec::new(),
+            queue: VecDeque::new(),
+            used: false,
+            newest: false,
+            jumped: false,
+            until_cancel: CANCEL_EVERY,
+            dropped: Dropped::default(),
+            merging: Cell::new(0),
+            garbage: BlobGarbageMeter::default(),
+            blobs: None,
+        }
+    }
+
+    /// Returns the input.
+    #[must_use]
+    pub fn input(&self) -> &R {
+        &self.input
+    }
+
+    /// True if a filter skipped entries by a seek, so that the entry count is not exact.
+    #[must_use]
+    pub fn jumped(&self) -> bool {
+        self.jumped
+    }
+
+    /// Returns the blobs read for the filter and as merge bases.
+    #[must_use]
+    pub fn blobs_read(&self) -> BlobsRead {
+        let merged = self.blobs.as_ref().map(|blobs| blobs.read);
+        let filtered = self.rules.filter.as_ref().map(Filter::blobs_read);
+        merged
+            .unwrap_or_default()
+            .and(&filtered.unwrap_or_default())
+    }
+
+    /// True if a filter may skip entries by a seek.
+    #[must_use]
+    pub fn may_jump(&self) -> bool {
+        self.rules.filter.is_some()
+    }
+
+    /// Returns the user key of the last returned entry. Of larger keys only the first entry has been
+    /// read.
+    #[must_use]
+    pub fn user_key(&self) -> &[u8] {
+        &self.user
+    }
+
+    /// Returns the next entry to write, or `None` at the end. `end` is the exclusive upper bound, a
+    /// user key.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the input; `Corruption` of an entry or by the merge operator; `Aborted` on cancellation.
+    pub fn next(&mut self, end: Option<&[u8]>) -> Result<Option<Entry<'_>>> {
+        if std::mem::take(&mut self.used) {
+            debug_assert!(
+                self.queue.is_empty(),
+                "the input entry is returned after queued ones"
+            );
+            self.advance();
+        }
+        let out = match self.queue.pop_front() {
+            Some(made) => Some(Out::Made(made)),
+            None => {
+                self.made.clear();
+                self.find(end)?
+            }
+        };
+        let entry = match out {
+            None => {
+                self.input.status()?;
+                return Ok(None);
+            }
+            Some(Out::Input) => Entry {
+                key: self.input.key(),
+                value: self.input.value(),
+            },
+            Some(Out::Rekeyed) => Entry {
+                key: &self.key,
+                value: self.input.value(),
+            },
+            Some(Out::Made(made)) => Entry {
+                key: &self.made[made.key],
+                value: &self.made[made.value],
+            },
+        };
+        Ok(Some(entry))
+    }
+
+    /// Advances to the next entry to write.
+    fn find(&mut self, end: Option<&[u8]>) -> Result<Option<Out>> {
+        while self.input.valid() {
+            self.until_cancel -= 1;
+            if self.until_cancel == 0 {
+                self.until_cancel = CANCEL_EVERY;
+                if self.rules.cancel.is_set() {
+                    return Err(Error::new(
+                        Code::Aborted,
+                        Subcode::None,
+                        "the job is cancelled",
+                    ));
+                }
+            }
+            let parsed = key::parse(self.input.key())
+                .map_err(|malformed| malformed.in_file("an input of a compaction", 0))?;
+            let (seq, kind) = (parsed.seq, parsed.kind);
+            if !self.has_user || parsed.user_key != self.user {
+                if end.is_some_and(|end| !self.is_before(parsed.user_key, end)) {
+                    return Ok(None);
+                }
+                let user = parsed.user_key;
+                // Different bytes may still be equal keys under a user comparator.
+                if !self.has_user || self.rules.order.compare(user, &self.user).is_ne() {
+                    self.decided = None;
+                    self.newest = true;
+                }
+                self.user.clear();
+                self.user.extend_from_slice(user);
+                self.has_user = true;
+            }
+            let newest = std::mem::take(&mut self.newest);
+            self.count_blobs(kind)?;
+            let stripe = self.stripe(seq);
+            debug_assert!(seq <= stripe, "the snapshot of a stripe sees its entries");
+            let hidden = self.decided == Some(stripe);
+            // A shadowed single deletion must still meet its value, perhaps in another job, because the
+            // newer value may be cancelled by a single deletion of its own.
+            let is_owed = hidden && kind == ValueKind::SingleDeletion && !self.timestamps;
+            if hidden && !is_owed {
+                self.dropped.hidden += 1;
+                self.input.next();
+                continue;
+            }
+            if self.is_covered(seq, stripe) {
+                self.dropped.hidden += 1;
+                self.dropped.covered += 1;
+                self.input.next();
+                continue;
+            }
+            let ruling = match newest {
+                true => self.rule(kind)?,
+                false => Ruling::Keep,
+            };
+            let out = match ruling {
+                Ruling::Keep => self.take(seq, kind, stripe)?,
+                other => self.take_ruled(other, seq, stripe)?,
+            };
+            if let Some(out) = out {
+                return Ok(Some(out));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the filter's decision about the current entry.
+    fn rule(&self, kind: ValueKind) -> Result<Ruling> {
+        use ValueKind::{BlobIndex, Value, WideColumnEntity};
+        match (&self.rules.filter, kind) {
+            (Some(filter), Value | BlobIndex | WideColumnEntity) => {
+                let ruling = filter.rule(&self.user, kind, self.input.value())?;
+                Ok(self.without_empty_skip(ruling))
+            }
+            _ => Ok(Ruling::Keep),
+        }
+    }
+
+    /// Returns `ruling`, without a skip to a key that is already reached.
+    fn without_empty_skip(&self, ruling: Ruling) -> Ruling {
+        match ruling {
+            Ruling::SkipUntil(key) if self.rules.order.compare(&key, &self.user).is_le() => {
+                Ruling::Keep
+            }
+            other => other,
+        }
+    }
+
+    /// Applies the filter's decision to the current entry.
+    fn take_ruled(
+        &mut self,
+        ruling: Ruling,
+        seq: SequenceNumber,
+        stripe: SequenceNumber,
+    ) -> Result<Option<Out>> {
+        let (kind, value) = match ruling {
+            Ruling::Keep => unreachable!("an entry that is kept goes its usual way"),
+            Ruling::SkipUntil(key) => {
+                self.skip_until(&key)?;
+                return Ok(None);
+            }
+            Ruling::Remove => {
+                self.dropped.filtered += 1;
+                if self.is_droppable(stripe) {
+                    self.count_obsolete();
+                    self.decided = Some(stripe);
+                    self.advance();
+                    return Ok(None);
+                }
+                match self.timestamps {
+                    true => (ValueKind::DeletionWithTimestamp, Vec::new()),
+                    false => (ValueKind::Deletion, Vec::new()),
+                }
+            }
+            Ruling::Change(kind, value) => (kind, value),
+        };
+        debug_assert!(
+            self.decided != Some(stripe),
+            "the filter sees the newest entry only"
+        );
+        self.decided = Some(stripe);
+        let zero = !kind.is_deletion() && self.may_zero_seq(stripe);
+        let seq = if zero { SequenceNumber::ZERO } else { seq };
+        let made = self.make(seq, kind, &value);
+        self.advance();
+        Ok(Some(Out::Made(made)))
+    }
+
+    /// Skips all entries of keys before `key`. Blob references must be counted to detect garbage;
+    /// without blobs a long distance is skipped by a seek.
+    #[cold]
+    fn skip_until(&mut self, key: &[u8]) -> Result<()> {
+        let order = self.rules.order.clone();
+        let mut steps = 0;
+        while self.input.valid() {
+            let internal = self.input.key();
+            let user = key::user_key(internal);
+            if order.compare(user, key).is_ge() {
+                break;
+            }
+            if steps == STEPS_BEFORE_SEEK && self.garbage.is_empty() {
+                let target = key::InternalKey::new(key, SequenceNumber::MAX, ValueKind::FOR_SEEK);
+                self.input.start(Some(target.as_bytes()));
+                self.jumped = true;
+                break;
+            }
+            // The entry that the filter decided on is counted already.
+            if steps > 0 {
+                let kind = ValueKind::from_u8(key::packed(internal) as u8);
+                count_blobs(&mut self.garbage, user, kind, self.input.value())?;
+            }
+            steps += 1;
+            self.input.next();
+        }
+        Ok(())
+    }
+
+    /// Counts the blob references of the current entry, of `kind`.
+    #[inline]
+    fn count_blobs(&mut self, kind: ValueKind) -> Result<()> {
+        count_blobs(
+            &mut self.garbage,
+            &self.user,
+            Some(kind),
+            self.input.value(),
+        )
+    }
+
+    fn is_before(&self, user: &[u8], end: &[u8]) -> bool {
+        self.rules.order.compare_without_timestamp(user, end) == Ordering::Less
+    }
+
+    /// Moves past the current entry.
+    #[inline]
+    fn advance(&mut self) {
+        self.input.next();
+    }
+
+    /// Handles the current entry, which is not shadowed. Returns `None` if nothing is written; the
+    /// input is then at the next entry to handle.
+    #[inline]
+    fn take(
+        &mut self,
+        seq: SequenceNumber,
+        kind: ValueKind,
+        stripe: SequenceNumber,
+    ) -> Result<Option<Out>> {
+        match kind {
+            ValueKind::Value | ValueKind::BlobIndex | ValueKind::WideColumnEntity => {
+                self.decided = Some(stripe);
+                self.used = true;
+                if self.may_zero_seq(stripe) && seq != SequenceNumber::ZERO {
+                    self.rekey(SequenceNumber::ZERO, kind);
+                    return Ok(Some(Out::Rekeyed));
+                }
+            }
+            ValueKind::ValuePreferredSeqno | ValueKind::DeletionWithTimestamp => {
+                self.decided = Some(stripe);
+            }
+            ValueKind::Deletion => {
+                self.decided = Some(stripe);
+                if self.is_droppable(stripe) {
+                    self.count_obsolete();
+                    self.advance();
+                    return Ok(None);
+                }
+            }
+            ValueKind::SingleDeletion if !self.timestamps => return self.take_single(seq, stripe),
+            ValueKind::SingleDeletion => self.decided = Some(stripe),
+            ValueKind::Merge => {
+                if let Some(operator) = self.rules.merge_operator.clone() {
+                    return self.take_merge(&*operator, stripe);
+                }
+            }
+            other => {
+                return Err(Error::corruption(format!(
+                    "entry of kind {other:?} in a table"
+                )));
+            }
+        }
+        self.used = true;
+        Ok(Some(Out::Input))
+    }
+
+    /// Counts a dropped deletion.
+    #[cold]
+    fn count_obsolete(&mut self) {
+        self.dropped.obsolete += 1;
+        if !self.rules.bottommost {
+            self.dropped.obsolete_early += 1;
+        }
+    }
+
+    /// Stores the current key with another sequence number and kind in `self.key`.
+    fn rekey(&mut self, seq: SequenceNumber, kind: ValueKind) {
+        self.key.clear();
+        key::append_internal(&mut self.key, &self.user, seq, kind);
+    }
+
+    /// Returns the upper end of the stripe of `seq`: the oldest snapshot that sees it.
+    #[inline]
+    fn stripe(&self, seq: SequenceNumber) -> SequenceNumber {
+        let snapshots = &self.rules.snapshots;
+        match snapshots.last() {
+            Some(&last) if seq <= last => {
+                snapshots[snapshots.partition_point(|&snapshot| snapshot < seq)]
+            }
+            _ => SequenceNumber::MAX,
+        }
+    }
+
+    /// True if `stripe` is the oldest.
+    fn is_oldest(&self, stripe: SequenceNumber) -> bool {
+        self.rules
+            .snapshots
+            .first()
+            .is_none_or(|&oldest| stripe == oldest)
+    }
+
+    /// True if a range tombstone of the same stripe covers an entry of the current key.
+    #[inline]
+    fn is_covered(&mut self, seq: SequenceNumber, stripe: SequenceNumber) -> bool {
+        if self.rules.tombstones.is_empty() || self.timestamps {
+            return false;
+        }
+        let (tombstones, order) = (&self.rules.tombstones, &self.rules.order);
+        self.region = tombstones.region_near(order, self.region, &self.user);
+        tombstones.newest(self.region, stripe) > seq
+    }
+
+    /// True if a value of `stripe` may get sequence number 0.
+    #[inline]
+    fn may_zero_seq(&self, stripe: SequenceNumber) -> bool {
+        self.rules.bottommost && !self.timestamps && self.is_oldest(stripe)
+    }
+
+    /// True if a deletion of the current key in `stripe` shadows nothing.
+    fn is_droppable(&mut self, stripe: SequenceNumber) -> bool {
+        !self.timestamps && self.is_oldest(stripe) && !self.is_below()
+    }
+
+    /// True if a lower level may hold the current key.
+    fn is_below(&mut self) -> bool {
+        !self.rules.bottommost && self.rules.below.may_hold(&self.rules.order, &self.user)
+    }
+
+    /// Returns the sequence number and kind of the current entry, if it belongs to the current key and
+    /// `stripe`.
+    fn same(&self, stripe: SequenceNumber) -> Result<Option<(SequenceNumber, ValueKind)>> {
+        if !self.is_same_key() {
+            return Ok(None);
+        }
+        let parsed = key::parse(self.input.key())
+            .map_err(|malformed| malformed.in_file("an input of a compaction", 0))?;
+        Ok((self.stripe(parsed.seq) == stripe).then_some((parsed.seq, parsed.kind)))
+    }
+
+    fn is_same_key(&self) -> bool {
+        self.input.valid()
+            && self
+                .rules
+                .order
+                .compare(key::user_key(self.input.key()), &self.user)
+                .is_eq()
+    }
+
+    /// Handles a single deletion. It cancels out with the value below it; above any other entry, which
+    /// violates its contract, it acts as a deletion.
+    fn take_single(&mut self, seq: SequenceNumber, stripe: SequenceNumber) -> Result<Option<Out>> {
+        let hidden = self.decided == Some(stripe);
+        self.advance();
+        let kind = match self.same(stripe)? {
+            Some((_, ValueKind::Deletion)) if !hidden && self.rules.strict_single_deletions => {
+                return Err(Error::corruption(format!(
+                    "a single deletion above a deletion of the key {:?}: the application mixes \
+                     both for one key, which SingleDelete forbids; \
+                     enforce_single_del_contracts=false lets compactions go on",
+                    String::from_utf8_lossy(&self.user)
+                )));
+            }
+            // The next single deletion or deletion shadows as much.
+            Some((_, ValueKind::SingleDeletion | ValueKind::Deletion)) => {
+                self.dropped.obsolete += 1;
+                self.dropped.single_mismatched += 1;
+                return Ok(None);
+            }
+            Some((_, ValueKind::Merge)) => {
+                self.dropped.single_mismatched += 1;
+                if hidden {
+                    self.dropped.obsolete += 1;
+                    return Ok(None);
+                }
+                ValueKind::Deletion
+            }
+            Some((_, kind)) => {
+                self.count_blobs(kind)?;
+                self.dropped.hidden += 1;
+                self.dropped.obsolete += 1;
+                self.advance();
+                // Older entries are handled as if the pair had not existed: a single deletion among
+                // them must still meet its own value.
+                return Ok(None);
+            }
+            None if !self.is_same_key() && self.is_droppable(stripe) => {
+                self.count_obsolete();
+                self.dropped.single_alone += 1;
+                return Ok(None);
+            }
+            None => ValueKind::SingleDeletion,
+        };
+        self.decided = Some(stripe);
+        let made = self.make(seq, kind, b"");
+        Ok(Some(Out::Made(made)))
+    }
+
+    /// Builds an entry of the current key.
+    fn make(&mut self, seq: SequenceNumber, kind: ValueKind, value: &[u8]) -> Made {
+        debug_assert!(self.has_user, "an entry was read");
+        let start = self.made.len();
+        key::append_internal(&mut self.made, &self.user, seq, kind);
+        let middle = self.made.len();
+        self.made.extend_from_slice(value);
+        Made {
+            key: start..middle,
+            value: middle..self.made.len(),
+        }
+    }
+
+    /// Handles merge operands of one stripe, from the current entry, the newest, down to their base.
+    fn take_merge(
+        &mut self,
+        operator: &dyn MergeOperator,
+        stripe: SequenceNumber,
+    ) -> Result<Option<Out>> {
+        debug_assert!(
+            self.decided != Some(stripe),
+            "operands of a decided stripe are shadowed"
+        );
+        debug_assert!(self.queue.is_empty(), "earlier operands are returned first");
+        let mut operands: Vec<Made> = Vec::new();
+        let mut newest = None;
+        let base = loop {
+            let Some((seq, kind)) = self.same(stripe)? else {
+                break match self.is_same_key() || self.is_below() || self.timestamps {
+                    true => Base::Unknown,
+                    false => Base::Nothing,
+                };
+            };
+            if self.is_covered(seq, stripe) {
+                break Base::Nothing;
+            }
+            match kind {
+                ValueKind::Merge => {
+                    let changed = match self.rule_operand(seq)? {
+                        Ruling::SkipUntil(key) => {
+                            self.skip_until(&key)?;
+                            return Ok(None);
+                        }
+                        Ruling::Remove => {
+                            self.advance();
+                            continue;
+                        }
+                        Ruling::Change(_, value) => Some(value),
+                        Ruling::Keep => None,
+                    };
+                    newest = newest.or(Some(seq));
+                    let value = changed.as_deref().unwrap_or_else(|| self.input.value());
+                    let start = self.made.len();
+                    key::append_internal(&mut self.made, &self.user, seq, kind);
+                    let middle = self.made.len();
+                    self.made.extend_from_slice(value);
+                    operands.push(Made {
+                        key: start..middle,
+                        value: middle..self.made.len(),
+                    });
+                    self.advance();
+                }
+                ValueKind::Value => break Base::Value,
+                ValueKind::BlobIndex if self.blobs.is_some() => break Base::Blob,
+                ValueKind::WideColumnEntity if self.blobs.is_some() => break Base::Entity,
+                ValueKind::Deletion
+                | ValueKind::SingleDeletion
+                | ValueKind::DeletionWithTimestamp => break Base::Nothing,
+                // The read path decides the result; the operands stay above it.
+                _ => break Base::Kept,
+            }
+        };
+        let Some(seq) = newest else {
+            // The filter dropped all operands: the entry below them becomes the newest of its key.
+            self.newest = self.is_same_key();
+            return Ok(None);
+        };
+        debug_assert!(!operands.is_empty());
+        let merged = match base {
+            Base::Value | Base::Nothing | Base::Blob | Base::Entity => {
+                let (kind, value) = self.merge_into(&base, operator, &operands)?;
+                self.decided = Some(stripe);
+                let seq = if self.may_zero_seq(stripe) {
+                    SequenceNumber::ZERO
+                } else {
+                    seq
+                };
+                Some((seq, kind, value))
+            }
+            Base::Unknown if operands.len() > 1 => self
+                .partial_merge(operator, &operands)
+                .map(|operand| (seq, ValueKind::Merge, operand)),
+            Base::Unknown | Base::Kept => None,
+        };
+        match merged {
+            Some((seq, kind, value)) => {
+                let made = self.make(seq, kind, &value);
+                Ok(Some(Out::Made(made)))
+            }
+            None => {
+                self.queue.extend(operands);
+                Ok(self.queue.pop_front().map(Out::Made))
+            }
+        }
+    }
+
+    /// Returns the filter's decision about the current operand. Operands visible to snapshots are kept.
+    fn rule_operand(&self, seq: SequenceNumber) -> Result<Ruling> {
+        match &self.rules.filter {
+            Some(filter) if self.rules.snapshots.last().is_none_or(|&last| seq > last) => {
+                let ruling = filter.rule_operand(&self.user, self.input.value())?;
+                Ok(self.without_empty_skip(ruling))
+            }
+            _ => Ok(Ruling::Keep),
+        }
+    }
+
+    /// Merges `operands` with `base`, the current entry.
+    fn merge_into(
+        &mut self,
+        base: &Base,
+        operator: &dyn MergeOperator,
+        operands: &[Made],
+    ) -> Result<(ValueKind, Vec<u8>)> {
+        let mut blobs = self.blobs.take();
+        let existing = match base {
+            // The input may be at its end.
+            Base::Nothing => &[],
+            _ => self.input.value(),
+        };
+        let merge = |existing: Option<&[u8]>| self.full_merge(operator, existing, operands);
+        let merged = match (base, &mut blobs) {
+            (Base::Blob, Some(blobs)) => blobs
+                .read_encoded(existing, &self.user)
+                .and_then(|value| merge(Some(&value)))
+                .map(|value| (ValueKind::Value, value)),
+            (Base::Entity, Some(blobs)) => {
+                let merge = |column: Option<&[u8]>| match self.rules.dated {
+                    true => undated_merge(column, merge),
+                    false => merge(column),
+                };
+                entity_merge::merge(existing, &self.user, blobs, merge)
+                    .map(|entity| (ValueKind::WideColumnEntity, entity))
+            }
+            (Base::Value, _) => merge(Some(existing)).map(|value| (ValueKind::Value, value)),
+            _ => merge(None).map(|value| (ValueKind::Value, value)),
+        };
+        self.blobs = blobs;
+        merged
+    }
+
+    /// Returns `operands`, oldest first.
+    fn oldest_first<'a>(&'a self, operands: &[Made]) -> Vec<&'a [u8]> {
+        let operands = operands.iter().rev();
+        operands
+            .map(|operand| &self.made[operand.value.clone()])
+            .collect()
+    }
+
+    fn full_merge(
+        &self,
+        operator: &dyn MergeOperator,
+        existing: Option<&[u8]>,
+        operands: &[Made],
+    ) -> Result<Vec<u8>> {
+        let key = key::strip_timestamp(&self.user, self.rules.order.timestamp_size());
+        let operands = self.oldest_first(operands);
+        let input = MergeInput {
+            key,
+            existing,
+            operands: &operands,
+        };
+        let merged = self.timed_merge(|| operator.full_merge(&input));
+        merged.ok_or_else(|| {
+            self.rules.meter.add(Ticker::NumberMergeFailures, 1);
+            let text = format!("merge operator {} refuses its operands", operator.name());
+            Error::new(Code::Corruption, Subcode::MergeOperatorFailed, text)
+        })
+    }
+
+    fn partial_merge(&self, operator: &dyn MergeOperator, operands: &[Made]) -> Option<Vec<u8>> {
+        let key = key::strip_timestamp(&self.user, self.rules.order.timestamp_size());
+        let operands = self.oldest_first(operands);
+        self.timed_merge(|| operator.partial_merge(key, &operands))
+    }
+
+    /// Runs the merge operator and measures its time.
+    fn timed_merge<T>(&self, merge: impl FnOnce() -> T) -> T {
+        let began = self.rules.meter.began();
+        let merged = merge();
+        if let Some(nanos) = self.rules.meter.nanos_since(began) {
+            self.merging.set(self.merging.get() + nanos);
+        }
+        merged
+    }
+}
+
+impl<R> Drop for CompactionIterator<R> {
+    fn drop(&mut self) {
+        let merging = self.merging.get();
+        if merging > 0 {
+            self.rules
+                .meter
+                .add(Ticker::MergeOperationTotalTime, merging);
+        }
+    }
+}
+
+/// Counts the blob references of an input entry.
+#[inline]
+fn count_blobs(
+    garbage: &mut BlobGarbageMeter,
+    user_key: &[u8],
+    kind: Option<ValueKind>,
+    value: &[u8],
+) -> Result<()> {
+    match kind {
+        Some(ValueKind::BlobIndex) => garbage.enters(user_key, value),
+        Some(ValueKind::WideColumnEntity) => garbage.entity_enters(user_key, value),
+        _ => Ok(()),
+    }
+}
+
+/// Runs `merge`, which expects and returns a timestamped value, on a column without a timestamp.
+fn undated_merge(
+    column: Option<&[u8]>,
+    merge: impl FnOnce(Option<&[u8]>) -> Result<Vec<u8>>,
+) -> Result<Vec<u8>> {
+    let dated = column.map(|column| [column, &dated::encode(0)].concat());
+    let mut merged = merge(dated.as_deref())?;
+    merged.truncate(merged.len().saturating_sub(dated::DATE_LEN));
+    Ok(merged)
+}
+
+/// The base of merge operands.
+enum Base {
+    /// The current value of the input.
+    Value,
+    /// The blob of the current entry of the input.
+    Blob,
+    /// The default column of the current entity of the input.
+    Entity,
+    /// None: the key is deleted, or has no older entry anywhere.
+    Nothing,
+    /// Unknown: in another stripe, or below the output.
+    Unknown,
+    /// An entry that is written unchanged.
+    Kept,
+}

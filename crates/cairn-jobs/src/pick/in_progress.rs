@@ -1,0 +1,185 @@
+//! The files and key ranges reserved by running compactions of a family.
+
+use std::collections::HashSet;
+use std::ops::RangeInclusive;
+
+use cairn_format::key::{self, InternalKey};
+use cairn_platform::sync::Arc;
+use cairn_types::{FileNumber, KeyOrder};
+use cairn_version::FileMeta;
+
+use super::description::{Pick, range};
+
+/// Identifies a running job in [`InProgress`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobId(u64);
+
+/// The inputs and outputs of running compactions of a family.
+#[derive(Clone, Debug, Default)]
+pub struct InProgress {
+    files: HashSet<FileNumber>,
+    /// Damaged files, which are excluded from picks.
+    quarantined: HashSet<FileNumber>,
+    running: Vec<Running>,
+    next: u64,
+}
+
+/// One running compaction.
+#[derive(Clone, Debug)]
+struct Running {
+    id: JobId,
+    files: Vec<FileNumber>,
+    start_level: usize,
+    output_level: usize,
+    /// The levels it writes to.
+    writes: RangeInclusive<usize>,
+    smallest: InternalKey,
+    largest: InternalKey,
+}
+
+impl InProgress {
+    /// Registers the inputs and the output range of `pick`, which is about to run.
+    ///
+    /// # Panics
+    ///
+    /// If an input or the output range is already registered: two jobs would write the same keys.
+    pub fn add(&mut self, order: &KeyOrder, pick: &Pick) -> JobId {
+        let id = JobId(self.next);
+        self.next += 1;
+        let offered = pick.offer.iter().flat_map(|offer| &offer.files);
+        let taken = || pick.files().map(|(_, file)| file).chain(offered.clone());
+        let (smallest, largest) = range(order, taken()).expect("a pick has at least one input");
+        let writes = pick.output.level..=pick.output.level + usize::from(pick.offer.is_some());
+        let (low, high) = pick.bounds(order);
+        assert!(
+            pick.drops
+                || pick.output.level == 0
+                || !self.writes(order, pick.output.level, low.as_bytes(), high.as_bytes()),
+            "a running compaction writes to the output range"
+        );
+        let files: Vec<FileNumber> = taken().map(|file| file.number).collect();
+        for &file in &files {
+            assert!(
+                self.files.insert(file),
+                "table {file} is in a running compaction already"
+            );
+        }
+        self.running.push(Running {
+            id,
+            files,
+            start_level: pick.start_level(),
+            output_level: pick.output.level,
+            writes,
+            smallest,
+            largest,
+        });
+        id
+    }
+
+    /// Reserves the range between the two bounds of `level`, where files are about to be ingested,
+    /// until [`InProgress::remove`].
+    pub fn reserve(
+        &mut self,
+        level: usize,
+        smallest: &InternalKey,
+        largest: &InternalKey,
+    ) -> JobId {
+        let id = JobId(self.next);
+        self.next += 1;
+        self.running.push(Running {
+            id,
+            files: Vec::new(),
+            start_level: level,
+            output_level: level,
+            writes: level..=level,
+            smallest: smallest.clone(),
+            largest: largest.clone(),
+        });
+        id
+    }
+
+    /// Releases the reservation of a job, after its edit is installed or it has failed.
+    pub fn remove(&mut self, id: JobId) {
+        if let Some(at) = self.running.iter().position(|running| running.id == id) {
+            for file in self.running.swap_remove(at).files {
+                if !self.quarantined.contains(&file) {
+                    assert!(
+                        self.files.remove(&file),
+                        "inputs stay registered while a job runs"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Releases all quarantined files.
+    pub fn release_quarantined(&mut self) {
+        for file in std::mem::take(&mut self.quarantined) {
+            if !self.running.iter().any(|job| job.files.contains(&file)) {
+                self.files.remove(&file);
+            }
+        }
+    }
+
+    /// Excludes a damaged file from picks until [`InProgress::release_quarantined`]. Returns false if
+    /// it was excluded already.
+    pub fn quarantine(&mut self, file: FileNumber) -> bool {
+        self.files.insert(file);
+        let is_new = self.quarantined.insert(file);
+        debug_assert!(self.quarantined.is_subset(&self.files));
+        is_new
+    }
+
+    /// Returns the number of running compactions.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.running.len()
+    }
+
+    /// True if no compaction runs.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    /// True if the file is an input of a running compaction.
+    #[must_use]
+    pub fn contains(&self, number: FileNumber) -> bool {
+        self.files.contains(&number)
+    }
+
+    /// Returns the inputs of all running compactions, and the quarantined files.
+    #[must_use]
+    pub fn files(&self) -> &HashSet<FileNumber> {
+        &self.files
+    }
+
+    pub(super) fn any(&self, files: &[Arc<FileMeta>]) -> bool {
+        files.iter().any(|file| self.contains(file.number))
+    }
+
+    /// True if a compaction of level 0 runs. Only one may run at a time, because level-0 files overlap.
+    #[must_use]
+    pub fn takes_level_zero(&self) -> bool {
+        self.running.iter().any(|running| running.start_level == 0)
+    }
+
+    /// True if a running compaction moves level-0 files to `base`.
+    pub(super) fn empties_level_zero_into(&self, base: usize) -> bool {
+        let mut running = self.running.iter();
+        running.any(|running| running.start_level == 0 && running.output_level == base)
+    }
+
+    /// True if a running compaction writes to `level` between the two bounds (internal keys).
+    #[must_use]
+    pub fn writes(&self, order: &KeyOrder, level: usize, smallest: &[u8], largest: &[u8]) -> bool {
+        self.running.iter().any(|running| {
+            let compare = |bound: &InternalKey, other: &[u8]| {
+                order.compare_without_timestamp(bound.user_key(), key::user_key(other))
+            };
+            running.writes.contains(&level)
+                && compare(&running.smallest, largest).is_le()
+                && compare(&running.largest, smallest).is_ge()
+        })
+    }
+}

@@ -1,0 +1,66 @@
+//! The range tombstones that a job writes.
+
+use std::sync::Arc;
+
+use cairn_format::range_del::{Fragment, Fragments, Tombstone};
+use cairn_types::{KeyOrder, SequenceNumber};
+
+use crate::lower_levels::LowerLevels;
+
+/// Returns the tombstones of `all` to write: for each range the newest tombstone of each snapshot
+/// stripe; in the oldest stripe only if a lower level may hold covered data. Families with timestamps
+/// keep all tombstones.
+pub(crate) fn written(
+    order: &KeyOrder,
+    all: &Arc<Fragments>,
+    snapshots: &[SequenceNumber],
+    bottommost: bool,
+    below: &LowerLevels,
+) -> Arc<Fragments> {
+    debug_assert!(snapshots.is_sorted(), "snapshots ascend");
+    if order.timestamp_size() > 0 {
+        return all.clone();
+    }
+    let mut kept: Vec<Tombstone> = Vec::new();
+    for fragment in all.iter() {
+        let range = fragment.start..fragment.end;
+        newest_of_stripes(&fragment, snapshots, |stripe, seq| {
+            let vanishes = stripe == 0 && (bottommost || !below.may_touch(order, range.clone()));
+            if !vanishes {
+                kept.push(Tombstone {
+                    start: fragment.start.to_vec(),
+                    end: fragment.end.to_vec(),
+                    seq,
+                    ts: Vec::new(),
+                });
+            }
+        });
+    }
+    Arc::new(Fragments::build(order, kept))
+}
+
+/// Calls `visit` with the newest tombstone of each stripe and the number of older snapshots. Linear in
+/// the number of stripes, not of tombstones.
+fn newest_of_stripes(
+    fragment: &Fragment<'_>,
+    snapshots: &[SequenceNumber],
+    mut visit: impl FnMut(usize, SequenceNumber),
+) {
+    let mut visible = SequenceNumber::MAX;
+    loop {
+        let seq = fragment.newest(visible);
+        if seq == SequenceNumber::ZERO {
+            return;
+        }
+        debug_assert!(
+            seq <= visible,
+            "a tombstone of a newer stripe is not visible"
+        );
+        let stripe = snapshots.partition_point(|&snapshot| snapshot < seq);
+        visit(stripe, seq);
+        match stripe.checked_sub(1) {
+            Some(before) => visible = snapshots[before],
+            None => return,
+        }
+    }
+}

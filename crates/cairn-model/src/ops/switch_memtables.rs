@@ -1,0 +1,36 @@
+//! Switches the memtables of all families and the log, without waiting for the flush: `switch`.
+
+use cairn_options::FlushOptions;
+
+use super::{Kind, Operation, Promise};
+use crate::run::{Failure, Runner};
+use crate::script::Op;
+
+/// The operation kind.
+pub const KIND: Kind = Kind {
+    name: "switch",
+    words: &["switch"],
+    weight: 1,
+    switch: Some("switch"),
+    read: |_| Ok(Op::new(Switch)),
+    generate: |_| Some(Op::new(Switch)),
+};
+
+#[derive(Debug)]
+struct Switch;
+
+impl Operation for Switch {
+    fn line(&self) -> String {
+        "switch".to_owned()
+    }
+
+    fn run(&self, runner: &mut Runner<'_>) -> Result<Promise, Failure> {
+        if let Some(cairn) = runner.engine()?.cairn() {
+            cairn.db.flush_with(&FlushOptions {
+                wait: false,
+                allow_write_stall: true,
+            })?;
+        }
+        Ok(Promise::Nothing)
+    }
+}

@@ -1,0 +1,330 @@
+//! Customizable options, whose value is an object: comparators, operators, extractors, caches,
+//! directories.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cairn_format::filter::FilterPolicy;
+use cairn_format::options_text::statements;
+use cairn_memory::{BlockCache, CacheOptions, WriteBufferManager};
+use cairn_observe::statistics::{Keeping, StatsLevel};
+use cairn_observe::{Listeners, LogSink, Statistics};
+use cairn_platform::{RateLimiter, SstFileManager};
+use cairn_types::{KeyOrder, MergeOperator, PrefixExtractor, SequenceNumber};
+
+use crate::merge_operators;
+use crate::object_registry;
+use crate::text::{NULL, Named, Refusal, Text, object};
+
+impl Text for KeyOrder {
+    fn parse(text: &str) -> Result<KeyOrder, Refusal> {
+        object_registry::comparator(text)
+            .ok_or_else(|| "no comparator has this name; register it or set it in code".to_owned())
+    }
+
+    fn print(&self) -> String {
+        self.name().to_owned()
+    }
+}
+
+impl Text for Option<Arc<dyn MergeOperator>> {
+    fn parse(text: &str) -> Result<Self, Refusal> {
+        if text == NULL || text.is_empty() {
+            return Ok(None);
+        }
+        merge_operators::from_text(text).map(Some)
+    }
+
+    fn print(&self) -> String {
+        match self {
+            Some(operator) => operator.option_text(),
+            None => NULL.to_owned(),
+        }
+    }
+}
+
+/// Listeners are set in code and ignored in texts.
+impl Text for Listeners {
+    fn parse(text: &str) -> Result<Listeners, Refusal> {
+        match text {
+            NULL | "" => Ok(Listeners::default()),
+            _ => Err("listeners are set in code".to_owned()),
+        }
+    }
+
+    fn print(&self) -> String {
+        NULL.to_owned()
+    }
+
+    fn update(&mut self, text: &str) -> Result<(), Refusal> {
+        Listeners::parse(text).map(drop)
+    }
+}
+
+/// RocksDB's name for statistics of everything.
+const BASIC_STATISTICS: &str = "BasicStatistics";
+/// Cairn's name for the default statistics.
+const OWN_STATISTICS: &str = "own";
+
+/// A text cannot name existing statistics: it creates new ones, or none.
+impl Text for Keeping {
+    fn parse(text: &str) -> Result<Keeping, Refusal> {
+        match object(text)?.0 {
+            OWN_STATISTICS => Ok(Keeping::Own),
+            NULL => Ok(Keeping::Nothing),
+            "" | BASIC_STATISTICS => {
+                let level = StatsLevel::ExceptDetailedTimers;
+                Ok(Arc::new(Statistics::new(level)).into())
+            }
+            _ => Err(format!(
+                "expected {BASIC_STATISTICS}, {OWN_STATISTICS} or {NULL}"
+            )),
+        }
+    }
+
+    fn print(&self) -> String {
+        let name = match self {
+            Keeping::Own => OWN_STATISTICS,
+            Keeping::Shared(_) => BASIC_STATISTICS,
+            Keeping::Nothing => NULL,
+        };
+        name.to_owned()
+    }
+}
+
+/// As for listeners.
+impl Text for Option<Arc<dyn LogSink>> {
+    fn parse(text: &str) -> Result<Self, Refusal> {
+        match text {
+            NULL | "" => Ok(None),
+            _ => Err("an info log is set in code".to_owned()),
+        }
+    }
+
+    fn print(&self) -> String {
+        NULL.to_owned()
+    }
+
+    fn update(&mut self, text: &str) -> Result<(), Refusal> {
+        Self::parse(text).map(drop)
+    }
+}
+
+impl Named for PrefixExtractor {}
+
+impl Text for PrefixExtractor {
+    fn parse(text: &str) -> Result<PrefixExtractor, Refusal> {
+        // Forms that 11.x may write: `{id=rocksdb.FixedPrefix;length=8}`, or the name alone in braces.
+        let (name, properties) = object(text)?;
+        let name = match properties[..] {
+            [("length", length)] => format!("{name}.{length}"),
+            _ => name.to_owned(),
+        };
+        object_registry::prefix_extractor(&name).ok_or_else(|| {
+            "expected fixed:N, capped:N, noop, nullptr or a registered name".to_owned()
+        })
+    }
+
+    fn print(&self) -> String {
+        self.name()
+    }
+}
+
+impl Named for FilterPolicy {}
+
+impl Text for FilterPolicy {
+    fn parse(text: &str) -> Result<FilterPolicy, Refusal> {
+        FilterPolicy::from_text(text)
+            .ok_or_else(|| "expected bloomfilter:BITS or ribbonfilter:BITS:LEVEL".to_owned())
+    }
+
+    fn print(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Text for PathBuf {
+    fn parse(text: &str) -> Result<PathBuf, Refusal> {
+        String::parse(text).map(PathBuf::from)
+    }
+
+    fn print(&self) -> String {
+        self.to_string_lossy().into_owned().print()
+    }
+}
+
+/// A directory of tables. Its text form is `PATH,BYTES`, joined by `:`, so paths with these characters
+/// have no text form.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DbPath {
+    /// The path.
+    pub path: PathBuf,
+    /// Target size of its tables, in bytes.
+    pub target_size: u64,
+}
+
+impl Text for DbPath {
+    fn parse(text: &str) -> Result<DbPath, Refusal> {
+        let (path, size) = text.split_once(',').ok_or("expected PATH,BYTES")?;
+        Ok(DbPath {
+            path: PathBuf::from(path),
+            target_size: u64::parse(size)?,
+        })
+    }
+
+    fn print(&self) -> String {
+        format!("{},{}", self.path.display(), self.target_size)
+    }
+}
+
+impl Named for SequenceNumber {}
+impl Named for u64 {}
+impl Named for i32 {}
+
+impl Text for SequenceNumber {
+    fn parse(text: &str) -> Result<SequenceNumber, Refusal> {
+        u64::parse(text).map(SequenceNumber)
+    }
+
+    fn print(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Named for Vec<u8> {
+    const NONE: &'static [&'static str] = &[NULL];
+}
+
+/// Keys and timestamps, in hexadecimal.
+impl Text for Vec<u8> {
+    fn parse(text: &str) -> Result<Vec<u8>, Refusal> {
+        let pair = |pair: &[u8]| {
+            let digits = std::str::from_utf8(pair).ok()?;
+            u8::from_str_radix(digits, 16).ok()
+        };
+        let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(pair).collect();
+        match bytes {
+            Some(bytes) if text.len().is_multiple_of(2) => Ok(bytes),
+            _ => Err("expected an even number of hexadecimal digits".to_owned()),
+        }
+    }
+
+    fn print(&self) -> String {
+        self.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// A block cache, as its capacity in bytes or as `{capacity=8M;num_shard_bits=4;...}`. Parsing creates
+/// a new cache; clones of the options share it.
+impl Text for Option<Arc<BlockCache>> {
+    fn parse(text: &str) -> Result<Self, Refusal> {
+        if text == NULL || text.is_empty() {
+            return Ok(None);
+        }
+        let mut capacity = None;
+        let mut options = CacheOptions::default();
+        let inner = text
+            .strip_prefix('{')
+            .and_then(|text| text.strip_suffix('}'));
+        let properties = match inner {
+            Some(inner) => statements(inner).map_err(|error| error.to_string())?,
+            None => vec![("capacity", text)],
+        };
+        for (name, value) in properties {
+            match name {
+                // Cairn's cache stands for both of RocksDB's.
+                "id" if matches!(value, "LRUCache" | "HyperClockCache") => {}
+                "capacity" => capacity = Some(usize::parse(value)?),
+                "num_shard_bits" => options.num_shard_bits = i32::parse(value)?.try_into().ok(),
+                "strict_capacity_limit" => options.strict_capacity_limit = bool::parse(value)?,
+                "high_pri_pool_ratio" => options.high_pri_pool_ratio = ratio(value)?,
+                "low_pri_pool_ratio" => options.low_pri_pool_ratio = ratio(value)?,
+                _ => return Err(format!("{name} is not a property of a block cache")),
+            }
+        }
+        let capacity = capacity.ok_or("expected a capacity in bytes")?;
+        Ok(Some(Arc::new(BlockCache::new(capacity, options))))
+    }
+
+    fn print(&self) -> String {
+        let Some(cache) = self else {
+            return NULL.to_owned();
+        };
+        let options = cache.options();
+        format!(
+            "{{capacity={};num_shard_bits={};strict_capacity_limit={};high_pri_pool_ratio={};low_pri_pool_ratio={};}}",
+            cache.capacity(),
+            options.num_shard_bits.map_or(-1, i64::from),
+            options.strict_capacity_limit,
+            options.high_pri_pool_ratio.print(),
+            options.low_pri_pool_ratio.print(),
+        )
+    }
+}
+
+/// A memtable budget, as its size in bytes. Parsing creates a new one, without a cache; clones of the
+/// options share it.
+impl Text for Option<Arc<WriteBufferManager>> {
+    fn parse(text: &str) -> Result<Self, Refusal> {
+        if text == NULL || text.is_empty() {
+            return Ok(None);
+        }
+        let bytes = usize::parse(text)?;
+        Ok(Some(Arc::new(WriteBufferManager::new(bytes, None, false))))
+    }
+
+    fn print(&self) -> String {
+        match self {
+            Some(manager) => manager.buffer_size().print(),
+            None => NULL.to_owned(),
+        }
+    }
+}
+
+/// A file manager, as its deletion rate. Parsing creates a new one, without a space limit; clones of
+/// the options share it.
+impl Text for Option<Arc<SstFileManager>> {
+    fn parse(text: &str) -> Result<Self, Refusal> {
+        if text == NULL || text.is_empty() {
+            return Ok(None);
+        }
+        let manager = SstFileManager::new();
+        manager.set_delete_rate_bytes_per_second(i64::parse(text)?);
+        Ok(Some(Arc::new(manager)))
+    }
+
+    fn print(&self) -> String {
+        match self {
+            Some(manager) => manager.delete_rate_bytes_per_second().print(),
+            None => NULL.to_owned(),
+        }
+    }
+}
+
+/// A rate limiter, as its bytes per second. Parsing creates a new limiter of writes; clones of the
+/// options share it.
+impl Text for Option<Arc<RateLimiter>> {
+    fn parse(text: &str) -> Result<Self, Refusal> {
+        if text == NULL || text.is_empty() {
+            return Ok(None);
+        }
+        match u64::parse(text)? {
+            0 => Err("expected bytes per second, at least 1".to_owned()),
+            rate => Ok(Some(Arc::new(RateLimiter::of_writes(rate)))),
+        }
+    }
+
+    fn print(&self) -> String {
+        match self {
+            Some(limiter) => limiter.bytes_per_second().print(),
+            None => NULL.to_owned(),
+        }
+    }
+}
+
+fn ratio(text: &str) -> Result<f64, Refusal> {
+    match f64::parse(text)? {
+        ratio if (0.0..=1.0).contains(&ratio) => Ok(ratio),
+        _ => Err("expected a fraction from 0 to 1".to_owned()),
+    }
+}

@@ -1,0 +1,44 @@
+//! Option strings that mix options of a database and of its families, as RocksDB's
+//! `GetOptionsFromString` accepts.
+
+use cairn_types::Result;
+
+use crate::db::DbOptions;
+use crate::family::FamilyOptions;
+use crate::row::unknown;
+use crate::rows::{Options, split};
+
+/// Sets the options in `text` in `db` or `family`.
+///
+/// # Errors
+///
+/// `InvalidArgument` for an unknown option or an invalid value; nothing is then changed.
+pub fn apply_mixed(db: &mut DbOptions, family: &mut FamilyOptions, text: &str) -> Result<()> {
+    let (mut new_db, mut new_family) = (db.clone(), family.clone());
+    for (name, value) in split(text)? {
+        if new_db.knows(name) && !new_family.knows(name) {
+            new_db.set(name, value)?;
+        } else if new_family.knows(name) {
+            new_family.set(name, value)?;
+        } else {
+            return Err(unknown("DBOptions or ColumnFamilyOptions", name));
+        }
+    }
+    (*db, *family) = (new_db, new_family);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_assigned_or_nothing_changes() {
+        let (mut db, mut family) = (DbOptions::default(), FamilyOptions::default());
+        let text = "write_buffer_size=1M;max_open_files=7;soft_rate_limit=0";
+        apply_mixed(&mut db, &mut family, text).unwrap();
+        assert_eq!((db.max_open_files, family.write_buffer_size), (7, 1 << 20));
+        assert!(apply_mixed(&mut db, &mut family, "max_open_files=8;nosuch=1").is_err());
+        assert_eq!(db.max_open_files, 7);
+    }
+}

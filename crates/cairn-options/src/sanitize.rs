@@ -1,0 +1,628 @@
+//! Validates and sanitizes options.
+//!
+//! `validate` rejects contradictions, `sanitize` adjusts values and resolves "auto" values; both follow
+//! RocksDB 11.9. A database keeps the sanitized options and writes them to its OPTIONS file.
+
+use cairn_format::table::footer::LATEST_VERSION;
+use cairn_types::{Error, Result};
+
+use crate::customizable::DbPath;
+use crate::db::DbOptions;
+use crate::enums::{CompactionStyle, Compression, IndexType, TableKind, WalRecoveryMode};
+use crate::family::{DEFAULT_TTL, FamilyOptions};
+use crate::offpeak;
+use crate::rows::Options;
+use crate::struct_options::CompressionOptions;
+use crate::table::TableOptions;
+
+/// Older format versions can be read, as RocksDB no longer does, but not written.
+const OLDEST_WRITTEN_VERSION: u32 = 2;
+const MIB: u64 = 1 << 20;
+/// Files of `max_open_files` that are not tables.
+const OTHER_FILES: usize = 10;
+/// The automatic value of `ttl` and `periodic_compaction_seconds`: 30 days.
+const THIRTY_DAYS: u64 = 30 * 24 * 3600;
+
+/// Returns `InvalidArgument` unless `holds`.
+fn require(holds: bool, why: &str) -> Result<()> {
+    match holds {
+        true => Ok(()),
+        false => Err(Error::invalid_argument(why)),
+    }
+}
+
+/// Rejects unsupported options.
+fn refuse_missing(names: &[&str]) -> Result<()> {
+    match names {
+        [] => Ok(()),
+        names => Err(Error::not_supported(format!(
+            "options that Cairn does not support yet: {}",
+            names.join(", ")
+        ))),
+    }
+}
+
+impl DbOptions {
+    /// Rejects options that no database can be opened with.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument`, or `NotSupported` as in RocksDB.
+    pub fn validate(&self) -> Result<()> {
+        require(
+            self.keep_log_file_num > 0,
+            "keep_log_file_num must be greater than 0",
+        )?;
+        require(
+            self.max_open_files >= -1,
+            "max_open_files must be -1 or greater",
+        )?;
+        require(
+            matches!(self.wal_compression, Compression::None | Compression::Zstd),
+            "wal_compression must be kNoCompression or kZSTD",
+        )?;
+        require(
+            self.write_dbid_to_manifest || self.write_identity_file,
+            "the database's id must be kept: write_dbid_to_manifest or write_identity_file",
+        )?;
+        require(
+            !self.unordered_write || self.allow_concurrent_memtable_write,
+            "unordered_write needs allow_concurrent_memtable_write",
+        )?;
+        require(
+            !self.enable_pipelined_write || !(self.unordered_write || self.atomic_flush),
+            "enable_pipelined_write goes with neither unordered_write nor atomic_flush",
+        )?;
+        let hours = offpeak::parse(&self.daily_offpeak_time_utc);
+        require(
+            self.daily_offpeak_time_utc.is_empty() || hours.is_some_and(|(from, to)| from != to),
+            "daily_offpeak_time_utc must be two times in the format HH:mm-HH:mm (e.g. 04:30-07:30)",
+        )?;
+        for (name, direct) in [
+            ("use_direct_reads", self.use_direct_reads),
+            (
+                "use_direct_io_for_compaction_reads",
+                self.use_direct_io_for_compaction_reads,
+            ),
+        ] {
+            if self.allow_mmap_reads && direct {
+                return Err(Error::not_supported(format!(
+                    "allow_mmap_reads and {name} exclude each other"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Rejects unsupported options, when a database is opened for writing.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` names them.
+    pub fn check_supported(&self) -> Result<()> {
+        let mut names = self.unsupported();
+        // The option names an object that is not registered.
+        if self.wal_filter.is_unresolved() {
+            names.push("wal_filter");
+        }
+        refuse_missing(&names)
+    }
+
+    /// Returns the effective options.
+    #[must_use]
+    pub fn sanitize(mut self) -> DbOptions {
+        if self.max_open_files != -1 {
+            self.max_open_files = self.max_open_files.max(20);
+        }
+        if self.rate_limiter.is_some() && self.bytes_per_sync == 0 {
+            self.bytes_per_sync = MIB;
+        }
+        if self.delayed_write_rate == 0 {
+            let limiter = self.rate_limiter.as_ref();
+            self.delayed_write_rate =
+                limiter.map_or(16 * MIB, |limiter| limiter.bytes_per_second());
+        }
+        // A recycled log ends with records of its previous use, which these modes cannot distinguish
+        // from damage.
+        if matches!(
+            self.wal_recovery_mode,
+            WalRecoveryMode::TolerateCorruptedTailRecords | WalRecoveryMode::AbsoluteConsistency
+        ) {
+            self.recycle_log_file_num = 0;
+        }
+        // Archived logs are not reused.
+        if self.wal_ttl_seconds > 0 || self.wal_size_limit_mb > 0 {
+            self.recycle_log_file_num = 0;
+        }
+        if self.use_direct_reads && self.compaction_readahead_size == 0 {
+            self.compaction_readahead_size = 2 * MIB;
+        }
+        self
+    }
+
+    /// Returns the maximum numbers of concurrent flushes and compactions.
+    #[must_use]
+    pub fn background_limits(&self) -> (usize, usize) {
+        let at_least_one = |count: i32| usize::try_from(count).unwrap_or(0).max(1);
+        if self.max_background_flushes == -1 && self.max_background_compactions == -1 {
+            let flushes = at_least_one(self.max_background_jobs / 4);
+            let all = at_least_one(self.max_background_jobs);
+            (flushes, all.saturating_sub(flushes).max(1))
+        } else {
+            (
+                at_least_one(self.max_background_flushes),
+                at_least_one(self.max_background_compactions),
+            )
+        }
+    }
+
+    /// Returns the maximum number of open tables; `None` for no limit.
+    #[must_use]
+    pub fn open_table_limit(&self) -> Option<usize> {
+        let files = usize::try_from(self.max_open_files).ok()?;
+        Some(files.saturating_sub(OTHER_FILES).max(1))
+    }
+
+    /// Returns the total WAL size that triggers flushes, given all families of the database.
+    #[must_use]
+    pub fn wal_limit<'a>(&self, families: impl IntoIterator<Item = &'a FamilyOptions>) -> u64 {
+        if self.max_total_wal_size > 0 {
+            return self.max_total_wal_size;
+        }
+        let budget = |family: &FamilyOptions| {
+            let buffers = u64::try_from(family.max_write_buffer_number).unwrap_or(1);
+            (family.write_buffer_size as u64).saturating_mul(buffers)
+        };
+        let all = families.into_iter().map(budget);
+        all.fold(0, u64::saturating_add).saturating_mul(4)
+    }
+}
+
+impl TableOptions {
+    /// Rejects options that no table can be written with.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` with the reason.
+    pub fn validate(&self) -> Result<()> {
+        require(
+            self.format_version <= LATEST_VERSION,
+            "format_version must be 0 to 8",
+        )?;
+        require(self.block_size > 0, "block_size must be greater than 0")?;
+        require(
+            self.block_size <= u64::from(u32::MAX),
+            "block_size must be less than 4 GiB",
+        )?;
+        require(
+            !self.block_align || self.block_size.is_power_of_two(),
+            "block_align needs a block_size that is a power of two",
+        )?;
+        let align = self.super_block_alignment_size;
+        require(
+            align == 0 || align.is_power_of_two(),
+            "super_block_alignment_size must be 0 or a power of two",
+        )?;
+        require(
+            !(self.no_block_cache && self.cache_index_and_filter_blocks),
+            "cache_index_and_filter_blocks needs a block cache, but no_block_cache is set",
+        )?;
+        require(
+            !(self.no_block_cache && self.pin_l0_filter_and_index_blocks_in_cache),
+            "pin_l0_filter_and_index_blocks_in_cache needs a block cache, but no_block_cache is set",
+        )?;
+        require(
+            self.data_block_hash_table_util_ratio > 0.0,
+            "data_block_hash_table_util_ratio must be greater than 0",
+        )
+    }
+
+    /// Returns the effective options.
+    #[must_use]
+    pub fn sanitize(mut self) -> TableOptions {
+        self.block_restart_interval = self.block_restart_interval.max(1);
+        self.index_block_restart_interval = match self.index_type {
+            IndexType::HashSearch => 1,
+            _ => self.index_block_restart_interval.max(1),
+        };
+        if !(0..=100).contains(&self.block_size_deviation) {
+            self.block_size_deviation = 0;
+        }
+        self.partition_filters &= self.index_type == IndexType::TwoLevelIndexSearch;
+        self
+    }
+}
+
+impl FamilyOptions {
+    /// Returns the directories of the family's tables; empty for the database directory.
+    #[must_use]
+    pub fn paths_of<'a>(&'a self, db: &'a DbOptions) -> &'a [DbPath] {
+        match self.cf_paths.is_empty() {
+            true => &db.db_paths,
+            false => &self.cf_paths,
+        }
+    }
+
+    /// Rejects multiple directories where they are not supported.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported`, as in RocksDB.
+    pub fn check_paths(&self, db: &DbOptions) -> Result<()> {
+        let paths = self.paths_of(db);
+        if paths.len() > 4 {
+            return Err(Error::not_supported(
+                "more than four paths of tables are not supported",
+            ));
+        }
+        let in_levels = matches!(
+            self.compaction_style,
+            CompactionStyle::Level | CompactionStyle::Universal
+        );
+        if paths.len() > 1 && !in_levels {
+            return Err(Error::not_supported(
+                "several paths of tables need compaction_style kCompactionStyleLevel or \
+                 kCompactionStyleUniversal",
+            ));
+        }
+        Ok(())
+    }
+
+    /// True if files may be ingested behind, into a last level reserved for them.
+    #[must_use]
+    pub fn allows_ingest_behind(&self, db: &DbOptions) -> bool {
+        self.cf_allow_ingest_behind || db.allow_ingest_behind
+    }
+
+    /// Rejects a last level reserved for ingestion if compactions would write to it.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` for styles other than universal.
+    pub fn check_ingest_behind(&self, db: &DbOptions) -> Result<()> {
+        let universal = self.compaction_style == CompactionStyle::Universal;
+        match self.allows_ingest_behind(db) && !universal {
+            true => Err(Error::not_supported(
+                "allow_ingest_behind needs compaction_style kCompactionStyleUniversal",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Rejects invalid family options.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` with the reason.
+    pub fn validate(&self) -> Result<()> {
+        self.table.validate()?;
+        let all = self.compression_per_level.iter().chain([&self.compression]);
+        for kind in all.chain(&self.bottommost_compression) {
+            require(
+                kind.is_supported(),
+                &format!("compression {} is not built", kind.option_name()),
+            )?;
+            require(
+                !self.table.block_align || *kind == Compression::None,
+                "block_align needs blocks without compression",
+            )?;
+        }
+        for options in [&self.compression_opts, &self.bottommost_compression_opts] {
+            require(
+                options.zstd_max_train_bytes == 0 || options.max_dict_bytes > 0,
+                "zstd_max_train_bytes needs max_dict_bytes greater than 0",
+            )?;
+        }
+        require(
+            self.table.index_type != IndexType::HashSearch || self.prefix_extractor.is_some(),
+            "index_type=kHashSearch needs a prefix_extractor",
+        )?;
+        let most_runs = self.compaction_options_universal.max_read_amp;
+        if self.compaction_style == CompactionStyle::Universal
+            && (most_runs < -1
+                || (most_runs > 0 && most_runs < self.level0_file_num_compaction_trigger))
+        {
+            return Err(Error::not_supported(
+                "max_read_amp must be -1, 0, or at least level0_file_num_compaction_trigger",
+            ));
+        }
+        let share = 0.0..=1.0;
+        require(
+            share.contains(&self.blob_garbage_collection_age_cutoff)
+                && share.contains(&self.blob_garbage_collection_force_threshold),
+            "shares of blob garbage must lie between 0 and 1",
+        )?;
+        require(
+            self.blob_space_target == 0.0
+                || (self.blob_space_target >= 1.0 && self.blob_space_target.is_finite()),
+            "blob_space_target must be 0, or 1 or more",
+        )?;
+        require(
+            self.blob_compression_type.is_supported(),
+            &format!(
+                "compression {} is not built",
+                self.blob_compression_type.option_name()
+            ),
+        )?;
+        require(
+            self.blob_compression_opts.strategy == 0
+                || self.blob_compression_type != Compression::Zlib,
+            "blob_compression_opts: strategy of zlib is not built",
+        )?;
+        require(
+            self.read_triggered_compaction_threshold >= 0.0
+                && self.read_triggered_compaction_threshold.is_finite(),
+            "read_triggered_compaction_threshold must be 0 or more, and finite",
+        )?;
+        require(
+            self.persist_user_defined_timestamps || self.comparator.timestamp_size() > 0,
+            "persist_user_defined_timestamps=false needs a comparator with timestamps",
+        )
+    }
+
+    /// Rejects unsupported options, when a family is opened for writing.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` names them.
+    pub fn check_supported(&self) -> Result<()> {
+        let mut names = self.unsupported();
+        names.extend(self.table.unsupported());
+        if self.table.format_version < OLDEST_WRITTEN_VERSION {
+            names.push("format_version");
+        }
+        names.extend(self.unsupported_styles());
+        // The options name objects that are not registered.
+        if self.compaction_filter.is_unresolved() {
+            names.push("compaction_filter");
+        }
+        if self.compaction_filter_factory.is_unresolved() {
+            names.push("compaction_filter_factory");
+        }
+        if self.sst_partitioner_factory.is_unresolved() {
+            names.push("sst_partitioner_factory");
+        }
+        refuse_missing(&names)
+    }
+
+    /// Returns the unsupported options of compaction styles.
+    fn unsupported_styles(&self) -> Vec<&'static str> {
+        let fifo = &self.compaction_options_fifo;
+        let asked = [
+            (
+                fifo.age_for_warm > 0,
+                "compaction_options_fifo.age_for_warm",
+            ),
+            (
+                !fifo.file_temperature_age_thresholds.is_empty(),
+                "compaction_options_fifo.file_temperature_age_thresholds",
+            ),
+        ];
+        let refused = asked.into_iter().filter(|(asked, _)| *asked);
+        refused.map(|(_, name)| name).collect()
+    }
+
+    /// Returns the effective options in a database with options `db`.
+    #[must_use]
+    pub fn sanitize(mut self, db: &DbOptions) -> FamilyOptions {
+        self.table = self.table.sanitize();
+        self.sanitize_memtables();
+        self.sanitize_tree();
+        if self.allows_ingest_behind(db) {
+            self.num_levels = self.num_levels.max(3);
+        }
+        if db.atomic_flush {
+            // All families are flushed together.
+            self.min_write_buffer_number_to_merge = 1;
+        }
+        // Dynamic level sizes conflict with target sizes of several paths.
+        self.level_compaction_dynamic_level_bytes &= self.paths_of(db).len() < 2;
+        self
+    }
+
+    fn sanitize_memtables(&mut self) {
+        self.write_buffer_size = self.write_buffer_size.clamp(64 << 10, 64 << 30);
+        if self.arena_block_size == 0 {
+            let chunk = (self.write_buffer_size / 8).min(1 << 20);
+            self.arena_block_size = chunk.next_multiple_of(4 << 10);
+        }
+        self.max_write_buffer_number = self.max_write_buffer_number.max(2);
+        self.min_write_buffer_number_to_merge = self
+            .min_write_buffer_number_to_merge
+            .clamp(1, self.max_write_buffer_number - 1);
+        if self.max_write_buffer_size_to_maintain < 0 {
+            let all = i64::try_from(self.write_buffer_size).unwrap_or(i64::MAX);
+            self.max_write_buffer_size_to_maintain =
+                all.saturating_mul(i64::from(self.max_write_buffer_number));
+        }
+        self.memtable_prefix_bloom_size_ratio =
+            self.memtable_prefix_bloom_size_ratio.clamp(0.0, 0.25);
+    }
+
+    fn sanitize_tree(&mut self) {
+        let leveled = self.compaction_style == CompactionStyle::Level;
+        self.num_levels = self.num_levels.max(if leveled { 2 } else { 1 });
+        self.level_compaction_dynamic_level_bytes &= leveled;
+        let trigger = self.level0_file_num_compaction_trigger.max(1);
+        self.level0_file_num_compaction_trigger = trigger;
+        let slowdown = self.level0_slowdown_writes_trigger;
+        // A negative trigger disables slowdowns.
+        if slowdown >= 0 {
+            self.level0_slowdown_writes_trigger = slowdown.max(trigger);
+        }
+        self.level0_stop_writes_trigger = self
+            .level0_stop_writes_trigger
+            .max(self.level0_slowdown_writes_trigger)
+            .max(trigger);
+        if self.compaction_style == CompactionStyle::Fifo {
+            // FIFO deletes excess files, so writes never wait for compactions.
+            self.level0_slowdown_writes_trigger = i32::MAX;
+            self.level0_stop_writes_trigger = i32::MAX;
+        }
+        let hard = self.hard_pending_compaction_bytes_limit;
+        let soft = &mut self.soft_pending_compaction_bytes_limit;
+        if *soft == 0 || (hard > 0 && *soft > hard) {
+            *soft = hard;
+        }
+        if self.max_bytes_for_level_multiplier <= 0.0 {
+            self.max_bytes_for_level_multiplier = 1.0;
+        }
+        if self.max_compaction_bytes == 0 {
+            self.max_compaction_bytes = self.target_file_size_base.saturating_mul(25);
+        }
+        let blocks = self.table_factory == TableKind::BlockBased;
+        if self.ttl == DEFAULT_TTL {
+            self.ttl = if blocks { THIRTY_DAYS } else { 0 };
+        }
+        if self.periodic_compaction_seconds == DEFAULT_TTL {
+            let universal = self.compaction_style == CompactionStyle::Universal;
+            let rewrites = universal || self.has_compaction_filter();
+            self.periodic_compaction_seconds = if blocks && rewrites { THIRTY_DAYS } else { 0 };
+        }
+        // Universal compaction implements `ttl` as a periodic full compaction.
+        if self.compaction_style == CompactionStyle::Universal && self.ttl > 0 {
+            self.periodic_compaction_seconds = match self.periodic_compaction_seconds {
+                0 => self.ttl,
+                periodic => periodic.min(self.ttl),
+            };
+        }
+    }
+
+    /// True if compactions have a filter, of the program or for expiring values.
+    #[must_use]
+    pub fn has_compaction_filter(&self) -> bool {
+        self.compaction_filter.is_some()
+            || self.compaction_filter_factory.is_some()
+            || self.value_ttl.is_some()
+    }
+
+    /// Returns the compression of a table in `level`. `base_level` is the first non-empty level below
+    /// level 0; `bottommost` is true if no data lies below.
+    #[must_use]
+    pub fn compression_at(&self, level: i32, base_level: i32, bottommost: bool) -> Compression {
+        if bottommost && let Some(kind) = self.bottommost_compression {
+            return kind;
+        }
+        let Some(last) = self.compression_per_level.len().checked_sub(1) else {
+            return self.compression;
+        };
+        // The empty levels between level 0 and the base level are not in the list.
+        let place = if level == 0 {
+            0
+        } else {
+            level - base_level + 1
+        };
+        self.compression_per_level[usize::try_from(place).unwrap_or(0).min(last)]
+    }
+
+    /// Returns the compression options of a table.
+    #[must_use]
+    pub fn compression_opts_at(&self, bottommost: bool) -> &CompressionOptions {
+        match bottommost && self.bottommost_compression_opts.enabled {
+            true => &self.bottommost_compression_opts,
+            false => &self.compression_opts,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn family(text: &str) -> FamilyOptions {
+        FamilyOptions::from_text(text).unwrap()
+    }
+
+    #[test]
+    fn a_rate_limiter_changes_other_defaults() {
+        let text = "rate_limiter_bytes_per_sec=5000000";
+        let db = DbOptions::from_text(text).unwrap().sanitize();
+        assert_eq!(
+            db.rate_limiter.as_ref().unwrap().bytes_per_second(),
+            5_000_000
+        );
+        assert_eq!((db.bytes_per_sync, db.delayed_write_rate), (MIB, 5_000_000));
+        let text = format!("{text};bytes_per_sync=4096;delayed_write_rate=77");
+        let db = DbOptions::from_text(&text).unwrap().sanitize();
+        assert_eq!((db.bytes_per_sync, db.delayed_write_rate), (4096, 77));
+        assert!(DbOptions::from_text("rate_limiter_bytes_per_sec=0").is_err());
+    }
+
+    #[test]
+    fn defaults_are_sanitized_as_rocksdb_documents() {
+        let db = DbOptions::default().sanitize();
+        assert_eq!(db.delayed_write_rate, 16 << 20);
+        assert_eq!(db.background_limits(), (1, 1));
+        let family = FamilyOptions::default().sanitize(&db);
+        assert_eq!(family.arena_block_size, 1 << 20);
+        assert_eq!(family.max_compaction_bytes, 1_677_721_600);
+        assert_eq!(family.ttl, 2_592_000);
+        assert_eq!(family.periodic_compaction_seconds, 0);
+        assert_eq!(db.wal_limit([&family]), 4 * 2 * (64 << 20));
+        assert!(db.validate().is_ok() && family.validate().is_ok());
+        assert!(db.check_supported().is_ok() && family.check_supported().is_ok());
+    }
+
+    #[test]
+    fn a_quarter_of_the_jobs_are_flushes() {
+        let mut db = DbOptions {
+            max_background_jobs: 8,
+            ..DbOptions::default()
+        };
+        assert_eq!(db.background_limits(), (2, 6));
+        db.max_background_flushes = 3;
+        assert_eq!(db.background_limits(), (3, 1));
+    }
+
+    #[test]
+    fn unsupported_options_are_rejected_by_name() {
+        let refused = family("inplace_update_support=true;enable_blob_direct_write=true");
+        let error = refused.check_supported().unwrap_err();
+        assert!(
+            error
+                .text()
+                .contains("inplace_update_support, enable_blob_direct_write"),
+            "{error}"
+        );
+        let old = family("block_based_table_factory={format_version=1}");
+        assert!(old.validate().is_ok() && old.check_supported().is_err());
+        assert!(
+            DbOptions::from_text("two_write_queues=true")
+                .unwrap()
+                .check_supported()
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn contradictory_options_are_rejected() {
+        for text in [
+            "block_based_table_factory={block_align=true}",
+            "block_based_table_factory={format_version=9}",
+            "block_based_table_factory={index_type=kHashSearch}",
+            "compression=kXpressCompression",
+            "compression_opts={zstd_max_train_bytes=100}",
+            "persist_user_defined_timestamps=false",
+        ] {
+            assert!(family(text).validate().is_err(), "{text}");
+        }
+        for text in ["keep_log_file_num=0", "wal_compression=kSnappyCompression"] {
+            assert!(
+                DbOptions::from_text(text).unwrap().validate().is_err(),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn compression_follows_the_level() {
+        let options = family(
+            "compression_per_level=kNoCompression:kLZ4Compression:kZSTD;bottommost_compression=kZlibCompression",
+        );
+        assert_eq!(options.compression_at(0, 4, false), Compression::None);
+        assert_eq!(options.compression_at(4, 4, false), Compression::Lz4);
+        assert_eq!(options.compression_at(6, 4, false), Compression::Zstd);
+        assert_eq!(options.compression_at(6, 4, true), Compression::Zlib);
+        assert_eq!(family("").compression_at(3, 1, true), Compression::Lz4);
+    }
+}

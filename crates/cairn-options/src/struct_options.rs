@@ -1,0 +1,96 @@
+//! Struct options: `compression_opts={level=3;...}`.
+
+use crate::enums::{CompactionStopStyle, PinningTier};
+use crate::rows::options;
+
+options! {
+    /// Compression options.
+    CompressionOptions, "CompressionOptions" {
+        /// Window size of zlib, in its notation.
+        window_bits: i32 = -14, dynamic;
+        /// Compression level; 32767 for the codec's default.
+        level: i32 = 32767, dynamic;
+        /// Zlib's strategy.
+        strategy: i32 = 0, dynamic;
+        /// Maximum size of the compression dictionary of a table, in bytes; 0 for none.
+        max_dict_bytes: u32 = 0, dynamic;
+        /// Size of training samples, in bytes; 0 uses the samples as the dictionary.
+        zstd_max_train_bytes: u32 = 0, dynamic;
+        /// Number of threads that compress the blocks of a table.
+        parallel_threads: u32 = 1, dynamic, hint;
+        /// True if these options apply to the bottommost level.
+        enabled: bool = false, dynamic;
+        /// Maximum data buffered for sampling, in bytes; 0 for no limit.
+        max_dict_buffer_bytes: u64 = 0, dynamic;
+        /// True if zstd's trainer builds the dictionary, false for its finalizer.
+        use_zstd_dict_trainer: bool = true, dynamic;
+        /// A compressed block is kept if its size is at most this many 1024ths of the original.
+        max_compressed_bytes_per_kb: i32 = 896, dynamic, recent;
+        /// True if compression is skipped for most blocks while they shrink too little.
+        auto_skip: bool = false, dynamic, recent;
+        /// Sampling interval of skipped blocks; 0 for 64.
+        auto_skip_min_sample_every: i32 = 0, dynamic, recent;
+        /// True if each zstd frame has a checksum.
+        checksum: bool = false, dynamic, recent;
+    }
+}
+
+options! {
+    /// Universal compaction options.
+    UniversalCompactionOptions, "CompactionOptionsUniversal" {
+        /// Tolerance for runs of similar size, in percent.
+        size_ratio: u32 = 1, dynamic;
+        /// Minimum number of runs in a compaction.
+        min_merge_width: u32 = 2, dynamic;
+        /// Maximum number of runs in a compaction.
+        max_merge_width: u32 = u32::MAX, dynamic;
+        /// Maximum size of obsolete data, in percent of live data.
+        max_size_amplification_percent: u32 = 200, dynamic;
+        /// Percentage of data to compress; -1 for all.
+        compression_size_percent: i32 = -1, dynamic;
+        /// Maximum number of sorted runs; -1 derives it.
+        max_read_amp: i32 = -1, dynamic, recent;
+        /// Stop condition.
+        stop_style: CompactionStopStyle = CompactionStopStyle::TotalSize, dynamic;
+        /// True if files without overlap are moved instead of rewritten.
+        allow_trivial_move: bool = false, dynamic;
+        /// True if large runs are compacted incrementally.
+        incremental: bool = false, dynamic;
+        /// True if queued compactions do not lock their files.
+        reduce_file_locking: bool = true, dynamic, recent;
+    }
+}
+
+options! {
+    /// FIFO compaction options.
+    FifoCompactionOptions, "CompactionOptionsFIFO" {
+        /// Total table size at which the oldest file is deleted, in bytes.
+        max_table_files_size: u64 = 1 << 30, dynamic;
+        /// Total size of tables and blob files at which the oldest file is deleted; 0 for tables only.
+        max_data_files_size: u64 = 0, dynamic, recent;
+        /// True if small files are merged.
+        allow_compaction: bool = false, dynamic;
+        /// Age of warm data, in seconds; superseded by the thresholds below.
+        age_for_warm: u64 = 0, dynamic;
+        /// Temperature thresholds by age.
+        file_temperature_age_thresholds: String = String::new(), dynamic, recent;
+        /// True if a change of temperature copies the file unchanged.
+        allow_trivial_copy_when_change_temperature: bool = false, dynamic, recent;
+        /// Buffer size of that copy, in bytes.
+        trivial_copy_buffer_size: u64 = 4096, dynamic, recent;
+        /// True if compactions are sized by the ratio of keys to values.
+        use_kv_ratio_compaction: bool = false, dynamic, recent;
+    }
+}
+
+options! {
+    /// Pinning of metadata blocks in the block cache.
+    MetadataCacheOptions, "MetadataCacheOptions" {
+        /// The top level of a partitioned index or filter.
+        top_level_index_pinning: PinningTier = PinningTier::Fallback, dynamic;
+        /// Partitions of an index or filter.
+        partition_pinning: PinningTier = PinningTier::Fallback, dynamic;
+        /// Indexes and filters without partitions.
+        unpartitioned_pinning: PinningTier = PinningTier::Fallback, dynamic;
+    }
+}

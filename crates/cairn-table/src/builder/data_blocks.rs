@@ -1,0 +1,419 @@
+//! The data blocks of a table under construction: the current block, the blocks buffered for the
+//! compression dictionary, and the compression of finished blocks.
+
+use cairn_compress::{Compression, Compressor, Dictionary, Framing, decompress, train_zstd};
+use cairn_format::block::{BlockBuilder, BlockOptions, can_hash, has_room};
+use cairn_format::table::{Handle, TRAILER_LEN};
+use cairn_observe::statistics::{Histogram, Meter, Ticker};
+use cairn_options::{DataBlockIndexType, TableOptions};
+use cairn_types::{Error, Result};
+
+use crate::builder::auto_skip_compressor::AutoSkipCompressor;
+use crate::builder::file_writer::FileWriter;
+use crate::builder::index::IndexRows;
+use crate::builder::params::BuildParams;
+
+/// Maximum alignment by padding: the page size of a device, in bytes.
+const MAX_ALIGNMENT: u64 = 4096;
+
+/// Compresses blocks and decides whether to keep the result.
+pub(crate) struct Packer {
+    compressor: Compressor,
+    dictionary: Option<Dictionary>,
+    /// A block is kept compressed if its size is at most this many 1024ths of the original.
+    max_per_kb: u64,
+    auto_skip: Option<AutoSkipCompressor>,
+    verify: bool,
+    scratch: Vec<u8>,
+    /// True if any block was stored compressed.
+    pub used: bool,
+    /// Number of blocks that did not shrink enough.
+    pub rejected: u64,
+    meter: Meter,
+    counts: Packed,
+}
+
+/// Number and bytes of blocks by outcome.
+#[derive(Default)]
+struct Packed {
+    compressed: (u64, u64),
+    compressed_to: u64,
+    rejected: (u64, u64),
+    bypassed: (u64, u64),
+}
+
+/// Adds a block of `len` bytes.
+fn count(sum: &mut (u64, u64), len: usize) {
+    sum.0 += 1;
+    sum.1 += len as u64;
+}
+
+impl Drop for Packer {
+    fn drop(&mut self) {
+        let counts = &self.counts;
+        self.meter.update(|update| {
+            update.add(Ticker::NumberBlockCompressed, counts.compressed.0);
+            update.add(Ticker::BytesCompressedFrom, counts.compressed.1);
+            update.add(Ticker::BytesCompressedTo, counts.compressed_to);
+            update.add(Ticker::NumberBlockCompressionRejected, counts.rejected.0);
+            update.add(Ticker::BytesCompressionRejected, counts.rejected.1);
+            update.add(Ticker::NumberBlockCompressionBypassed, counts.bypassed.0);
+            update.add(Ticker::BytesCompressionBypassed, counts.bypassed.1);
+        });
+    }
+}
+
+impl Packer {
+    pub(crate) fn new(params: &BuildParams, dictionary: Option<Vec<u8>>) -> Result<Packer> {
+        let compressor = Compressor::new(
+            params.compression,
+            params.codec_options(),
+            dictionary.as_deref(),
+        )?;
+        Ok(Packer {
+            compressor,
+            dictionary: dictionary.map(Dictionary::new),
+            max_per_kb: u64::try_from(params.compression_options.max_compressed_bytes_per_kb)
+                .unwrap_or(0),
+            auto_skip: AutoSkipCompressor::new(&params.compression_options),
+            verify: params.options.verify_compression,
+            scratch: Vec::new(),
+            used: false,
+            rejected: 0,
+            meter: params.meter.clone(),
+            counts: Packed::default(),
+        })
+    }
+
+    /// Returns the number of blocks stored without an attempt to compress them.
+    pub(crate) fn bypassed(&self) -> u64 {
+        self.counts.bypassed.0
+    }
+
+    pub(crate) fn dictionary(&self) -> Option<&Dictionary> {
+        self.dictionary.as_ref()
+    }
+
+    /// Returns the stored form of `raw`: compressed if that pays.
+    pub(crate) fn pack<'a>(&'a mut self, raw: &'a [u8]) -> Result<(&'a [u8], Compression)> {
+        let kind = self.compressor.kind();
+        let skips = self
+            .auto_skip
+            .as_mut()
+            .is_some_and(AutoSkipCompressor::skips_next);
+        if kind == Compression::None || skips {
+            count(&mut self.counts.bypassed, raw.len());
+            return Ok((raw, Compression::None));
+        }
+        let began = self.meter.began_detail();
+        let most = raw.len() as u64 * self.max_per_kb / 1024;
+        self.scratch.clear();
+        let shrunk = self
+            .compressor
+            .compress_within(raw, most as usize, &mut self.scratch)?;
+        if let Some(nanos) = self.meter.nanos_since(began) {
+            self.meter
+                .update(|update| update.time(Histogram::CompressionTimesNanos, nanos));
+        }
+        if let Some(skip) = &mut self.auto_skip {
+            skip.note(
+                raw.len(),
+                if shrunk {
+                    self.scratch.len()
+                } else {
+                    raw.len()
+                },
+            );
+        }
+        if !shrunk {
+            self.rejected += 1;
+            count(&mut self.counts.rejected, raw.len());
+            return Ok((raw, Compression::None));
+        }
+        if self.verify {
+            let back = decompress(
+                kind,
+                &self.scratch,
+                Framing::Sized,
+                self.dictionary.as_ref(),
+                raw.len(),
+            );
+            if back.as_deref() != Ok(raw) {
+                return Err(Error::corruption(format!(
+                    "{kind} does not reproduce a block of {} bytes (verify_compression)",
+                    raw.len()
+                )));
+            }
+        }
+        self.used = true;
+        count(&mut self.counts.compressed, raw.len());
+        self.counts.compressed_to += self.scratch.len() as u64;
+        Ok((&self.scratch, kind))
+    }
+}
+
+/// Data blocks buffered until the dictionary is built.
+#[derive(Default)]
+struct BufferedBlocks {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    /// Buffer size at which the dictionary is built, in bytes.
+    limit: usize,
+}
+
+/// Block sizes, alignment and padding.
+struct Sizes {
+    block_size: usize,
+    /// A smaller block is not finished for an entry that does not fit.
+    deviation_limit: usize,
+    /// Alignment of blocks, in bytes; 0 for none.
+    align: u64,
+    super_block: u64,
+    /// Maximum padding before a super block.
+    super_block_padding: u64,
+}
+
+impl Sizes {
+    fn new(options: &TableOptions) -> Sizes {
+        let block_size = usize::try_from(options.block_size)
+            .unwrap_or(usize::MAX)
+            .max(1);
+        let deviation = options.block_size_deviation.clamp(0, 100).unsigned_abs() as usize;
+        let align = if options.block_align {
+            options.block_size.min(MAX_ALIGNMENT)
+        } else {
+            0
+        };
+        let ratio = options.super_block_alignment_space_overhead_ratio.max(1);
+        Sizes {
+            block_size,
+            deviation_limit: block_size.saturating_mul(100 - deviation).div_ceil(100),
+            align,
+            super_block: options.super_block_alignment_size,
+            super_block_padding: options.super_block_alignment_size / ratio,
+        }
+    }
+}
+
+/// The data blocks of a table under construction.
+pub(crate) struct DataBlocks {
+    block: BlockBuilder,
+    sizes: Sizes,
+    packer: Packer,
+    waiting: Option<BufferedBlocks>,
+    params: BuildParams,
+    /// Number of finished data blocks.
+    pub count: u64,
+    /// Their total size before compression, in bytes.
+    pub raw_bytes: u64,
+}
+
+impl DataBlocks {
+    pub(crate) fn new(params: &BuildParams) -> Result<DataBlocks> {
+        let options = &params.options;
+        let hashed = options.data_block_index_type == DataBlockIndexType::BinaryAndHash
+            && can_hash(&params.order);
+        let block = BlockBuilder::new(BlockOptions {
+            restart_interval: options.block_restart_interval.unsigned_abs().max(1) as usize,
+            delta_encoding: options.use_delta_encoding,
+            hash_util_ratio: hashed.then_some(options.data_block_hash_table_util_ratio),
+            separate_values: options.separate_key_value_in_data_block,
+            common_prefix: params.common_prefix_in_data(),
+        });
+        let dictionary =
+            params.compression_options.max_dict_bytes > 0 && params.compression.takes_dictionary();
+        let waiting = dictionary.then(|| {
+            let wanted = match params.compression_options.max_dict_buffer_bytes {
+                0 => params.target_file_size,
+                bytes => bytes.min(params.target_file_size),
+            };
+            BufferedBlocks {
+                limit: usize::try_from(wanted).unwrap_or(usize::MAX),
+                ..BufferedBlocks::default()
+            }
+        });
+        Ok(DataBlocks {
+            block,
+            sizes: Sizes::new(options),
+            packer: Packer::new(params, None)?,
+            waiting,
+            params: params.clone(),
+            count: 0,
+            raw_bytes: 0,
+        })
+    }
+
+    /// True if the current block has no entry.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.block.is_empty()
+    }
+
+    /// True if the current block should be finished before this entry.
+    #[inline]
+    pub(crate) fn is_full_for(&self, key: &[u8], value: &[u8]) -> bool {
+        if self.block.is_empty() {
+            return false;
+        }
+        let size = self.block.estimated_size();
+        if size >= self.sizes.block_size || !has_room(size, key, value) {
+            return true;
+        }
+        let mut after = size + self.block.growth(key, value);
+        if self.sizes.align > 0 {
+            after += TRAILER_LEN;
+        }
+        after > self.sizes.block_size && size > self.sizes.deviation_limit
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) {
+        self.block.add(key, value);
+    }
+
+    /// Returns the last key. A full block is finished only when the next key arrives, so the last key
+    /// is in the current block.
+    #[inline]
+    pub(crate) fn last_key(&self) -> &[u8] {
+        self.block.last_key()
+    }
+
+    /// Returns the size of the current block, in bytes.
+    pub(crate) fn current_bytes(&self) -> usize {
+        self.block.estimated_size()
+    }
+
+    /// Returns the size of the buffered blocks, in bytes.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        self.waiting
+            .as_ref()
+            .map_or(0, |waiting| waiting.bytes.len() as u64)
+    }
+
+    /// Finishes the current block: writes or buffers it.
+    pub(crate) fn end_block(
+        &mut self,
+        output: &mut FileWriter,
+        index: &mut IndexRows,
+    ) -> Result<()> {
+        self.count += 1;
+        let raw = self.block.finish();
+        self.raw_bytes += raw.len() as u64;
+        let Some(waiting) = &mut self.waiting else {
+            let handle = write(&mut self.packer, &self.sizes, raw, output)?;
+            index.place_block(handle);
+            self.block.reset();
+            return Ok(());
+        };
+        waiting.bytes.extend_from_slice(raw);
+        waiting.ends.push(waiting.bytes.len());
+        self.block.reset();
+        if waiting.bytes.len() >= waiting.limit {
+            self.end_waiting(output, index)?;
+        }
+        Ok(())
+    }
+
+    /// Builds the dictionary from the buffered blocks and writes them.
+    pub(crate) fn end_waiting(
+        &mut self,
+        output: &mut FileWriter,
+        index: &mut IndexRows,
+    ) -> Result<()> {
+        let Some(waiting) = self.waiting.take() else {
+            return Ok(());
+        };
+        if let Some(dictionary) = waiting.dictionary(&self.params) {
+            self.packer = Packer::new(&self.params, Some(dictionary))?;
+        }
+        let mut start = 0;
+        for end in waiting.ends {
+            let raw = &waiting.bytes[start..end];
+            let handle = write(&mut self.packer, &self.sizes, raw, output)?;
+            index.place_block(handle);
+            start = end;
+        }
+        Ok(())
+    }
+
+    /// The packer of the data blocks.
+    pub(crate) fn packer(&self) -> &Packer {
+        &self.packer
+    }
+}
+
+impl BufferedBlocks {
+    /// Builds a dictionary from samples of the buffered blocks. `None` if there is not enough data.
+    fn dictionary(&self, params: &BuildParams) -> Option<Vec<u8>> {
+        let options = &params.compression_options;
+        let max = options.max_dict_bytes as usize;
+        let trains = params.compression == Compression::Zstd && options.zstd_max_train_bytes > 0;
+        let wanted = if trains {
+            options.zstd_max_train_bytes as usize
+        } else {
+            max
+        };
+        let (mut samples, sizes) = self.samples(wanted);
+        if samples.is_empty() {
+            return None;
+        }
+        if trains {
+            // Too little training data is not an error: the table gets no dictionary.
+            return train_zstd(&samples, &sizes, max)
+                .ok()
+                .filter(|dict| !dict.is_empty());
+        }
+        samples.truncate(max);
+        Some(samples)
+    }
+
+    /// Returns whole buffered blocks, evenly spread, of about `wanted` bytes in total.
+    fn samples(&self, wanted: usize) -> (Vec<u8>, Vec<usize>) {
+        let count = self.ends.len();
+        let (mut samples, mut sizes) = (Vec::new(), Vec::new());
+        // A stride coprime to the count visits every block once.
+        let mut stride = (count * 5 / 8).max(1);
+        while gcd(stride, count.max(1)) != 1 {
+            stride += 1;
+        }
+        let mut at = 0usize;
+        for _ in 0..count {
+            if samples.len() >= wanted {
+                break;
+            }
+            let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+            let block = &self.bytes[start..self.ends[at]];
+            let piece = &block[..block.len().min(wanted - samples.len())];
+            samples.extend_from_slice(piece);
+            sizes.push(piece.len());
+            at = (at + stride) % count;
+        }
+        (samples, sizes)
+    }
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Writes one data block with its padding.
+fn write(
+    packer: &mut Packer,
+    sizes: &Sizes,
+    raw: &[u8],
+    output: &mut FileWriter,
+) -> Result<Handle> {
+    let (stored, kind) = packer.pack(raw)?;
+    let len = (stored.len() + TRAILER_LEN) as u64;
+    if sizes.super_block > 0 {
+        let room = sizes.super_block - output.offset() % sizes.super_block;
+        if len > room && room <= sizes.super_block_padding {
+            output.pad(room)?;
+        }
+    }
+    let handle = output.append_block(stored, kind)?;
+    if sizes.align > 0 {
+        output.pad((sizes.align - len % sizes.align) % sizes.align)?;
+    }
+    Ok(handle)
+}

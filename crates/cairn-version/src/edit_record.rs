@@ -1,0 +1,181 @@
+//! Conversion between a change of the tree and its MANIFEST record.
+
+use cairn_format::manifest::{self, BlobAddition, NewFile, VersionEdit};
+use cairn_platform::sync::{Arc, OnceLock};
+
+use crate::blob_file_meta::{BlobFileMeta, BlobGarbage};
+use crate::builder::MAX_LEVELS;
+use crate::edit::TreeEdit;
+use crate::file_meta::{FileMeta, WastedReads};
+use crate::open_tables::TableSlot;
+
+/// Converts a level of a record. Values beyond the maximum number of levels are rejected when the edit
+/// is applied.
+fn level_of(level: u32) -> usize {
+    usize::try_from(level).unwrap_or(usize::MAX)
+}
+
+impl TreeEdit {
+    /// Moves the changes of `record` to the tree of its family into a `TreeEdit`.
+    #[must_use]
+    pub fn take(record: &mut VersionEdit) -> TreeEdit {
+        let deleted = record.deleted_files.iter();
+        let added = std::mem::take(&mut record.new_files).into_iter();
+        let cursors = std::mem::take(&mut record.compact_cursors).into_iter();
+        TreeEdit {
+            deleted: deleted
+                .map(|&(level, number)| (level_of(level), number))
+                .collect(),
+            added: added
+                .map(|file| (level_of(file.level), Arc::new(FileMeta::from(file))))
+                .collect(),
+            added_blobs: record
+                .blob_additions
+                .iter()
+                .map(|blob| Arc::new(blob.into()))
+                .collect(),
+            blob_garbage: record.blob_garbage.iter().map(BlobGarbage::from).collect(),
+            cursors: cursors.map(|(level, key)| (level_of(level), key)).collect(),
+        }
+    }
+
+    /// Returns the MANIFEST record of this change for `family`. Existing garbage of added blob files is
+    /// included.
+    #[must_use]
+    pub fn record(&self, family: u32) -> VersionEdit {
+        let level = |level: usize| {
+            assert!(level < MAX_LEVELS, "level {level} cannot be read back");
+            level as u32
+        };
+        let deleted = self.deleted.iter();
+        let added = self.added.iter();
+        let cursors = self.cursors.iter();
+        let known = self
+            .added_blobs
+            .iter()
+            .filter(|blob| blob.garbage_count > 0);
+        let known = known.map(|blob| BlobGarbage {
+            number: blob.number,
+            count: blob.garbage_count,
+            bytes: blob.garbage_bytes,
+        });
+        VersionEdit {
+            compact_cursors: cursors.map(|(at, key)| (level(*at), key.clone())).collect(),
+            deleted_files: deleted.map(|&(at, number)| (level(at), number)).collect(),
+            new_files: added.map(|(at, file)| file.record(level(*at))).collect(),
+            blob_additions: self.added_blobs.iter().map(|blob| blob.record()).collect(),
+            blob_garbage: known
+                .chain(self.blob_garbage.iter().copied())
+                .map(|garbage| manifest::BlobGarbage {
+                    number: garbage.number,
+                    blob_count: garbage.count,
+                    blob_bytes: garbage.bytes,
+                })
+                .collect(),
+            ..VersionEdit::of_family(family)
+        }
+    }
+}
+
+impl From<NewFile> for FileMeta {
+    fn from(file: NewFile) -> FileMeta {
+        FileMeta {
+            number: file.number,
+            path_id: file.path_id,
+            size: file.size,
+            smallest: file.smallest,
+            largest: file.largest,
+            smallest_seq: file.smallest_seq,
+            largest_seq: file.largest_seq,
+            epoch: file.epoch_number,
+            oldest_blob: file.oldest_blob_file,
+            oldest_ancester_time: file.oldest_ancester_time,
+            creation_time: file.creation_time,
+            file_checksum: file.checksum,
+            file_checksum_func: file.checksum_function,
+            unique_id: (file.unique_id != [0, 0]).then_some(file.unique_id),
+            temperature: file.temperature,
+            marked: file.marked_for_compaction,
+            compensated_range_deletion_size: file.compensated_range_deletion_size,
+            tail_size: file.tail_size,
+            min_timestamp: file.min_timestamp,
+            max_timestamp: file.max_timestamp,
+            timestamps_persisted: file.timestamps_persisted,
+            settled: false,
+            suggested: std::sync::OnceLock::new(),
+            wasted_reads: WastedReads::default(),
+            counts: OnceLock::new(),
+            table: TableSlot::default(),
+        }
+    }
+}
+
+impl FileMeta {
+    /// Returns the record that adds this file to `level`.
+    fn record(&self, level: u32) -> NewFile {
+        NewFile {
+            level,
+            number: self.number,
+            path_id: self.path_id,
+            size: self.size,
+            smallest: self.smallest.clone(),
+            largest: self.largest.clone(),
+            smallest_seq: self.smallest_seq,
+            largest_seq: self.largest_seq,
+            marked_for_compaction: self.marked,
+            oldest_blob_file: self.oldest_blob,
+            oldest_ancester_time: self.oldest_ancester_time,
+            creation_time: self.creation_time,
+            checksum: self.file_checksum.clone(),
+            checksum_function: self.file_checksum_func.clone(),
+            temperature: self.temperature,
+            min_timestamp: self.min_timestamp.clone(),
+            max_timestamp: self.max_timestamp.clone(),
+            unique_id: self.unique_id.unwrap_or([0, 0]),
+            epoch_number: self.epoch,
+            compensated_range_deletion_size: self.compensated_range_deletion_size,
+            tail_size: self.tail_size,
+            timestamps_persisted: self.timestamps_persisted,
+        }
+    }
+}
+
+impl From<&BlobAddition> for BlobFileMeta {
+    fn from(blob: &BlobAddition) -> BlobFileMeta {
+        BlobFileMeta {
+            number: blob.number,
+            total_count: blob.blob_count,
+            total_bytes: blob.blob_bytes,
+            checksum_method: blob.checksum_method.clone(),
+            checksum_value: blob.checksum.clone(),
+            garbage_count: 0,
+            garbage_bytes: 0,
+        }
+    }
+}
+
+impl BlobFileMeta {
+    fn record(&self) -> BlobAddition {
+        assert!(
+            self.garbage_count <= self.total_count,
+            "garbage is part of the file"
+        );
+        BlobAddition {
+            number: self.number,
+            blob_count: self.total_count,
+            blob_bytes: self.total_bytes,
+            checksum_method: self.checksum_method.clone(),
+            checksum: self.checksum_value.clone(),
+        }
+    }
+}
+
+impl From<&manifest::BlobGarbage> for BlobGarbage {
+    fn from(garbage: &manifest::BlobGarbage) -> BlobGarbage {
+        BlobGarbage {
+            number: garbage.number,
+            count: garbage.blob_count,
+            bytes: garbage.blob_bytes,
+        }
+    }
+}

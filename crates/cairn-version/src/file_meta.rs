@@ -1,0 +1,205 @@
+//! Metadata of a table file, known without opening it, and the slot of its open table.
+//!
+//! A [`FileMeta`] is immutable once it is part of a version, and versions share it. The open table is
+//! stored in a slot of the metadata, so that reads reach it by pointer. Statistics that only the table
+//! knows are filled in when it is first opened.
+
+use std::borrow::Cow;
+
+use cairn_format::key::InternalKey;
+use cairn_platform::sync::{AtomicU64, OnceLock, Ordering};
+use cairn_types::{FileNumber, SequenceNumber};
+
+use crate::open_tables::TableSlot;
+
+/// Checksum function name of files without a checksum.
+pub const NO_CHECKSUM_FUNCTION: &str = "Unknown";
+
+/// Entry counts of a table, and their size before encoding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EntryCounts {
+    /// Point entries and range tombstones.
+    pub entries: u64,
+    /// Point deletions and range tombstones.
+    pub deletions: u64,
+    /// Range tombstones.
+    pub range_deletions: u64,
+    /// Bytes of internal keys.
+    pub raw_key_bytes: u64,
+    /// Bytes of values.
+    pub raw_value_bytes: u64,
+}
+
+/// Estimated number of reads that found no value in a file, from sampling.
+#[derive(Debug, Default)]
+pub struct WastedReads(AtomicU64);
+
+impl WastedReads {
+    /// Adds a sampled read that represents `weight` reads.
+    pub fn add(&self, weight: u64) {
+        // Relaxed, here and below: a statistic that orders nothing.
+        self.0.fetch_add(weight, Ordering::Relaxed);
+    }
+
+    /// Returns the number of reads.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Clone for WastedReads {
+    fn clone(&self) -> WastedReads {
+        WastedReads(AtomicU64::new(self.get()))
+    }
+}
+
+/// A table file as the MANIFEST describes it.
+#[derive(Clone)]
+pub struct FileMeta {
+    /// File number.
+    pub number: FileNumber,
+    /// Path id of its directory.
+    pub path_id: u32,
+    /// File size in bytes.
+    pub size: u64,
+    /// Lower bound of its keys and range tombstones, inclusive.
+    pub smallest: InternalKey,
+    /// Upper bound of its keys and range tombstones; inclusive, except that a range tombstone sentinel
+    /// excludes its user key (see [`crate::bounds`]).
+    pub largest: InternalKey,
+    /// Smallest sequence number.
+    pub smallest_seq: SequenceNumber,
+    /// Largest sequence number.
+    pub largest_seq: SequenceNumber,
+    /// Epoch number, which orders level 0: larger is newer. 0 in files of old databases until recovery
+    /// assigns one.
+    pub epoch: u64,
+    /// The oldest blob file that its entries refer to.
+    pub oldest_blob: Option<FileNumber>,
+    /// Creation time of its oldest data, in seconds since 1970; 0 if unknown.
+    pub oldest_ancester_time: u64,
+    /// Creation time of the file, in seconds since 1970; 0 if unknown.
+    pub creation_time: u64,
+    /// Whole-file checksum; empty if none is recorded.
+    pub file_checksum: Vec<u8>,
+    /// Checksum function name, or [`NO_CHECKSUM_FUNCTION`].
+    pub file_checksum_func: Cow<'static, str>,
+    /// Internal unique id, if recorded.
+    pub unique_id: Option<[u64; 2]>,
+    /// RocksDB's temperature of its storage; 0 if unknown.
+    pub temperature: u8,
+    /// True if a property collector marked it for compaction.
+    pub marked: bool,
+    /// Estimated bytes in lower levels covered by its range tombstones.
+    pub compensated_range_deletion_size: u64,
+    /// Size of everything after the data blocks, in bytes; 0 if unknown.
+    pub tail_size: u64,
+    /// Smallest timestamp; empty without timestamps.
+    pub min_timestamp: Vec<u8>,
+    /// Largest timestamp; empty without timestamps.
+    pub max_timestamp: Vec<u8>,
+    /// True if its keys are stored with their timestamps.
+    pub timestamps_persisted: bool,
+    /// True if the job that wrote it kept no old version for a snapshot and no deletion that could be
+    /// dropped at the bottom, so that compacting it again would not shrink it. Not persisted.
+    pub settled: bool,
+    /// Set by `SuggestCompactRange`. Not persisted.
+    pub suggested: OnceLock<()>,
+    /// Reads that a compaction of the file would save; sampled only with read-triggered compaction. Not
+    /// persisted.
+    pub wasted_reads: WastedReads,
+    /// Entry counts, once known.
+    pub counts: OnceLock<EntryCounts>,
+    /// The open table, if any.
+    pub table: TableSlot,
+}
+
+impl FileMeta {
+    /// Creates metadata with only number, size and bounds known.
+    #[must_use]
+    pub fn new(
+        number: FileNumber,
+        size: u64,
+        smallest: InternalKey,
+        largest: InternalKey,
+    ) -> FileMeta {
+        FileMeta {
+            number,
+            path_id: 0,
+            size,
+            smallest,
+            largest,
+            smallest_seq: SequenceNumber::ZERO,
+            largest_seq: SequenceNumber::ZERO,
+            epoch: 0,
+            oldest_blob: None,
+            oldest_ancester_time: 0,
+            creation_time: 0,
+            file_checksum: Vec::new(),
+            file_checksum_func: Cow::Borrowed(NO_CHECKSUM_FUNCTION),
+            unique_id: None,
+            temperature: 0,
+            marked: false,
+            compensated_range_deletion_size: 0,
+            tail_size: 0,
+            min_timestamp: Vec::new(),
+            max_timestamp: Vec::new(),
+            timestamps_persisted: true,
+            settled: false,
+            suggested: OnceLock::new(),
+            wasted_reads: WastedReads::default(),
+            counts: OnceLock::new(),
+            table: TableSlot::default(),
+        }
+    }
+
+    /// True if the file is marked for compaction, by a collector or by the user.
+    #[must_use]
+    pub fn is_marked(&self) -> bool {
+        self.marked || self.suggested.get().is_some()
+    }
+
+    /// Returns the wasted reads per byte of the file.
+    #[must_use]
+    pub fn reads_per_byte(&self) -> f64 {
+        match self.size {
+            0 => 0.0,
+            size => self.wasted_reads.get() as f64 / size as f64,
+        }
+    }
+
+    /// Returns the creation time of the oldest data in seconds since 1970, from the MANIFEST or from
+    /// the open table; 0 if unknown.
+    #[must_use]
+    pub fn oldest_time(&self) -> u64 {
+        match self.oldest_ancester_time {
+            0 => self.table.times().oldest,
+            time => time,
+        }
+    }
+
+    /// Returns the creation time of the file in seconds since 1970, from the MANIFEST or from the open
+    /// table; 0 if unknown.
+    #[must_use]
+    pub fn created(&self) -> u64 {
+        match self.creation_time {
+            0 => self.table.times().created,
+            time => time,
+        }
+    }
+}
+
+impl std::fmt::Debug for FileMeta {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{}[{}@{} .. {}@{}]",
+            self.number.0,
+            String::from_utf8_lossy(self.smallest.user_key()).escape_debug(),
+            self.smallest.seq(),
+            String::from_utf8_lossy(self.largest.user_key()).escape_debug(),
+            self.largest.seq(),
+        )
+    }
+}

@@ -1,0 +1,140 @@
+//! Opens the tables of a family on first use.
+//!
+//! The open table is stored in its file's metadata, so reads reach it by a pointer; see
+//! [`crate::open_tables`] for when it is closed.
+
+use std::path::PathBuf;
+
+use cairn_format::names;
+use cairn_memory::BlockCache;
+use cairn_observe::files::{ReadOf, counted_reads};
+use cairn_observe::statistics::{Histogram, Meter, Ticker};
+use cairn_options::TableOptions;
+use cairn_platform::fs::{Access, FileMode};
+use cairn_platform::sync::Arc;
+use cairn_platform::{FileSystem, Io};
+use cairn_table::{OpenParams, Table};
+use cairn_types::{KeyOrder, PrefixExtractor, Result};
+
+use crate::file_meta::{EntryCounts, FileMeta};
+use crate::open_tables::{OpenTables, TableRef};
+
+/// Opens the tables of a column family.
+pub struct TableSource {
+    /// The file system.
+    pub fs: Arc<dyn FileSystem>,
+    /// The family's directories, by path id.
+    pub paths: Vec<PathBuf>,
+    /// The key order.
+    pub order: KeyOrder,
+    /// The family's prefix extractor.
+    pub prefix_extractor: Option<PrefixExtractor>,
+    /// The family's table options.
+    pub options: Arc<TableOptions>,
+    /// The block cache.
+    pub cache: Option<Arc<BlockCache>>,
+    /// True if the unique id in the MANIFEST is verified.
+    pub verify_unique_id: bool,
+    /// The mode in which files are opened.
+    pub mode: FileMode,
+    /// True if the kernel is advised of random access.
+    pub advise_random: bool,
+    /// Statistics sink for reads.
+    pub meter: Meter,
+    /// The index of the last level.
+    pub last_level: usize,
+    /// The open tables of the database.
+    pub open_tables: Arc<OpenTables>,
+}
+
+impl TableSource {
+    /// Returns the path of `file`.
+    #[must_use]
+    pub fn path(&self, file: &FileMeta) -> PathBuf {
+        let name = names::table(file.number);
+        self.dir(file)
+            .map_or_else(|| PathBuf::from(&name), |dir| dir.join(&name))
+    }
+
+    /// Returns the directory of `file`.
+    #[must_use]
+    pub fn dir(&self, file: &FileMeta) -> Option<&PathBuf> {
+        self.paths.get(file.path_id as usize).or(self.paths.first())
+    }
+
+    /// Returns the table of `file`, opening it if necessary. It stays open for its holders, and for
+    /// others subject to the limit on open tables.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`, or `Corruption` with file and offset.
+    pub fn open<'f>(&self, file: &'f FileMeta, level: usize, io: &Io) -> Result<TableRef<'f>> {
+        if let Some(table) = file.table.get() {
+            return Ok(table);
+        }
+        let table = self.open_apart(file, Some(level), self.mode, io)?;
+        let table = file.table.put(table, &self.open_tables);
+        let properties = table.properties();
+        let _ = file.counts.set(EntryCounts {
+            entries: properties.num_entries,
+            deletions: properties.num_deletions,
+            range_deletions: properties.num_range_deletions,
+            raw_key_bytes: properties.raw_key_size,
+            raw_value_bytes: properties.raw_value_size,
+        });
+        Ok(table)
+    }
+
+    /// Opens the table of `file` for one reader, independent of the shared one: a compaction reads it
+    /// in another mode.
+    ///
+    /// # Errors
+    ///
+    /// As [`TableSource::open`].
+    pub fn open_apart(
+        &self,
+        file: &FileMeta,
+        level: Option<usize>,
+        mode: FileMode,
+        io: &Io,
+    ) -> Result<Arc<Table>> {
+        let began = self.meter.began();
+        let opened = self.open_file(file, level, mode, io);
+        self.meter.update(|update| {
+            update.add(Ticker::NoFileOpens, 1);
+            update.add(Ticker::NoFileErrors, u64::from(opened.is_err()));
+        });
+        self.meter.time_since(began, Histogram::TableOpenIoMicros);
+        opened
+    }
+
+    fn open_file(
+        &self,
+        file: &FileMeta,
+        level: Option<usize>,
+        mode: FileMode,
+        io: &Io,
+    ) -> Result<Arc<Table>> {
+        let path = self.path(file);
+        let handle = self.fs.open(&path, mode)?;
+        if self.advise_random && !mode.direct {
+            handle.advise(Access::Random);
+        }
+        debug_assert!(!self.paths.is_empty(), "a family has a directory");
+        let last_level = level.is_some_and(|level| level >= self.last_level);
+        let handle = counted_reads(handle, &self.meter, ReadOf::Table { last_level });
+        let params = OpenParams {
+            number: file.number,
+            level,
+            order: self.order.clone(),
+            prefix_extractor: self.prefix_extractor.clone(),
+            options: self.options.clone(),
+            cache: self.cache.clone(),
+            expected_unique_id: file.unique_id.filter(|_| self.verify_unique_id),
+            largest_seq: Some(file.largest_seq),
+            tail_size: (file.tail_size > 0).then_some(file.tail_size),
+            meter: self.meter.clone(),
+        };
+        Table::open(handle, file.size, params, io)
+    }
+}
