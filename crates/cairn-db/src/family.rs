@@ -13,6 +13,7 @@ use cairn_types::KeyOrder;
 use cairn_version::manifest::RecoveredFamily;
 use cairn_version::{TableSource, Version};
 
+use crate::invariants::check_memtables;
 use crate::work::WorkCounts;
 use crate::write::early::Early;
 use crate::write::pace::Pace;
@@ -133,6 +134,20 @@ impl FamilyState {
         self.attention_at.store(first, Ordering::Relaxed);
     }
 
+    /// Replaces the state that reads see. The caller holds the lock of the tree, or opens the database.
+    pub(crate) fn set_view(&self, next: View) {
+        let before = self.view.load();
+        assert!(
+            before.number < next.number,
+            "view {} of {:?} takes the place of an older one, not of view {}",
+            next.number,
+            self.name,
+            before.number
+        );
+        check_memtables(&next);
+        self.view.store(Arc::new(next));
+    }
+
     /// The state that reads see now, without counting a reference.
     pub(crate) fn view(&self) -> Guard<Arc<View>> {
         self.view.load()
@@ -163,7 +178,12 @@ impl FamilyState {
     pub(crate) fn next_epoch(&self, version: &Version) -> u64 {
         self.last_epoch
             .fetch_max(version.max_epoch(), Ordering::Relaxed);
-        self.last_epoch.fetch_add(1, Ordering::Relaxed) + 1
+        let epoch = self.last_epoch.fetch_add(1, Ordering::Relaxed) + 1;
+        debug_assert!(
+            epoch > version.max_epoch(),
+            "a table that is flushed is newer than those of the tree"
+        );
+        epoch
     }
 
     /// Keeps what was `flushed`, as far as `max_write_buffer_size_to_maintain` has room beside the
@@ -220,7 +240,9 @@ impl FamilyState {
     }
 
     pub(crate) fn mark_dropped(&self) {
-        self.dropped.store(true, Ordering::Release);
+        assert!(self.id != 0, "the default family is never dropped");
+        let before = self.dropped.swap(true, Ordering::Release);
+        assert!(!before, "family {:?} is dropped once", self.name);
     }
 }
 
@@ -245,11 +267,15 @@ impl FamilyTable {
         self.live.load_full()
     }
 
-    /// Replaces the live families. The caller has the tree, or is alone.
+    /// Replaces the live families. The caller leads and has the lock of the MANIFEST, or is alone.
     pub(crate) fn store(&self, families: Families) {
         if let Some(family) = families.get(0) {
             self.default.get_or_init(|| family.clone());
         }
+        assert!(
+            self.default.get().map(Arc::as_ptr) == families.get(0).map(Arc::as_ptr),
+            "the default family stays"
+        );
         self.live.store(Arc::new(families));
     }
 
@@ -280,12 +306,15 @@ impl Families {
     }
 
     pub(crate) fn insert(&mut self, family: Arc<FamilyState>) {
-        self.by_id.insert(family.id(), family);
+        let (id, name) = (family.id(), family.name().to_owned());
+        let before = self.by_id.insert(id, family);
+        assert!(before.is_none(), "the id {id} of family {name:?} is new");
     }
 
     pub(crate) fn without(&self, id: u32) -> Families {
         let mut next = self.clone();
-        next.by_id.remove(&id);
+        let gone = next.by_id.remove(&id);
+        assert!(gone.is_some(), "family {id}, which is dropped, was live");
         next
     }
 }

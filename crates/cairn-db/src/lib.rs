@@ -26,6 +26,7 @@ mod flush;
 mod handle;
 pub(crate) mod header;
 mod install;
+mod invariants;
 mod iter;
 mod jobs;
 mod lifecycle;

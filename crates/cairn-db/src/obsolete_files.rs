@@ -89,12 +89,30 @@ impl ObsoleteFiles {
         }
         let has_blob = |number| new.is_some_and(|new| new.blob_files().contains_key(number));
         let gone = old.blob_files().keys().filter(|number| !has_blob(number));
+        debug_assert!(
+            gone.clone().all(|number| {
+                let is_it = |(of, one): &(Arc<BlobSource>, FileNumber)| {
+                    Arc::ptr_eq(of, blobs) && one == number
+                };
+                !self.blobs.iter().any(is_it)
+            }),
+            "a blob file becomes obsolete once"
+        );
         self.blobs
             .extend(gone.map(|number| (blobs.clone(), *number)));
         let kept = new.into_iter().flat_map(Version::files);
         let kept: HashSet<FileNumber> = kept.map(|(_, file)| file.number).collect();
         let gone = old.files().map(|(_, file)| file);
         let gone = gone.filter(|file| !kept.contains(&file.number));
+        let gone = gone.inspect(|file| {
+            debug_assert!(
+                !self.tables.iter().any(|(_, one)| Arc::ptr_eq(one, file)),
+                "table {} becomes obsolete once",
+                file.number
+            );
+        });
+        let gone: Vec<_> = gone.collect();
+        let gone = gone.into_iter();
         self.tables
             .extend(gone.map(|file| (tables.clone(), file.clone())));
     }

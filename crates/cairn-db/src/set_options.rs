@@ -170,11 +170,11 @@ impl Shared {
             statistics: view.family.statistics.clone(),
         };
         family.set_options(Arc::new(options), tables);
-        family.view.store(Arc::new(View {
+        family.set_view(View {
             family: Arc::new(reading),
             number: view.number + 1,
             ..View::clone(&view)
-        }));
+        });
     }
 
     /// Changes options of the database: everything, or nothing.

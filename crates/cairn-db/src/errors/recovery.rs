@@ -260,6 +260,10 @@ impl Shared {
 
     /// Puts a new log in the place of one that failed, and all memtables behind it.
     fn begin_log_anew(self: &Arc<Self>) -> Result<()> {
+        debug_assert!(
+            self.errors.stop_writes(),
+            "no write is accepted before the log that failed is replaced"
+        );
         let lead = self.lead_alone()?;
         if let Some(log) = self.writes.writer.lock().log.as_mut() {
             log.mark_failed();

@@ -16,6 +16,7 @@ use super::capture::Capture;
 use crate::db::Db;
 use crate::family::FamilyState;
 use crate::handle::Family;
+use crate::locks::Rank;
 use crate::shared::Shared;
 
 /// A table of the tree.
@@ -265,6 +266,12 @@ impl Shared {
     }
 
     fn capture_led(&self) -> Result<Capture> {
+        debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
+        assert_eq!(
+            self.published(),
+            self.writes.commits.allocated(),
+            "no insertion is under way: the logs of a copy end with its last write"
+        );
         // What waits in memory belongs to the state too.
         self.flush_wal(false)?;
         let current = {
@@ -299,6 +306,10 @@ impl Shared {
             }
         }
         let tree = self.tree.lock();
+        debug_assert!(
+            current.is_none_or(|(current, _)| tree.logs.needed().any(|(log, _)| log == current)),
+            "recovery needs the current log: {current:?}"
+        );
         for (number, len) in tree.logs.needed() {
             match current {
                 Some((current, len)) if current == number => capture.logs.push((number, len)),

@@ -43,6 +43,12 @@ impl Shared {
         if logs.is_empty() {
             return;
         }
+        let first_needed = self.tree.lock().logs.first_needed();
+        assert!(
+            logs.keys().all(|number| *number < first_needed),
+            "a log is obsolete when the MANIFEST says so durably: logs are needed from {first_needed} on, and {:?} go",
+            logs.keys()
+        );
         let options = self.options();
         let logs = self.without_failed(logs);
         if archives(&options) {

@@ -13,6 +13,7 @@ use super::hold::waits_for_flush;
 use super::stall::{self, Condition, Load};
 use crate::family::FamilyState;
 use crate::jobs::JobKind;
+use crate::locks::Rank;
 use crate::shared::{FamilyTree, Shared, Tree};
 
 impl Shared {
@@ -31,6 +32,10 @@ impl Shared {
 
     /// Recomputes the stall conditions of all families.
     pub(crate) fn update_conditions(&self, tree: &mut Tree) {
+        debug_assert!(
+            self.context.locks.is_held(Rank::Tree),
+            "conditions change under the lock of the tree"
+        );
         let before = tree.condition;
         let mut worst = Condition::Normal;
         let mut behind = false;

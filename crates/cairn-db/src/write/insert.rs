@@ -52,6 +52,10 @@ impl<'a> Waiting<'a> {
     /// Adds what waits to `memtable`, for which it was taken.
     #[inline(never)]
     fn add_to(&mut self, memtable: &Memtable) {
+        debug_assert!(
+            self.points[..self.len].is_sorted_by(|a, b| a.seq < b.seq),
+            "records of a batch ascend"
+        );
         memtable.add_points(&self.points[..self.len]);
         self.len = 0;
     }
@@ -118,6 +122,10 @@ impl Shared {
             }
             seq = seq.plus(1);
         }
+        debug_assert!(
+            seq.0 - first.0 <= u64::from(batch.count()),
+            "a batch takes no more numbers than its header says"
+        );
         if let Some((family, memtable)) = last {
             add_waiting(&mut waiting, &memtable);
             self.note_growth(family, &memtable);

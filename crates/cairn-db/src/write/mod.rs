@@ -42,6 +42,7 @@ use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::batch::WriteBatch;
 use crate::family::FamilyState;
+use crate::locks::Rank;
 use crate::shared::{Shared, Writer};
 use crate::telemetry::GroupCounts;
 use commit::{CommitEnv, Company, Lead, LoggedGroup};
@@ -218,6 +219,7 @@ impl Shared {
             .ok_or_else(|| Error::shutdown("the database is closed"))?;
         self.telemetry
             .perf_timed(PerfMetric::WriteWalTime, || log.append(batches, sync))?;
+        debug_assert!(writer.unflushed_log_bytes <= log.len(), "a log grows");
         writer.unflushed_log_bytes = log.len();
         if sync {
             let began = self.telemetry.wal_sync_begins();
@@ -260,6 +262,17 @@ impl CommitEnv for DbEnv<'_> {
             keys,
             mode,
         } = *group;
+        debug_assert!(shared.context.locks.is_held(Rank::Lead), "the leader logs");
+        debug_assert!(
+            !(mode.sync && mode.disable_wal),
+            "a write that skips the log is not synced"
+        );
+        debug_assert!(
+            batches
+                .first()
+                .is_some_and(|(first, _)| { *first == shared.writes.commits.allocated().plus(1) }),
+            "a group takes the numbers that follow those assigned"
+        );
         shared.telemetry.record_group(&GroupCounts {
             batches: batches.len(),
             keys,

@@ -19,6 +19,7 @@ use super::early::{self, Look};
 use super::log::CurrentLog;
 use super::steps::Steps;
 use crate::family::FamilyState;
+use crate::locks::Rank;
 use crate::shared::{Immutable, Shared};
 
 impl Shared {
@@ -40,6 +41,7 @@ impl Shared {
 
     #[cold]
     fn make_room_slowly(self: &Arc<Self>, no_slowdown: bool) -> Result<()> {
+        debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
         let mut steps = Steps::begin(&*self.context.world.clock);
         loop {
             self.check_writable()?;
@@ -66,6 +68,11 @@ impl Shared {
     /// Switches the memtables that are full, and those whose logs hold the log space above its
     /// limit; has the log synced ahead for those that are nearly full.
     fn switch_full_memtables(self: &Arc<Self>) -> Result<()> {
+        debug_assert_eq!(
+            self.published(),
+            self.writes.commits.allocated(),
+            "no insertion is under way where memtables are switched"
+        );
         let families = self.families.load_full();
         let mut full = Vec::new();
         let mut nearly_full = Vec::new();
@@ -110,6 +117,10 @@ impl Shared {
     /// True if `memtable`, which is that of `family` and takes `used` bytes, ends before it is full. If not, sets the
     /// size at which the next leader looks at it.
     fn ends_early(&self, family: &FamilyState, memtable: &Arc<Memtable>, used: usize) -> bool {
+        debug_assert!(
+            Arc::ptr_eq(memtable, &family.view().memtable),
+            "the leader alone switches memtables"
+        );
         let now = self.context.world.clock.monotonic_nanos();
         let next = match family.early.look(&family.options(), used, now) {
             _ if self.flushes_atomically() || self.syncs_at_switch() => family.full(),
@@ -237,6 +248,7 @@ impl Shared {
 
     /// The families that keep the oldest log alive.
     fn families_of_oldest_log(&self) -> Vec<Arc<FamilyState>> {
+        debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
         let families = self.families.load();
         let tree = self.tree.lock();
         let oldest = tree.families.values().map(|family| family.log_number).min();
@@ -270,6 +282,7 @@ impl Shared {
         families: &[Arc<FamilyState>],
         asked: bool,
     ) -> Result<()> {
+        debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
         let mut steps = Steps::begin(&*self.context.world.clock);
         self.switch_log(&mut steps)
             .inspect_err(|error| self.log_failed(error))?;
@@ -278,6 +291,11 @@ impl Shared {
             writer.log.as_ref().map(|log| log.number())
         };
         let last = self.writes.commits.allocated();
+        assert_eq!(
+            self.published(),
+            last,
+            "no insertion is under way where memtables are switched"
+        );
         let current = current.ok_or_else(|| Error::shutdown("the database is closed"))?;
         let all = self.families.load_full();
         let now = self.context.world.clock.monotonic_nanos();
@@ -298,6 +316,12 @@ impl Shared {
             if old.is_empty() {
                 continue;
             }
+            assert!(
+                old.largest_seq() <= last,
+                "a memtable of {:?} has entry {}, and numbers are assigned up to {last}",
+                family.name(),
+                old.largest_seq()
+            );
             self.report_sealed(family, &old);
             old.seal();
             state.immutables.push(Immutable {
@@ -307,7 +331,7 @@ impl Shared {
             let next = family
                 .view()
                 .with_new_memtable(self.new_memtable(&family.options(), last));
-            family.view.store(Arc::new(next));
+            family.set_view(next);
             family.keep_history(&[]);
         }
         // A family that has nothing unflushed needs no log but the current one. One that wrote
@@ -319,10 +343,19 @@ impl Shared {
             {
                 match state.immutables.last_mut() {
                     Some(last) => last.next_log = current,
-                    None => state.log_number = current,
+                    None => {
+                        assert!(
+                            state.log_number <= current,
+                            "the log number of {:?} falls from {} to {current}",
+                            family.name(),
+                            state.log_number
+                        );
+                        state.log_number = current;
+                    }
                 }
             }
         }
+        self.check_tree(&tree);
         self.update_conditions(&mut tree);
         drop(tree);
         steps.done("switching memtables");
@@ -420,6 +453,17 @@ impl Shared {
         };
         assert_eq!(log.number(), ended.number, "the leader alone ends logs");
         let number = self.new_file_number();
+        assert!(
+            log.number() < number,
+            "log {number} takes the place of an older one, not of {}",
+            log.number()
+        );
+        assert_eq!(
+            log.len(),
+            ended.len,
+            "nothing is written to log {} after its end",
+            ended.number
+        );
         let predecessor = self.predecessor(log);
         let mut next = self.create_log(number, predecessor, Some(log))?;
         if !ended.failed && !ended.synced {

@@ -5,6 +5,7 @@ use cairn_types::{Error, Result};
 
 use super::wal_locks::Begun;
 use crate::db::Db;
+use crate::locks::Rank;
 use crate::shared::Shared;
 
 impl Shared {
@@ -71,6 +72,7 @@ impl Shared {
 
     /// Waits while `lock_wal` is held; true if it had to. The caller leads.
     pub(crate) fn wait_while_locked(&self, no_slowdown: bool) -> Result<bool> {
+        debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
         if !self.tree.lock().wal_locks.is_held() {
             return Ok(false);
         }
