@@ -42,7 +42,7 @@ use crate::db::Db;
 use crate::errors::state::Errors;
 use crate::family::FamilyDescriptor;
 use crate::family::{Families, FamilyTable};
-use crate::file_numbers::FileNumbers;
+use crate::file_numbers::{FileNumbers, is_own};
 use crate::lifecycle::Lifecycle;
 use crate::locks::{Locks, Rank};
 use crate::obsolete_files::PurgeHint;
@@ -123,6 +123,7 @@ pub(crate) fn open_above(
     );
     let opening = threads.begin("", Operation::DbOpen);
     let recovered = recover_manifest(&told_of_files(request), &options, &dir)?;
+    check_numbers(&recovered)?;
     // Listed once for all that looks for files, and behind the MANIFEST: what it names was there before it.
     let names = fs.list(&dir)?;
     let recorded = files::RecordedOptions::new(request, &names);
@@ -244,6 +245,23 @@ fn recover_manifest(
             let given = given.or(request.others);
             fresh(given.map_or(KeyOrder::Bytewise, |options| options.comparator.clone()))
         }
+    }
+}
+
+/// Refuses a MANIFEST that leaves no file numbers: every one that it names is below its next file number.
+pub(crate) fn check_numbers(recovered: &Recovered) -> Result<()> {
+    let epochs = recovered
+        .families
+        .iter()
+        .map(|family| family.version.max_epoch());
+    let has_epochs = epochs.max().is_none_or(|largest| largest < u64::MAX / 2);
+    match is_own(recovered.next_file) && recovered.max_family < u32::MAX && has_epochs {
+        true => Ok(()),
+        false => Err(Error::corruption(format!(
+            "MANIFEST {} leaves no numbers for files, column families or epochs: next file number {}, \
+             largest column family id {}",
+            recovered.manifest, recovered.next_file, recovered.max_family
+        ))),
     }
 }
 
@@ -475,8 +493,16 @@ fn add_families(shared: &Shared, named: Named<'_>) {
     let mut families = Families::default();
     let mut tree = shared.tree.lock();
     for (family, options, version) in named {
-        tree.families
+        assert!(
+            family.id <= tree.max_family,
+            "family {} has a larger id than the MANIFEST names, {}",
+            family.id,
+            tree.max_family
+        );
+        let before = tree
+            .families
             .insert(family.id, FamilyTree::new(family.log_number));
+        assert!(before.is_none(), "family {} is recovered once", family.id);
         families.insert(Arc::new(shared.new_family(
             family,
             options,

@@ -18,6 +18,7 @@ use cairn_wal::{WalEvent, WalFile, WalReader, WalSummary, check_predecessor};
 use super::dropped::Dropped;
 use super::replay::{RecordedSizes, Replay, Sink};
 use crate::family::{Families, FamilyState};
+use crate::file_numbers::is_own;
 use crate::files::copy;
 use crate::invariants::check_version;
 use crate::shared::Shared;
@@ -508,6 +509,10 @@ impl Shared {
             let version = family.view().version.clone();
             self.space.track(family, None, &version);
         }
+        assert!(
+            self.tree.lock().jobs.are_idle(),
+            "no job runs before the database is open"
+        );
         self.schedule(&mut self.tree.lock());
         self.begin_timers();
         Ok(())
@@ -540,6 +545,11 @@ impl Shared {
             .unwrap_or_default();
         let min_log = oldest.max(recovered.min_log_to_keep);
         let newest = logs.iter().map(|log| log.number).max().unwrap_or_default();
+        if !is_own(newest) {
+            return Err(Error::corruption(format!(
+                "log {newest} has a number that no database gives"
+            )));
+        }
         self.check_tracked(recovered, &logs)?;
         logs.retain(|log| log.number >= min_log);
         let mut replay = LogReplay {
@@ -693,6 +703,13 @@ impl Shared {
             }
             tree.logs.release_before(log);
         }
+        debug_assert!(
+            keep_logs
+                || families
+                    .iter()
+                    .all(|family| family.view().memtable.is_empty()),
+            "what recovery found is in tables before its logs are released"
+        );
         for dir in self.all_table_dirs() {
             self.context.world.fs.sync_dir(&dir)?;
         }
@@ -700,7 +717,14 @@ impl Shared {
             self.set_aside()?;
         }
         let manifest = match self.reuse_manifest(recovered, &families, keep_logs)? {
-            Some(manifest) => manifest,
+            Some(manifest) => {
+                assert_eq!(
+                    manifest.number(),
+                    recovered.manifest,
+                    "a MANIFEST is gone on with under its number"
+                );
+                manifest
+            }
             None => self.write_manifest(&families, &[])?,
         };
         let (number, min_log) = (manifest.number(), self.tree.lock().logs.first_needed());

@@ -20,8 +20,9 @@ use cairn_version::manifest::{self, Contents, FamilyContents, Manifest, Recovere
 use cairn_version::{FileMeta, TreeEdit, Version};
 
 use crate::family::FamilyDescriptor;
+use crate::file_numbers::is_own;
 use crate::files::lost::Lost;
-use crate::open::{Dropped, OpenRequest, open_above};
+use crate::open::{Dropped, OpenRequest, check_numbers, open_above};
 
 use found::Found;
 
@@ -200,7 +201,9 @@ impl<'a> Patient<'a> {
         let number = manifest::current(self.fs(), &self.dir)?
             .ok_or_else(|| Error::corruption(format!("{} has no CURRENT", self.dir.display())))?;
         let order = |name: &str, recorded: &str| salvage::order(self.options_of(name), recorded);
-        manifest::replay(self.fs(), &self.dir, number, &order)
+        let recovered = manifest::replay(self.fs(), &self.dir, number, &order)?;
+        check_numbers(&recovered)?;
+        Ok(recovered)
     }
 
     /// The directories of tables, by path id.
@@ -402,6 +405,7 @@ impl<'a> Patient<'a> {
         {
             for name in salvage::list(fs, dir)? {
                 let number = FileName::parse(&name).and_then(FileName::number);
+                let number = number.filter(|number| is_own(*number));
                 largest = largest.max(number.map_or(0, |number| number.0 + 1));
             }
         }
