@@ -204,7 +204,8 @@ pub(crate) struct Kept<'a>(&'a Shared);
 
 impl Drop for Kept<'_> {
     fn drop(&mut self) {
-        self.0.enable_file_deletions();
+        let held = self.0.tree.lock().obsolete.unpin();
+        self.0.delete_held(held);
     }
 }
 
@@ -215,12 +216,14 @@ impl Shared {
 
     /// Ends one [`Shared::disable_file_deletions`]; with the last of them, what waited is deleted.
     fn enable_file_deletions(&self) {
-        let held = {
-            let mut tree = self.tree.lock();
-            match tree.obsolete.enable() {
-                Some(held) if !tree.jobs.gave_up_directory() => held,
-                _ => return,
-            }
+        let held = self.tree.lock().obsolete.enable();
+        self.delete_held(held);
+    }
+
+    /// Deletes what waited for deletions to be enabled, if they are, and what has become obsolete.
+    fn delete_held(&self, held: Option<Vec<PathBuf>>) {
+        let Some(held) = held.filter(|_| !self.tree.lock().jobs.gave_up_directory()) else {
+            return;
         };
         held.iter().for_each(|path| self.delete(path));
         self.purge();
@@ -228,7 +231,7 @@ impl Shared {
 
     /// Keeps all files that are live now, or become obsolete meanwhile.
     pub(crate) fn keep_files(&self) -> Kept<'_> {
-        self.disable_file_deletions();
+        self.tree.lock().obsolete.pin();
         Kept(self)
     }
 
