@@ -190,6 +190,13 @@ impl FamilyState {
     /// other memtables. The oldest that is kept is not counted, as in RocksDB.
     pub(crate) fn keep_history(&self, flushed: &[Arc<Memtable>]) {
         let mut history = self.history.lock();
+        debug_assert!(
+            flushed.iter().all(|new| {
+                let is_new = |old: &Arc<Memtable>| !Arc::ptr_eq(old, new);
+                history.iter().all(is_new) && self.view().memtables().all(is_new)
+            }),
+            "a memtable is part of the history once, and no read looks at it"
+        );
         history.extend(flushed.iter().cloned());
         let limit = usize::try_from(self.options().max_write_buffer_size_to_maintain).unwrap_or(0);
         let bytes = |memtable: &Arc<Memtable>| memtable.memory_reserved();

@@ -16,6 +16,7 @@ use cairn_version::manifest::{Contents, FamilyContents, Manifest};
 use cairn_version::{TreeEdit, Version};
 
 use crate::family::{Families, FamilyState};
+use crate::invariants::check_version;
 use crate::shared::{Shared, Tree};
 
 /// A change to install: files, and the memtables and logs that it replaces.
@@ -265,6 +266,9 @@ impl Shared {
             .iter()
             .map(|family| (family.clone(), family.view().version.clone()))
             .collect();
+        versions
+            .iter()
+            .for_each(|(_, version)| check_version(version));
         let contents = Contents {
             db_id: self
                 .options()

@@ -219,6 +219,10 @@ impl Shared {
             if tree.jobs.flushes() > 0 {
                 return Err(Error::busy("flushes are running"));
             }
+            debug_assert!(
+                tree.families.values().all(|state| !state.flushing),
+                "a family that is flushed has a flush that runs"
+            );
             tree.jobs.begin(JobKind::Flush);
         }
         let result = self.guarded("resuming", || self.as_job(|| self.leave_error()));

@@ -22,6 +22,7 @@ use cairn_wal::WalOptions;
 
 use crate::family::FamilyDescriptor;
 use crate::family::FamilyState;
+use crate::invariants::check_version;
 use crate::locks::Rank;
 use crate::shared::{FamilyTree, Shared};
 use crate::ttl;
@@ -47,6 +48,10 @@ impl NewFamily {
             persist_timestamps: Some(true),
             ..VersionEdit::of_family(id)
         }];
+        assert!(
+            self.tables.deleted.is_empty(),
+            "a new family deletes no table"
+        );
         if !self.tables.is_empty() {
             let mut record = self.tables.record(id);
             let added = self.tables.added.iter();
@@ -70,6 +75,12 @@ impl Shared {
             options.table.block_cache = self.default_cache.load_full();
         }
         self.signals.note_options(&options);
+        assert_eq!(
+            options.comparator.name(),
+            version.order().name(),
+            "the tables of family {:?} are in the order of its options",
+            family.name
+        );
         let tables = Arc::new(self.table_source(&options));
         let reading = Reading {
             family: family.name.clone(),
@@ -291,6 +302,7 @@ impl Shared {
         } = family;
         let levels = usize::try_from(options.num_levels).unwrap_or(1).max(1);
         let version = Version::empty(options.comparator.clone(), levels).with_edit(&tables)?;
+        check_version(&version);
         let recovered = RecoveredFamily {
             id,
             name,

@@ -99,6 +99,10 @@ impl Shared {
         if !archives(&self.options()) {
             return Ok(());
         }
+        assert!(
+            min_log <= self.tree.lock().logs.first_needed(),
+            "logs that recovery needs are not archived"
+        );
         let fs = &*self.context.world.fs;
         fs.create_dir_all(&archive_dir(&self.context.wal_dir))?;
         for log in cairn_wal::list(fs, &self.context.wal_dir)? {

@@ -381,17 +381,34 @@ impl CurrentLog {
 
     /// Drops a log that failed. Errors of closing its file change nothing.
     pub(crate) fn give_up(self) {
+        assert!(
+            self.has_failed(),
+            "log {} is given up because a write failed",
+            self.number()
+        );
         let _ = self.file.file.close();
     }
 
     /// Ends a log that takes no more writes after a failure: nothing is added to it.
     pub(crate) fn abandon(self) -> Result<()> {
+        assert!(
+            self.has_failed(),
+            "log {} is abandoned because a write failed",
+            self.number()
+        );
         self.file.file.close()
     }
 
     /// Ends the log: everything in it is handed over, and nothing lies behind its last record.
     pub(crate) fn end(mut self) -> Result<Arc<LogFile>> {
         self.hand_over()?;
+        debug_assert!(
+            self.len() <= self.file_len(),
+            "all of log {} is handed over: {} of {} bytes",
+            self.number(),
+            self.file_len(),
+            self.len()
+        );
         self.cut()?;
         if self.recycled {
             // A log that is followed by another has no tail of its former life: where such a tail

@@ -39,6 +39,10 @@ impl Shared {
                 Begun::First => {
                     // With the lead no write is on its way, and the next leader finds the lock.
                     let lead = self.lead_alone();
+                    debug_assert!(
+                        lead.is_err() || self.published() == self.writes.commits.allocated(),
+                        "no write is under way when the log is locked"
+                    );
                     let holder = lead.is_ok().then_some(thread);
                     self.tree.lock().wal_locks.complete(holder);
                     self.signals.request_attention();
