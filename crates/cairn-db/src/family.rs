@@ -15,7 +15,7 @@ use cairn_version::{TableSource, Version};
 
 use crate::invariants::check_memtables;
 use crate::work::WorkCounts;
-use crate::write::early::Early;
+use crate::write::early_switch::EarlySwitch;
 use crate::write::pace::Pace;
 use crate::write::stall::Throttle;
 
@@ -38,7 +38,7 @@ pub(crate) struct FamilyState {
     /// How fast they pass while the memtable is nearly full and the one before it is being flushed.
     pub(crate) pace: Pace,
     /// When the memtable ends before it is full.
-    pub(crate) early: Early,
+    pub(crate) early: EarlySwitch,
     /// Writes have to be delayed or stopped.
     pub(crate) is_held_back: AtomicBool,
     dropped: AtomicBool,
@@ -80,7 +80,7 @@ impl FamilyState {
             attention_at: AtomicUsize::new(0),
             throttle: Throttle::new(0),
             pace: Pace::default(),
-            early: Early::default(),
+            early: EarlySwitch::default(),
             is_held_back: AtomicBool::new(false),
             dropped: AtomicBool::new(false),
             history: Mutex::default(),

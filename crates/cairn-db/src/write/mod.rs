@@ -10,7 +10,7 @@ pub(crate) mod archive;
 pub(crate) mod buffers;
 pub(crate) mod commit;
 mod conditions;
-pub(crate) mod early;
+pub(crate) mod early_switch;
 pub(crate) mod entry;
 pub(crate) mod guards;
 pub(crate) mod hold;

@@ -15,7 +15,7 @@ use cairn_platform::sync::Ordering;
 use cairn_types::{Error, FileNumber, Result};
 
 use super::archive;
-use super::early::{self, Look};
+use super::early_switch::{self, Look};
 use super::log::CurrentLog;
 use super::steps::Steps;
 use crate::family::FamilyState;
@@ -126,9 +126,11 @@ impl Shared {
             _ if self.flushes_atomically() || self.syncs_at_switch() => family.full(),
             Some(Look::Next(next)) => next,
             Some(Look::End) if self.waits_for_any_flush(family) => {
-                used + early::step(family.full())
+                used + early_switch::step(family.full())
             }
-            Some(Look::End) if early::lies_apart(memtable, &family.view().version) => return true,
+            Some(Look::End) if early_switch::overlaps_nothing(memtable, &family.view().version) => {
+                return true;
+            }
             _ => family.full(),
         };
         let most = match used >= family.nearly_full() {
