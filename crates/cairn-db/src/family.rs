@@ -40,7 +40,7 @@ pub(crate) struct FamilyState {
     /// When the memtable ends before it is full.
     pub(crate) early: EarlySwitch,
     /// Writes have to be delayed or stopped.
-    pub(crate) is_held_back: AtomicBool,
+    pub(crate) is_stalled: AtomicBool,
     dropped: AtomicBool,
     /// Memtables that are flushed and kept, the oldest first: what transactions compare with, and
     /// nothing that a read looks at.
@@ -81,7 +81,7 @@ impl FamilyState {
             throttle: Throttle::new(0),
             pace: Pace::default(),
             early: EarlySwitch::default(),
-            is_held_back: AtomicBool::new(false),
+            is_stalled: AtomicBool::new(false),
             dropped: AtomicBool::new(false),
             history: Mutex::default(),
             old_versions: Mutex::default(),
@@ -93,9 +93,9 @@ impl FamilyState {
     }
 
     /// True if its writes have to be delayed or stopped.
-    pub(crate) fn is_held_back(&self) -> bool {
+    pub(crate) fn is_stalled(&self) -> bool {
         // Acquire pairs with the store by which it was held back.
-        self.is_held_back.load(Ordering::Acquire)
+        self.is_stalled.load(Ordering::Acquire)
     }
 
     pub(crate) fn id(&self) -> u32 {

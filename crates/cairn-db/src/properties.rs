@@ -145,7 +145,7 @@ const NUMBERS: &[(&str, Number)] = &[
     ("rocksdb.actual-delayed-write-rate", |s| match s.condition {
         Condition::Delayed(_) => {
             let families = s.shared.families.load();
-            let delayed = families.iter().filter(|family| family.is_held_back());
+            let delayed = families.iter().filter(|family| family.is_stalled());
             delayed
                 .map(|family| family.throttle.rate())
                 .min()

@@ -10,10 +10,10 @@ pub(crate) mod archive;
 pub(crate) mod buffers;
 pub(crate) mod commit;
 mod conditions;
+pub(crate) mod delay;
 pub(crate) mod early_switch;
 pub(crate) mod entry;
 pub(crate) mod guards;
-pub(crate) mod hold;
 pub(crate) mod insert;
 pub(crate) mod log;
 pub(crate) mod log_set;
@@ -160,7 +160,7 @@ impl Shared {
 
     /// Writes a batch that may be written.
     fn write_checked(self: &Arc<Self>, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
-        self.hold_back(batch, options.no_slowdown)?;
+        self.delay_write(batch, options.no_slowdown)?;
         self.may_write()?;
         let env = DbEnv {
             shared: self,
