@@ -11,7 +11,7 @@ use super::commit::Company;
 use super::entry::{Entry, entry};
 use crate::family::FamilyState;
 use crate::shared::Shared;
-use crate::write::successive::merged;
+use crate::write::successive_merges::merge_on_write;
 
 /// Points of a batch that are to be added together.
 struct Waiting<'a> {
@@ -106,7 +106,7 @@ impl Shared {
                 let early = match entry.kind {
                     ValueKind::Merge if company == Company::None => {
                         add_waiting(&mut waiting, memtable);
-                        merged(family, memtable, entry.key, entry.value, seq)
+                        merge_on_write(family, memtable, entry.key, entry.value, seq)
                     }
                     _ => None,
                 };
