@@ -25,7 +25,7 @@ pub(crate) mod queue;
 pub(crate) mod room;
 pub(crate) mod signals;
 pub(crate) mod stall;
-pub(crate) mod steps;
+pub(crate) mod stopwatch;
 pub(crate) mod successive_merges;
 pub(crate) mod wal_control;
 pub(crate) mod wal_locks;

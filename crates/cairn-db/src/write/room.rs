@@ -17,7 +17,7 @@ use cairn_types::{Error, FileNumber, Result};
 use super::archive;
 use super::early_switch::{self, Look};
 use super::log::CurrentLog;
-use super::steps::Steps;
+use super::stopwatch::Stopwatch;
 use crate::family::FamilyState;
 use crate::locks::Rank;
 use crate::shared::{Immutable, Shared};
@@ -42,24 +42,24 @@ impl Shared {
     #[cold]
     fn make_room_slowly(self: &Arc<Self>, no_slowdown: bool) -> Result<()> {
         debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
-        let mut steps = Steps::begin(&*self.context.world.clock);
+        let mut steps = Stopwatch::start(&*self.context.world.clock);
         loop {
             self.check_writable()?;
             // Cleared first: a later request is for the next leader.
             self.signals.clear_attention();
             self.writes.commits.wait_for_insertions();
-            steps.done("insertions under way");
+            steps.lap("insertions under way");
             let waited = self.wait_while_locked(no_slowdown)?;
-            steps.done("the locked log");
+            steps.lap("the locked log");
             if waited {
                 continue;
             }
             self.switch_full_memtables()?;
-            steps.done("memtables");
+            steps.lap("memtables");
             let waited = self.wait_for_buffers(no_slowdown)?;
-            steps.done("the budget of memtables");
+            steps.lap("the budget of memtables");
             if !waited {
-                steps.tell(&self.context.info, "making room for a write");
+                steps.log_if_slow(&self.context.info, "making room for a write");
                 return Ok(());
             }
         }
@@ -285,7 +285,7 @@ impl Shared {
         asked: bool,
     ) -> Result<()> {
         debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
-        let mut steps = Steps::begin(&*self.context.world.clock);
+        let mut steps = Stopwatch::start(&*self.context.world.clock);
         self.switch_log(&mut steps)
             .inspect_err(|error| self.log_failed(error))?;
         let current = {
@@ -360,8 +360,8 @@ impl Shared {
         self.check_tree(&tree);
         self.update_conditions(&mut tree);
         drop(tree);
-        steps.done("switching memtables");
-        steps.tell(&self.context.info, "a switch of memtables");
+        steps.lap("switching memtables");
+        steps.log_if_slow(&self.context.info, "a switch of memtables");
         Ok(())
     }
 
@@ -388,7 +388,7 @@ impl Shared {
     ///
     /// What waits for the device is left to a job: a sync of what is left took up to 600 ms while that had much to do,
     /// cutting a mapped log to its length 85 ms. Until then zeros lie behind its records.
-    fn switch_log(self: &Arc<Self>, steps: &mut Steps<'_>) -> Result<()> {
+    fn switch_log(self: &Arc<Self>, steps: &mut Stopwatch<'_>) -> Result<()> {
         let Some(ended) = self.end_current_log(steps)? else {
             return Ok(());
         };
@@ -402,7 +402,7 @@ impl Shared {
                 ..VersionEdit::default()
             };
             self.log_edits(&mut self.manifest.lock(), vec![record])?;
-            steps.done("the MANIFEST");
+            steps.lap("the MANIFEST");
         }
         let (old, number) = self.replace_log(&ended, steps)?;
         self.leave_log(old, number, &ended, steps)
@@ -410,7 +410,7 @@ impl Shared {
 
     /// Prepares the current log for its end: its records are with the kernel, and on the device if the options want
     /// that. `None` if nothing was written to it.
-    fn end_current_log(&self, steps: &mut Steps<'_>) -> Result<Option<EndedLog>> {
+    fn end_current_log(&self, steps: &mut Stopwatch<'_>) -> Result<Option<EndedLog>> {
         let mut writer = self.writes.writer.lock();
         let Some(log) = writer.log.as_mut() else {
             return Err(Error::shutdown("the database is closed"));
@@ -428,10 +428,10 @@ impl Shared {
             if self.options().track_and_verify_wals {
                 // The next log says how long the file of this one is.
                 log.cut()?;
-                steps.done("cutting the log");
+                steps.lap("cutting the log");
             }
             log.file().sync(&*self.context.world.fs)?;
-            steps.done("syncing the log");
+            steps.lap("syncing the log");
         }
         Ok(Some(EndedLog {
             number: log.number(),
@@ -446,7 +446,7 @@ impl Shared {
     fn replace_log(
         &self,
         ended: &EndedLog,
-        steps: &mut Steps<'_>,
+        steps: &mut Stopwatch<'_>,
     ) -> Result<(CurrentLog, FileNumber)> {
         let mut writer = self.writes.writer.lock();
         let first = self.writes.commits.allocated().plus(1);
@@ -471,7 +471,7 @@ impl Shared {
         if !ended.failed && !ended.synced {
             next.follow(log, first)?;
         }
-        steps.done("the next log");
+        steps.lap("the next log");
         let old = std::mem::replace(log, next);
         writer.ended = Some((old.number(), old.file_len()));
         writer.unflushed_log_bytes = 0;
@@ -484,7 +484,7 @@ impl Shared {
         old: CurrentLog,
         number: FileNumber,
         ended: &EndedLog,
-        steps: &mut Steps<'_>,
+        steps: &mut Stopwatch<'_>,
     ) -> Result<()> {
         if let Some((_, nanos)) = old.slow_append() {
             self.context.info.info(format_args!(
@@ -504,7 +504,7 @@ impl Shared {
             drop(tree);
             // One that was written over has no tail of its former life once something is in the next one.
             old.finish(&*self.context.world.fs)?;
-            steps.done("closing the log");
+            steps.lap("closing the log");
         } else {
             tree.logs.start_ending(old.number(), old.file());
             // Only the leader of an open database ends a log.
