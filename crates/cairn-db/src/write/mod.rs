@@ -9,7 +9,6 @@
 pub(crate) mod archive;
 pub(crate) mod buffers;
 pub(crate) mod commit;
-mod conditions;
 pub(crate) mod delay;
 pub(crate) mod early_switch;
 pub(crate) mod entry;
@@ -25,6 +24,7 @@ pub(crate) mod queue;
 pub(crate) mod room;
 pub(crate) mod signals;
 pub(crate) mod stall;
+mod stall_conditions;
 pub(crate) mod stopwatch;
 pub(crate) mod successive_merges;
 pub(crate) mod wal_control;
