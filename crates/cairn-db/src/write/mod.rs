@@ -8,11 +8,11 @@
 
 pub(crate) mod archive;
 pub(crate) mod buffers;
+pub(crate) mod callbacks;
 pub(crate) mod commit;
 pub(crate) mod delay;
 pub(crate) mod early_switch;
 pub(crate) mod entry;
-pub(crate) mod guards;
 pub(crate) mod insert;
 pub(crate) mod log;
 pub(crate) mod log_set;
