@@ -48,7 +48,7 @@ mod settings;
 mod shared;
 mod sizes;
 mod snapshot;
-mod space;
+mod sst_file_manager;
 mod stats;
 mod stats_text;
 mod table_properties;

@@ -19,7 +19,7 @@ use cairn_types::{FileNumber, Result, Subcode};
 use crate::locks::RankedGuard;
 use crate::obsolete_files::Unread;
 use crate::shared::{Shared, Tree};
-use crate::space::is_trash;
+use crate::sst_file_manager::is_trash;
 
 /// Which files a full scan keeps.
 pub(crate) struct Keep {

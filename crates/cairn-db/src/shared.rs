@@ -30,7 +30,7 @@ use crate::obsolete_files::{ObsoleteFiles, PurgeHint};
 use crate::open::facts::OpeningFacts;
 use crate::settings::Settings;
 use crate::snapshot::Snapshots;
-use crate::space::Space;
+use crate::sst_file_manager::Space;
 use crate::telemetry::Telemetry;
 use crate::timers::Timers;
 use crate::write::commit::CommitPipeline;

@@ -49,7 +49,7 @@ use crate::obsolete_files::PurgeHint;
 use crate::settings::Settings;
 use crate::shared::{FamilyTree, Shared, Tree, WritePath};
 use crate::snapshot::Snapshots;
-use crate::space::Space;
+use crate::sst_file_manager::Space;
 use crate::telemetry::Telemetry;
 use crate::timers::Timers;
 use crate::ttl;
