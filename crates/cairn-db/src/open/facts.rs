@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cairn_platform::sync::{Mutex, OnceLock};
 use cairn_types::SequenceNumber;
 
-use super::dropped::Dropped;
+use super::dropped_records::Dropped;
 use crate::files::capture::Capture;
 
 /// Facts about the opening of a database.

@@ -11,7 +11,7 @@
 
 mod best_effort;
 pub(crate) mod create;
-pub(crate) mod dropped;
+pub(crate) mod dropped_records;
 pub(crate) mod facts;
 mod files;
 mod read_only;
@@ -56,7 +56,7 @@ use crate::ttl;
 use crate::write::signals::Signals;
 use facts::OpeningFacts;
 
-pub use dropped::Dropped;
+pub use dropped_records::Dropped;
 pub(crate) use files::read_small;
 
 /// Bytes of the block cache that families without one of their own share.

@@ -15,7 +15,7 @@ use cairn_types::{
 use cairn_version::manifest::Recovered;
 use cairn_wal::{WalEvent, WalFile, WalReader, WalSummary, check_predecessor};
 
-use super::dropped::Dropped;
+use super::dropped_records::Dropped;
 use super::replay::{RecordedSizes, Replay, Sink};
 use crate::family::{Families, FamilyState};
 use crate::file_numbers::is_own;
