@@ -12,9 +12,9 @@
 mod best_effort;
 pub(crate) mod create;
 pub(crate) mod dropped_records;
-pub(crate) mod facts;
 mod files;
 mod read_only;
+pub(crate) mod recovery_info;
 mod replay;
 mod reuse;
 mod wals;
@@ -54,7 +54,7 @@ use crate::telemetry::Telemetry;
 use crate::timers::Timers;
 use crate::ttl;
 use crate::write::signals::Signals;
-use facts::OpeningFacts;
+use recovery_info::RecoveryInfo;
 
 pub use dropped_records::Dropped;
 pub(crate) use files::read_small;
@@ -410,7 +410,7 @@ fn assemble(
     let shared = Shared {
         telemetry: Arc::new(Telemetry::new(context.clone(), &options, threads)),
         context,
-        opening: OpeningFacts::new(replay_above),
+        opening: RecoveryInfo::new(replay_above),
         lifecycle: Lifecycle::new(lock, locks),
         families: FamilyTable::default(),
         open_tables: OpenTables::new(options.open_table_limit()),
