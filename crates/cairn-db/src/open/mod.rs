@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Nothing is changed before the new MANIFEST is in place, and that is one rename: an opening that
-//! is cut short leaves the old state, or the new one. (`reuse` has the way without a new MANIFEST.)
+//! is cut short leaves the old state, or the new one. (`reuse_manifest` has the way without a new MANIFEST.)
 //! Tables are opened when they are first read.
 
 mod best_effort;
@@ -16,7 +16,7 @@ mod files;
 mod read_only;
 pub(crate) mod recovery_info;
 mod replay;
-mod reuse;
+mod reuse_manifest;
 mod wals;
 
 use std::collections::BTreeMap;
