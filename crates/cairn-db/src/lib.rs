@@ -8,7 +8,7 @@
 
 mod background;
 mod batch;
-mod blob_numbers;
+mod blob_stats;
 mod bounds;
 mod changes;
 mod clip;
