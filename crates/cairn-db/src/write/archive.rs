@@ -1,7 +1,7 @@
 //! The fate of logs that no family needs any more: new logs, the archive, or nothing.
 //!
 //! With `WAL_ttl_seconds` or `WAL_size_limit_MB` they move to the directory `archive` below that of
-//! the logs, where [`crate::changes`] goes on reading them, and are deleted there when they are too
+//! the logs, where [`crate::wal_iterator`] goes on reading them, and are deleted there when they are too
 //! old or too many. Otherwise up to `recycle_log_file_num` of them wait to be written over as new
 //! logs. A log is only ever obsolete when a synced MANIFEST says so.
 
