@@ -33,8 +33,16 @@ impl Shared {
 
     fn pause_background_work(self: &Arc<Self>) {
         self.tree.lock().jobs.begin_pause();
-        self.wait_unless_within(|tree| tree.jobs.are_idle());
-        self.tree.lock().jobs.complete_pause();
+        loop {
+            // The only error is that the thread may not wait.
+            let waited = self.wait_until(|tree| tree.jobs.are_idle());
+            let mut tree = self.tree.lock();
+            // A flush may have begun since: none may once the pause is complete.
+            if waited.is_err() || self.context.is_forked() || tree.jobs.are_idle() {
+                tree.jobs.complete_pause();
+                break;
+            }
+        }
         self.changed.notify_all();
     }
 

@@ -11,7 +11,7 @@ use cairn_types::{Error, Result, SequenceNumber};
 use crate::batch::WriteBatch;
 use crate::family::FamilyDescriptor;
 use crate::handle::{Family, Handle};
-use crate::open::dropped::Dropped;
+use crate::open::dropped_records::Dropped;
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
 

@@ -13,8 +13,9 @@ use cairn_types::KeyOrder;
 use cairn_version::manifest::RecoveredFamily;
 use cairn_version::{TableSource, Version};
 
+use crate::invariants::check_memtables;
 use crate::work::WorkCounts;
-use crate::write::early::Early;
+use crate::write::early_switch::EarlySwitch;
 use crate::write::pace::Pace;
 use crate::write::stall::Throttle;
 
@@ -37,9 +38,9 @@ pub(crate) struct FamilyState {
     /// How fast they pass while the memtable is nearly full and the one before it is being flushed.
     pub(crate) pace: Pace,
     /// When the memtable ends before it is full.
-    pub(crate) early: Early,
+    pub(crate) early: EarlySwitch,
     /// Writes have to be delayed or stopped.
-    pub(crate) is_held_back: AtomicBool,
+    pub(crate) is_stalled: AtomicBool,
     dropped: AtomicBool,
     /// Memtables that are flushed and kept, the oldest first: what transactions compare with, and
     /// nothing that a read looks at.
@@ -79,8 +80,8 @@ impl FamilyState {
             attention_at: AtomicUsize::new(0),
             throttle: Throttle::new(0),
             pace: Pace::default(),
-            early: Early::default(),
-            is_held_back: AtomicBool::new(false),
+            early: EarlySwitch::default(),
+            is_stalled: AtomicBool::new(false),
             dropped: AtomicBool::new(false),
             history: Mutex::default(),
             old_versions: Mutex::default(),
@@ -92,9 +93,9 @@ impl FamilyState {
     }
 
     /// True if its writes have to be delayed or stopped.
-    pub(crate) fn is_held_back(&self) -> bool {
+    pub(crate) fn is_stalled(&self) -> bool {
         // Acquire pairs with the store by which it was held back.
-        self.is_held_back.load(Ordering::Acquire)
+        self.is_stalled.load(Ordering::Acquire)
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -133,6 +134,20 @@ impl FamilyState {
         self.attention_at.store(first, Ordering::Relaxed);
     }
 
+    /// Replaces the state that reads see. The caller holds the lock of the tree, or opens the database.
+    pub(crate) fn set_view(&self, next: View) {
+        let before = self.view.load();
+        assert!(
+            before.number < next.number,
+            "view {} of {:?} takes the place of an older one, not of view {}",
+            next.number,
+            self.name,
+            before.number
+        );
+        check_memtables(&next);
+        self.view.store(Arc::new(next));
+    }
+
     /// The state that reads see now, without counting a reference.
     pub(crate) fn view(&self) -> Guard<Arc<View>> {
         self.view.load()
@@ -163,13 +178,25 @@ impl FamilyState {
     pub(crate) fn next_epoch(&self, version: &Version) -> u64 {
         self.last_epoch
             .fetch_max(version.max_epoch(), Ordering::Relaxed);
-        self.last_epoch.fetch_add(1, Ordering::Relaxed) + 1
+        let epoch = self.last_epoch.fetch_add(1, Ordering::Relaxed) + 1;
+        debug_assert!(
+            epoch > version.max_epoch(),
+            "a table that is flushed is newer than those of the tree"
+        );
+        epoch
     }
 
     /// Keeps what was `flushed`, as far as `max_write_buffer_size_to_maintain` has room beside the
     /// other memtables. The oldest that is kept is not counted, as in RocksDB.
     pub(crate) fn keep_history(&self, flushed: &[Arc<Memtable>]) {
         let mut history = self.history.lock();
+        debug_assert!(
+            flushed.iter().all(|new| {
+                let is_new = |old: &Arc<Memtable>| !Arc::ptr_eq(old, new);
+                history.iter().all(is_new) && self.view().memtables().all(is_new)
+            }),
+            "a memtable is part of the history once, and no read looks at it"
+        );
         history.extend(flushed.iter().cloned());
         let limit = usize::try_from(self.options().max_write_buffer_size_to_maintain).unwrap_or(0);
         let bytes = |memtable: &Arc<Memtable>| memtable.memory_reserved();
@@ -220,7 +247,9 @@ impl FamilyState {
     }
 
     pub(crate) fn mark_dropped(&self) {
-        self.dropped.store(true, Ordering::Release);
+        assert!(self.id != 0, "the default family is never dropped");
+        let before = self.dropped.swap(true, Ordering::Release);
+        assert!(!before, "family {:?} is dropped once", self.name);
     }
 }
 
@@ -245,11 +274,15 @@ impl FamilyTable {
         self.live.load_full()
     }
 
-    /// Replaces the live families. The caller has the tree, or is alone.
+    /// Replaces the live families. The caller leads and has the lock of the MANIFEST, or is alone.
     pub(crate) fn store(&self, families: Families) {
         if let Some(family) = families.get(0) {
             self.default.get_or_init(|| family.clone());
         }
+        assert!(
+            self.default.get().map(Arc::as_ptr) == families.get(0).map(Arc::as_ptr),
+            "the default family stays"
+        );
         self.live.store(Arc::new(families));
     }
 
@@ -280,12 +313,15 @@ impl Families {
     }
 
     pub(crate) fn insert(&mut self, family: Arc<FamilyState>) {
-        self.by_id.insert(family.id(), family);
+        let (id, name) = (family.id(), family.name().to_owned());
+        let before = self.by_id.insert(id, family);
+        assert!(before.is_none(), "the id {id} of family {name:?} is new");
     }
 
     pub(crate) fn without(&self, id: u32) -> Families {
         let mut next = self.clone();
-        next.by_id.remove(&id);
+        let gone = next.by_id.remove(&id);
+        assert!(gone.is_some(), "family {id}, which is dropped, was live");
         next
     }
 }

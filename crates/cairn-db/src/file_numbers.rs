@@ -3,6 +3,15 @@
 use cairn_platform::sync::{AtomicU64, Ordering};
 use cairn_types::FileNumber;
 
+/// No counter reaches this number: a file with it, or a larger one, has its name from elsewhere. RocksDB packs numbers into 62
+/// bits, so that a database that begins here has more of them left than it can use up.
+const FOREIGN: FileNumber = FileNumber(1 << 61);
+
+/// True if a counter may have given `number`.
+pub(crate) fn is_own(number: FileNumber) -> bool {
+    number < FOREIGN
+}
+
 /// The source of file numbers of a database.
 pub(crate) struct FileNumbers {
     /// The number of the next file. Relaxed: a number orders nothing but itself.
@@ -19,7 +28,12 @@ impl FileNumbers {
 
     /// A number for a new file.
     pub(crate) fn take(&self) -> FileNumber {
-        FileNumber(self.next.fetch_add(1, Ordering::Relaxed))
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        assert!(
+            number < FOREIGN.0 << 1,
+            "file number {number} was given out"
+        );
+        FileNumber(number)
     }
 
     /// A bound of the numbers given out: all are below it, and later ones are not.
@@ -27,9 +41,11 @@ impl FileNumbers {
         FileNumber(self.next.load(Ordering::Relaxed))
     }
 
-    /// Keeps `number` from being given out.
+    /// Keeps `number` from being given out. One that no counter reaches is ignored.
     pub(crate) fn note_used(&self, number: FileNumber) {
-        self.next.fetch_max(number.0 + 1, Ordering::Relaxed);
+        if is_own(number) {
+            self.next.fetch_max(number.0 + 1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -45,5 +61,7 @@ mod tests {
         numbers.note_used(FileNumber(7));
         assert_eq!(numbers.next(), FileNumber(8));
         assert_eq!(numbers.take(), FileNumber(8));
+        numbers.note_used(FileNumber(u64::MAX));
+        assert_eq!(numbers.take(), FileNumber(9));
     }
 }

@@ -16,6 +16,7 @@ use cairn_version::manifest::{Contents, FamilyContents, Manifest};
 use cairn_version::{TreeEdit, Version};
 
 use crate::family::{Families, FamilyState};
+use crate::invariants::check_version;
 use crate::shared::{Shared, Tree};
 
 /// A change to install: files, and the memtables and logs that it replaces.
@@ -66,12 +67,22 @@ impl Shared {
                 family.name()
             )));
         }
+        for (at, (family, _)) in group.iter().enumerate() {
+            assert!(
+                group[..at]
+                    .iter()
+                    .all(|(other, _)| other.id() != family.id()),
+                "a group has one change of family {:?}",
+                family.name()
+            );
+        }
         let min_log = self.min_log_after(&group);
         let mut records = Vec::new();
         let mut nexts = Vec::new();
         for (family, change) in &group {
             let base = family.view().version.clone();
             let next = Arc::new(base.with_edit(&change.edit)?);
+            self.check_change(family, change, &base, &next);
             let mut record = change.edit.record(family.id());
             record.log_number = change.log_number;
             record.min_log_number_to_keep = change.log_number.map(|_| min_log);
@@ -100,24 +111,26 @@ impl Shared {
             // those that no family needs: later logs count only where these are.
             tree.logs.release_before(min_log);
         }
+        assert_eq!(group.len(), nexts.len(), "each change has a version");
         for ((family, change), (base, next)) in group.iter().zip(nexts) {
+            assert!(
+                Arc::ptr_eq(&family.view().version, &base),
+                "the lock of the MANIFEST keeps the version of {:?}",
+                family.name()
+            );
             if let Some(state) = tree.families.get_mut(&family.id()) {
-                state.immutables.retain(|immutable| {
-                    !change
-                        .flushed
-                        .iter()
-                        .any(|gone| Arc::ptr_eq(gone, &immutable.memtable))
-                });
+                state.immutables.drain(..change.flushed.len());
                 if let Some(number) = change.log_number {
-                    state.log_number = state.log_number.max(number);
+                    state.log_number = number;
                 }
             }
             self.space.track(family, Some(&base), &next);
             retire(&mut tree, family, &base, &next);
             let view = family.view().with_version(next, &change.flushed);
-            family.view.store(Arc::new(view));
+            family.set_view(view);
             family.keep_history(&change.flushed);
         }
+        self.check_tree(&tree);
         self.purge_hint.note_obsolete();
         self.snapshots.forget_bottom();
         Ok(())
@@ -180,6 +193,7 @@ impl Shared {
             last.next_file_number = Some(self.next_file_number());
             last.last_sequence = last.last_sequence.max(Some(self.published()));
         }
+        self.check_edits(&edits);
         let options = self.options();
         let percent = u32::try_from(options.max_manifest_space_amp_pct).unwrap_or(0);
         if !current.wants_rotation(options.max_manifest_file_size, percent) {
@@ -196,6 +210,11 @@ impl Shared {
             })?;
         let old = std::mem::replace(current, next);
         let number = old.number();
+        assert!(
+            number < current.number(),
+            "MANIFEST {} takes the place of an older one, not of {number}",
+            current.number()
+        );
         // All of it is in the new one.
         if let Err(error) = old.close() {
             self.context
@@ -247,6 +266,9 @@ impl Shared {
             .iter()
             .map(|family| (family.clone(), family.view().version.clone()))
             .collect();
+        versions
+            .iter()
+            .for_each(|(_, version)| check_version(version));
         let contents = Contents {
             db_id: self
                 .options()
@@ -270,6 +292,20 @@ impl Shared {
                 })
                 .collect(),
         };
+        assert!(
+            contents.next_file > number,
+            "MANIFEST {number} names a next file number above its own"
+        );
+        debug_assert!(
+            contents.min_log_to_keep < contents.next_file,
+            "logs are kept from a number on that was given out (S4)"
+        );
+        debug_assert!(
+            families
+                .iter()
+                .all(|family| logs.contains_key(&family.id())),
+            "each family that is written has a log number"
+        );
         let manifest = Manifest::create(
             &*self.context.world.fs,
             &self.context.dir,
@@ -283,6 +319,11 @@ impl Shared {
 
 /// Hands the files that `next` has no more to the deletion of obsolete files.
 pub(crate) fn retire(tree: &mut Tree, family: &FamilyState, base: &Arc<Version>, next: &Version) {
+    assert!(
+        Arc::ptr_eq(base, &family.view().version),
+        "the current version of {:?} is the one that is replaced",
+        family.name()
+    );
     family.note_replaced(base);
     let blobs = &family.view().family.blobs;
     tree.obsolete.add(&family.tables(), blobs, base, Some(next));

@@ -138,6 +138,12 @@ impl Iter {
 
     fn renew(&mut self) {
         let (view, seq) = self.db.shared.newest(&self.family);
+        debug_assert!(
+            self.view().number <= view.number,
+            "an iterator goes on with a newer view than number {}, not with {}",
+            self.view().number,
+            view.number
+        );
         let seq = seen_by(&self.options, seq);
         self.inner = Some(DbIter::new(view, seq, &self.options));
         // Files that only the old view kept.

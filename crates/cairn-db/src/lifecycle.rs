@@ -66,6 +66,10 @@ impl Lifecycle {
             return Ok(());
         }
         let done = close();
+        assert!(
+            self.is_closing(),
+            "a database that is closed has begun to close (C1)"
+        );
         *closed = true;
         done
     }

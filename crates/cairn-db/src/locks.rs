@@ -64,6 +64,18 @@ impl Locks {
         }
     }
 
+    /// True if this thread holds the lock of `rank`. For assertions: always true where they are off.
+    #[inline]
+    pub(crate) fn is_held(self, rank: Rank) -> bool {
+        #[cfg(debug_assertions)]
+        return checks::is_held(self.database, rank);
+        #[cfg(not(debug_assertions))]
+        {
+            let _ = rank;
+            true
+        }
+    }
+
     /// Notes that this thread holds a lock of `rank` until the result is dropped.
     ///
     /// # Panics
@@ -133,9 +145,37 @@ mod checks {
     pub(super) fn end(database: u64, rank: Rank) {
         let _ = HELD.try_with(|held| {
             let mut held = held.borrow_mut();
-            if let Some(at) = held.iter().rposition(|lock| *lock == (database, rank)) {
+            let at = held.iter().rposition(|lock| *lock == (database, rank));
+            debug_assert!(
+                at.is_some() || std::thread::panicking(),
+                "{rank:?} is released by a thread that does not hold it"
+            );
+            if let Some(at) = at {
                 held.swap_remove(at);
             }
+        });
+    }
+
+    pub(super) fn is_held(database: u64, rank: Rank) -> bool {
+        let held = HELD.try_with(|held| held.borrow().contains(&(database, rank)));
+        held.unwrap_or(true)
+    }
+
+    /// Checks that a thread that waits for a condition under the lock of `rank` keeps no other one that the thread it waits
+    /// for may need: of the locks after the lead it holds this one alone.
+    pub(super) fn wait(database: u64, rank: Rank) {
+        let _ = HELD.try_with(|held| {
+            let held = held.borrow();
+            let mut others = held.iter().filter(|lock| **lock != (database, rank));
+            let kept = others.find(|(other, kept)| *other == database && *kept > Rank::Lead);
+            debug_assert!(
+                kept.is_none(),
+                "a thread waits under {rank:?} and keeps {kept:?}"
+            );
+            debug_assert!(
+                held.contains(&(database, rank)),
+                "{rank:?} is held by the thread that waits under it"
+            );
         });
     }
 }
@@ -169,12 +209,19 @@ impl<T> Ranked<T> {
 impl<T> RankedGuard<'_, T> {
     /// Gives the lock back until `condition` is notified.
     pub(crate) fn wait(&mut self, condition: &Condvar) {
+        self.check_wait();
         condition.wait(&mut self.guard);
     }
 
     /// Gives the lock back until `condition` is notified or `limit` is over.
     pub(crate) fn wait_for(&mut self, condition: &Condvar, limit: Duration) {
+        self.check_wait();
         condition.wait_for(&mut self.guard, limit);
+    }
+
+    fn check_wait(&self) {
+        #[cfg(debug_assertions)]
+        checks::wait(self._held.database, self._held.rank);
     }
 }
 

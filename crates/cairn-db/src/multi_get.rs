@@ -195,11 +195,13 @@ fn find_all<T>(
         });
     }
     let options = tier_of(shared, options);
-    let mut found = multi_get(&wanted, &options, sorted).into_iter();
+    let found = multi_get(&wanted, &options, sorted);
+    assert_eq!(found.len(), wanted.len(), "each key has one answer");
+    let mut found = found.into_iter();
     let mut next = || {
         found
             .next()
-            .unwrap_or_else(|| Err(Error::aborted("a key was lost")))
+            .expect("each key that was looked up has an answer")
     };
     refused
         .into_iter()

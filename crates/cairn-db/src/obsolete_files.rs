@@ -28,6 +28,8 @@ pub(crate) struct ObsoleteFiles {
     old_versions: Vec<Weak<Version>>,
     /// Number of calls of `disable` without a matching `enable`.
     disabled: usize,
+    /// Copies under way, whose files are kept.
+    pins: usize,
     /// Paths to delete when deletions are enabled again.
     held: Vec<PathBuf>,
 }
@@ -89,12 +91,30 @@ impl ObsoleteFiles {
         }
         let has_blob = |number| new.is_some_and(|new| new.blob_files().contains_key(number));
         let gone = old.blob_files().keys().filter(|number| !has_blob(number));
+        debug_assert!(
+            gone.clone().all(|number| {
+                let is_it = |(of, one): &(Arc<BlobSource>, FileNumber)| {
+                    Arc::ptr_eq(of, blobs) && one == number
+                };
+                !self.blobs.iter().any(is_it)
+            }),
+            "a blob file becomes obsolete once"
+        );
         self.blobs
             .extend(gone.map(|number| (blobs.clone(), *number)));
         let kept = new.into_iter().flat_map(Version::files);
         let kept: HashSet<FileNumber> = kept.map(|(_, file)| file.number).collect();
         let gone = old.files().map(|(_, file)| file);
         let gone = gone.filter(|file| !kept.contains(&file.number));
+        let gone = gone.inspect(|file| {
+            debug_assert!(
+                !self.tables.iter().any(|(_, one)| Arc::ptr_eq(one, file)),
+                "table {} becomes obsolete once",
+                file.number
+            );
+        });
+        let gone: Vec<_> = gone.collect();
+        let gone = gone.into_iter();
         self.tables
             .extend(gone.map(|file| (tables.clone(), file.clone())));
     }
@@ -105,7 +125,7 @@ impl ObsoleteFiles {
     ///
     /// If deletions are disabled.
     pub(crate) fn take_unread(&mut self) -> Unread {
-        assert_eq!(self.disabled, 0, "deletions are enabled");
+        assert!(!self.are_disabled(), "deletions are enabled");
         // References are cloned from versions. A file whose only reference is this one is in none.
         let is_unread = |file: &Arc<FileMeta>| Arc::strong_count(file) == 1;
         let tables = self.tables.extract_if(.., |(_, file)| is_unread(file));
@@ -165,9 +185,26 @@ impl ObsoleteFiles {
         (!self.are_disabled()).then(|| std::mem::take(&mut self.held))
     }
 
+    /// Keeps all files until [`ObsoleteFiles::unpin`], whatever the program enables meanwhile.
+    pub(crate) fn pin(&mut self) {
+        self.pins += 1;
+    }
+
+    /// Reverts one [`ObsoleteFiles::pin`]; the result is that of [`ObsoleteFiles::enable`].
+    pub(crate) fn unpin(&mut self) -> Option<Vec<PathBuf>> {
+        assert!(self.pins > 0, "files are unpinned as often as pinned");
+        self.pins -= 1;
+        (!self.are_disabled()).then(|| std::mem::take(&mut self.held))
+    }
+
+    /// True while a copy is under way, whose files are kept.
+    pub(crate) fn are_pinned(&self) -> bool {
+        self.pins > 0
+    }
+
     /// True while deletions are disabled.
     pub(crate) fn are_disabled(&self) -> bool {
-        self.disabled > 0
+        self.disabled > 0 || self.pins > 0
     }
 
     /// Holds the deletion of `path` back if deletions are disabled. Returns true if it does.
@@ -320,6 +357,19 @@ mod tests {
             "an unmatched call has no effect"
         );
         assert!(files.take_unread().tables.is_empty() && files.is_empty());
+    }
+
+    /// A call that enabled deletions once too often took the files from under a checkpoint.
+    #[test]
+    fn an_unmatched_enable_leaves_the_files_of_a_copy() {
+        let mut files = ObsoleteFiles::default();
+        files.pin();
+        assert_eq!(files.enable(), None);
+        assert!(files.are_pinned() && files.hold(Path::new("/1")));
+        files.disable();
+        assert_eq!(files.unpin(), None);
+        assert!(!files.are_pinned() && files.are_disabled());
+        assert_eq!(files.enable(), Some(vec![PathBuf::from("/1")]));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use crate::blob_numbers::{BlobNumbers, blob_cache};
+use crate::blob_stats::{BlobStats, blob_cache};
 use crate::db::Db;
 use crate::family::FamilyState;
 use crate::handle::Family;
@@ -145,7 +145,7 @@ const NUMBERS: &[(&str, Number)] = &[
     ("rocksdb.actual-delayed-write-rate", |s| match s.condition {
         Condition::Delayed(_) => {
             let families = s.shared.families.load();
-            let delayed = families.iter().filter(|family| family.is_held_back());
+            let delayed = families.iter().filter(|family| family.is_stalled());
             delayed
                 .map(|family| family.throttle.rate())
                 .min()
@@ -169,10 +169,10 @@ const NUMBERS: &[(&str, Number)] = &[
         s.shared.all_blob_bytes(s.view)
     }),
     ("rocksdb.live-blob-file-size", |s| {
-        BlobNumbers::of(&s.view.version).bytes
+        BlobStats::of(&s.view.version).bytes
     }),
     ("rocksdb.live-blob-file-garbage-size", |s| {
-        BlobNumbers::of(&s.view.version).garbage
+        BlobStats::of(&s.view.version).garbage
     }),
 ];
 
@@ -385,7 +385,7 @@ impl Shared {
             "rocksdb.levelstats" => level_stats(&view),
             "rocksdb.sstables" => tables(&view),
             "rocksdb.options-statistics" => self.telemetry.statistics()?.to_string(),
-            "rocksdb.blob-stats" => BlobNumbers::of(&view.version).to_string(),
+            "rocksdb.blob-stats" => BlobStats::of(&view.version).to_string(),
             "rocksdb.cfstats" => self.family_stats(family, &view, false) + &histogram(family),
             "rocksdb.cfstats-no-file-histogram" => self.family_stats(family, &view, false),
             "rocksdb.cf-file-histogram" => histogram(family),

@@ -17,8 +17,9 @@ use cairn_platform::{FileSystem, Priority};
 use cairn_types::{FileNumber, Result, Subcode};
 
 use crate::locks::RankedGuard;
+use crate::obsolete_files::Unread;
 use crate::shared::{Shared, Tree};
-use crate::space::is_trash;
+use crate::sst_file_manager::is_trash;
 
 /// Which files a full scan keeps.
 pub(crate) struct Keep {
@@ -130,6 +131,10 @@ impl Shared {
             self.purge_hint.set_obsolete(!tree.obsolete.is_empty());
             (unread, tree.logs.take_unneeded())
         };
+        debug_assert!(
+            !self.has_live(&unread),
+            "a file that is deleted is in no current version"
+        );
         for (tables, file) in unread.tables {
             self.delete(&tables.path(&file));
         }
@@ -139,6 +144,22 @@ impl Shared {
         }
         logs.unsynced.iter().for_each(|log| log.forget());
         self.retire_logs(logs.logs);
+    }
+
+    /// True if a current version has one of the files.
+    fn has_live(&self, unread: &Unread) -> bool {
+        let tables = unread.tables.iter().map(|(_, file)| file.number);
+        let blobs = unread.blobs.iter().map(|(_, number)| *number);
+        let gone: BTreeSet<FileNumber> = tables.chain(blobs).collect();
+        let families = self.families.load();
+        !gone.is_empty()
+            && families.iter().any(|family| {
+                let version = &family.view().version;
+                let mut files = version.files().map(|(_, file)| file.number);
+                let mut blobs = version.blob_files().keys();
+                files.any(|number| gone.contains(&number))
+                    || blobs.any(|number| gone.contains(number))
+            })
     }
 
     /// Purges on a background thread, for which closing waits; not at all once it is over.
@@ -160,8 +181,19 @@ impl Shared {
     /// to the next opening: the file is dead weight, not damage. The caller does not hold the lock
     /// of the tree.
     pub(crate) fn delete(&self, path: &Path) {
-        if self.tree.lock().obsolete.hold(path) {
-            return;
+        {
+            let mut tree = self.tree.lock();
+            let log = path.file_name().and_then(|name| name.to_str());
+            if let Some(FileName::Wal(number)) = log.and_then(FileName::parse) {
+                assert!(
+                    number < tree.logs.first_needed(),
+                    "log {number} is deleted, and recovery needs the logs from {} on",
+                    tree.logs.first_needed()
+                );
+            }
+            if tree.obsolete.hold(path) {
+                return;
+            }
         }
         let meter = self.telemetry.meter();
         let deleted = move || meter.add(Ticker::FilesDeletedFromTrashQueue, 1);

@@ -86,7 +86,7 @@ impl FamilyState {
             arena_block_size: EMPTY_ARENA,
             ..MemtableOptions::default()
         };
-        self.view.store(Arc::new(View {
+        self.set_view(View {
             memtable: Arc::new(Memtable::new(self.order().clone(), empty)),
             immutables: Vec::new(),
             version: Arc::new(Version::empty(
@@ -96,7 +96,7 @@ impl FamilyState {
             family: Arc::new(reading),
             number: RELEASED,
             end: view.end.clone(),
-        }));
+        });
         drop(options);
         self.set_options(Arc::new(bare), tables);
         self.forget_history();
@@ -114,6 +114,10 @@ impl Shared {
         let families = self.families.load_full();
         let dropped = {
             let mut tree = self.tree.lock();
+            assert!(
+                tree.jobs.are_over(),
+                "no job runs in a closed database, whose memory is released"
+            );
             for family in tree.families.values_mut() {
                 family.immutables = Vec::new();
             }

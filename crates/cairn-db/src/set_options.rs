@@ -18,6 +18,7 @@ use crate::background::reserve_threads;
 use crate::db::Db;
 use crate::family::FamilyState;
 use crate::handle::Family;
+use crate::locks::Rank;
 use crate::settings::Change;
 use crate::shared::Shared;
 use crate::write::stall::low_pri_rate;
@@ -150,6 +151,15 @@ impl Shared {
         if options.table.block_cache.is_none() && !options.table.no_block_cache {
             options.table.block_cache = self.default_cache.load_full();
         }
+        debug_assert!(
+            self.context.locks.is_held(Rank::Tree),
+            "views change under the lock of the tree"
+        );
+        assert_eq!(
+            options.comparator.name(),
+            family.order().name(),
+            "the order of the keys never changes"
+        );
         self.signals.note_options(&options);
         let tables = Arc::new(self.table_source(&options));
         let view = family.view.load_full();
@@ -170,11 +180,11 @@ impl Shared {
             statistics: view.family.statistics.clone(),
         };
         family.set_options(Arc::new(options), tables);
-        family.view.store(Arc::new(View {
+        family.set_view(View {
             family: Arc::new(reading),
             number: view.number + 1,
             ..View::clone(&view)
-        }));
+        });
     }
 
     /// Changes options of the database: everything, or nothing.

@@ -27,10 +27,10 @@ use crate::jobs::Jobs;
 use crate::lifecycle::Lifecycle;
 use crate::locks::{Locks, Rank, Ranked};
 use crate::obsolete_files::{ObsoleteFiles, PurgeHint};
-use crate::open::facts::OpeningFacts;
+use crate::open::recovery_info::RecoveryInfo;
 use crate::settings::Settings;
 use crate::snapshot::Snapshots;
-use crate::space::Space;
+use crate::sst_file_manager::Space;
 use crate::telemetry::Telemetry;
 use crate::timers::Timers;
 use crate::write::commit::CommitPipeline;
@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     pub(crate) context: Arc<DbContext>,
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) settings: Settings,
-    pub(crate) opening: OpeningFacts,
+    pub(crate) opening: RecoveryInfo,
     pub(crate) lifecycle: Lifecycle,
 
     pub(crate) families: FamilyTable,

@@ -46,7 +46,8 @@ pub(crate) struct Pause<'a>(&'a Snapshots);
 impl Drop for Pause<'_> {
     fn drop(&mut self) {
         let _live = self.0.live.lock();
-        self.0.paused.store(false, Ordering::Relaxed);
+        let before = self.0.paused.swap(false, Ordering::Relaxed);
+        debug_assert!(before, "a pause of snapshots lasts until it is dropped");
         self.0.resumed.notify_all();
     }
 }
@@ -76,6 +77,11 @@ impl Snapshots {
             live.wait(&self.resumed);
         }
         let seq = published();
+        debug_assert!(
+            live.keys().next_back().is_none_or(|newest| *newest <= seq),
+            "the newest snapshot is at {:?}, and the last visible write at {seq}",
+            live.keys().next_back()
+        );
         live.entry(seq).or_default().count += 1;
         Snapshot {
             seq,
@@ -88,7 +94,8 @@ impl Snapshots {
     /// queue pauses, and no thread takes a snapshot while it holds a lock.
     pub(crate) fn pause(&self) -> Pause<'_> {
         let _live = self.live.lock();
-        self.paused.store(true, Ordering::Relaxed);
+        let before = self.paused.swap(true, Ordering::Relaxed);
+        assert!(!before, "one leader pauses snapshots");
         Pause(self)
     }
 
@@ -166,7 +173,11 @@ impl Snapshot {
 
 impl Clone for Snapshot {
     fn clone(&self) -> Snapshot {
-        self.list.live.lock().entry(self.seq).or_default().count += 1;
+        let mut live = self.list.live.lock();
+        let taken = live.entry(self.seq).or_default();
+        debug_assert!(taken.count > 0, "a live snapshot is listed");
+        taken.count += 1;
+        drop(live);
         Snapshot {
             seq: self.seq,
             list: self.list.clone(),
@@ -182,8 +193,10 @@ impl Drop for Snapshot {
         }
         let mut live = self.list.live.lock();
         let Some(taken) = live.get_mut(&self.seq) else {
+            debug_assert!(false, "a live snapshot is listed");
             return;
         };
+        debug_assert!(taken.count > 0, "a snapshot without a holder is not listed");
         taken.count -= 1;
         if taken.count > 0 {
             return;

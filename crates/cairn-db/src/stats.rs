@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use cairn_memory::CacheRole;
 use cairn_read::View;
 
-use crate::blob_numbers::BlobNumbers;
+use crate::blob_stats::BlobStats;
 use crate::family::FamilyState;
 use crate::shared::Shared;
 use crate::stats_text::{GB, MB, Map, human_bytes, human_count, stall_text};
@@ -221,7 +221,7 @@ impl Shared {
                 text += &print_row(name, &row(Present::default(), &work));
             }
         }
-        let blobs = BlobNumbers::of(&view.version);
+        let blobs = BlobStats::of(&view.version);
         // Writing to a string does not fail.
         let _ = write!(
             text,
@@ -337,7 +337,7 @@ fn hyphened(name: &str) -> String {
     text
 }
 
-fn blob_amplification(blobs: &BlobNumbers) -> f64 {
+fn blob_amplification(blobs: &BlobStats) -> f64 {
     match blobs.bytes.saturating_sub(blobs.garbage) {
         0 => 0.0,
         live => blobs.bytes as f64 / live as f64,

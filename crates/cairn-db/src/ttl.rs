@@ -84,6 +84,11 @@ impl WriteBatch {
             });
         }
         dated.check()?;
+        debug_assert_eq!(
+            dated.count(),
+            self.count(),
+            "dates change no number of writes"
+        );
         Ok(dated)
     }
 }

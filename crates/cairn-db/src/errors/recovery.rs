@@ -219,6 +219,10 @@ impl Shared {
             if tree.jobs.flushes() > 0 {
                 return Err(Error::busy("flushes are running"));
             }
+            debug_assert!(
+                tree.families.values().all(|state| !state.flushing),
+                "a family that is flushed has a flush that runs"
+            );
             tree.jobs.begin(JobKind::Flush);
         }
         let result = self.guarded("resuming", || self.as_job(|| self.leave_error()));
@@ -260,6 +264,10 @@ impl Shared {
 
     /// Puts a new log in the place of one that failed, and all memtables behind it.
     fn begin_log_anew(self: &Arc<Self>) -> Result<()> {
+        debug_assert!(
+            self.errors.stop_writes(),
+            "no write is accepted before the log that failed is replaced"
+        );
         let lead = self.lead_alone()?;
         if let Some(log) = self.writes.writer.lock().log.as_mut() {
             log.mark_failed();

@@ -33,6 +33,10 @@ impl Retry {
         interval: u64,
         now: u64,
     ) -> Retry {
+        debug_assert!(
+            before.is_none_or(|before| before.failures > 0),
+            "a job that waits has failed"
+        );
         let failures = before.map_or(0, |before| before.failures) + 1;
         let interval = interval.max(1);
         let doublings = (failures - 1).min(DOUBLINGS).min(interval.leading_zeros());

@@ -152,6 +152,10 @@ impl Errors {
         error: &Error,
         retries: i32,
     ) -> bool {
+        debug_assert!(
+            judged.severity > Severity::NoError,
+            "an error without consequences is not noted"
+        );
         let mut state = self.state.lock();
         let before = state.current.as_ref().map(|current| current.severity);
         let severity = judged.severity;
@@ -166,6 +170,11 @@ impl Errors {
         {
             self.failure.store(Some(Arc::new(error.clone())));
         }
+        self.check(&state);
+        debug_assert!(
+            state.current.as_ref().map(|current| current.severity) >= before,
+            "the current error is only replaced by a graver one (E2)"
+        );
         let full = is_no_space(error);
         state.recovery.full = full;
         state.recovery.log_failed |= matches!(
@@ -198,6 +207,16 @@ impl Errors {
         Ok(())
     }
 
+    /// Checks that what stops writes agrees with the current error.
+    fn check(&self, state: &State) {
+        let severity = state.current.as_ref().map(|current| current.severity);
+        debug_assert_eq!(
+            self.failure.load().is_some(),
+            severity >= Some(Severity::Hard),
+            "writes stop while the current error is that grave: {severity:?} (E1)"
+        );
+    }
+
     /// Clears an error that stops nothing and that `is_over` accepts.
     pub(super) fn clear_soft(
         &self,
@@ -207,7 +226,7 @@ impl Errors {
         let over = state
             .current
             .take_if(|current| current.severity == Severity::Soft && is_over(current.reason));
-        debug_assert!(over.is_none() || self.failure.load().is_none(), "E1");
+        self.check(&state);
         over
     }
 }
@@ -219,6 +238,10 @@ impl Errors {
         if recovery.under_way != UnderWay::Nothing {
             return false;
         }
+        debug_assert!(
+            !recovery.waits_for_flushes,
+            "no attempt waits while no recovery is under way (E3)"
+        );
         recovery.under_way = UnderWay::Automatic;
         recovery.left = retries;
         recovery.attempts = 0;
@@ -251,6 +274,8 @@ impl Errors {
     /// Ends the recovery that is under way; the number of attempts of one that went on by itself.
     pub(super) fn end_recovery(&self) -> Option<u64> {
         let recovery = &mut self.state.lock().recovery;
+        // An attempt that waits belongs to the recovery that ends.
+        recovery.waits_for_flushes = false;
         let ended = std::mem::take(&mut recovery.under_way);
         (ended == UnderWay::Automatic).then_some(recovery.attempts)
     }
@@ -267,13 +292,18 @@ impl Errors {
         if recovery.full {
             return true;
         }
+        debug_assert!(
+            recovery.attempts > 0 || recovery.under_way != UnderWay::Automatic,
+            "an attempt that failed was counted"
+        );
         recovery.left -= 1;
         recovery.left > 0
     }
 
-    /// An attempt goes on when no flush runs any more.
+    /// Defers the next attempt until no flush runs, unless the recovery has ended meanwhile.
     pub(super) fn wait_for_flushes(&self) {
-        self.state.lock().recovery.waits_for_flushes = true;
+        let recovery = &mut self.state.lock().recovery;
+        recovery.waits_for_flushes = recovery.under_way == UnderWay::Automatic;
     }
 
     /// No flush runs any more; true if an attempt waited for that.
@@ -300,7 +330,9 @@ impl Errors {
 
     /// A new log has taken the place of the one that failed.
     pub(super) fn log_was_replaced(&self) {
-        self.state.lock().recovery.log_failed = false;
+        let recovery = &mut self.state.lock().recovery;
+        debug_assert!(recovery.log_failed, "a log that failed is replaced");
+        recovery.log_failed = false;
     }
 }
 
@@ -376,12 +408,28 @@ mod tests {
         assert_eq!(errors.end_recovery(), Some(2));
     }
 
+    /// A soft error that passed by itself ended the recovery and left its attempt waiting, which then went on beside
+    /// those of the next recovery.
+    #[test]
+    fn an_attempt_that_waits_for_flushes_ends_with_its_recovery() {
+        let errors = Errors::new(Locks::new());
+        assert!(errors.begin_automatic(2));
+        errors.wait_for_flushes();
+        assert_eq!(errors.end_recovery(), Some(0));
+        assert!(!errors.take_wait_for_flushes());
+        errors.wait_for_flushes();
+        assert!(errors.begin_automatic(2) && !errors.take_wait_for_flushes());
+        errors.wait_for_flushes();
+        assert!(errors.take_wait_for_flushes());
+    }
+
     #[test]
     fn a_full_device_is_tried_again_for_ever_when_more_is_free() {
         let errors = Errors::new(Locks::new());
         let full = Error::new(Code::IoError, Subcode::NoSpace, "full");
         assert!(errors.note(Reason::Flush, &judgement(Severity::Hard), &full, 0));
         assert!(errors.begin_automatic(0) && errors.is_device_full());
+        errors.count_attempt();
         assert!((0..9).all(|_| errors.may_try_again()));
         assert!(errors.note_free_space(100, 1_000));
         assert!(!errors.note_free_space(100, 1_000) && errors.note_free_space(101, 1_000));

@@ -40,6 +40,10 @@ impl Shared {
         for file in self.storage_infos(&capture, false)? {
             self.stage(&staging, &file)?;
         }
+        assert!(
+            self.tree.lock().obsolete.are_pinned(),
+            "files are kept until a checkpoint has them all"
+        );
         staging.publish()?;
         self.context.info.info(format_args!(
             "checkpoint {} with {} tables, up to sequence number {}",

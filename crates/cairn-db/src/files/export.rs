@@ -201,6 +201,14 @@ impl Shared {
                 linked => linked?,
             }
         }
+        debug_assert_eq!(
+            imported.len(),
+            exports
+                .iter()
+                .map(|export| export.files.len())
+                .sum::<usize>(),
+            "each file is brought in"
+        );
         fs.sync_dir(dir)?;
         // Epochs order files by age only if every file has one.
         let all_have_epochs = imported.iter().all(|file| file.meta.epoch != 0);

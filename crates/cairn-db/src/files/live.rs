@@ -16,6 +16,7 @@ use super::capture::Capture;
 use crate::db::Db;
 use crate::family::FamilyState;
 use crate::handle::Family;
+use crate::locks::Rank;
 use crate::shared::Shared;
 
 /// A table of the tree.
@@ -203,7 +204,8 @@ pub(crate) struct Kept<'a>(&'a Shared);
 
 impl Drop for Kept<'_> {
     fn drop(&mut self) {
-        self.0.enable_file_deletions();
+        let held = self.0.tree.lock().obsolete.unpin();
+        self.0.delete_held(held);
     }
 }
 
@@ -214,12 +216,14 @@ impl Shared {
 
     /// Ends one [`Shared::disable_file_deletions`]; with the last of them, what waited is deleted.
     fn enable_file_deletions(&self) {
-        let held = {
-            let mut tree = self.tree.lock();
-            match tree.obsolete.enable() {
-                Some(held) if !tree.jobs.gave_up_directory() => held,
-                _ => return,
-            }
+        let held = self.tree.lock().obsolete.enable();
+        self.delete_held(held);
+    }
+
+    /// Deletes what waited for deletions to be enabled, if they are, and what has become obsolete.
+    fn delete_held(&self, held: Option<Vec<PathBuf>>) {
+        let Some(held) = held.filter(|_| !self.tree.lock().jobs.gave_up_directory()) else {
+            return;
         };
         held.iter().for_each(|path| self.delete(path));
         self.purge();
@@ -227,7 +231,7 @@ impl Shared {
 
     /// Keeps all files that are live now, or become obsolete meanwhile.
     pub(crate) fn keep_files(&self) -> Kept<'_> {
-        self.disable_file_deletions();
+        self.tree.lock().obsolete.pin();
         Kept(self)
     }
 
@@ -265,6 +269,12 @@ impl Shared {
     }
 
     fn capture_led(&self) -> Result<Capture> {
+        debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
+        assert_eq!(
+            self.published(),
+            self.writes.commits.allocated(),
+            "no insertion is under way: the logs of a copy end with its last write"
+        );
         // What waits in memory belongs to the state too.
         self.flush_wal(false)?;
         let current = {
@@ -299,6 +309,10 @@ impl Shared {
             }
         }
         let tree = self.tree.lock();
+        debug_assert!(
+            current.is_none_or(|(current, _)| tree.logs.needed().any(|(log, _)| log == current)),
+            "recovery needs the current log: {current:?}"
+        );
         for (number, len) in tree.logs.needed() {
             match current {
                 Some((current, len)) if current == number => capture.logs.push((number, len)),

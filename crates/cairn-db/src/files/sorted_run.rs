@@ -229,6 +229,19 @@ impl SortedRunBuilder {
         db.compact_range(None, None, &all)?;
         let files = db.live_files_metadata();
         let tables = db.default_family().properties_of_all_tables()?;
+        debug_assert_eq!(
+            files.len(),
+            tables.len(),
+            "nothing changes the tables of a builder that is finished"
+        );
+        debug_assert!(
+            files.windows(2).all(|pair| {
+                let order = &self.options.comparator;
+                let (first, second) = (&pair[0].largest_key, &pair[1].smallest_key);
+                matches!(order, KeyOrder::Custom(_)) || !order.compare(first, second).is_gt()
+            }),
+            "tables follow each other"
+        );
         let entries = tables.values().map(|table| table.num_entries).sum();
         self.sorted = Some(Sorted {
             entries,

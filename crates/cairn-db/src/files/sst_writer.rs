@@ -386,6 +386,10 @@ impl SstFileWriter {
             mut info,
             process: _,
         } = open;
+        assert!(
+            !builder.is_empty() || info.num_entries + info.num_range_del_entries == 0,
+            "a table has the entries that were added"
+        );
         let finished = match builder.is_empty() {
             true => Err(Error::invalid_argument(
                 "an external table cannot be without entries",

@@ -16,6 +16,7 @@ use cairn_version::manifest::{FileProbe, Recovered, replay_best_effort};
 
 use super::create::table_dirs;
 use super::{OpenRequest, descriptor};
+use crate::file_numbers::is_own;
 use crate::files::lost::Lost;
 use crate::shared::Shared;
 
@@ -63,8 +64,9 @@ pub(super) fn recover(
     }
     for dir in others {
         for name in fs.list(dir)? {
-            if let Some(number) = FileName::parse(&name).and_then(FileName::number) {
-                largest = largest.max(FileNumber(number.0.saturating_add(1)));
+            let number = FileName::parse(&name).and_then(FileName::number);
+            if let Some(number) = number.filter(|number| is_own(*number)) {
+                largest = largest.max(FileNumber(number.0 + 1));
             }
         }
     }

@@ -22,6 +22,8 @@ use cairn_wal::WalOptions;
 
 use crate::family::FamilyDescriptor;
 use crate::family::FamilyState;
+use crate::invariants::check_version;
+use crate::locks::Rank;
 use crate::shared::{FamilyTree, Shared};
 use crate::ttl;
 use crate::write::log::{CurrentLog, Expected};
@@ -46,6 +48,10 @@ impl NewFamily {
             persist_timestamps: Some(true),
             ..VersionEdit::of_family(id)
         }];
+        assert!(
+            self.tables.deleted.is_empty(),
+            "a new family deletes no table"
+        );
         if !self.tables.is_empty() {
             let mut record = self.tables.record(id);
             let added = self.tables.added.iter();
@@ -69,6 +75,12 @@ impl Shared {
             options.table.block_cache = self.default_cache.load_full();
         }
         self.signals.note_options(&options);
+        assert_eq!(
+            options.comparator.name(),
+            version.order().name(),
+            "the tables of family {:?} are in the order of its options",
+            family.name
+        );
         let tables = Arc::new(self.table_source(&options));
         let reading = Reading {
             family: family.name.clone(),
@@ -224,6 +236,7 @@ impl Shared {
         self: &Arc<Self>,
         new: Vec<NewFamily>,
     ) -> Result<Vec<Arc<FamilyState>>> {
+        debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
         let log = self
             .writes
             .writer
@@ -255,11 +268,19 @@ impl Shared {
         {
             let mut tree = self.tree.lock();
             for state in &created {
-                tree.max_family = tree.max_family.max(state.id());
-                tree.families.insert(state.id(), FamilyTree::new(log));
+                assert!(
+                    tree.max_family < state.id(),
+                    "the id {} was never used: the largest is {}",
+                    state.id(),
+                    tree.max_family
+                );
+                tree.max_family = state.id();
+                let before = tree.families.insert(state.id(), FamilyTree::new(log));
+                assert!(before.is_none(), "a new family has no tree yet");
             }
         }
         self.families.store(families);
+        self.check_tree(&self.tree.lock());
         self.state_timestamp_sizes(&created)?;
         if let Some(largest) = largest {
             // A reader that sees the number sees the family that has it.
@@ -281,6 +302,7 @@ impl Shared {
         } = family;
         let levels = usize::try_from(options.num_levels).unwrap_or(1).max(1);
         let version = Version::empty(options.comparator.clone(), levels).with_edit(&tables)?;
+        check_version(&version);
         let recovered = RecoveredFamily {
             id,
             name,
@@ -345,7 +367,12 @@ impl Shared {
         let families = self.families.load_full();
         self.families.store(families.without(family.id()));
         let mut tree = self.tree.lock();
-        tree.families.remove(&family.id());
+        let gone = tree.families.remove(&family.id());
+        assert!(
+            gone.is_some(),
+            "family {:?}, which is dropped, has a tree",
+            family.name()
+        );
         tree.logs.release_before(min_log);
         tree.dropped_families
             .retain(|dropped| dropped.strong_count() > 0);
@@ -355,6 +382,7 @@ impl Shared {
             .add(&family.tables(), &view.family.blobs, &view.version, None);
         drop(view);
         self.purge_hint.note_obsolete();
+        self.check_tree(&tree);
         self.update_conditions(&mut tree);
         self.changed.notify_all();
         drop(tree);
@@ -382,6 +410,10 @@ impl Shared {
             compression: self.options().wal_compression,
             mapped: self.options().wal_write_mode == WalWriteMode::Mapped,
         };
+        assert!(
+            before.is_none_or(|before| before.number() < number),
+            "log {number} is newer than the one before it"
+        );
         let synced = before.is_some_and(|before| before.file().was_synced());
         let mut log = CurrentLog::create(
             &*self.context.world.fs,
@@ -452,6 +484,11 @@ impl Shared {
         // closing.
         drop(self.lead_alone()?);
         self.wait_until(|tree| tree.jobs.are_over() && !tree.logs.has_ending())?;
+        assert_eq!(
+            self.published(),
+            self.writes.commits.allocated(),
+            "no write is under way in a database that is being closed"
+        );
         let log = self.writes.writer.lock().log.take();
         let synced = match log {
             Some(log) if !log.has_failed() => log.finish(&*self.context.world.fs),
@@ -466,12 +503,20 @@ impl Shared {
             }
             synced.and(log.finish(&*self.context.world.fs))
         });
+        assert!(
+            self.tree.lock().jobs.are_over(),
+            "no job begins in a database that is being closed"
+        );
         let manifest = self.manifest.lock().take();
         let manifest = manifest.map_or(Ok(()), |manifest| self.close_manifest(manifest));
         self.delete_recycled_logs();
         self.purge();
         self.tree.lock().jobs.give_up_directory();
         self.wait_until(|tree| !tree.jobs.have_purges())?;
+        assert!(
+            self.writes.writer.lock().log.is_none() && self.manifest.lock().is_none(),
+            "log and MANIFEST are closed before the directory is released"
+        );
         self.space.untrack_all();
         self.lifecycle.release_directory();
         flushed.and(synced).and(manifest)

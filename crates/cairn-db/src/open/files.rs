@@ -297,6 +297,15 @@ impl Shared {
         options: String,
     ) -> Result<()> {
         let keep = self.needed(manifest, min_log);
+        assert!(
+            manifest < keep.min_pending && min_log < keep.min_pending,
+            "the MANIFEST and the first log that are kept have numbers that were given out"
+        );
+        debug_assert!(
+            keep.live.last().is_none_or(|last| *last < keep.min_pending),
+            "files of the tree have numbers that were given out: {:?}",
+            keep.live.last()
+        );
         self.open_archive(min_log)?;
         let fs = &*self.context.world.fs;
         let dirs = [&self.context.dir, &self.context.wal_dir];

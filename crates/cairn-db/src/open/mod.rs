@@ -6,17 +6,17 @@
 //! ```
 //!
 //! Nothing is changed before the new MANIFEST is in place, and that is one rename: an opening that
-//! is cut short leaves the old state, or the new one. (`reuse` has the way without a new MANIFEST.)
+//! is cut short leaves the old state, or the new one. (`reuse_manifest` has the way without a new MANIFEST.)
 //! Tables are opened when they are first read.
 
 mod best_effort;
 pub(crate) mod create;
-pub(crate) mod dropped;
-pub(crate) mod facts;
+pub(crate) mod dropped_records;
 mod files;
 mod read_only;
+pub(crate) mod recovery_info;
 mod replay;
-mod reuse;
+mod reuse_manifest;
 mod wals;
 
 use std::collections::BTreeMap;
@@ -42,21 +42,21 @@ use crate::db::Db;
 use crate::errors::state::Errors;
 use crate::family::FamilyDescriptor;
 use crate::family::{Families, FamilyTable};
-use crate::file_numbers::FileNumbers;
+use crate::file_numbers::{FileNumbers, is_own};
 use crate::lifecycle::Lifecycle;
 use crate::locks::{Locks, Rank};
 use crate::obsolete_files::PurgeHint;
 use crate::settings::Settings;
 use crate::shared::{FamilyTree, Shared, Tree, WritePath};
 use crate::snapshot::Snapshots;
-use crate::space::Space;
+use crate::sst_file_manager::Space;
 use crate::telemetry::Telemetry;
 use crate::timers::Timers;
 use crate::ttl;
 use crate::write::signals::Signals;
-use facts::OpeningFacts;
+use recovery_info::RecoveryInfo;
 
-pub use dropped::Dropped;
+pub use dropped_records::Dropped;
 pub(crate) use files::read_small;
 
 /// Bytes of the block cache that families without one of their own share.
@@ -123,6 +123,7 @@ pub(crate) fn open_above(
     );
     let opening = threads.begin("", Operation::DbOpen);
     let recovered = recover_manifest(&told_of_files(request), &options, &dir)?;
+    check_numbers(&recovered)?;
     // Listed once for all that looks for files, and behind the MANIFEST: what it names was there before it.
     let names = fs.list(&dir)?;
     let recorded = files::RecordedOptions::new(request, &names);
@@ -244,6 +245,23 @@ fn recover_manifest(
             let given = given.or(request.others);
             fresh(given.map_or(KeyOrder::Bytewise, |options| options.comparator.clone()))
         }
+    }
+}
+
+/// Refuses a MANIFEST that leaves no file numbers: every one that it names is below its next file number.
+pub(crate) fn check_numbers(recovered: &Recovered) -> Result<()> {
+    let epochs = recovered
+        .families
+        .iter()
+        .map(|family| family.version.max_epoch());
+    let has_epochs = epochs.max().is_none_or(|largest| largest < u64::MAX / 2);
+    match is_own(recovered.next_file) && recovered.max_family < u32::MAX && has_epochs {
+        true => Ok(()),
+        false => Err(Error::corruption(format!(
+            "MANIFEST {} leaves no numbers for files, column families or epochs: next file number {}, \
+             largest column family id {}",
+            recovered.manifest, recovered.next_file, recovered.max_family
+        ))),
     }
 }
 
@@ -392,7 +410,7 @@ fn assemble(
     let shared = Shared {
         telemetry: Arc::new(Telemetry::new(context.clone(), &options, threads)),
         context,
-        opening: OpeningFacts::new(replay_above),
+        opening: RecoveryInfo::new(replay_above),
         lifecycle: Lifecycle::new(lock, locks),
         families: FamilyTable::default(),
         open_tables: OpenTables::new(options.open_table_limit()),
@@ -475,8 +493,16 @@ fn add_families(shared: &Shared, named: Named<'_>) {
     let mut families = Families::default();
     let mut tree = shared.tree.lock();
     for (family, options, version) in named {
-        tree.families
+        assert!(
+            family.id <= tree.max_family,
+            "family {} has a larger id than the MANIFEST names, {}",
+            family.id,
+            tree.max_family
+        );
+        let before = tree
+            .families
             .insert(family.id, FamilyTree::new(family.log_number));
+        assert!(before.is_none(), "family {} is recovered once", family.id);
         families.insert(Arc::new(shared.new_family(
             family,
             options,

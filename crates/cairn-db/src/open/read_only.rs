@@ -81,6 +81,11 @@ impl Shared {
         let needed = recovered.families.iter().map(|family| family.log_number);
         let oldest = needed.min().unwrap_or_default();
         let oldest = oldest.max(recovered.min_log_to_keep);
+        debug_assert!(
+            used.iter()
+                .all(|(number, _)| found.iter().any(|log| log.number == *number)),
+            "the logs that were replayed were found"
+        );
         let replayed_from = used.first().map(|(number, _)| *number);
         for log in found.iter().filter(|log| log.number >= oldest) {
             let of_others = replayed_from.is_none_or(|first| log.number < first);
@@ -95,6 +100,7 @@ impl Shared {
                 capture.logs.push((log.number, len));
             }
         }
+        debug_assert!(capture.logs.is_sorted(), "logs are captured in their order");
         self.opening.set_capture(capture);
         Ok(())
     }

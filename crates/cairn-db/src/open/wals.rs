@@ -15,10 +15,12 @@ use cairn_types::{
 use cairn_version::manifest::Recovered;
 use cairn_wal::{WalEvent, WalFile, WalReader, WalSummary, check_predecessor};
 
-use super::dropped::Dropped;
+use super::dropped_records::Dropped;
 use super::replay::{RecordedSizes, Replay, Sink};
 use crate::family::{Families, FamilyState};
+use crate::file_numbers::is_own;
 use crate::files::copy;
+use crate::invariants::check_version;
 use crate::shared::Shared;
 
 /// A batch is at least its header.
@@ -154,6 +156,14 @@ struct LogReplay<'a> {
 impl LogReplay<'_> {
     /// Replays one log.
     fn log(&mut self, file: WalFile) -> Result<Replayed> {
+        assert!(
+            self.before.is_none_or(|before| before.number < file.number),
+            "logs are replayed in their order"
+        );
+        assert!(
+            self.min_log <= file.number,
+            "a log that no family needs is not replayed"
+        );
         let fs = &*self.shared.context.world.fs;
         let mut reader = WalReader::open(fs, &file.path, file.number, FileMode::default())?;
         let mut log = LogInReplay {
@@ -279,6 +289,11 @@ impl LogReplay<'_> {
         let LogInReplay {
             file, last_batch, ..
         } = log;
+        assert!(
+            used <= whole,
+            "what counts of log {} was read whole: {used} bytes, and {whole} were read",
+            file.number
+        );
         let fs = &*self.shared.context.world.fs;
         let len = fs.status(&file.path)?.len;
         let stopped_before = self
@@ -475,6 +490,11 @@ impl Shared {
         let files = self.largest_sequence_in_files();
         let last = outcome.last.max(recovered.last_sequence).max(files);
         self.writes.commits.skip_to(last);
+        assert_eq!(
+            self.published(),
+            last,
+            "what was recovered is visible, and nothing else"
+        );
         if self.context.read_only {
             let used = outcome.logs.iter().map(|log| (log.file.number, log.used));
             return self.note_opened(recovered, &found, &used.collect::<Vec<_>>());
@@ -489,6 +509,10 @@ impl Shared {
             let version = family.view().version.clone();
             self.space.track(family, None, &version);
         }
+        assert!(
+            self.tree.lock().jobs.are_idle(),
+            "no job runs before the database is open"
+        );
         self.schedule(&mut self.tree.lock());
         self.begin_timers();
         Ok(())
@@ -521,6 +545,11 @@ impl Shared {
             .unwrap_or_default();
         let min_log = oldest.max(recovered.min_log_to_keep);
         let newest = logs.iter().map(|log| log.number).max().unwrap_or_default();
+        if !is_own(newest) {
+            return Err(Error::corruption(format!(
+                "log {newest} has a number that no database gives"
+            )));
+        }
         self.check_tracked(recovered, &logs)?;
         logs.retain(|log| log.number >= min_log);
         let mut replay = LogReplay {
@@ -610,18 +639,31 @@ impl Shared {
     /// Writes the memtable of `family` to a table of the version that is being recovered.
     fn flush_recovered(self: &Arc<Self>, family: &Arc<FamilyState>) -> Result<()> {
         let view = family.view.load_full();
+        assert!(
+            view.immutables.is_empty(),
+            "a memtable that recovery fills is flushed at once"
+        );
+        let limit = self.next_file_number();
         let edit = self.write_memtables(
             family,
             &view.version,
             std::slice::from_ref(&view.memtable),
             cairn_types::TableFileCreationReason::Recovery,
         )?;
+        assert!(edit.deleted.is_empty(), "a flush deletes no table");
+        assert!(
+            edit.added.iter().all(|(_, file)| {
+                limit <= file.number && file.largest_seq <= view.memtable.largest_seq()
+            }),
+            "tables of a recovery have new numbers, and entries of the memtable"
+        );
         let version = Arc::new(view.version.with_edit(&edit)?);
+        check_version(&version);
         let fresh = self.new_memtable(&family.options(), view.memtable.largest_seq());
         let next = view
             .with_new_memtable(fresh)
             .with_version(version, std::slice::from_ref(&view.memtable));
-        family.view.store(Arc::new(next));
+        family.set_view(next);
         Ok(())
     }
 
@@ -636,6 +678,11 @@ impl Shared {
         let dropped = self.opening.has_dropped();
         let keep_logs = self.options().avoid_flush_during_recovery && !outcome.flushed && !dropped;
         let log = self.new_file_number();
+        assert!(
+            outcome.newest < log,
+            "log {log} is newer than any that was found, the newest of which is {}",
+            outcome.newest
+        );
         if keep_logs {
             self.keep_logs(outcome)?;
         } else {
@@ -646,11 +693,23 @@ impl Shared {
                 self.flush_recovered(family)?;
             }
             let mut tree = self.tree.lock();
-            tree.families
-                .values_mut()
-                .for_each(|state| state.log_number = log);
+            for state in tree.families.values_mut() {
+                assert!(
+                    state.log_number <= log,
+                    "the log number of a family rises to {log}, from {}",
+                    state.log_number
+                );
+                state.log_number = log;
+            }
             tree.logs.release_before(log);
         }
+        debug_assert!(
+            keep_logs
+                || families
+                    .iter()
+                    .all(|family| family.view().memtable.is_empty()),
+            "what recovery found is in tables before its logs are released"
+        );
         for dir in self.all_table_dirs() {
             self.context.world.fs.sync_dir(&dir)?;
         }
@@ -658,18 +717,37 @@ impl Shared {
             self.set_aside()?;
         }
         let manifest = match self.reuse_manifest(recovered, &families, keep_logs)? {
-            Some(manifest) => manifest,
+            Some(manifest) => {
+                assert_eq!(
+                    manifest.number(),
+                    recovered.manifest,
+                    "a MANIFEST is gone on with under its number"
+                );
+                manifest
+            }
             None => self.write_manifest(&families, &[])?,
         };
         let (number, min_log) = (manifest.number(), self.tree.lock().logs.first_needed());
-        *self.manifest.lock() = Some(manifest);
+        assert!(
+            keep_logs || min_log == log,
+            "recovery needs no log that was flushed: it begins at {min_log}, and the next log is {log}"
+        );
+        assert!(
+            recovered.manifest <= number,
+            "MANIFEST {number} is newer than the one that was read, {}",
+            recovered.manifest
+        );
+        let before = self.manifest.lock().replace(manifest);
+        assert!(before.is_none(), "an opening begins one MANIFEST");
         let next = self.create_log(log, None, None)?;
         let how = match next.is_mapped() {
             true => "written through a mapping",
             false => "written by calls",
         };
         self.tree.lock().logs.add_current(log);
-        self.writes.writer.lock().log = Some(next);
+        let before = self.writes.writer.lock().log.replace(next);
+        assert!(before.is_none(), "an opening begins one log");
+        self.check_tree(&self.tree.lock());
         // Cleaning up removes those that it replaces.
         let options = self.add_options_file()?;
         self.clean_up(number, min_log, names, options)?;

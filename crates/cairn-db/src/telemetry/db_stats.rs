@@ -17,8 +17,12 @@ impl Telemetry {
 
     /// `rocksdb.dbstats`. Each call begins the next interval.
     pub(crate) fn db_stats(&self) -> String {
-        let now = DbStats::of(&self.counters, self.context.uptime());
-        let before = std::mem::replace(&mut *self.reported.lock(), now);
+        let (now, before) = {
+            // Read under the lock: counters grow, and so do the reports of threads that follow each other.
+            let mut reported = self.reported.lock();
+            let now = DbStats::of(&self.counters, self.context.uptime());
+            (now, std::mem::replace(&mut *reported, now))
+        };
         let mut text = format!(
             "\n** DB Stats **\nUptime(secs): {:.1} total, {:.1} interval\n",
             now.seconds,
@@ -81,6 +85,12 @@ impl DbStats {
     }
 
     fn minus(&self, before: &DbStats) -> DbStats {
+        debug_assert!(
+            before.writes <= self.writes
+                && before.groups <= self.groups
+                && before.wal_bytes <= self.wal_bytes,
+            "counters grow"
+        );
         DbStats {
             seconds: self.seconds - before.seconds,
             writes: self.writes - before.writes,

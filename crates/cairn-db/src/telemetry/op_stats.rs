@@ -81,6 +81,10 @@ impl Telemetry {
 
     /// Records a write group.
     pub(crate) fn record_group(&self, group: &GroupCounts) {
+        debug_assert!(
+            group.batches > 0 && group.bytes >= group.batches * BATCH_HEADER,
+            "a group has the batch of its leader, and each batch its header"
+        );
         self.counters
             .note_group(group.batches, group.bytes, group.logged);
         self.record(|update| {

@@ -1,7 +1,7 @@
 //! The fate of logs that no family needs any more: new logs, the archive, or nothing.
 //!
 //! With `WAL_ttl_seconds` or `WAL_size_limit_MB` they move to the directory `archive` below that of
-//! the logs, where [`crate::changes`] goes on reading them, and are deleted there when they are too
+//! the logs, where [`crate::wal_iterator`] goes on reading them, and are deleted there when they are too
 //! old or too many. Otherwise up to `recycle_log_file_num` of them wait to be written over as new
 //! logs. A log is only ever obsolete when a synced MANIFEST says so.
 
@@ -43,6 +43,12 @@ impl Shared {
         if logs.is_empty() {
             return;
         }
+        let first_needed = self.tree.lock().logs.first_needed();
+        assert!(
+            logs.keys().all(|number| *number < first_needed),
+            "a log is obsolete when the MANIFEST says so durably: logs are needed from {first_needed} on, and {:?} go",
+            logs.keys()
+        );
         let options = self.options();
         let logs = self.without_failed(logs);
         if archives(&options) {
@@ -93,6 +99,10 @@ impl Shared {
         if !archives(&self.options()) {
             return Ok(());
         }
+        assert!(
+            min_log <= self.tree.lock().logs.first_needed(),
+            "logs that recovery needs are not archived"
+        );
         let fs = &*self.context.world.fs;
         fs.create_dir_all(&archive_dir(&self.context.wal_dir))?;
         for log in cairn_wal::list(fs, &self.context.wal_dir)? {

@@ -7,6 +7,7 @@ use cairn_platform::Priority;
 use cairn_types::{Error, Result};
 
 use crate::family::FamilyState;
+use crate::locks::Rank;
 use crate::shared::Shared;
 
 impl Shared {
@@ -51,6 +52,7 @@ impl Shared {
     /// Waits while the budget is used up and says that writes have to; whether it had to. The
     /// caller leads.
     pub(crate) fn wait_for_buffers(&self, no_slowdown: bool) -> Result<bool> {
+        debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
         let Some(buffers) = self.writes.buffers.as_ref().filter(|b| b.should_stall()) else {
             return Ok(false);
         };

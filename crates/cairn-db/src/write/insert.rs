@@ -11,7 +11,7 @@ use super::commit::Company;
 use super::entry::{Entry, entry};
 use crate::family::FamilyState;
 use crate::shared::Shared;
-use crate::write::successive::merged;
+use crate::write::successive_merges::merge_on_write;
 
 /// Points of a batch that are to be added together.
 struct Waiting<'a> {
@@ -52,6 +52,10 @@ impl<'a> Waiting<'a> {
     /// Adds what waits to `memtable`, for which it was taken.
     #[inline(never)]
     fn add_to(&mut self, memtable: &Memtable) {
+        debug_assert!(
+            self.points[..self.len].is_sorted_by(|a, b| a.seq < b.seq),
+            "records of a batch ascend"
+        );
         memtable.add_points(&self.points[..self.len]);
         self.len = 0;
     }
@@ -102,7 +106,7 @@ impl Shared {
                 let early = match entry.kind {
                     ValueKind::Merge if company == Company::None => {
                         add_waiting(&mut waiting, memtable);
-                        merged(family, memtable, entry.key, entry.value, seq)
+                        merge_on_write(family, memtable, entry.key, entry.value, seq)
                     }
                     _ => None,
                 };
@@ -118,6 +122,10 @@ impl Shared {
             }
             seq = seq.plus(1);
         }
+        debug_assert!(
+            seq.0 - first.0 <= u64::from(batch.count()),
+            "a batch takes no more numbers than its header says"
+        );
         if let Some((family, memtable)) = last {
             add_waiting(&mut waiting, &memtable);
             self.note_growth(family, &memtable);

@@ -168,6 +168,10 @@ impl CurrentLog {
             expected_len: expected.len,
             ..FileMode::default()
         };
+        assert!(
+            recycled.is_none_or(|old| old < number),
+            "log {number} takes over the file of an older log, not of {recycled:?}"
+        );
         let path = dir.join(FileName::Wal(number).to_string());
         let file = match recycled {
             Some(old) => {
@@ -262,6 +266,12 @@ impl CurrentLog {
     /// is flushed by hand keeps them in memory unless they are to be synced.
     pub(crate) fn append(&mut self, batches: &[(SequenceNumber, &[u8])], sync: bool) -> Result<()> {
         for (seq, batch) in batches {
+            debug_assert!(
+                *seq >= self.last_batch,
+                "batches of log {} ascend: {seq} follows {}",
+                self.number(),
+                self.last_batch
+            );
             let (_, rest) = batch.split_at(8);
             self.writer.add_parts(&[&seq.0.to_le_bytes(), rest])?;
             self.last_batch = *seq;
@@ -287,6 +297,10 @@ impl CurrentLog {
             return Ok(());
         }
         self.writer.hand_over()?;
+        debug_assert!(
+            self.written_back <= self.len(),
+            "no more of a log is written back than it has"
+        );
         let waiting = self.len() - self.written_back;
         if self.bytes_per_sync > 0 && waiting >= self.bytes_per_sync {
             self.file.file.start_writeback(self.written_back, waiting)?;
@@ -316,6 +330,12 @@ impl CurrentLog {
 
     /// Records the description of the log before it at the beginning of the log.
     pub(crate) fn state_predecessor(&mut self, predecessor: &Predecessor) -> Result<()> {
+        assert!(
+            self.is_empty() && predecessor.log_number < self.number().0,
+            "log {} begins with the description of an older log, not of {}",
+            self.number(),
+            predecessor.log_number
+        );
         self.writer.add_predecessor(predecessor)
     }
 
@@ -327,6 +347,18 @@ impl CurrentLog {
     /// Has every sync of this log begin with one of `before`, the log before it, which has ended. Says at the
     /// beginning of this one, where `next` is the number of its first batch, what that one looks like.
     pub(crate) fn follow(&mut self, before: &CurrentLog, next: SequenceNumber) -> Result<()> {
+        assert!(
+            self.is_empty() && before.number() < self.number(),
+            "log {} follows the older log {} from its first record on",
+            self.number(),
+            before.number()
+        );
+        assert!(
+            before.last_batch <= next,
+            "the first batch of log {} does not come before the last one of log {}",
+            self.number(),
+            before.number()
+        );
         *self.file.before.lock() = Some(before.file());
         self.writer
             .add_note(&before.as_predecessor().as_batch(next))
@@ -349,17 +381,34 @@ impl CurrentLog {
 
     /// Drops a log that failed. Errors of closing its file change nothing.
     pub(crate) fn give_up(self) {
+        assert!(
+            self.has_failed(),
+            "log {} is given up because a write failed",
+            self.number()
+        );
         let _ = self.file.file.close();
     }
 
     /// Ends a log that takes no more writes after a failure: nothing is added to it.
     pub(crate) fn abandon(self) -> Result<()> {
+        assert!(
+            self.has_failed(),
+            "log {} is abandoned because a write failed",
+            self.number()
+        );
         self.file.file.close()
     }
 
     /// Ends the log: everything in it is handed over, and nothing lies behind its last record.
     pub(crate) fn end(mut self) -> Result<Arc<LogFile>> {
         self.hand_over()?;
+        debug_assert!(
+            self.len() <= self.file_len(),
+            "all of log {} is handed over: {} of {} bytes",
+            self.number(),
+            self.file_len(),
+            self.len()
+        );
         self.cut()?;
         if self.recycled {
             // A log that is followed by another has no tail of its former life: where such a tail

@@ -59,6 +59,16 @@ impl LogSet {
 
     /// Adds the new current log.
     pub(crate) fn add_current(&mut self, number: FileNumber) {
+        let last = self.lengths.keys().next_back();
+        assert!(
+            last.is_none_or(|last| *last < number),
+            "log {number} is newer than the last one, {last:?}"
+        );
+        assert!(
+            self.first_needed <= number,
+            "recovery needs log {number}, which is about to be written: it begins at {}",
+            self.first_needed
+        );
         let is_new = self.lengths.insert(number, 0).is_none();
         assert!(is_new, "log {number} is new");
         self.first_created.get_or_insert(number);
@@ -66,11 +76,19 @@ impl LogSet {
 
     /// Sets the length of a log that takes no more records, and adds it if it is not in the set.
     pub(crate) fn set_len(&mut self, number: FileNumber, len: u64) {
-        self.lengths.insert(number, len);
+        let before = self.lengths.insert(number, len);
+        assert!(
+            before.is_none_or(|before| before == 0 || before == len),
+            "log {number} takes no more records: {len} bytes, and {before:?} before"
+        );
     }
 
     /// Marks a log whose last write failed. It is neither archived nor recycled, and streams of updates skip it.
     pub(crate) fn mark_failed(&mut self, number: FileNumber) {
+        assert!(
+            self.lengths.contains_key(&number) && !self.recycled.contains(&number),
+            "log {number}, whose write failed, was written by this opening"
+        );
         self.failed.insert(number);
     }
 
@@ -85,13 +103,15 @@ impl LogSet {
             self.lengths.contains_key(&number),
             "log {number} is in the set"
         );
-        self.ending.insert(number);
+        let is_first = self.ending.insert(number);
+        assert!(is_first, "log {number} ends once");
         self.unsynced.insert(number, file);
     }
 
     /// Ends the ending job of a log; `durable` if the job synced the log.
     pub(crate) fn finish_ending(&mut self, number: FileNumber, durable: bool) {
-        self.ending.remove(&number);
+        let was_ending = self.ending.remove(&number);
+        assert!(was_ending, "the ending job of log {number} has begun");
         if durable {
             self.unsynced.remove(&number);
         }
@@ -136,6 +156,11 @@ impl LogSet {
 
     /// Raises the first needed log to `number`, which the MANIFEST has durably.
     pub(crate) fn release_before(&mut self, number: FileNumber) {
+        let current = self.lengths.keys().next_back();
+        assert!(
+            current.is_none_or(|current| number <= *current),
+            "recovery needs the current log, {current:?}, and what is released ends before {number}"
+        );
         self.first_needed = self.first_needed.max(number);
     }
 
@@ -146,6 +171,10 @@ impl LogSet {
 
     /// Sets the durable end of the logs at an ingestion.
     pub(crate) fn set_reach(&mut self, reach: Option<LogReach>) {
+        debug_assert!(
+            reach.is_none_or(|reach| reach.bytes > 0 && self.lengths.contains_key(&reach.number)),
+            "the logs end in one of the set: {reach:?}"
+        );
         self.reach = reach;
     }
 
@@ -169,6 +198,10 @@ impl LogSet {
     /// Takes the logs that recovery does not need and whose ending jobs have finished.
     pub(crate) fn take_unneeded(&mut self) -> Unneeded {
         let kept = self.lengths.split_off(&self.first_kept());
+        debug_assert!(
+            self.first_created.is_none() || !kept.is_empty(),
+            "the current log stays"
+        );
         Unneeded {
             logs: std::mem::replace(&mut self.lengths, kept),
             unsynced: self.take_unneeded_syncs(),
@@ -281,9 +314,11 @@ mod tests {
 
     #[test]
     fn logs_are_recycled_oldest_first_up_to_the_limit() {
-        let mut set = LogSet::new(number(9));
-        assert!(!set.recycle(number(3), 2), "no log is of this opening");
+        let mut set = LogSet::new(number(3));
+        assert!(!set.recycle(number(2), 2), "no log is of this opening");
         set.add_current(number(3));
+        set.add_current(number(9));
+        set.release_before(number(9));
         assert!(!set.recycle(number(2), 2), "2 is of an earlier opening");
         assert!(set.recycle(number(3), 2) && set.recycle(number(5), 2));
         assert!(!set.recycle(number(7), 2));
@@ -295,8 +330,10 @@ mod tests {
     #[test]
     #[should_panic(expected = "may be recycled")]
     fn a_log_whose_write_failed_is_not_recycled() {
-        let mut set = LogSet::new(number(9));
+        let mut set = LogSet::new(number(3));
         set.add_current(number(3));
+        set.add_current(number(9));
+        set.release_before(number(9));
         set.mark_failed(number(3));
         set.recycle(number(3), 1);
     }

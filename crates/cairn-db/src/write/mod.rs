@@ -8,12 +8,11 @@
 
 pub(crate) mod archive;
 pub(crate) mod buffers;
+pub(crate) mod callbacks;
 pub(crate) mod commit;
-mod conditions;
-pub(crate) mod early;
+pub(crate) mod delay;
+pub(crate) mod early_switch;
 pub(crate) mod entry;
-pub(crate) mod guards;
-pub(crate) mod hold;
 pub(crate) mod insert;
 pub(crate) mod log;
 pub(crate) mod log_set;
@@ -25,8 +24,9 @@ pub(crate) mod queue;
 pub(crate) mod room;
 pub(crate) mod signals;
 pub(crate) mod stall;
-pub(crate) mod steps;
-pub(crate) mod successive;
+mod stall_conditions;
+pub(crate) mod stopwatch;
+pub(crate) mod successive_merges;
 pub(crate) mod wal_control;
 pub(crate) mod wal_locks;
 
@@ -42,6 +42,7 @@ use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::batch::WriteBatch;
 use crate::family::FamilyState;
+use crate::locks::Rank;
 use crate::shared::{Shared, Writer};
 use crate::telemetry::GroupCounts;
 use commit::{CommitEnv, Company, Lead, LoggedGroup};
@@ -159,7 +160,7 @@ impl Shared {
 
     /// Writes a batch that may be written.
     fn write_checked(self: &Arc<Self>, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
-        self.hold_back(batch, options.no_slowdown)?;
+        self.delay_write(batch, options.no_slowdown)?;
         self.may_write()?;
         let env = DbEnv {
             shared: self,
@@ -218,6 +219,7 @@ impl Shared {
             .ok_or_else(|| Error::shutdown("the database is closed"))?;
         self.telemetry
             .perf_timed(PerfMetric::WriteWalTime, || log.append(batches, sync))?;
+        debug_assert!(writer.unflushed_log_bytes <= log.len(), "a log grows");
         writer.unflushed_log_bytes = log.len();
         if sync {
             let began = self.telemetry.wal_sync_begins();
@@ -261,6 +263,17 @@ impl CommitEnv for DbEnv<'_> {
             keys,
             mode,
         } = *group;
+        debug_assert!(shared.context.locks.is_held(Rank::Lead), "the leader logs");
+        debug_assert!(
+            !(mode.sync && mode.disable_wal),
+            "a write that skips the log is not synced"
+        );
+        debug_assert!(
+            batches
+                .first()
+                .is_some_and(|(first, _)| { *first == shared.writes.commits.allocated().plus(1) }),
+            "a group takes the numbers that follow those assigned"
+        );
         shared.telemetry.record_group(&GroupCounts {
             batches: batches.len(),
             keys,

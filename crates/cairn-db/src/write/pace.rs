@@ -8,7 +8,7 @@
 //!
 //! Invariant: a family is paced only between the moment when its memtable is nearly full and the one when another
 //! memtable takes its place or a flush has made room for another one. Cost where nothing is paced: none beyond what
-//! [`super::hold`] asks anyway.
+//! [`super::delay`] asks anyway.
 
 use std::time::Duration;
 

@@ -91,6 +91,8 @@ pub(crate) struct Group {
 impl Group {
     /// A group of `members` that insert, with the numbers after `before` up to `last`.
     pub(crate) fn new(members: usize, before: SequenceNumber, last: SequenceNumber) -> Arc<Group> {
+        debug_assert!(members > 0, "the leader of a group is a member");
+        debug_assert!(before <= last, "a group ends behind its beginning");
         Arc::new(Group {
             inserting: AtomicUsize::new(members),
             failure: OnceLock::new(),
@@ -106,11 +108,18 @@ impl Group {
             let _ = self.failure.set(error);
         }
         // AcqRel: the last member sees every member's insertions.
-        self.inserting.fetch_sub(1, Ordering::AcqRel) == 1
+        let before = self.inserting.fetch_sub(1, Ordering::AcqRel);
+        debug_assert!(before > 0, "each member of a group reports once (Q3)");
+        before == 1
     }
 
     /// The outcome of the group, once all have reported.
     pub(crate) fn outcome(&self) -> Result<()> {
+        // A group that takes no number is visible from the beginning, and has nothing that could fail.
+        debug_assert!(
+            self.before == self.last || self.inserting.load(Ordering::Relaxed) == 0,
+            "the outcome of a group is known when all members have reported"
+        );
         self.failure.get().cloned().map_or(Ok(()), Err)
     }
 }
@@ -129,6 +138,10 @@ impl Waiter {
     }
 
     fn tell(&self, turn: Turn) {
+        debug_assert!(
+            !self.told.load(Ordering::Relaxed),
+            "a waiter gets one turn (Q3)"
+        );
         *self.turn.lock() = Some(turn);
         self.told.store(true, Ordering::Release);
         self.changed.notify_one();
@@ -195,6 +208,10 @@ impl Queue {
                 return None;
             }
         }
+        debug_assert!(
+            self.lead.load(Ordering::Relaxed) == WAITED_FOR,
+            "the lead is waited for while there are waiters (Q4)"
+        );
         let waiter = waiter();
         waiting.push_back(waiter.clone());
         Some(waiter)
@@ -221,6 +238,7 @@ impl Queue {
         leader: Kind,
         limit_bytes: impl FnOnce() -> usize,
     ) -> Vec<Arc<Waiter>> {
+        debug_assert!(self.is_led(), "the caller leads (Q1)");
         // Relaxed: who comes now may as well have come later.
         if self.lead.load(Ordering::Relaxed) != WAITED_FOR {
             return Vec::new();
@@ -244,6 +262,7 @@ impl Queue {
 
     /// Gives the lead to the next waiter, or frees it.
     pub(crate) fn hand_over(&self) {
+        debug_assert!(self.is_led(), "the caller leads (Q1)");
         if self.change(HELD, FREE) {
             return;
         }

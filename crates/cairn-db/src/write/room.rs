@@ -15,10 +15,11 @@ use cairn_platform::sync::Ordering;
 use cairn_types::{Error, FileNumber, Result};
 
 use super::archive;
-use super::early::{self, Look};
+use super::early_switch::{self, Look};
 use super::log::CurrentLog;
-use super::steps::Steps;
+use super::stopwatch::Stopwatch;
 use crate::family::FamilyState;
+use crate::locks::Rank;
 use crate::shared::{Immutable, Shared};
 
 impl Shared {
@@ -40,24 +41,25 @@ impl Shared {
 
     #[cold]
     fn make_room_slowly(self: &Arc<Self>, no_slowdown: bool) -> Result<()> {
-        let mut steps = Steps::begin(&*self.context.world.clock);
+        debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
+        let mut steps = Stopwatch::start(&*self.context.world.clock);
         loop {
             self.check_writable()?;
             // Cleared first: a later request is for the next leader.
             self.signals.clear_attention();
             self.writes.commits.wait_for_insertions();
-            steps.done("insertions under way");
+            steps.lap("insertions under way");
             let waited = self.wait_while_locked(no_slowdown)?;
-            steps.done("the locked log");
+            steps.lap("the locked log");
             if waited {
                 continue;
             }
             self.switch_full_memtables()?;
-            steps.done("memtables");
+            steps.lap("memtables");
             let waited = self.wait_for_buffers(no_slowdown)?;
-            steps.done("the budget of memtables");
+            steps.lap("the budget of memtables");
             if !waited {
-                steps.tell(&self.context.info, "making room for a write");
+                steps.log_if_slow(&self.context.info, "making room for a write");
                 return Ok(());
             }
         }
@@ -66,6 +68,11 @@ impl Shared {
     /// Switches the memtables that are full, and those whose logs hold the log space above its
     /// limit; has the log synced ahead for those that are nearly full.
     fn switch_full_memtables(self: &Arc<Self>) -> Result<()> {
+        debug_assert_eq!(
+            self.published(),
+            self.writes.commits.allocated(),
+            "no insertion is under way where memtables are switched"
+        );
         let families = self.families.load_full();
         let mut full = Vec::new();
         let mut nearly_full = Vec::new();
@@ -110,14 +117,20 @@ impl Shared {
     /// True if `memtable`, which is that of `family` and takes `used` bytes, ends before it is full. If not, sets the
     /// size at which the next leader looks at it.
     fn ends_early(&self, family: &FamilyState, memtable: &Arc<Memtable>, used: usize) -> bool {
+        debug_assert!(
+            Arc::ptr_eq(memtable, &family.view().memtable),
+            "the leader alone switches memtables"
+        );
         let now = self.context.world.clock.monotonic_nanos();
         let next = match family.early.look(&family.options(), used, now) {
             _ if self.flushes_atomically() || self.syncs_at_switch() => family.full(),
             Some(Look::Next(next)) => next,
             Some(Look::End) if self.waits_for_any_flush(family) => {
-                used + early::step(family.full())
+                used + early_switch::step(family.full())
             }
-            Some(Look::End) if early::lies_apart(memtable, &family.view().version) => return true,
+            Some(Look::End) if early_switch::overlaps_nothing(memtable, &family.view().version) => {
+                return true;
+            }
             _ => family.full(),
         };
         let most = match used >= family.nearly_full() {
@@ -237,6 +250,7 @@ impl Shared {
 
     /// The families that keep the oldest log alive.
     fn families_of_oldest_log(&self) -> Vec<Arc<FamilyState>> {
+        debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
         let families = self.families.load();
         let tree = self.tree.lock();
         let oldest = tree.families.values().map(|family| family.log_number).min();
@@ -270,7 +284,8 @@ impl Shared {
         families: &[Arc<FamilyState>],
         asked: bool,
     ) -> Result<()> {
-        let mut steps = Steps::begin(&*self.context.world.clock);
+        debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
+        let mut steps = Stopwatch::start(&*self.context.world.clock);
         self.switch_log(&mut steps)
             .inspect_err(|error| self.log_failed(error))?;
         let current = {
@@ -278,6 +293,11 @@ impl Shared {
             writer.log.as_ref().map(|log| log.number())
         };
         let last = self.writes.commits.allocated();
+        assert_eq!(
+            self.published(),
+            last,
+            "no insertion is under way where memtables are switched"
+        );
         let current = current.ok_or_else(|| Error::shutdown("the database is closed"))?;
         let all = self.families.load_full();
         let now = self.context.world.clock.monotonic_nanos();
@@ -298,6 +318,12 @@ impl Shared {
             if old.is_empty() {
                 continue;
             }
+            assert!(
+                old.largest_seq() <= last,
+                "a memtable of {:?} has entry {}, and numbers are assigned up to {last}",
+                family.name(),
+                old.largest_seq()
+            );
             self.report_sealed(family, &old);
             old.seal();
             state.immutables.push(Immutable {
@@ -307,7 +333,7 @@ impl Shared {
             let next = family
                 .view()
                 .with_new_memtable(self.new_memtable(&family.options(), last));
-            family.view.store(Arc::new(next));
+            family.set_view(next);
             family.keep_history(&[]);
         }
         // A family that has nothing unflushed needs no log but the current one. One that wrote
@@ -319,14 +345,23 @@ impl Shared {
             {
                 match state.immutables.last_mut() {
                     Some(last) => last.next_log = current,
-                    None => state.log_number = current,
+                    None => {
+                        assert!(
+                            state.log_number <= current,
+                            "the log number of {:?} falls from {} to {current}",
+                            family.name(),
+                            state.log_number
+                        );
+                        state.log_number = current;
+                    }
                 }
             }
         }
+        self.check_tree(&tree);
         self.update_conditions(&mut tree);
         drop(tree);
-        steps.done("switching memtables");
-        steps.tell(&self.context.info, "a switch of memtables");
+        steps.lap("switching memtables");
+        steps.log_if_slow(&self.context.info, "a switch of memtables");
         Ok(())
     }
 
@@ -353,7 +388,7 @@ impl Shared {
     ///
     /// What waits for the device is left to a job: a sync of what is left took up to 600 ms while that had much to do,
     /// cutting a mapped log to its length 85 ms. Until then zeros lie behind its records.
-    fn switch_log(self: &Arc<Self>, steps: &mut Steps<'_>) -> Result<()> {
+    fn switch_log(self: &Arc<Self>, steps: &mut Stopwatch<'_>) -> Result<()> {
         let Some(ended) = self.end_current_log(steps)? else {
             return Ok(());
         };
@@ -367,7 +402,7 @@ impl Shared {
                 ..VersionEdit::default()
             };
             self.log_edits(&mut self.manifest.lock(), vec![record])?;
-            steps.done("the MANIFEST");
+            steps.lap("the MANIFEST");
         }
         let (old, number) = self.replace_log(&ended, steps)?;
         self.leave_log(old, number, &ended, steps)
@@ -375,7 +410,7 @@ impl Shared {
 
     /// Prepares the current log for its end: its records are with the kernel, and on the device if the options want
     /// that. `None` if nothing was written to it.
-    fn end_current_log(&self, steps: &mut Steps<'_>) -> Result<Option<EndedLog>> {
+    fn end_current_log(&self, steps: &mut Stopwatch<'_>) -> Result<Option<EndedLog>> {
         let mut writer = self.writes.writer.lock();
         let Some(log) = writer.log.as_mut() else {
             return Err(Error::shutdown("the database is closed"));
@@ -393,10 +428,10 @@ impl Shared {
             if self.options().track_and_verify_wals {
                 // The next log says how long the file of this one is.
                 log.cut()?;
-                steps.done("cutting the log");
+                steps.lap("cutting the log");
             }
             log.file().sync(&*self.context.world.fs)?;
-            steps.done("syncing the log");
+            steps.lap("syncing the log");
         }
         Ok(Some(EndedLog {
             number: log.number(),
@@ -411,7 +446,7 @@ impl Shared {
     fn replace_log(
         &self,
         ended: &EndedLog,
-        steps: &mut Steps<'_>,
+        steps: &mut Stopwatch<'_>,
     ) -> Result<(CurrentLog, FileNumber)> {
         let mut writer = self.writes.writer.lock();
         let first = self.writes.commits.allocated().plus(1);
@@ -420,12 +455,23 @@ impl Shared {
         };
         assert_eq!(log.number(), ended.number, "the leader alone ends logs");
         let number = self.new_file_number();
+        assert!(
+            log.number() < number,
+            "log {number} takes the place of an older one, not of {}",
+            log.number()
+        );
+        assert_eq!(
+            log.len(),
+            ended.len,
+            "nothing is written to log {} after its end",
+            ended.number
+        );
         let predecessor = self.predecessor(log);
         let mut next = self.create_log(number, predecessor, Some(log))?;
         if !ended.failed && !ended.synced {
             next.follow(log, first)?;
         }
-        steps.done("the next log");
+        steps.lap("the next log");
         let old = std::mem::replace(log, next);
         writer.ended = Some((old.number(), old.file_len()));
         writer.unflushed_log_bytes = 0;
@@ -438,7 +484,7 @@ impl Shared {
         old: CurrentLog,
         number: FileNumber,
         ended: &EndedLog,
-        steps: &mut Steps<'_>,
+        steps: &mut Stopwatch<'_>,
     ) -> Result<()> {
         if let Some((_, nanos)) = old.slow_append() {
             self.context.info.info(format_args!(
@@ -458,7 +504,7 @@ impl Shared {
             drop(tree);
             // One that was written over has no tail of its former life once something is in the next one.
             old.finish(&*self.context.world.fs)?;
-            steps.done("closing the log");
+            steps.lap("closing the log");
         } else {
             tree.logs.start_ending(old.number(), old.file());
             // Only the leader of an open database ends a log.

@@ -13,7 +13,7 @@ pub(crate) struct Signals {
     /// The next leader has to look before it writes.
     attention: AtomicBool,
     /// Writes of some family are delayed, stopped or paced.
-    held_back: AtomicBool,
+    stalls: AtomicBool,
     /// Compactions are behind, or nearly.
     compactions_behind: AtomicBool,
     /// Bytes of logs at which memtables are switched so that old logs can go; 0 for no limit.
@@ -82,15 +82,15 @@ impl Signals {
     }
 
     /// Some family's writes are held back, or none is. The caller has stored before which.
-    pub(crate) fn set_held_back(&self, held_back: bool) {
-        self.held_back.store(held_back, Ordering::Release);
+    pub(crate) fn set_stalls(&self, any: bool) {
+        self.stalls.store(any, Ordering::Release);
     }
 
     /// True if writes of some family are held back.
     #[inline]
-    pub(crate) fn are_held_back(&self) -> bool {
+    pub(crate) fn has_stalls(&self) -> bool {
         // Acquire pairs with the store above: the families say which of them.
-        self.held_back.load(Ordering::Acquire)
+        self.stalls.load(Ordering::Acquire)
     }
 
     /// Compactions are behind, or not.

@@ -118,7 +118,9 @@ pub(crate) fn pressure(load: Load, options: &FamilyOptions) -> f64 {
         options.soft_pending_compaction_bytes_limit as f64,
         options.hard_pending_compaction_bytes_limit as f64,
     );
-    waiting.max(files).max(bytes)
+    let most = waiting.max(files).max(bytes);
+    debug_assert!((0.0..=1.0).contains(&most), "a pressure of {most}");
+    most
 }
 
 /// True if compactions of a family with this load should hurry: a good way before its writes are
@@ -210,6 +212,10 @@ impl Throttle {
         // A rate in bytes a second: the casts lose nothing that matters.
         let rate = (state.max_rate as f64 * left * left) as u64;
         let least = (state.max_rate / 64).max(MIN_RATE).min(state.max_rate);
+        debug_assert!(
+            0 < least && least <= state.max_rate,
+            "delayed writes pass, and no faster than configured"
+        );
         state.rate = rate.clamp(least, state.max_rate);
     }
 
@@ -224,6 +230,10 @@ impl Throttle {
     pub(crate) fn delay(&self, bytes: usize, now_nanos: u64) -> Duration {
         let mut state = self.state.lock();
         let start = state.next_nanos.max(now_nanos);
+        debug_assert!(
+            state.rate <= state.max_rate,
+            "delayed writes pass no faster than configured"
+        );
         let cost = (bytes as u64).saturating_mul(1_000_000_000) / state.rate.max(1);
         state.next_nanos = start.saturating_add(cost);
         Duration::from_nanos(start - now_nanos)

@@ -5,6 +5,7 @@ use cairn_types::{Error, Result};
 
 use super::wal_locks::Begun;
 use crate::db::Db;
+use crate::locks::Rank;
 use crate::shared::Shared;
 
 impl Shared {
@@ -38,6 +39,10 @@ impl Shared {
                 Begun::First => {
                     // With the lead no write is on its way, and the next leader finds the lock.
                     let lead = self.lead_alone();
+                    debug_assert!(
+                        lead.is_err() || self.published() == self.writes.commits.allocated(),
+                        "no write is under way when the log is locked"
+                    );
                     let holder = lead.is_ok().then_some(thread);
                     self.tree.lock().wal_locks.complete(holder);
                     self.signals.request_attention();
@@ -71,6 +76,7 @@ impl Shared {
 
     /// Waits while `lock_wal` is held; true if it had to. The caller leads.
     pub(crate) fn wait_while_locked(&self, no_slowdown: bool) -> Result<bool> {
+        debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
         if !self.tree.lock().wal_locks.is_held() {
             return Ok(false);
         }

@@ -31,6 +31,10 @@ impl WalLocks {
     /// Begins a lock of `thread`.
     pub(crate) fn begin(&mut self, thread: ThreadId) -> Begun {
         if self.is_held() {
+            assert!(
+                !self.beginning,
+                "a first lock begins while no thread holds one"
+            );
             self.add(thread);
             return Begun::Held;
         }
@@ -42,7 +46,8 @@ impl WalLocks {
 
     /// Ends what a first lock began: `holder` has it, or no thread.
     pub(crate) fn complete(&mut self, holder: Option<ThreadId>) {
-        assert!(self.beginning && !self.is_held());
+        assert!(self.beginning, "a first lock is completed once");
+        assert!(!self.is_held(), "a first lock has no other one beside it");
         self.beginning = false;
         if let Some(thread) = holder {
             self.add(thread);
@@ -79,6 +84,7 @@ impl WalLocks {
         else {
             return false;
         };
+        debug_assert!(*times > 0, "a holder has locked");
         *times -= 1;
         self.holders.retain(|(_, times)| *times > 0);
         true

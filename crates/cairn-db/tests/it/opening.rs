@@ -30,6 +30,36 @@ fn three_families() -> Result<(DiskImage, DbOptions)> {
     Ok((sim.fs.image(), options))
 }
 
+/// Names that look like the last file numbers there are made the counter of numbers begin at zero.
+#[test]
+fn names_that_no_counter_gave_change_no_number() {
+    let (image, options) = three_families().unwrap();
+    for name in ["18446744073709551615.sst", "4611686018427387903.blob"] {
+        let sim = SimWorld::on(image.clone(), 5);
+        let stray = Path::new("/db").join(name);
+        let file = sim.world.fs.create(&stray, FileMode::default()).unwrap();
+        file.append(b"stray").unwrap();
+        file.close().unwrap();
+        for _ in 0..2 {
+            let db = open_on(&sim, &options, &small()).unwrap();
+            assert_eq!(get(&db, b"k").as_deref(), Some(&b"default"[..]), "{name}");
+            db.flush().unwrap();
+            db.put(b"l", b"1").unwrap();
+            db.close().unwrap();
+        }
+        assert!(
+            sim.world.fs.exists(&stray).unwrap(),
+            "it is not the database's"
+        );
+    }
+    let sim = SimWorld::on(image, 5);
+    let log = Path::new("/db/18446744073709551615.log");
+    let file = sim.world.fs.create(log, FileMode::default()).unwrap();
+    file.close().unwrap();
+    let error = open_on(&sim, &options, &small()).err().unwrap();
+    assert_eq!(error.code(), Code::Corruption, "{error}");
+}
+
 /// The `number`th read is short, and `lasts` reads from it on.
 fn short_reads(number: usize, lasts: usize) -> FaultPlan {
     FaultPlan::new(vec![FaultRule {

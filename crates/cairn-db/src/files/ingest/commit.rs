@@ -18,6 +18,8 @@ use super::prepare::{Prepared, PreparedFile, contains};
 use crate::family::FamilyState;
 use crate::files::copy;
 use crate::install::retire;
+use crate::invariants::check_version;
+use crate::locks::Rank;
 use crate::shared::{Shared, Tree};
 
 /// How an ingestion failed.
@@ -58,6 +60,7 @@ impl Reserved {
 impl Shared {
     /// Makes the prepared files part of the database. The caller leads.
     pub(super) fn ingest_led(self: &Arc<Self>, prepared: &[Prepared<'_>]) -> Result<(), Failed> {
+        debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
         self.wait_while_locked(false)?;
         self.check_writable()?;
         if let Some(job) = prepared.iter().find(|job| job.family().is_dropped()) {
@@ -83,6 +86,15 @@ impl Shared {
                 return Err(Failed::Nothing(error));
             }
         };
+        assert_eq!(
+            prepared.len(),
+            entering.len(),
+            "each family has a change of its tree"
+        );
+        assert!(
+            self.published() <= last,
+            "an ingestion takes numbers that follow those assigned"
+        );
         let records = prepared.iter().zip(&entering).map(|(job, entering)| {
             let mut record = entering.edit.record(job.family().id());
             record.last_sequence = Some(last);
@@ -104,6 +116,10 @@ impl Shared {
 
     /// The last log that has records, and where they end. The caller leads, and has synced the logs.
     fn durable_log_reach(&self) -> Option<LogReach> {
+        debug_assert!(
+            self.context.locks.is_held(Rank::Lead),
+            "the caller leads, so that no log grows"
+        );
         let current = self.writes.writer.lock().log.as_ref().and_then(|log| {
             (!log.is_empty()).then(|| LogReach {
                 number: log.number(),
@@ -163,6 +179,12 @@ impl Shared {
         reserved: &mut Reserved,
     ) -> Result<(Vec<Entering>, SequenceNumber)> {
         let before = self.published();
+        assert_eq!(
+            before,
+            self.writes.commits.allocated(),
+            "no insertion is under way"
+        );
+        let limit = self.next_file_number();
         let mut last = before;
         let mut all = Vec::with_capacity(prepared.len());
         for job in prepared {
@@ -171,18 +193,36 @@ impl Shared {
             let rules = self.rules(job, &view);
             let deleted = self.leaving(job, &base)?;
             let places = self.places(job, &base, &rules, before, reserved)?;
+            let in_batches = job.batches.iter().flatten().count();
+            assert_eq!(
+                (in_batches, places.len()),
+                (job.files.len(), job.files.len()),
+                "each file is in one batch and has a place"
+            );
             let mut edit = TreeEdit {
                 deleted,
                 ..TreeEdit::default()
             };
             for (&at, place) in job.batches.iter().flatten().zip(&places) {
                 let file = &job.files[at];
+                assert!(
+                    file.number < limit,
+                    "ingested table {} has a number that was given out",
+                    file.number
+                );
+                assert!(
+                    place.seq == SequenceNumber::ZERO || place.seq > before,
+                    "ingested table {} gets number {}, and {before} is visible already",
+                    file.number,
+                    place.seq
+                );
                 let checksum = self.write_seqno(job, file, *place)?;
                 let meta = self.meta(job, &base, file, *place, checksum);
                 last = last.max(meta.largest_seq);
                 edit.added.push((place.level, Arc::new(meta)));
             }
             let next = Arc::new(base.with_edit(&edit)?);
+            check_version(&next);
             all.push(Entering { base, next, edit });
         }
         Ok((all, last))
@@ -416,16 +456,26 @@ impl Shared {
 
     /// Shows the new versions to readers, and then the new sequence number.
     fn show(&self, prepared: &[Prepared<'_>], entering: &[Entering], last: SequenceNumber) {
+        debug_assert!(
+            self.context.locks.is_held(Rank::Manifest),
+            "versions change under the lock of the MANIFEST"
+        );
         let mut tree = self.tree.lock();
         for (job, entering) in prepared.iter().zip(entering) {
             let family = job.family();
+            assert!(
+                Arc::ptr_eq(&family.view().version, &entering.base),
+                "the lock of the MANIFEST keeps the version of {:?}",
+                family.name()
+            );
             self.space
                 .track(family, Some(&entering.base), &entering.next);
             retire(&mut tree, family, &entering.base, &entering.next);
             let view = family.view().with_version(entering.next.clone(), &[]);
-            family.view.store(Arc::new(view));
+            family.set_view(view);
         }
         self.purge_hint.note_obsolete();
+        self.check_tree(&tree);
         drop(tree);
         // A reader that sees the number sees the files that have it.
         self.writes.commits.skip_to(last);

@@ -124,6 +124,11 @@ impl Shared {
                 ));
             }
         }
+        debug_assert_eq!(
+            prepared.batches.iter().flatten().count(),
+            prepared.files.len(),
+            "each file is in one batch"
+        );
         prepared.replaced = self.replaced(ingestion, &bounds)?;
         Ok(())
     }

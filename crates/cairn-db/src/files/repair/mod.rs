@@ -6,8 +6,8 @@
 //! deletes nor overwrites a data file: what the database does not use any more is moved to the
 //! directory `lost` inside it, and logs are kept there before they are replayed.
 
-mod found;
-mod salvage;
+mod scan;
+mod table_checks;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,10 +20,11 @@ use cairn_version::manifest::{self, Contents, FamilyContents, Manifest, Recovere
 use cairn_version::{FileMeta, TreeEdit, Version};
 
 use crate::family::FamilyDescriptor;
+use crate::file_numbers::is_own;
 use crate::files::lost::Lost;
-use crate::open::{Dropped, OpenRequest, open_above};
+use crate::open::{Dropped, OpenRequest, check_numbers, open_above};
 
-use found::Found;
+use scan::Found;
 
 /// A table that left the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -199,8 +200,11 @@ impl<'a> Patient<'a> {
     fn whole_manifest(&self) -> Result<Recovered> {
         let number = manifest::current(self.fs(), &self.dir)?
             .ok_or_else(|| Error::corruption(format!("{} has no CURRENT", self.dir.display())))?;
-        let order = |name: &str, recorded: &str| salvage::order(self.options_of(name), recorded);
-        manifest::replay(self.fs(), &self.dir, number, &order)
+        let order =
+            |name: &str, recorded: &str| table_checks::order(self.options_of(name), recorded);
+        let recovered = manifest::replay(self.fs(), &self.dir, number, &order)?;
+        check_numbers(&recovered)?;
+        Ok(recovered)
     }
 
     /// The directories of tables, by path id.
@@ -283,7 +287,7 @@ impl<'a> Patient<'a> {
                 .map(|(l, f)| (l, f.clone()))
                 .collect();
             for (level, file) in files {
-                let path = salvage::path_in(&dirs, &file);
+                let path = table_checks::path_in(&dirs, &file);
                 let asked = named.iter().position(|number| *number == file.number);
                 let reason = match (which, asked) {
                     (Quarantine::Tables(_), None) => None,
@@ -293,7 +297,7 @@ impl<'a> Patient<'a> {
                     }
                     (Quarantine::AllDamaged, _) => {
                         let order = family.version.order();
-                        salvage::damage(self.world, options, order, &file, &path)
+                        table_checks::damage(self.world, options, order, &file, &path)
                             .map(|error| error.to_string())
                     }
                 };
@@ -347,7 +351,7 @@ impl<'a> Patient<'a> {
             })
         };
         for dir in self.all_table_dirs() {
-            for name in salvage::list(self.fs(), &dir)? {
+            for name in table_checks::list(self.fs(), &dir)? {
                 let number = match FileName::parse(&name) {
                     Some(FileName::Table(n) | FileName::LegacyTable(n) | FileName::Blob(n)) => n,
                     _ => continue,
@@ -367,7 +371,7 @@ impl<'a> Patient<'a> {
     fn rebuild(&mut self, found: &Found) -> Result<()> {
         self.report.rebuilt = true;
         let mut gone = found.gone.clone();
-        for name in salvage::list(self.fs(), &self.dir)? {
+        for name in table_checks::list(self.fs(), &self.dir)? {
             if let Some(FileName::Manifest(_)) = FileName::parse(&name) {
                 let path = self.dir.join(&name);
                 let kept = self.set_aside(&path)?;
@@ -400,8 +404,9 @@ impl<'a> Patient<'a> {
             .map(PathBuf::as_path)
             .chain([self.wal_dir()])
         {
-            for name in salvage::list(fs, dir)? {
+            for name in table_checks::list(fs, dir)? {
                 let number = FileName::parse(&name).and_then(FileName::number);
+                let number = number.filter(|number| is_own(*number));
                 largest = largest.max(number.map_or(0, |number| number.0 + 1));
             }
         }

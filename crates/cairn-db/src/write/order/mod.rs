@@ -50,6 +50,10 @@ impl Order {
 
     /// Shows everything up to `last`. No other thread writes meanwhile.
     pub(crate) fn jump(&self, last: SequenceNumber) {
+        assert!(
+            self.early_count.load(Ordering::SeqCst) == 0,
+            "no insertion is under way"
+        );
         self.advance(last);
     }
 
@@ -57,6 +61,7 @@ impl Order {
     /// it are shown.
     #[inline]
     pub(crate) fn show(&self, before: SequenceNumber, last: SequenceNumber) {
+        debug_assert!(before <= last, "a group ends behind its beginning");
         if before == last {
             // It took no number, and shows nothing.
             self.wait_for(before);
@@ -69,6 +74,10 @@ impl Order {
 
     #[cold]
     fn show_later(&self, before: SequenceNumber, last: SequenceNumber) {
+        debug_assert!(
+            self.visible() <= before,
+            "a group that has not ended is not visible (O1)"
+        );
         let mut early = self.early.lock();
         // SeqCst, as in `advance`: either the one before is visible here or this one is seen there.
         self.early_count.fetch_add(1, Ordering::SeqCst);
@@ -88,7 +97,12 @@ impl Order {
         };
         while let Some(at) = next(&early) {
             let (_, last) = early.swap_remove(at);
-            self.early_count.fetch_sub(1, Ordering::SeqCst);
+            let count = self.early_count.fetch_sub(1, Ordering::SeqCst);
+            debug_assert!(count > 0, "groups that ended early are counted (O3)");
+            debug_assert!(
+                last.0 > self.visible.load(Ordering::Relaxed),
+                "visible numbers ascend (O2)"
+            );
             self.visible.store(last.0, Ordering::SeqCst);
         }
         drop(early);
@@ -109,11 +123,16 @@ impl Order {
         while self.visible.load(Ordering::SeqCst) < seq.0 {
             self.woken.wait(&mut sleeping);
         }
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        let sleepers = self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(sleepers > 0, "a thread that wakes has slept");
     }
 
     #[inline]
     fn advance(&self, last: SequenceNumber) {
+        debug_assert!(
+            self.visible.load(Ordering::Relaxed) <= last.0,
+            "visible numbers ascend (O2)"
+        );
         // Release: a reader that sees the number sees the entries up to it, those too of the groups
         // that this thread has seen become visible.
         self.visible.store(last.0, Ordering::SeqCst);

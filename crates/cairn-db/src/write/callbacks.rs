@@ -26,7 +26,7 @@ impl Shared {
     #[cold]
     fn may_write_within(&self) -> Result<()> {
         callback::may_write(&self.context.info)?;
-        is_not_comparing()
+        check_not_comparing()
     }
 
     /// True if the thread may wait for jobs.
@@ -36,7 +36,7 @@ impl Shared {
     /// `Busy` with the rule in a callback that may not.
     pub(crate) fn may_wait(&self) -> Result<()> {
         callback::may_wait(&self.context.info)?;
-        is_not_comparing()
+        check_not_comparing()
     }
 
     /// [`Shared::insert`] with a panic of the program's comparator, prefix extractor or merge operator as an error.
@@ -71,7 +71,7 @@ impl Shared {
 }
 
 /// A comparator may run under the lock of a memtable, for which a job or another writer waits.
-fn is_not_comparing() -> Result<()> {
+fn check_not_comparing() -> Result<()> {
     match in_comparator() {
         true => Err(Error::busy(COMPARATOR_RULE)),
         false => Ok(()),

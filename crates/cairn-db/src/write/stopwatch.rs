@@ -6,11 +6,11 @@ use std::time::Duration;
 use cairn_observe::Logger;
 use cairn_platform::Clock;
 
-/// Steps that take so long are written to the LOG.
+/// Stopwatch that take so long are written to the LOG.
 const LONG: Duration = Duration::from_millis(20);
 
 /// The steps of something that writes wait for, with their times.
-pub(crate) struct Steps<'c> {
+pub(crate) struct Stopwatch<'c> {
     clock: &'c dyn Clock,
     began: u64,
     /// When the last step ended.
@@ -18,11 +18,11 @@ pub(crate) struct Steps<'c> {
     steps: Vec<(&'static str, u64)>,
 }
 
-impl<'c> Steps<'c> {
+impl<'c> Stopwatch<'c> {
     /// The first step begins now.
-    pub(crate) fn begin(clock: &'c dyn Clock) -> Steps<'c> {
+    pub(crate) fn start(clock: &'c dyn Clock) -> Stopwatch<'c> {
         let now = clock.monotonic_nanos();
-        Steps {
+        Stopwatch {
             clock,
             began: now,
             ended: now,
@@ -31,7 +31,7 @@ impl<'c> Steps<'c> {
     }
 
     /// The step `name` is done, and the next one begins.
-    pub(crate) fn done(&mut self, name: &'static str) {
+    pub(crate) fn lap(&mut self, name: &'static str) {
         let now = self.clock.monotonic_nanos();
         self.steps.push((name, now.saturating_sub(self.ended)));
         self.ended = now;
@@ -39,7 +39,7 @@ impl<'c> Steps<'c> {
 
     /// Writes to `info` how long `what` took and why, if it took long.
     #[track_caller]
-    pub(crate) fn tell(&self, info: &Logger, what: &str) {
+    pub(crate) fn log_if_slow(&self, info: &Logger, what: &str) {
         let took = Duration::from_nanos(self.ended.saturating_sub(self.began));
         if took >= LONG {
             let steps = self.longest_first();
@@ -106,12 +106,12 @@ mod tests {
         let told = Arc::new(Told::default());
         let info = Logger::to(told.clone());
         let take = |millis: [u64; 3]| {
-            let mut steps = Steps::begin(&clock);
+            let mut steps = Stopwatch::start(&clock);
             for (name, millis) in ["a", "b", "c"].into_iter().zip(millis) {
                 clock.sleep(Duration::from_millis(millis));
-                steps.done(name);
+                steps.lap(name);
             }
-            steps.tell(&info, "a switch");
+            steps.log_if_slow(&info, "a switch");
         };
         take([9, 0, 10]);
         assert!(told.0.lock().is_empty());

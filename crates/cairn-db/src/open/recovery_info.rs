@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use cairn_platform::sync::{Mutex, OnceLock};
 use cairn_types::SequenceNumber;
 
-use super::dropped::Dropped;
+use super::dropped_records::Dropped;
 use crate::files::capture::Capture;
 
 /// Facts about the opening of a database.
 #[derive(Default)]
-pub(crate) struct OpeningFacts {
+pub(crate) struct RecoveryInfo {
     dropped: Mutex<Vec<Dropped>>,
     /// Entries of families up to these numbers are in tables, though the MANIFEST does not say so: the database was
     /// repaired.
@@ -19,12 +19,12 @@ pub(crate) struct OpeningFacts {
     capture: OnceLock<Capture>,
 }
 
-impl OpeningFacts {
+impl RecoveryInfo {
     /// Nothing is known but that entries up to `replay_above` are in tables.
-    pub(crate) fn new(replay_above: BTreeMap<u32, SequenceNumber>) -> OpeningFacts {
-        OpeningFacts {
+    pub(crate) fn new(replay_above: BTreeMap<u32, SequenceNumber>) -> RecoveryInfo {
+        RecoveryInfo {
             replay_above,
-            ..OpeningFacts::default()
+            ..RecoveryInfo::default()
         }
     }
 

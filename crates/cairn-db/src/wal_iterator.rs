@@ -223,6 +223,10 @@ enum Found {
 
 impl WalIterator {
     fn new(db: Arc<Handle>, start: SequenceNumber, mut files: Vec<WalFile>) -> WalIterator {
+        debug_assert!(
+            files.is_sorted_by(|a, b| a.log_number < b.log_number),
+            "logs are listed in their order"
+        );
         // The last file that begins at or before the number, and those behind it.
         let behind = files.partition_point(|file| file.start_sequence <= start);
         files.drain(..behind.saturating_sub(1));
@@ -320,6 +324,15 @@ impl WalIterator {
         let shared = self.db.shared.clone();
         loop {
             let published = shared.published();
+            debug_assert!(
+                self.last <= published,
+                "a stream shows nothing that reads do not see: {}, and they see {published}",
+                self.last
+            );
+            debug_assert!(
+                !self.waiting || self.reader.is_some(),
+                "a batch that waits was read"
+            );
             if self.last >= published {
                 return Ok(Found::CaughtUp);
             }

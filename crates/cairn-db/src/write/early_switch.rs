@@ -28,7 +28,7 @@ const LEAST_FULL: usize = 16 << 20;
 const FIRST_SPEED: u64 = 350_000_000;
 
 /// The rule by which the memtable of a family ends early.
-pub(crate) struct Early {
+pub(crate) struct EarlySwitch {
     /// The first look at the memtable: its time, in nanoseconds of the monotonic clock, and how large it
     /// was then.
     mark: Mutex<Option<(u64, usize)>>,
@@ -45,9 +45,9 @@ pub(crate) enum Look {
     Next(usize),
 }
 
-impl Default for Early {
-    fn default() -> Early {
-        Early {
+impl Default for EarlySwitch {
+    fn default() -> EarlySwitch {
+        EarlySwitch {
             mark: Mutex::default(),
             speed: AtomicU64::new(FIRST_SPEED),
         }
@@ -70,7 +70,7 @@ pub(crate) fn step(full: usize) -> usize {
 }
 
 /// True if the table of `memtable` would have nothing in `version` to be merged with.
-pub(crate) fn lies_apart(memtable: &Arc<Memtable>, version: &Version) -> bool {
+pub(crate) fn overlaps_nothing(memtable: &Arc<Memtable>, version: &Version) -> bool {
     let (mut first, mut last) = (memtable.iter(), memtable.iter());
     first.seek_to_first();
     last.seek_to_last();
@@ -78,7 +78,7 @@ pub(crate) fn lies_apart(memtable: &Arc<Memtable>, version: &Version) -> bool {
     first.valid() && !memtable.has_range_tombstones() && !(0..version.num_levels()).any(overlaps)
 }
 
-impl Early {
+impl EarlySwitch {
     /// Another memtable is written from now on. The size of the first look at it, if it may end early.
     pub(crate) fn memtable_began(&self, options: &FamilyOptions) -> Option<usize> {
         *self.mark.lock() = None;
@@ -134,7 +134,7 @@ mod tests {
 
     /// The size at which a memtable ends that takes `fill` megabytes a second, after a flush of `flush` a second.
     fn end(fill: u64, flush: u64) -> usize {
-        let early = Early::default();
+        let early = EarlySwitch::default();
         early.flushed(flush as usize * MB, 1_000_000_000);
         let options = options();
         let mut next = early.memtable_began(&options).expect("it may end early");
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn each_memtable_is_measured_by_itself() {
-        let early = Early::default();
+        let early = EarlySwitch::default();
         let options = options();
         for start in [0, 1_000_000_000_000] {
             assert_eq!(early.memtable_began(&options), Some(16 * MB));
@@ -194,7 +194,7 @@ mod tests {
         for change in alone {
             let mut options = options();
             change(&mut options);
-            let early = Early::default();
+            let early = EarlySwitch::default();
             assert_eq!(early.memtable_began(&options), None);
             assert_eq!(early.look(&options, 63 * MB, 1), None);
         }

@@ -23,7 +23,7 @@ use cairn_types::{Code, Decoded, Error, FileNumber, KeyOrder, Result, SequenceNu
 use cairn_version::manifest::{Recovered, RecoveredFamily};
 use cairn_version::{BlobFileMeta, FileMeta, TreeEdit, bounds};
 
-use super::{LostTable, Patient, empty_tree, salvage};
+use super::{LostTable, Patient, empty_tree, table_checks};
 
 /// The id in the properties of tables that belong to no family in particular.
 const ANY_FAMILY: u64 = 0x7fff_ffff;
@@ -55,9 +55,9 @@ impl<'a> Found<'a> {
         let dirs = patient.all_table_dirs();
         let is_table =
             |name: FileName| matches!(name, FileName::Table(_) | FileName::LegacyTable(_));
-        let tables = salvage::files(patient.fs(), &dirs, is_table)?;
+        let tables = table_checks::files(patient.fs(), &dirs, is_table)?;
         let is_blob = |name: FileName| matches!(name, FileName::Blob(_));
-        let blobs = salvage::files(patient.fs(), &dirs, is_blob)?;
+        let blobs = table_checks::files(patient.fs(), &dirs, is_blob)?;
         let logs = cairn_wal::list(patient.fs(), patient.wal_dir())?;
         if tables.is_empty() && logs.is_empty() {
             return Err(Error::invalid_argument(format!(
@@ -74,7 +74,7 @@ impl<'a> Found<'a> {
         found.add_family(0, "default", default, order);
         for (name, path) in tables {
             let number = name.number().unwrap_or_default();
-            let taken = salvage::twice(|| found.take_table(patient, number, &path));
+            let taken = table_checks::twice(|| found.take_table(patient, number, &path));
             if let Err(error) = taken {
                 if error.io_kind().is_some() || error.code() == Code::InvalidArgument {
                     // Not the file's fault: another attempt may read it.
@@ -93,7 +93,7 @@ impl<'a> Found<'a> {
         }
         for (name, path) in blobs {
             let number = name.number().unwrap_or_default();
-            let taken = salvage::twice(|| found.take_blob(patient, number, &path));
+            let taken = table_checks::twice(|| found.take_blob(patient, number, &path));
             if taken.is_err() {
                 let moved = patient.set_aside(&path)?;
                 patient.report.set_aside.push(moved);
@@ -116,7 +116,7 @@ impl<'a> Found<'a> {
     fn take_table(&mut self, patient: &Patient<'a>, number: FileNumber, path: &Path) -> Result<()> {
         let io = Io::blocking();
         // The order is in the file; any of them opens it by its name.
-        let properties = salvage::properties(patient.world, &patient.orders(), path, &io)?;
+        let properties = table_checks::properties(patient.world, &patient.orders(), path, &io)?;
         let (id, name) = match properties.column_family_id {
             ANY_FAMILY => (0, "default".to_owned()),
             id => {
@@ -131,8 +131,8 @@ impl<'a> Found<'a> {
             (_, false) => name,
         };
         let options = patient.options_of(&name);
-        let order = salvage::order(options, &properties.comparator)?;
-        let reader = salvage::reader(patient.world, &io, options, &order);
+        let order = table_checks::order(options, &properties.comparator)?;
+        let reader = table_checks::reader(patient.world, &io, options, &order);
         let external = reader.open(path, None)?;
         external.table.verify_checksums(&io)?;
         let (smallest, largest) = reader

@@ -12,7 +12,7 @@ use crate::shared::Shared;
 
 /// The blob files of one version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct BlobNumbers {
+pub(crate) struct BlobStats {
     /// How many there are.
     pub(crate) files: u64,
     /// Bytes of all of them.
@@ -21,10 +21,10 @@ pub(crate) struct BlobNumbers {
     pub(crate) garbage: u64,
 }
 
-impl BlobNumbers {
-    pub(crate) fn of(version: &Version) -> BlobNumbers {
+impl BlobStats {
+    pub(crate) fn of(version: &Version) -> BlobStats {
         let files = version.blob_files().values();
-        files.fold(BlobNumbers::default(), |sum, file| BlobNumbers {
+        files.fold(BlobStats::default(), |sum, file| BlobStats {
             files: sum.files + 1,
             bytes: sum.bytes.saturating_add(file.file_size()),
             garbage: sum.garbage.saturating_add(file.garbage_bytes),
@@ -41,7 +41,7 @@ impl BlobNumbers {
 }
 
 /// The text of `rocksdb.blob-stats`.
-impl fmt::Display for BlobNumbers {
+impl fmt::Display for BlobStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "Number of blob files: {}", self.files)?;
         writeln!(f, "Total size of blob files: {}", self.bytes)?;

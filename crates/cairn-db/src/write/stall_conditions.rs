@@ -9,10 +9,11 @@ use cairn_observe::listener::{BackgroundJobPressure, WriteStallInfo};
 use cairn_options::CompactionStyle;
 use cairn_platform::sync::Ordering;
 
-use super::hold::waits_for_flush;
+use super::delay::waits_for_flush;
 use super::stall::{self, Condition, Load};
 use crate::family::FamilyState;
 use crate::jobs::JobKind;
+use crate::locks::Rank;
 use crate::shared::{FamilyTree, Shared, Tree};
 
 impl Shared {
@@ -31,6 +32,10 @@ impl Shared {
 
     /// Recomputes the stall conditions of all families.
     pub(crate) fn update_conditions(&self, tree: &mut Tree) {
+        debug_assert!(
+            self.context.locks.is_held(Rank::Tree),
+            "conditions change under the lock of the tree"
+        );
         let before = tree.condition;
         let mut worst = Condition::Normal;
         let mut behind = false;
@@ -65,8 +70,7 @@ impl Shared {
         let behind = behind || worst != Condition::Normal;
         self.signals.set_compactions_behind(behind);
         // Release: the conditions of the families are stored before.
-        self.signals
-            .set_held_back(paced || worst != Condition::Normal);
+        self.signals.set_stalls(paced || worst != Condition::Normal);
         if worst != before {
             self.context
                 .info
@@ -84,7 +88,7 @@ impl Shared {
         let before = std::mem::replace(&mut state.condition, condition);
         let level_zero_is_busy = state.busy.takes_level_zero();
         family
-            .is_held_back
+            .is_stalled
             .store(condition != Condition::Normal, Ordering::Release);
         if before == condition {
             return;

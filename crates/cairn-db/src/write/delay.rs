@@ -23,20 +23,20 @@ impl Shared {
     /// Waits until the families that `batch` writes to can take it. With `no_slowdown` a wait is an
     /// error.
     #[inline]
-    pub(crate) fn hold_back(&self, batch: &WriteBatch, no_slowdown: bool) -> Result<()> {
+    pub(crate) fn delay_write(&self, batch: &WriteBatch, no_slowdown: bool) -> Result<()> {
         // Acquire pairs with the store by which a family is held back.
-        match self.signals.are_held_back() {
+        match self.signals.has_stalls() {
             false => Ok(()),
-            true => self.hold_back_slowly(batch, no_slowdown),
+            true => self.delay_write_slowly(batch, no_slowdown),
         }
     }
 
     #[cold]
-    fn hold_back_slowly(&self, batch: &WriteBatch, no_slowdown: bool) -> Result<()> {
+    fn delay_write_slowly(&self, batch: &WriteBatch, no_slowdown: bool) -> Result<()> {
         let families = self.families.load_full();
         let written = families.iter().filter(|state| batch.writes_to(state.id()));
         let written: Vec<_> = written
-            .filter(|state| state.is_held_back() || state.pace.is_on())
+            .filter(|state| state.is_stalled() || state.pace.is_on())
             .collect();
         if written.is_empty() {
             return Ok(());
@@ -49,7 +49,7 @@ impl Shared {
             )));
         }
         if condition == Condition::Normal
-            && !self.keep_pace(&written, batch.data().len(), no_slowdown, began)
+            && !self.pace_write(&written, batch.data().len(), no_slowdown, began)
         {
             return Ok(());
         }
@@ -117,7 +117,7 @@ impl Shared {
             if state.is_some_and(|state| waits_for_flush(state, family)) && !family.pace.is_on() {
                 family.pace.begin(now);
                 // Release: after what the family says of itself.
-                self.signals.set_held_back(true);
+                self.signals.set_stalls(true);
             }
         }
     }
@@ -141,7 +141,7 @@ impl Shared {
 
     /// Waits as long as the families that are nearly full ask a write of `bytes` to, and returns whether it did.
     /// One that may not be slowed down is not: there is room for it.
-    fn keep_pace(
+    fn pace_write(
         &self,
         families: &[&Arc<FamilyState>],
         bytes: usize,

@@ -40,7 +40,7 @@ impl Shared {
 
 /// The entry in place of `operand`, which is about to get `seq`, if it is merged early: a kind
 /// and a value.
-pub(crate) fn merged(
+pub(crate) fn merge_on_write(
     family: &FamilyState,
     memtable: &Memtable,
     key: &[u8],

@@ -10,6 +10,7 @@ use cairn_platform::{FileSystem, Io, World};
 use cairn_types::{Error, KeyOrder, Result, Subcode};
 use cairn_version::FileMeta;
 
+use crate::file_numbers::is_own;
 use crate::files::external::Reader;
 
 /// The names in `dir`; none if it does not exist.
@@ -93,7 +94,7 @@ pub(super) fn twice<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     }
 }
 
-/// Every file of `dirs` that `wanted` takes, with its path, in the order of numbers.
+/// Every file of `dirs` that `wanted` takes and that a database may have named, with its path, in the order of numbers.
 pub(super) fn files(
     fs: &dyn FileSystem,
     dirs: &[PathBuf],
@@ -103,7 +104,9 @@ pub(super) fn files(
     for dir in dirs {
         for name in list(fs, dir)? {
             match FileName::parse(&name) {
-                Some(kind) if wanted(kind) => all.push((kind, dir.join(&name))),
+                Some(kind) if wanted(kind) && kind.number().is_none_or(is_own) => {
+                    all.push((kind, dir.join(&name)));
+                }
                 _ => {}
             }
         }

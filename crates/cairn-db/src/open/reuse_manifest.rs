@@ -89,6 +89,12 @@ impl Shared {
             let before = recovered.families.iter().find(|before| before.id == id)?;
             let added = added_to(before, &family.view().version)?;
             let log_number = tree.families.get(&id)?.log_number;
+            debug_assert!(
+                before.log_number <= log_number,
+                "the log number of {:?} falls from {} to {log_number}",
+                before.name,
+                before.log_number
+            );
             if !added.is_empty() || log_number != before.log_number {
                 edits.push(VersionEdit {
                     log_number: Some(log_number),
@@ -130,6 +136,10 @@ fn added_to(before: &RecoveredFamily, now: &Version) -> Option<TreeEdit> {
             None => added.added_blobs.push(blob.clone()),
         }
     }
+    debug_assert!(
+        kept <= old.len() && kept_blobs <= base.blob_files().len(),
+        "each file of the MANIFEST is found once"
+    );
     let is_all = kept == old.len() && kept_blobs == base.blob_files().len();
     is_all.then_some(added)
 }
