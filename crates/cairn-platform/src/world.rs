@@ -24,6 +24,12 @@ pub struct World {
     pub random: Arc<dyn Random>,
 }
 
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World").finish_non_exhaustive()
+    }
+}
+
 impl World {
     /// The machine: its files, its clocks, the threads that all databases of this process share.
     #[must_use]

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use cairn_db::{Dropped, FamilyDescriptor, OpenRequest, Value, WriteBatch};
+use cairn_db::{Dropped, FamilyDescriptor, Value, WriteBatch};
 use cairn_options::{CompactRangeOptions, FamilyOptions, ReadOptions, WriteOptions};
 use cairn_platform::World;
 use cairn_types::{Error, Result, SequenceNumber};
 
+use crate::builder::DbBuilder;
 use crate::family::Family;
 use crate::iter::Iter;
 use crate::open::Options;
@@ -30,73 +31,24 @@ impl Db {
     /// files and options that Cairn does not know; `IoError` if it is open elsewhere; `Corruption`
     /// that names file and offset.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Db> {
-        Db::open_in(World::posix(), path.as_ref(), options, &[], false)
+        Db::builder(path).options(options.clone()).open()
     }
 
-    /// [`Db::open`], with options of their own for the families in `families`. Families that are
-    /// named and do not exist are created if the options say so.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Db::open`]; `InvalidArgument` if a named family does not exist.
-    pub fn open_with_families(
-        path: impl AsRef<Path>,
-        options: &Options,
-        families: &[FamilyDescriptor],
-    ) -> Result<Db> {
-        Db::open_in(World::posix(), path.as_ref(), options, families, false)
-    }
-
-    /// Opens the database for reading only: no file of it is changed, and no other opening is kept from
-    /// opening it. Writes of another opening meanwhile may make reads fail.
+    /// Opens the database for reading only: no file of it is changed, and other openings are not
+    /// excluded. Reads may fail if another opening writes meanwhile.
     ///
     /// # Errors
     ///
     /// Those of [`Db::open`].
     pub fn open_read_only(path: impl AsRef<Path>, options: &Options) -> Result<Db> {
-        Db::open_in(World::posix(), path.as_ref(), options, &[], true)
+        let builder = Db::builder(path).options(options.clone());
+        builder.read_only(true).open()
     }
 
-    /// Opens a database in a world of the caller's choice: another file system, another clock.
-    ///
-    /// In memory, for instance, where it lives as long as the world:
-    ///
-    /// ```
-    /// use cairn::{Db, Options, World};
-    ///
-    /// let (world, path) = (World::in_memory(), "/db".as_ref());
-    /// let options = Options::default().create_if_missing(true);
-    /// let db = Db::open_in(world.clone(), path, &options, &[], false)?;
-    /// db.put(b"slate", b"metamorphic")?;
-    /// db.close()?;
-    ///
-    /// let db = Db::open_in(world.clone(), path, &options, &[], false)?;
-    /// assert!(db.get(b"slate")?.is_some());
-    /// db.close()?;
-    /// Db::destroy_in(&world, path, &options)?;
-    /// assert!(Db::list_families_in(&world, path).is_err());
-    /// # Ok::<(), cairn::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Db::open_with_families`].
-    pub fn open_in(
-        world: World,
-        path: &Path,
-        options: &Options,
-        families: &[FamilyDescriptor],
-        read_only: bool,
-    ) -> Result<Db> {
-        let inner = cairn_db::open(&OpenRequest {
-            path,
-            options: &options.db,
-            families,
-            others: Some(&options.family),
-            read_only,
-            world,
-        })?;
-        Ok(Db { inner })
+    /// Returns a builder for opening the database in `path`: with options for single families, for
+    /// reading only, or in another [`World`].
+    pub fn builder(path: impl AsRef<Path>) -> DbBuilder {
+        DbBuilder::new(path.as_ref())
     }
 
     /// The names of the column families of the database in `path`. Nothing is changed.

@@ -56,6 +56,7 @@
 //! writes, never one from the middle. [`Db::sync_wal`] and [`Db::close`] make everything durable.
 
 pub mod blobs;
+mod builder;
 pub mod compaction;
 mod db;
 pub mod encryption;
@@ -93,6 +94,7 @@ pub use cairn_types::{
     SequenceNumber, Subcode, WalDecision, WalFilter,
 };
 
+pub use builder::DbBuilder;
 pub use cairn_db::{MayExist, Range, SizeApproximationOptions};
 pub use cairn_indexed::{BatchIter, IndexedBatch, WriteEntry, WriteKind};
 pub use db::Db;
