@@ -1,12 +1,14 @@
 //! The handle of an open database.
 
+use std::fmt;
 use std::path::Path;
 
-use cairn_db::{Dropped, FamilyDescriptor, Value, WriteBatch};
+use cairn_db::{Dropped, FamilyDescriptor, Value};
 use cairn_options::{CompactRangeOptions, FamilyOptions, ReadOptions, WriteOptions};
 use cairn_platform::World;
 use cairn_types::{Error, Result, SequenceNumber};
 
+use crate::batch::WriteBatch;
 use crate::builder::DbBuilder;
 use crate::family::Family;
 use crate::iter::Iter;
@@ -120,6 +122,15 @@ impl Db {
         self.inner.delete(key)
     }
 
+    /// [`Db::delete`] with options.
+    ///
+    /// # Errors
+    ///
+    /// See [`Db::write_with`].
+    pub fn delete_with(&self, key: &[u8], options: &WriteOptions) -> Result<()> {
+        self.inner.delete_with(key, options)
+    }
+
     /// Deletes `key`, which was put exactly once since it was last deleted; cheaper than
     /// [`Db::delete`]. On a key that was put twice or merged the result is undefined.
     ///
@@ -148,13 +159,22 @@ impl Db {
         self.inner.merge(key, operand)
     }
 
+    /// [`Db::merge`] with options.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::merge`].
+    pub fn merge_with(&self, key: &[u8], operand: &[u8], options: &WriteOptions) -> Result<()> {
+        self.inner.merge_with(key, operand, options)
+    }
+
     /// Writes `batch`: all of it or nothing.
     ///
     /// # Errors
     ///
     /// See [`Db::write_with`].
     pub fn write(&self, batch: &WriteBatch) -> Result<()> {
-        self.inner.write(batch)
+        self.inner.write(&batch.inner)
     }
 
     /// [`Db::write`] with options.
@@ -165,10 +185,10 @@ impl Db {
     /// `IoError` the batch is in doubt (found whole or not at all when the database is opened
     /// again) and the database is read-only.
     pub fn write_with(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
-        self.inner.write_with(batch, options)
+        self.inner.write_with(&batch.inner, options)
     }
 
-    /// An iterator over the default family, which stands nowhere yet.
+    /// An iterator over the default family, not yet on any key.
     #[must_use]
     pub fn iter(&self) -> Iter<'_> {
         Iter::new(self.inner.iter())
@@ -236,7 +256,7 @@ impl Db {
     ///
     /// `InvalidArgument` for the default family.
     pub fn drop_family(&self, family: &Family<'_>) -> Result<()> {
-        self.inner.drop_family(family)
+        self.inner.drop_family(&family.inner)
     }
 
     /// Compacts the keys of the default family from `begin` to `end`, both inclusive; `None` is
@@ -336,5 +356,13 @@ impl Db {
     /// `IoError` if the log could not be synced: the last writes may then be lost in a power cut.
     pub fn close(self) -> Result<()> {
         self.inner.close()
+    }
+}
+
+impl fmt::Debug for Db {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Db")
+            .field("path", &self.path())
+            .finish_non_exhaustive()
     }
 }

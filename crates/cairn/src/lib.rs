@@ -55,6 +55,7 @@
 //! a power cut as well, and so does every earlier write; without it a power cut may take the last
 //! writes, never one from the middle. [`Db::sync_wal`] and [`Db::close`] make everything durable.
 
+mod batch;
 pub mod blobs;
 mod builder;
 pub mod compaction;
@@ -76,12 +77,13 @@ mod reads;
 pub mod repair;
 mod set_options;
 mod snapshot;
+mod tables;
 pub mod ttl;
 mod wal;
 pub mod world;
 
 pub use cairn_db::{
-    Column, Columns, Dropped, FamilyDescriptor, Record, Value, WalFile, WalFileType, WriteBatch,
+    Column, Columns, Dropped, FamilyDescriptor, Record, Value, WalFile, WalFileType,
 };
 pub use cairn_memory::WriteBufferManager;
 pub use cairn_options::{
@@ -94,9 +96,10 @@ pub use cairn_types::{
     SequenceNumber, Subcode, WalDecision, WalFilter,
 };
 
+pub use batch::WriteBatch;
 pub use builder::DbBuilder;
 pub use cairn_db::{MayExist, Range, SizeApproximationOptions};
-pub use cairn_indexed::{BatchIter, IndexedBatch, WriteEntry, WriteKind};
+pub use cairn_indexed::{BatchIter, WriteEntry, WriteKind};
 pub use db::Db;
 pub use errors::{BackgroundError, Damaged};
 pub use family::Family;
@@ -106,7 +109,7 @@ pub use files::{
     LiveFileMetaData, LiveFileStorageInfo, LiveFilesStorageInfoOptions, ReplaceRange,
     SortedRunBuilder, SstFileReader, SstFileWriter, SstIter,
 };
-pub use indexed::JoinedIter;
+pub use indexed::{IndexedBatch, JoinedIter};
 pub use iter::{CoalescingIter, Iter};
 pub use limits::RateLimiter;
 pub use open::Options;

@@ -67,6 +67,10 @@ impl<'db> Snapshot<'db> {
     /// An iterator over `family` as it was.
     #[must_use]
     pub fn iter_in(&self, family: &Family<'_>) -> Iter<'_> {
-        Iter::new((**family).iter_with(&self.options(&ReadOptions::default())))
+        Iter::new(
+            family
+                .inner
+                .iter_with(&self.options(&ReadOptions::default())),
+        )
     }
 }

@@ -117,7 +117,7 @@ impl Db {
 }
 
 impl Family<'_> {
-    /// How many seconds values live, 0 or less for ever; `None` if they have no times.
+    /// The time to live of values in seconds, 0 or less for ever; `None` if values have no times.
     #[must_use]
     pub fn ttl(&self) -> Option<i32> {
         self.options().value_ttl

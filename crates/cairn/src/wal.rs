@@ -2,9 +2,10 @@
 
 use std::marker::PhantomData;
 
-use cairn_db::{WalFile, WriteBatch};
+use cairn_db::WalFile;
 use cairn_types::{Result, SequenceNumber};
 
+use crate::batch::WriteBatch;
 use crate::db::Db;
 
 impl Db {
@@ -152,7 +153,7 @@ impl WalIterator<'_> {
         self.inner.next();
     }
 
-    /// Why the stream stands nowhere, if it is not at its end.
+    /// The error that ended the stream, if it is not at its end.
     ///
     /// # Errors
     ///
@@ -172,6 +173,7 @@ impl WalIterator<'_> {
     ///
     /// If the stream is not valid.
     pub fn batch(&self) -> Result<(SequenceNumber, WriteBatch)> {
-        self.inner.batch()
+        let (first, inner) = self.inner.batch()?;
+        Ok((first, WriteBatch { inner }))
     }
 }
