@@ -288,27 +288,33 @@ impl fmt::Debug for IndexedBatch {
 /// [`Family::iter_with_batch`] makes one.
 pub struct JoinedIter<'db> {
     inner: cairn_indexed::JoinedIter,
+    /// True from a seek on.
+    pub(crate) moved: bool,
     db: PhantomData<&'db Db>,
 }
 
 impl JoinedIter<'_> {
     /// Moves to the first key at or behind `target`.
     pub fn seek(&mut self, target: &[u8]) {
+        self.moved = true;
         self.inner.seek(target);
     }
 
     /// Moves to the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: &[u8]) {
+        self.moved = true;
         self.inner.seek_for_prev(target);
     }
 
     /// Moves to the first key.
     pub fn seek_to_first(&mut self) {
+        self.moved = true;
         self.inner.seek_to_first();
     }
 
     /// Moves to the last key.
     pub fn seek_to_last(&mut self) {
+        self.moved = true;
         self.inner.seek_to_last();
     }
 
@@ -412,6 +418,7 @@ impl<'db> Family<'db> {
         let base = self.inner.iter_with(options);
         JoinedIter {
             inner: batch.inner.iter_over(&self.inner, base, options),
+            moved: false,
             db: PhantomData,
         }
     }

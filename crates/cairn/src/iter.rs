@@ -9,8 +9,23 @@ use cairn_types::Result;
 use crate::db::Db;
 use crate::family::Family;
 
-/// A walk over the keys of one family, in order, both ways. It shows the state of the moment when
+/// A cursor over the keys of one family, in order, both ways. It shows the state of the moment when
 /// it was made (or of a snapshot), whatever is written meanwhile.
+///
+/// `for` turns it into an iterator of owned keys and values ([`Entries`](crate::Entries)):
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = cairn::Db::open(dir.path().join("db"), &cairn::Options::default().create_if_missing(true))?;
+/// # for key in [b"a", b"b", b"c"] { db.put(key, b"1")?; }
+/// for entry in db.iter() {
+///     let (key, value) = entry?;
+///     println!("{key:?} = {value:?}");
+/// }
+/// # Ok::<(), cairn::Error>(())
+/// ```
+///
+/// Moved by hand it shows keys and values without a copy:
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -22,11 +37,13 @@ use crate::family::Family;
 ///     println!("{:?}", iter.key());
 ///     iter.next();
 /// }
-/// iter.status()?; // an error ends the walk too: ask
+/// iter.status()?; // an error ends the walk too
 /// # Ok::<(), cairn::Error>(())
 /// ```
 pub struct Iter<'db> {
     pub(crate) inner: cairn_db::Iter,
+    /// True from a seek on.
+    pub(crate) moved: bool,
     db: PhantomData<&'db Db>,
 }
 
@@ -34,6 +51,7 @@ impl<'db> Iter<'db> {
     pub(crate) fn new(inner: cairn_db::Iter) -> Iter<'db> {
         Iter {
             inner,
+            moved: false,
             db: PhantomData,
         }
     }
@@ -41,21 +59,25 @@ impl<'db> Iter<'db> {
     /// Moves to the first key at or behind `target`.
     #[inline]
     pub fn seek(&mut self, target: &[u8]) {
+        self.moved = true;
         self.inner.seek(target);
     }
 
     /// Moves to the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: &[u8]) {
+        self.moved = true;
         self.inner.seek_for_prev(target);
     }
 
     /// Moves to the first key.
     pub fn seek_to_first(&mut self) {
+        self.moved = true;
         self.inner.seek_to_first();
     }
 
     /// Moves to the last key.
     pub fn seek_to_last(&mut self) {
+        self.moved = true;
         self.inner.seek_to_last();
     }
 
@@ -146,6 +168,7 @@ impl<'db> Iter<'db> {
     ///
     /// `NotSupported` in a process that was forked from the one that opened the database for writing.
     pub fn refresh(&mut self) -> Result<()> {
+        self.moved = false;
         self.inner.refresh()
     }
 

@@ -24,14 +24,11 @@
 //! assert!(snapshot.get(b"chalk")?.is_some());
 //!
 //! // A scan in key order.
-//! let mut iter = db.iter();
-//! iter.seek_to_first();
-//! while iter.valid() {
-//!     println!("{:?} = {:?}", iter.key(), iter.value());
-//!     iter.next();
+//! for entry in db.iter() {
+//!     let (key, value) = entry?;
+//!     println!("{key:?} = {value:?}");
 //! }
-//! iter.status()?;
-//! # drop(iter); drop(snapshot);
+//! # drop(snapshot);
 //! db.close()?;
 //! # Ok::<(), cairn::Error>(())
 //! ```
@@ -62,6 +59,7 @@ pub mod compaction;
 mod db;
 pub mod encryption;
 pub mod entity;
+mod entries;
 mod errors;
 mod family;
 pub mod files;
@@ -101,6 +99,7 @@ pub use builder::DbBuilder;
 pub use cairn_db::{MayExist, Range, SizeApproximationOptions};
 pub use cairn_indexed::{BatchIter, WriteEntry, WriteKind};
 pub use db::Db;
+pub use entries::{Cursor, Entries, KeyRange, KeyValue, Keys};
 pub use errors::{BackgroundError, Damaged};
 pub use family::Family;
 pub use files::{

@@ -228,6 +228,7 @@ impl Iter<'_> {
     ///
     /// `InvalidArgument` for a tailing iterator.
     pub fn refresh_to(&mut self, snapshot: &Snapshot<'_>) -> Result<()> {
+        self.moved = false;
         self.inner.refresh_to(&snapshot.inner)
     }
 }

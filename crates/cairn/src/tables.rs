@@ -1,6 +1,7 @@
 //! Tables outside of a database: writing, reading and sorting.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
 use cairn_db::{Columns, ExternalSstFileInfo, SortedRunBuilderOptions, Value};
@@ -210,9 +211,11 @@ impl SstFileReader {
 
     /// An iterator over the table, not yet on any key.
     #[must_use]
-    pub fn iter(&self, options: &ReadOptions) -> SstIter {
+    pub fn iter(&self, options: &ReadOptions) -> SstIter<'_> {
         SstIter {
             inner: self.inner.iter(options),
+            moved: false,
+            reader: PhantomData,
         }
     }
 
@@ -252,28 +255,35 @@ impl fmt::Debug for SstFileReader {
 }
 
 /// A walk over the keys of a table, in order, both ways. [`SstFileReader::iter`] makes one.
-pub struct SstIter {
+pub struct SstIter<'reader> {
     inner: cairn_db::SstIter,
+    /// True from a seek on.
+    pub(crate) moved: bool,
+    reader: PhantomData<&'reader SstFileReader>,
 }
 
-impl SstIter {
+impl SstIter<'_> {
     /// Moves to the first key at or behind `target`. Keys are given and shown without timestamps.
     pub fn seek(&mut self, target: &[u8]) {
+        self.moved = true;
         self.inner.seek(target);
     }
 
     /// Moves to the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: &[u8]) {
+        self.moved = true;
         self.inner.seek_for_prev(target);
     }
 
     /// Moves to the first key.
     pub fn seek_to_first(&mut self) {
+        self.moved = true;
         self.inner.seek_to_first();
     }
 
     /// Moves to the last key.
     pub fn seek_to_last(&mut self) {
+        self.moved = true;
         self.inner.seek_to_last();
     }
 
@@ -346,7 +356,7 @@ impl SstIter {
     }
 }
 
-impl fmt::Debug for SstIter {
+impl fmt::Debug for SstIter<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SstIter")
             .field("valid", &self.valid())
