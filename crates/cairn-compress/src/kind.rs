@@ -5,6 +5,7 @@ use std::fmt;
 /// How a block is compressed. The numbers stand in block trailers and blob file headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Compression {
     /// Not at all.
     #[default]

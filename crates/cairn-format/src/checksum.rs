@@ -13,6 +13,7 @@ use twox_hash::{XxHash3_64, XxHash32, XxHash64};
 /// What the checksums in the block trailers of a table are. The numbers are on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum ChecksumKind {
     /// None; the field is not looked at.
     None = 0,

@@ -15,6 +15,7 @@ use cairn_types::{Error, KeyOrder, Result};
 
 /// What a record of a batch does to its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WriteKind {
     /// Sets it to a plain value.
     Put,

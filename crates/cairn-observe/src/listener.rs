@@ -385,6 +385,7 @@ pub struct BackgroundErrorRecoveryInfo {
 /// What was done to a file, with RocksDB's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u32)]
+#[non_exhaustive]
 pub enum FileOperation {
     /// Bytes were read.
     Read = 0,

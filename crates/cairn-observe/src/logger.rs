@@ -34,6 +34,7 @@ pub const OLD_BYTES: u64 = 64 << 20;
 
 /// How important a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Level {
     /// For those who look for a bug.
     Debug,

@@ -80,6 +80,7 @@ choices! {
         TotalSize = "kCompactionStopStyleTotalSize",
     }
     /// How logs are written.
+    #[non_exhaustive]
     WalWriteMode {
         /// By stores into a mapping of the file, where its file system is known to take them. A store
         /// survives the end of the process as a call does, and costs a small part of it.
@@ -114,6 +115,7 @@ choices! {
         Header = "HEADER_LEVEL",
     }
     /// The slowest cache that may be used.
+    #[non_exhaustive]
     CacheTier {
         /// Uncompressed blocks in memory.
         VolatileTier = "kVolatileTier",
@@ -123,6 +125,7 @@ choices! {
         NonVolatileBlockTier = "kNonVolatileBlockTier",
     }
     /// How warm data is, for file systems that place it.
+    #[non_exhaustive]
     Temperature {
         /// Not said.
         Unknown = "kUnknown",
@@ -149,6 +152,7 @@ choices! {
         BinarySearchWithFirstKey = "kBinarySearchWithFirstKey",
     }
     /// How an index block is searched.
+    #[non_exhaustive]
     IndexBlockSearchType {
         /// By halves.
         Binary = "kBinary",
@@ -158,6 +162,7 @@ choices! {
         Auto = "kAuto",
     }
     /// The index inside a data block.
+    #[non_exhaustive]
     DataBlockIndexType {
         /// Restart points only.
         BinarySearch = "kDataBlockBinarySearch",
@@ -165,6 +170,7 @@ choices! {
         BinaryAndHash = "kDataBlockBinaryAndHash",
     }
     /// How short the keys of an index are made.
+    #[non_exhaustive]
     IndexShortening {
         /// Whole keys.
         NoShortening = "kNoShortening",
@@ -183,6 +189,7 @@ choices! {
         Enabled = "kEnabled",
     }
     /// Which index a table is opened with, where it has one of a user's making.
+    #[non_exhaustive]
     IndexMode {
         /// The built-in one; no other is written.
         StandardOnly = "kStandardOnly",
@@ -207,6 +214,7 @@ choices! {
         All = "kAll",
     }
     /// Whether blocks enter the cache as they are written.
+    #[non_exhaustive]
     PrepopulateBlockCache {
         /// No.
         Disable = "kDisable",
@@ -216,6 +224,7 @@ choices! {
         FlushAndCompaction = "kFlushAndCompaction",
     }
     /// Whether blobs enter the cache as they are written.
+    #[non_exhaustive]
     PrepopulateBlobCache {
         /// No.
         Disable = "kDisable",
@@ -223,6 +232,7 @@ choices! {
         FlushOnly = "kFlushOnly",
     }
     /// The structure behind a memtable.
+    #[non_exhaustive]
     MemtableFactory {
         /// An ordered list that many threads insert into at once.
         SkipList = "SkipListFactory",
@@ -234,6 +244,7 @@ choices! {
         HashLinkList = "HashLinkListRepFactory",
     }
     /// The format of new tables.
+    #[non_exhaustive]
     TableKind {
         /// Blocks of sorted entries: the format described by [`crate::TableOptions`].
         BlockBased = "BlockBasedTable",
@@ -243,11 +254,13 @@ choices! {
         Cuckoo = "CuckooTable",
     }
     /// Checksums of whole files, kept in the MANIFEST.
+    #[non_exhaustive]
     FileChecksum {
         /// CRC-32C, big-endian.
         Crc32c = "FileChecksumGenCrc32cFactory",
     }
     /// Where a read may look.
+    #[non_exhaustive]
     ReadTier {
         /// Everywhere.
         All = "kReadAllTier",

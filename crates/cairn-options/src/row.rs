@@ -8,6 +8,7 @@ use crate::text::Refusal;
 
 /// The treatment of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Support {
     /// It has the effect that RocksDB documents.
     Built,
@@ -42,6 +43,16 @@ pub struct Row<S> {
     pub replace: fn(&mut S, &str) -> Result<(), Refusal>,
     /// [`Text::known_parts`](crate::text::Text::known_parts) of the option's type.
     pub known_parts: KnownParts,
+}
+
+impl<S> std::fmt::Debug for Row<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Row")
+            .field("name", &self.name)
+            .field("dynamic", &self.dynamic)
+            .field("support", &self.support)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Takes parts that do not exist out of a text, and adds their names to a list.

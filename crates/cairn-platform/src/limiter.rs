@@ -27,6 +27,7 @@ use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// Who asks, the least urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum IoPriority {
     /// Compactions.
     Low,
@@ -53,6 +54,7 @@ pub enum IoKind {
 
 /// What counts against the limit (RocksDB's `RateLimiter::Mode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RateLimited {
     /// Only what is read.
     ReadsOnly,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 /// Why a table is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum TableFileCreationReason {
     /// A memtable is flushed.
     Flush,

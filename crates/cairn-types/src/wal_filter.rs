@@ -6,6 +6,7 @@ use crate::number::FileNumber;
 
 /// What recovery does with a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WalDecision {
     /// It is applied.
     Continue,

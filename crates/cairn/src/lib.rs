@@ -52,6 +52,9 @@
 //! a power cut as well, and so does every earlier write; without it a power cut may take the last
 //! writes, never one from the middle. [`Db::sync_wal`] and [`Db::close`] make everything durable.
 
+#![deny(missing_docs, missing_debug_implementations)]
+
+mod assertions;
 mod batch;
 pub mod blobs;
 mod builder;

@@ -32,6 +32,7 @@ pub use metric::PerfMetric;
 /// What a thread counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum PerfLevel {
     /// Not set; nothing is counted.
     Uninitialized,

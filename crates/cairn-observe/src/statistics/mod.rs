@@ -62,6 +62,7 @@ pub use ticker::Ticker;
 /// What statistics leave out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum StatsLevel {
     /// Everything.
     DisableAll,

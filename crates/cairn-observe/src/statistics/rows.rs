@@ -6,6 +6,7 @@ macro_rules! rows {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u32)]
+        #[non_exhaustive]
         pub enum $kind {
             $(#[doc = concat!("`", $name, "`")] $row,)+
         }

@@ -4,6 +4,7 @@ use std::fmt;
 
 /// What a thread is there for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ThreadType {
     /// A thread of the pool for flushes.
     HighPriority,
@@ -89,6 +90,7 @@ impl Operation {
 /// How far a flush or compaction is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Stage {
     /// A flush is under way.
     FlushRun = 1,

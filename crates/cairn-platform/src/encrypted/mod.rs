@@ -81,6 +81,13 @@ pub struct EncryptedFileSystem {
     provider: Arc<dyn EncryptionProvider>,
 }
 
+impl std::fmt::Debug for EncryptedFileSystem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EncryptedFileSystem")
+            .finish_non_exhaustive()
+    }
+}
+
 impl EncryptedFileSystem {
     /// The files of `base`, encrypted as `provider` says. All of them are taken to be so.
     #[must_use]
