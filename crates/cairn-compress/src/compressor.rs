@@ -1,11 +1,11 @@
 //! Compressing: one codec at one level, with its working memory, used for block after block.
 
 use cairn_types::{Error, Result};
-use zstd_safe::{CCtx, CDict, CParameter};
 
 use crate::decompress::put_varint32;
 use crate::kind::Compression;
 use crate::lz4::{Effort, MAX_INPUT, Stream};
+use crate::zstd;
 
 /// The level that asks for the library's own default.
 pub const LIBRARY_DEFAULT_LEVEL: i32 = 32767;
@@ -38,7 +38,7 @@ enum State {
     Zlib(flate2::Compress),
     Bzip2(bzip2::Compression),
     Lz4(Stream),
-    Zstd(CCtx<'static>, Option<CDict<'static>>),
+    Zstd(zstd::Context),
 }
 
 /// Compresses blocks with one codec.
@@ -71,7 +71,7 @@ impl Compressor {
             Compression::Bzip2 => State::Bzip2(bzip2::Compression::new(9)),
             Compression::Lz4 => State::Lz4(Stream::new(Effort::Fast(acceleration(options)))?),
             Compression::Lz4hc => State::Lz4(Stream::new(Effort::High(hc_level(options)))?),
-            Compression::Zstd => zstd(options, dictionary)?,
+            Compression::Zstd => State::Zstd(zstd::Context::new(options, dictionary)?),
             Compression::Xpress => {
                 return Err(Error::not_supported(
                     "compression type XPRESS (kXpressCompression)",
@@ -187,31 +187,17 @@ impl Compressor {
                 })?;
                 Ok(fits)
             }
-            State::Zstd(context, dictionary) => {
+            State::Zstd(context) => {
                 let mut fits = true;
                 append_from(&mut self.scratch, out, room, |buf| {
-                    let written = match dictionary {
-                        Some(dictionary) => context.compress_using_cdict(buf, raw, dictionary),
-                        None => context.compress2(buf, raw),
-                    };
-                    fits = written.is_ok();
-                    match written {
-                        Ok(len) => Ok(len),
-                        Err(code) if is_too_small(code) => Ok(0),
-                        Err(code) => {
-                            Err(failed(Compression::Zstd, zstd_safe::get_error_name(code)))
-                        }
-                    }
+                    let written = context.compress(raw, buf)?;
+                    fits = written.is_some();
+                    Ok(written.unwrap_or(0))
                 })?;
                 Ok(fits)
             }
         }
     }
-}
-
-/// True if zstd says that the output buffer is too small.
-pub(crate) fn is_too_small(code: usize) -> bool {
-    zstd_safe::get_error_name(code) == "Destination buffer is too small"
 }
 
 /// What the codec's library refused to do.
@@ -271,29 +257,6 @@ fn hc_level(options: CodecOptions) -> i32 {
         LIBRARY_DEFAULT_LEVEL => 9,
         level => level,
     }
-}
-
-/// zstd's working memory, with the dictionary digested for the level.
-fn zstd(options: CodecOptions, dictionary: Option<&[u8]>) -> Result<State> {
-    let level = match options.level {
-        LIBRARY_DEFAULT_LEVEL => 3,
-        level => level,
-    };
-    let refused = |code| failed(Compression::Zstd, zstd_safe::get_error_name(code));
-    let mut context = CCtx::create();
-    context
-        .set_parameter(CParameter::CompressionLevel(level))
-        .map_err(refused)?;
-    context
-        .set_parameter(CParameter::ChecksumFlag(options.checksum))
-        .map_err(refused)?;
-    let dictionary = match dictionary {
-        None => None,
-        Some(raw) => Some(CDict::try_create(raw, level).ok_or_else(|| {
-            Error::invalid_argument(format!("zstd refuses a dictionary of {} bytes", raw.len()))
-        })?),
-    };
-    Ok(State::Zstd(context, dictionary))
 }
 
 /// Appends the raw deflate stream of `raw`; `false` once it exceeds `room`.

@@ -1,14 +1,11 @@
 //! Decompressing: from a block's stored form back to its bytes, without trust in either.
 
-use std::cell::RefCell;
-
 use cairn_types::{Decoded, Malformed};
-use zstd_safe::DCtx;
 
-use crate::compressor::is_too_small;
 use crate::dictionary::Dictionary;
 use crate::kind::Compression;
 use crate::lz4;
+use crate::zstd;
 
 /// How a stored form tells the size of its original.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,7 +241,8 @@ fn fill(
                 .map(Attempt::Wrote)
                 .ok_or_else(|| broken(kind, "or longer than declared"))
         }
-        Compression::Zstd => unzstd(stream, dictionary, out),
+        Compression::Zstd => unzstd(stream, dictionary, out)
+            .map(|written| written.map_or(Attempt::TooSmall, Attempt::Wrote)),
         Compression::Xpress => Err(Malformed::unsupported(0, "compression type XPRESS")),
     };
     match attempt.map_err(|error| error.shifted(declared.stream))? {
@@ -259,36 +257,20 @@ fn fill(
     }
 }
 
-thread_local! {
-    /// zstd's decompression memory, some 150 KiB, kept from block to block.
-    static ZSTD: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
-}
-
 /// One attempt with zstd.
-pub(crate) fn unzstd_attempt(
+fn unzstd(
     stream: &[u8],
     dictionary: Option<&Dictionary>,
     out: &mut [u8],
 ) -> Decoded<Option<usize>> {
-    unzstd(stream, dictionary, out).map(|attempt| match attempt {
-        Attempt::Wrote(len) => Some(len),
-        Attempt::TooSmall => None,
-    })
-}
-
-fn unzstd(stream: &[u8], dictionary: Option<&Dictionary>, out: &mut [u8]) -> Decoded<Attempt> {
-    let written = ZSTD.with_borrow_mut(|context| match dictionary {
-        None => Ok(context.decompress(out, stream)),
+    let digested = match dictionary {
+        None => None,
         Some(dictionary) => match dictionary.zstd() {
-            Some(digested) => Ok(context.decompress_using_ddict(out, stream, digested)),
-            None => Err(broken(Compression::Zstd, "its dictionary is damaged")),
+            None => return Err(broken(Compression::Zstd, "its dictionary is damaged")),
+            digested => digested,
         },
-    })?;
-    match written {
-        Ok(len) => Ok(Attempt::Wrote(len)),
-        Err(code) if is_too_small(code) => Ok(Attempt::TooSmall),
-        Err(code) => Err(broken(Compression::Zstd, zstd_safe::get_error_name(code))),
-    }
+    };
+    zstd::decompress(stream, digested, out)
 }
 
 /// The window of raw deflate streams: the largest, which decodes streams of every other.
@@ -392,7 +374,7 @@ pub(crate) fn by_doubling(
     loop {
         let mut out = vec![0; len];
         let written = if kind == Compression::Zstd {
-            unzstd_attempt(stream, dictionary, &mut out)?
+            unzstd(stream, dictionary, &mut out)?
         } else {
             let dictionary = dictionary.map_or(&[][..], Dictionary::raw);
             let whole = len == max;

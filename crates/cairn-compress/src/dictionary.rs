@@ -2,21 +2,22 @@
 
 use std::fmt;
 
-use cairn_types::{Error, Result};
-use zstd_safe::DDict;
+use cairn_types::Result;
+
+use crate::zstd::{self, Digested};
 
 /// A dictionary as a table stores it, with what zstd makes of it for decompression.
 pub struct Dictionary {
     raw: Vec<u8>,
     /// `None` if the bytes claim to be a zstd dictionary and are none; LZ4 and zlib do not mind.
-    zstd: Option<DDict<'static>>,
+    zstd: Option<Digested>,
 }
 
 impl Dictionary {
     /// A dictionary for decompression.
     #[must_use]
     pub fn new(raw: Vec<u8>) -> Dictionary {
-        let zstd = DDict::try_create(&raw);
+        let zstd = Digested::new(&raw);
         Dictionary { raw, zstd }
     }
 
@@ -27,14 +28,16 @@ impl Dictionary {
     }
 
     /// What zstd made of it.
-    pub(crate) fn zstd(&self) -> Option<&DDict<'static>> {
+    pub(crate) fn zstd(&self) -> Option<&Digested> {
         self.zstd.as_ref()
     }
 
     /// Bytes of memory that the dictionary takes, digested form included.
     #[must_use]
     pub fn memory_usage(&self) -> usize {
-        size_of::<Dictionary>() + self.raw.capacity() + self.zstd.as_ref().map_or(0, DDict::sizeof)
+        size_of::<Dictionary>()
+            + self.raw.capacity()
+            + self.zstd.as_ref().map_or(0, Digested::memory_usage)
     }
 }
 
@@ -51,10 +54,5 @@ impl fmt::Debug for Dictionary {
 ///
 /// `InvalidArgument` if zstd finds too little in the samples; the caller goes on without one.
 pub fn train_zstd(samples: &[u8], sizes: &[usize], max_bytes: usize) -> Result<Vec<u8>> {
-    zstd::dict::from_continuous(samples, sizes, max_bytes).map_err(|error| {
-        Error::invalid_argument(format!(
-            "training a zstd dictionary of at most {max_bytes} bytes from {} samples: {error}",
-            sizes.len()
-        ))
-    })
+    zstd::train(samples, sizes, max_bytes)
 }

@@ -27,6 +27,7 @@ mod lz4;
 #[cfg(test)]
 mod tests;
 pub mod wal;
+mod zstd;
 
 pub use compressor::{CodecOptions, Compressor, LIBRARY_DEFAULT_LEVEL};
 pub use decompress::{Declared, Framing, declared_len, decompress, decompress_exact};
