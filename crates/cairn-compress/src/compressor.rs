@@ -57,13 +57,16 @@ impl Compressor {
     ///
     /// # Errors
     ///
-    /// `NotSupported` for XPRESS; `InvalidArgument` for parameters that the codec does not know.
+    /// `NotSupported` for XPRESS and codecs that are not built in; `InvalidArgument` for parameters that the codec does not know.
     pub fn new(
         kind: Compression,
         options: CodecOptions,
         dictionary: Option<&[u8]>,
     ) -> Result<Compressor> {
         let dictionary = dictionary.filter(|_| kind.takes_dictionary());
+        if !kind.is_supported() {
+            return Err(kind.not_supported());
+        }
         let state = match kind {
             Compression::None => State::None,
             Compression::Snappy => State::Snappy(Box::new(snap::raw::Encoder::new())),
@@ -72,11 +75,7 @@ impl Compressor {
             Compression::Lz4 => State::Lz4(Stream::new(Effort::Fast(acceleration(options)))?),
             Compression::Lz4hc => State::Lz4(Stream::new(Effort::High(hc_level(options)))?),
             Compression::Zstd => State::Zstd(zstd::Context::new(options, dictionary)?),
-            Compression::Xpress => {
-                return Err(Error::not_supported(
-                    "compression type XPRESS (kXpressCompression)",
-                ));
-            }
+            Compression::Xpress => return Err(kind.not_supported()),
         };
         Ok(Compressor {
             kind,

@@ -92,7 +92,8 @@ fn varint32(bytes: &[u8]) -> Option<(u32, usize)> {
 ///
 /// # Errors
 ///
-/// [`Malformed`] if the size is cut short, more than the codec can reach, or above `limit`.
+/// [`Malformed`] if the size is cut short, more than the codec can reach, or above `limit`, or if the codec
+/// is not supported.
 pub fn declared_len(
     kind: Compression,
     payload: &[u8],
@@ -106,8 +107,8 @@ pub fn declared_len(
         )
     };
     let (len, stream) = match (kind, framing) {
-        (Compression::Xpress, _) => {
-            return Err(Malformed::unsupported(0, "compression type XPRESS"));
+        (kind, _) if !kind.is_supported() => {
+            return Err(Malformed::unsupported(0, kind.absence()));
         }
         (Compression::None, _) => (Some(payload.len() as u64), 0),
         (Compression::Snappy, _) => (Some(u64::from(varint32(payload).ok_or_else(cut)?.0)), 0),
@@ -243,7 +244,7 @@ fn fill(
         }
         Compression::Zstd => unzstd(stream, dictionary, out)
             .map(|written| written.map_or(Attempt::TooSmall, Attempt::Wrote)),
-        Compression::Xpress => Err(Malformed::unsupported(0, "compression type XPRESS")),
+        Compression::Xpress => Err(Malformed::unsupported(0, kind.absence())),
     };
     match attempt.map_err(|error| error.shifted(declared.stream))? {
         Attempt::Wrote(len) if len == out.len() => Ok(()),

@@ -58,6 +58,9 @@ impl WalDecompressor {
         if kind != Compression::Zstd {
             return Err(Error::not_supported(format!("WAL compressed with {kind}")));
         }
+        if !kind.is_supported() {
+            return Err(kind.not_supported().context("WAL"));
+        }
         Ok(WalDecompressor { limit })
     }
 

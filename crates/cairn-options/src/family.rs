@@ -82,7 +82,7 @@ options! {
         /// Where in memory the probes of a key lie together.
         bloom_locality: u32 = 0, hint;
         /// Compression of tables.
-        compression: Compression = Compression::Lz4, dynamic;
+        compression: Compression = Compression::FAST, dynamic;
         /// Compression of the bottommost level; none for the same as the others.
         bottommost_compression: Option<Compression> = None, dynamic;
         /// Compression by level; replaces `compression` when it is not empty.

@@ -51,6 +51,18 @@
 //! A write that returned survives the end of the process. With [`WriteOptions::sync`] it survives
 //! a power cut as well, and so does every earlier write; without it a power cut may take the last
 //! writes, never one from the middle. [`Db::sync_wal`] and [`Db::close`] make everything durable.
+//!
+//! # Features
+//!
+//! | feature | codec | without it |
+//! |---|---|---|
+//! | `lz4` | LZ4 and LZ4HC | tables, blob files and options with `kLZ4Compression` or `kLZ4HCCompression` are refused |
+//! | `zstd` | Zstandard, and dictionaries trained by it | tables, blob files, logs and options with `kZSTD` are refused |
+//!
+//! Both are on by default and compile a C library. With `default-features = false` the build is Rust alone
+//! and needs no C compiler; Snappy, which is then the default of families, zlib and bzip2 are always there. A database opens
+//! without the codec of some of its tables, as long as no option names the codec; reads of such a table fail
+//! with [`Code::NotSupported`], and the error names the file, the codec and the feature.
 
 #![deny(missing_docs, missing_debug_implementations)]
 
