@@ -46,6 +46,24 @@
 //! drop(iter);
 //! ```
 //!
+//! # Errors
+//!
+//! A key that does not exist is `Ok(None)`. An [`Error`] has RocksDB's [`Code`] and [`Subcode`] to match on, a
+//! text that names the file and the fact, and as its source the [`std::io::Error`] of a system call that failed:
+//!
+//! ```
+//! use cairn::{Code, Error, Subcode};
+//!
+//! fn retry_later(error: &Error) -> bool {
+//!     match (error.code(), error.subcode()) {
+//!         (Code::IoError, Subcode::NoSpace) => true, // writes go on once there is space
+//!         (Code::Busy | Code::TryAgain | Code::TimedOut, _) => true,
+//!         _ => false,
+//!     }
+//! }
+//! # assert!(!retry_later(&Error::corruption("bad block")));
+//! ```
+//!
 //! # Durability
 //!
 //! A write that returned survives the end of the process. With [`WriteOptions::sync`] it survives
