@@ -164,44 +164,44 @@ impl Session for Thread<'_> {
 
 impl Cursor for Iter<'_> {
     fn seek_to_first(&mut self) {
-        (**self).seek_to_first();
+        Iter::seek_to_first(self);
     }
 
     fn seek_to_last(&mut self) {
-        (**self).seek_to_last();
+        Iter::seek_to_last(self);
     }
 
     #[inline]
     fn seek(&mut self, key: &[u8]) {
-        (**self).seek(key);
+        Iter::seek(self, key);
     }
 
     #[inline]
     fn next(&mut self) {
-        (**self).next();
+        Iter::next(self);
     }
 
     #[inline]
     fn prev(&mut self) {
-        (**self).prev();
+        Iter::prev(self);
     }
 
     #[inline]
     fn valid(&self) -> bool {
-        (**self).valid()
+        Iter::valid(self)
     }
 
     #[inline]
     fn key(&self) -> &[u8] {
-        (**self).key()
+        Iter::key(self)
     }
 
     #[inline]
     fn value(&self) -> &[u8] {
-        (**self).value()
+        Iter::value(self)
     }
 
     fn status(&self) -> Result<()> {
-        (**self).status()
+        Iter::status(self)
     }
 }

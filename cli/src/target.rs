@@ -11,7 +11,7 @@ use cairn_format::names::FileName;
 use cairn_options::file::OptionsFile;
 use cairn_options::{DbOptions, FamilyOptions, Options, apply_mixed};
 use cairn_platform::fs::FileMode;
-use cairn_platform::{FileSystem, PosixFileSystem, World};
+use cairn_platform::{FileSystem, PosixFileSystem};
 use cairn_types::{Error, FileNumber, Result};
 
 use crate::args::Target;
@@ -52,13 +52,11 @@ pub fn open(target: &Target, purpose: Use) -> Result<Db> {
         db: settings.db,
         family: FamilyOptions::default(),
     };
-    Db::open_in(
-        World::posix(),
-        &target.db,
-        &options,
-        &families,
-        purpose == Use::Read,
-    )
+    Db::builder(&target.db)
+        .options(options)
+        .families(families)
+        .read_only(purpose == Use::Read)
+        .open()
 }
 
 /// Returns the options for the database of `target` without reading its MANIFEST, which may be missing.

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
+use crate::commands::printed;
 use crate::tool_requirements::Selection;
 use crate::{capi, deny, header, instruction_counts, loom, packages, soak, tidy};
 
@@ -130,6 +131,7 @@ fn lint(root: &Path, selection: &Selection) -> Result<(), String> {
         let clippy = ["clippy", "--workspace", "--all-targets", "--locked"];
         cargo(root, &[&clippy[..], &["--", "-D", "warnings"]].concat())?;
     }
+    without_c(root)?;
     header::run(root, true)?;
     let mut doc = command(
         root,
@@ -146,6 +148,23 @@ fn lint(root: &Path, selection: &Selection) -> Result<(), String> {
         ],
     );
     finish(doc.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// Without its default features the Rust crate needs no C compiler, and refuses the codecs that it lacks.
+fn without_c(root: &Path) -> Result<(), String> {
+    let bare = ["--no-default-features", "--locked", "-p"];
+    let tree = [
+        &["tree", "--edges", "normal,build", "--prefix", "none"],
+        &bare[..],
+        &["cairn"],
+    ];
+    let packages = printed(&mut command(root, "cargo", &tree.concat()))?;
+    // What compiles C does so by the package `cc`.
+    if packages.lines().any(|package| package.starts_with("cc ")) {
+        return Err("cairn without default features compiles C: see cargo tree -i cc".to_owned());
+    }
+    cargo(root, &[&["check"], &bare[..], &["cairn"]].concat())?;
+    cargo(root, &[&["test"], &bare[..], &["cairn-compress"]].concat())
 }
 
 fn unit(root: &Path) -> Result<(), String> {

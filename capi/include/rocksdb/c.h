@@ -1700,6 +1700,88 @@ struct rocksdb_slicetransform_t *rocksdb_slicetransform_create_noop(void);
 // Frees options.
 //
 // Null is passed over.
+void rocksdb_compaction_options_destroy(struct rocksdb_compaction_options_t *handle);
+
+// Sets `allow_trivial_move`.
+void rocksdb_compaction_options_set_allow_trivial_move(struct rocksdb_compaction_options_t *opt,
+                                                       unsigned char v);
+
+// Sets `compression`.
+void rocksdb_compaction_options_set_compression(struct rocksdb_compaction_options_t *opt, int v);
+
+// Sets `max_subcompactions`.
+void rocksdb_compaction_options_set_max_subcompactions(struct rocksdb_compaction_options_t *opt,
+                                                       uint32_t v);
+
+// Sets `output_file_size_limit`.
+void rocksdb_compaction_options_set_output_file_size_limit(struct rocksdb_compaction_options_t *opt,
+                                                           uint64_t v);
+
+// The value of `allow_trivial_move`.
+unsigned char rocksdb_compaction_options_get_allow_trivial_move(struct rocksdb_compaction_options_t *opt);
+
+// The value of `compression`.
+int rocksdb_compaction_options_get_compression(struct rocksdb_compaction_options_t *opt);
+
+// The value of `max_subcompactions`.
+uint32_t rocksdb_compaction_options_get_max_subcompactions(struct rocksdb_compaction_options_t *opt);
+
+// The value of `output_file_size_limit`.
+uint64_t rocksdb_compaction_options_get_output_file_size_limit(struct rocksdb_compaction_options_t *opt);
+
+// Options with their defaults.
+struct rocksdb_compaction_options_t *rocksdb_compaction_options_create(void);
+
+// A flag that is not set, by which compactions are called off.
+unsigned char *rocksdb_compaction_options_canceled_create(void);
+
+// Sets a flag, or takes it back; null is passed over. Compactions that have seen it end all the same.
+void rocksdb_compaction_options_canceled_set(unsigned char *canceled,
+                                             unsigned char value);
+
+// Gives up the program's share of a flag; null is passed over. Options that have it keep theirs.
+void rocksdb_compaction_options_canceled_destroy(unsigned char *canceled);
+
+// The flag by which compactions with these options are called off; null for none.
+void rocksdb_compaction_options_set_canceled(struct rocksdb_compaction_options_t *options,
+                                             unsigned char *canceled);
+
+// Compacts the tables of the default family that are named, and those that have to go with them, into
+// a level. A negative `output_path_id` leaves the directory to the family. The names of the new
+// files go to `output_file_names`, unless it is null, and are freed by
+// `rocksdb_compact_files_output_file_names_destroy`. What was done goes to `compaction_job_info`, unless that
+// is null; it stays as it was when the files could not be compacted.
+void rocksdb_compact_files(struct rocksdb_t *db,
+                           const struct rocksdb_compaction_options_t *options,
+                           const char *const *input_file_names,
+                           size_t num_input_file_names,
+                           int output_level,
+                           int output_path_id,
+                           char ***output_file_names,
+                           size_t *num_output_file_names,
+                           struct rocksdb_compactionjobinfo_t *compaction_job_info,
+                           char **errptr);
+
+// The same of a family; null stands for the default one.
+void rocksdb_compact_files_cf(struct rocksdb_t *db,
+                              struct rocksdb_column_family_handle_t *column_family,
+                              const struct rocksdb_compaction_options_t *options,
+                              const char *const *input_file_names,
+                              size_t num_input_file_names,
+                              int output_level,
+                              int output_path_id,
+                              char ***output_file_names,
+                              size_t *num_output_file_names,
+                              struct rocksdb_compactionjobinfo_t *compaction_job_info,
+                              char **errptr);
+
+// Frees a list of names.
+void rocksdb_compact_files_output_file_names_destroy(char **output_file_names,
+                                                     size_t num_output_file_names);
+
+// Frees options.
+//
+// Null is passed over.
 void rocksdb_flushwaloptions_destroy(struct rocksdb_flushwaloptions_t *handle);
 
 // Frees options.
@@ -2883,32 +2965,6 @@ struct rocksdb_slice_t rocksdb_iter_timestamp_slice(const struct rocksdb_iterato
 // The error that ended the walk, if one did.
 void rocksdb_iter_get_error(const struct rocksdb_iterator_t *iter, char **errptr);
 
-// Gives up the program's share of a limiter. Options and databases that use it keep theirs.
-//
-// Null is passed over.
-void rocksdb_ratelimiter_destroy(struct rocksdb_ratelimiter_t *handle);
-
-// A limit of what is written.
-struct rocksdb_ratelimiter_t *rocksdb_ratelimiter_create(int64_t rate_bytes_per_sec,
-                                                         int64_t refill_period_us,
-                                                         int32_t fairness);
-
-// The same, at a rate that follows the demand up to the given one.
-struct rocksdb_ratelimiter_t *rocksdb_ratelimiter_create_auto_tuned(int64_t rate_bytes_per_sec,
-                                                                    int64_t refill_period_us,
-                                                                    int32_t fairness);
-
-// A limit of what is read (mode 0), written (1), or both.
-struct rocksdb_ratelimiter_t *rocksdb_ratelimiter_create_with_mode(int64_t rate_bytes_per_sec,
-                                                                   int64_t refill_period_us,
-                                                                   int32_t fairness,
-                                                                   int mode,
-                                                                   bool auto_tuned);
-
-// The limit of databases that are opened with these options; none for a null pointer.
-void rocksdb_options_set_ratelimiter(struct rocksdb_options_t *opt,
-                                     struct rocksdb_ratelimiter_t *limiter);
-
 // Frees options.
 //
 // Null is passed over.
@@ -3395,88 +3451,6 @@ void rocksdb_multi_get_cf_with_metadata(struct rocksdb_t *db,
                                         size_t *timestamps_list_sizes,
                                         unsigned char *newer_versions_present,
                                         char **errs);
-
-// Frees options.
-//
-// Null is passed over.
-void rocksdb_compaction_options_destroy(struct rocksdb_compaction_options_t *handle);
-
-// Sets `allow_trivial_move`.
-void rocksdb_compaction_options_set_allow_trivial_move(struct rocksdb_compaction_options_t *opt,
-                                                       unsigned char v);
-
-// Sets `compression`.
-void rocksdb_compaction_options_set_compression(struct rocksdb_compaction_options_t *opt, int v);
-
-// Sets `max_subcompactions`.
-void rocksdb_compaction_options_set_max_subcompactions(struct rocksdb_compaction_options_t *opt,
-                                                       uint32_t v);
-
-// Sets `output_file_size_limit`.
-void rocksdb_compaction_options_set_output_file_size_limit(struct rocksdb_compaction_options_t *opt,
-                                                           uint64_t v);
-
-// The value of `allow_trivial_move`.
-unsigned char rocksdb_compaction_options_get_allow_trivial_move(struct rocksdb_compaction_options_t *opt);
-
-// The value of `compression`.
-int rocksdb_compaction_options_get_compression(struct rocksdb_compaction_options_t *opt);
-
-// The value of `max_subcompactions`.
-uint32_t rocksdb_compaction_options_get_max_subcompactions(struct rocksdb_compaction_options_t *opt);
-
-// The value of `output_file_size_limit`.
-uint64_t rocksdb_compaction_options_get_output_file_size_limit(struct rocksdb_compaction_options_t *opt);
-
-// Options with their defaults.
-struct rocksdb_compaction_options_t *rocksdb_compaction_options_create(void);
-
-// A flag that is not set, by which compactions are called off.
-unsigned char *rocksdb_compaction_options_canceled_create(void);
-
-// Sets a flag, or takes it back; null is passed over. Compactions that have seen it end all the same.
-void rocksdb_compaction_options_canceled_set(unsigned char *canceled,
-                                             unsigned char value);
-
-// Gives up the program's share of a flag; null is passed over. Options that have it keep theirs.
-void rocksdb_compaction_options_canceled_destroy(unsigned char *canceled);
-
-// The flag by which compactions with these options are called off; null for none.
-void rocksdb_compaction_options_set_canceled(struct rocksdb_compaction_options_t *options,
-                                             unsigned char *canceled);
-
-// Compacts the tables of the default family that are named, and those that have to go with them, into
-// a level. A negative `output_path_id` leaves the directory to the family. The names of the new
-// files go to `output_file_names`, unless it is null, and are freed by
-// `rocksdb_compact_files_output_file_names_destroy`. What was done goes to `compaction_job_info`, unless that
-// is null; it stays as it was when the files could not be compacted.
-void rocksdb_compact_files(struct rocksdb_t *db,
-                           const struct rocksdb_compaction_options_t *options,
-                           const char *const *input_file_names,
-                           size_t num_input_file_names,
-                           int output_level,
-                           int output_path_id,
-                           char ***output_file_names,
-                           size_t *num_output_file_names,
-                           struct rocksdb_compactionjobinfo_t *compaction_job_info,
-                           char **errptr);
-
-// The same of a family; null stands for the default one.
-void rocksdb_compact_files_cf(struct rocksdb_t *db,
-                              struct rocksdb_column_family_handle_t *column_family,
-                              const struct rocksdb_compaction_options_t *options,
-                              const char *const *input_file_names,
-                              size_t num_input_file_names,
-                              int output_level,
-                              int output_path_id,
-                              char ***output_file_names,
-                              size_t *num_output_file_names,
-                              struct rocksdb_compactionjobinfo_t *compaction_job_info,
-                              char **errptr);
-
-// Frees a list of names.
-void rocksdb_compact_files_output_file_names_destroy(char **output_file_names,
-                                                     size_t num_output_file_names);
 
 // Frees options. Databases that were opened with them are not touched.
 //
@@ -5496,6 +5470,32 @@ char *rocksdb_perfcontext_report(struct rocksdb_perfcontext_t *context,
 
 // One counter; 0 for a number that none has.
 uint64_t rocksdb_perfcontext_metric(struct rocksdb_perfcontext_t *context, int metric);
+
+// Gives up the program's share of a limiter. Options and databases that use it keep theirs.
+//
+// Null is passed over.
+void rocksdb_ratelimiter_destroy(struct rocksdb_ratelimiter_t *handle);
+
+// A limit of what is written.
+struct rocksdb_ratelimiter_t *rocksdb_ratelimiter_create(int64_t rate_bytes_per_sec,
+                                                         int64_t refill_period_us,
+                                                         int32_t fairness);
+
+// The same, at a rate that follows the demand up to the given one.
+struct rocksdb_ratelimiter_t *rocksdb_ratelimiter_create_auto_tuned(int64_t rate_bytes_per_sec,
+                                                                    int64_t refill_period_us,
+                                                                    int32_t fairness);
+
+// A limit of what is read (mode 0), written (1), or both.
+struct rocksdb_ratelimiter_t *rocksdb_ratelimiter_create_with_mode(int64_t rate_bytes_per_sec,
+                                                                   int64_t refill_period_us,
+                                                                   int32_t fairness,
+                                                                   int mode,
+                                                                   bool auto_tuned);
+
+// The limit of databases that are opened with these options; none for a null pointer.
+void rocksdb_options_set_ratelimiter(struct rocksdb_options_t *opt,
+                                     struct rocksdb_ratelimiter_t *limiter);
 
 // Destroys the values of a batch, and its errors.
 //

@@ -1,11 +1,11 @@
 //! The compressor: one codec at one level, with working memory that is reused for every block.
 
 use cairn_types::{Error, Result};
-use zstd_safe::{CCtx, CDict, CParameter};
 
 use crate::decompress::put_varint32;
 use crate::kind::Compression;
 use crate::lz4::{Effort, MAX_INPUT, Stream};
+use crate::zstd;
 
 /// RocksDB's `CompressionOptions::kDefaultCompressionLevel`, which selects the library's default.
 pub const LIBRARY_DEFAULT_LEVEL: i32 = 32767;
@@ -38,7 +38,7 @@ enum State {
     Zlib(flate2::Compress),
     Bzip2(bzip2::Compression),
     Lz4(Stream),
-    Zstd(CCtx<'static>, Option<CDict<'static>>),
+    Zstd(zstd::Context),
 }
 
 /// A compressor of blocks.
@@ -57,13 +57,16 @@ impl Compressor {
     ///
     /// # Errors
     ///
-    /// `NotSupported` for XPRESS; `InvalidArgument` for invalid options.
+    /// `NotSupported` for XPRESS and for codecs that are not built in; `InvalidArgument` for invalid options.
     pub fn new(
         kind: Compression,
         options: CodecOptions,
         dictionary: Option<&[u8]>,
     ) -> Result<Compressor> {
         let dictionary = dictionary.filter(|_| kind.takes_dictionary());
+        if !kind.is_supported() {
+            return Err(kind.not_supported());
+        }
         let state = match kind {
             Compression::None => State::None,
             Compression::Snappy => State::Snappy(Box::new(snap::raw::Encoder::new())),
@@ -71,12 +74,8 @@ impl Compressor {
             Compression::Bzip2 => State::Bzip2(bzip2::Compression::new(9)),
             Compression::Lz4 => State::Lz4(Stream::new(Effort::Fast(acceleration(options)))?),
             Compression::Lz4hc => State::Lz4(Stream::new(Effort::High(hc_level(options)))?),
-            Compression::Zstd => zstd(options, dictionary)?,
-            Compression::Xpress => {
-                return Err(Error::not_supported(
-                    "compression type XPRESS (kXpressCompression)",
-                ));
-            }
+            Compression::Zstd => State::Zstd(zstd::Context::new(options, dictionary)?),
+            Compression::Xpress => return Err(kind.not_supported()),
         };
         Ok(Compressor {
             kind,
@@ -187,31 +186,17 @@ impl Compressor {
                 })?;
                 Ok(fits)
             }
-            State::Zstd(context, dictionary) => {
+            State::Zstd(context) => {
                 let mut fits = true;
                 append_from(&mut self.scratch, out, room, |buf| {
-                    let written = match dictionary {
-                        Some(dictionary) => context.compress_using_cdict(buf, raw, dictionary),
-                        None => context.compress2(buf, raw),
-                    };
-                    fits = written.is_ok();
-                    match written {
-                        Ok(len) => Ok(len),
-                        Err(code) if is_too_small(code) => Ok(0),
-                        Err(code) => {
-                            Err(failed(Compression::Zstd, zstd_safe::get_error_name(code)))
-                        }
-                    }
+                    let written = context.compress(raw, buf)?;
+                    fits = written.is_some();
+                    Ok(written.unwrap_or(0))
                 })?;
                 Ok(fits)
             }
         }
     }
-}
-
-/// True if zstd says that the output buffer is too small.
-pub(crate) fn is_too_small(code: usize) -> bool {
-    zstd_safe::get_error_name(code) == "Destination buffer is too small"
 }
 
 /// The error for a failure reported by the codec's library.
@@ -271,29 +256,6 @@ fn hc_level(options: CodecOptions) -> i32 {
         LIBRARY_DEFAULT_LEVEL => 9,
         level => level,
     }
-}
-
-/// Creates zstd's context, with the dictionary digested for the level.
-fn zstd(options: CodecOptions, dictionary: Option<&[u8]>) -> Result<State> {
-    let level = match options.level {
-        LIBRARY_DEFAULT_LEVEL => 3,
-        level => level,
-    };
-    let refused = |code| failed(Compression::Zstd, zstd_safe::get_error_name(code));
-    let mut context = CCtx::create();
-    context
-        .set_parameter(CParameter::CompressionLevel(level))
-        .map_err(refused)?;
-    context
-        .set_parameter(CParameter::ChecksumFlag(options.checksum))
-        .map_err(refused)?;
-    let dictionary = match dictionary {
-        None => None,
-        Some(raw) => Some(CDict::try_create(raw, level).ok_or_else(|| {
-            Error::invalid_argument(format!("zstd rejects a dictionary of {} bytes", raw.len()))
-        })?),
-    };
-    Ok(State::Zstd(context, dictionary))
 }
 
 /// Appends the raw deflate stream of `raw`. Returns false once it exceeds `room`.

@@ -1,14 +1,11 @@
 //! The decompressor: from the stored form of a block to its content, for untrusted input.
 
-use std::cell::RefCell;
-
 use cairn_types::{Decoded, Malformed};
-use zstd_safe::DCtx;
 
-use crate::compressor::is_too_small;
 use crate::dictionary::Dictionary;
 use crate::kind::Compression;
 use crate::lz4;
+use crate::zstd;
 
 /// The encoding of the uncompressed size in a stored form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +92,8 @@ fn varint32(bytes: &[u8]) -> Option<(u32, usize)> {
 ///
 /// # Errors
 ///
-/// [`Malformed`] if the size is truncated, beyond the codec's best ratio, or above `limit`.
+/// [`Malformed`] if the size is truncated, beyond the codec's best ratio, or above `limit`, or if the codec is not
+/// supported.
 pub fn declared_len(
     kind: Compression,
     payload: &[u8],
@@ -109,8 +107,8 @@ pub fn declared_len(
         )
     };
     let (len, stream) = match (kind, framing) {
-        (Compression::Xpress, _) => {
-            return Err(Malformed::unsupported(0, "compression type XPRESS"));
+        (kind, _) if !kind.is_supported() => {
+            return Err(Malformed::unsupported(0, kind.absence()));
         }
         (Compression::None, _) => (Some(payload.len() as u64), 0),
         (Compression::Snappy, _) => (Some(u64::from(varint32(payload).ok_or_else(cut)?.0)), 0),
@@ -244,8 +242,9 @@ fn fill(
                 .map(Attempt::Wrote)
                 .ok_or_else(|| broken(kind, "or longer than declared"))
         }
-        Compression::Zstd => unzstd(stream, dictionary, out),
-        Compression::Xpress => Err(Malformed::unsupported(0, "compression type XPRESS")),
+        Compression::Zstd => unzstd_attempt(stream, dictionary, out)
+            .map(|written| written.map_or(Attempt::TooSmall, Attempt::Wrote)),
+        Compression::Xpress => Err(Malformed::unsupported(0, kind.absence())),
     };
     match attempt.map_err(|error| error.shifted(declared.stream))? {
         Attempt::Wrote(len) if len == out.len() => Ok(()),
@@ -259,36 +258,20 @@ fn fill(
     }
 }
 
-thread_local! {
-    /// zstd's decompression context, about 150 KiB, reused between blocks.
-    static ZSTD: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
-}
-
 /// Attempts to decompress with zstd.
-pub(crate) fn unzstd_attempt(
+fn unzstd_attempt(
     stream: &[u8],
     dictionary: Option<&Dictionary>,
     out: &mut [u8],
 ) -> Decoded<Option<usize>> {
-    unzstd(stream, dictionary, out).map(|attempt| match attempt {
-        Attempt::Wrote(len) => Some(len),
-        Attempt::TooSmall => None,
-    })
-}
-
-fn unzstd(stream: &[u8], dictionary: Option<&Dictionary>, out: &mut [u8]) -> Decoded<Attempt> {
-    let written = ZSTD.with_borrow_mut(|context| match dictionary {
-        None => Ok(context.decompress(out, stream)),
+    let digested = match dictionary {
+        None => None,
         Some(dictionary) => match dictionary.zstd() {
-            Some(digested) => Ok(context.decompress_using_ddict(out, stream, digested)),
-            None => Err(broken(Compression::Zstd, "its dictionary is damaged")),
+            None => return Err(broken(Compression::Zstd, "its dictionary is damaged")),
+            digested => digested,
         },
-    })?;
-    match written {
-        Ok(len) => Ok(Attempt::Wrote(len)),
-        Err(code) if is_too_small(code) => Ok(Attempt::TooSmall),
-        Err(code) => Err(broken(Compression::Zstd, zstd_safe::get_error_name(code))),
-    }
+    };
+    zstd::decompress(stream, digested, out)
 }
 
 /// The window of raw deflate streams. The largest one decodes the streams of all others.

@@ -2,21 +2,22 @@
 
 use std::fmt;
 
-use cairn_types::{Error, Result};
-use zstd_safe::DDict;
+use cairn_types::Result;
+
+use crate::zstd::{self, Digested};
 
 /// A dictionary as stored in a table, with zstd's digested form for decompression.
 pub struct Dictionary {
     raw: Vec<u8>,
     /// `None` if the bytes have zstd's dictionary magic but are invalid. LZ4 and zlib accept any bytes.
-    zstd: Option<DDict<'static>>,
+    zstd: Option<Digested>,
 }
 
 impl Dictionary {
     /// Creates a dictionary for decompression.
     #[must_use]
     pub fn new(raw: Vec<u8>) -> Dictionary {
-        let zstd = DDict::try_create(&raw);
+        let zstd = Digested::new(&raw);
         Dictionary { raw, zstd }
     }
 
@@ -27,14 +28,16 @@ impl Dictionary {
     }
 
     /// The digested form.
-    pub(crate) fn zstd(&self) -> Option<&DDict<'static>> {
+    pub(crate) fn zstd(&self) -> Option<&Digested> {
         self.zstd.as_ref()
     }
 
     /// The memory used, including the digested form.
     #[must_use]
     pub fn memory_usage(&self) -> usize {
-        size_of::<Dictionary>() + self.raw.capacity() + self.zstd.as_ref().map_or(0, DDict::sizeof)
+        size_of::<Dictionary>()
+            + self.raw.capacity()
+            + self.zstd.as_ref().map_or(0, Digested::memory_usage)
     }
 }
 
@@ -51,10 +54,5 @@ impl fmt::Debug for Dictionary {
 ///
 /// `InvalidArgument` if the samples are insufficient. The caller continues without a dictionary.
 pub fn train_zstd(samples: &[u8], sizes: &[usize], max_bytes: usize) -> Result<Vec<u8>> {
-    zstd::dict::from_continuous(samples, sizes, max_bytes).map_err(|error| {
-        Error::invalid_argument(format!(
-            "training a zstd dictionary of at most {max_bytes} bytes from {} samples: {error}",
-            sizes.len()
-        ))
-    })
+    zstd::train(samples, sizes, max_bytes)
 }

@@ -2,9 +2,12 @@
 
 use std::fmt;
 
+use cairn_types::Error;
+
 /// The codec of a block. The numbers are those in block trailers and blob file headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Compression {
     /// No compression.
     #[default]
@@ -41,6 +44,12 @@ const NAMES: [(Compression, &str, &str); 8] = [
 const ZSTD_NOT_FINAL: u8 = 0x40;
 
 impl Compression {
+    /// The default codec of families: LZ4, or Snappy in a build without it.
+    pub const FAST: Compression = match cfg!(feature = "lz4") {
+        true => Compression::Lz4,
+        false => Compression::Snappy,
+    };
+
     /// All codecs, by number.
     pub fn all() -> impl Iterator<Item = Compression> {
         NAMES.iter().map(|row| row.0)
@@ -85,10 +94,41 @@ impl Compression {
         }
     }
 
-    /// True if compression and decompression are implemented.
+    /// The Cargo feature that the codec needs, and true if this build has it.
+    fn feature(self) -> Option<(&'static str, bool)> {
+        match self {
+            Compression::Lz4 | Compression::Lz4hc => Some(("lz4", cfg!(feature = "lz4"))),
+            Compression::Zstd => Some(("zstd", cfg!(feature = "zstd"))),
+            _ => None,
+        }
+    }
+
+    /// True if this build can compress and decompress with the codec.
     #[must_use]
     pub fn is_supported(self) -> bool {
-        self != Compression::Xpress
+        match self.feature() {
+            Some((_, built)) => built,
+            None => self != Compression::Xpress,
+        }
+    }
+
+    /// The codec and the feature that it needs, as the text of the error of a codec that is not supported.
+    #[must_use]
+    #[cold]
+    pub fn absence(self) -> String {
+        let name = self.option_name();
+        match self.feature() {
+            Some((feature, _)) => {
+                format!("compression type {self} ({name}): built without the feature `{feature}`")
+            }
+            None => format!("compression type {self} ({name})"),
+        }
+    }
+
+    /// [`Compression::absence`] as an error.
+    #[cold]
+    pub(crate) fn not_supported(self) -> Error {
+        Error::not_supported(self.absence())
     }
 
     /// True if the codec supports dictionaries.

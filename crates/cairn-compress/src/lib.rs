@@ -7,25 +7,39 @@
 //! Declared sizes are not trusted: they are checked against the best ratio of the codec and the caller's
 //! limit, and beyond a small multiple of the input a buffer grows only as the codec produces output.
 //!
+//! The features `lz4` and `zstd` compile the reference libraries in, which are C; the other codecs are
+//! Rust. Without a feature its codec is [not supported](Compression::is_supported).
+//!
 //! ```
 //! use cairn_compress::{Compression, Compressor, Framing, decompress};
 //!
-//! let mut compressor = Compressor::new(Compression::Zstd, Default::default(), None)?;
+//! let mut compressor = Compressor::new(Compression::Zlib, Default::default(), None)?;
 //! let mut stored = Vec::new();
 //! assert!(compressor.compress(&[7; 4096], &mut stored)?);
-//! let raw = decompress(Compression::Zstd, &stored, Framing::Sized, None, 1 << 20)?;
+//! let raw = decompress(Compression::Zlib, &stored, Framing::Sized, None, 1 << 20)?;
 //! assert_eq!(raw, [7; 4096]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(test)]
+mod absent_tests;
 mod compressor;
 mod decompress;
 mod dictionary;
 mod kind;
+#[cfg(feature = "lz4")]
+mod lz4;
+#[cfg(not(feature = "lz4"))]
+#[path = "lz4_absent.rs"]
 mod lz4;
 #[cfg(test)]
 mod tests;
 pub mod wal;
+#[cfg(feature = "zstd")]
+mod zstd;
+#[cfg(not(feature = "zstd"))]
+#[path = "zstd_absent.rs"]
+mod zstd;
 
 pub use compressor::{CodecOptions, Compressor, LIBRARY_DEFAULT_LEVEL};
 pub use decompress::{Declared, Framing, declared_len, decompress, decompress_exact};

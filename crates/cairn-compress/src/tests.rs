@@ -1,5 +1,7 @@
 //! Round trips of every codec, and hostile input.
 
+#![cfg(all(feature = "lz4", feature = "zstd"))]
+
 use proptest::prelude::*;
 
 use crate::decompress::put_varint32;

@@ -4,13 +4,13 @@
 //! decompression. A frame does not include its uncompressed size.
 
 use cairn_types::{Decoded, Error, Result};
-use zstd_safe::{CCtx, CParameter};
 
 use crate::decompress::by_doubling;
 use crate::kind::Compression;
+use crate::zstd;
 
 /// The compressor of a WAL's records.
-pub struct WalCompressor(CCtx<'static>);
+pub struct WalCompressor(zstd::Context);
 
 impl WalCompressor {
     /// Creates a compressor of `kind`.
@@ -25,11 +25,7 @@ impl WalCompressor {
                 kind.option_name()
             )));
         }
-        let mut context = CCtx::create();
-        context
-            .set_parameter(CParameter::CompressionLevel(3))
-            .map_err(|code| Error::aborted(zstd_safe::get_error_name(code)))?;
-        Ok(WalCompressor(context))
+        zstd::Context::for_records().map(WalCompressor)
     }
 
     /// Appends the frame of `record` to `out`.
@@ -39,11 +35,9 @@ impl WalCompressor {
     /// Those of zstd; none are expected.
     pub fn compress(&mut self, record: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let start = out.len();
-        out.resize(start + zstd_safe::compress_bound(record.len()), 0);
-        let written = self
-            .0
-            .compress2(&mut out[start..], record)
-            .map_err(|code| Error::aborted(zstd_safe::get_error_name(code)))?;
+        out.resize(start + zstd::bound(record.len()), 0);
+        let written = self.0.compress(record, &mut out[start..])?;
+        let written = written.ok_or_else(|| Error::aborted("a zstd frame outgrew its bound"))?;
         out.truncate(start + written);
         Ok(())
     }
@@ -63,6 +57,9 @@ impl WalDecompressor {
     pub fn new(kind: Compression, limit: usize) -> Result<WalDecompressor> {
         if kind != Compression::Zstd {
             return Err(Error::not_supported(format!("WAL compressed with {kind}")));
+        }
+        if !kind.is_supported() {
+            return Err(kind.not_supported().context("WAL"));
         }
         Ok(WalDecompressor { limit })
     }

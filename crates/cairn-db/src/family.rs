@@ -327,7 +327,7 @@ impl Families {
 }
 
 /// A column family to open: its name and options.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct FamilyDescriptor {
     /// The name.
     pub name: String,

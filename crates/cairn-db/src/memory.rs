@@ -9,6 +9,7 @@ use crate::db::Db;
 
 /// Approximate memory of several databases and caches together, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryUsage {
     /// All memtables, those included that iterators keep.
     pub mem_table_total: u64,

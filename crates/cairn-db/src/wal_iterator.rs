@@ -35,6 +35,7 @@ pub enum WalFileType {
 
 /// A write-ahead log of an open database.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WalFile {
     /// Where it lies, relative to the directory of logs: `/000012.log` or `/archive/000012.log`.
     pub path_name: String,

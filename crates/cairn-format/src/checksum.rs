@@ -13,6 +13,7 @@ use twox_hash::{XxHash3_64, XxHash32, XxHash64};
 /// The checksum of block trailers. The numbers are part of the file format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum ChecksumKind {
     /// None. The field is ignored.
     None = 0,

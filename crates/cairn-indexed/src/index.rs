@@ -15,6 +15,7 @@ use cairn_types::{Error, KeyOrder, Result};
 
 /// The kind of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WriteKind {
     /// Puts a plain value.
     Put,

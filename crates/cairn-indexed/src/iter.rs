@@ -29,6 +29,14 @@ pub struct BatchIter {
     error: Option<Error>,
 }
 
+impl std::fmt::Debug for BatchIter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BatchIter")
+            .field("valid", &self.valid())
+            .finish_non_exhaustive()
+    }
+}
+
 impl BatchIter {
     pub(crate) fn new(shared: Arc<Mutex<Indexed>>, family: u32) -> BatchIter {
         BatchIter {

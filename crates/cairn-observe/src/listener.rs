@@ -384,6 +384,7 @@ pub struct BackgroundErrorRecoveryInfo {
 /// A file operation, with RocksDB's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u32)]
+#[non_exhaustive]
 pub enum FileOperation {
     /// Bytes were read.
     Read = 0,

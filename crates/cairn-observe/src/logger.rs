@@ -33,6 +33,7 @@ pub const OLD_BYTES: u64 = 64 << 20;
 
 /// The level of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Level {
     /// Debugging information.
     Debug,

@@ -5,6 +5,7 @@ macro_rules! reasons {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
         #[repr(u32)]
+        #[non_exhaustive]
         pub enum $name { #[default] $($(#[$vdoc])* $variant = $number,)+ }
 
         impl $name {

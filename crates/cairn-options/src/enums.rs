@@ -80,6 +80,7 @@ choices! {
         TotalSize = "kCompactionStopStyleTotalSize",
     }
     /// Write mode of WALs.
+    #[non_exhaustive]
     WalWriteMode {
         /// Stores into a mapping of the file, on file systems known to support it. A store survives the
         /// end of the process like a write call, at a fraction of its cost.
@@ -114,6 +115,7 @@ choices! {
         Header = "HEADER_LEVEL",
     }
     /// The lowest cache tier in use.
+    #[non_exhaustive]
     CacheTier {
         /// Uncompressed blocks in memory.
         VolatileTier = "kVolatileTier",
@@ -123,6 +125,7 @@ choices! {
         NonVolatileBlockTier = "kNonVolatileBlockTier",
     }
     /// Temperature of data, for file systems that place it.
+    #[non_exhaustive]
     Temperature {
         /// Unspecified.
         Unknown = "kUnknown",
@@ -149,6 +152,7 @@ choices! {
         BinarySearchWithFirstKey = "kBinarySearchWithFirstKey",
     }
     /// Search in an index block.
+    #[non_exhaustive]
     IndexBlockSearchType {
         /// Binary search.
         Binary = "kBinary",
@@ -158,6 +162,7 @@ choices! {
         Auto = "kAuto",
     }
     /// The index inside a data block.
+    #[non_exhaustive]
     DataBlockIndexType {
         /// Restart points only.
         BinarySearch = "kDataBlockBinarySearch",
@@ -165,6 +170,7 @@ choices! {
         BinaryAndHash = "kDataBlockBinaryAndHash",
     }
     /// Shortening of index keys.
+    #[non_exhaustive]
     IndexShortening {
         /// Full keys.
         NoShortening = "kNoShortening",
@@ -183,6 +189,7 @@ choices! {
         Enabled = "kEnabled",
     }
     /// Index to open a table with, if it has a user-defined one.
+    #[non_exhaustive]
     IndexMode {
         /// The built-in one; no other index is written.
         StandardOnly = "kStandardOnly",
@@ -207,6 +214,7 @@ choices! {
         All = "kAll",
     }
     /// Insertion of new blocks into the cache.
+    #[non_exhaustive]
     PrepopulateBlockCache {
         /// None.
         Disable = "kDisable",
@@ -216,6 +224,7 @@ choices! {
         FlushAndCompaction = "kFlushAndCompaction",
     }
     /// Insertion of new blobs into the cache.
+    #[non_exhaustive]
     PrepopulateBlobCache {
         /// None.
         Disable = "kDisable",
@@ -223,6 +232,7 @@ choices! {
         FlushOnly = "kFlushOnly",
     }
     /// Data structure of memtables.
+    #[non_exhaustive]
     MemtableFactory {
         /// A skiplist with concurrent insertion.
         SkipList = "SkipListFactory",
@@ -234,6 +244,7 @@ choices! {
         HashLinkList = "HashLinkListRepFactory",
     }
     /// The format of new tables.
+    #[non_exhaustive]
     TableKind {
         /// Blocks of sorted entries: the format described by [`crate::TableOptions`].
         BlockBased = "BlockBasedTable",
@@ -243,11 +254,13 @@ choices! {
         Cuckoo = "CuckooTable",
     }
     /// Whole-file checksums in the MANIFEST.
+    #[non_exhaustive]
     FileChecksum {
         /// CRC-32C, big-endian.
         Crc32c = "FileChecksumGenCrc32cFactory",
     }
     /// Tiers that a read may access.
+    #[non_exhaustive]
     ReadTier {
         /// Everywhere.
         All = "kReadAllTier",

@@ -84,7 +84,7 @@ options! {
         /// Locality of Bloom filter probes.
         bloom_locality: u32 = 0, hint;
         /// Compression of tables.
-        compression: Compression = Compression::Lz4, dynamic;
+        compression: Compression = Compression::FAST, dynamic;
         /// Compression of the bottommost level; `None` for the regular compression.
         bottommost_compression: Option<Compression> = None, dynamic;
         /// Compression by level; overrides `compression` if not empty.

@@ -99,7 +99,7 @@ impl FamilyOptions {
         self.compaction_style = CompactionStyle::Level;
         let compression = |level| match level {
             0 | 1 => Compression::None,
-            _ => Compression::Lz4,
+            _ => Compression::FAST,
         };
         self.compression_per_level = (0..self.num_levels).map(compression).collect();
         self

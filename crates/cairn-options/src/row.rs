@@ -8,6 +8,7 @@ use crate::text::Refusal;
 
 /// Support of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Support {
     /// Implemented as RocksDB documents it.
     Built,
@@ -41,6 +42,16 @@ pub struct Row<S> {
     pub replace: fn(&mut S, &str) -> Result<(), Refusal>,
     /// [`Text::known_parts`](crate::text::Text::known_parts) of the option's type.
     pub known_parts: KnownParts,
+}
+
+impl<S> std::fmt::Debug for Row<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Row")
+            .field("name", &self.name)
+            .field("dynamic", &self.dynamic)
+            .field("support", &self.support)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Removes unknown members from a text and appends their names to a list.

@@ -298,10 +298,7 @@ impl FamilyOptions {
         self.table.validate()?;
         let all = self.compression_per_level.iter().chain([&self.compression]);
         for kind in all.chain(&self.bottommost_compression) {
-            require(
-                kind.is_supported(),
-                &format!("compression {} is not built", kind.option_name()),
-            )?;
+            require(kind.is_supported(), &kind.absence())?;
             require(
                 !self.table.block_align || *kind == Compression::None,
                 "block_align needs blocks without compression",
@@ -339,10 +336,7 @@ impl FamilyOptions {
         )?;
         require(
             self.blob_compression_type.is_supported(),
-            &format!(
-                "compression {} is not built",
-                self.blob_compression_type.option_name()
-            ),
+            &self.blob_compression_type.absence(),
         )?;
         require(
             self.blob_compression_opts.strategy == 0

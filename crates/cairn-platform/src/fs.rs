@@ -64,6 +64,7 @@ pub struct Status {
 
 /// The type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PathKind {
     /// A regular file.
     File,
@@ -282,6 +283,16 @@ pub struct ReadAt<'a> {
     pub buf: &'a mut [u8],
     /// The number of bytes read, after the read.
     pub got: Result<usize>,
+}
+
+impl std::fmt::Debug for ReadAt<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReadAt")
+            .field("offset", &self.offset)
+            .field("len", &self.buf.len())
+            .field("got", &self.got)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The access pattern of a file.

@@ -24,6 +24,12 @@ pub struct MemFileSystem {
     tree: Arc<Mutex<Tree>>,
 }
 
+impl std::fmt::Debug for MemFileSystem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MemFileSystem").finish_non_exhaustive()
+    }
+}
+
 /// All names and held locks.
 struct Tree {
     nodes: BTreeMap<PathBuf, Node>,

@@ -24,6 +24,7 @@ use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// The priority of a request, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum IoPriority {
     /// Compactions.
     Low,
@@ -50,6 +51,7 @@ pub enum IoKind {
 
 /// The kinds of I/O that are limited (RocksDB's `RateLimiter::Mode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RateLimited {
     /// Reads only.
     ReadsOnly,

@@ -24,6 +24,12 @@ pub struct World {
     pub random: Arc<dyn Random>,
 }
 
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World").finish_non_exhaustive()
+    }
+}
+
 impl World {
     /// The operating system: its files, its clocks, and the thread pool shared by all databases in the
     /// process.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 /// The reason for which a table is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum TableFileCreationReason {
     /// Flush of a memtable.
     Flush,

@@ -15,6 +15,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// RocksDB's status codes. The numbers are its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Code {
     /// A named object does not exist. Not used for missing keys, which are `Ok(None)`.
     NotFound = 1,
@@ -51,6 +52,7 @@ pub enum Code {
 /// RocksDB's status subcodes. The numbers are its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Subcode {
     /// No subcode.
     #[default]
@@ -94,6 +96,7 @@ pub enum Subcode {
 /// The severity of a background error. The numbers are RocksDB's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Severity {
     /// None.
     NoError = 0,
@@ -172,7 +175,7 @@ struct Body {
     code: Code,
     subcode: Subcode,
     text: String,
-    source: Option<io::Error>,
+    source: Option<Arc<io::Error>>,
 }
 
 macro_rules! constructors {
@@ -239,7 +242,7 @@ impl Error {
             code: Code::IoError,
             subcode,
             text,
-            source: Some(source),
+            source: Some(Arc::new(source)),
         }))
     }
 
@@ -264,7 +267,7 @@ impl Error {
     /// The kind of the underlying I/O error, if a system call reported one.
     #[must_use]
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
-        self.0.source.as_ref().map(io::Error::kind)
+        self.0.source.as_deref().map(io::Error::kind)
     }
 
     /// True for invalid data, as opposed to I/O errors and invalid arguments.
@@ -281,7 +284,7 @@ impl Error {
             code: self.0.code,
             subcode: self.0.subcode,
             text: format!("{context}: {}", self.0.text),
-            source: self.0.source.as_ref().map(|e| io::Error::from(e.kind())),
+            source: self.0.source.clone(),
         }))
     }
 }
@@ -304,7 +307,13 @@ impl fmt::Debug for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    /// The I/O error behind this one, if a system call reported it.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        let source = self.0.source.as_deref()?;
+        Some(source)
+    }
+}
 
 impl PartialEq for Error {
     fn eq(&self, other: &Error) -> bool {
@@ -412,6 +421,18 @@ mod tests {
             wrong.to_string(),
             "Corruption: magic: expected 1, found 2 at offset 104 of 000007.sst"
         );
+    }
+
+    #[test]
+    fn the_source_is_what_the_system_call_reported() {
+        use std::error::Error as _;
+        let full = io::Error::from_raw_os_error(28);
+        let error = Error::io("write", Path::new("000012.log"), full).context("flush");
+        let source = error
+            .source()
+            .and_then(|source| source.downcast_ref::<io::Error>());
+        assert_eq!(source.and_then(io::Error::raw_os_error), Some(28));
+        assert!(Error::corruption("bad block").source().is_none());
     }
 
     #[test]

@@ -10,6 +10,16 @@ pub struct MergeInput<'a> {
     pub operands: &'a [&'a [u8]],
 }
 
+impl std::fmt::Debug for MergeInput<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MergeInput")
+            .field("key_len", &self.key.len())
+            .field("existing_len", &self.existing.map(<[u8]>::len))
+            .field("operands", &self.operands.len())
+            .finish_non_exhaustive()
+    }
+}
+
 /// A merge operator. It must be a pure function: the same input gives the same output on every machine and
 /// thread.
 pub trait MergeOperator: Send + Sync {

@@ -6,6 +6,7 @@ use crate::number::FileNumber;
 
 /// The decision of a filter about a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WalDecision {
     /// Applies the batch.
     Continue,

@@ -164,7 +164,7 @@ impl Db {
 
     /// Deletes the tables of the default family from level 1 on that lie in one of `ranges` with
     /// all their keys, without reading them; the end of a range belongs to it if `include_end`.
-    /// What else lies in the ranges stays. A quick way to free space before [`Db::delete_range`],
+    /// Other keys of the ranges stay. A quick way to free space before [`Db::delete_range`],
     /// not a deletion: snapshots see their keys go, and older versions in other files may come to
     /// light.
     ///
@@ -200,7 +200,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` says what is in the way.
+    /// `InvalidArgument` names the obstacle.
     pub fn promote_level_zero(&self, target_level: usize) -> Result<()> {
         self.inner.promote_level_zero(target_level)
     }

@@ -1,12 +1,15 @@
 //! The handle of an open database.
 
+use std::fmt;
 use std::path::Path;
 
-use cairn_db::{Dropped, FamilyDescriptor, OpenRequest, Value, WriteBatch};
+use cairn_db::{Dropped, FamilyDescriptor, Value};
 use cairn_options::{CompactRangeOptions, FamilyOptions, ReadOptions, WriteOptions};
 use cairn_platform::World;
 use cairn_types::{Error, Result, SequenceNumber};
 
+use crate::batch::WriteBatch;
+use crate::builder::DbBuilder;
 use crate::family::Family;
 use crate::iter::Iter;
 use crate::open::Options;
@@ -30,73 +33,24 @@ impl Db {
     /// files and options that Cairn does not know; `IoError` if it is open elsewhere; `Corruption`
     /// that names file and offset.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Db> {
-        Db::open_in(World::posix(), path.as_ref(), options, &[], false)
+        Db::builder(path).options(options.clone()).open()
     }
 
-    /// [`Db::open`], with options of their own for the families in `families`. Families that are
-    /// named and do not exist are created if the options say so.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Db::open`]; `InvalidArgument` if a named family does not exist.
-    pub fn open_with_families(
-        path: impl AsRef<Path>,
-        options: &Options,
-        families: &[FamilyDescriptor],
-    ) -> Result<Db> {
-        Db::open_in(World::posix(), path.as_ref(), options, families, false)
-    }
-
-    /// Opens the database for reading only: no file of it is changed, and no other opening is kept from
-    /// opening it. Writes of another opening meanwhile may make reads fail.
+    /// Opens the database for reading only: no file of it is changed, and other openings are not
+    /// excluded. Reads may fail if another opening writes meanwhile.
     ///
     /// # Errors
     ///
     /// Those of [`Db::open`].
     pub fn open_read_only(path: impl AsRef<Path>, options: &Options) -> Result<Db> {
-        Db::open_in(World::posix(), path.as_ref(), options, &[], true)
+        let builder = Db::builder(path).options(options.clone());
+        builder.read_only(true).open()
     }
 
-    /// Opens a database in a world of the caller's choice: another file system, another clock.
-    ///
-    /// In memory, for instance, where it lives as long as the world:
-    ///
-    /// ```
-    /// use cairn::{Db, Options, World};
-    ///
-    /// let (world, path) = (World::in_memory(), "/db".as_ref());
-    /// let options = Options::default().create_if_missing(true);
-    /// let db = Db::open_in(world.clone(), path, &options, &[], false)?;
-    /// db.put(b"slate", b"metamorphic")?;
-    /// db.close()?;
-    ///
-    /// let db = Db::open_in(world.clone(), path, &options, &[], false)?;
-    /// assert!(db.get(b"slate")?.is_some());
-    /// db.close()?;
-    /// Db::destroy_in(&world, path, &options)?;
-    /// assert!(Db::list_families_in(&world, path).is_err());
-    /// # Ok::<(), cairn::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Db::open_with_families`].
-    pub fn open_in(
-        world: World,
-        path: &Path,
-        options: &Options,
-        families: &[FamilyDescriptor],
-        read_only: bool,
-    ) -> Result<Db> {
-        let inner = cairn_db::open(&OpenRequest {
-            path,
-            options: &options.db,
-            families,
-            others: Some(&options.family),
-            read_only,
-            world,
-        })?;
-        Ok(Db { inner })
+    /// Returns a builder for opening the database in `path`: with options for single families, for
+    /// reading only, or in another [`World`].
+    pub fn builder(path: impl AsRef<Path>) -> DbBuilder {
+        DbBuilder::new(path.as_ref())
     }
 
     /// The names of the column families of the database in `path`. Nothing is changed.
@@ -168,6 +122,15 @@ impl Db {
         self.inner.delete(key)
     }
 
+    /// [`Db::delete`] with options.
+    ///
+    /// # Errors
+    ///
+    /// See [`Db::write_with`].
+    pub fn delete_with(&self, key: &[u8], options: &WriteOptions) -> Result<()> {
+        self.inner.delete_with(key, options)
+    }
+
     /// Deletes `key`, which was put exactly once since it was last deleted; cheaper than
     /// [`Db::delete`]. On a key that was put twice or merged the result is undefined.
     ///
@@ -196,13 +159,22 @@ impl Db {
         self.inner.merge(key, operand)
     }
 
+    /// [`Db::merge`] with options.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::merge`].
+    pub fn merge_with(&self, key: &[u8], operand: &[u8], options: &WriteOptions) -> Result<()> {
+        self.inner.merge_with(key, operand, options)
+    }
+
     /// Writes `batch`: all of it or nothing.
     ///
     /// # Errors
     ///
     /// See [`Db::write_with`].
     pub fn write(&self, batch: &WriteBatch) -> Result<()> {
-        self.inner.write(batch)
+        self.inner.write(&batch.inner)
     }
 
     /// [`Db::write`] with options.
@@ -213,10 +185,10 @@ impl Db {
     /// `IoError` the batch is in doubt (found whole or not at all when the database is opened
     /// again) and the database is read-only.
     pub fn write_with(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
-        self.inner.write_with(batch, options)
+        self.inner.write_with(&batch.inner, options)
     }
 
-    /// An iterator over the default family, which stands nowhere yet.
+    /// An iterator over the default family, not yet on any key.
     #[must_use]
     pub fn iter(&self) -> Iter<'_> {
         Iter::new(self.inner.iter())
@@ -284,7 +256,7 @@ impl Db {
     ///
     /// `InvalidArgument` for the default family.
     pub fn drop_family(&self, family: &Family<'_>) -> Result<()> {
-        self.inner.drop_family(family)
+        self.inner.drop_family(&family.inner)
     }
 
     /// Compacts the keys of the default family from `begin` to `end`, both inclusive; `None` is
@@ -384,5 +356,13 @@ impl Db {
     /// `IoError` if the log could not be synced: the last writes may then be lost in a power cut.
     pub fn close(self) -> Result<()> {
         self.inner.close()
+    }
+}
+
+impl fmt::Debug for Db {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Db")
+            .field("path", &self.path())
+            .finish_non_exhaustive()
     }
 }

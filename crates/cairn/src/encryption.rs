@@ -31,13 +31,13 @@
 //! let world = World::posix().encrypted(Arc::new(provider));
 //!
 //! let options = Options::default().create_if_missing(true);
-//! let db = Db::open_in(world.clone(), &path, &options, &[], false)?;
+//! let db = Db::builder(&path).options(options.clone()).world(world.clone()).open()?;
 //! db.put(b"account", b"4711")?;
 //! db.close()?;
 //!
 //! // Who has no key finds nothing to read.
 //! assert!(Db::open(&path, &options).is_err());
-//! let db = Db::open_in(world, &path, &options, &[], false)?;
+//! let db = Db::builder(&path).options(options).world(world).open()?;
 //! assert_eq!(db.get(b"account")?.as_deref(), Some(&b"4711"[..]));
 //! # db.close()?;
 //! # Ok::<(), cairn::Error>(())

@@ -102,7 +102,7 @@ impl Db {
     ) -> Result<()> {
         let groups: Vec<(&cairn_db::Family, &[Column<'_>])> = groups
             .iter()
-            .map(|(family, columns)| (&***family, *columns))
+            .map(|(family, columns)| (&family.inner, *columns))
             .collect();
         self.inner.put_attribute_groups(key, &groups, options)
     }
@@ -115,7 +115,7 @@ impl Db {
         families: &[&Family<'_>],
         options: &ReadOptions,
     ) -> Vec<Result<Option<Columns>>> {
-        let families: Vec<&cairn_db::Family> = families.iter().map(|family| &***family).collect();
+        let families = Family::inner_of(families);
         self.inner.get_attribute_groups(key, &families, options)
     }
 
@@ -148,7 +148,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// `Incomplete` if there are more than `expected_max`; its text says how many. Else those of
+    /// `Incomplete` if there are more than `expected_max`; its text has the number. Else those of
     /// [`Db::get_with`].
     pub fn get_merge_operands(
         &self,
@@ -177,6 +177,6 @@ impl Snapshot<'_> {
     ///
     /// Those of [`Db::get`].
     pub fn get_entity_in(&self, family: &Family<'_>, key: &[u8]) -> Result<Option<Columns>> {
-        family.get_entity(key, &self.options(&ReadOptions::default()))
+        family.get_entity_with(key, &self.options(&ReadOptions::default()))
     }
 }

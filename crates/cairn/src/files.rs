@@ -55,9 +55,8 @@ use std::path::{Path, PathBuf};
 
 pub use cairn_db::{
     BlobMetaData, ColumnFamilyMetaData, ColumnFamilyMetaDataOptions, ExportImportFilesMetaData,
-    ExternalSstFileInfo, FileType, Ingestion, LevelMetaData, LiveFileMetaData, LiveFileStorageInfo,
-    LiveFilesStorageInfoOptions, ReplaceRange, SortedRunBuilder, SortedRunBuilderOptions,
-    SstFileReader, SstFileWriter, SstIter,
+    ExternalSstFileInfo, FileType, LevelMetaData, LiveFileMetaData, LiveFileStorageInfo,
+    LiveFilesStorageInfoOptions, ReplaceRange, SortedRunBuilderOptions,
 };
 use cairn_options::FamilyOptions;
 pub use cairn_options::{ImportColumnFamilyOptions, IngestExternalFileOptions};
@@ -67,6 +66,61 @@ use cairn_types::{Result, SequenceNumber};
 use crate::db::Db;
 use crate::family::Family;
 use crate::open::Options;
+
+pub use crate::tables::{SortedRunBuilder, SstFileReader, SstFileWriter, SstIter};
+
+/// External tables for one family; see [`Db::ingest_external_files`].
+#[derive(Clone, Debug)]
+pub struct Ingestion<'db> {
+    family: Family<'db>,
+    /// The tables. Where they overlap, the later are newer.
+    pub files: Vec<PathBuf>,
+    /// Options of the ingestion.
+    pub options: IngestExternalFileOptions,
+    /// Checksums of the whole files, one each; empty for none.
+    pub checksums: Vec<Vec<u8>>,
+    /// The functions that made those, one each.
+    pub checksum_functions: Vec<String>,
+    /// The part of the family that the files replace. It must contain all of them, and no table may
+    /// lie across its borders.
+    pub replace: Option<ReplaceRange>,
+}
+
+impl<'db> Ingestion<'db> {
+    /// The tables `files` for `family`, with `options`.
+    #[must_use]
+    pub fn new(
+        family: &Family<'db>,
+        files: impl IntoIterator<Item = impl Into<PathBuf>>,
+        options: &IngestExternalFileOptions,
+    ) -> Ingestion<'db> {
+        Ingestion {
+            family: family.clone(),
+            files: files.into_iter().map(Into::into).collect(),
+            options: options.clone(),
+            checksums: Vec::new(),
+            checksum_functions: Vec::new(),
+            replace: None,
+        }
+    }
+
+    /// The family that the tables are for.
+    #[must_use]
+    pub fn family(&self) -> &Family<'db> {
+        &self.family
+    }
+
+    fn to_inner(&self) -> cairn_db::Ingestion {
+        cairn_db::Ingestion {
+            family: self.family.inner.clone(),
+            files: self.files.clone(),
+            options: self.options.clone(),
+            checksums: self.checksums.clone(),
+            checksum_functions: self.checksum_functions.clone(),
+            replace: self.replace.clone(),
+        }
+    }
+}
 
 impl Db {
     /// Ingests the external tables `files` into the default family: all of them or none. Entries
@@ -117,8 +171,10 @@ impl Db {
     /// # Errors
     ///
     /// Those of [`Db::ingest_external_file`].
-    pub fn ingest_external_files(&self, ingestions: &[Ingestion]) -> Result<()> {
-        self.inner.ingest_external_files(ingestions)
+    pub fn ingest_external_files(&self, ingestions: &[Ingestion<'_>]) -> Result<()> {
+        let ingestions: Vec<cairn_db::Ingestion> =
+            ingestions.iter().map(Ingestion::to_inner).collect();
+        self.inner.ingest_external_files(&ingestions)
     }
 
     /// Deletes the database in `path`: every file of it, also in the directories that `options` name,
@@ -199,7 +255,7 @@ impl Db {
     /// let options = Options::default().create_if_missing(true);
     /// let from = Db::open(dir.path().join("from"), &options)?;
     /// from.put(b"k", b"v")?;
-    /// let export = from.default_family().export(&dir.path().join("export"))?;
+    /// let export = from.default_family().export(dir.path().join("export"))?;
     ///
     /// let to = Db::open(dir.path().join("to"), &options)?;
     /// let how = ImportColumnFamilyOptions::default();

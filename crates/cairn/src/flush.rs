@@ -41,7 +41,7 @@ impl Db {
     ///
     /// The error that made the database read-only; `InvalidArgument` if a family was dropped.
     pub fn flush_families(&self, families: &[&Family<'_>], options: &FlushOptions) -> Result<()> {
-        let families: Vec<&cairn_db::Family> = families.iter().map(|family| &***family).collect();
+        let families = Family::inner_of(families);
         self.inner.flush_families_with(&families, options)
     }
 }

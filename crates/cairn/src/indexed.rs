@@ -1,31 +1,372 @@
 //! Batches that are read before they are written.
 
+use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut};
 
-use cairn_indexed::IndexedBatch;
+use cairn_db::{Column, Columns, Value};
+use cairn_indexed::BatchIter;
 use cairn_options::{ReadOptions, WriteOptions};
-use cairn_types::Result;
+use cairn_types::{Error, KeyOrder, Result};
 
+use crate::batch::WriteBatch;
 use crate::db::Db;
 use crate::family::Family;
 
-/// A walk over what a family will hold once a batch is written, in order, both ways.
-pub struct BaseDeltaIter<'db> {
-    inner: cairn_indexed::BaseDeltaIter,
-    db: PhantomData<&'db Db>,
+/// Writes that take effect together, and can be read before they do; see [`Db::write_indexed`].
+///
+/// Iterators keep the batch and see what is added while they live. Range deletions are refused, as
+/// RocksDB does.
+pub struct IndexedBatch {
+    inner: cairn_indexed::IndexedBatch,
 }
 
-impl Deref for BaseDeltaIter<'_> {
-    type Target = cairn_indexed::BaseDeltaIter;
-    fn deref(&self) -> &cairn_indexed::BaseDeltaIter {
-        &self.inner
+impl IndexedBatch {
+    /// An empty batch. With `overwrite` a key has one record that counts (and the merges since);
+    /// without, every record of a key is kept and shown.
+    #[must_use]
+    pub fn new(overwrite: bool) -> IndexedBatch {
+        IndexedBatch {
+            inner: cairn_indexed::IndexedBatch::new(overwrite),
+        }
+    }
+
+    /// [`IndexedBatch::new`] with the order of families whose own is not known: the default
+    /// family's, where writes name none.
+    #[must_use]
+    pub fn with_order(default_order: KeyOrder, overwrite: bool) -> IndexedBatch {
+        IndexedBatch {
+            inner: cairn_indexed::IndexedBatch::with_order(default_order, overwrite),
+        }
+    }
+
+    /// Sets `key` of the default family to `value`.
+    pub fn put(&self, key: &[u8], value: &[u8]) {
+        self.inner.put(key, value);
+    }
+
+    /// Sets `key` of `family` to `value`.
+    pub fn put_in(&self, family: &Family<'_>, key: &[u8], value: &[u8]) {
+        self.inner.put_in(&family.inner, key, value);
+    }
+
+    /// Sets `key` of `family` to an entity of `columns`, pairs of name and value in any order.
+    pub fn put_entity_in(&self, family: &Family<'_>, key: &[u8], columns: &[Column<'_>]) {
+        self.inner.put_entity_in(&family.inner, key, columns);
+    }
+
+    /// Adds an operand for the merge operator of the default family.
+    pub fn merge(&self, key: &[u8], operand: &[u8]) {
+        self.inner.merge(key, operand);
+    }
+
+    /// Adds an operand for the merge operator of `family`.
+    pub fn merge_in(&self, family: &Family<'_>, key: &[u8], operand: &[u8]) {
+        self.inner.merge_in(&family.inner, key, operand);
+    }
+
+    /// Deletes `key` from the default family.
+    pub fn delete(&self, key: &[u8]) {
+        self.inner.delete(key);
+    }
+
+    /// Deletes `key` from `family`.
+    pub fn delete_in(&self, family: &Family<'_>, key: &[u8]) {
+        self.inner.delete_in(&family.inner, key);
+    }
+
+    /// Deletes `key`, which was put exactly once, from the default family.
+    pub fn single_delete(&self, key: &[u8]) {
+        self.inner.single_delete(key);
+    }
+
+    /// Deletes `key`, which was put exactly once, from `family`.
+    pub fn single_delete_in(&self, family: &Family<'_>, key: &[u8]) {
+        self.inner.single_delete_in(&family.inner, key);
+    }
+
+    /// Range deletions are not supported in a batch with index.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported`, always.
+    pub fn delete_range(&self, begin: &[u8], end: &[u8]) -> Result<()> {
+        self.inner.delete_range(begin, end)
+    }
+
+    /// Adds bytes that are written to the log only.
+    pub fn put_log_data(&self, data: &[u8]) {
+        self.inner.put_log_data(data);
+    }
+
+    /// Lets the batch's serialized form grow to `max_bytes` bytes; 0 for any number, as at first. See
+    /// [`WriteBatch::set_max_bytes`].
+    pub fn set_max_bytes(&self, max_bytes: usize) {
+        self.inner.set_max_bytes(max_bytes);
+    }
+
+    /// The reason for which the first write was refused; see [`WriteBatch::refused`].
+    #[must_use]
+    pub fn refused(&self) -> Option<Error> {
+        self.inner.refused()
+    }
+
+    /// Refuses the batch because of a write that cannot be added; see [`WriteBatch::refuse`].
+    pub fn refuse(&self, error: Error) {
+        self.inner.refuse(error);
+    }
+
+    /// Lets the batch be written without the writes that were not added.
+    pub fn forget_refused(&self) {
+        self.inner.forget_refused();
+    }
+
+    /// The number of writes in the batch, overwritten ones included.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.inner.count()
+    }
+
+    /// The length of the batch's serialized form in bytes.
+    #[must_use]
+    pub fn data_size(&self) -> usize {
+        self.inner.data_size()
+    }
+
+    /// A copy of the writes, without the index.
+    #[must_use]
+    pub fn to_batch(&self) -> WriteBatch {
+        let inner = self.inner.with_batch(cairn_db::WriteBatch::clone);
+        WriteBatch { inner }
+    }
+
+    /// Removes everything, save points too.
+    pub fn clear(&self) {
+        self.inner.clear();
+    }
+
+    /// Remembers the present state for [`IndexedBatch::rollback_to_save_point`].
+    pub fn set_save_point(&self) {
+        self.inner.set_save_point();
+    }
+
+    /// Removes what was added since the last save point, and that save point.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if there is no save point.
+    pub fn rollback_to_save_point(&self) -> Result<()> {
+        self.inner.rollback_to_save_point()
+    }
+
+    /// Forgets the last save point and keeps what was added since.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if there is no save point.
+    pub fn pop_save_point(&self) -> Result<()> {
+        self.inner.pop_save_point()
+    }
+
+    /// Replaces the writes of this batch by those of `batch`, in RocksDB's serialized form.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if the bytes are no batch, `NotSupported` for range deletions; this batch is
+    /// then empty.
+    pub fn rebuild_from(&self, batch: &WriteBatch) -> Result<()> {
+        self.inner.rebuild_from(&batch.inner)
+    }
+
+    /// Walks the records of the default family in this batch.
+    #[must_use]
+    pub fn iter(&self) -> BatchIter {
+        self.inner.iter()
+    }
+
+    /// Walks the records of `family` in this batch.
+    #[must_use]
+    pub fn iter_in(&self, family: &Family<'_>) -> BatchIter {
+        self.inner.iter_in(&family.inner)
+    }
+
+    /// The value of `key` in the default family by the batch alone; `None` if the batch deletes it or has
+    /// no write of it.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the key has merge operands, which only a family can merge.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        self.inner.get(key)
+    }
+
+    /// The value of `key` in `family` by the batch alone.
+    ///
+    /// # Errors
+    ///
+    /// `MergeInProgress` if the batch has merge operands of the key and not what they are merged
+    /// into; those of a merge.
+    pub fn get_in(&self, family: &Family<'_>, key: &[u8]) -> Result<Option<Value>> {
+        self.inner.get_in(&family.inner, key)
+    }
+
+    /// [`IndexedBatch::get_in`] as a wide-column entity.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`IndexedBatch::get_in`].
+    pub fn get_entity_in(&self, family: &Family<'_>, key: &[u8]) -> Result<Option<Columns>> {
+        self.inner.get_entity_in(&family.inner, key)
+    }
+
+    /// The value that `key` of `family` will have once the batch is written. A snapshot in
+    /// `options` applies to the database only.
+    ///
+    /// # Errors
+    ///
+    /// Those of a get and of a merge.
+    pub fn get_over(
+        &self,
+        family: &Family<'_>,
+        key: &[u8],
+        options: &ReadOptions,
+    ) -> Result<Option<Value>> {
+        self.inner.get_over(&family.inner, key, options)
+    }
+
+    /// [`IndexedBatch::get_over`] as a wide-column entity.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`IndexedBatch::get_over`].
+    pub fn get_entity_over(
+        &self,
+        family: &Family<'_>,
+        key: &[u8],
+        options: &ReadOptions,
+    ) -> Result<Option<Columns>> {
+        self.inner.get_entity_over(&family.inner, key, options)
+    }
+
+    /// [`IndexedBatch::get_over`] of many keys, which are read from the database as one batch.
+    /// `sorted` promises that they ascend in the order of the family.
+    #[must_use]
+    pub fn multi_get_over<K: AsRef<[u8]>>(
+        &self,
+        family: &Family<'_>,
+        keys: &[K],
+        options: &ReadOptions,
+        sorted: bool,
+    ) -> Vec<Result<Option<Value>>> {
+        self.inner
+            .multi_get_over(&family.inner, keys, options, sorted)
+    }
+
+    /// [`IndexedBatch::multi_get_over`] of wide-column entities.
+    #[must_use]
+    pub fn multi_get_entity_over<K: AsRef<[u8]>>(
+        &self,
+        family: &Family<'_>,
+        keys: &[K],
+        options: &ReadOptions,
+        sorted: bool,
+    ) -> Vec<Result<Option<Columns>>> {
+        self.inner
+            .multi_get_entity_over(&family.inner, keys, options, sorted)
     }
 }
 
-impl DerefMut for BaseDeltaIter<'_> {
-    fn deref_mut(&mut self) -> &mut cairn_indexed::BaseDeltaIter {
-        &mut self.inner
+impl fmt::Debug for IndexedBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IndexedBatch")
+            .field("count", &self.count())
+            .field("bytes", &self.data_size())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A walk over the future content of a family, as it is once a batch is written, in order, both ways.
+/// [`Family::iter_with_batch`] makes one.
+pub struct BaseDeltaIter<'db> {
+    inner: cairn_indexed::BaseDeltaIter,
+    /// True from a seek on.
+    pub(crate) moved: bool,
+    db: PhantomData<&'db Db>,
+}
+
+impl BaseDeltaIter<'_> {
+    /// Moves to the first key at or behind `target`.
+    pub fn seek(&mut self, target: &[u8]) {
+        self.moved = true;
+        self.inner.seek(target);
+    }
+
+    /// Moves to the last key at or before `target`.
+    pub fn seek_for_prev(&mut self, target: &[u8]) {
+        self.moved = true;
+        self.inner.seek_for_prev(target);
+    }
+
+    /// Moves to the first key.
+    pub fn seek_to_first(&mut self) {
+        self.moved = true;
+        self.inner.seek_to_first();
+    }
+
+    /// Moves to the last key.
+    pub fn seek_to_last(&mut self) {
+        self.moved = true;
+        self.inner.seek_to_last();
+    }
+
+    /// Moves to the next key. An iterator that is not valid stays so.
+    pub fn next(&mut self) {
+        self.inner.next();
+    }
+
+    /// Moves to the previous key. An iterator that is not valid stays so.
+    pub fn prev(&mut self) {
+        self.inner.prev();
+    }
+
+    /// True if the iterator stands on a key.
+    #[must_use]
+    pub fn valid(&self) -> bool {
+        self.inner.valid()
+    }
+
+    /// The key; empty if the iterator is not valid.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        self.inner.key()
+    }
+
+    /// The value, or the default column of an entity; empty if the iterator is not valid.
+    #[must_use]
+    pub fn value(&self) -> &[u8] {
+        self.inner.value()
+    }
+
+    /// The columns; a plain value is one column without a name. `None` when there is no entry.
+    #[must_use]
+    pub fn columns(&self) -> Option<Columns> {
+        self.inner.columns()
+    }
+
+    /// The error that ended the walk, if the iterator does not stand on a key because of one.
+    ///
+    /// # Errors
+    ///
+    /// Those of the base iterator, and of merges.
+    pub fn status(&self) -> Result<()> {
+        self.inner.status()
+    }
+}
+
+impl fmt::Debug for BaseDeltaIter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BaseDeltaIter")
+            .field("valid", &self.valid())
+            .finish_non_exhaustive()
     }
 }
 
@@ -66,21 +407,22 @@ impl Db {
     ///
     /// Those of [`Db::write_with`].
     pub fn write_indexed(&self, batch: &IndexedBatch, options: &WriteOptions) -> Result<()> {
-        batch.write_to(&self.inner, options)
+        batch.inner.write_to(&self.inner, options)
     }
 }
 
 impl<'db> Family<'db> {
-    /// A walk over what the family will hold once `batch` is written. See [`Db::write_indexed`].
+    /// A walk over the content of the family as it is once `batch` is written. See [`Db::write_indexed`].
     #[must_use]
     pub fn iter_with_batch(
         &self,
         batch: &IndexedBatch,
         options: &ReadOptions,
     ) -> BaseDeltaIter<'db> {
-        let base = cairn_db::Family::iter_with(self, options);
+        let base = self.inner.iter_with(options);
         BaseDeltaIter {
-            inner: batch.iter_over(self, base, options),
+            inner: batch.inner.iter_over(&self.inner, base, options),
+            moved: false,
             db: PhantomData,
         }
     }

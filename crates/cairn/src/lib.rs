@@ -24,14 +24,11 @@
 //! assert!(snapshot.get(b"chalk")?.is_some());
 //!
 //! // A scan in key order.
-//! let mut iter = db.iter();
-//! iter.seek_to_first();
-//! while iter.valid() {
-//!     println!("{:?} = {:?}", iter.key(), iter.value());
-//!     iter.next();
+//! for entry in db.iter() {
+//!     let (key, value) = entry?;
+//!     println!("{key:?} = {value:?}");
 //! }
-//! iter.status()?;
-//! # drop(iter); drop(snapshot);
+//! # drop(snapshot);
 //! db.close()?;
 //! # Ok::<(), cairn::Error>(())
 //! ```
@@ -49,17 +46,53 @@
 //! drop(iter);
 //! ```
 //!
+//! # Errors
+//!
+//! A key that does not exist is `Ok(None)`. An [`Error`] has RocksDB's [`Code`] and [`Subcode`] to match on, a
+//! text that names the file and the fact, and as its source the [`std::io::Error`] of a system call that failed:
+//!
+//! ```
+//! use cairn::{Code, Error, Subcode};
+//!
+//! fn retry_later(error: &Error) -> bool {
+//!     match (error.code(), error.subcode()) {
+//!         (Code::IoError, Subcode::NoSpace) => true, // writes go on once there is space
+//!         (Code::Busy | Code::TryAgain | Code::TimedOut, _) => true,
+//!         _ => false,
+//!     }
+//! }
+//! # assert!(!retry_later(&Error::corruption("bad block")));
+//! ```
+//!
 //! # Durability
 //!
 //! A write that returned survives the end of the process. With [`WriteOptions::sync`] it survives
 //! a power cut as well, and so does every earlier write; without it a power cut may take the last
 //! writes, never one from the middle. [`Db::sync_wal`] and [`Db::close`] make everything durable.
+//!
+//! # Features
+//!
+//! | feature | codec | without it |
+//! |---|---|---|
+//! | `lz4` | LZ4 and LZ4HC | tables, blob files and options with `kLZ4Compression` or `kLZ4HCCompression` are refused |
+//! | `zstd` | Zstandard, and dictionaries trained by it | tables, blob files, logs and options with `kZSTD` are refused |
+//!
+//! Both are on by default and compile a C library. With `default-features = false` the build is Rust alone
+//! and needs no C compiler; Snappy, which is then the default of families, zlib and bzip2 are always there. A database opens
+//! without the codec of some of its tables, as long as no option names the codec; reads of such a table fail
+//! with [`Code::NotSupported`], and the error names the file, the codec and the feature.
 
+#![deny(missing_docs, missing_debug_implementations)]
+
+mod assertions;
+mod batch;
 pub mod blobs;
+mod builder;
 pub mod compaction;
 mod db;
 pub mod encryption;
 pub mod entity;
+mod entries;
 mod errors;
 mod family;
 pub mod files;
@@ -75,12 +108,13 @@ mod reads;
 pub mod repair;
 mod set_options;
 mod snapshot;
+mod tables;
 pub mod ttl;
 mod wal;
 pub mod world;
 
 pub use cairn_db::{
-    Column, Columns, Dropped, FamilyDescriptor, Record, Value, WalFile, WalFileType, WriteBatch,
+    Column, Columns, Dropped, FamilyDescriptor, Record, Value, WalFile, WalFileType,
 };
 pub use cairn_memory::WriteBufferManager;
 pub use cairn_options::{
@@ -93,9 +127,12 @@ pub use cairn_types::{
     SequenceNumber, Subcode, WalDecision, WalFilter,
 };
 
+pub use batch::WriteBatch;
+pub use builder::DbBuilder;
 pub use cairn_db::{MayExist, Range, SizeApproximationOptions};
-pub use cairn_indexed::{BatchIter, IndexedBatch, WriteEntry, WriteKind};
+pub use cairn_indexed::{BatchIter, WriteEntry, WriteKind};
 pub use db::Db;
+pub use entries::{Cursor, Entries, KeyRange, KeyValue, Keys};
 pub use errors::{BackgroundError, Damaged};
 pub use family::Family;
 pub use files::{
@@ -104,7 +141,7 @@ pub use files::{
     LiveFileMetaData, LiveFileStorageInfo, LiveFilesStorageInfoOptions, ReplaceRange,
     SortedRunBuilder, SstFileReader, SstFileWriter, SstIter,
 };
-pub use indexed::BaseDeltaIter;
+pub use indexed::{BaseDeltaIter, IndexedBatch};
 pub use iter::{CoalescingIter, Iter};
 pub use limits::RateLimiter;
 pub use open::Options;

@@ -46,13 +46,54 @@
 //! # Ok::<(), cairn::Error>(())
 //! ```
 
-pub use cairn_observe::listener::*;
-pub use cairn_observe::perf;
+/// Counters of the operations of the calling thread.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = cairn::Db::open(dir.path().join("db"), &cairn::Options::default().create_if_missing(true))?;
+/// use cairn::observe::perf::{self, PerfLevel, PerfMetric};
+///
+/// perf::set_level(PerfLevel::EnableCount);
+/// perf::reset();
+/// db.put(b"stone", b"granite")?;
+/// db.get(b"stone")?;
+/// assert_eq!(perf::metric(PerfMetric::GetFromMemtableCount), 1);
+/// # Ok::<(), cairn::Error>(())
+/// ```
+pub mod perf {
+    pub use cairn_observe::perf::{PerfLevel, PerfMetric, level, metric, report, reset, set_level};
+
+    /// Counters of each level of the tree.
+    pub mod by_level {
+        pub use cairn_observe::perf::by_level::{
+            LevelMetric, clear, disable, enable, levels, metric,
+        };
+    }
+
+    /// Counters of the calls of files.
+    pub mod iostats {
+        pub use cairn_observe::perf::iostats::{IoMetric, metric, report, reset};
+    }
+}
+
+/// Work of threads: flushes, compactions and openings in progress.
+pub mod threads {
+    pub use cairn_observe::threads::{
+        CompactionOperation, FlushOperation, Operation, Stage, ThreadStatus, ThreadType, list,
+    };
+}
+
+pub use cairn_observe::listener::{
+    BackgroundErrorRecoveryInfo, BackgroundJobPressure, BlobFileAddition, BlobFileCreationInfo,
+    BlobFileGarbage, CompactionFileInfo, CompactionJobInfo, CompactionJobStats, EventListener,
+    ExternalFileIngestionInfo, FileCreationBriefInfo, FileDeletionInfo, FileOperation,
+    FileOperationInfo, FlushJobInfo, IoErrorInfo, KeyPrefix, ManualFlushInfo, MemTableInfo,
+    SubcompactionJobInfo, TableFileCreationInfo, WriteStallInfo,
+};
 pub use cairn_observe::statistics::history::Slice as StatsSlice;
 pub use cairn_observe::statistics::{
     Distribution, Histogram, HistogramData, Keeping, Statistics, StatsLevel, Ticker,
 };
-pub use cairn_observe::threads;
 pub use cairn_observe::{
     BackgroundErrorReason, CompactionReason, FlushReason, Level, LogSink, StallCondition,
 };

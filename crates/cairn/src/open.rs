@@ -44,21 +44,21 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Whether a database that does not exist is created. Default: no.
+    /// Creates the database if it does not exist. Default: false.
     #[must_use]
     pub fn create_if_missing(mut self, create: bool) -> Options {
         self.db.create_if_missing = create;
         self
     }
 
-    /// Whether column families that do not exist are created. Default: no.
+    /// Creates column families that are named and do not exist. Default: false.
     #[must_use]
     pub fn create_missing_column_families(mut self, create: bool) -> Options {
         self.db.create_missing_column_families = create;
         self
     }
 
-    /// Sets what `text` says: RocksDB's names, as in
+    /// Sets the options in `text`, by RocksDB's names, as in
     /// `"write_buffer_size=16M;block_based_table_factory={block_size=8K}"`.
     ///
     /// # Errors

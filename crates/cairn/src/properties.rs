@@ -63,8 +63,8 @@ impl Db {
     }
 }
 
-/// How much memory `dbs` take, and `caches` with the caches that the families of `dbs` use; each
-/// cache counts once.
+/// The memory of `dbs` and of `caches`, with the caches that the families of `dbs` use; each cache
+/// counts once.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();

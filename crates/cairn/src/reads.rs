@@ -12,7 +12,7 @@ use crate::snapshot::Snapshot;
 impl Db {
     /// The values of `keys` of the default family, in their order, all as of one moment. Each key
     /// has a result of its own: an error of one leaves the others right. Much cheaper than a
-    /// [`Db::get`] for each key: what is not in memory is read together.
+    /// [`Db::get`] for each key: blocks that are not in memory are read together.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -26,7 +26,7 @@ impl Db {
     /// # Ok::<(), cairn::Error>(())
     /// ```
     ///
-    /// `ReadOptions::value_size_soft_limit` bounds what is read: keys beyond it fail with
+    /// `ReadOptions::value_size_soft_limit` bounds the bytes that are read: keys beyond it fail with
     /// `Aborted`.
     #[must_use]
     pub fn multi_get<K: AsRef<[u8]>>(
@@ -96,13 +96,13 @@ impl Db {
         families: &[&Family<'_>],
         options: &ReadOptions,
     ) -> Result<Vec<Iter<'_>>> {
-        let families: Vec<&cairn_db::Family> = families.iter().map(|family| &***family).collect();
+        let families = Family::inner_of(families);
         let iters = self.inner.iterators(&families, options)?;
         Ok(iters.into_iter().map(Iter::new).collect())
     }
 
     /// A walk over the keys of `families`, of the state after one and the same write: each key once,
-    /// with what all of them hold of it.
+    /// with the values that all of them have for it.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -133,7 +133,7 @@ impl Db {
         families: &[&Family<'_>],
         options: &ReadOptions,
     ) -> Result<CoalescingIter<'_>> {
-        let families: Vec<&cairn_db::Family> = families.iter().map(|family| &***family).collect();
+        let families = Family::inner_of(families);
         let iter = self.inner.coalescing_iterator(&families, options)?;
         Ok(CoalescingIter::new(iter))
     }
@@ -163,8 +163,8 @@ impl Db {
         self.inner.approximate_sizes(ranges, options)
     }
 
-    /// The existence of `key`, as far as it can be told without reading a file. `Perhaps` is always
-    /// a right answer, `No` is certain.
+    /// The existence of `key`, as far as filters and memory show it without reading a file.
+    /// `Perhaps` is always a right answer, `No` is certain.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -205,7 +205,7 @@ impl Db {
 }
 
 impl Iter<'_> {
-    /// Makes the iterator show what `snapshot` sees; it then stands nowhere. `Iter::refresh` makes
+    /// Makes the iterator show the state of `snapshot`; it is then on no key. [`Iter::refresh`] makes
     /// it show the present state.
     ///
     /// ```
@@ -228,12 +228,13 @@ impl Iter<'_> {
     ///
     /// `InvalidArgument` for a tailing iterator.
     pub fn refresh_to(&mut self, snapshot: &Snapshot<'_>) -> Result<()> {
+        self.moved = false;
         self.inner.refresh_to(&snapshot.inner)
     }
 }
 
 fn inner_keys<'k>(keys: &'k [(&Family<'_>, &'k [u8])]) -> Vec<(&'k cairn_db::Family, &'k [u8])> {
     keys.iter()
-        .map(|(family, key)| (&***family, *key))
+        .map(|(family, key)| (&family.inner, *key))
         .collect()
 }

@@ -10,7 +10,7 @@ use crate::family::Family;
 
 impl Db {
     /// Changes options of the default family while the database is open, by RocksDB's names: all
-    /// of `changes`, or none. Other families have [`cairn_db::Family::set_options`]. When the call
+    /// of `changes`, or none. Other families have [`Family::set_options`]. When the call
     /// returns the options are in force and in the OPTIONS file.
     ///
     /// ```
@@ -41,7 +41,7 @@ impl Db {
     pub fn set_options_of(&self, changes: &[(&Family<'_>, &[(&str, &str)])]) -> Result<()> {
         let changes: Vec<(&cairn_db::Family, _)> = changes
             .iter()
-            .map(|(family, changes)| (&***family, *changes))
+            .map(|(family, changes)| (&family.inner, *changes))
             .collect();
         self.inner.set_options_of(&changes)
     }

@@ -15,6 +15,14 @@ pub struct Snapshot<'db> {
     pub(crate) inner: cairn_db::Snapshot,
 }
 
+impl std::fmt::Debug for Snapshot<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("sequence", &self.sequence())
+            .finish_non_exhaustive()
+    }
+}
+
 impl<'db> Snapshot<'db> {
     pub(crate) fn new(db: &'db Db, inner: cairn_db::Snapshot) -> Snapshot<'db> {
         Snapshot { db, inner }
@@ -67,6 +75,10 @@ impl<'db> Snapshot<'db> {
     /// An iterator over `family` as it was.
     #[must_use]
     pub fn iter_in(&self, family: &Family<'_>) -> Iter<'_> {
-        Iter::new((**family).iter_with(&self.options(&ReadOptions::default())))
+        Iter::new(
+            family
+                .inner
+                .iter_with(&self.options(&ReadOptions::default())),
+        )
     }
 }

@@ -16,9 +16,9 @@
 //! #     cairn::world::Clock::sleep(clock, Duration::from_secs(seconds));
 //! # }
 //!
-//! // An hour. `Db::open_with_ttl` is the same with the files and the clock of the machine.
+//! // An hour. The `world` of this example has a clock that the example moves.
 //! let options = Options::default().create_if_missing(true).value_ttl(3600);
-//! let db = Db::open_in(world, "/sessions".as_ref(), &options, &[], false)?;
+//! let db = Db::builder("/sessions").options(options).world(world).open()?;
 //! db.put(b"4711", b"Ada")?;
 //! assert_eq!(db.get(b"4711")?.as_deref(), Some(&b"Ada"[..]));
 //!
@@ -59,9 +59,6 @@
 //!
 //! Entities have no time and do not grow old, and RocksDB reads them with `GetEntity` only.
 
-use std::path::Path;
-
-use cairn_db::FamilyDescriptor;
 use cairn_options::FamilyOptions;
 use cairn_types::{Error, Result};
 
@@ -80,27 +77,19 @@ impl Options {
 }
 
 impl Db {
-    /// [`Db::open`], with `seconds` to live for values of all families, or for ever with 0.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Db::open`].
-    pub fn open_with_ttl(path: impl AsRef<Path>, options: &Options, seconds: i32) -> Result<Db> {
-        Db::open(path, &options.clone().value_ttl(seconds))
-    }
-
-    /// [`Db::open_with_families`], with seconds to live of its own for each of `families`, and values
-    /// for ever in the others.
+    /// [`Db::create_family`], with `seconds` to live for its values, or for ever with 0.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
-    /// use cairn::{Db, FamilyDescriptor, FamilyOptions, Options};
+    /// use cairn::{Db, FamilyOptions, Options};
     ///
     /// let options = Options::default()
     ///     .create_if_missing(true)
-    ///     .create_missing_column_families(true);
-    /// let hours = FamilyDescriptor::new("hours", FamilyOptions::default());
-    /// let db = Db::open_with_families_and_ttls(dir.path().join("db"), &options, &[(hours, 3600)])?;
+    ///     .create_missing_column_families(true)
+    ///     .value_ttl(0);
+    /// let hour = FamilyOptions { value_ttl: Some(3600), ..FamilyOptions::default() };
+    /// let builder = Db::builder(dir.path().join("db")).options(options);
+    /// let db = builder.family("hours", hour).open()?;
     /// assert_eq!(db.family("hours").unwrap().ttl(), Some(3600));
     /// assert_eq!(db.default_family().ttl(), Some(0));
     ///
@@ -109,25 +98,6 @@ impl Db {
     /// assert_eq!(days.ttl(), Some(604_800));
     /// # Ok::<(), cairn::Error>(())
     /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Db::open_with_families`].
-    pub fn open_with_families_and_ttls(
-        path: impl AsRef<Path>,
-        options: &Options,
-        families: &[(FamilyDescriptor, i32)],
-    ) -> Result<Db> {
-        let with_ttl = |(family, seconds): &(FamilyDescriptor, i32)| {
-            let mut family = family.clone();
-            family.options.value_ttl = Some(*seconds);
-            family
-        };
-        let families: Vec<FamilyDescriptor> = families.iter().map(with_ttl).collect();
-        Db::open_with_families(path, &options.clone().value_ttl(0), &families)
-    }
-
-    /// [`Db::create_family`], with `seconds` to live for its values, or for ever with 0.
     ///
     /// # Errors
     ///
@@ -147,7 +117,7 @@ impl Db {
 }
 
 impl Family<'_> {
-    /// How many seconds values live, 0 or less for ever; `None` if they have no times.
+    /// The time to live of values in seconds, 0 or less for ever; `None` if values have no times.
     #[must_use]
     pub fn ttl(&self) -> Option<i32> {
         self.options().value_ttl

@@ -1,10 +1,12 @@
 //! The write-ahead log in the user's hands.
 
+use std::fmt;
 use std::marker::PhantomData;
 
-use cairn_db::{WalFile, WriteBatch};
+use cairn_db::WalFile;
 use cairn_types::{Result, SequenceNumber};
 
+use crate::batch::WriteBatch;
 use crate::db::Db;
 
 impl Db {
@@ -96,7 +98,7 @@ impl Db {
 
     /// The batches that were written since the sequence number `seq`, from the one that holds it
     /// on, as far as there are logs: `WAL_ttl_seconds` and `WAL_size_limit_MB` keep them longer. If
-    /// they begin later, so does the stream: ask the batch's number.
+    /// they begin later, so does the stream: compare the number of the first batch.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -111,12 +113,13 @@ impl Db {
     /// db.put(b"b", b"2")?;
     ///
     /// let mut updates = db.updates_since(seen.plus(1))?;
-    /// while updates.valid() {
-    ///     let (first, batch) = updates.batch()?;
+    /// for update in &mut updates {
+    ///     let (first, batch) = update?;
     ///     println!("{first}: {} writes", batch.count());
-    ///     updates.next();
     /// }
-    /// updates.status()?; // an error ends the stream too: ask
+    /// // The stream goes on behind the last batch.
+    /// db.put(b"c", b"3")?;
+    /// assert_eq!(updates.count(), 1);
     /// # Ok::<(), cairn::Error>(())
     /// ```
     ///
@@ -126,52 +129,51 @@ impl Db {
     pub fn updates_since(&self, seq: SequenceNumber) -> Result<WalIterator<'_>> {
         Ok(WalIterator {
             inner: self.inner.updates_since(seq)?,
+            returned: false,
+            failed: false,
             db: PhantomData,
         })
     }
 }
 
-/// A walk over the batches in the logs; see [`Db::updates_since`].
+/// An iterator over the batches in the logs, each with the sequence number of its first write; see
+/// [`Db::updates_since`].
 ///
-/// A stream that has caught up is not valid and its status is OK: a later [`WalIterator::next`] goes
-/// on with what was written meanwhile. One that met an error stays where it is.
+/// `None` means that the stream has caught up: a later call returns the batches that were written
+/// meanwhile. An error ends the stream: `TryAgain` if a new stream can go on; `NotFound` at a gap in the
+/// sequence numbers, which writes without a log and ingested files leave; `IoError`; `Corruption`.
 pub struct WalIterator<'db> {
     inner: cairn_db::WalIterator,
+    /// True if the batch that the stream is on has been returned.
+    returned: bool,
+    /// True if the error of the stream has been returned.
+    failed: bool,
     db: PhantomData<&'db Db>,
 }
 
-impl WalIterator<'_> {
-    /// True if the stream stands at a batch.
-    #[must_use]
-    pub fn valid(&self) -> bool {
-        self.inner.valid()
-    }
+impl Iterator for WalIterator<'_> {
+    type Item = Result<(SequenceNumber, WriteBatch)>;
 
-    /// Moves to the next batch.
-    pub fn next(&mut self) {
-        self.inner.next();
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        if self.returned || !self.inner.valid() {
+            self.inner.next();
+        }
+        self.returned = self.inner.valid();
+        if self.returned {
+            let batch = self.inner.batch();
+            return Some(batch.map(|(first, inner)| (first, WriteBatch { inner })));
+        }
+        let error = self.inner.status().err()?;
+        self.failed = true;
+        Some(Err(error))
     }
+}
 
-    /// Why the stream stands nowhere, if it is not at its end.
-    ///
-    /// # Errors
-    ///
-    /// `TryAgain` where another stream has to be made to go on; `NotFound` at a gap in the sequence
-    /// numbers, which writes without a log and ingested files leave; `IoError`.
-    pub fn status(&self) -> Result<()> {
-        self.inner.status()
-    }
-
-    /// The sequence number of the batch's first write, and the batch.
-    ///
-    /// # Errors
-    ///
-    /// `Corruption` of the batch.
-    ///
-    /// # Panics
-    ///
-    /// If the stream is not valid.
-    pub fn batch(&self) -> Result<(SequenceNumber, WriteBatch)> {
-        self.inner.batch()
+impl fmt::Debug for WalIterator<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WalIterator").finish_non_exhaustive()
     }
 }

@@ -3,21 +3,20 @@
 //! [`World::posix`] is the machine, [`World::in_memory`] keeps files in memory, [`World::encrypted`] encrypts
 //! those of another world. A program can bring its own of any of the four: files on other storage, say, or a
 //! clock for tests. What an implementor promises stands at the traits; [`wrapper`] has those of files that
-//! pass calls on to others. [`Db::open_in`](crate::Db::open_in) opens a
+//! pass calls on to others. [`DbBuilder::world`](crate::DbBuilder::world) opens a
 //! database in a world. [`World::by_uri`] finds a world by a text, such as `mem://`, and [`register`] adds those of
 //! a program's own storage.
 //!
 //! ```
 //! use std::sync::Arc;
 //! use cairn::world::{FileSystem, MemFileSystem};
-//! use cairn::{Db, Options, World};
+//! use cairn::{Db, World};
 //!
 //! // Two databases that share files in memory, which the program can look at.
 //! let files = MemFileSystem::new();
 //! let world = World { fs: Arc::new(files.clone()), ..World::posix() };
-//! let options = Options::default().create_if_missing(true);
-//! let one = Db::open_in(world.clone(), "/one".as_ref(), &options, &[], false)?;
-//! let two = Db::open_in(world, "/two".as_ref(), &options, &[], false)?;
+//! let one = Db::builder("/one").world(world.clone()).create_if_missing(true).open()?;
+//! let two = Db::builder("/two").world(world).create_if_missing(true).open()?;
 //! assert!(files.list("/one".as_ref())?.contains(&"CURRENT".to_owned()));
 //! # one.close()?;
 //! # two.close()?;

@@ -115,9 +115,8 @@ impl Durable for Cairn {
             let family = cairn::Options::default().text(&text).map_err(words)?.family;
             families.push(cairn::FamilyDescriptor::new(name, family));
         }
-        cairn::Db::open_with_families(path, &options, &families)
-            .map(Cairn)
-            .map_err(words)
+        let builder = cairn::Db::builder(path).options(options);
+        builder.families(families).open().map(Cairn).map_err(words)
     }
 }
 

@@ -82,15 +82,13 @@ impl Soak {
     }
 
     fn open(&self, options: &Options, read_only: bool) -> Result<Db, String> {
-        let families = descriptors();
-        Db::open_in(
-            self.world.clone(),
-            &self.path,
-            options,
-            &families,
-            read_only,
-        )
-        .map_err(|error| format!("open: {error}"))
+        Db::builder(&self.path)
+            .options(options.clone())
+            .families(descriptors())
+            .world(self.world.clone())
+            .read_only(read_only)
+            .open()
+            .map_err(|error| format!("open: {error}"))
     }
 
     fn read_only(&self, options: &Options) -> Result<(), String> {

@@ -636,7 +636,8 @@ mod tests {
     /// Returns a database with the rows of a worker after a short run.
     fn worked(folder: &Path) -> (Db, Worker) {
         let options = database_options(0).unwrap();
-        let db = Db::open_with_families(folder.join("db"), &options, &descriptors()).unwrap();
+        let builder = Db::builder(folder.join("db")).options(options);
+        let db = builder.families(descriptors()).open().unwrap();
         let mut worker = Worker::new(0, 7, folder);
         let handles = families(&db).unwrap();
         let mut views = Vec::new();

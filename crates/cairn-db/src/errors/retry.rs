@@ -63,6 +63,7 @@ impl Retry {
 
 /// A table that a compaction could not read.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Damaged {
     /// The family that it belongs to.
     pub family: String,

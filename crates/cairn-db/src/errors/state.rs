@@ -21,6 +21,7 @@ use crate::locks::{Locks, Rank, Ranked};
 
 /// An error that the database is in: what was being done, and what it stops.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct BackgroundError {
     /// The work that failed.
     pub reason: BackgroundErrorReason,

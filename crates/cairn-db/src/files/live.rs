@@ -70,6 +70,7 @@ pub struct LiveFileMetaData {
 
 /// A blob file of the tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BlobMetaData {
     /// The number in its name.
     pub blob_file_number: u64,
@@ -95,6 +96,7 @@ pub struct BlobMetaData {
 
 /// One level of a family.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LevelMetaData {
     /// The level.
     pub level: usize,
@@ -106,6 +108,7 @@ pub struct LevelMetaData {
 
 /// The files of a family.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ColumnFamilyMetaData {
     /// The name of the family.
     pub name: String,
@@ -134,6 +137,7 @@ pub struct ColumnFamilyMetaDataOptions {
 
 /// The kind of a file of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum FileType {
     /// A write-ahead log.
     Wal,
@@ -166,6 +170,7 @@ impl FileType {
 
 /// A file that is part of a whole copy of the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LiveFileStorageInfo {
     /// The name in its directory.
     pub relative_filename: String,

@@ -27,6 +27,7 @@ const WRITER_ID: &str = "SST Writer";
 
 /// The description of a finished external table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ExternalSstFileInfo {
     /// Where it lies.
     pub file_path: PathBuf,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 /// A part of a log that recovery did not use; with `best_efforts_recovery` also one of the MANIFEST.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Dropped {
     /// The file.
     pub file: PathBuf,

@@ -10,6 +10,7 @@ const FAST_LOCAL_SINCE: u32 = 5;
 
 /// A filter policy. All policies can read all built-in filters.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum FilterPolicy {
     /// `bloomfilter:bits`: Bloom filters.
     Bloom {

@@ -32,6 +32,7 @@ pub use metric::PerfMetric;
 /// The set of counters that a thread keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum PerfLevel {
     /// Not set. Nothing is counted.
     Uninitialized,

@@ -60,6 +60,7 @@ pub use ticker::Ticker;
 /// The kinds of statistics that are disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum StatsLevel {
     /// Disables everything.
     DisableAll,

@@ -5,6 +5,7 @@ macro_rules! numbered_enum {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u32)]
+        #[non_exhaustive]
         pub enum $kind {
             $(#[doc = concat!("`", $name, "`")] $row,)+
         }

@@ -4,6 +4,7 @@ use std::fmt;
 
 /// The type of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ThreadType {
     /// A thread of the high-priority pool, for flushes.
     HighPriority,
@@ -89,6 +90,7 @@ impl Operation {
 /// The stage of a flush or compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Stage {
     /// A flush runs.
     FlushRun = 1,

@@ -43,6 +43,12 @@ pub struct CtrProvider {
     random: Option<Arc<dyn Random>>,
 }
 
+impl std::fmt::Debug for CtrProvider {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CtrProvider").finish_non_exhaustive()
+    }
+}
+
 impl CtrProvider {
     /// Creates a provider for `cipher`, with nonces from the kernel.
     ///

@@ -80,6 +80,13 @@ pub struct EncryptedFileSystem {
     provider: Arc<dyn EncryptionProvider>,
 }
 
+impl std::fmt::Debug for EncryptedFileSystem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EncryptedFileSystem")
+            .finish_non_exhaustive()
+    }
+}
+
 impl EncryptedFileSystem {
     /// Wraps `base`, all of whose files must be encrypted by `provider`.
     #[must_use]

@@ -105,7 +105,7 @@ impl Default for BuildParams {
         BuildParams {
             options: Arc::default(),
             order: KeyOrder::Bytewise,
-            compression: Compression::Lz4,
+            compression: Compression::FAST,
             compression_options: CompressionOptions::default(),
             prefix_extractor: None,
             merge_operator: String::new(),

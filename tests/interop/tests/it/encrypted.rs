@@ -33,7 +33,8 @@ fn open(path: &Path) -> Db {
         .create_if_missing(true)
         .text("block_based_table_factory={format_version=5}")
         .expect("the options are right");
-    Db::open_in(world, path, &options, &[], false).expect("it opens")
+    let builder = Db::builder(path).options(options);
+    builder.world(world).open().expect("it opens")
 }
 
 /// What `ldb` says to `arguments`.

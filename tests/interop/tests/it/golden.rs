@@ -69,7 +69,8 @@ fn problem_in_program(golden: &Golden, path: &Path) -> Option<String> {
         family.comparator = KeyOrder::Custom(Arc::new(LengthThenBytes));
         FamilyDescriptor::new(name.clone(), family)
     });
-    let db = Db::open_with_families(path, &options, &families.collect::<Vec<_>>()).unwrap();
+    let builder = Db::builder(path).options(options);
+    let db = builder.families(families).open().unwrap();
     let content = content_of(&db);
     let expected = golden.expected().unwrap();
     difference(&expected, &content).or_else(|| missed(&db))
@@ -205,9 +206,8 @@ fn keys_that_are_shorter_than_the_prefix_of_their_block_are_found() {
             let family = Options::default().text(text).unwrap().family;
             families.push(FamilyDescriptor::new(name.clone(), family));
         }
-        let options = Options::default();
-        let db = Db::open_with_families(temporary.path().join("db"), &options, &families);
-        let db = db.unwrap();
+        let builder = Db::builder(temporary.path().join("db"));
+        let db = builder.families(families).open().unwrap();
         assert_eq!(missed(&db), None, "{}", golden.name);
         // Rewritten by us they are still there, in tables that have the prefix of user keys.
         for family in db.families() {

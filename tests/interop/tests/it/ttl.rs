@@ -42,7 +42,8 @@ fn cairn_at(path: &Path, shift: i64) -> Db {
         clock: Arc::new(Shifted(shift)),
         ..World::posix()
     };
-    Db::open_in(world, path, &options, &[], false).unwrap()
+    let builder = Db::builder(path).options(options);
+    builder.world(world).open().unwrap()
 }
 
 fn rocksdb_at(library: &Library, path: &Path, mode: OpenMode) -> rocksdb::Db {

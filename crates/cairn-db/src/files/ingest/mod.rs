@@ -27,6 +27,7 @@ use crate::shared::Shared;
 
 /// The part of a family that an ingestion replaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ReplaceRange {
     /// Everything in the family.
     All,

@@ -28,6 +28,7 @@ use scan::Found;
 
 /// A table that left the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LostTable {
     /// Where it lies now; where it should have been, if it is missing.
     pub path: PathBuf,
@@ -43,6 +44,7 @@ pub struct LostTable {
 
 /// The report of a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RepairReport {
     /// True if a new MANIFEST was made from the tables: the old one was lost.
     pub rebuilt: bool,
@@ -61,6 +63,7 @@ pub struct RepairReport {
 
 /// Which tables are taken out.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Quarantine {
     /// All that are missing or do not read whole.
     AllDamaged,

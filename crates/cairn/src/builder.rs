@@ -1,0 +1,132 @@
+//! The builder that opens a database.
+
+use std::path::{Path, PathBuf};
+
+use cairn_db::{FamilyDescriptor, OpenRequest};
+use cairn_options::FamilyOptions;
+use cairn_platform::World;
+use cairn_types::Result;
+
+use crate::db::Db;
+use crate::open::Options;
+
+/// Opens a database step by step; [`Db::builder`] makes one. [`Db::open`] and [`Db::open_read_only`]
+/// are the short forms.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("db");
+/// use cairn::{Db, FamilyOptions};
+///
+/// let db = Db::builder(&path)
+///     .create_if_missing(true)
+///     .create_missing_column_families(true)
+///     .family("stones", FamilyOptions::default())
+///     .open()?;
+/// db.family("stones").expect("created").put(b"slate", b"metamorphic")?;
+/// db.close()?;
+///
+/// // All families of the files are opened, also those that the builder does not name.
+/// let db = Db::builder(&path).read_only(true).open()?;
+/// let stones = db.family("stones").expect("opened");
+/// assert_eq!(stones.get(b"slate")?.as_deref(), Some(&b"metamorphic"[..]));
+/// # Ok::<(), cairn::Error>(())
+/// ```
+///
+/// A database in memory exists as long as its [`World`]:
+///
+/// ```
+/// use cairn::{Db, World};
+///
+/// let world = World::in_memory();
+/// let db = Db::builder("/db").world(world.clone()).create_if_missing(true).open()?;
+/// db.put(b"slate", b"metamorphic")?;
+/// db.close()?;
+///
+/// let db = Db::builder("/db").world(world).open()?;
+/// assert!(db.get(b"slate")?.is_some());
+/// # Ok::<(), cairn::Error>(())
+/// ```
+#[must_use = "a builder opens nothing until `open` is called"]
+#[derive(Clone, Debug)]
+pub struct DbBuilder {
+    path: PathBuf,
+    options: Options,
+    families: Vec<FamilyDescriptor>,
+    world: World,
+    read_only: bool,
+}
+
+impl DbBuilder {
+    pub(crate) fn new(path: &Path) -> DbBuilder {
+        DbBuilder {
+            path: path.to_owned(),
+            options: Options::default(),
+            families: Vec::new(),
+            world: World::posix(),
+            read_only: false,
+        }
+    }
+
+    /// Sets all options at once, in place of those set before. The family options apply to the default
+    /// family and to families without options of their own.
+    pub fn options(mut self, options: Options) -> DbBuilder {
+        self.options = options;
+        self
+    }
+
+    /// Creates the database if it does not exist. Default: false.
+    pub fn create_if_missing(mut self, create: bool) -> DbBuilder {
+        self.options = self.options.create_if_missing(create);
+        self
+    }
+
+    /// Creates families that are named and do not exist. Default: false.
+    pub fn create_missing_column_families(mut self, create: bool) -> DbBuilder {
+        self.options = self.options.create_missing_column_families(create);
+        self
+    }
+
+    /// Sets the options of the family `name`. The default family is called `default`.
+    pub fn family(mut self, name: impl Into<String>, options: FamilyOptions) -> DbBuilder {
+        self.families.push(FamilyDescriptor::new(name, options));
+        self
+    }
+
+    /// [`DbBuilder::family`] for each of `families`.
+    pub fn families(mut self, families: impl IntoIterator<Item = FamilyDescriptor>) -> DbBuilder {
+        self.families.extend(families);
+        self
+    }
+
+    /// Sets the files, clock, threads and randomness of the database. Default: those of the machine,
+    /// [`World::posix`].
+    pub fn world(mut self, world: World) -> DbBuilder {
+        self.world = world;
+        self
+    }
+
+    /// Opens for reading only: no file is changed, and other openings are not excluded. Reads may fail
+    /// if another opening writes meanwhile. Default: false.
+    pub fn read_only(mut self, read_only: bool) -> DbBuilder {
+        self.read_only = read_only;
+        self
+    }
+
+    /// Opens the database.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::open`]; `InvalidArgument` if a named family does not exist.
+    pub fn open(self) -> Result<Db> {
+        let inner = cairn_db::open(&OpenRequest {
+            path: &self.path,
+            options: &self.options.db,
+            families: &self.families,
+            others: Some(&self.options.family),
+            read_only: self.read_only,
+            world: self.world,
+        })?;
+        Ok(Db { inner })
+    }
+}

@@ -1,0 +1,22 @@
+//! The examples of the crate, which fail where an assertion of theirs does not hold.
+
+use std::process::Command;
+
+#[test]
+fn every_example_runs() {
+    let names = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/examples")).unwrap();
+    let mut count = 0;
+    for name in names {
+        let name = name.unwrap().path();
+        let name = name.file_stem().unwrap();
+        // Cargo builds examples with the tests, into a directory beside that of the tests.
+        let tests = std::env::current_exe().unwrap();
+        let programs = tests.ancestors().nth(2).unwrap().join("examples");
+        let done = Command::new(programs.join(name)).output();
+        let done = done.expect("`cargo test -p cairn` without a choice of targets builds it");
+        let told = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{}: {told}", name.display());
+        count += 1;
+    }
+    assert_eq!(count, 9, "each capability has its example");
+}
