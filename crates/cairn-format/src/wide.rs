@@ -243,7 +243,7 @@ fn check(mut columns: Columns<'_>, len: usize) -> Decoded<()> {
     if left_over || !columns.sizes.is_empty() || !columns.values.is_empty() {
         return Err(Malformed::at(
             len - columns.values.len(),
-            "entity has bytes behind its last column",
+            "entity has bytes after its last column",
         ));
     }
     Ok(())

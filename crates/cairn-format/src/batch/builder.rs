@@ -159,7 +159,7 @@ impl WriteBatch {
     pub fn go_back(&mut self, mark: Mark) {
         assert!(
             (HEADER_LEN..=self.bytes.len()).contains(&mark.len),
-            "the mark lies within the batch"
+            "the mark is within the batch"
         );
         self.bytes.truncate(mark.len);
         self.set_count(mark.count);
