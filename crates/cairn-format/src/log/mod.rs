@@ -102,7 +102,7 @@ impl Predecessor {
             last_sequence: SequenceNumber(input.fixed64()?),
         };
         if !input.is_empty() || predecessor.last_sequence > SequenceNumber::MAX {
-            return Err(Malformed::at(0, "record about the log before is damaged"));
+            return Err(Malformed::at(0, "predecessor record is damaged"));
         }
         Ok(predecessor)
     }
@@ -154,7 +154,7 @@ impl<'a> TimestampSizes<'a> {
         let (pairs, rest) = payload.as_chunks::<6>();
         let sizes = TimestampSizes(pairs);
         if !rest.is_empty() || sizes.iter().any(|(_, size)| size == 0) {
-            return Err(Malformed::at(0, "record of timestamp sizes is damaged"));
+            return Err(Malformed::at(0, "timestamp size record is damaged"));
         }
         Ok(sizes)
     }
