@@ -1,4 +1,4 @@
-//! What the innermost steps of a read cost: seeks in cached blocks, steps, filters, checksums.
+//! The cost of the inner loops of reads: seeks in cached blocks, steps, filters, checksums.
 //!
 //! The blocks are those of an ordinary table: keys of 16 bytes, values of 100, 4 KiB a data block;
 //! an index block with one restart an entry. Targets come in random order, so that branches are

@@ -312,7 +312,7 @@ impl<'a> Input<'a> {
     ///
     /// # Errors
     ///
-    /// When fewer than 2 bytes are left.
+    /// If fewer than 2 bytes remain.
     #[inline]
     pub fn fixed16(&mut self) -> Decoded<u16> {
         self.array().map(u16::from_le_bytes)
@@ -322,7 +322,7 @@ impl<'a> Input<'a> {
     ///
     /// # Errors
     ///
-    /// When fewer than 4 bytes are left.
+    /// If fewer than 4 bytes remain.
     #[inline]
     pub fn fixed32(&mut self) -> Decoded<u32> {
         self.array().map(u32::from_le_bytes)
@@ -332,7 +332,7 @@ impl<'a> Input<'a> {
     ///
     /// # Errors
     ///
-    /// When fewer than 8 bytes are left.
+    /// If fewer than 8 bytes remain.
     #[inline]
     pub fn fixed64(&mut self) -> Decoded<u64> {
         self.array().map(u64::from_le_bytes)

@@ -37,13 +37,13 @@ const BLOCK: usize = STRIPE * STRIPES_PER_BLOCK;
 
 #[inline(always)]
 fn read64(bytes: &[u8], at: usize) -> u64 {
-    let chunk = bytes[at..].first_chunk().expect("the length was matched");
+    let chunk = bytes[at..].first_chunk().expect("the length was checked");
     u64::from_le_bytes(*chunk)
 }
 
 #[inline(always)]
 fn read32(bytes: &[u8], at: usize) -> u32 {
-    let chunk = bytes[at..].first_chunk().expect("the length was matched");
+    let chunk = bytes[at..].first_chunk().expect("the length was checked");
     u32::from_le_bytes(*chunk)
 }
 

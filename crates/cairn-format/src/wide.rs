@@ -168,10 +168,7 @@ impl<'a> Columns<'a> {
             KIND_INLINE => ColumnValue::Inline(value),
             KIND_BLOB => ColumnValue::Blob(value),
             _ => {
-                return Err(Malformed::at(
-                    0,
-                    format!("kind of a column: {kind:#04x} is none"),
-                ));
+                return Err(Malformed::at(0, format!("unknown column kind {kind:#04x}")));
             }
         };
         Ok(Some(Column { name, value }))
@@ -243,7 +240,7 @@ fn check(mut columns: Columns<'_>, len: usize) -> Decoded<()> {
     if left_over || !columns.sizes.is_empty() || !columns.values.is_empty() {
         return Err(Malformed::at(
             len - columns.values.len(),
-            "entity has bytes behind its last column",
+            "entity has bytes after its last column",
         ));
     }
     Ok(())
@@ -325,7 +322,7 @@ fn encode_version_2(columns: &[Column<'_>], count: u32, out: &mut Vec<u8>) {
 fn check_columns(columns: &[Column<'_>]) -> Result<u32> {
     if !columns.is_sorted_by(|a, b| a.name < b.name) {
         return Err(Error::invalid_argument(
-            "columns of an entity are sorted by name, and no name repeats",
+            "columns of an entity must be sorted by name without duplicates",
         ));
     }
     let bytes: usize = columns
@@ -335,7 +332,7 @@ fn check_columns(columns: &[Column<'_>]) -> Result<u32> {
     match (u32::try_from(bytes), u32::try_from(columns.len())) {
         (Ok(_), Ok(count)) => Ok(count),
         _ => Err(Error::invalid_argument(
-            "a wide-column entity is too large: it takes less than 2^32 bytes",
+            "wide-column entity is too large: expected less than 2^32 bytes",
         )),
     }
 }
@@ -347,7 +344,7 @@ fn bytes_of<'a>(column: &Column<'a>) -> &'a [u8] {
 }
 
 fn len32(bytes: &[u8]) -> u32 {
-    u32::try_from(bytes.len()).expect("check_columns has bounded the sum")
+    u32::try_from(bytes.len()).expect("check_columns has bounded the total")
 }
 
 #[cfg(test)]

@@ -198,7 +198,7 @@ impl Chunks {
         };
         debug_assert!(
             self.cut + len <= HUGE_PAGE,
-            "the chunk lies within the extent"
+            "the chunk is within the extent"
         );
         // SAFETY: `cut + len` is within the extent.
         let base = unsafe { extent.add(self.cut) };
@@ -247,7 +247,7 @@ impl Chunk {
         }
         debug_assert!(
             aligned >= start && aligned + len <= start + rounded,
-            "the allocation lies within its range (I2)"
+            "the allocation is within its range (I2)"
         );
         // SAFETY: `aligned + len` lies within the memory of the chunk.
         Some(unsafe { self.base.add(aligned) })

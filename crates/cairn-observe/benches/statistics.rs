@@ -1,6 +1,5 @@
-//! Statistics against their budget: what a get found in the cache brings in, by a thread that has a slot
-//! and by one that has none, and reading every ticker and histogram in 50 µs while 4,096 threads live and
-//! one of them counts.
+//! Statistics against their budget: the update of a cached get, by a thread with a slot and one without, and reading
+//! every ticker and histogram in 50 µs while 4,096 threads exist and one of them counts.
 #![expect(missing_docs, reason = "criterion's macro makes a public function")]
 
 use std::hint::black_box;
@@ -14,7 +13,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 
 const THREADS: usize = 4_096;
 
-/// What a get brings in that found its value in a cached block of level 2, past four filters.
+/// The statistics of a get that finds its value in a cached block of level 2, after four negative filters.
 fn bring(update: &Update<'_>, counts: &TableCounts, bytes: u64) {
     update.get(Some(counts), black_box(Hit::Level(2)), Some(bytes));
 }

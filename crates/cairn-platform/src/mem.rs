@@ -1,6 +1,6 @@
 //! The in-memory file system: for transient databases and for tests.
 //!
-//! It follows the contract of the trait. Files live as long as the file system, so that a database can be
+//! The implementation follows the contract of the trait. Files live as long as the file system, so that a database can be
 //! closed and reopened, but not beyond the process. There is no size limit; a growing file takes up to twice
 //! its length. Crashes and faults are simulated by `cairn-sim`.
 

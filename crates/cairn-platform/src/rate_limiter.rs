@@ -43,9 +43,9 @@ const PRIORITIES: usize = 4;
 /// The direction of I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoKind {
-    /// They are read.
+    /// A read.
     Read,
-    /// They are written.
+    /// A write.
     Write,
 }
 
@@ -102,7 +102,7 @@ struct State {
 
 /// A limit in bytes per second, shared by `Arc` between databases.
 ///
-/// It applies to tables and blob files written by flushes and compactions, and depending on its mode to reads
+/// The limit applies to tables and blob files written by flushes and compactions, and depending on its mode to reads
 /// by compactions. Writes to the WAL and user reads are not limited.
 pub struct RateLimiter {
     mode: RateLimited,

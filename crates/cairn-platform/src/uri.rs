@@ -2,7 +2,7 @@
 //!
 //! The scheme before `://` selects a factory, which receives the rest of the URI. Two schemes are built in:
 //! `posix://`, the operating system, and `mem://`, a new in-memory file system; neither accepts anything
-//! after `://`. Applications and storage crates [register](register) further ones.
+//! after `://`. Applications and storage crates [register] further ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

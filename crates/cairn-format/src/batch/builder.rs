@@ -159,7 +159,7 @@ impl WriteBatch {
     pub fn go_back(&mut self, mark: Mark) {
         assert!(
             (HEADER_LEN..=self.bytes.len()).contains(&mark.len),
-            "the mark lies within the batch"
+            "the mark is within the batch"
         );
         self.bytes.truncate(mark.len);
         self.set_count(mark.count);
@@ -286,7 +286,7 @@ impl WriteBatch {
         );
         self.begin_counted(plain, named, family)?;
         put_lps(&mut self.bytes, key);
-        let stored = u32::try_from(value.len() + 8).expect("check_entry has seen that it fits");
+        let stored = u32::try_from(value.len() + 8).expect("check_entry has verified the length");
         put_varint32(&mut self.bytes, stored);
         self.bytes.extend_from_slice(value);
         put_fixed64(&mut self.bytes, unix_seconds);
@@ -315,7 +315,7 @@ impl WriteBatch {
     pub fn mark_prepared(&mut self, name: &[u8]) -> Result<()> {
         if self.bytes.get(HEADER_LEN) != Some(&(ValueKind::Noop as u8)) {
             return Err(Error::invalid_argument(
-                "a batch to be prepared begins with a noop",
+                "a batch to be prepared must start with a no-op",
             ));
         }
         self.add_note(ValueKind::EndPrepare, name)?;

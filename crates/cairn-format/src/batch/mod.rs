@@ -212,7 +212,7 @@ impl<'a> BatchRef<'a> {
     pub fn records(&self) -> Records<'a> {
         let mut input = Input::new(self.bytes);
         let header = input.take(HEADER_LEN).is_ok();
-        debug_assert!(header, "parse() has seen the header");
+        debug_assert!(header, "parse() has validated the header");
         Records {
             input,
             expected: self.count,
@@ -362,7 +362,7 @@ fn timed_put<'a>(family: u32, input: &mut Input<'a>) -> Decoded<Record<'a>> {
     let (value, time) = input
         .lps()?
         .split_last_chunk::<8>()
-        .ok_or_else(|| Malformed::at(at, "value of a timed put has no time"))?;
+        .ok_or_else(|| Malformed::at(at, "timed put without a time"))?;
     Ok(Record::TimedPut {
         family,
         key,
@@ -373,8 +373,5 @@ fn timed_put<'a>(family: u32, input: &mut Input<'a>) -> Decoded<Record<'a>> {
 
 #[cold]
 fn unknown_tag(at: usize, tag: u8) -> Malformed {
-    Malformed::at(
-        at,
-        format!("tag of a write batch record: {tag:#04x} is none"),
-    )
+    Malformed::at(at, format!("unknown write batch tag {tag:#04x}"))
 }

@@ -189,7 +189,7 @@ fn expand_as<C: Relink>(
     if met != restarts || at != layout.end() {
         return Err(Malformed::mismatch(
             layout.end(),
-            "entries at restarts of the block",
+            "entries at restart points of the block",
             restarts,
             met,
         ));
@@ -268,7 +268,7 @@ pub(super) fn strip(
             number
         };
         let (shared, key_len) = (number(), number() as usize);
-        assert_eq!(shared, 0, "the key at a restart is whole");
+        assert_eq!(shared, 0, "the key at a restart point is complete");
         let behind_key = at;
         for _ in 0..lengths {
             let (_, len) = decode_varint32(&entries[at..]).expect("the builder wrote it");

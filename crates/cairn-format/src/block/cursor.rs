@@ -172,7 +172,7 @@ fn append_within(buffer: &mut Vec<u8>, range: Range<usize>) {
 #[cold]
 #[inline(never)]
 pub(super) fn bad_entry(at: usize) -> Malformed {
-    Malformed::at(at, "block entry is cut short or shares more than there is")
+    Malformed::at(at, "block entry is truncated or shares too many bytes")
 }
 
 #[cold]
@@ -180,7 +180,7 @@ pub(super) fn bad_entry(at: usize) -> Malformed {
 fn bad_restart(i: u32, offset: u32) -> Malformed {
     Malformed::at(
         offset as usize,
-        format!("restart {i} of the block leads to no whole key"),
+        format!("restart point {i} of the block has no complete key"),
     )
 }
 

@@ -4,8 +4,8 @@
 //! plain   like a data block; value = varint64 offset, varint64 size
 //! delta   varint32 shared | varint32 delta length | key delta | value
 //!         value = varint64 offset, varint64 size           when shared = 0
-//!                 varsigned64 (size - size before)          otherwise: the block lies right behind
-//!                                                           the one before and its trailer
+//!                 varsigned64 (size - size before)          otherwise: the block directly follows
+//!                                                           the previous one and its trailer
 //! escaped like delta, but when shared is not 0
 //!         value = varint64 (1 + zigzag (size - size before))
 //!                 0, varint64 offset, varint64 size        for a block that lies somewhere else

@@ -90,7 +90,7 @@ impl BlockLayout {
         if separated && kind != BlockKind::Data {
             return Err(Malformed::at(
                 end,
-                "only data blocks keep values apart from keys",
+                "only data blocks store values separately",
             ));
         }
         let mut values_at = None;

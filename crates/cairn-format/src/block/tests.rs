@@ -502,7 +502,7 @@ fn delta_handles_are_relative_to_the_previous_block() {
         },
         None,
     );
-    // Padding lies before this block, so its handle is whole, and so is its key.
+    // Padding precedes this block, so its handle and its key are stored in full.
     builder.add(
         b"kc",
         Handle {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! block            32768 bytes; a physical record does not cross its end
-//! record           fixed32 masked crc of all behind it, fixed16 length, u8 type,
+//! record           fixed32 masked crc of the rest, fixed16 length, u8 type,
 //!                  [recyclable: fixed32 low half of the file's number,] `length` bytes of payload
 //! Full 1, First 2, Middle 3, Last 4                          a logical record, whole or fragmented
 //! RFull 5, RFirst 6, RMiddle 7, RLast 8                      the same in a recycled file
@@ -70,7 +70,7 @@ pub(crate) mod record_type {
     pub const MAY_IGNORE: u8 = 0x80;
 }
 
-/// What the note that [`Predecessor::as_batch`] makes begins with, in a batch without writes: its length in front.
+/// The length-prefixed tag at the start of the data of [`Predecessor::as_batch`].
 const NOTE: &[u8; 18] = b"\x03\x28cairn.log.before";
 
 /// The summary of the preceding WAL recorded in a WAL: in a separate record, as by RocksDB from version 10 on
@@ -102,7 +102,7 @@ impl Predecessor {
             last_sequence: SequenceNumber(input.fixed64()?),
         };
         if !input.is_empty() || predecessor.last_sequence > SequenceNumber::MAX {
-            return Err(Malformed::at(0, "record about the log before is damaged"));
+            return Err(Malformed::at(0, "predecessor record is damaged"));
         }
         Ok(predecessor)
     }
@@ -154,7 +154,7 @@ impl<'a> TimestampSizes<'a> {
         let (pairs, rest) = payload.as_chunks::<6>();
         let sizes = TimestampSizes(pairs);
         if !rest.is_empty() || sizes.iter().any(|(_, size)| size == 0) {
-            return Err(Malformed::at(0, "record of timestamp sizes is damaged"));
+            return Err(Malformed::at(0, "timestamp size record is damaged"));
         }
         Ok(sizes)
     }

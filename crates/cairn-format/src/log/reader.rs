@@ -147,18 +147,18 @@ impl fmt::Display for Reason {
         match self {
             Reason::TornHeader => f.write_str("file ends within the header of a record"),
             Reason::TornBody => f.write_str("file ends within a record"),
-            Reason::TornRecord => f.write_str("file ends between the pieces of a record"),
-            Reason::BadChecksum => f.write_str("checksum of a record does not match"),
+            Reason::TornRecord => f.write_str("file ends between fragments of a record"),
+            Reason::BadChecksum => f.write_str("record checksum does not match"),
             Reason::BadLength => f.write_str("record is longer than its block"),
             Reason::Zeroed => f.write_str("zeros between records"),
             Reason::Unfinished => f.write_str("file ends with a record that has no header"),
             Reason::UnknownType(kind) => write!(f, "record of unknown type {kind}"),
-            Reason::MissingStart => f.write_str("piece of a record without its start"),
+            Reason::MissingStart => f.write_str("fragment of a record without its start"),
             Reason::MissingEnd => f.write_str("record without its end"),
             Reason::MixedFraming => f.write_str("recyclable and other records in one file"),
             Reason::BadMetadata(kind) => write!(f, "damaged metadata record of type {kind}"),
             Reason::BadCompression => f.write_str("record cannot be decompressed"),
-            Reason::OldLogNumber(number) => write!(f, "record of log {number}, held before"),
+            Reason::OldLogNumber(number) => write!(f, "record of previous log {number}"),
         }
     }
 }

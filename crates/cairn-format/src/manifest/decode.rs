@@ -63,10 +63,7 @@ fn decode_field(edit: &mut VersionEdit, input: &mut Input<'_>) -> Decoded<()> {
             decode_sized(edit, tag, body).map_err(|error| error.shifted(start))?;
         }
         tag => {
-            return Err(Malformed::at(
-                at,
-                format!("tag of a version edit: {tag} is none"),
-            ));
+            return Err(Malformed::at(at, format!("unknown version edit tag {tag}")));
         }
     }
     Ok(())

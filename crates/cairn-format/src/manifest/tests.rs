@@ -209,7 +209,7 @@ fn unknown_tags_are_skipped_if_skippable() {
     let unknown = VersionEdit::decode(&field(8, |_| {})).unwrap_err();
     assert_eq!(
         unknown.to_string(),
-        "tag of a version edit: 8 is none at offset 0"
+        "unknown version edit tag 8 at offset 0"
     );
 }
 

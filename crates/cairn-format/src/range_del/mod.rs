@@ -107,7 +107,7 @@ impl<'a> Part<'a> {
         if parsed.user_key.len() < timestamp_size || end.len() < timestamp_size {
             return Err(Malformed::at(
                 0,
-                "range tombstone has no room for its timestamp",
+                "range tombstone is too short for its timestamp",
             ));
         }
         let plain = parsed.user_key.len() - timestamp_size;
@@ -774,7 +774,7 @@ fn check_whole(bytes: &[u8], before: usize, key: &[u8], cursor: &DataCursor) -> 
     if before + key.len() > bytes.len() {
         return Err(Malformed::at(
             cursor.value_range().start,
-            "range tombstones share bytes of their keys",
+            "keys of range tombstones are delta-encoded",
         ));
     }
     Ok(())

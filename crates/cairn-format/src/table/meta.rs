@@ -203,7 +203,7 @@ impl<'a> Entries<'a> {
         if shared > self.key.len() {
             return Err(Malformed::mismatch(
                 at,
-                "bytes shared with the key before",
+                "bytes shared with the previous key",
                 format_args!("at most {}", self.key.len()),
                 shared,
             ));

@@ -35,7 +35,7 @@ fn columns_may_be_in_blob_files() {
     };
     assert_eq!(column.name, b"big");
     let ColumnValue::Blob(index) = column.value else {
-        panic!("its value lies in a blob file");
+        panic!("its value is in a blob file");
     };
     let expected = BlobIndex {
         file: FileNumber(13),

@@ -1,6 +1,6 @@
 //! I/O statistics of the calling thread, RocksDB's `IOStatsContext`.
 //!
-//! They are enabled with the [perf context](super): nothing is counted until a program first uses either.
+//! I/O statistics are enabled with the [perf context](super): nothing is counted until a program first uses either.
 //! Bytes are counted from [`PerfLevel::EnableCount`] on (RocksDB always counts them), times from
 //! [`PerfLevel::EnableTimeExceptForMutex`] on, and CPU times from
 //! [`PerfLevel::EnableTimeAndCpuTimeExceptForMutex`] on.

@@ -1,6 +1,6 @@
 //! Huge pages, for memory with random accesses.
 //!
-//! They are mapped from the kernel rather than allocated. An allocator takes twice the size to align such a
+//! Huge pages are mapped from the kernel rather than allocated. An allocator takes twice the size to align such a
 //! block, and cannot reuse a freed one for the next, as other allocations are placed in between: memory would
 //! grow to a multiple of the pages in use (glibc: 210 MB for two memtables of 64 MB). A page freed here is
 //! returned to the system immediately.

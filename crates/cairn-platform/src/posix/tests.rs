@@ -442,7 +442,7 @@ fn a_lock_on_a_removed_file_is_still_held() {
     PosixFileSystem.remove(&path).unwrap();
     assert!(PosixFileSystem.lock(&path).is_err());
     assert!(PosixFileSystem.lock(&dir.path().join("./LOCK")).is_err());
-    assert!(!path.exists(), "a refused lock leaves no file behind");
+    assert!(!path.exists(), "a failed lock leaves no file");
     drop(held);
     PosixFileSystem.lock(&path).unwrap();
 }
