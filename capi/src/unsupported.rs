@@ -1,8 +1,9 @@
-//! Functions of features that are not built: they exist so that programs link, and say so when called.
+//! Functions of unsupported features: they exist so that programs link, and report that they are not
+//! implemented.
 //!
-//! Where there is an `errptr` it gets `Not implemented: <function>: <what>`. A function that sets something in
-//! real options has the call fail that uses these. All others make objects that are not built, or take some:
-//! their result is empty, and the LOG of every open database gets one line.
+//! A function with an `errptr` returns `Not implemented: <function>: <what>`. A function that sets an
+//! option of existing options makes the calls fail that use them. All others create or take objects of
+//! an unsupported feature: they return null or zero and write a line to the LOG of every open database.
 
 use std::ffi::{c_char, c_int, c_uchar, c_void};
 
