@@ -121,7 +121,7 @@ c_functions! {
     fn rocksdb_verify_checksum(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
         report(errptr, || database(db).verify_checksum(&ReadOptions::default()));
     }
-    /// The same with options; null stands for the default ones.
+    /// The same with options; null means default options.
     fn rocksdb_verify_checksum_with_options(
         db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
@@ -188,7 +188,7 @@ c_functions! {
         let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
         report(errptr, || database(db).suggest_compact_range(begin, end));
     }
-    /// The same of a family.
+    /// The same for a family.
     fn rocksdb_suggest_compact_range_cf(
         _db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -213,7 +213,7 @@ c_functions! {
         let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
         report(errptr, || delete_files(database(db).default_family(), begin, end));
     }
-    /// The same of a family.
+    /// The same for a family.
     fn rocksdb_delete_file_in_range_cf(
         _db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,

@@ -378,7 +378,7 @@ c_functions! {
         let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
         compact(db, begin, end, &Checked::new(CompactRangeOptions::default()));
     }
-    /// The same of a family.
+    /// The same for a family.
     fn rocksdb_compact_range_cf(
         _db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -391,7 +391,7 @@ c_functions! {
         let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
         compact(family, begin, end, &Checked::new(CompactRangeOptions::default()));
     }
-    /// The same of the default family, with options.
+    /// The same for the default family, with options.
     fn rocksdb_compact_range_opt(
         db: *mut rocksdb_t,
         opt: *mut rocksdb_compactoptions_t,
@@ -404,7 +404,7 @@ c_functions! {
         let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
         compact(db, begin, end, of(opt.cast_const()));
     }
-    /// The same of a family, with options.
+    /// The same for a family, with options.
     fn rocksdb_compact_range_cf_opt(
         _db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,

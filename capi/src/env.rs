@@ -17,7 +17,7 @@ pub struct Env {
 pub struct EnvOptions;
 
 handles! {
-    /// Files, clock and threads.
+    /// An environment: file system, clock and threads.
     rocksdb_env_t = Env;
     /// Options of files.
     rocksdb_envoptions_t = EnvOptions;

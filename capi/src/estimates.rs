@@ -189,7 +189,7 @@ c_functions! {
         let family = of(db.cast_const()).db.default_family();
         sizes(family, &ranges, Ok(&flagged(rocksdb_size_approximation_flags_include_files)), sizes_list, errptr);
     }
-    /// The same of a family.
+    /// The same for a family.
     fn rocksdb_approximate_sizes_cf(
         _db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -209,7 +209,7 @@ c_functions! {
         let family = of(column_family.cast_const());
         sizes(family, &ranges, Ok(&flagged(rocksdb_size_approximation_flags_include_files)), sizes_list, errptr);
     }
-    /// The same of a family, in tables, memtables or both.
+    /// The same for a family, in tables, memtables or both.
     fn rocksdb_approximate_sizes_cf_with_flags(
         _db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -256,7 +256,7 @@ c_functions! {
         let options = maybe(options).map_or(Ok(&defaults), Checked::checked);
         sizes(family, &ranges, options, sizes_list, errptr);
     }
-    /// The same of a family.
+    /// The same for a family.
     fn rocksdb_approximate_sizes_cf_with_options(
         _db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -294,7 +294,7 @@ c_functions! {
         let family = of(db.cast_const()).db.default_family();
         may_exist(family, options, bytes(key, key_len), (value, val_len), value_found)
     }
-    /// The same of a family.
+    /// The same for a family.
     fn rocksdb_key_may_exist_cf(
         _db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,

@@ -248,7 +248,7 @@ c_functions! {
         let _ = options;
         copy(vallen, errptr, || of(wbwi.cast_const()).get(bytes(key, keylen)))
     }
-    /// The same of a family.
+    /// The same for a family.
     fn rocksdb_writebatch_wi_get_from_batch_cf(
         wbwi: *mut rocksdb_writebatch_wi_t,
         options: *const rocksdb_options_t,
@@ -279,7 +279,7 @@ c_functions! {
             of(wbwi.cast_const()).get_over(family, bytes(key, keylen), of(options).checked()?)
         })
     }
-    /// The same of a family.
+    /// The same for a family.
     fn rocksdb_writebatch_wi_get_from_batch_and_db_cf(
         wbwi: *mut rocksdb_writebatch_wi_t,
         _db: *mut rocksdb_t,
@@ -295,7 +295,7 @@ c_functions! {
             of(wbwi.cast_const()).get_over(family, bytes(key, keylen), of(options).checked()?)
         })
     }
-    /// The same of the default family, pinned.
+    /// The same for the default family; the value is pinned.
     fn rocksdb_writebatch_wi_get_pinned_from_batch_and_db(
         wbwi: *mut rocksdb_writebatch_wi_t,
         db: *mut rocksdb_t,
@@ -310,7 +310,7 @@ c_functions! {
             Ok(found.map_or(std::ptr::null_mut(), |value| create(value.into())))
         })
     }
-    /// The same of a family, pinned.
+    /// The same for a family; the value is pinned.
     fn rocksdb_writebatch_wi_get_pinned_from_batch_and_db_cf(
         wbwi: *mut rocksdb_writebatch_wi_t,
         _db: *mut rocksdb_t,

@@ -28,17 +28,17 @@ pub struct LiveFile {
 }
 
 handles! {
-    /// A file of a database.
+    /// A table of a database.
     rocksdb_livefile_t = LiveFile;
-    /// Files of a database.
+    /// The tables of a database.
     rocksdb_livefiles_t = Vec<LiveFile>;
-    /// A selection of the tables of a family.
+    /// Options of a metadata query.
     rocksdb_column_family_metadata_options_t = MetadataOptions;
-    /// The files of a family.
+    /// The metadata of a family.
     rocksdb_column_family_metadata_t = ColumnFamilyMetaData;
-    /// The files of a level.
+    /// The metadata of a level.
     rocksdb_level_metadata_t = LevelMetaData;
-    /// The description of a table.
+    /// The metadata of a table.
     rocksdb_sst_file_metadata_t = LiveFileMetaData;
     /// Creates checkpoints of a database.
     rocksdb_checkpoint_t = Db;

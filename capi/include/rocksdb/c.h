@@ -342,13 +342,13 @@
 
 #define rocksdb_txndb_write_policy_write_unprepared 2
 
-// An object of a feature that is not built.
+// An object of an unsupported feature.
 typedef struct rocksdb_backup_engine_info_t rocksdb_backup_engine_info_t;
 
-// An object of a feature that is not built.
+// An object of an unsupported feature.
 typedef struct rocksdb_backup_engine_options_t rocksdb_backup_engine_options_t;
 
-// An object of a feature that is not built.
+// An object of an unsupported feature.
 typedef struct rocksdb_backup_engine_t rocksdb_backup_engine_t;
 
 // A blob file written by a job.
@@ -369,10 +369,10 @@ typedef struct rocksdb_checkpoint_t rocksdb_checkpoint_t;
 // A column family of an open database.
 typedef struct rocksdb_column_family_handle_t rocksdb_column_family_handle_t;
 
-// A selection of the tables of a family.
+// Options of a metadata query.
 typedef struct rocksdb_column_family_metadata_options_t rocksdb_column_family_metadata_options_t;
 
-// The files of a family.
+// The metadata of a family.
 typedef struct rocksdb_column_family_metadata_t rocksdb_column_family_metadata_t;
 
 // An input or output table of a compaction.
@@ -384,7 +384,7 @@ typedef struct rocksdb_compaction_job_stats_t rocksdb_compaction_job_stats_t;
 // Options of a compaction of given files.
 typedef struct rocksdb_compaction_options_t rocksdb_compaction_options_t;
 
-// An object of a feature that is not built.
+// An object of an unsupported feature.
 typedef struct rocksdb_compaction_service_options_override_t rocksdb_compaction_service_options_override_t;
 
 // A compaction filter.
@@ -399,13 +399,13 @@ typedef struct rocksdb_compactionfilterfactory_t rocksdb_compactionfilterfactory
 // Information about a compaction.
 typedef struct rocksdb_compactionjobinfo_t rocksdb_compactionjobinfo_t;
 
-// An object of a feature that is not built.
+// An object of an unsupported feature.
 typedef struct rocksdb_compactionservice_jobinfo_t rocksdb_compactionservice_jobinfo_t;
 
-// An object of a feature that is not built.
+// An object of an unsupported feature.
 typedef struct rocksdb_compactionservice_scheduleresponse_t rocksdb_compactionservice_scheduleresponse_t;
 
-// An object of a feature that is not built.
+// An object of an unsupported feature.
 typedef struct rocksdb_compactionservice_t rocksdb_compactionservice_t;
 
 // Options of a manual compaction.
@@ -414,13 +414,13 @@ typedef struct rocksdb_compactoptions_t rocksdb_compactoptions_t;
 // A comparator.
 typedef struct rocksdb_comparator_t rocksdb_comparator_t;
 
-// An object of a feature that is not built.
+// An object of an unsupported feature.
 typedef struct rocksdb_cuckoo_table_options_t rocksdb_cuckoo_table_options_t;
 
 // A directory for tables and its target size.
 typedef struct rocksdb_dbpath_t rocksdb_dbpath_t;
 
-// Files, clock and threads.
+// An environment: file system, clock and threads.
 typedef struct rocksdb_env_t rocksdb_env_t;
 
 // Options of files.
@@ -465,10 +465,10 @@ typedef struct rocksdb_ingestexternalfileoptions_t rocksdb_ingestexternalfileopt
 // An iterator.
 typedef struct rocksdb_iterator_t rocksdb_iterator_t;
 
-// The files of a level.
+// The metadata of a level.
 typedef struct rocksdb_level_metadata_t rocksdb_level_metadata_t;
 
-// A file of a database.
+// A table of a database.
 typedef struct rocksdb_livefile_t rocksdb_livefile_t;
 
 // Options of the list of live files.
@@ -477,7 +477,7 @@ typedef struct rocksdb_livefiles_storage_info_options_t rocksdb_livefiles_storag
 // The live files.
 typedef struct rocksdb_livefiles_storage_info_t rocksdb_livefiles_storage_info_t;
 
-// Files of a database.
+// The tables of a database.
 typedef struct rocksdb_livefiles_t rocksdb_livefiles_t;
 
 // The destination of a database's info log; empty for the file LOG.
@@ -501,13 +501,13 @@ typedef struct rocksdb_memtableinfo_t rocksdb_memtableinfo_t;
 // A merge operator.
 typedef struct rocksdb_mergeoperator_t rocksdb_mergeoperator_t;
 
-// An object of a feature that is not built.
+// An object of an unsupported feature.
 typedef struct rocksdb_open_and_compact_options_t rocksdb_open_and_compact_options_t;
 
-// An object of a feature that is not built.
+// An object of an unsupported feature.
 typedef struct rocksdb_optimistictransaction_options_t rocksdb_optimistictransaction_options_t;
 
-// An object of a feature that is not built.
+// An object of an unsupported feature.
 typedef struct rocksdb_optimistictransactiondb_t rocksdb_optimistictransactiondb_t;
 
 // Options of a database and of a column family.
@@ -531,7 +531,7 @@ typedef struct rocksdb_ratelimiter_t rocksdb_ratelimiter_t;
 // Options of a read.
 typedef struct rocksdb_readoptions_t rocksdb_readoptions_t;
 
-// An object of a feature that is not built.
+// An object of an unsupported feature.
 typedef struct rocksdb_restore_options_t rocksdb_restore_options_t;
 
 // Options of size estimates.
@@ -546,7 +546,7 @@ typedef struct rocksdb_snapshot_t rocksdb_snapshot_t;
 // A manager of the space and deletion of files, which several databases may share.
 typedef struct rocksdb_sst_file_manager_t rocksdb_sst_file_manager_t;
 
-// The description of a table.
+// The metadata of a table.
 typedef struct rocksdb_sst_file_metadata_t rocksdb_sst_file_metadata_t;
 
 // A factory of SST partitioners, which set table boundaries.
@@ -573,16 +573,16 @@ typedef struct rocksdb_table_properties_collector_factory_t rocksdb_table_proper
 // The properties of a table.
 typedef struct rocksdb_table_properties_t rocksdb_table_properties_t;
 
-// An object of a feature that is not built.
+// An object of an unsupported feature.
 typedef struct rocksdb_transaction_options_t rocksdb_transaction_options_t;
 
-// An object of a feature that is not built.
+// An object of an unsupported feature.
 typedef struct rocksdb_transaction_t rocksdb_transaction_t;
 
-// An object of a feature that is not built.
+// An object of an unsupported feature.
 typedef struct rocksdb_transactiondb_options_t rocksdb_transactiondb_options_t;
 
-// An object of a feature that is not built.
+// An object of an unsupported feature.
 typedef struct rocksdb_transactiondb_t rocksdb_transactiondb_t;
 
 // Options of universal compaction.
@@ -665,23 +665,23 @@ typedef struct rocksdb_slice_t {
   size_t size;
 } rocksdb_slice_t;
 
-// `void (*)(void*)`.
+// Destroys the state of a callback object.
 typedef void (*Destructor)(void*);
 
 // Returns true if an iterator should read the table with these properties.
 typedef unsigned char (*rocksdb_readoptions_table_filter_cb)(void*,
                                                              const struct rocksdb_table_properties_t*);
 
-// A function of the program that is never called.
+// A callback that is never called.
 typedef void (*rocksdb_compaction_service_schedule_cb)(void);
 
-// A function of the program that is never called.
+// A callback that is never called.
 typedef void (*rocksdb_compaction_service_wait_cb)(void);
 
-// A function of the program that is never called.
+// A callback that is never called.
 typedef void (*rocksdb_compaction_service_cancel_awaiting_jobs_cb)(void);
 
-// A function of the program that is never called.
+// A callback that is never called.
 typedef void (*rocksdb_compaction_service_on_installation_cb)(void);
 
 #ifdef __cplusplus
@@ -1846,7 +1846,7 @@ void rocksdb_continue_background_work(struct rocksdb_t *db, char **errptr);
 // Reads every block of every table and every blob, and verifies their checksums.
 void rocksdb_verify_checksum(struct rocksdb_t *db, char **errptr);
 
-// The same with options; null stands for the default ones.
+// The same with options; null means default options.
 void rocksdb_verify_checksum_with_options(struct rocksdb_t *db,
                                           const struct rocksdb_readoptions_t *options,
                                           char **errptr);
@@ -1884,7 +1884,7 @@ void rocksdb_suggest_compact_range(struct rocksdb_t *db,
                                    size_t limit_key_len,
                                    char **errptr);
 
-// The same of a family.
+// The same for a family.
 void rocksdb_suggest_compact_range_cf(struct rocksdb_t *db,
                                       struct rocksdb_column_family_handle_t *column_family,
                                       const char *start_key,
@@ -1901,7 +1901,7 @@ void rocksdb_delete_file_in_range(struct rocksdb_t *db,
                                   size_t limit_key_len,
                                   char **errptr);
 
-// The same of a family.
+// The same for a family.
 void rocksdb_delete_file_in_range_cf(struct rocksdb_t *db,
                                      struct rocksdb_column_family_handle_t *column_family,
                                      const char *start_key,
@@ -2085,7 +2085,7 @@ void rocksdb_compact_range(struct rocksdb_t *db,
                            const char *limit_key,
                            size_t limit_key_len);
 
-// The same of a family.
+// The same for a family.
 void rocksdb_compact_range_cf(struct rocksdb_t *db,
                               struct rocksdb_column_family_handle_t *column_family,
                               const char *start_key,
@@ -2093,7 +2093,7 @@ void rocksdb_compact_range_cf(struct rocksdb_t *db,
                               const char *limit_key,
                               size_t limit_key_len);
 
-// The same of the default family, with options.
+// The same for the default family, with options.
 void rocksdb_compact_range_opt(struct rocksdb_t *db,
                                struct rocksdb_compactoptions_t *opt,
                                const char *start_key,
@@ -2101,7 +2101,7 @@ void rocksdb_compact_range_opt(struct rocksdb_t *db,
                                const char *limit_key,
                                size_t limit_key_len);
 
-// The same of a family, with options.
+// The same for a family, with options.
 void rocksdb_compact_range_cf_opt(struct rocksdb_t *db,
                                   struct rocksdb_column_family_handle_t *column_family,
                                   struct rocksdb_compactoptions_t *opt,
@@ -2217,7 +2217,7 @@ void rocksdb_approximate_sizes(struct rocksdb_t *db,
                                uint64_t *sizes_list,
                                char **errptr);
 
-// The same of a family.
+// The same for a family.
 void rocksdb_approximate_sizes_cf(struct rocksdb_t *db,
                                   struct rocksdb_column_family_handle_t *column_family,
                                   int num_ranges,
@@ -2228,7 +2228,7 @@ void rocksdb_approximate_sizes_cf(struct rocksdb_t *db,
                                   uint64_t *sizes_list,
                                   char **errptr);
 
-// The same of a family, in tables, memtables or both.
+// The same for a family, in tables, memtables or both.
 void rocksdb_approximate_sizes_cf_with_flags(struct rocksdb_t *db,
                                              struct rocksdb_column_family_handle_t *column_family,
                                              int num_ranges,
@@ -2255,7 +2255,7 @@ void rocksdb_approximate_sizes_with_options(struct rocksdb_t *db,
                                             uint64_t *sizes_list,
                                             char **errptr);
 
-// The same of a family.
+// The same for a family.
 void rocksdb_approximate_sizes_cf_with_options(struct rocksdb_t *db,
                                                struct rocksdb_column_family_handle_t *column_family,
                                                const struct rocksdb_size_approximation_options_t *options,
@@ -2279,7 +2279,7 @@ unsigned char rocksdb_key_may_exist(struct rocksdb_t *db,
                                     size_t timestamp_len,
                                     unsigned char *value_found);
 
-// The same of a family.
+// The same for a family.
 unsigned char rocksdb_key_may_exist_cf(struct rocksdb_t *db,
                                        const struct rocksdb_readoptions_t *options,
                                        struct rocksdb_column_family_handle_t *column_family,
@@ -2842,7 +2842,7 @@ char *rocksdb_writebatch_wi_get_from_batch(struct rocksdb_writebatch_wi_t *wbwi,
                                            size_t *vallen,
                                            char **errptr);
 
-// The same of a family.
+// The same for a family.
 char *rocksdb_writebatch_wi_get_from_batch_cf(struct rocksdb_writebatch_wi_t *wbwi,
                                               const struct rocksdb_options_t *options,
                                               struct rocksdb_column_family_handle_t *column_family,
@@ -2861,7 +2861,7 @@ char *rocksdb_writebatch_wi_get_from_batch_and_db(struct rocksdb_writebatch_wi_t
                                                   size_t *vallen,
                                                   char **errptr);
 
-// The same of a family.
+// The same for a family.
 char *rocksdb_writebatch_wi_get_from_batch_and_db_cf(struct rocksdb_writebatch_wi_t *wbwi,
                                                      struct rocksdb_t *db,
                                                      const struct rocksdb_readoptions_t *options,
@@ -2871,7 +2871,7 @@ char *rocksdb_writebatch_wi_get_from_batch_and_db_cf(struct rocksdb_writebatch_w
                                                      size_t *vallen,
                                                      char **errptr);
 
-// The same of the default family, pinned.
+// The same for the default family; the value is pinned.
 struct rocksdb_pinnableslice_t *rocksdb_writebatch_wi_get_pinned_from_batch_and_db(struct rocksdb_writebatch_wi_t *wbwi,
                                                                                    struct rocksdb_t *db,
                                                                                    const struct rocksdb_readoptions_t *options,
@@ -2879,7 +2879,7 @@ struct rocksdb_pinnableslice_t *rocksdb_writebatch_wi_get_pinned_from_batch_and_
                                                                                    size_t keylen,
                                                                                    char **errptr);
 
-// The same of a family, pinned.
+// The same for a family; the value is pinned.
 struct rocksdb_pinnableslice_t *rocksdb_writebatch_wi_get_pinned_from_batch_and_db_cf(struct rocksdb_writebatch_wi_t *wbwi,
                                                                                       struct rocksdb_t *db,
                                                                                       const struct rocksdb_readoptions_t *options,

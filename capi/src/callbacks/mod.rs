@@ -15,7 +15,7 @@ pub mod merge;
 pub mod tables;
 pub mod transform;
 
-/// `void (*)(void*)`.
+/// Destroys the state of a callback object.
 pub type Destructor = Option<unsafe extern "C" fn(*mut c_void)>;
 /// `const char* (*)(void*)`.
 pub type Name = Option<unsafe extern "C" fn(*mut c_void) -> *const c_char>;
