@@ -20,7 +20,7 @@ macro_rules! c_destructors {
         c_functions! {$(
             $(#[$doc])*
             ///
-            /// Null is passed over.
+            /// Does nothing for null.
             fn $name(handle: *mut $handle) {
                 $crate::handle::destroy(handle);
             }
