@@ -1,4 +1,4 @@
-//! Gives the shared library the name under which programs find it at run time.
+//! Sets the soname of the shared library.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -11,7 +11,7 @@ use crate::error::{array, bytes, not_built, report, store};
 use crate::handle::{create, misuse, of, of_mut};
 
 handles! {
-    /// Writes that take effect together.
+    /// A batch of writes that is applied atomically.
     rocksdb_writebatch_t = WriteBatch;
 }
 
@@ -20,51 +20,51 @@ c_destructors! {
     rocksdb_writebatch_destroy(rocksdb_writebatch_t);
 }
 
-/// The pieces that two C arrays describe.
+/// The slices of two C arrays.
 ///
 /// # Safety
 ///
-/// The arrays are what `c.h` says, and live as long as the pieces.
+/// The arrays are valid as `c.h` requires, for as long as the slices are used.
 unsafe fn parts<'a>(
     count: c_int,
     pieces: *const *const c_char,
     sizes: *const usize,
 ) -> Vec<&'a [u8]> {
     let count = usize::try_from(count).unwrap_or(0);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let pieces = array(pieces, count).iter().zip(array(sizes, count));
         pieces.map(|(piece, size)| bytes(*piece, *size)).collect()
     }
 }
 
-/// The pieces that two C arrays describe, joined.
+/// The concatenation of the slices of two C arrays.
 ///
 /// # Safety
 ///
-/// The arrays are what `c.h` says.
+/// The arrays are valid as `c.h` requires.
 pub(crate) unsafe fn joined(
     count: c_int,
     pieces: *const *const c_char,
     sizes: *const usize,
 ) -> Vec<u8> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { parts(count, pieces, sizes) }.concat()
 }
 
-/// Refuses a batch for a write with a timestamp: its functions have no place for an error, and the write
-/// of the batch has.
+/// Makes the batch fail when it is written, because of an operation with a timestamp: these functions
+/// have no `errptr`.
 fn no_timestamps(batch: &mut WriteBatch, function: &str) {
     batch.refuse(not_built(function, "user-defined timestamps"));
 }
 
-/// The family behind a handle.
+/// The family of a handle.
 ///
 /// # Safety
 ///
-/// The handle is what `c.h` says.
+/// The handle is valid as `c.h` requires.
 unsafe fn family<'a>(handle: *mut rocksdb_column_family_handle_t) -> &'a Family {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { of(handle.cast_const()) }
 }
 
@@ -78,7 +78,7 @@ type PutCf =
 /// `deleted_cf(state, family, key)`.
 type DeletedCf = Option<unsafe extern "C" fn(*mut c_void, u32, *const c_char, usize)>;
 
-/// The functions that a walk over a batch calls.
+/// The callbacks of an iteration over a batch.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Handlers {
     pub put: Put,
@@ -93,15 +93,16 @@ fn at(bytes: &[u8]) -> *const c_char {
     bytes.as_ptr().cast()
 }
 
-/// Shows one record to the program; whether the walk goes on. As in RocksDB's interface it ends at a
-/// record that the functions cannot be told of: of a family, when they know none, and a deletion of a
-/// range or an entity in any case. Single deletions and, without families, operands are passed over.
+/// Calls the callback for one record and returns true to continue. As in RocksDB's C interface,
+/// iteration stops at a record that has no callback: one of another family if the callbacks take none,
+/// a range deletion, or an entity. Single deletions are skipped, and so are merge operands if the
+/// callbacks take no family.
 ///
 /// # Safety
 ///
-/// The functions may be called with `state`.
+/// The callbacks may be called with `state`.
 unsafe fn show(record: &Record<'_>, state: *mut c_void, handlers: &Handlers) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match *record {
             Record::Put { family, key, value } => {
@@ -154,17 +155,17 @@ unsafe fn show(record: &Record<'_>, state: *mut c_void, handlers: &Handlers) -> 
     }
 }
 
-/// Shows the records of `data`, a serialized batch, to the program.
+/// Calls the callbacks for the records of `data`, a serialized batch.
 ///
 /// # Safety
 ///
-/// The functions may be called with `state`.
-pub(crate) unsafe fn walk(data: &[u8], state: *mut c_void, handlers: &Handlers) -> Result<()> {
+/// The callbacks may be called with `state`.
+pub(crate) unsafe fn iterate(data: &[u8], state: *mut c_void, handlers: &Handlers) -> Result<()> {
     let in_batch = |malformed: cairn_types::Malformed| malformed.in_file("the write batch", 0);
     let view = BatchRef::parse(data).map_err(in_batch)?;
     for record in view.records() {
         let record = record.map_err(in_batch)?;
-        // SAFETY: the caller's promise; the keys and values live as long as the call.
+        // SAFETY: guaranteed by the caller; the keys and values are valid during the call.
         let handled = unsafe { show(&record, state, handlers) };
         if !handled {
             break;
@@ -174,18 +175,19 @@ pub(crate) unsafe fn walk(data: &[u8], state: *mut c_void, handlers: &Handlers) 
 }
 
 c_functions! {
-    /// An empty batch.
+    /// Creates an empty batch.
     fn rocksdb_writebatch_create() -> *mut rocksdb_writebatch_t {
         create(WriteBatch::new())
     }
-    /// The batch that `rep`, a serialized one, describes.
+    /// Creates a batch from `rep`, its serialized form.
     fn rocksdb_writebatch_create_from(rep: *const c_char, size: usize) -> *mut rocksdb_writebatch_t {
         match WriteBatch::from_data(bytes(rep, size)) {
             Ok(batch) => create(batch),
             Err(error) => misuse(&format!("rocksdb_writebatch_create_from: {error}")),
         }
     }
-    /// An empty batch with a limit of bytes; 0 for none. A batch to which more is added cannot be written.
+    /// Creates an empty batch with a size limit in bytes; 0 for no limit. A batch that exceeds the
+    /// limit cannot be written.
     fn rocksdb_writebatch_create_with_params(
         _reserved_bytes: usize,
         max_bytes: usize,
@@ -194,15 +196,15 @@ c_functions! {
     ) -> *mut rocksdb_writebatch_t {
         create(WriteBatch::with_max_bytes(max_bytes))
     }
-    /// Removes everything.
+    /// Removes all records.
     fn rocksdb_writebatch_clear(b: *mut rocksdb_writebatch_t) {
         of_mut(b).clear();
     }
-    /// How many writes it holds.
+    /// Returns the number of operations in the batch.
     fn rocksdb_writebatch_count(b: *mut rocksdb_writebatch_t) -> c_int {
         c_int::try_from(of(b.cast_const()).count()).unwrap_or(c_int::MAX)
     }
-    /// The serialized form, until the batch changes.
+    /// Returns the serialized form, which is valid until the batch changes.
     fn rocksdb_writebatch_data(b: *mut rocksdb_writebatch_t, size: *mut usize) -> *const c_char {
         let data = of(b.cast_const()).data();
         store(size, data.len());
@@ -230,7 +232,7 @@ c_functions! {
         let family = family(column_family);
         of_mut(b).put_in(family, bytes(key, klen), bytes(val, vlen));
     }
-    /// Sets a key to a value, both given in pieces.
+    /// Sets a key to a value, each given as slices to concatenate.
     fn rocksdb_writebatch_putv(
         b: *mut rocksdb_writebatch_t,
         num_keys: c_int,
@@ -260,7 +262,7 @@ c_functions! {
         let family = family(column_family);
         of_mut(b).put_parts_in(family, &key, &value);
     }
-    /// Adds an operand for the merge operator of the default family.
+    /// Adds a merge operand to `key` in the default family.
     fn rocksdb_writebatch_merge(
         b: *mut rocksdb_writebatch_t,
         key: *const c_char,
@@ -270,7 +272,7 @@ c_functions! {
     ) {
         of_mut(b).merge(bytes(key, klen), bytes(val, vlen));
     }
-    /// Adds an operand for the merge operator of a family.
+    /// Adds a merge operand to `key` in a family.
     fn rocksdb_writebatch_merge_cf(
         b: *mut rocksdb_writebatch_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -282,7 +284,7 @@ c_functions! {
         let family = family(column_family);
         of_mut(b).merge_in(family, bytes(key, klen), bytes(val, vlen));
     }
-    /// Adds an operand, key and operand given in pieces.
+    /// Adds a merge operand, with key and operand given as slices to concatenate.
     fn rocksdb_writebatch_mergev(
         b: *mut rocksdb_writebatch_t,
         num_keys: c_int,
@@ -340,7 +342,7 @@ c_functions! {
         let family = family(column_family);
         of_mut(b).single_delete_in(family, bytes(key, klen));
     }
-    /// Not built: timestamps. The batch cannot be written any more.
+    /// Not supported: user-defined timestamps. The batch can no longer be written.
     fn rocksdb_writebatch_put_cf_with_ts(
         b: *mut rocksdb_writebatch_t,
         _column_family: *mut rocksdb_column_family_handle_t,
@@ -353,7 +355,7 @@ c_functions! {
     ) {
         no_timestamps(of_mut(b), "rocksdb_writebatch_put_cf_with_ts");
     }
-    /// Not built: timestamps. The batch cannot be written any more.
+    /// Not supported: user-defined timestamps. The batch can no longer be written.
     fn rocksdb_writebatch_delete_cf_with_ts(
         b: *mut rocksdb_writebatch_t,
         _column_family: *mut rocksdb_column_family_handle_t,
@@ -364,7 +366,7 @@ c_functions! {
     ) {
         no_timestamps(of_mut(b), "rocksdb_writebatch_delete_cf_with_ts");
     }
-    /// Not built: timestamps. The batch cannot be written any more.
+    /// Not supported: user-defined timestamps. The batch can no longer be written.
     fn rocksdb_writebatch_singledelete_cf_with_ts(
         b: *mut rocksdb_writebatch_t,
         _column_family: *mut rocksdb_column_family_handle_t,
@@ -375,7 +377,7 @@ c_functions! {
     ) {
         no_timestamps(of_mut(b), "rocksdb_writebatch_singledelete_cf_with_ts");
     }
-    /// Deletes a key given in pieces.
+    /// Deletes a key given as slices to concatenate.
     fn rocksdb_writebatch_deletev(
         b: *mut rocksdb_writebatch_t,
         num_keys: c_int,
@@ -397,7 +399,7 @@ c_functions! {
         let family = family(column_family);
         of_mut(b).delete_in(family, &key);
     }
-    /// Deletes the keys of the default family from `start_key` up to, not including, `end_key`.
+    /// Deletes the keys of the default family in [`start_key`, `end_key`).
     fn rocksdb_writebatch_delete_range(
         b: *mut rocksdb_writebatch_t,
         start_key: *const c_char,
@@ -421,7 +423,7 @@ c_functions! {
         let family = family(column_family);
         of_mut(b).delete_range_in(family, begin, end);
     }
-    /// Deletes a range whose ends are given in pieces.
+    /// Deletes a range whose bounds are given as slices to concatenate.
     fn rocksdb_writebatch_delete_rangev(
         b: *mut rocksdb_writebatch_t,
         num_keys: c_int,
@@ -449,23 +451,23 @@ c_functions! {
         let family = family(column_family);
         of_mut(b).delete_range_in(family, &begin, &end);
     }
-    /// Adds bytes that only the log carries.
+    /// Adds a blob that is written to the log only.
     fn rocksdb_writebatch_put_log_data(b: *mut rocksdb_writebatch_t, blob: *const c_char, len: usize) {
         of_mut(b).put_log_data(bytes(blob, len));
     }
-    /// Remembers the present state.
+    /// Sets a save point.
     fn rocksdb_writebatch_set_save_point(b: *mut rocksdb_writebatch_t) {
         of_mut(b).set_save_point();
     }
-    /// Goes back to the last save point and forgets it.
+    /// Rolls back to the most recent save point and removes it.
     fn rocksdb_writebatch_rollback_to_save_point(b: *mut rocksdb_writebatch_t, errptr: *mut *mut c_char) {
         report(errptr, || of_mut(b).rollback_to_save_point());
     }
-    /// Forgets the last save point.
+    /// Removes the most recent save point without a rollback.
     fn rocksdb_writebatch_pop_save_point(b: *mut rocksdb_writebatch_t, errptr: *mut *mut c_char) {
         report(errptr, || of_mut(b).pop_save_point());
     }
-    /// Shows the writes of the default family, in their order.
+    /// Calls the callbacks for the operations on the default family, in order.
     fn rocksdb_writebatch_iterate(
         b: *mut rocksdb_writebatch_t,
         state: *mut c_void,
@@ -473,10 +475,10 @@ c_functions! {
         deleted: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize)>,
     ) {
         let handlers = Handlers { put, deleted, ..Handlers::default() };
-        // A batch that was built by these functions is never malformed.
-        let _ = walk(of(b.cast_const()).data(), state, &handlers);
+        // A batch built by these functions is never malformed.
+        let _ = iterate(of(b.cast_const()).data(), state, &handlers);
     }
-    /// The same with log data.
+    /// The same, with log data.
     fn rocksdb_writebatch_iterate_ld(
         b: *mut rocksdb_writebatch_t,
         state: *mut c_void,
@@ -485,9 +487,9 @@ c_functions! {
         log_data: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize)>,
     ) {
         let handlers = Handlers { put, deleted, log_data, ..Handlers::default() };
-        let _ = walk(of(b.cast_const()).data(), state, &handlers);
+        let _ = iterate(of(b.cast_const()).data(), state, &handlers);
     }
-    /// Shows the writes of all families, in their order.
+    /// Calls the callbacks for the operations on all families, in order.
     fn rocksdb_writebatch_iterate_cf(
         b: *mut rocksdb_writebatch_t,
         state: *mut c_void,
@@ -496,9 +498,9 @@ c_functions! {
         merge_cf: Option<unsafe extern "C" fn(*mut c_void, u32, *const c_char, usize, *const c_char, usize)>,
     ) {
         let handlers = Handlers { put_cf, deleted_cf, merge_cf, ..Handlers::default() };
-        let _ = walk(of(b.cast_const()).data(), state, &handlers);
+        let _ = iterate(of(b.cast_const()).data(), state, &handlers);
     }
-    /// The same with log data.
+    /// The same, with log data.
     fn rocksdb_writebatch_iterate_cf_ld(
         b: *mut rocksdb_writebatch_t,
         state: *mut c_void,
@@ -508,6 +510,6 @@ c_functions! {
         log_data: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize)>,
     ) {
         let handlers = Handlers { put_cf, deleted_cf, merge_cf, log_data, ..Handlers::default() };
-        let _ = walk(of(b.cast_const()).data(), state, &handlers);
+        let _ = iterate(of(b.cast_const()).data(), state, &handlers);
     }
 }

@@ -1,4 +1,4 @@
-//! Compactions of files that a program names.
+//! Compactions of given files (`CompactFiles`).
 
 use std::ffi::{c_char, c_int, c_uchar};
 use std::ptr::null_mut;
@@ -17,7 +17,7 @@ use crate::handle::{create, maybe, of, of_mut};
 use crate::options::Checked;
 
 handles! {
-    /// How named files are compacted.
+    /// Options of a compaction of given files.
     rocksdb_compaction_options_t = Checked<CompactionOptions>;
 }
 
@@ -40,7 +40,7 @@ c_getters! { rocksdb_compaction_options_t:
     rocksdb_compaction_options_get_output_file_size_limit(mut) -> u64 => output_file_size_limit;
 }
 
-/// What C gives for a compaction of files: their names, and where they go.
+/// The arguments of a compaction of files.
 struct Request {
     options: *const rocksdb_compaction_options_t,
     names: *const *const c_char,
@@ -50,14 +50,14 @@ struct Request {
 }
 
 impl Request {
-    /// Carries it out; returns what it did.
+    /// Runs the compaction.
     ///
     /// # Safety
     ///
-    /// The parts are what `c.h` says.
+    /// The fields are valid as `c.h` requires.
     unsafe fn run(&self, family: &Family) -> Result<CompactionJobInfo> {
         let defaults = CompactionOptions::default();
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let (options, names) = unsafe {
             let options = match maybe(self.options) {
                 Some(options) => options.checked()?,
@@ -69,17 +69,17 @@ impl Request {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let level = usize::try_from(self.output_level)
             .map_err(|_| Error::invalid_argument("the output level is negative"))?;
-        // Negative: where the family's tables of that level go.
+        // A negative number leaves the path to the family's options.
         let path = u32::try_from(self.output_path_id).ok();
         family.compact_files_reported(options, &names, level, path)
     }
 }
 
-/// Compacts files of a family and hands out the names of the new ones.
+/// Compacts files of a family and stores the names of the output files.
 ///
 /// # Safety
 ///
-/// The arguments are what `c.h` says.
+/// The arguments are valid as `c.h` requires.
 unsafe fn compact(
     family: &Family,
     request: &Request,
@@ -87,7 +87,7 @@ unsafe fn compact(
     info: *mut rocksdb_compactionjobinfo_t,
     errptr: *mut *mut c_char,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         report(errptr, || {
             let did = request.run(family)?;
@@ -107,33 +107,35 @@ unsafe fn compact(
     }
 }
 
-/// The flag behind a pointer from `rocksdb_compaction_options_canceled_create`.
+/// The flag of a pointer from `rocksdb_compaction_options_canceled_create`.
 fn flag(canceled: *mut c_uchar) -> *const AtomicBool {
     canceled.cast_const().cast()
 }
 
 c_functions! {
-    /// Options with their defaults.
+    /// Creates default options.
     fn rocksdb_compaction_options_create() -> *mut rocksdb_compaction_options_t {
         create(Checked::new(CompactionOptions::default()))
     }
-    /// A flag that is not set, by which compactions are called off.
+    /// Creates a flag, initially false, that cancels compactions.
     fn rocksdb_compaction_options_canceled_create() -> *mut c_uchar {
         Arc::into_raw(Arc::new(AtomicBool::new(false))).cast_mut().cast()
     }
-    /// Sets a flag, or takes it back; null is passed over. Compactions that have seen it end all the same.
+    /// Sets or clears a flag; does nothing for null. Compactions that have already read it as set still
+    /// end.
     fn rocksdb_compaction_options_canceled_set(canceled: *mut c_uchar, value: c_uchar) {
         if let Some(flag) = flag(canceled).as_ref() {
             flag.store(value != 0, Ordering::Release);
         }
     }
-    /// Gives up the program's share of a flag; null is passed over. Options that have it keep theirs.
+    /// Releases the program's reference to a flag; does nothing for null. Options that use it keep
+    /// theirs.
     fn rocksdb_compaction_options_canceled_destroy(canceled: *mut c_uchar) {
         if !canceled.is_null() {
             drop(Arc::from_raw(flag(canceled)));
         }
     }
-    /// The flag by which compactions with these options are called off; null for none.
+    /// Sets the flag that cancels compactions with these options; null for none.
     fn rocksdb_compaction_options_set_canceled(options: *mut rocksdb_compaction_options_t, canceled: *mut c_uchar) {
         of_mut(options).canceled = match canceled.is_null() {
             true => Canceled::default(),
@@ -143,11 +145,11 @@ c_functions! {
             }
         };
     }
-    /// Compacts the tables of the default family that are named, and those that have to go with them, into
-    /// a level. A negative `output_path_id` leaves the directory to the family. The names of the new
-    /// files go to `output_file_names`, unless it is null, and are freed by
-    /// `rocksdb_compact_files_output_file_names_destroy`. What was done goes to `compaction_job_info`, unless that
-    /// is null; it stays as it was when the files could not be compacted.
+    /// Compacts the given tables of the default family, and tables that must be compacted with them,
+    /// into a level. A negative `output_path_id` leaves the path to the family's options. The names of
+    /// the output files are stored in `output_file_names`, unless it is null, and freed by
+    /// `rocksdb_compact_files_output_file_names_destroy`. Information about the job is stored in
+    /// `compaction_job_info`, unless it is null; it is unchanged if the compaction could not run.
     fn rocksdb_compact_files(
         db: *mut rocksdb_t,
         options: *const rocksdb_compaction_options_t,
@@ -170,7 +172,7 @@ c_functions! {
         let places = (output_file_names, num_output_file_names);
         compact(of(db.cast_const()).db.default_family(), &request, places, compaction_job_info, errptr);
     }
-    /// The same of a family; null stands for the default one.
+    /// The same for a family; null means the default family.
     fn rocksdb_compact_files_cf(
         db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,

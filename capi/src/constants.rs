@@ -3,7 +3,7 @@
 #![allow(non_upper_case_globals, reason = "the names are RocksDB's")]
 #![allow(
     missing_docs,
-    reason = "each number is documented where it is passed, and named after what it stands for"
+    reason = "each number is documented where it is passed, and has the name of its meaning"
 )]
 
 use std::ffi::c_int;

@@ -1,4 +1,4 @@
-//! Background work: compactions by hand, pausing, waiting; logs; options that change while open.
+//! Control of background work: manual compactions, pausing, waiting; WAL flushes; dynamic options.
 
 use std::ffi::{c_char, c_int, c_uchar};
 
@@ -11,20 +11,20 @@ use crate::error::{array, maybe_bytes, report, text};
 use crate::handle::{create, maybe, of, of_mut};
 use crate::options::{Checked, rocksdb_readoptions_t};
 
-/// How the log is handed over.
+/// Options of a WAL flush.
 pub struct FlushWal {
     sync: bool,
-    /// It is kept and changes nothing: a rate limiter does not hold back logs.
+    /// Stored without effect: a rate limiter does not limit WAL writes.
     rate_limiter_priority: c_int,
 }
 
-/// The priority of what a rate limiter leaves alone.
+/// The priority without a rate limit (`IO_TOTAL`).
 const UNLIMITED: c_int = 4;
 
 handles! {
     /// Options of a wait.
     rocksdb_wait_for_compact_options_t = Checked<WaitForCompactOptions>;
-    /// How the log is handed over.
+    /// Options of a WAL flush.
     rocksdb_flushwaloptions_t = FlushWal;
 }
 
@@ -51,18 +51,18 @@ c_getters! { rocksdb_wait_for_compact_options_t:
     rocksdb_wait_for_compact_options_get_wait_for_purge(mut) -> c_uchar => wait_for_purge;
 }
 
-/// The changes that two C arrays describe.
+/// The options in two C arrays.
 ///
 /// # Safety
 ///
-/// The arrays are what `c.h` says.
+/// The arrays are valid as `c.h` requires.
 unsafe fn changes(
     count: c_int,
     keys: *const *const c_char,
     values: *const *const c_char,
 ) -> Vec<(String, String)> {
     let count = usize::try_from(count).unwrap_or(0);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let pairs = array(keys, count).iter().zip(array(values, count));
         pairs
@@ -71,7 +71,7 @@ unsafe fn changes(
     }
 }
 
-/// Changes as the engine takes them.
+/// The options as the engine takes them.
 fn borrowed(changes: &[(String, String)]) -> Vec<(&str, &str)> {
     changes
         .iter()
@@ -88,16 +88,16 @@ fn delete_files(family: &Family, begin: Option<&[u8]>, end: Option<&[u8]>) -> Re
 }
 
 fn database<'a>(db: *mut rocksdb_t) -> &'a Db {
-    // SAFETY: the handle is what `c.h` says; every caller is a function of the interface.
+    // SAFETY: the handle is valid as `c.h` requires; every caller is a function of the interface.
     unsafe { &of(db.cast_const()).db }
 }
 
 c_functions! {
-    /// Options of a wait for flushes and compactions alone, for ever.
+    /// Creates options of a wait for flushes and compactions only, without a timeout.
     fn rocksdb_wait_for_compact_options_create() -> *mut rocksdb_wait_for_compact_options_t {
         create(Checked::new(WaitForCompactOptions::default()))
     }
-    /// Waits until no flush or compaction runs or is due.
+    /// Waits until no flush or compaction runs or is scheduled.
     fn rocksdb_wait_for_compact(
         db: *mut rocksdb_t,
         options: *mut rocksdb_wait_for_compact_options_t,
@@ -105,23 +105,23 @@ c_functions! {
     ) {
         report(errptr, || database(db).wait_for_compact(of(options.cast_const())));
     }
-    /// Waits for running flushes and compactions, and starts no more until
-    /// `rocksdb_continue_background_work` was called as often.
+    /// Waits for running flushes and compactions and starts no more, until
+    /// `rocksdb_continue_background_work` has been called as often.
     fn rocksdb_pause_background_work(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
         report(errptr, || {
             database(db).pause_background_work();
             Ok(())
         });
     }
-    /// Takes one pause back.
+    /// Reverts one `rocksdb_pause_background_work`.
     fn rocksdb_continue_background_work(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
         report(errptr, || database(db).continue_background_work());
     }
-    /// Reads every block of every table and every value of every blob file, and checks their checksums.
+    /// Reads every block of every table and every blob, and verifies their checksums.
     fn rocksdb_verify_checksum(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
         report(errptr, || database(db).verify_checksum(&ReadOptions::default()));
     }
-    /// The same with options; null stands for the default ones.
+    /// The same with options; null means default options.
     fn rocksdb_verify_checksum_with_options(
         db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
@@ -136,12 +136,13 @@ c_functions! {
             database(db).verify_checksum(options)
         });
     }
-    /// Reads every table and blob file and compares it with its recorded checksum, where there is one.
+    /// Reads every table and blob file and compares it with its recorded file checksum, if there is
+    /// one.
     fn rocksdb_verify_file_checksums(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
         report(errptr, || database(db).verify_file_checksums());
     }
-    /// The same. Of the options, which are advice about reading, nothing is taken but that they must be valid;
-    /// null stands for the default ones.
+    /// The same. The options must be valid, but only affect how files are read; null means default
+    /// options.
     fn rocksdb_verify_file_checksums_with_options(
         db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
@@ -154,20 +155,20 @@ c_functions! {
             database(db).verify_file_checksums()
         });
     }
-    /// Calls background work off for good; with `wait` not before what runs has ended.
+    /// Cancels background work permanently. With `wait`, returns after running work has ended.
     fn rocksdb_cancel_all_background_work(db: *mut rocksdb_t, wait: c_uchar) {
-        // C gives this call no way to report an error.
+        // The C function has no `errptr`.
         let _ = database(db).cancel_all_background_work(wait != 0);
     }
-    /// Calls off compactions by hand, and refuses new ones.
+    /// Cancels manual compactions and rejects new ones.
     fn rocksdb_disable_manual_compaction(db: *mut rocksdb_t) {
         database(db).disable_manual_compaction();
     }
-    /// Takes compactions by hand again.
+    /// Allows manual compactions again.
     fn rocksdb_enable_manual_compaction(db: *mut rocksdb_t) {
         database(db).enable_manual_compaction();
     }
-    /// Calls off every compaction, and refuses new ones.
+    /// Cancels all compactions and rejects new ones.
     fn rocksdb_abort_all_compactions(db: *mut rocksdb_t) {
         database(db).abort_all_compactions();
     }
@@ -175,7 +176,7 @@ c_functions! {
     fn rocksdb_resume_all_compactions(db: *mut rocksdb_t) {
         database(db).resume_all_compactions();
     }
-    /// Marks the files that touch a range of the default family for compaction.
+    /// Marks the files that overlap a range of the default family for compaction.
     fn rocksdb_suggest_compact_range(
         db: *mut rocksdb_t,
         start_key: *const c_char,
@@ -187,7 +188,7 @@ c_functions! {
         let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
         report(errptr, || database(db).suggest_compact_range(begin, end));
     }
-    /// The same of a family.
+    /// The same for a family.
     fn rocksdb_suggest_compact_range_cf(
         _db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -200,7 +201,7 @@ c_functions! {
         let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
         report(errptr, || of(column_family.cast_const()).suggest_compact_range(begin, end));
     }
-    /// Deletes tables of the default family whose keys all lie in a range.
+    /// Deletes the tables of the default family whose keys all are in a range.
     fn rocksdb_delete_file_in_range(
         db: *mut rocksdb_t,
         start_key: *const c_char,
@@ -212,7 +213,7 @@ c_functions! {
         let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
         report(errptr, || delete_files(database(db).default_family(), begin, end));
     }
-    /// The same of a family.
+    /// The same for a family.
     fn rocksdb_delete_file_in_range_cf(
         _db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -225,27 +226,27 @@ c_functions! {
         let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
         report(errptr, || delete_files(of(column_family.cast_const()), begin, end));
     }
-    /// The log is handed to the system and not synced.
+    /// Creates options of a flush without a sync.
     fn rocksdb_flushwaloptions_create() -> *mut rocksdb_flushwaloptions_t {
         create(FlushWal { sync: false, rate_limiter_priority: UNLIMITED })
     }
-    /// True if the log is handed to the disk, too.
+    /// If true, the log is synced.
     fn rocksdb_flushwaloptions_set_sync(opt: *mut rocksdb_flushwaloptions_t, v: c_uchar) {
         of_mut(opt).sync = v != 0;
     }
-    /// True if the log is handed to the disk, too.
+    /// True if the log is synced.
     fn rocksdb_flushwaloptions_get_sync(opt: *mut rocksdb_flushwaloptions_t) -> c_uchar {
         of(opt.cast_const()).sync.into()
     }
-    /// Changes nothing: a rate limiter does not hold back logs.
+    /// Stored without effect: a rate limiter does not limit WAL writes.
     fn rocksdb_flushwaloptions_set_rate_limiter_priority(opt: *mut rocksdb_flushwaloptions_t, v: c_int) {
         of_mut(opt).rate_limiter_priority = v;
     }
-    /// The priority that was set last; at first 4, without a limit.
+    /// The stored priority; 4 (`IO_TOTAL`) by default.
     fn rocksdb_flushwaloptions_get_rate_limiter_priority(opt: *mut rocksdb_flushwaloptions_t) -> c_int {
         of(opt.cast_const()).rate_limiter_priority
     }
-    /// Hands the log to the system and, if the options say so, to the disk.
+    /// Writes buffered log records to the file and syncs it if the options say so.
     fn rocksdb_flush_wal_with_options(
         db: *mut rocksdb_t,
         options: *const rocksdb_flushwaloptions_t,
@@ -253,11 +254,11 @@ c_functions! {
     ) {
         report(errptr, || database(db).flush_wal(of(options).sync));
     }
-    /// Hands the log to the system, and with `sync` to the disk.
+    /// Writes buffered log records to the file and, with `sync`, syncs it.
     fn rocksdb_flush_wal(db: *mut rocksdb_t, sync: c_uchar, errptr: *mut *mut c_char) {
         report(errptr, || database(db).flush_wal(sync != 0));
     }
-    /// Changes options of the database while it is open.
+    /// Changes options of the open database.
     fn rocksdb_set_db_options(
         db: *mut rocksdb_t,
         count: c_int,
@@ -267,7 +268,7 @@ c_functions! {
     ) {
         report(errptr, || database(db).set_db_options(&borrowed(&changes(count, keys, values))));
     }
-    /// Changes options of the default family while the database is open.
+    /// Changes options of the default family of the open database.
     fn rocksdb_set_options(
         db: *mut rocksdb_t,
         count: c_int,
@@ -277,7 +278,7 @@ c_functions! {
     ) {
         report(errptr, || set_options(database(db).default_family(), &changes(count, keys, values)));
     }
-    /// Changes options of a family while the database is open.
+    /// Changes options of a family of the open database.
     fn rocksdb_set_options_cf(
         _db: *mut rocksdb_t,
         handle: *mut rocksdb_column_family_handle_t,

@@ -18,12 +18,12 @@ handles! {
     rocksdb_t = Database;
     /// A column family of an open database.
     rocksdb_column_family_handle_t = Family;
-    /// A state of the database that stays readable.
+    /// A consistent view of the database for reads.
     rocksdb_snapshot_t = Snapshot;
 }
 
-/// The open databases and the addresses of their handles, for what is said in the LOG of all, and
-/// for listeners, who are shown a handle.
+/// The open databases and the addresses of their handles, for lines in all LOG files and for listeners,
+/// which get a handle.
 static OPEN: Mutex<Vec<(Db, usize)>> = Mutex::new(Vec::new());
 
 /// The handle of the database in `dir`, or null.
@@ -42,7 +42,7 @@ pub(crate) fn log_everywhere(line: &str) {
     }
 }
 
-/// A handle of an open database.
+/// Creates the handle of an open database.
 pub(crate) fn hold(db: Db) -> *mut rocksdb_t {
     let shared = db.clone();
     let handle = create(Database { db });
@@ -50,13 +50,13 @@ pub(crate) fn hold(db: Db) -> *mut rocksdb_t {
     handle
 }
 
-/// Takes `db`, whose handle is about to end, from the list of open databases.
+/// Removes `db`, whose handle is about to be destroyed, from the list of open databases.
 pub(crate) fn release(db: &Db) {
     OPEN.lock().retain(|(open, _)| !open.is_same(db));
 }
 
-/// Writes to the LOG of every open database that a function was called that is not built. Freeing what
-/// cannot exist is nothing to speak of.
+/// Reports the call of an unsupported function in the LOG of every open database, except for
+/// destructors of objects that cannot exist.
 #[cold]
 pub fn note_not_built(function: &str, what: &str) {
     if !function.ends_with("_destroy") {

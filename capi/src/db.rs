@@ -1,4 +1,4 @@
-//! Databases: opening, closing, and what is done to a whole one.
+//! Opening and closing databases, and operations on whole databases.
 
 use std::ffi::{c_char, c_int, c_uchar};
 use std::path::Path;
@@ -18,18 +18,18 @@ use crate::options::{
     AllOptions, Checked, rocksdb_compactoptions_t, rocksdb_flushoptions_t, rocksdb_options_t,
 };
 
-/// Opens the families that two C arrays name.
+/// The families that two C arrays specify.
 ///
 /// # Safety
 ///
-/// The arrays are what `c.h` says.
+/// The arrays are valid as `c.h` requires.
 pub(crate) unsafe fn descriptors(
     count: c_int,
     names: *const *const c_char,
     options: *const *const rocksdb_options_t,
 ) -> Result<Vec<FamilyDescriptor>> {
     let count = usize::try_from(count).unwrap_or(0);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let names = array(names, count);
         let options = array(options, count);
@@ -53,18 +53,18 @@ fn open(
         path,
         options: &all.db,
         families,
-        // A reader may leave families out; it then has no handle for them.
+        // A read-only open may leave families out; they get no handle.
         others: read_only.then_some(&all.family),
         read_only,
         world: all.world(),
     })
 }
 
-/// Gives the caller the handles of `families`, in their order, and the database's.
+/// Stores the handles of `families`, in order, and returns that of the database.
 ///
 /// # Safety
 ///
-/// `handles` has room for as many.
+/// `handles` has space for them.
 unsafe fn hand_out(
     db: Db,
     families: &[FamilyDescriptor],
@@ -77,13 +77,13 @@ unsafe fn hand_out(
                 family.name
             )));
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { handles.add(at).write(create(open)) };
     }
     Ok(hold(db))
 }
 
-/// Compacts a range. The functions that do have no place for an error: the LOG has it.
+/// Compacts a range. The C functions have no `errptr`, so an error goes to the LOG.
 fn compact(
     family: &Family,
     begin: Option<&[u8]>,
@@ -94,16 +94,16 @@ fn compact(
         .checked()
         .and_then(|options| family.compact_range(begin, end, options));
     if let Err(error) = done {
-        family.log_error(&format!("compacting a range by hand failed: {error}"));
+        family.log_error(&format!("manual compaction failed: {error}"));
     }
 }
 
-/// One family by itself: the default one, with the options' family part.
+/// The default family with the options' family part.
 fn default_family(all: &AllOptions) -> [FamilyDescriptor; 1] {
     [FamilyDescriptor::new("default", all.family.clone())]
 }
 
-/// Opens a database that has no family but the default one, whose values have a time to live if `ttl` says one.
+/// Opens a database that has only the default family, with a time to live if `ttl` gives one.
 fn open_default(all: &AllOptions, path: &Path, ttl: Option<c_int>) -> Result<*mut rocksdb_t> {
     let mut families = default_family(all);
     families[0].options.value_ttl = ttl.or(families[0].options.value_ttl);
@@ -111,13 +111,13 @@ fn open_default(all: &AllOptions, path: &Path, ttl: Option<c_int>) -> Result<*mu
 }
 
 c_functions! {
-    /// Opens the database in the directory `name`, which has no family but the default one.
+    /// Opens the database in the directory `name`, which must have only the default family.
     fn rocksdb_open(options: *const rocksdb_options_t, name: *const c_char, errptr: *mut *mut c_char) -> *mut rocksdb_t {
         report_ptr(errptr, || {
             open_default(of(options).checked()?, &path(name), None)
         })
     }
-    /// Opens a database with the families it names, which are all that exist.
+    /// Opens a database with all of its families.
     fn rocksdb_open_column_families(
         options: *const rocksdb_options_t,
         name: *const c_char,
@@ -133,7 +133,7 @@ c_functions! {
             hand_out(open(all, &path(name), &families, false)?, &families, column_family_handles)
         })
     }
-    /// `rocksdb_open` of a database whose values live for `ttl` seconds, or for ever if that is 0 or less.
+    /// `rocksdb_open` with a time to live of `ttl` seconds; 0 or less for no expiration.
     fn rocksdb_open_with_ttl(
         options: *const rocksdb_options_t,
         name: *const c_char,
@@ -144,8 +144,8 @@ c_functions! {
             open_default(of(options).checked()?, &path(name), Some(ttl))
         })
     }
-    /// `rocksdb_open_column_families` of a database whose values live for as many seconds as `ttls` says
-    /// for each family, or for ever if that is 0 or less.
+    /// `rocksdb_open_column_families` with a time to live in seconds for each family; 0 or less for no
+    /// expiration.
     fn rocksdb_open_column_families_with_ttl(
         options: *const rocksdb_options_t,
         name: *const c_char,
@@ -166,7 +166,7 @@ c_functions! {
             hand_out(open(all, &path(name), &families, false)?, &families, column_family_handles)
         })
     }
-    /// Opens a database to be read. No file of it is changed.
+    /// Opens a database read-only. No file of it is changed.
     fn rocksdb_open_for_read_only(
         options: *const rocksdb_options_t,
         name: *const c_char,
@@ -181,7 +181,7 @@ c_functions! {
             Ok(hold(db))
         })
     }
-    /// Opens a database to be read, with some of its families.
+    /// Opens a database read-only, with some of its families.
     fn rocksdb_open_for_read_only_column_families(
         options: *const rocksdb_options_t,
         name: *const c_char,
@@ -200,41 +200,41 @@ c_functions! {
             hand_out(open(all, &path, &families, true)?, &families, column_family_handles)
         })
     }
-    /// Closes a database. Iterators, snapshots and handles of families that still live are only good to be
-    /// destroyed after that: they keep nothing of the database, and other uses of them report that it is
+    /// Closes a database. Iterators, snapshots and family handles that still exist must be destroyed
+    /// afterwards: they hold no resources of the database, and any other use of them reports that it is
     /// closed.
     fn rocksdb_close(db: *mut rocksdb_t) {
         if !db.is_null() {
             let database = take(db);
             if database.db.is_forked() {
-                // The database is the parent's.
+                // The database is owned by another handle.
                 return;
             }
             release(&database.db);
-            crate::iter::detach_walks(database.db.opening());
-            crate::files::detach_streams(database.db.opening());
+            crate::iter::detach_iterators(database.db.opening());
+            crate::files::detach_wal_iterators(database.db.opening());
             if let Err(error) = database.db.close_and_release() {
                 eprintln!("librocksdb (Cairn): closing {}: {error}", database.db.path().display());
             }
         }
     }
 
-    /// Makes the database in the directory `name` whole as far as its files allow; what is damaged is set
-    /// aside in `lost/`.
+    /// Repairs the database in the directory `name` as far as its files allow. Corrupt files are moved
+    /// to `lost/`.
     fn rocksdb_repair_db(options: *const rocksdb_options_t, name: *const c_char, errptr: *mut *mut c_char) {
         report(errptr, || {
             let all = of(options).checked()?;
             cairn_db::repair(&all.world(), &path(name), &all.db, &[], &all.family).map(|_| ())
         });
     }
-    /// Deletes the database in the directory `name`, and nothing that is not its own.
+    /// Deletes the database in the directory `name`. Files that are not part of it are kept.
     fn rocksdb_destroy_db(options: *const rocksdb_options_t, name: *const c_char, errptr: *mut *mut c_char) {
         report(errptr, || {
             let all = of(options);
             cairn_db::destroy(&all.world(), &path(name), &all.db, std::slice::from_ref(&all.family))
         });
     }
-    /// The names of the column families of the database in the directory `name`.
+    /// Returns the names of the column families of the database in the directory `name`.
     fn rocksdb_list_column_families(
         options: *const rocksdb_options_t,
         name: *const c_char,
@@ -256,7 +256,7 @@ c_functions! {
         libc::free(list.cast());
     }
 
-    /// A snapshot of the present state. Released by `rocksdb_release_snapshot`.
+    /// Creates a snapshot of the present state, to be released with `rocksdb_release_snapshot`.
     fn rocksdb_create_snapshot(db: *mut rocksdb_t) -> *const rocksdb_snapshot_t {
         create::<rocksdb_snapshot_t>(of(db.cast_const()).db.snapshot()).cast_const()
     }
@@ -264,34 +264,34 @@ c_functions! {
     fn rocksdb_release_snapshot(_db: *mut rocksdb_t, snapshot: *const rocksdb_snapshot_t) {
         crate::handle::destroy(snapshot.cast_mut());
     }
-    /// The last write that a snapshot sees.
+    /// Returns the sequence number of a snapshot.
     fn rocksdb_snapshot_get_sequence_number(snapshot: *const rocksdb_snapshot_t) -> u64 {
         of(snapshot).sequence().0
     }
-    /// The state that reads with these options see; null takes it away.
+    /// Sets the snapshot of reads with these options; null for none.
     fn rocksdb_readoptions_set_snapshot(
         opt: *mut crate::options::rocksdb_readoptions_t,
         snapshot: *const rocksdb_snapshot_t,
     ) {
         crate::handle::of_mut(opt).snapshot = maybe(snapshot).map(Snapshot::sequence);
     }
-    /// The database's id, of `*id_len` bytes. Freed with `free`.
+    /// Returns the database's id, of `*id_len` bytes, to be freed with `free`.
     fn rocksdb_get_db_identity(db: *mut rocksdb_t, id_len: *mut usize) -> *mut c_char {
         let id = of(db.cast_const()).db.identity();
         store(id_len, id.len());
         malloc_text(id)
     }
-    /// The sequence number of the last write.
+    /// Returns the sequence number of the last write.
     fn rocksdb_get_latest_sequence_number(db: *mut rocksdb_t) -> u64 {
         of(db.cast_const()).db.latest_sequence().0
     }
 
-    /// A property of the default family as text, or null. Freed with `free`.
+    /// Returns a property of the default family as text, or null, to be freed with `free`.
     fn rocksdb_property_value(db: *mut rocksdb_t, propname: *const c_char) -> *mut c_char {
         let value = of(db.cast_const()).db.property(&text(propname));
         value.map_or(std::ptr::null_mut(), |value| malloc_text(&value))
     }
-    /// A property of a family as text, or null. Freed with `free`.
+    /// Returns a property of a family as text, or null, to be freed with `free`.
     fn rocksdb_property_value_cf(
         _db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -300,7 +300,7 @@ c_functions! {
         let value = of(column_family.cast_const()).property(&text(propname));
         value.map_or(std::ptr::null_mut(), |value| malloc_text(&value))
     }
-    /// Stores a property of the default family; -1 if it is no number.
+    /// Stores an integer property of the default family; returns -1 if there is no such property.
     fn rocksdb_property_int(db: *mut rocksdb_t, propname: *const c_char, out_val: *mut u64) -> c_int {
         match of(db.cast_const()).db.property_number(&text(propname)) {
             Some(value) => {
@@ -310,7 +310,7 @@ c_functions! {
             None => -1,
         }
     }
-    /// Stores a property of a family; -1 if it is no number.
+    /// Stores an integer property of a family; returns -1 if there is no such property.
     fn rocksdb_property_int_cf(
         _db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -326,7 +326,7 @@ c_functions! {
         }
     }
 
-    /// Writes the memtables of the default family to tables.
+    /// Flushes the memtables of the default family.
     fn rocksdb_flush(db: *mut rocksdb_t, options: *const rocksdb_flushoptions_t, errptr: *mut *mut c_char) {
         report(errptr, || {
             let (db, options) = (&of(db.cast_const()).db, of(options).checked()?);
@@ -334,7 +334,7 @@ c_functions! {
             db.flush_families(&[db.default_family()])
         });
     }
-    /// Writes the memtables of a family to tables.
+    /// Flushes the memtables of a family.
     fn rocksdb_flush_cf(
         db: *mut rocksdb_t,
         options: *const rocksdb_flushoptions_t,
@@ -346,7 +346,7 @@ c_functions! {
             of(db.cast_const()).db.flush_families(&[of(column_family.cast_const())])
         });
     }
-    /// Writes the memtables of several families to tables.
+    /// Flushes the memtables of several families.
     fn rocksdb_flush_cfs(
         db: *mut rocksdb_t,
         options: *const rocksdb_flushoptions_t,
@@ -366,7 +366,7 @@ c_functions! {
         });
     }
 
-    /// Compacts the keys of the default family from `start_key` to `limit_key`; null is unbounded.
+    /// Compacts the keys of the default family from `start_key` to `limit_key`; null means unbounded.
     fn rocksdb_compact_range(
         db: *mut rocksdb_t,
         start_key: *const c_char,
@@ -378,7 +378,7 @@ c_functions! {
         let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
         compact(db, begin, end, &Checked::new(CompactRangeOptions::default()));
     }
-    /// The same of a family.
+    /// The same for a family.
     fn rocksdb_compact_range_cf(
         _db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -391,7 +391,7 @@ c_functions! {
         let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
         compact(family, begin, end, &Checked::new(CompactRangeOptions::default()));
     }
-    /// The same of the default family, with options.
+    /// The same for the default family, with options.
     fn rocksdb_compact_range_opt(
         db: *mut rocksdb_t,
         opt: *mut rocksdb_compactoptions_t,
@@ -404,7 +404,7 @@ c_functions! {
         let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
         compact(db, begin, end, of(opt.cast_const()));
     }
-    /// The same of a family, with options.
+    /// The same for a family, with options.
     fn rocksdb_compact_range_cf_opt(
         _db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -419,13 +419,13 @@ c_functions! {
         compact(family, begin, end, of(opt.cast_const()));
     }
 
-    /// Frees what the interface allocated.
+    /// Frees memory that the library has allocated.
     fn rocksdb_free(ptr: *mut std::ffi::c_void) {
         libc::free(ptr);
     }
 }
 
-/// Refuses a directory with logs, if the caller asked for that.
+/// Fails if the directory has WAL files and the caller wants an error in that case.
 fn refuse_logs(all: &AllOptions, path: &Path, asked: c_uchar) -> Result<()> {
     if asked == 0 {
         return Ok(());

@@ -9,15 +9,15 @@ use crate::handle::{create, of};
 
 /// An environment.
 pub struct Env {
-    /// Files, clock and threads.
+    /// The file system, clock and threads.
     pub world: World,
 }
 
-/// Options of files that a program reads or writes itself.
+/// Options of files that a program accesses itself.
 pub struct EnvOptions;
 
 handles! {
-    /// Files, clock and threads.
+    /// An environment: file system, clock and threads.
     rocksdb_env_t = Env;
     /// Options of files.
     rocksdb_envoptions_t = EnvOptions;
@@ -40,19 +40,20 @@ fn threads(env: &Env, priority: Priority) -> c_int {
 }
 
 c_functions! {
-    /// The machine: its files, its clock, the threads that all databases of the process share.
+    /// Creates the default environment: the system's files and clock, and threads shared by all
+    /// databases of the process.
     fn rocksdb_create_default_env() -> *mut rocksdb_env_t {
         create(Env { world: World::posix() })
     }
-    /// A file system in memory of its own.
+    /// Creates an environment with an in-memory file system.
     fn rocksdb_create_mem_env() -> *mut rocksdb_env_t {
         create(Env { world: World::in_memory() })
     }
-    /// Options of files.
+    /// Creates options of files.
     fn rocksdb_envoptions_create() -> *mut rocksdb_envoptions_t {
         create(EnvOptions)
     }
-    /// Makes a directory unless it exists.
+    /// Creates a directory unless it exists.
     fn rocksdb_create_dir_if_missing(env: *mut rocksdb_env_t, path_name: *const c_char, errptr: *mut *mut c_char) {
         report(errptr, || {
             let env = of(env.cast_const());
@@ -60,56 +61,56 @@ c_functions! {
         });
     }
 
-    /// Threads for compactions.
+    /// Sets the number of threads for compactions.
     fn rocksdb_env_set_background_threads(env: *mut rocksdb_env_t, n: c_int) {
         set_threads(of(env.cast_const()), Priority::Low, n);
     }
-    /// Threads for compactions.
+    /// Sets the number of threads for compactions.
     fn rocksdb_env_set_low_priority_background_threads(env: *mut rocksdb_env_t, n: c_int) {
         set_threads(of(env.cast_const()), Priority::Low, n);
     }
-    /// Threads for flushes.
+    /// Sets the number of threads for flushes.
     fn rocksdb_env_set_high_priority_background_threads(env: *mut rocksdb_env_t, n: c_int) {
         set_threads(of(env.cast_const()), Priority::High, n);
     }
-    /// Threads for compactions into the bottom of the tree.
+    /// Sets the number of threads for compactions into the bottommost level.
     fn rocksdb_env_set_bottom_priority_background_threads(env: *mut rocksdb_env_t, n: c_int) {
         set_threads(of(env.cast_const()), Priority::Bottom, n);
     }
-    /// Threads for compactions.
+    /// Returns the number of threads for compactions.
     fn rocksdb_env_get_background_threads(env: *mut rocksdb_env_t) -> c_int {
         threads(of(env.cast_const()), Priority::Low)
     }
-    /// Threads for compactions.
+    /// Returns the number of threads for compactions.
     fn rocksdb_env_get_low_priority_background_threads(env: *mut rocksdb_env_t) -> c_int {
         threads(of(env.cast_const()), Priority::Low)
     }
-    /// Threads for flushes.
+    /// Returns the number of threads for flushes.
     fn rocksdb_env_get_high_priority_background_threads(env: *mut rocksdb_env_t) -> c_int {
         threads(of(env.cast_const()), Priority::High)
     }
-    /// Threads for compactions into the bottom of the tree.
+    /// Returns the number of threads for compactions into the bottommost level.
     fn rocksdb_env_get_bottom_priority_background_threads(env: *mut rocksdb_env_t) -> c_int {
         threads(of(env.cast_const()), Priority::Bottom)
     }
-    /// Waits until the background threads have run what is queued and have ended. Later work starts
-    /// new ones.
+    /// Waits until the background threads have run all queued work and have ended. Later work starts
+    /// new threads.
     fn rocksdb_env_join_all_threads(env: *mut rocksdb_env_t) {
         of(env.cast_const()).world.executor.join_all();
     }
-    /// Has the device serve compactions after everything else.
+    /// Gives compactions the lowest I/O priority.
     fn rocksdb_env_lower_thread_pool_io_priority(env: *mut rocksdb_env_t) {
         of(env.cast_const()).world.executor.lower_io_priority(Priority::Low);
     }
-    /// Has the device serve flushes after everything else.
+    /// Gives flushes the lowest I/O priority.
     fn rocksdb_env_lower_high_priority_thread_pool_io_priority(env: *mut rocksdb_env_t) {
         of(env.cast_const()).world.executor.lower_io_priority(Priority::High);
     }
-    /// Has the processor serve compactions after everything else.
+    /// Gives compactions the lowest CPU priority.
     fn rocksdb_env_lower_thread_pool_cpu_priority(env: *mut rocksdb_env_t) {
         of(env.cast_const()).world.executor.lower_cpu_priority(Priority::Low);
     }
-    /// Has the processor serve flushes after everything else.
+    /// Gives flushes the lowest CPU priority.
     fn rocksdb_env_lower_high_priority_thread_pool_cpu_priority(env: *mut rocksdb_env_t) {
         of(env.cast_const()).world.executor.lower_cpu_priority(Priority::High);
     }

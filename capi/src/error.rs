@@ -1,4 +1,4 @@
-//! Errors, texts and bytes on their way to and from C.
+//! Conversion of errors, strings and bytes between Rust and C.
 
 use std::any::Any;
 use std::ffi::{CStr, CString, c_char};
@@ -8,14 +8,14 @@ use cairn_types::{Error, Result};
 
 use crate::handle::misuse;
 
-/// What becomes of a panic.
+/// The error that reports a panic.
 #[cold]
 #[inline(never)]
 fn panicked(panic: &(dyn Any + Send)) -> Error {
     Error::aborted(format!("internal error: {}", panic_text(panic)))
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn panic_text(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()
@@ -24,11 +24,11 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
         .unwrap_or("no message")
 }
 
-/// Runs `body`; its error, or its panic, goes to `*errptr`, and the value is then `T`'s default.
+/// Runs `body`. Stores its error or panic in `*errptr`, and then returns `otherwise`.
 ///
 /// # Safety
 ///
-/// `errptr` points to null or to a text from `malloc`, which is replaced.
+/// `errptr` points to null or to a string from `malloc`, which is replaced.
 // What a function has would go through memory to a body that stands elsewhere.
 #[inline(always)]
 pub unsafe fn report_or<T>(
@@ -41,25 +41,25 @@ pub unsafe fn report_or<T>(
     match result {
         Ok(value) => value,
         Err(error) => {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe { save(errptr, &error) };
             otherwise
         }
     }
 }
 
-/// [`report_or`] with the type's default.
+/// [`report_or`] that returns the type's default on an error.
 ///
 /// # Safety
 ///
 /// That of [`report_or`].
 #[inline]
 pub unsafe fn report<T: Default>(errptr: *mut *mut c_char, body: impl FnOnce() -> Result<T>) -> T {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { report_or(errptr, T::default(), body) }
 }
 
-/// [`report_or`] for functions that return a pointer: null with an error.
+/// [`report_or`] for functions that return a pointer: null on an error.
 ///
 /// # Safety
 ///
@@ -69,11 +69,11 @@ pub unsafe fn report_ptr<T>(
     errptr: *mut *mut c_char,
     body: impl FnOnce() -> Result<*mut T>,
 ) -> *mut T {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { report_or(errptr, std::ptr::null_mut(), body) }
 }
 
-/// Puts the text of `error` into `*errptr`.
+/// Stores the text of `error` in `*errptr`.
 ///
 /// # Safety
 ///
@@ -81,20 +81,20 @@ pub unsafe fn report_ptr<T>(
 #[cold]
 pub unsafe fn save(errptr: *mut *mut c_char, error: &Error) {
     if errptr.is_null() {
-        misuse(&format!("an error has no errptr to go to: {error}"));
+        misuse(&format!("errptr is null; the error is: {error}"));
     }
     let text = malloc_text(&error.to_string());
-    // SAFETY: the caller's promise; a text that was there came from `malloc`.
+    // SAFETY: guaranteed by the caller; an earlier text came from `malloc`.
     unsafe {
         libc::free((*errptr).cast());
         *errptr = text;
     }
 }
 
-/// A copy of `bytes` from `malloc`, which the C program frees. Never null, also for no bytes.
+/// A copy of `bytes` from `malloc`, to be freed by the C program. Never null, even if empty.
 #[must_use]
 pub fn malloc_bytes(bytes: &[u8]) -> *mut c_char {
-    // SAFETY: `malloc` may be called with any size; the copy stays within what it gave.
+    // SAFETY: `malloc` accepts any size; the copy fits into the allocation.
     unsafe {
         let copy = libc::malloc(bytes.len().max(1)).cast::<u8>();
         if copy.is_null() {
@@ -105,7 +105,7 @@ pub fn malloc_bytes(bytes: &[u8]) -> *mut c_char {
     }
 }
 
-/// A copy of `text` from `malloc`, with a zero at its end.
+/// A null-terminated copy of `text` from `malloc`.
 #[must_use]
 pub fn malloc_text(text: &str) -> *mut c_char {
     let mut bytes = Vec::with_capacity(text.len() + 1);
@@ -123,27 +123,27 @@ pub(crate) fn pointers<T>(items: impl ExactSizeIterator<Item = *mut T>) -> *mut 
     malloc_bytes(bytes).cast()
 }
 
-/// `text` with a zero at its end, for an object that keeps it.
+/// `text` as a null-terminated string.
 pub fn terminated(text: &str) -> CString {
     let bytes: Vec<u8> = text.bytes().filter(|&byte| byte != 0).collect();
     CString::new(bytes).expect("the zeros were left out")
 }
 
-/// The bytes of a C argument of `len` bytes; null stands for none.
+/// The `len` bytes at `data`; null means none.
 ///
 /// # Safety
 ///
-/// `data` is null or points to `len` bytes that stay as they are.
+/// `data` is null or points to `len` bytes that do not change.
 #[inline]
 pub unsafe fn bytes<'a>(data: *const c_char, len: usize) -> &'a [u8] {
     if data.is_null() {
         return no_bytes();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { std::slice::from_raw_parts(data.cast(), len) }
 }
 
-/// Apart, so that the branch stays one that nobody takes.
+/// Separate, so that the compiler keeps this case a cold branch.
 #[cold]
 #[inline(never)]
 fn no_bytes<'a>() -> &'a [u8] {
@@ -157,39 +157,39 @@ fn no_bytes<'a>() -> &'a [u8] {
 /// That of [`bytes`].
 #[inline]
 pub unsafe fn maybe_bytes<'a>(data: *const c_char, len: usize) -> Option<&'a [u8]> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     (!data.is_null()).then(|| unsafe { bytes(data, len) })
 }
 
-/// A C array of `len` elements; null stands for none.
+/// A C array of `len` elements; null means none.
 ///
 /// # Safety
 ///
-/// `first` is null or points to `len` elements that stay as they are.
+/// `first` is null or points to `len` elements that do not change.
 #[inline]
 pub unsafe fn array<'a, T>(first: *const T, len: usize) -> &'a [T] {
     if first.is_null() || len == 0 {
         return &[];
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { std::slice::from_raw_parts(first, len) }
 }
 
-/// A C text; null stands for the empty one.
+/// A C string; null means the empty string.
 ///
 /// # Safety
 ///
-/// `text` is null or ends with a zero.
+/// `text` is null or null-terminated.
 pub unsafe fn text(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_string_lossy().into_owned()
 }
 
-/// A C text as a path.
+/// A C string as a path.
 ///
 /// # Safety
 ///
@@ -199,12 +199,12 @@ pub unsafe fn path(text: *const c_char) -> std::path::PathBuf {
     if text.is_null() {
         return std::path::PathBuf::new();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let text = unsafe { CStr::from_ptr(text) };
     std::ffi::OsStr::from_bytes(text.to_bytes()).into()
 }
 
-/// Stores `value` where `place` points, unless it is null.
+/// Writes `value` to `place`, unless it is null.
 ///
 /// # Safety
 ///
@@ -212,12 +212,12 @@ pub unsafe fn path(text: *const c_char) -> std::path::PathBuf {
 #[inline]
 pub unsafe fn store<T>(place: *mut T, value: T) {
     if !place.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { place.write(value) };
     }
 }
 
-/// The error of a function that is not built.
+/// The error of an unsupported function.
 #[must_use]
 #[cold]
 pub fn not_built(function: &str, what: &str) -> Error {

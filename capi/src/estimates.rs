@@ -1,4 +1,4 @@
-//! Estimates: sizes of ranges, keys that may exist; and the budget of memtables.
+//! Size estimates, `KeyMayExist`, and the write buffer manager.
 
 use std::ffi::{c_char, c_int, c_uchar};
 use std::ptr::null_mut;
@@ -23,9 +23,9 @@ use crate::handle::{create, maybe, of, of_mut};
 use crate::options::{Checked, rocksdb_options_t, rocksdb_readoptions_t};
 
 handles! {
-    /// Options of estimates of sizes.
+    /// Options of size estimates.
     rocksdb_size_approximation_options_t = Checked<SizeApproximationOptions>;
-    /// A budget of memtables, for several databases.
+    /// A memory limit for the memtables of several databases.
     rocksdb_write_buffer_manager_t = Arc<WriteBufferManager>;
 }
 
@@ -44,18 +44,18 @@ c_getters! { rocksdb_size_approximation_options_t:
 c_destructors! {
     /// Frees options.
     rocksdb_size_approximation_options_destroy(rocksdb_size_approximation_options_t);
-    /// Gives up the program's share of a budget.
+    /// Releases the program's reference to a manager.
     rocksdb_write_buffer_manager_destroy(rocksdb_write_buffer_manager_t);
 }
 
-/// The ranges of a call: how many, and the keys and lengths of their ends.
+/// The arguments of a size estimate: the number of ranges, and the keys and lengths of their bounds.
 struct Ranges {
     count: c_int,
     starts: (*const *const c_char, *const usize),
     limits: (*const *const c_char, *const usize),
 }
 
-/// What the flags of a call say.
+/// The options of a call's flags.
 fn flagged(flags: c_int) -> SizeApproximationOptions {
     SizeApproximationOptions {
         include_memtables: flags & rocksdb_size_approximation_flags_include_memtable != 0,
@@ -68,7 +68,7 @@ fn flagged(flags: c_int) -> SizeApproximationOptions {
 ///
 /// # Safety
 ///
-/// The arrays are what `c.h` says.
+/// The arrays are valid as `c.h` requires.
 unsafe fn sizes(
     family: &Family,
     ranges: &Ranges,
@@ -77,7 +77,7 @@ unsafe fn sizes(
     errptr: *mut *mut c_char,
 ) {
     let count = usize::try_from(ranges.count).unwrap_or(0);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         report(errptr, || {
             let options = options?;
@@ -103,12 +103,12 @@ unsafe fn sizes(
     }
 }
 
-/// True if a key may exist; its value is stored if it is at hand and wanted. As in RocksDB, that there
-/// is none is a value that was found too: null, without length.
+/// True if a key may exist. Stores its value if the caller wants it and it is in memory. As in RocksDB,
+/// a key that is known not to exist counts as a found value: null, of length 0.
 ///
 /// # Safety
 ///
-/// The places are what `c.h` says.
+/// The output pointers are valid as `c.h` requires.
 unsafe fn may_exist(
     family: &Family,
     options: *const rocksdb_readoptions_t,
@@ -116,7 +116,7 @@ unsafe fn may_exist(
     (value, val_len): (*mut *mut c_char, *mut usize),
     value_found: *mut c_uchar,
 ) -> c_uchar {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let answer = family.key_may_exist(key, of(options));
         let (may, found) = match answer {
@@ -138,7 +138,7 @@ unsafe fn may_exist(
     }
 }
 
-/// The policy of a number, if it is built.
+/// The policy of a number, if it is supported.
 fn flush_policy(policy: c_int) -> Option<FlushPolicy> {
     const BUILT: [(c_int, FlushPolicy); 2] = [
         (
@@ -170,7 +170,7 @@ fn with_policy(manager: WriteBufferManager, policy: c_int) -> *mut rocksdb_write
 }
 
 c_functions! {
-    /// Estimated bytes of ranges of the default family, in files.
+    /// Estimates the bytes of ranges of the default family in tables.
     fn rocksdb_approximate_sizes(
         db: *mut rocksdb_t,
         num_ranges: c_int,
@@ -189,7 +189,7 @@ c_functions! {
         let family = of(db.cast_const()).db.default_family();
         sizes(family, &ranges, Ok(&flagged(rocksdb_size_approximation_flags_include_files)), sizes_list, errptr);
     }
-    /// The same of a family.
+    /// The same for a family.
     fn rocksdb_approximate_sizes_cf(
         _db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -209,7 +209,7 @@ c_functions! {
         let family = of(column_family.cast_const());
         sizes(family, &ranges, Ok(&flagged(rocksdb_size_approximation_flags_include_files)), sizes_list, errptr);
     }
-    /// The same of a family, in files, memtables or both.
+    /// The same for a family, in tables, memtables or both.
     fn rocksdb_approximate_sizes_cf_with_flags(
         _db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -229,11 +229,12 @@ c_functions! {
         };
         sizes(of(column_family.cast_const()), &ranges, Ok(&flagged(include_flags.into())), sizes_list, errptr);
     }
-    /// Tables count, memtables do not, and the answer is as good as it can be.
+    /// Creates default options: tables count, memtables do not, and the estimate is as accurate as
+    /// possible.
     fn rocksdb_size_approximation_options_create() -> *mut rocksdb_size_approximation_options_t {
         create(Checked::new(SizeApproximationOptions::default()))
     }
-    /// Estimated bytes of ranges of the default family, as options say; null stands for the default ones.
+    /// Estimates the bytes of ranges of the default family with options; null means default options.
     fn rocksdb_approximate_sizes_with_options(
         db: *mut rocksdb_t,
         options: *const rocksdb_size_approximation_options_t,
@@ -255,7 +256,7 @@ c_functions! {
         let options = maybe(options).map_or(Ok(&defaults), Checked::checked);
         sizes(family, &ranges, options, sizes_list, errptr);
     }
-    /// The same of a family.
+    /// The same for a family.
     fn rocksdb_approximate_sizes_cf_with_options(
         _db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -277,8 +278,8 @@ c_functions! {
         let options = maybe(options).map_or(Ok(&defaults), Checked::checked);
         sizes(of(column_family.cast_const()), &ranges, options, sizes_list, errptr);
     }
-    /// True if a key of the default family may exist, by what is in memory. With `value_found` its
-    /// value is copied if it is at hand.
+    /// True if a key of the default family may exist, as far as memory tells. With `value_found`, its
+    /// value is copied if it is in memory.
     fn rocksdb_key_may_exist(
         db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
@@ -293,7 +294,7 @@ c_functions! {
         let family = of(db.cast_const()).db.default_family();
         may_exist(family, options, bytes(key, key_len), (value, val_len), value_found)
     }
-    /// The same of a family.
+    /// The same for a family.
     fn rocksdb_key_may_exist_cf(
         _db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
@@ -310,11 +311,12 @@ c_functions! {
         may_exist(family, options, bytes(key, key_len), (value, val_len), value_found)
     }
 
-    /// A budget of `buffer_size` bytes; 0 for no limit. With `allow_stall` writes wait when it is used up.
+    /// Creates a manager with a limit of `buffer_size` bytes; 0 for no limit. With `allow_stall`,
+    /// writes stall at the limit.
     fn rocksdb_write_buffer_manager_create(buffer_size: usize, allow_stall: bool) -> *mut rocksdb_write_buffer_manager_t {
         create(Arc::new(WriteBufferManager::new(buffer_size, None, allow_stall)))
     }
-    /// The same, counted as used in a cache.
+    /// The same, with the memory charged to a cache.
     fn rocksdb_write_buffer_manager_create_with_cache(
         buffer_size: usize,
         cache: *const rocksdb_cache_t,
@@ -322,8 +324,8 @@ c_functions! {
     ) -> *mut rocksdb_write_buffer_manager_t {
         create(Arc::new(WriteBufferManager::new(buffer_size, maybe(cache).cloned(), allow_stall)))
     }
-    /// A budget that flushes by a policy, one of `rocksdb_write_buffer_manager_flush_policy_...`; null for
-    /// a policy that is not known. `..._largest_across_dbs` is not built: null.
+    /// Creates a manager with a flush policy, one of `rocksdb_write_buffer_manager_flush_policy_...`.
+    /// Returns null for an unknown policy and for `..._largest_across_dbs`, which is not supported.
     fn rocksdb_write_buffer_manager_create_with_policy(
         buffer_size: usize,
         allow_stall: bool,
@@ -331,7 +333,7 @@ c_functions! {
     ) -> *mut rocksdb_write_buffer_manager_t {
         with_policy(WriteBufferManager::new(buffer_size, None, allow_stall), policy)
     }
-    /// The same, counted as used in a cache.
+    /// The same, with the memory charged to a cache.
     fn rocksdb_write_buffer_manager_create_with_cache_and_policy(
         buffer_size: usize,
         cache: *const rocksdb_cache_t,
@@ -340,14 +342,15 @@ c_functions! {
     ) -> *mut rocksdb_write_buffer_manager_t {
         with_policy(WriteBufferManager::new(buffer_size, maybe(cache).cloned(), allow_stall), policy)
     }
-    /// The policy by which memtables are flushed.
+    /// Returns the flush policy.
     fn rocksdb_write_buffer_manager_flush_policy(wbm: *mut rocksdb_write_buffer_manager_t) -> c_int {
         match of(wbm.cast_const()).flush_policy() {
             FlushPolicy::Oldest => rocksdb_write_buffer_manager_flush_policy_oldest,
             FlushPolicy::Largest => rocksdb_write_buffer_manager_flush_policy_largest,
         }
     }
-    /// Changes the policy; nothing for one that `rocksdb_write_buffer_manager_create_with_policy` refuses.
+    /// Sets the flush policy. Ignores those that `rocksdb_write_buffer_manager_create_with_policy`
+    /// rejects.
     fn rocksdb_write_buffer_manager_set_flush_policy(wbm: *mut rocksdb_write_buffer_manager_t, policy: c_int) {
         if let Some(policy) = flush_policy(policy) {
             of(wbm.cast_const()).set_flush_policy(policy);
@@ -357,35 +360,35 @@ c_functions! {
     fn rocksdb_write_buffer_manager_enabled(wbm: *mut rocksdb_write_buffer_manager_t) -> bool {
         of(wbm.cast_const()).enabled()
     }
-    /// True if it is counted in a cache.
+    /// True if the memory is charged to a cache.
     fn rocksdb_write_buffer_manager_cost_to_cache(wbm: *mut rocksdb_write_buffer_manager_t) -> bool {
         of(wbm.cast_const()).cost_to_cache()
     }
-    /// Bytes of memtables.
+    /// Returns the bytes of memtables.
     fn rocksdb_write_buffer_manager_memory_usage(wbm: *mut rocksdb_write_buffer_manager_t) -> usize {
         of(wbm.cast_const()).memory_usage()
     }
-    /// Bytes of memtables that take writes.
+    /// Returns the bytes of mutable memtables.
     fn rocksdb_write_buffer_manager_mutable_memtable_memory_usage(wbm: *mut rocksdb_write_buffer_manager_t) -> usize {
         of(wbm.cast_const()).mutable_memtable_memory_usage()
     }
-    /// Bytes counted in the cache.
+    /// Returns the bytes charged to the cache.
     fn rocksdb_write_buffer_manager_dummy_entries_in_cache_usage(wbm: *mut rocksdb_write_buffer_manager_t) -> usize {
         of(wbm.cast_const()).dummy_entries_in_cache_usage()
     }
-    /// The budget, in bytes.
+    /// Returns the limit in bytes.
     fn rocksdb_write_buffer_manager_buffer_size(wbm: *mut rocksdb_write_buffer_manager_t) -> usize {
         of(wbm.cast_const()).buffer_size()
     }
-    /// Changes the budget.
+    /// Sets the limit in bytes.
     fn rocksdb_write_buffer_manager_set_buffer_size(wbm: *mut rocksdb_write_buffer_manager_t, new_size: usize) {
         of(wbm.cast_const()).set_buffer_size(new_size);
     }
-    /// Changes whether writes wait.
+    /// If true, writes stall at the limit.
     fn rocksdb_write_buffer_manager_set_allow_stall(wbm: *mut rocksdb_write_buffer_manager_t, new_allow_stall: bool) {
         of(wbm.cast_const()).set_allow_stall(new_allow_stall);
     }
-    /// The budget that memtables share. The program still destroys its handle.
+    /// Sets the write buffer manager. The program still destroys its handle.
     fn rocksdb_options_set_write_buffer_manager(opt: *mut rocksdb_options_t, wbm: *mut rocksdb_write_buffer_manager_t) {
         of_mut(opt).db.write_buffer_manager = maybe(wbm.cast_const()).cloned();
     }

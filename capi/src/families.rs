@@ -10,7 +10,7 @@ use crate::handle::{create, of};
 use crate::options::rocksdb_options_t;
 
 c_destructors! {
-    /// Gives up the handle of a family. The family stays.
+    /// Destroys a family handle. The family is not affected.
     rocksdb_column_family_handle_destroy(rocksdb_column_family_handle_t);
 }
 
@@ -28,8 +28,8 @@ c_functions! {
             Ok(create(family))
         })
     }
-    /// Creates a family of a database with a time to live, whose values live for `ttl` seconds, or for ever if
-    /// that is 0 or less. The other functions that create families give them 0.
+    /// Creates a family with a time to live of `ttl` seconds; 0 or less for no expiration. The database
+    /// must have been opened with a time to live. The other functions that create families set 0.
     fn rocksdb_create_column_family_with_ttl(
         db: *mut rocksdb_t,
         column_family_options: *const rocksdb_options_t,
@@ -44,8 +44,8 @@ c_functions! {
             Ok(create(family))
         })
     }
-    /// Creates several families with the same options, all of them or none. `*lencfs` is the number of families
-    /// created.
+    /// Creates several families with the same options, all or none. `*lencfs` is the number of created
+    /// families.
     fn rocksdb_create_column_families(
         db: *mut rocksdb_t,
         column_family_options: *const rocksdb_options_t,
@@ -67,11 +67,11 @@ c_functions! {
         store(lencfs, made.len());
         pointers(made.into_iter())
     }
-    /// Frees the array that `rocksdb_create_column_families` returned, not the handles in it.
+    /// Frees the array that `rocksdb_create_column_families` returned, without the handles in it.
     fn rocksdb_create_column_families_destroy(list: *mut *mut rocksdb_column_family_handle_t) {
         libc::free(list.cast());
     }
-    /// Drops a family and all that is in it. The handle is still to be destroyed.
+    /// Drops a family with its data. The handle must still be destroyed.
     fn rocksdb_drop_column_family(
         db: *mut rocksdb_t,
         handle: *mut rocksdb_column_family_handle_t,
@@ -79,15 +79,15 @@ c_functions! {
     ) {
         report(errptr, || of(db.cast_const()).db.drop_family(of(handle.cast_const())));
     }
-    /// A handle of the default family.
+    /// Returns a handle of the default family.
     fn rocksdb_get_default_column_family_handle(db: *mut rocksdb_t) -> *mut rocksdb_column_family_handle_t {
         create(of(db.cast_const()).db.default_family().clone())
     }
-    /// The family's number.
+    /// Returns the family's id.
     fn rocksdb_column_family_handle_get_id(handle: *mut rocksdb_column_family_handle_t) -> u32 {
         of(handle.cast_const()).id()
     }
-    /// The family's name, of `*name_len` bytes. Freed with `free`.
+    /// Returns the family's name, of `*name_len` bytes, to be freed with `free`.
     fn rocksdb_column_family_handle_get_name(
         handle: *mut rocksdb_column_family_handle_t,
         name_len: *mut usize,

@@ -1,4 +1,4 @@
-//! Files in and out: external tables, their ingestion, the stream of changes.
+//! SST file writers, ingestion, and the iterator over WAL updates.
 
 use std::ffi::{c_char, c_int, c_uchar};
 
@@ -14,18 +14,18 @@ use crate::error::{array, bytes, path, report, report_ptr, save, store};
 use crate::handle::{create, create_owned, destroy, detach, enter, maybe, of, of_mut};
 use crate::options::{Checked, rocksdb_options_t};
 
-/// Options of the stream of changes.
+/// Options of an iterator over WAL updates.
 pub struct WalReadOptions {
-    /// It is kept and changes nothing: every record is checked.
+    /// Stored without effect: every record is verified.
     verify_checksums: bool,
 }
 
-/// The batches written since a sequence number, or why there are none any more.
+/// The batches since a sequence number, or the error that replaced them.
 type Stream = Result<WalIterator>;
 
-/// Takes the streams of an opening that ends away from programs that leak them, as
-/// [`detach_walks`](crate::iter::detach_walks) does with iterators.
-pub(crate) fn detach_streams(opening: usize) {
+/// Detaches the WAL iterators of a database that is being closed from handles that a program has
+/// leaked, as [`detach_iterators`](crate::iter::detach_iterators) does with iterators.
+pub(crate) fn detach_wal_iterators(opening: usize) {
     detach::<rocksdb_wal_iterator_t>(opening, |stream| {
         *stream = Err(Error::shutdown("the database is closed"));
     });
@@ -34,18 +34,18 @@ pub(crate) fn detach_streams(opening: usize) {
 handles! {
     /// Writes tables for ingestion.
     rocksdb_sstfilewriter_t = SstFileWriter;
-    /// How files are ingested.
+    /// Options of an ingestion.
     rocksdb_ingestexternalfileoptions_t = Checked<IngestExternalFileOptions>;
-    /// The batches written since a sequence number.
+    /// An iterator over the batches since a sequence number.
     rocksdb_wal_iterator_t = Stream, NOTES, OWNED;
-    /// Options of the stream of changes.
+    /// Options of an iterator over WAL updates.
     rocksdb_wal_readoptions_t = WalReadOptions;
 }
 
 c_destructors! {
     /// Frees options.
     rocksdb_wal_readoptions_destroy(rocksdb_wal_readoptions_t);
-    /// Frees a writer. A table that was not finished is no table.
+    /// Frees a writer. An unfinished table is discarded.
     rocksdb_sstfilewriter_destroy(rocksdb_sstfilewriter_t);
     /// Frees options.
     rocksdb_ingestexternalfileoptions_destroy(rocksdb_ingestexternalfileoptions_t);
@@ -93,14 +93,14 @@ c_getters! { rocksdb_ingestexternalfileoptions_t:
 ///
 /// # Safety
 ///
-/// The arguments are what `c.h` says.
+/// The arguments are valid as `c.h` requires.
 unsafe fn ingest(
     family: &Family,
     list: *const *const c_char,
     count: usize,
     options: *const rocksdb_ingestexternalfileoptions_t,
 ) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let files: Vec<_> = array(list, count).iter().map(|name| path(*name)).collect();
         family.ingest_external_file(files, of(options).checked()?)
@@ -108,7 +108,7 @@ unsafe fn ingest(
 }
 
 c_functions! {
-    /// A writer of tables with the family options in `io_options`.
+    /// Creates a writer of tables with the family options in `io_options`.
     fn rocksdb_sstfilewriter_create(
         env: *const rocksdb_envoptions_t,
         io_options: *const rocksdb_options_t,
@@ -117,7 +117,7 @@ c_functions! {
         let all = of(io_options);
         create(SstFileWriter::new(&all.world(), &all.db, &all.family))
     }
-    /// The same with another order of keys.
+    /// The same, with another comparator.
     fn rocksdb_sstfilewriter_create_with_comparator(
         env: *const rocksdb_envoptions_t,
         io_options: *const rocksdb_options_t,
@@ -135,7 +135,7 @@ c_functions! {
     fn rocksdb_sstfilewriter_open(writer: *mut rocksdb_sstfilewriter_t, name: *const c_char, errptr: *mut *mut c_char) {
         report(errptr, || of_mut(writer).open(&path(name)));
     }
-    /// Sets `key`, which comes after all keys so far, to `val`.
+    /// Sets `key` to `val`. Keys must be added in ascending order.
     fn rocksdb_sstfilewriter_add(
         writer: *mut rocksdb_sstfilewriter_t,
         key: *const c_char,
@@ -146,7 +146,7 @@ c_functions! {
     ) {
         report(errptr, || of_mut(writer).put(bytes(key, keylen), bytes(val, vallen)));
     }
-    /// Sets `key`, which comes after all keys so far, to `val`.
+    /// Sets `key` to `val`. Keys must be added in ascending order.
     fn rocksdb_sstfilewriter_put(
         writer: *mut rocksdb_sstfilewriter_t,
         key: *const c_char,
@@ -172,7 +172,7 @@ c_functions! {
             of_mut(writer).put_with_timestamp(bytes(key, keylen), bytes(ts, tslen), bytes(val, vallen))
         });
     }
-    /// Adds an operand to `key`.
+    /// Adds a merge operand to `key`.
     fn rocksdb_sstfilewriter_merge(
         writer: *mut rocksdb_sstfilewriter_t,
         key: *const c_char,
@@ -203,7 +203,7 @@ c_functions! {
     ) {
         report(errptr, || of_mut(writer).delete_with_timestamp(bytes(key, keylen), bytes(ts, tslen)));
     }
-    /// Deletes the keys from `begin_key` up to, not including, `end_key`.
+    /// Deletes the keys in [`begin_key`, `end_key`).
     fn rocksdb_sstfilewriter_delete_range(
         writer: *mut rocksdb_sstfilewriter_t,
         begin_key: *const c_char,
@@ -216,20 +216,20 @@ c_functions! {
             of_mut(writer).delete_range(bytes(begin_key, begin_keylen), bytes(end_key, end_keylen))
         });
     }
-    /// Ends the table. The file is on the disk when the call returns.
+    /// Finishes the table and syncs the file.
     fn rocksdb_sstfilewriter_finish(writer: *mut rocksdb_sstfilewriter_t, errptr: *mut *mut c_char) {
         report(errptr, || of_mut(writer).finish().map(|_| ()));
     }
-    /// Stores the size of the file so far.
+    /// Stores the present size of the file.
     fn rocksdb_sstfilewriter_file_size(writer: *mut rocksdb_sstfilewriter_t, file_size: *mut u64) {
         store(file_size, of(writer.cast_const()).file_size());
     }
 
-    /// Options with their defaults.
+    /// Creates default options.
     fn rocksdb_ingestexternalfileoptions_create() -> *mut rocksdb_ingestexternalfileoptions_t {
         create(Checked::new(IngestExternalFileOptions::default()))
     }
-    /// Ingests tables into the default family, all of them or none.
+    /// Ingests tables into the default family, all or none.
     fn rocksdb_ingest_external_file(
         db: *mut rocksdb_t,
         file_list: *const *const c_char,
@@ -239,7 +239,7 @@ c_functions! {
     ) {
         report(errptr, || ingest(of(db.cast_const()).db.default_family(), file_list, list_len, opt));
     }
-    /// Ingests tables into a family, all of them or none.
+    /// Ingests tables into a family, all or none.
     fn rocksdb_ingest_external_file_cf(
         _db: *mut rocksdb_t,
         handle: *mut rocksdb_column_family_handle_t,
@@ -251,19 +251,20 @@ c_functions! {
         report(errptr, || ingest(of(handle.cast_const()), file_list, list_len, opt));
     }
 
-    /// Options with their defaults.
+    /// Creates default options.
     fn rocksdb_wal_readoptions_create() -> *mut rocksdb_wal_readoptions_t {
         create(WalReadOptions { verify_checksums: true })
     }
-    /// Changes nothing: every record is checked.
+    /// Ignored: every record is verified.
     fn rocksdb_wal_readoptions_set_verify_checksums(options: *mut rocksdb_wal_readoptions_t, verify_checksums: c_uchar) {
         of_mut(options).verify_checksums = verify_checksums != 0;
     }
-    /// The value that was set last; 1 at first.
+    /// Returns the stored value; 1 by default.
     fn rocksdb_wal_readoptions_get_verify_checksums(options: *mut rocksdb_wal_readoptions_t) -> c_uchar {
         of(options.cast_const()).verify_checksums.into()
     }
-    /// The batches written from the sequence number `seq_number` on. Null stands for the default options.
+    /// Creates an iterator over the batches from the sequence number `seq_number` on. Null means
+    /// default options.
     fn rocksdb_get_updates_since(
         db: *mut rocksdb_t,
         seq_number: u64,
@@ -277,18 +278,18 @@ c_functions! {
             Ok(create_owned(Ok(stream), db.opening()))
         })
     }
-    /// Goes to the next batch.
+    /// Moves to the next batch.
     fn rocksdb_wal_iter_next(iter: *mut rocksdb_wal_iterator_t) {
         if let (Ok(stream), _mark) = enter(iter) {
             stream.next();
         }
     }
-    /// True if the stream stands at a batch.
+    /// True if the iterator is at a batch.
     fn rocksdb_wal_iter_valid(iter: *const rocksdb_wal_iterator_t) -> c_uchar {
         let (stream, _mark) = enter(iter.cast_mut());
         stream.as_ref().is_ok_and(WalIterator::valid).into()
     }
-    /// The error that ended the stream, if one did.
+    /// Stores the error that ended the iteration, if there is one.
     fn rocksdb_wal_iter_status(iter: *const rocksdb_wal_iterator_t, errptr: *mut *mut c_char) {
         let (stream, _mark) = enter(iter.cast_mut());
         let status = match stream {
@@ -299,7 +300,8 @@ c_functions! {
             save(errptr, &error);
         }
     }
-    /// The batch, which the program destroys, and its sequence number; null where there is none.
+    /// Returns the batch, to be destroyed by the program, and its sequence number; null if the iterator
+    /// is not valid.
     fn rocksdb_wal_iter_get_batch(iter: *const rocksdb_wal_iterator_t, seq: *mut u64) -> *mut rocksdb_writebatch_t {
         let (stream, _mark) = enter(iter.cast_mut());
         let found = match stream {
@@ -314,7 +316,7 @@ c_functions! {
             None => std::ptr::null_mut(),
         }
     }
-    /// Ends the stream.
+    /// Destroys the iterator.
     fn rocksdb_wal_iter_destroy(iter: *const rocksdb_wal_iterator_t) {
         destroy(iter.cast_mut());
     }

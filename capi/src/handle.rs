@@ -1,15 +1,14 @@
-//! Handles: what C programs hold instead of objects.
+//! Handles: the pointers that C programs hold to objects.
 //!
-//! A handle points to a *shell*: a state word, and the object. The address of a shell is reused, oldest first, for
+//! A handle points to a *shell*, which contains a state word and the object. The address of a shell is reused, oldest first, for
 //! objects of the same type only. A program that uses a destroyed handle therefore reads a valid state word and is
 //! aborted with a message before it corrupts memory (unless the shell already has a new object). Pages of shells
 //! without an object are returned to the kernel (`slabs`), except for a few shells that each thread and each pool
 //! keep. A thread takes from its own queue first, so handles that live for one call take no lock.
 //!
-//! An object that belongs to a database can be *detached* when the database is closed ([`detach`]): another one
-//! takes its place behind the handle. A call that uses the object marks its shell ([`enter`]) with plain stores;
-//! `detach` looks at the marks behind a barrier that it puts on all threads of the process, and leaves an object
-//! alone that is in use.
+//! An object that belongs to a database can be *detached* when the database is closed ([`detach`]): another object
+//! replaces it behind the handle. A call that uses the object marks its shell ([`enter`]) with plain stores. `detach`
+//! checks the marks after a process-wide memory barrier (membarrier) and skips objects in use.
 
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
@@ -23,29 +22,29 @@ use cairn_platform::sync::Mutex;
 
 use crate::slabs::{Link, OWN, Pool, Queue, REST};
 
-/// The word of a shell whose object lives. Unlikely in memory that is no shell.
+/// State word of a shell with a live object. An unlikely value in memory that is no shell.
 const LIVE: u32 = 0x6c_69_76_ec;
-/// The word of a shell whose object lives and has noted what programs ask of it next ([`set_ready`]).
+/// State word of a shell with a live object whose next answers are cached ([`set_ready`]).
 const READY: u32 = LIVE + 1;
-/// The word of a shell whose object is being detached. It has another one again soon.
+/// State word of a shell whose object is being detached, a transient state.
 const HELD: u32 = LIVE + 2;
-/// The word of a shell whose object is gone.
+/// State word of a shell whose object was destroyed.
 const DEAD: u32 = 0x64_65_61_ec;
 
-/// What a handle points to: a link of a queue while it waits, and the object while it lives.
+/// The target of a handle: a queue link while it is free, and the object while it is live.
 #[repr(C)]
 pub struct Shell<T> {
     link: Link,
     object: UnsafeCell<MaybeUninit<T>>,
 }
 
-/// The shells of one type that are in no thread's queue.
+/// The shells of one type that are not in a thread's queue.
 pub struct Shells {
     pool: Mutex<Pool>,
 }
 
 impl Shells {
-    /// No shells yet, of a type whose shells are `stride` bytes apart.
+    /// An empty set of shells of a type whose shells are `stride` bytes apart.
     pub const fn new(stride: usize) -> Shells {
         Shells {
             pool: Mutex::new(Pool::new(stride)),
@@ -53,18 +52,19 @@ impl Shells {
     }
 }
 
-/// What a thread keeps for one type of handles: the shells that its objects have left, and what stands
-/// beside them because both are needed together.
+/// The thread-local state of a handle type: the shells of destroyed objects, and data that is used
+/// together with them.
 pub struct Own<B: Beside> {
     shells: Queue,
-    /// [`Leaving`] looks after it when the thread ends, which is reached more slowly.
+    /// Cleared by [`Leaving`] when the thread ends, because thread-locals with a destructor are slower
+    /// to access.
     beside: ManuallyDrop<B>,
-    /// True if that is so.
+    /// True if [`Leaving`] is registered for this thread.
     looked_after: Cell<bool>,
 }
 
 impl<B: Beside> Own<B> {
-    /// Nothing yet.
+    /// The initial state.
     pub const fn new() -> Own<B> {
         Own {
             shells: Queue::new(),
@@ -73,20 +73,20 @@ impl<B: Beside> Own<B> {
         }
     }
 
-    /// What stands beside the shells.
+    /// The data beside the shells.
     #[inline]
     pub fn beside(&self) -> &B {
         &self.beside
     }
 
-    /// A shell for a new object. It is lost if it is not filled.
+    /// A shell for a new object. It is leaked if it is not filled.
     #[inline]
     pub fn vacant<H: Handle>(&self) -> Vacant<H> {
         let own = self.shells.pop();
         Vacant(own.unwrap_or_else(other_shell::<H>).cast())
     }
 
-    /// Gives all away.
+    /// Releases everything.
     #[cold]
     #[inline(never)]
     fn leave<H: Handle>(&self) {
@@ -95,11 +95,11 @@ impl<B: Beside> Own<B> {
     }
 }
 
-/// What a thread keeps beside the shells of a type.
+/// Thread-local data that is kept with the shells of a type.
 pub trait Beside: 'static {
-    /// It has no memory yet.
+    /// A value without memory.
     const NEW: Self;
-    /// Gives its memory back. It may be used again.
+    /// Frees the memory. The value can be used again.
     fn clear(&self);
 }
 
@@ -115,8 +115,8 @@ impl Beside for GetScratch {
     }
 }
 
-/// Gives what a thread keeps to all when the thread ends. It stands beside that, because what has to be
-/// looked after at the end of a thread is reached more slowly.
+/// Releases the thread-local state when the thread ends. Separate from that state, because
+/// thread-locals with a destructor are slower to access.
 pub struct Leaving<H: Handle>(PhantomData<fn() -> H>);
 
 impl<H: Handle> Leaving<H> {
@@ -141,26 +141,26 @@ impl<H: Handle> Drop for Leaving<H> {
 ///
 /// Pointers to the type point to a `Shell<Self::Object>`.
 pub unsafe trait Handle: Sized + 'static {
-    /// What stands behind the handle.
+    /// The type of the object.
     type Object: 'static;
     /// The C type.
     const NAME: &'static str;
-    /// True if objects may be [`ready`]. Where they may not, the word has one value while they live.
+    /// True if objects can be [`ready`]. Otherwise, the state word has one value while they live.
     const NOTES: bool = false;
-    /// True if objects have owners, and may be detached from them.
+    /// True if objects have owners and can be detached from them.
     const OWNED: bool = false;
-    /// What a thread keeps beside the shells.
+    /// Thread-local data beside the shells.
     type Beside: Beside;
     /// The shells of this type.
     fn shells() -> &'static Shells;
-    /// What this thread keeps.
+    /// The thread-local state.
     fn own() -> &'static LocalKey<Own<Self::Beside>>;
-    /// What looks after that.
+    /// The destructor of the thread-local state.
     fn leaving() -> &'static LocalKey<Leaving<Self>>;
 }
 
-/// Declares types of handles: `name = object;`, `name = object, NOTES, OWNED;` or with one of these words, or `name = object where beside = B;` for
-/// a [`Beside`].
+/// Declares handle types: `name = object;`, optionally followed by `NOTES`, `OWNED` or both, or `name =
+/// object where beside = B;` for a [`Beside`].
 macro_rules! handles {
     ($($(#[$doc:meta])* $name:ident = $object:ty $(where beside = $beside:ty)? $(, $word:ident)*;)+) => {$(
         $(#[$doc])*
@@ -196,7 +196,7 @@ macro_rules! handles {
     )+};
 }
 
-/// What a thread keeps beside the shells of a type: nothing, or what its declaration says.
+/// The thread-local data of a type: none, or that of its declaration.
 macro_rules! beside {
     () => {
         ()
@@ -206,23 +206,23 @@ macro_rules! beside {
     };
 }
 
-/// Ends the process: the program misused the interface in a way that has no other answer.
+/// Aborts the process: the program has misused the interface in a way that cannot be reported as an
+/// error.
 #[cold]
 pub fn misuse(what: &str) -> ! {
     eprintln!("librocksdb (Cairn): {what}");
     std::process::abort()
 }
 
-/// Ends the process because of a handle that is null, or whose word is `word`.
-// Nothing unwinds out of a function for C, and so functions that only look at a handle need no frame
-// for what would.
+/// Aborts the process because of a handle that is null or whose state word is `word`.
+// `extern "C"` functions do not unwind, so functions that only read a handle need no unwinding frame.
 #[cold]
 #[inline(never)]
 extern "C" fn not_alive<H: Handle>(handle: *const H, word: u32) -> ! {
     misuse(&complaint(handle, word))
 }
 
-/// The message about a handle that is null, or whose word is `word`.
+/// The message for a handle that is null or whose state word is `word`.
 fn complaint<H: Handle>(handle: *const H, word: u32) -> String {
     let name = H::NAME;
     if handle.is_null() {
@@ -236,11 +236,11 @@ fn complaint<H: Handle>(handle: *const H, word: u32) -> String {
     }
 }
 
-/// A shell without an object, which nobody else has.
+/// A shell without an object, owned by the caller.
 pub struct Vacant<H: Handle>(*mut Shell<H::Object>);
 
 impl<H: Handle> Vacant<H> {
-    /// A new handle of `object`, which is moved into the shell from where it lies.
+    /// Moves `object` into the shell and returns its handle.
     #[inline]
     pub fn fill(self, object: H::Object) -> *mut H {
         let shell = self.0;
@@ -254,21 +254,21 @@ impl<H: Handle> Vacant<H> {
     }
 }
 
-/// A new handle of `object`, which belongs to `owner`; 0 for nothing.
+/// Creates a handle of `object`, which belongs to `owner`; 0 for none.
 pub fn create_owned<H: Handle>(object: H::Object, owner: usize) -> *mut H {
     let shell = H::own().with(Own::vacant::<H>);
-    // SAFETY: as in `fill`. The word that is stored behind it says that it is there.
+    // SAFETY: as in `fill`. The state word that is stored afterwards publishes the owner.
     unsafe { (*shell.0).link.owner.store(owner, Relaxed) };
     shell.fill(object)
 }
 
-/// A new handle of `object`.
+/// Creates a handle of `object`.
 #[inline]
 pub fn create<H: Handle>(object: H::Object) -> *mut H {
     H::own().with(Own::vacant::<H>).fill(object)
 }
 
-/// Carries `work` out with what the thread keeps for handles of the type.
+/// Runs `work` with the thread-local state of the handle type.
 // `work` stands here once, so that it becomes part of the function that has it.
 #[inline]
 pub fn with_own<H: Handle, T>(work: impl FnOnce(&Own<H::Beside>) -> T) -> T {
@@ -278,14 +278,14 @@ pub fn with_own<H: Handle, T>(work: impl FnOnce(&Own<H::Beside>) -> T) -> T {
         }
         let done = work(own);
         if !own.looked_after.get() {
-            // A thread that ends keeps nothing.
+            // A thread that is ending keeps nothing.
             own.leave::<H>();
         }
         done
     })
 }
 
-/// Has what the thread keeps looked after, unless the thread ends.
+/// Registers the destructor of the thread-local state, unless the thread is ending.
 #[cold]
 #[inline(never)]
 fn look_after<H: Handle>(own: &Own<H::Beside>) {
@@ -293,14 +293,14 @@ fn look_after<H: Handle>(own: &Own<H::Beside>) {
     own.looked_after.set(looked_after);
 }
 
-/// A shell from the pool, for a thread whose own queue has none that may be used again.
+/// Takes a shell from the pool, when the thread's queue has none that may be reused.
 #[cold]
 #[inline(never)]
 fn other_shell<H: Handle>() -> *mut Link {
     H::shells().pool.lock().take()
 }
 
-/// Lets a shell wait for its next object.
+/// Queues a shell for reuse.
 #[inline]
 fn rest<H: Handle>(shell: *mut Link) {
     H::own().with(|own| {
@@ -312,17 +312,17 @@ fn rest<H: Handle>(shell: *mut Link) {
     });
 }
 
-/// [`rest`], where the thread's own shells are the first ones or too many.
+/// The slow path of [`rest`]: the thread has no shells yet, or too many.
 #[cold]
 #[inline(never)]
 fn rest_elsewhere<H: Handle>(own: &Queue, shell: *mut Link) {
-    // A thread that ends keeps no shells.
+    // A thread that is ending keeps no shells.
     if H::leaving().try_with(|_| ()).is_err() {
         return H::shells().pool.lock().receive_one(shell);
     }
     own.push(shell, shell, 1);
     if own.len() > OWN {
-        // A thread that destroys what others create keeps none from them.
+        // A thread that mostly destroys gives shells to threads that create.
         H::shells().pool.lock().receive(own, OWN - REST);
     }
 }
@@ -349,12 +349,12 @@ unsafe fn living<'a, H: Handle>(handle: *const H) -> &'a Shell<H::Object> {
     shell
 }
 
-/// Looks at the word of an object that is not just alive.
+/// Checks the state word of an object that is not simply live.
 #[cold]
 #[inline(never)]
 extern "C" fn must_be_ready<H: Handle>(handle: *const H, mut word: u32) {
     if word == HELD {
-        // SAFETY: the word was read from the shell of the handle.
+        // SAFETY: the state word was read from the shell of the handle.
         word = unsafe { settled(&(*handle.cast::<Shell<H::Object>>()).link) };
     }
     if word != READY && word != LIVE {
@@ -362,7 +362,7 @@ extern "C" fn must_be_ready<H: Handle>(handle: *const H, mut word: u32) {
     }
 }
 
-/// The word of a shell once its object is not being detached any more.
+/// The state word after a detach in progress, if there is one.
 #[cold]
 #[inline(never)]
 fn settled(link: &Link) -> u32 {
@@ -375,14 +375,14 @@ fn settled(link: &Link) -> u32 {
     }
 }
 
-/// A mark at a shell: its object is in use, and is not detached meanwhile.
+/// Marks a shell as in use, which prevents that its object is detached.
 pub struct InUse<'a>(&'a Link);
 
 impl<'a> InUse<'a> {
     #[inline]
     fn mark(link: &'a Link) -> InUse<'a> {
         link.in_use.store(1, Relaxed);
-        // `detach` puts the barrier of the processor here.
+        // `detach` issues the matching hardware barrier (membarrier).
         compiler_fence(SeqCst);
         InUse(link)
     }
@@ -395,7 +395,7 @@ impl Drop for InUse<'_> {
     }
 }
 
-/// The object behind `handle`, which has owners, to be used until the mark is dropped.
+/// The object behind `handle`, which has owners, for as long as the mark exists.
 ///
 /// # Safety
 ///
@@ -406,12 +406,12 @@ pub unsafe fn enter<'a, H: Handle>(handle: *mut H) -> (&'a mut H::Object, InUse<
         if handle.is_null() {
             not_alive(handle.cast_const(), DEAD);
         }
-        // SAFETY: the pointer came from `create`, whose shells stay readable for ever.
+        // SAFETY: the pointer came from `create`, whose shells stay readable forever.
         let shell = unsafe { &*handle.cast::<Shell<H::Object>>() };
         let mark = InUse::mark(&shell.link);
         let word = shell.link.word.load(Acquire);
         if word == LIVE || word == READY {
-            // SAFETY: the object lives, and by the caller's promise nobody else uses it; it is marked.
+            // SAFETY: the object is live and marked, and the caller guarantees exclusive use.
             return unsafe { ((*shell.object.get()).assume_init_mut(), mark) };
         }
         drop(mark);
@@ -419,7 +419,7 @@ pub unsafe fn enter<'a, H: Handle>(handle: *mut H) -> (&'a mut H::Object, InUse<
     }
 }
 
-/// Does `work` with the object behind `handle`, if it lives and is ready; the object is marked meanwhile.
+/// Runs `work` with the object behind `handle` if it is ready. The object is marked meanwhile.
 ///
 /// # Safety
 ///
@@ -443,12 +443,12 @@ pub unsafe fn enter_ready<H: Handle, T>(
     done
 }
 
-/// Puts a barrier on all threads of the process; says whether that could be done.
+/// Issues a memory barrier on all threads of the process. Returns false if the system has no such call.
 fn barrier_everywhere() -> bool {
     #[cfg(target_os = "linux")]
     {
         static REGISTERED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
-        // SAFETY: the call takes numbers and touches no memory of the program's.
+        // SAFETY: the call takes integers and accesses no memory of the program.
         let call = |command: libc::c_int| unsafe {
             libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0
         };
@@ -459,9 +459,9 @@ fn barrier_everywhere() -> bool {
     false
 }
 
-/// Takes the objects of `owner` out of their handles: `replace` exchanges each for one that belongs to
-/// nothing. An object that a call uses at this moment stays as it is, and so do all where no barrier
-/// can be had. Returns how many were exchanged.
+/// Detaches the objects of `owner` from their handles: `replace` replaces each by one without an owner.
+/// Leaves objects in use unchanged, and all objects if the system has no process-wide barrier. Returns
+/// the number of detached objects.
 pub fn detach<H: Handle>(owner: usize, replace: impl Fn(&mut H::Object)) -> usize {
     let mut held: Vec<(&Shell<H::Object>, u32)> = Vec::new();
     H::shells().pool.lock().for_each(|shell| {
@@ -480,7 +480,7 @@ pub fn detach<H: Handle>(owner: usize, replace: impl Fn(&mut H::Object)) -> usiz
         {
             match is_its() {
                 true => held.push((shell, word)),
-                // Another object has come into the shell since.
+                // The shell has another object by now.
                 false => link.word.store(word, Release),
             }
         }
@@ -492,8 +492,8 @@ pub fn detach<H: Handle>(owner: usize, replace: impl Fn(&mut H::Object)) -> usiz
             shell.link.word.store(word, Release);
             continue;
         }
-        // SAFETY: the object lived when its shell was held. Who uses it later finds the shell held and
-        // waits; who uses it since before is seen by its mark behind the barrier.
+        // SAFETY: the object was live when the state word became `HELD`. Later users see the word and
+        // wait; earlier ones are seen by their mark after the barrier.
         replace(unsafe { (*shell.object.get()).assume_init_mut() });
         shell.link.owner.store(0, Relaxed);
         shell.link.word.store(LIVE, Release);
@@ -502,19 +502,19 @@ pub fn detach<H: Handle>(owner: usize, replace: impl Fn(&mut H::Object)) -> usiz
     count
 }
 
-/// The object behind `handle`, if it lives and is ready; else `None`, and the caller finds out with
-/// [`of`] what the handle is. One look answers both questions.
+/// The object behind `handle` if it is ready, else `None`; the caller then checks the handle with
+/// [`of`].
 ///
 /// # Safety
 ///
 /// Those of [`of`].
 #[inline]
 pub unsafe fn ready<'a, H: Handle>(handle: *const H) -> Option<&'a H::Object> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { ready_cell(handle).map(|object| (*object.get()).assume_init_ref()) }
 }
 
-/// Where an object lies that lives and is ready.
+/// The cell of an object that is ready.
 ///
 /// # Safety
 ///
@@ -531,7 +531,8 @@ unsafe fn ready_cell<'a, H: Handle>(
     (shell.link.word.load(Acquire) == READY).then_some(&shell.object)
 }
 
-/// Says whether the object behind `handle`, which lives, is ready. One that may be detached is in use.
+/// Sets whether the object behind `handle`, which is live, is ready. One that can be detached must be
+/// in use.
 ///
 /// # Safety
 ///
@@ -558,21 +559,21 @@ pub unsafe fn set_ready<H: Handle>(handle: *mut H, is_ready: bool) {
 ///
 /// # Safety
 ///
-/// `handle` is null or came from [`create`]; nobody destroys or changes the object meanwhile.
+/// `handle` is null or came from [`create`], and the object is neither destroyed nor changed meanwhile.
 #[inline]
 pub unsafe fn of<'a, H: Handle>(handle: *const H) -> &'a H::Object {
-    // SAFETY: the object lives (checked), and by the caller's promise nobody writes to it.
+    // SAFETY: the object is live (checked), and the caller guarantees that it is not written to.
     unsafe { (*living(handle).object.get()).assume_init_ref() }
 }
 
-/// The object behind `handle`, to be changed.
+/// The object behind `handle`, mutably.
 ///
 /// # Safety
 ///
-/// Those of [`of`], and nobody else uses the handle meanwhile.
+/// Those of [`of`], and the handle is not used elsewhere meanwhile.
 #[inline]
 pub unsafe fn of_mut<'a, H: Handle>(handle: *mut H) -> &'a mut H::Object {
-    // SAFETY: the object lives (checked), and by the caller's promise nobody else uses it.
+    // SAFETY: the object is live (checked), and the caller guarantees exclusive use.
     unsafe { (*living(handle.cast_const()).object.get()).assume_init_mut() }
 }
 
@@ -583,11 +584,11 @@ pub unsafe fn of_mut<'a, H: Handle>(handle: *mut H) -> &'a mut H::Object {
 /// Those of [`of`].
 #[inline]
 pub unsafe fn maybe<'a, H: Handle>(handle: *const H) -> Option<&'a H::Object> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     (!handle.is_null()).then(|| unsafe { of(handle) })
 }
 
-/// The shell of a handle that is not null and ends here: its object is the caller's.
+/// Ends a handle, which is not null, and returns its shell; the caller takes the object.
 ///
 /// # Safety
 ///
@@ -620,13 +621,13 @@ pub unsafe fn take<H: Handle>(handle: *mut H) -> H::Object {
     if handle.is_null() {
         not_alive(handle.cast_const(), DEAD);
     }
-    // SAFETY: this thread ended the handle, so the object is its to take, once.
+    // SAFETY: this thread ended the handle, so it alone takes the object, once.
     let object = unsafe { (*end(handle).object.get()).assume_init_read() };
     rest::<H>(handle.cast());
     object
 }
 
-/// Ends the handle and drops its object; null is passed over, as C++'s `delete` does.
+/// Ends the handle and drops its object. Does nothing for null, like C++'s `delete`.
 ///
 /// # Safety
 ///
@@ -634,7 +635,7 @@ pub unsafe fn take<H: Handle>(handle: *mut H) -> H::Object {
 #[inline]
 pub unsafe fn destroy<H: Handle>(handle: *mut H) {
     if !handle.is_null() {
-        // SAFETY: this thread ended the handle, so the object is its to drop, once.
+        // SAFETY: this thread ended the handle, so it alone drops the object, once.
         unsafe { (*end(handle).object.get()).assume_init_drop() };
         rest::<H>(handle.cast());
     }
@@ -669,7 +670,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_beside_the_shells_is_cleared_when_its_thread_ends() {
+    fn data_beside_the_shells_is_cleared_when_its_thread_ends() {
         let seen = std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
                 with_own::<kept_t, _>(|own| own.beside().0.set(true));
@@ -695,7 +696,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_detached_from_its_owner_and_from_no_other() {
+    fn detach_affects_only_the_objects_of_the_owner() {
         let mine = create_owned::<owned_t>(Box::new(1), 7);
         let ready_one = create_owned::<owned_t>(Box::new(2), 7);
         let used = create_owned::<owned_t>(Box::new(3), 7);
@@ -718,7 +719,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_call_uses_is_not_detached() {
+    fn objects_in_use_are_not_detached() {
         let handle = create_owned::<owned_t>(Box::new(1), 9) as usize;
         // SAFETY: the handle lives to the end, and one thread alone uses it.
         unsafe { set_ready(handle as *mut owned_t, true) };
@@ -757,7 +758,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ready_object_lives_and_a_dead_one_is_not_ready() {
+    fn a_destroyed_object_is_not_ready() {
         let handle = number(7) as *mut number_t;
         // SAFETY: the handle came from `number` and is ended once; a shell stays readable.
         unsafe {
@@ -776,7 +777,7 @@ mod tests {
     }
 
     #[test]
-    fn shells_rest_and_are_used_again_in_every_thread() {
+    fn shells_are_reused_oldest_first_in_every_thread() {
         let first = number(7);
         assert_eq!(end_number(first), 7);
         for i in 0..REST as u64 {
@@ -812,7 +813,7 @@ mod tests {
     }
 
     #[test]
-    fn a_million_objects_leave_no_memory_and_are_known_as_destroyed() {
+    fn a_million_objects_leave_no_memory_and_are_detected_as_destroyed() {
         let resident = || mass_t::shells().pool.lock().resident();
         for round in 0..2 {
             let made: Vec<*mut mass_t> = (0..1_000_000).map(|i| create([i, i, i])).collect();
@@ -837,7 +838,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ending_threads_leave_is_no_memory() {
+    fn ended_threads_leave_no_memory() {
         let resident = || traded_t::shells().pool.lock().resident();
         // No other test uses the type meanwhile.
         let _alone = TRADED.lock();
@@ -863,7 +864,7 @@ mod tests {
     static TRADED: Mutex<()> = Mutex::new(());
 
     #[test]
-    fn threads_that_end_what_others_create_and_a_detaching_one_agree() {
+    fn detach_is_safe_beside_threads_that_create_and_destroy() {
         const EACH: u64 = 60_000;
         let _alone = TRADED.lock();
         let done = AtomicBool::new(false);

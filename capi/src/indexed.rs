@@ -1,4 +1,4 @@
-//! Write batches with an index: read before they are written.
+//! Write batches with an index, which can be read before they are written.
 
 use std::ffi::{c_char, c_int, c_uchar, c_void};
 
@@ -6,36 +6,36 @@ use cairn_db::{Family, Value};
 use cairn_indexed::IndexedBatch;
 use cairn_types::{Error, Result};
 
-use crate::batch::{Handlers, joined, walk};
+use crate::batch::{Handlers, iterate, joined};
 use crate::callbacks::comparator::rocksdb_comparator_t;
 use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
 use crate::error::{bytes, malloc_bytes, not_built, report, report_ptr, store};
 use crate::handle::{create, maybe, of, take};
-use crate::iter::{Cursor, create_walk, rocksdb_iterator_t};
+use crate::iter::{Cursor, create_iter, rocksdb_iterator_t};
 use crate::options::{rocksdb_options_t, rocksdb_readoptions_t, rocksdb_writeoptions_t};
 use crate::reads::rocksdb_pinnableslice_t;
 
 handles! {
-    /// Writes that take effect together, and that can be read before.
+    /// A batch of writes that is applied atomically and can be read before.
     rocksdb_writebatch_wi_t = IndexedBatch;
 }
 
 c_destructors! {
-    /// Frees a batch. Iterators over it keep what they need.
+    /// Frees a batch. Iterators over it remain valid.
     rocksdb_writebatch_wi_destroy(rocksdb_writebatch_wi_t);
 }
 
-/// A copy of a value for the program; null without one.
+/// A copy of a value for the program; null if there is none.
 ///
 /// # Safety
 ///
-/// The places are what `c.h` says.
+/// The output pointers are valid as `c.h` requires.
 unsafe fn copy(
     vallen: *mut usize,
     errptr: *mut *mut c_char,
     find: impl FnOnce() -> Result<Option<Value>>,
 ) -> *mut c_char {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let found = report(errptr, find);
         store(vallen, found.as_ref().map_or(0, |value| value.len()));
@@ -43,24 +43,24 @@ unsafe fn copy(
     }
 }
 
-/// The walk over `base` with the writes of `batch` on it. The base is the new walk's.
+/// An iterator over `base` with the writes of `batch` applied, which takes ownership of `base`.
 ///
 /// # Safety
 ///
-/// The handles are what `c.h` says.
+/// The handles are valid as `c.h` requires.
 unsafe fn over(
     batch: *mut rocksdb_writebatch_wi_t,
     base: *mut rocksdb_iterator_t,
     family: Option<&Family>,
     options: *const rocksdb_readoptions_t,
 ) -> *mut rocksdb_iterator_t {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let batch = of(batch.cast_const());
         let mut opening = 0;
         let cursor = match take(base).into_cursor() {
-            Cursor::Family(walk) => {
-                let (iter, own) = *walk;
+            Cursor::Family(inner) => {
+                let (iter, own) = *inner;
                 let family = family.unwrap_or(&own);
                 opening = own.opening();
                 let options = maybe(options).map(|options| (**options).clone());
@@ -75,28 +75,28 @@ unsafe fn over(
             )),
             refused @ Cursor::Refused(_) => refused,
         };
-        create_walk(cursor, opening)
+        create_iter(cursor, opening)
     }
 }
 
-/// Refuses a batch for a range deletion, which batches with an index do not take, as in RocksDB: these functions
-/// have no place for an error, and the write of the batch has.
+/// Makes the batch fail when it is written, because of a range deletion, which batches with an index do
+/// not support, as in RocksDB. These functions have no `errptr`.
 ///
 /// # Safety
 ///
-/// The handle is what `c.h` says.
+/// The handle is valid as `c.h` requires.
 unsafe fn no_ranges(batch: *mut rocksdb_writebatch_wi_t, function: &str) {
     let what = "range deletions in write batches with an index";
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { of(batch.cast_const()) }.refuse(not_built(function, what));
 }
 
 c_functions! {
-    /// An empty batch; with `overwrite_keys` it remembers the last write of a key only.
+    /// Creates an empty batch. With `overwrite_keys`, it keeps only the last write of a key.
     fn rocksdb_writebatch_wi_create(_reserved_bytes: usize, overwrite_keys: c_uchar) -> *mut rocksdb_writebatch_wi_t {
         create(IndexedBatch::new(overwrite_keys != 0))
     }
-    /// An empty batch whose default family has another order of keys.
+    /// Creates an empty batch whose default family has another comparator.
     fn rocksdb_writebatch_wi_create_with_params(
         backup_index_comparator: *mut rocksdb_comparator_t,
         _reserved_bytes: usize,
@@ -109,15 +109,15 @@ c_functions! {
         batch.set_max_bytes(max_bytes);
         create(batch)
     }
-    /// Removes everything.
+    /// Removes all records.
     fn rocksdb_writebatch_wi_clear(b: *mut rocksdb_writebatch_wi_t) {
         of(b.cast_const()).clear();
     }
-    /// How many writes it holds.
+    /// Returns the number of operations in the batch.
     fn rocksdb_writebatch_wi_count(b: *mut rocksdb_writebatch_wi_t) -> c_int {
         c_int::try_from(of(b.cast_const()).count()).unwrap_or(c_int::MAX)
     }
-    /// The serialized form, until the batch changes.
+    /// Returns the serialized form, which is valid until the batch changes.
     fn rocksdb_writebatch_wi_data(b: *mut rocksdb_writebatch_wi_t, size: *mut usize) -> *const c_char {
         of(b.cast_const()).with_batch(|batch| {
             store(size, batch.data().len());
@@ -180,50 +180,50 @@ c_functions! {
     fn rocksdb_writebatch_wi_singledelete_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize) {
         of(b.cast_const()).single_delete_in(of(column_family.cast_const()), bytes(key, klen));
     }
-    /// Not built: range deletions in batches with an index. The batch cannot be written any more.
+    /// Not supported: range deletions in batches with an index. The batch can no longer be written.
     fn rocksdb_writebatch_wi_delete_range(b: *mut rocksdb_writebatch_wi_t, start_key: *const c_char, start_key_len: usize, end_key: *const c_char, end_key_len: usize) {
         let _ = (start_key, start_key_len, end_key, end_key_len);
         no_ranges(b, "rocksdb_writebatch_wi_delete_range");
     }
-    /// Not built: range deletions in batches with an index. The batch cannot be written any more.
+    /// Not supported: range deletions in batches with an index. The batch can no longer be written.
     fn rocksdb_writebatch_wi_delete_range_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, start_key: *const c_char, start_key_len: usize, end_key: *const c_char, end_key_len: usize) {
         let _ = (column_family, start_key, start_key_len, end_key, end_key_len);
         no_ranges(b, "rocksdb_writebatch_wi_delete_range_cf");
     }
-    /// Not built: range deletions in batches with an index. The batch cannot be written any more.
+    /// Not supported: range deletions in batches with an index. The batch can no longer be written.
     fn rocksdb_writebatch_wi_delete_rangev(b: *mut rocksdb_writebatch_wi_t, num_keys: c_int, start_keys_list: *const *const c_char, start_keys_list_sizes: *const usize, end_keys_list: *const *const c_char, end_keys_list_sizes: *const usize) {
         let _ = (num_keys, start_keys_list, start_keys_list_sizes, end_keys_list, end_keys_list_sizes);
         no_ranges(b, "rocksdb_writebatch_wi_delete_rangev");
     }
-    /// Not built: range deletions in batches with an index. The batch cannot be written any more.
+    /// Not supported: range deletions in batches with an index. The batch can no longer be written.
     fn rocksdb_writebatch_wi_delete_rangev_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, num_keys: c_int, start_keys_list: *const *const c_char, start_keys_list_sizes: *const usize, end_keys_list: *const *const c_char, end_keys_list_sizes: *const usize) {
         let _ = (column_family, num_keys, start_keys_list, start_keys_list_sizes, end_keys_list, end_keys_list_sizes);
         no_ranges(b, "rocksdb_writebatch_wi_delete_rangev_cf");
     }
-    /// Adds bytes that only the log carries.
+    /// Adds a blob that is written to the log only.
     fn rocksdb_writebatch_wi_put_log_data(b: *mut rocksdb_writebatch_wi_t, blob: *const c_char, len: usize) {
         of(b.cast_const()).put_log_data(bytes(blob, len));
     }
-    /// Remembers the present state.
+    /// Sets a save point.
     fn rocksdb_writebatch_wi_set_save_point(b: *mut rocksdb_writebatch_wi_t) {
         of(b.cast_const()).set_save_point();
     }
-    /// Goes back to the last save point and forgets it.
+    /// Rolls back to the most recent save point and removes it.
     fn rocksdb_writebatch_wi_rollback_to_save_point(b: *mut rocksdb_writebatch_wi_t, errptr: *mut *mut c_char) {
         report(errptr, || of(b.cast_const()).rollback_to_save_point());
     }
-    /// Shows the writes of the default family, in their order.
+    /// Calls the callbacks for the operations on the default family, in order.
     fn rocksdb_writebatch_wi_iterate(
         b: *mut rocksdb_writebatch_wi_t,
         state: *mut c_void,
         put: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize)>,
         deleted: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize)>,
     ) {
-        // The program's functions may change the batch: they are shown a copy.
+        // The callbacks may change the batch, so they get the records of a copy.
         let data = of(b.cast_const()).with_batch(|batch| batch.data().to_vec());
-        let _ = walk(&data, state, &Handlers { put, deleted, ..Handlers::default() });
+        let _ = iterate(&data, state, &Handlers { put, deleted, ..Handlers::default() });
     }
-    /// Writes a batch: all of it or nothing.
+    /// Writes a batch atomically.
     fn rocksdb_write_writebatch_wi(
         db: *mut rocksdb_t,
         options: *const rocksdb_writeoptions_t,
@@ -235,7 +235,8 @@ c_functions! {
             batch.write_to(&of(db.cast_const()).db, of(options).checked()?)
         });
     }
-    /// The value that the batch alone sets a key of the default family to, copied; null if it does not.
+    /// Returns a copy of the value of a key of the default family in the batch alone; null if it has
+    /// none.
     fn rocksdb_writebatch_wi_get_from_batch(
         wbwi: *mut rocksdb_writebatch_wi_t,
         options: *const rocksdb_options_t,
@@ -247,7 +248,7 @@ c_functions! {
         let _ = options;
         copy(vallen, errptr, || of(wbwi.cast_const()).get(bytes(key, keylen)))
     }
-    /// The same of a family.
+    /// The same for a family.
     fn rocksdb_writebatch_wi_get_from_batch_cf(
         wbwi: *mut rocksdb_writebatch_wi_t,
         options: *const rocksdb_options_t,
@@ -262,7 +263,8 @@ c_functions! {
             of(wbwi.cast_const()).get_in(of(column_family.cast_const()), bytes(key, keylen))
         })
     }
-    /// The value that a key of the default family will have once the batch is written, copied.
+    /// Returns a copy of the value that a key of the default family has in the batch and the database
+    /// together.
     fn rocksdb_writebatch_wi_get_from_batch_and_db(
         wbwi: *mut rocksdb_writebatch_wi_t,
         db: *mut rocksdb_t,
@@ -277,7 +279,7 @@ c_functions! {
             of(wbwi.cast_const()).get_over(family, bytes(key, keylen), of(options).checked()?)
         })
     }
-    /// The same of a family.
+    /// The same for a family.
     fn rocksdb_writebatch_wi_get_from_batch_and_db_cf(
         wbwi: *mut rocksdb_writebatch_wi_t,
         _db: *mut rocksdb_t,
@@ -293,7 +295,7 @@ c_functions! {
             of(wbwi.cast_const()).get_over(family, bytes(key, keylen), of(options).checked()?)
         })
     }
-    /// The same of the default family, where the value lies.
+    /// The same for the default family; the value is pinned.
     fn rocksdb_writebatch_wi_get_pinned_from_batch_and_db(
         wbwi: *mut rocksdb_writebatch_wi_t,
         db: *mut rocksdb_t,
@@ -308,7 +310,7 @@ c_functions! {
             Ok(found.map_or(std::ptr::null_mut(), |value| create(value.into())))
         })
     }
-    /// The same of a family, where the value lies.
+    /// The same for a family; the value is pinned.
     fn rocksdb_writebatch_wi_get_pinned_from_batch_and_db_cf(
         wbwi: *mut rocksdb_writebatch_wi_t,
         _db: *mut rocksdb_t,
@@ -324,15 +326,15 @@ c_functions! {
             Ok(found.map_or(std::ptr::null_mut(), |value| create(value.into())))
         })
     }
-    /// A walk over the base's family as it will be once the batch is written. The base is the new
-    /// walk's from now on.
+    /// Creates an iterator over the base with the writes of the batch applied. It takes ownership of
+    /// the base.
     fn rocksdb_writebatch_wi_create_iterator_with_base(
         wbwi: *mut rocksdb_writebatch_wi_t,
         base_iterator: *mut rocksdb_iterator_t,
     ) -> *mut rocksdb_iterator_t {
         over(wbwi, base_iterator, None, std::ptr::null())
     }
-    /// The same, with the family said.
+    /// The same, for a given family.
     fn rocksdb_writebatch_wi_create_iterator_with_base_cf(
         wbwi: *mut rocksdb_writebatch_wi_t,
         base_iterator: *mut rocksdb_iterator_t,
@@ -348,7 +350,7 @@ c_functions! {
     ) -> *mut rocksdb_iterator_t {
         over(wbwi, base_iterator, None, options)
     }
-    /// The same, with family and options.
+    /// The same, for a given family and with options.
     fn rocksdb_writebatch_wi_create_iterator_with_base_cf_readopts(
         wbwi: *mut rocksdb_writebatch_wi_t,
         base_iterator: *mut rocksdb_iterator_t,

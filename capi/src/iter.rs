@@ -12,21 +12,21 @@ use crate::handle::{create_owned, detach, enter, enter_ready, of, ready, set_rea
 use crate::options::rocksdb_readoptions_t;
 use crate::reads::rocksdb_slice_t;
 
-/// What an iterator handle holds: a walk, and where its entry lies, which is noted when the walk
-/// moves. Programs ask three times for every entry; the answers are then a load each. The handle is
-/// *ready* while the walk is one over a family and stands on an entry; only then counts what is noted.
-pub struct Walk {
-    noted: Noted,
+/// The object of an iterator handle: a cursor, and the location of its current entry, cached when the
+/// cursor moves. Programs make three calls for every entry, each of which is then a load. The handle is
+/// *ready* while the cursor is a family's and at an entry; only then is the cached location valid.
+pub struct IteratorHandle {
+    noted: CachedEntry,
     cursor: Cursor,
 }
 
-/// Where the entry of a walk over a family lies, until the walk moves.
-struct Noted {
+/// The cached location of the current entry of a family's cursor, valid until the cursor moves.
+struct CachedEntry {
     key: Part,
     value: Part,
 }
 
-/// A part of an entry for C.
+/// A key or value as pointer and length.
 #[derive(Clone, Copy)]
 struct Part {
     data: *const u8,
@@ -57,28 +57,28 @@ impl From<Option<&[u8]>> for Part {
     }
 }
 
-/// A walk over keys.
+/// An iterator of one of two kinds, or an error.
 pub enum Cursor {
-    /// A walk over a family, and the family.
+    /// An iterator over a family, and the family.
     Family(Box<(Iter, Family)>),
-    /// A walk over a family with the writes of a batch on it.
+    /// An iterator over a family with the writes of a batch applied.
     Joined(Box<BaseDeltaIter>),
-    /// No walk: the options were refused.
+    /// The options were invalid, or the database was closed.
     Refused(Error),
 }
 
 handles! {
-    /// A walk over the keys of a family.
-    rocksdb_iterator_t = Walk, NOTES, OWNED;
+    /// An iterator.
+    rocksdb_iterator_t = IteratorHandle, NOTES, OWNED;
 }
 
 c_destructors! {
-    /// Ends a walk.
+    /// Destroys an iterator.
     rocksdb_iter_destroy(rocksdb_iterator_t);
 }
 
-/// A handle of a walk over `family`.
-fn walk_over(
+/// Creates an iterator over `family`.
+fn iter_over(
     family: &Family,
     options: &crate::options::Checked<cairn_options::ReadOptions>,
 ) -> *mut rocksdb_iterator_t {
@@ -87,22 +87,22 @@ fn walk_over(
         Ok(options) => Cursor::Family(Box::new((family.iter_with(options), family.clone()))),
         Err(error) => Cursor::Refused(error),
     };
-    create_walk(cursor, family.opening())
+    create_iter(cursor, family.opening())
 }
 
-/// A handle of a walk in the opening of a database that has the number `opening`.
-pub(crate) fn create_walk(cursor: Cursor, opening: usize) -> *mut rocksdb_iterator_t {
-    create_owned(Walk::new(cursor), opening)
+/// Creates the handle of an iterator of the database whose opening has the number `opening`.
+pub(crate) fn create_iter(cursor: Cursor, opening: usize) -> *mut rocksdb_iterator_t {
+    create_owned(IteratorHandle::new(cursor), opening)
 }
 
-/// Takes the iterators of an opening that ends away from programs that leak them: their walks end here, and
-/// with them what they keep in memory. The handles stay, and say why there is nothing to see.
-pub(crate) fn detach_walks(opening: usize) {
-    /// A walk ends in the thread that closes the database.
+/// Detaches the iterators of a database that is being closed from handles that a program has leaked,
+/// and frees their memory. The handles remain and report that the database is closed.
+pub(crate) fn detach_iterators(opening: usize) {
+    /// The thread that closes the database drops the iterator.
     const fn may_end_elsewhere<T: Send>() {}
     const { may_end_elsewhere::<Cursor>() };
-    // What is noted is left alone: it is not looked at any more.
-    detach::<rocksdb_iterator_t>(opening, |walk| walk.cursor = Cursor::Refused(closed()));
+    // The cached location is left alone, because nothing reads it any more.
+    detach::<rocksdb_iterator_t>(opening, |object| object.cursor = Cursor::Refused(closed()));
 }
 
 #[cold]
@@ -110,11 +110,11 @@ fn closed() -> Error {
     Error::shutdown("the database is closed")
 }
 
-impl Walk {
-    /// A walk that stands nowhere.
-    pub(crate) fn new(cursor: Cursor) -> Walk {
-        Walk {
-            noted: Noted::NOTHING,
+impl IteratorHandle {
+    /// An iterator that is not positioned.
+    pub(crate) fn new(cursor: Cursor) -> IteratorHandle {
+        IteratorHandle {
+            noted: CachedEntry::NOTHING,
             cursor,
         }
     }
@@ -123,33 +123,33 @@ impl Walk {
         self.cursor
     }
 
-    /// Moves the walk of `handle` by `family` or `joined`, wherever it stands. The entry of a walk over a
-    /// batch is not noted: writing to the batch moves it.
+    /// Positions the cursor of `handle` by `family` or `joined`. The entry of an iterator over a batch
+    /// is not cached, because writing to the batch moves it.
     ///
     /// # Safety
     ///
-    /// The handle is what `c.h` says.
+    /// The handle is valid as `c.h` requires.
     #[inline]
     unsafe fn seek(
         handle: *mut rocksdb_iterator_t,
         family: impl FnOnce(&mut Iter),
         joined: impl FnOnce(&mut BaseDeltaIter),
     ) {
-        // SAFETY: the caller's promise.
-        let (walk, _mark) = unsafe { enter(handle) };
-        match &mut walk.cursor {
+        // SAFETY: guaranteed by the caller.
+        let (object, _mark) = unsafe { enter(handle) };
+        match &mut object.cursor {
             Cursor::Family(inner) => {
-                // What is noted is not read while the walk moves.
+                // The cached location is not read while the cursor moves.
                 family(&mut inner.0);
-                // SAFETY: the handle lives, and the walk is its own.
-                unsafe { set_ready(handle, walk.note()) };
+                // SAFETY: the handle is live and used by this thread only.
+                unsafe { set_ready(handle, object.note()) };
             }
             Cursor::Joined(iter) => joined(iter),
             Cursor::Refused(_) => {}
         }
     }
 
-    /// Notes where the entry lies; says whether there is one.
+    /// Caches the location of the current entry. Returns false if there is none.
     #[inline(never)]
     fn note(&mut self) -> bool {
         match &self.cursor {
@@ -158,24 +158,25 @@ impl Walk {
         }
     }
 
-    /// Moves the walk of `handle` by `family` or `joined` from the entry it stands on; without one it
-    /// stays.
+    /// Moves the cursor of `handle` by `family` or `joined` from its entry; does nothing if it is at
+    /// none.
     ///
     /// # Safety
     ///
-    /// The handle is what `c.h` says.
+    /// The handle is valid as `c.h` requires.
     #[inline]
     unsafe fn step(
         handle: *mut rocksdb_iterator_t,
-        family: impl FnOnce(&mut Iter, &mut Noted) -> bool,
+        family: impl FnOnce(&mut Iter, &mut CachedEntry) -> bool,
         joined: impl FnOnce(&mut BaseDeltaIter),
     ) {
-        // SAFETY: the caller's promise; the handle that is ready lives, and the walk is its own.
+        // SAFETY: guaranteed by the caller; the handle is live, and the cursor is used by this thread
+        // only.
         unsafe {
-            let stepped = enter_ready(handle, |walk| {
-                let Walk { noted, cursor } = walk;
+            let stepped = enter_ready(handle, |object| {
+                let IteratorHandle { noted, cursor } = object;
                 let Cursor::Family(inner) = cursor else {
-                    // What `seek` says of a walk: only one over a family is ready.
+                    // As in `seek`: only a family's cursor is ready.
                     std::hint::unreachable_unchecked()
                 };
                 if !family(&mut inner.0, noted) {
@@ -189,73 +190,73 @@ impl Walk {
     }
 }
 
-/// Moves a walk whose entry is not noted, if it stands on one.
+/// Moves a cursor whose entry is not cached, if it is at one.
 ///
 /// # Safety
 ///
-/// The handle is what `c.h` says.
+/// The handle is valid as `c.h` requires.
 #[cold]
 #[inline(never)]
 unsafe fn step_in_batch(handle: *mut rocksdb_iterator_t, step: impl FnOnce(&mut BaseDeltaIter)) {
-    // SAFETY: the caller's promise.
-    let (walk, _mark) = unsafe { enter(handle) };
-    if let Cursor::Joined(iter) = &mut walk.cursor
+    // SAFETY: guaranteed by the caller.
+    let (object, _mark) = unsafe { enter(handle) };
+    if let Cursor::Joined(iter) = &mut object.cursor
         && iter.valid()
     {
         step(iter);
     }
 }
 
-/// What `look` finds at the cursor of `handle`.
+/// The result of `look` for the cursor of `handle`.
 ///
 /// # Safety
 ///
-/// The handle is what `c.h` says.
+/// The handle is valid as `c.h` requires.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn look<T>(
     handle: *const rocksdb_iterator_t,
     look: impl FnOnce(&Cursor) -> T,
 ) -> T {
-    // SAFETY: the caller's promise.
-    let (walk, _mark) = unsafe { enter(handle.cast_mut()) };
-    look(&walk.cursor)
+    // SAFETY: guaranteed by the caller.
+    let (object, _mark) = unsafe { enter(handle.cast_mut()) };
+    look(&object.cursor)
 }
 
-/// Where a part of the entry lies, noted or asked for; null without an entry.
+/// The location of a part of the current entry, cached or computed; null if there is no entry.
 ///
 /// # Safety
 ///
-/// The handle is what `c.h` says.
+/// The handle is valid as `c.h` requires.
 #[inline]
 unsafe fn part(
     handle: *const rocksdb_iterator_t,
-    noted: impl FnOnce(&Noted) -> Part,
+    noted: impl FnOnce(&CachedEntry) -> Part,
     asked: impl FnOnce(&Cursor) -> Part,
 ) -> Part {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match ready(handle) {
-            Some(walk) => noted(&walk.noted),
+            Some(object) => noted(&object.noted),
             None => look(handle, asked),
         }
     }
 }
 
-/// [`part`] for C: a pointer, and the length at `len`.
+/// [`part`] for C: returns a pointer and stores the length.
 ///
 /// # Safety
 ///
-/// The handle is what `c.h` says, and `len` is null or may be written to.
+/// The handle is valid as `c.h` requires, and `len` is null or may be written to.
 #[inline]
 unsafe fn pointer_to(
     handle: *const rocksdb_iterator_t,
     len: *mut usize,
-    noted: impl FnOnce(&Noted) -> Part,
+    noted: impl FnOnce(&CachedEntry) -> Part,
     asked: impl FnOnce(&Cursor) -> Part,
 ) -> *const c_char {
-    /// Apart, and last of all, so that the short way needs no place for its registers; and C's, which no
-    /// panic leaves, so that nothing is left to do after it.
+    /// A separate function in tail position, so that the fast path saves no registers. It is `extern
+    /// "C"` because that never unwinds, so that no cleanup follows the call.
     #[cold]
     #[inline(never)]
     unsafe extern "C" fn asked_for<A: FnOnce(&Cursor) -> Part>(
@@ -263,44 +264,44 @@ unsafe fn pointer_to(
         len: *mut usize,
         asked: A,
     ) -> *const c_char {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { pointer(look(handle, asked), len) }
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match ready(handle) {
-            Some(walk) => pointer(noted(&walk.noted), len),
+            Some(object) => pointer(noted(&object.noted), len),
             None => asked_for(handle, len, asked),
         }
     }
 }
 
-/// True if a walk stands on an entry that is not noted.
+/// True if the cursor is at an entry that is not cached.
 ///
 /// # Safety
 ///
-/// The handle is what `c.h` says.
+/// The handle is valid as `c.h` requires.
 #[cold]
 #[inline(never)]
 unsafe fn is_on_entry(handle: *const rocksdb_iterator_t) -> c_uchar {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { look(handle, Cursor::is_on_entry).into() }
 }
 
-impl Noted {
-    const NOTHING: Noted = Noted {
+impl CachedEntry {
+    const NOTHING: CachedEntry = CachedEntry {
         key: Part::NULL,
         value: Part::NULL,
     };
 
-    /// Notes where key and value of an entry lie.
+    /// Caches the location of an entry's key and value.
     #[inline]
     fn set(&mut self, key: &[u8], value: &[u8]) {
         self.key = key.into();
         self.value = value.into();
     }
 
-    /// Notes where the entry lies that `iter` stands on; says whether there is one.
+    /// Caches the location of the current entry of `iter`. Returns false if there is none.
     #[inline]
     fn take(&mut self, iter: &Iter) -> bool {
         let entry = iter.entry();
@@ -312,12 +313,12 @@ impl Noted {
 }
 
 impl Cursor {
-    /// True if a walk whose entry is not noted stands on one.
+    /// True if the cursor is at an entry.
     fn is_on_entry(&self) -> bool {
         matches!(self, Cursor::Joined(iter) if iter.valid())
     }
 
-    /// The key of a walk whose entry is not noted.
+    /// The key of a cursor whose entry is not cached.
     fn key(&self) -> Part {
         match self {
             Cursor::Joined(iter) if iter.valid() => iter.key().into(),
@@ -325,7 +326,7 @@ impl Cursor {
         }
     }
 
-    /// The value of a walk whose entry is not noted.
+    /// The value of a cursor whose entry is not cached.
     fn value(&self) -> Part {
         match self {
             Cursor::Joined(iter) if iter.valid() => iter.value().into(),
@@ -333,18 +334,18 @@ impl Cursor {
         }
     }
 
-    /// The timestamp, if the walk stands on an entry of a database.
+    /// The timestamp, if the cursor is at an entry of a database.
     fn timestamp(&self) -> Option<&[u8]> {
         match self {
-            Cursor::Family(walk) if walk.0.valid() => Some(walk.0.timestamp()),
+            Cursor::Family(inner) if inner.0.valid() => Some(inner.0.timestamp()),
             _ => None,
         }
     }
 
-    /// The columns, if the walk stands on an entry.
+    /// The columns, if the cursor is at an entry.
     pub(crate) fn columns(&self) -> Option<Columns> {
         match self {
-            Cursor::Family(walk) if walk.0.valid() => walk.0.columns(),
+            Cursor::Family(inner) if inner.0.valid() => inner.0.columns(),
             Cursor::Joined(iter) if iter.valid() => iter.columns(),
             _ => None,
         }
@@ -352,21 +353,21 @@ impl Cursor {
 
     fn status(&self) -> Result<()> {
         match self {
-            Cursor::Family(walk) => walk.0.status(),
+            Cursor::Family(inner) => inner.0.status(),
             Cursor::Joined(iter) => iter.status(),
             Cursor::Refused(error) => Err(error.clone()),
         }
     }
 }
 
-/// A part of an entry for C: a pointer, and the length at `len`.
+/// Returns the pointer of a part and stores its length.
 ///
 /// # Safety
 ///
 /// `len` is null or may be written to.
 #[inline]
 unsafe fn pointer(part: Part, len: *mut usize) -> *const c_char {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { store(len, part.len) };
     part.data.cast()
 }
@@ -380,19 +381,19 @@ fn slice(part: Part) -> rocksdb_slice_t {
 }
 
 c_functions! {
-    /// A walk over the default family, which stands nowhere yet.
+    /// Creates an iterator over the default family, which is not positioned.
     fn rocksdb_create_iterator(db: *mut rocksdb_t, options: *const rocksdb_readoptions_t) -> *mut rocksdb_iterator_t {
-        walk_over(of(db.cast_const()).db.default_family(), of(options))
+        iter_over(of(db.cast_const()).db.default_family(), of(options))
     }
-    /// A walk over a family, which stands nowhere yet.
+    /// Creates an iterator over a family, which is not positioned.
     fn rocksdb_create_iterator_cf(
         _db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
         column_family: *mut rocksdb_column_family_handle_t,
     ) -> *mut rocksdb_iterator_t {
-        walk_over(of(column_family.cast_const()), of(options))
+        iter_over(of(column_family.cast_const()), of(options))
     }
-    /// Walks over several families, all at one point in time.
+    /// Creates iterators over several families with a consistent view.
     fn rocksdb_create_iterators(
         db: *mut rocksdb_t,
         opts: *mut rocksdb_readoptions_t,
@@ -405,82 +406,82 @@ c_functions! {
             let handles = array(column_families.cast_const(), size);
             let families: Vec<&Family> = handles.iter().map(|handle| of(handle.cast_const())).collect();
             let options = of(opts.cast_const()).checked()?;
-            let walks = of(db.cast_const()).db.iterators(&families, options)?;
-            for (at, (walk, family)) in walks.into_iter().zip(families).enumerate() {
-                let cursor = Cursor::Family(Box::new((walk, family.clone())));
-                iterators.add(at).write(create_walk(cursor, family.opening()));
+            let iters = of(db.cast_const()).db.iterators(&families, options)?;
+            for (at, (iter, family)) in iters.into_iter().zip(families).enumerate() {
+                let cursor = Cursor::Family(Box::new((iter, family.clone())));
+                iterators.add(at).write(create_iter(cursor, family.opening()));
             }
             Ok(())
         });
     }
-    /// Renews the walk to the present state; it then stands nowhere.
+    /// Updates the iterator to the present state. It is then not positioned.
     fn rocksdb_iter_refresh(iter: *const rocksdb_iterator_t, errptr: *mut *mut c_char) {
         report(errptr, || {
-            let (walk, _mark) = enter(iter.cast_mut());
+            let (object, _mark) = enter(iter.cast_mut());
             set_ready(iter.cast_mut(), false);
-            match &mut walk.cursor {
-                Cursor::Family(walk) => walk.0.refresh(),
+            match &mut object.cursor {
+                Cursor::Family(inner) => inner.0.refresh(),
                 Cursor::Joined(_) => Err(Error::not_supported("an iterator over a batch is not refreshed")),
                 Cursor::Refused(error) => Err(error.clone()),
             }
         });
     }
-    /// True if the walk stands on an entry.
+    /// True if the iterator is at an entry.
     fn rocksdb_iter_valid(iter: *const rocksdb_iterator_t) -> c_uchar {
         match ready(iter) {
             Some(_) => 1,
             None => is_on_entry(iter),
         }
     }
-    /// Goes to the first entry.
+    /// Moves to the first entry.
     fn rocksdb_iter_seek_to_first(iter: *mut rocksdb_iterator_t) {
-        Walk::seek(iter, |iter| iter.seek_to_first(), |iter| iter.seek_to_first());
+        IteratorHandle::seek(iter, |iter| iter.seek_to_first(), |iter| iter.seek_to_first());
     }
-    /// Goes to the last entry.
+    /// Moves to the last entry.
     fn rocksdb_iter_seek_to_last(iter: *mut rocksdb_iterator_t) {
-        Walk::seek(iter, |iter| iter.seek_to_last(), |iter| iter.seek_to_last());
+        IteratorHandle::seek(iter, |iter| iter.seek_to_last(), |iter| iter.seek_to_last());
     }
-    /// Goes to the first entry at or after `k`.
+    /// Moves to the first entry at or after `k`.
     fn rocksdb_iter_seek(iter: *mut rocksdb_iterator_t, k: *const c_char, klen: usize) {
-        Walk::seek(iter, |iter| iter.seek(bytes(k, klen)), |iter| iter.seek(bytes(k, klen)));
+        IteratorHandle::seek(iter, |iter| iter.seek(bytes(k, klen)), |iter| iter.seek(bytes(k, klen)));
     }
-    /// Goes to the last entry at or before `k`.
+    /// Moves to the last entry at or before `k`.
     fn rocksdb_iter_seek_for_prev(iter: *mut rocksdb_iterator_t, k: *const c_char, klen: usize) {
-        Walk::seek(iter, |iter| iter.seek_for_prev(bytes(k, klen)), |iter| iter.seek_for_prev(bytes(k, klen)));
+        IteratorHandle::seek(iter, |iter| iter.seek_for_prev(bytes(k, klen)), |iter| iter.seek_for_prev(bytes(k, klen)));
     }
-    /// Goes to the next entry.
+    /// Moves to the next entry.
     fn rocksdb_iter_next(iter: *mut rocksdb_iterator_t) {
-        Walk::step(iter, |iter, noted| iter.next_shown(|key, value| noted.set(key, value)), |iter| iter.next());
+        IteratorHandle::step(iter, |iter, noted| iter.next_shown(|key, value| noted.set(key, value)), |iter| iter.next());
     }
-    /// Goes to the entry before.
+    /// Moves to the previous entry.
     fn rocksdb_iter_prev(iter: *mut rocksdb_iterator_t) {
-        Walk::step(iter, |iter, noted| { iter.prev(); noted.take(iter) }, |iter| iter.prev());
+        IteratorHandle::step(iter, |iter, noted| { iter.prev(); noted.take(iter) }, |iter| iter.prev());
     }
-    /// The key, until the walk moves; null where there is no entry.
+    /// Returns the key, which is valid until the iterator moves; null if there is no entry.
     fn rocksdb_iter_key(iter: *const rocksdb_iterator_t, klen: *mut usize) -> *const c_char {
         pointer_to(iter, klen, |noted| noted.key, Cursor::key)
     }
-    /// The value, until the walk moves; null where there is no entry.
+    /// Returns the value, which is valid until the iterator moves; null if there is no entry.
     fn rocksdb_iter_value(iter: *const rocksdb_iterator_t, vlen: *mut usize) -> *const c_char {
         pointer_to(iter, vlen, |noted| noted.value, Cursor::value)
     }
-    /// The timestamp of the entry, until the walk moves.
+    /// Returns the timestamp of the entry, which is valid until the iterator moves.
     fn rocksdb_iter_timestamp(iter: *const rocksdb_iterator_t, tslen: *mut usize) -> *const c_char {
         pointer(look(iter, |cursor| cursor.timestamp().into()), tslen)
     }
-    /// The key, until the walk moves.
+    /// Returns the key, which is valid until the iterator moves.
     fn rocksdb_iter_key_slice(iter: *const rocksdb_iterator_t) -> rocksdb_slice_t {
         slice(part(iter, |noted| noted.key, Cursor::key))
     }
-    /// The value, until the walk moves.
+    /// Returns the value, which is valid until the iterator moves.
     fn rocksdb_iter_value_slice(iter: *const rocksdb_iterator_t) -> rocksdb_slice_t {
         slice(part(iter, |noted| noted.value, Cursor::value))
     }
-    /// The timestamp of the entry, until the walk moves.
+    /// Returns the timestamp of the entry, which is valid until the iterator moves.
     fn rocksdb_iter_timestamp_slice(iter: *const rocksdb_iterator_t) -> rocksdb_slice_t {
         slice(look(iter, |cursor| cursor.timestamp().into()))
     }
-    /// The error that ended the walk, if one did.
+    /// Stores the error that ended the iteration, if there is one.
     fn rocksdb_iter_get_error(iter: *const rocksdb_iterator_t, errptr: *mut *mut c_char) {
         if let Err(error) = look(iter, Cursor::status) {
             save(errptr, &error);

@@ -1,28 +1,25 @@
 //! RocksDB's C interface on Cairn: `librocksdb.so` and `librocksdb.a`.
 //!
 //! Owns the functions of `rocksdb/c.h` and `cairn/c.h` and the objects behind their handles. Each
-//! function turns C's arguments into Rust's, calls the engine, and turns the answer back; nothing
-//! here decides anything about data.
+//! function converts its arguments, calls the engine and converts the result; none has logic of its own.
 //!
-//! - *Handles* (`handle`) are shells whose addresses are reused for one type only, so that the use of a
-//!   destroyed handle is detected and aborts the process with a message; their pages are returned to
-//!   the kernel when no object is in them (`slabs`).
-//! - *Errors* (`error`) are texts in RocksDB's words, allocated with `malloc`, in `*errptr`.
-//! - *Callbacks* (`callbacks`) are called from any thread; what a program's function returns is
-//!   checked where it can be.
-//! - *Panics* end in an error where there is an `errptr`, else in a message and an abort; none
-//!   crosses into C.
-//! - What is not built yet (`unsupported`) says so: an error where there is an `errptr`, else the empty
-//!   result and one line in the LOG.
+//! - *Handles* (`handle`) point to shells whose addresses are reused for one type only, so that the use
+//!   of a destroyed handle is detected and aborts the process with a message. Pages without a live
+//!   object are returned to the kernel (`slabs`).
+//! - *Errors* (`error`) are strings in RocksDB's form, allocated with `malloc`, in `*errptr`.
+//! - *Callbacks* (`callbacks`) are called from any thread; their results are validated where possible.
+//! - *Panics* become errors in functions with an `errptr`, and otherwise abort with a message; none
+//!   unwinds into C.
+//! - Functions of unsupported features (`unsupported`) return an error if they have an `errptr`;
+//!   otherwise they return null or zero and write a line to the LOG.
 //!
-//! Safety: every function relies on what `c.h` says of its arguments: pointers point to what their
-//! names say, lengths are right, and no two threads use one handle that is not documented as
-//! thread-safe.
+//! Safety: every function requires valid arguments as defined by `c.h`: pointers to the documented
+//! objects, correct lengths, and no concurrent use of a handle unless its type is thread-safe.
 
-#![expect(non_camel_case_types, reason = "the names of C's types are RocksDB's")]
+#![expect(non_camel_case_types, reason = "C type names follow RocksDB")]
 #![expect(
     clippy::missing_safety_doc,
-    reason = "the contract of every function is the header's; the page above says it once"
+    reason = "the module documentation states the safety contract of all functions"
 )]
 
 #[macro_use]

@@ -1,14 +1,14 @@
-//! How a function of the interface is written.
+//! Macros that define the functions of the C interface.
 
-/// Defines functions of the C interface. The body may use what the arguments point to; a panic in it
-/// ends the process with a message, because nothing unwinds out of a function for C.
+/// Defines functions of the C interface. The body may dereference the arguments. A panic in it aborts
+/// the process with a message, because an `extern "C"` function does not unwind.
 macro_rules! c_functions {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $ret:ty)? $body:block)+) => {$(
         $(#[$doc])*
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $type),*) $(-> $ret)? {
-            // SAFETY: the arguments are what `c.h` says of them; the caller promised it.
-            #[allow(unused_unsafe, reason = "a body that follows no pointer")]
+            // SAFETY: the caller guarantees that the arguments are valid as `c.h` requires.
+            #[allow(unused_unsafe, reason = "some bodies dereference no pointer")]
             unsafe { $body }
         }
     )+};
@@ -20,7 +20,7 @@ macro_rules! c_destructors {
         c_functions! {$(
             $(#[$doc])*
             ///
-            /// Null is passed over.
+            /// Does nothing for null.
             fn $name(handle: *mut $handle) {
                 $crate::handle::destroy(handle);
             }
@@ -28,7 +28,7 @@ macro_rules! c_destructors {
     };
 }
 
-/// Defines setters of options that are one value: `name(C type) => path.to.field;`.
+/// Defines setters of single-valued options: `name(C type) => path.to.field;`.
 macro_rules! c_setters {
     ($handle:ty: $($name:ident($type:ty) => $($field:ident).+;)+) => {
         c_functions! {$(
@@ -43,7 +43,7 @@ macro_rules! c_setters {
     };
 }
 
-/// Defines getters of options that are one value: `name(mut) -> C type => path.to.field;`.
+/// Defines getters of single-valued options: `name(mut) -> C type => path.to.field;`.
 macro_rules! c_getters {
     ($handle:ty: $($name:ident($access:tt) -> $type:ty => $($field:ident).+;)+) => {
         c_functions! {$(
@@ -55,26 +55,25 @@ macro_rules! c_getters {
     };
 }
 
-/// Defines functions of a feature that is not built: `err(errptr)` with a place for an error,
-/// `errs(count, values, errors)` with lists of values and errors, `at(options)` without either, whose options
-/// are refused by the call that uses them, and `no()` without anything real: it makes an object of the
-/// feature (and returns none), or is called with one that cannot exist. `cargo xtask tidy` checks that each
-/// function is of its kind, and the stage `capi` calls those of the kind `at`.
+/// Defines functions of an unsupported feature: `err(errptr)` returns an error, `errs(count, values,
+/// errors)` returns a list of errors, `at(options)` sets an option that a later call refuses, and
+/// `no()` creates an object of the feature (and returns null) or takes one, which cannot exist. `cargo
+/// xtask tidy` checks the kind of each function, and the `capi` stage calls those of the kind `at`.
 macro_rules! c_unbuilt {
     ($what:literal: $($kind:ident($($place:ident),*) fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $ret:ty)?;)+) => {
         c_functions! {$(
-            #[doc = concat!(" Not built: ", $what, ".")]
+            #[doc = concat!(" Not supported: ", $what, ".")]
             fn $name($($arg: $type),*) $(-> $ret)? {
                 let _ = ($($arg,)*);
                 c_unbuilt_body!($kind, stringify!($name), $what, $($place),*);
-                // What C calls the empty result: null, zero, false.
+                // The empty result of C: null, zero, false.
                 $(std::mem::zeroed::<$ret>())?
             }
         )+}
     };
 }
 
-/// What a function does that is not built.
+/// The body of an unsupported function.
 macro_rules! c_unbuilt_body {
     (err, $name:expr, $what:literal, $errptr:ident) => {
         $crate::error::save($errptr, &$crate::error::not_built($name, $what))

@@ -1,4 +1,4 @@
-//! The memory of databases and caches.
+//! Memory usage of databases and caches.
 
 use std::ffi::c_char;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::database::rocksdb_t;
 use crate::error::report_ptr;
 use crate::handle::{create, of, of_mut};
 
-/// Databases and caches whose memory is asked for.
+/// Databases and caches to measure.
 #[derive(Default)]
 pub struct Consumers {
     dbs: Vec<Db>,
@@ -19,21 +19,21 @@ pub struct Consumers {
 }
 
 handles! {
-    /// Databases and caches whose memory is asked for.
+    /// A list of databases and caches to measure.
     rocksdb_memory_consumers_t = Consumers;
-    /// Their memory.
+    /// Memory usage.
     rocksdb_memory_usage_t = MemoryUsage;
 }
 
 c_destructors! {
-    /// Frees the list, not what is in it.
+    /// Frees the list, without the databases and caches in it.
     rocksdb_memory_consumers_destroy(rocksdb_memory_consumers_t);
-    /// Frees a report.
+    /// Frees a result.
     rocksdb_approximate_memory_usage_destroy(rocksdb_memory_usage_t);
 }
 
 c_functions! {
-    /// An empty list.
+    /// Creates an empty list.
     fn rocksdb_memory_consumers_create() -> *mut rocksdb_memory_consumers_t {
         create(Consumers::default())
     }
@@ -45,7 +45,7 @@ c_functions! {
     fn rocksdb_memory_consumers_add_cache(consumers: *mut rocksdb_memory_consumers_t, cache: *mut rocksdb_cache_t) {
         of_mut(consumers).caches.push(of(cache.cast_const()).clone());
     }
-    /// The memory of the databases and caches of a list now.
+    /// Measures the present memory usage of the databases and caches in a list.
     fn rocksdb_approximate_memory_usage_create(
         consumers: *mut rocksdb_memory_consumers_t,
         errptr: *mut *mut c_char,
@@ -56,19 +56,19 @@ c_functions! {
             Ok(create(approximate_memory_usage(&dbs, &consumers.caches)))
         })
     }
-    /// Bytes of memtables.
+    /// Returns the bytes of memtables.
     fn rocksdb_approximate_memory_usage_get_mem_table_total(memory_usage: *mut rocksdb_memory_usage_t) -> u64 {
         of(memory_usage.cast_const()).mem_table_total
     }
-    /// Of these, bytes that are not flushed.
+    /// Returns the bytes of memtables that are not flushed.
     fn rocksdb_approximate_memory_usage_get_mem_table_unflushed(memory_usage: *mut rocksdb_memory_usage_t) -> u64 {
         of(memory_usage.cast_const()).mem_table_unflushed
     }
-    /// Bytes of indexes and filters that open tables hold outside of caches.
+    /// Returns the bytes of indexes and filters that open tables hold outside of caches.
     fn rocksdb_approximate_memory_usage_get_mem_table_readers_total(memory_usage: *mut rocksdb_memory_usage_t) -> u64 {
         of(memory_usage.cast_const()).table_readers_total
     }
-    /// Bytes of caches.
+    /// Returns the bytes of caches.
     fn rocksdb_approximate_memory_usage_get_cache_total(memory_usage: *mut rocksdb_memory_usage_t) -> u64 {
         of(memory_usage.cast_const()).cache_total
     }

@@ -1,4 +1,4 @@
-//! The parts of the tree, and copies of it: lists of files, checkpoints, exports and imports.
+//! Metadata of tables and levels, checkpoints, exports and imports.
 
 use std::ffi::{CString, c_char, c_int, c_uchar};
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::handle::{create, destroy, maybe, misuse, of, of_mut, take};
 use crate::options::{Checked, rocksdb_options_t};
 use crate::table_properties::words_at;
 
-/// A file, with its texts as C reads them.
+/// A table, with its strings as C strings.
 #[derive(Default)]
 pub struct LiveFile {
     meta: LiveFileMetaData,
@@ -28,40 +28,40 @@ pub struct LiveFile {
 }
 
 handles! {
-    /// A file of a database.
+    /// A table of a database.
     rocksdb_livefile_t = LiveFile;
-    /// Files of a database.
+    /// The tables of a database.
     rocksdb_livefiles_t = Vec<LiveFile>;
-    /// A selection of the tables of a family.
+    /// Options of a metadata query.
     rocksdb_column_family_metadata_options_t = MetadataOptions;
-    /// The files of a family.
+    /// The metadata of a family.
     rocksdb_column_family_metadata_t = ColumnFamilyMetaData;
-    /// The files of a level.
+    /// The metadata of a level.
     rocksdb_level_metadata_t = LevelMetaData;
-    /// The description of a table.
+    /// The metadata of a table.
     rocksdb_sst_file_metadata_t = LiveFileMetaData;
-    /// Makes copies of a database.
+    /// Creates checkpoints of a database.
     rocksdb_checkpoint_t = Db;
-    /// Tables that were exported.
+    /// The metadata of exported tables.
     rocksdb_export_import_files_metadata_t = ExportImportFilesMetaData;
-    /// How tables are imported.
+    /// Options of an import.
     rocksdb_import_column_family_options_t = Checked<ImportColumnFamilyOptions>;
 }
 
 c_destructors! {
     /// Frees a file that was added to no list.
     rocksdb_livefile_destroy(rocksdb_livefile_t);
-    /// Frees what was told of a family.
+    /// Frees the metadata of a family.
     rocksdb_column_family_metadata_destroy(rocksdb_column_family_metadata_t);
     /// Frees options.
     rocksdb_column_family_metadata_options_destroy(rocksdb_column_family_metadata_options_t);
-    /// Frees what was told of a level.
+    /// Frees the metadata of a level.
     rocksdb_level_metadata_destroy(rocksdb_level_metadata_t);
-    /// Frees what was told of a table.
+    /// Frees the metadata of a table.
     rocksdb_sst_file_metadata_destroy(rocksdb_sst_file_metadata_t);
-    /// Frees the object, not the copies.
+    /// Frees the object. The checkpoints are not affected.
     rocksdb_checkpoint_object_destroy(rocksdb_checkpoint_t);
-    /// Frees what was told of exported tables.
+    /// Frees the metadata of exported tables.
     rocksdb_export_import_files_metadata_destroy(rocksdb_export_import_files_metadata_t);
     /// Frees options.
     rocksdb_import_column_family_options_destroy(rocksdb_import_column_family_options_t);
@@ -75,7 +75,7 @@ c_getters! { rocksdb_import_column_family_options_t:
     rocksdb_import_column_family_options_get_move_files(mut) -> c_uchar => move_files;
 }
 
-/// A text for C; what comes after a zero is cut off.
+/// A C string; truncated at the first zero byte.
 fn c_text(text: &str) -> CString {
     let end = text.find('\0').unwrap_or(text.len());
     CString::new(&text[..end]).unwrap_or_default()
@@ -107,7 +107,7 @@ impl From<LiveFileMetaData> for LiveFile {
     fn from(meta: LiveFileMetaData) -> LiveFile {
         LiveFile {
             family: c_text(&meta.column_family_name),
-            // The name as a path from the directory.
+            // RocksDB's form of the name: a path relative to the directory.
             name: c_text(&format!("/{}", meta.relative_filename)),
             directory: c_path(&meta.directory),
             meta,
@@ -119,16 +119,16 @@ impl From<LiveFileMetaData> for LiveFile {
 ///
 /// # Safety
 ///
-/// The handle is what `c.h` says.
+/// The handle is valid as `c.h` requires.
 unsafe fn at<'a>(files: *const rocksdb_livefiles_t, index: c_int) -> &'a LiveFile {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let files = unsafe { of(files) };
     let file = usize::try_from(index)
         .ok()
         .and_then(|index| files.get(index));
     file.unwrap_or_else(|| {
         misuse(&format!(
-            "file {index} of a list of {} files was asked for",
+            "file {index} requested from a list of {} files",
             files.len()
         ))
     })
@@ -140,33 +140,33 @@ unsafe fn at<'a>(files: *const rocksdb_livefiles_t, index: c_int) -> &'a LiveFil
 ///
 /// `size` is null or may be written to.
 unsafe fn key(key: &[u8], size: *mut usize) -> *const c_char {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { store(size, key.len()) };
     key.as_ptr().cast()
 }
 
-/// A key for C, copied.
+/// A copy of a key for C.
 ///
 /// # Safety
 ///
 /// `size` is null or may be written to.
 unsafe fn key_copy(key: &[u8], size: *mut usize) -> *mut c_char {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { store(size, key.len()) };
     malloc_bytes(key)
 }
 
-/// What of a family is asked about. Levels without such tables are left out, as in RocksDB, which has all
-/// levels where nothing special is asked.
+/// The metadata of a family, restricted by the options. Levels without selected tables are then left
+/// out, as in RocksDB; without options, all levels are included.
 ///
 /// # Safety
 ///
-/// The options are null or what `c.h` says.
+/// The options are null or valid as `c.h` requires.
 unsafe fn asked_metadata(
     family: &cairn_db::Family,
     options: *const rocksdb_column_family_metadata_options_t,
 ) -> *mut rocksdb_column_family_metadata_t {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     match unsafe { maybe(options) } {
         Some(options) => {
             let mut found = family.metadata(&options.query());
@@ -182,16 +182,16 @@ fn family_metadata(family: &cairn_db::Family) -> *mut rocksdb_column_family_meta
 }
 
 c_functions! {
-    /// The tables of a database.
+    /// Returns the tables of a database.
     fn rocksdb_livefiles(db: *mut rocksdb_t) -> *const rocksdb_livefiles_t {
         let files = of(db.cast_const()).db.live_files_metadata();
         create::<rocksdb_livefiles_t>(files.into_iter().map(LiveFile::from).collect()).cast_const()
     }
-    /// An empty list.
+    /// Creates an empty list.
     fn rocksdb_livefiles_create() -> *mut rocksdb_livefiles_t {
         create(Vec::new())
     }
-    /// Adds a file, which the list owns from now on.
+    /// Adds a file. The list takes ownership.
     fn rocksdb_livefiles_add(files: *mut rocksdb_livefiles_t, livefile: *mut rocksdb_livefile_t) {
         let mut file = take(livefile);
         file.meta.relative_filename = file.meta.relative_filename.trim_start_matches('/').to_owned();
@@ -201,56 +201,56 @@ c_functions! {
     fn rocksdb_livefiles_destroy(files: *const rocksdb_livefiles_t) {
         destroy(files.cast_mut());
     }
-    /// How many files there are.
+    /// Returns the number of files.
     fn rocksdb_livefiles_count(files: *const rocksdb_livefiles_t) -> c_int {
         c_int::try_from(of(files).len()).unwrap_or(c_int::MAX)
     }
-    /// The family of a file.
+    /// Returns the name of a file's family.
     fn rocksdb_livefiles_column_family_name(files: *const rocksdb_livefiles_t, index: c_int) -> *const c_char {
         at(files, index).family.as_ptr()
     }
-    /// The name of a file, with a slash before it.
+    /// Returns the name of a file, with a leading slash.
     fn rocksdb_livefiles_name(files: *const rocksdb_livefiles_t, index: c_int) -> *const c_char {
         at(files, index).name.as_ptr()
     }
-    /// The directory of a file.
+    /// Returns the directory of a file.
     fn rocksdb_livefiles_directory(files: *const rocksdb_livefiles_t, index: c_int) -> *const c_char {
         at(files, index).directory.as_ptr()
     }
-    /// The level of a file.
+    /// Returns the level of a file.
     fn rocksdb_livefiles_level(files: *const rocksdb_livefiles_t, index: c_int) -> c_int {
         c_int::try_from(at(files, index).meta.level).unwrap_or(c_int::MAX)
     }
-    /// The size of a file, in bytes.
+    /// Returns the size of a file in bytes.
     fn rocksdb_livefiles_size(files: *const rocksdb_livefiles_t, index: c_int) -> usize {
         usize::try_from(at(files, index).meta.size).unwrap_or(usize::MAX)
     }
-    /// The first key of a file.
+    /// Returns the smallest key of a file.
     fn rocksdb_livefiles_smallestkey(files: *const rocksdb_livefiles_t, index: c_int, size: *mut usize) -> *const c_char {
         key(&at(files, index).meta.smallest_key, size)
     }
-    /// The last key of a file.
+    /// Returns the largest key of a file.
     fn rocksdb_livefiles_largestkey(files: *const rocksdb_livefiles_t, index: c_int, size: *mut usize) -> *const c_char {
         key(&at(files, index).meta.largest_key, size)
     }
-    /// The oldest entry of a file.
+    /// Returns the smallest sequence number of a file.
     fn rocksdb_livefiles_smallest_seqno(files: *const rocksdb_livefiles_t, index: c_int) -> u64 {
         at(files, index).meta.smallest_seqno.0
     }
-    /// The newest entry of a file.
+    /// Returns the largest sequence number of a file.
     fn rocksdb_livefiles_largest_seqno(files: *const rocksdb_livefiles_t, index: c_int) -> u64 {
         at(files, index).meta.largest_seqno.0
     }
-    /// The entries of a file.
+    /// Returns the number of entries of a file.
     fn rocksdb_livefiles_entries(files: *const rocksdb_livefiles_t, index: c_int) -> u64 {
         at(files, index).meta.num_entries
     }
-    /// The deletions of a file.
+    /// Returns the number of deletions of a file.
     fn rocksdb_livefiles_deletions(files: *const rocksdb_livefiles_t, index: c_int) -> u64 {
         at(files, index).meta.num_deletions
     }
 
-    /// A file of which nothing is said yet.
+    /// Creates an empty description of a file.
     fn rocksdb_livefile_create() -> *mut rocksdb_livefile_t {
         create(LiveFile::default())
     }
@@ -270,23 +270,23 @@ c_functions! {
     fn rocksdb_livefile_set_directory(file: *mut rocksdb_livefile_t, directory: *const c_char) {
         of_mut(file).meta.directory = path(directory);
     }
-    /// Sets the size, in bytes.
+    /// Sets the size in bytes.
     fn rocksdb_livefile_set_size(file: *mut rocksdb_livefile_t, size: usize) {
         of_mut(file).meta.size = size as u64;
     }
-    /// Sets the first key.
+    /// Sets the smallest key.
     fn rocksdb_livefile_set_smallest_key(file: *mut rocksdb_livefile_t, key: *const c_char, keylen: usize) {
         of_mut(file).meta.smallest_key = bytes(key, keylen).to_vec();
     }
-    /// Sets the last key.
+    /// Sets the largest key.
     fn rocksdb_livefile_set_largest_key(file: *mut rocksdb_livefile_t, key: *const c_char, keylen: usize) {
         of_mut(file).meta.largest_key = bytes(key, keylen).to_vec();
     }
-    /// Sets the oldest entry.
+    /// Sets the smallest sequence number.
     fn rocksdb_livefile_set_smallest_seqno(file: *mut rocksdb_livefile_t, seqno: u64) {
         of_mut(file).meta.smallest_seqno = SequenceNumber(seqno);
     }
-    /// Sets the newest entry.
+    /// Sets the largest sequence number.
     fn rocksdb_livefile_set_largest_seqno(file: *mut rocksdb_livefile_t, seqno: u64) {
         of_mut(file).meta.largest_seqno = SequenceNumber(seqno);
     }
@@ -299,22 +299,22 @@ c_functions! {
         of_mut(file).meta.num_deletions = deletions;
     }
 
-    /// The files of the default family.
+    /// Returns the metadata of the default family.
     fn rocksdb_get_column_family_metadata(db: *mut rocksdb_t) -> *mut rocksdb_column_family_metadata_t {
         family_metadata(of(db.cast_const()).db.default_family())
     }
-    /// The files of a family.
+    /// Returns the metadata of a family.
     fn rocksdb_get_column_family_metadata_cf(
         _db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
     ) -> *mut rocksdb_column_family_metadata_t {
         family_metadata(of(column_family.cast_const()))
     }
-    /// A selection of all tables.
+    /// Creates options that select all tables.
     fn rocksdb_column_family_metadata_options_create() -> *mut rocksdb_column_family_metadata_options_t {
         create(MetadataOptions { start_key: None, end_key: None, level: -1 })
     }
-    /// Only tables that may hold this key or larger ones; null for any.
+    /// Selects only tables that may contain this key or greater ones; null for no bound.
     fn rocksdb_column_family_metadata_options_set_start_key(
         options: *mut rocksdb_column_family_metadata_options_t,
         key: *const c_char,
@@ -322,14 +322,14 @@ c_functions! {
     ) {
         of_mut(options).start_key = maybe_bytes(key, key_len).map(<[u8]>::to_vec);
     }
-    /// That key, which belongs to the options; null without one.
+    /// Returns that key, which belongs to the options; null for no bound.
     fn rocksdb_column_family_metadata_options_get_start_key(
         options: *const rocksdb_column_family_metadata_options_t,
         key_len: *mut usize,
     ) -> *const c_char {
         words_at(of(options).start_key.as_deref(), key_len)
     }
-    /// Only tables that may hold this key or smaller ones; null for any.
+    /// Selects only tables that may contain this key or smaller ones; null for no bound.
     fn rocksdb_column_family_metadata_options_set_end_key(
         options: *mut rocksdb_column_family_metadata_options_t,
         key: *const c_char,
@@ -337,29 +337,29 @@ c_functions! {
     ) {
         of_mut(options).end_key = maybe_bytes(key, key_len).map(<[u8]>::to_vec);
     }
-    /// That key, which belongs to the options; null without one.
+    /// Returns that key, which belongs to the options; null for no bound.
     fn rocksdb_column_family_metadata_options_get_end_key(
         options: *const rocksdb_column_family_metadata_options_t,
         key_len: *mut usize,
     ) -> *const c_char {
         words_at(of(options).end_key.as_deref(), key_len)
     }
-    /// Only this level; a negative number for all.
+    /// Selects a level; a negative number selects all.
     fn rocksdb_column_family_metadata_options_set_level(opt: *mut rocksdb_column_family_metadata_options_t, v: c_int) {
         of_mut(opt).level = v;
     }
-    /// The level as it was set; -1 by default.
+    /// Returns the selected level; -1 by default.
     fn rocksdb_column_family_metadata_options_get_level(opt: *mut rocksdb_column_family_metadata_options_t) -> c_int {
         of(opt.cast_const()).level
     }
-    /// The selected files of the default family, without empty levels; null for all.
+    /// Returns the selected files of the default family, without empty levels; null options select all.
     fn rocksdb_get_column_family_metadata_with_options(
         db: *mut rocksdb_t,
         options: *const rocksdb_column_family_metadata_options_t,
     ) -> *mut rocksdb_column_family_metadata_t {
         asked_metadata(of(db.cast_const()).db.default_family(), options)
     }
-    /// The selected files of a family, without empty levels; null for all.
+    /// Returns the selected files of a family, without empty levels; null options select all.
     fn rocksdb_get_column_family_metadata_cf_with_options(
         _db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -367,23 +367,23 @@ c_functions! {
     ) -> *mut rocksdb_column_family_metadata_t {
         asked_metadata(of(column_family.cast_const()), options)
     }
-    /// Bytes of its tables.
+    /// Returns the bytes of its tables.
     fn rocksdb_column_family_metadata_get_size(cf_meta: *mut rocksdb_column_family_metadata_t) -> u64 {
         of(cf_meta.cast_const()).size
     }
-    /// Its tables.
+    /// Returns the number of its tables.
     fn rocksdb_column_family_metadata_get_file_count(cf_meta: *mut rocksdb_column_family_metadata_t) -> usize {
         of(cf_meta.cast_const()).file_count
     }
-    /// Its name. Freed with `free`.
+    /// Returns its name, to be freed with `free`.
     fn rocksdb_column_family_metadata_get_name(cf_meta: *mut rocksdb_column_family_metadata_t) -> *mut c_char {
         malloc_text(&of(cf_meta.cast_const()).name)
     }
-    /// Its levels.
+    /// Returns the number of its levels.
     fn rocksdb_column_family_metadata_get_level_count(cf_meta: *mut rocksdb_column_family_metadata_t) -> usize {
         of(cf_meta.cast_const()).levels.len()
     }
-    /// One of its levels, which the program destroys; null beyond the last.
+    /// Returns one of its levels, to be destroyed by the caller; null beyond the last.
     fn rocksdb_column_family_metadata_get_level_metadata(
         cf_meta: *mut rocksdb_column_family_metadata_t,
         i: usize,
@@ -391,19 +391,19 @@ c_functions! {
         let level = of(cf_meta.cast_const()).levels.get(i).cloned();
         level.map_or(std::ptr::null_mut(), create)
     }
-    /// Which level it is.
+    /// Returns the number of the level.
     fn rocksdb_level_metadata_get_level(level_meta: *mut rocksdb_level_metadata_t) -> c_int {
         c_int::try_from(of(level_meta.cast_const()).level).unwrap_or(c_int::MAX)
     }
-    /// Bytes of its tables.
+    /// Returns the bytes of its tables.
     fn rocksdb_level_metadata_get_size(level_meta: *mut rocksdb_level_metadata_t) -> u64 {
         of(level_meta.cast_const()).size
     }
-    /// Its tables.
+    /// Returns the number of its tables.
     fn rocksdb_level_metadata_get_file_count(level_meta: *mut rocksdb_level_metadata_t) -> usize {
         of(level_meta.cast_const()).files.len()
     }
-    /// One of its tables, which the program destroys; null beyond the last.
+    /// Returns one of its tables, to be destroyed by the caller; null beyond the last.
     fn rocksdb_level_metadata_get_sst_file_metadata(
         level_meta: *mut rocksdb_level_metadata_t,
         i: usize,
@@ -411,42 +411,42 @@ c_functions! {
         let file = of(level_meta.cast_const()).files.get(i).cloned();
         file.map_or(std::ptr::null_mut(), create)
     }
-    /// The name of a table. Freed with `free`.
+    /// Returns the name of a table, to be freed with `free`.
     fn rocksdb_sst_file_metadata_get_relative_filename(file_meta: *mut rocksdb_sst_file_metadata_t) -> *mut c_char {
         malloc_text(&of(file_meta.cast_const()).relative_filename)
     }
-    /// The directory of a table. Freed with `free`.
+    /// Returns the directory of a table, to be freed with `free`.
     fn rocksdb_sst_file_metadata_get_directory(file_meta: *mut rocksdb_sst_file_metadata_t) -> *mut c_char {
         malloc_text(&of(file_meta.cast_const()).directory.to_string_lossy())
     }
-    /// The size of a table, in bytes.
+    /// Returns the size of a table in bytes.
     fn rocksdb_sst_file_metadata_get_size(file_meta: *mut rocksdb_sst_file_metadata_t) -> u64 {
         of(file_meta.cast_const()).size
     }
-    /// The first key of a table. Freed with `free`.
+    /// Returns the smallest key of a table, to be freed with `free`.
     fn rocksdb_sst_file_metadata_get_smallestkey(file_meta: *mut rocksdb_sst_file_metadata_t, len: *mut usize) -> *mut c_char {
         key_copy(&of(file_meta.cast_const()).smallest_key, len)
     }
-    /// The last key of a table. Freed with `free`.
+    /// Returns the largest key of a table, to be freed with `free`.
     fn rocksdb_sst_file_metadata_get_largestkey(file_meta: *mut rocksdb_sst_file_metadata_t, len: *mut usize) -> *mut c_char {
         key_copy(&of(file_meta.cast_const()).largest_key, len)
     }
 
-    /// Keeps obsolete files, so that they can be copied.
+    /// Disables the deletion of obsolete files, so that they can be copied.
     fn rocksdb_disable_file_deletions(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
         report(errptr, || of(db.cast_const()).db.disable_file_deletions());
     }
-    /// Allows obsolete files to be deleted again.
+    /// Enables the deletion of obsolete files again.
     fn rocksdb_enable_file_deletions(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
         report(errptr, || of(db.cast_const()).db.enable_file_deletions());
     }
 
-    /// An object that makes copies of a database.
+    /// Creates an object that creates checkpoints of a database.
     fn rocksdb_checkpoint_object_create(db: *mut rocksdb_t, errptr: *mut *mut c_char) -> *mut rocksdb_checkpoint_t {
         report_ptr(errptr, || Ok(create(of(db.cast_const()).db.clone())))
     }
-    /// Makes a copy of the database in `checkpoint_dir`, which must not exist. Logs above
-    /// `log_size_for_flush` bytes are flushed rather than copied.
+    /// Creates a checkpoint in `checkpoint_dir`, which must not exist. If the WAL exceeds
+    /// `log_size_for_flush` bytes, the memtables are flushed instead of copying it.
     fn rocksdb_checkpoint_create(
         checkpoint: *mut rocksdb_checkpoint_t,
         checkpoint_dir: *const c_char,
@@ -458,7 +458,7 @@ c_functions! {
             db.create_checkpoint(&path(checkpoint_dir), log_size_for_flush).map(|_| ())
         });
     }
-    /// Puts the tables of a family into `export_dir`, which must not exist.
+    /// Exports the tables of a family to `export_dir`, which must not exist.
     fn rocksdb_checkpoint_export_column_family(
         checkpoint: *mut rocksdb_checkpoint_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -468,25 +468,25 @@ c_functions! {
         let _ = of(checkpoint.cast_const());
         report_ptr(errptr, || Ok(create(of(column_family.cast_const()).export(&path(export_dir))?)))
     }
-    /// Exported tables of which nothing is said yet.
+    /// Creates empty metadata of exported tables.
     fn rocksdb_export_import_files_metadata_create() -> *mut rocksdb_export_import_files_metadata_t {
         create(ExportImportFilesMetaData::default())
     }
-    /// The name of the order of keys. Freed with `free`.
+    /// Returns the name of the comparator, to be freed with `free`.
     fn rocksdb_export_import_files_metadata_get_db_comparator_name(
         metadata: *mut rocksdb_export_import_files_metadata_t,
     ) -> *mut c_char {
         malloc_text(&of(metadata.cast_const()).db_comparator_name)
     }
-    /// Sets the name of the order of keys.
+    /// Sets the name of the comparator.
     fn rocksdb_export_import_files_metadata_set_db_comparator_name(
         metadata: *mut rocksdb_export_import_files_metadata_t,
         name: *const c_char,
     ) {
         of_mut(metadata).db_comparator_name = text(name);
     }
-    /// The tables, as a list that the program destroys. As in RocksDB, it does not say of which family they
-    /// were, and what is in them.
+    /// Returns the tables as a list to be destroyed by the caller. As in RocksDB, it lacks the names of
+    /// their families and the counts of their entries.
     fn rocksdb_export_import_files_metadata_get_files(
         metadata: *mut rocksdb_export_import_files_metadata_t,
     ) -> *mut rocksdb_livefiles_t {
@@ -498,18 +498,18 @@ c_functions! {
         });
         create(files.map(LiveFile::from).collect())
     }
-    /// Sets the tables. The list stays the program's.
+    /// Sets the tables. The list remains the caller's.
     fn rocksdb_export_import_files_metadata_set_files(
         metadata: *mut rocksdb_export_import_files_metadata_t,
         files: *mut rocksdb_livefiles_t,
     ) {
         of_mut(metadata).files = of(files.cast_const()).iter().map(|file| file.meta.clone()).collect();
     }
-    /// How tables are imported: copied.
+    /// Creates default options: tables are copied.
     fn rocksdb_import_column_family_options_create() -> *mut rocksdb_import_column_family_options_t {
         create(Checked::new(ImportColumnFamilyOptions::default()))
     }
-    /// Creates a family out of exported tables.
+    /// Creates a family from exported tables.
     fn rocksdb_create_column_family_with_import(
         db: *mut rocksdb_t,
         column_family_options: *mut rocksdb_options_t,

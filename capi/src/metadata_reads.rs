@@ -1,7 +1,7 @@
-//! Point reads that also say whether the key was written after the snapshot.
+//! Point reads that also report whether the key was written after the snapshot.
 //!
-//! Timestamps are those of user-defined timestamps, which are not built: of a family whose keys have none they
-//! are empty, and of another one the read is refused.
+//! The timestamps are user-defined timestamps, which are not supported: they are empty for a family
+//! without timestamps, and reads of other families fail.
 
 use std::ffi::{c_char, c_uchar};
 
@@ -19,13 +19,13 @@ use crate::reads::keys;
 ///
 /// # Safety
 ///
-/// The arguments are what `c.h` says.
+/// The arguments are valid as `c.h` requires.
 unsafe fn read(
     family: &Family,
     options: *const rocksdb_readoptions_t,
     key: &[u8],
 ) -> Result<(Option<Value>, bool)> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let options = unsafe { of(options).checked()? };
     if !has_plain_keys(family) {
         return Err(not_built("get_with_metadata", "user-defined timestamps"));
@@ -33,7 +33,7 @@ unsafe fn read(
     family.get_with_newer(key, options)
 }
 
-/// Where the answer for one key goes; places that may be null say nothing then.
+/// Output pointers for one key, some of which may be null.
 struct Place {
     value_len: *mut usize,
     timestamp: *mut *mut c_char,
@@ -42,13 +42,13 @@ struct Place {
 }
 
 impl Place {
-    /// Puts what was found, and returns the value for C.
+    /// Stores the metadata, and returns the value for C.
     ///
     /// # Safety
     ///
-    /// The places are null or may be written to.
+    /// The pointers are null or may be written to.
     unsafe fn put(&self, found: Option<&(Option<Value>, bool)>) -> *mut c_char {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let value = found.and_then(|(value, _)| value.as_ref());
             store(self.newer, found.is_some_and(|(_, newer)| *newer).into());
@@ -63,11 +63,11 @@ impl Place {
     }
 }
 
-/// Answers for one key.
+/// Reads one key.
 ///
 /// # Safety
 ///
-/// The arguments are what `c.h` says.
+/// The arguments are valid as `c.h` requires.
 unsafe fn get(
     family: &Family,
     options: *const rocksdb_readoptions_t,
@@ -75,14 +75,14 @@ unsafe fn get(
     place: &Place,
     errptr: *mut *mut c_char,
 ) -> *mut c_char {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let found = report(errptr, || read(family, options, key).map(Some));
         place.put(found.as_ref())
     }
 }
 
-/// Where the answers for several keys go.
+/// Output arrays for several keys.
 struct Lists {
     values: *mut *mut c_char,
     value_lens: *mut usize,
@@ -93,13 +93,13 @@ struct Lists {
 }
 
 impl Lists {
-    /// Puts the answer for the key `at`.
+    /// Stores the result for the key `at`.
     ///
     /// # Safety
     ///
-    /// The lists have room for it, or are null where they may be.
+    /// The arrays have space for it, or are null where that is allowed.
     unsafe fn put(&self, at: usize, found: Result<(Option<Value>, bool)>) {
-        // SAFETY: the caller's promise. What stood in the lists is not a text: it is overwritten.
+        // SAFETY: guaranteed by the caller. The arrays are uninitialized, so no earlier text is freed.
         unsafe {
             let place = |list: *mut c_uchar| match list.is_null() {
                 true => list,
@@ -128,11 +128,11 @@ impl Lists {
     }
 }
 
-/// Answers for several keys, each with its family, as of one moment.
+/// Reads several keys, each with its family, at one sequence number.
 ///
 /// # Safety
 ///
-/// The arguments are what `c.h` says.
+/// The arguments are valid as `c.h` requires.
 unsafe fn multi_get(
     db: &Db,
     families: &[&Family],
@@ -140,10 +140,10 @@ unsafe fn multi_get(
     keys: &[&[u8]],
     lists: &Lists,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let checked = of(options).checked();
-        // Without a snapshot nothing is newer, and only a read of all keys together has them as of one moment.
+        // Without a snapshot, nothing is newer, and only one read of all keys gives a consistent view.
         let together = checked.as_ref().is_ok_and(|options| {
             options.snapshot.is_none() && options.read_tier != ReadTier::Persisted
         }) && families.iter().all(|family| has_plain_keys(family));
@@ -166,10 +166,10 @@ fn has_plain_keys(family: &Family) -> bool {
 }
 
 c_functions! {
-    /// `rocksdb_get`, and what is known of the value. `*newer_version_present` is 1 if the key was
-    /// written after the snapshot of the options, also where that sees no value; without a snapshot it is 0.
-    /// The timestamp is freed by the program, and null where there is no value. Places for it and for the
-    /// flag may be null.
+    /// `rocksdb_get` with metadata. `*newer_version_present` is 1 if the key was written after the
+    /// options' snapshot, even if the snapshot sees no value, and 0 without a snapshot. The timestamp
+    /// is freed by the caller; it is null if there is no value. The pointers to the timestamp and to
+    /// the flag may be null.
     fn rocksdb_get_with_metadata(
         db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
@@ -200,7 +200,7 @@ c_functions! {
         let place = Place { value_len: vallen, timestamp, timestamp_len, newer: newer_version_present };
         get(of(column_family.cast_const()), options, bytes(key, keylen), &place, errptr)
     }
-    /// `rocksdb_get_with_metadata` for several keys. Lists of timestamps and flags may be null.
+    /// `rocksdb_get_with_metadata` for several keys. The arrays of timestamps and flags may be null.
     fn rocksdb_multi_get_with_metadata(
         db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
@@ -226,7 +226,7 @@ c_functions! {
         let keys = keys(num_keys, keys_list, keys_list_sizes);
         multi_get(db, &vec![db.default_family(); keys.len()], options, &keys, &lists);
     }
-    /// The same, each key of a family of its own.
+    /// The same, with a family for each key.
     fn rocksdb_multi_get_cf_with_metadata(
         db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,

@@ -8,7 +8,7 @@ use crate::error::malloc_text;
 use crate::handle::{create, of};
 
 handles! {
-    /// The counters of whichever thread asks.
+    /// A handle without state: the counters are those of the calling thread.
     rocksdb_perfcontext_t = ();
 }
 
@@ -17,7 +17,7 @@ c_destructors! {
     rocksdb_perfcontext_destroy(rocksdb_perfcontext_t);
 }
 
-/// The counters that have a number in the C interface, in the order of the numbers.
+/// The counters, indexed by their numbers in the C interface.
 const METRICS: [PerfMetric; 84] = [
     PerfMetric::UserKeyComparisonCount,
     PerfMetric::BlockCacheHitCount,
@@ -106,24 +106,24 @@ const METRICS: [PerfMetric; 84] = [
 ];
 
 c_functions! {
-    /// Sets what the calling thread counts, by the numbers of RocksDB's `PerfLevel`: 2 for counts, 4
-    /// for times but those of locks, 6 for everything. Other numbers change nothing.
+    /// Sets the perf level of the calling thread, by the numbers of RocksDB's `PerfLevel`: 2 for
+    /// counts, 4 for times except those of mutexes, 6 for everything. Other numbers are ignored.
     fn rocksdb_set_perf_level(v0: c_int) {
         if let Some(level) = PerfLevel::from_number(i64::from(v0)) {
             perf::set_level(level);
         }
     }
-    /// A handle of the calling thread's counters. Threads count once one has asked for them.
+    /// Creates a handle of the calling thread's counters, and enables them if needed.
     fn rocksdb_perfcontext_create() -> *mut rocksdb_perfcontext_t {
         perf::begin_use();
         create(())
     }
-    /// The counters begin anew.
+    /// Resets the counters.
     fn rocksdb_perfcontext_reset(context: *mut rocksdb_perfcontext_t) {
         let () = of(context.cast_const());
         perf::reset();
     }
-    /// All counters as text. Freed with `free`.
+    /// Returns all counters as text, to be freed with `free`.
     fn rocksdb_perfcontext_report(
         context: *mut rocksdb_perfcontext_t,
         exclude_zero_counters: c_uchar,
@@ -131,7 +131,7 @@ c_functions! {
         let () = of(context.cast_const());
         malloc_text(&perf::report(exclude_zero_counters != 0))
     }
-    /// One counter; 0 for a number that none has.
+    /// Returns a counter; 0 for an unknown number.
     fn rocksdb_perfcontext_metric(context: *mut rocksdb_perfcontext_t, metric: c_int) -> u64 {
         let () = of(context.cast_const());
         let metric = usize::try_from(metric).ok().and_then(|number| METRICS.get(number));

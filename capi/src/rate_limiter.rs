@@ -1,4 +1,4 @@
-//! Rate limiters: what flushes and compactions may write and read a second.
+//! Rate limiters of flushes and compactions.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use crate::handle::{create, maybe, of_mut};
 use crate::options::rocksdb_options_t;
 
 handles! {
-    /// A limit of bytes a second.
+    /// A rate limiter.
     rocksdb_ratelimiter_t = Arc<RateLimiter>;
 }
 
 c_destructors! {
-    /// Gives up the program's share of a limiter. Options and databases that use it keep theirs.
+    /// Releases the program's reference to a limiter. Options and databases that use it keep theirs.
     rocksdb_ratelimiter_destroy(rocksdb_ratelimiter_t);
 }
 
-/// A limiter. Numbers below 1, which RocksDB does not allow, count as 1.
+/// Creates a limiter. Numbers below 1, which RocksDB does not allow, count as 1.
 fn new_limiter(
     (rate, period, fairness): (i64, i64, i32),
     mode: RateLimited,
@@ -34,7 +34,7 @@ fn new_limiter(
 }
 
 c_functions! {
-    /// A limit of what is written.
+    /// Creates a limiter of writes.
     fn rocksdb_ratelimiter_create(
         rate_bytes_per_sec: i64,
         refill_period_us: i64,
@@ -43,7 +43,7 @@ c_functions! {
         let numbers = (rate_bytes_per_sec, refill_period_us, fairness);
         new_limiter(numbers, RateLimited::WritesOnly, false)
     }
-    /// The same, at a rate that follows the demand up to the given one.
+    /// The same, with a rate that adapts to the demand, up to the given one.
     fn rocksdb_ratelimiter_create_auto_tuned(
         rate_bytes_per_sec: i64,
         refill_period_us: i64,
@@ -52,7 +52,7 @@ c_functions! {
         let numbers = (rate_bytes_per_sec, refill_period_us, fairness);
         new_limiter(numbers, RateLimited::WritesOnly, true)
     }
-    /// A limit of what is read (mode 0), written (1), or both.
+    /// Creates a limiter of reads (mode 0), writes (1), or both.
     fn rocksdb_ratelimiter_create_with_mode(
         rate_bytes_per_sec: i64,
         refill_period_us: i64,
@@ -67,7 +67,7 @@ c_functions! {
         };
         new_limiter((rate_bytes_per_sec, refill_period_us, fairness), mode, auto_tuned)
     }
-    /// The limit of databases that are opened with these options; none for a null pointer.
+    /// Sets the rate limiter of databases that are opened with these options; null for none.
     fn rocksdb_options_set_ratelimiter(opt: *mut rocksdb_options_t, limiter: *mut rocksdb_ratelimiter_t) {
         of_mut(opt).db.rate_limiter = maybe(limiter.cast_const()).cloned();
     }

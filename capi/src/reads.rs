@@ -1,4 +1,4 @@
-//! Point reads: by copy, pinned, into a buffer, several at once.
+//! Point reads: copied, pinned, into a buffer, and batched.
 
 use std::ffi::{c_char, c_int, c_uchar};
 use std::mem::ManuallyDrop;
@@ -16,17 +16,17 @@ use crate::error::{array, bytes, malloc_bytes, report, report_ptr, save, store};
 use crate::handle::{Handle, Own, create, maybe, of, with_own};
 use crate::options::{Checked, rocksdb_readoptions_t};
 
-/// A value and where it lies.
+/// A pinned value and its location.
 pub struct Pinned {
     data: *const u8,
     len: usize,
-    /// Keeps the bytes where they are.
+    /// Pins the bytes.
     #[expect(dead_code, reason = "it is held, not read")]
     value: Value,
 }
 
-/// Where the bytes of a value lie. They stay there when the value moves: it holds them in a block, a
-/// memtable or a vector.
+/// The location of a value's bytes, in a block, a memtable or a vector, which does not change when the
+/// `Value` moves.
 #[inline]
 fn place(value: &[u8]) -> (*const u8, usize) {
     (value.as_ptr(), value.len())
@@ -39,31 +39,31 @@ impl From<Value> for Pinned {
     }
 }
 
-/// The answer for one key of a batch.
+/// The result for one key of a batch.
 pub enum Answer {
-    /// It has no value.
+    /// The key has no value.
     Missing,
-    /// Its value.
+    /// The value.
     Value(Value),
-    /// Why it could not be read.
+    /// The text of the error.
     Error(String),
 }
 
 handles! {
-    /// The answers of a batch of reads.
+    /// The results of a batched read.
     rocksdb_pinnable_multi_get_t = Vec<Answer>;
-    /// A value where it lies.
+    /// A pinned value.
     rocksdb_pinnableslice_t = Pinned where beside = GetScratch;
-    /// A value where it lies.
+    /// A pinned value.
     rocksdb_pinnable_handle_t = Pinned where beside = GetScratch;
 }
 
 c_destructors! {
-    /// Destroys the values of a batch, and its errors.
+    /// Frees the values and errors of a batched read.
     rocksdb_pinnable_multi_get_destroy(rocksdb_pinnable_multi_get_t);
-    /// Destroys a value.
+    /// Releases a pinned value.
     rocksdb_pinnableslice_destroy(rocksdb_pinnableslice_t);
-    /// Destroys a value.
+    /// Releases a pinned value.
     rocksdb_pinnable_handle_destroy(rocksdb_pinnable_handle_t);
 }
 
@@ -77,21 +77,21 @@ impl From<Result<Option<Value>>> for Answer {
     }
 }
 
-/// Some bytes of the program's.
+/// A byte slice of the program.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rocksdb_slice_t {
-    /// The first byte.
+    /// Pointer to the first byte.
     pub data: *const c_char,
-    /// How many.
+    /// Length in bytes.
     pub size: usize,
 }
 
-/// The value of `key` as a copy that the program frees; null and length 0 without one.
+/// A copy of the value of `key` that the program frees; null and length 0 if there is none.
 ///
 /// # Safety
 ///
-/// The arguments are what `c.h` says.
+/// The arguments are valid as `c.h` requires.
 unsafe fn get_copy(
     family: &Family,
     options: *const rocksdb_readoptions_t,
@@ -99,7 +99,7 @@ unsafe fn get_copy(
     vallen: *mut usize,
     errptr: *mut *mut c_char,
 ) -> *mut c_char {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let found = report(errptr, || family.get_with(key, of(options).checked()?));
         store(vallen, found.as_ref().map_or(0, |value| value.len()));
@@ -111,9 +111,9 @@ unsafe fn get_copy(
 ///
 /// # Safety
 ///
-/// The arguments are what `c.h` says.
-// One function for all forms, in whose place nothing can unwind: each form looks at its handle and goes
-// on here with what it was given still in registers, without a frame of its own.
+/// The arguments are valid as `c.h` requires.
+// One function for all variants, which does not unwind: each variant checks its handle and tail-calls
+// this function, with its arguments still in registers and without a stack frame of its own.
 #[inline(never)]
 unsafe extern "C" fn get_pinned<H: Handle<Object = Pinned, Beside = GetScratch>>(
     family: &Family,
@@ -122,7 +122,7 @@ unsafe extern "C" fn get_pinned<H: Handle<Object = Pinned, Beside = GetScratch>>
     keylen: usize,
     errptr: *mut *mut c_char,
 ) -> *mut H {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let (options, key) = (of(options), bytes(key, keylen));
         report_ptr(errptr, || {
@@ -142,20 +142,20 @@ fn find_pinned<H: Handle<Object = Pinned, Beside = GetScratch>>(
     let found = ManuallyDrop::new(family.find_in(key, options.checked()?, own.beside()));
     let value = match &*found {
         Ok(Found::Value(value)) => value,
-        // Nothing is dropped with it.
+        // Nothing to drop.
         Ok(Found::Missing) => return Ok(std::ptr::null_mut()),
         _ => return no_plain_value(ManuallyDrop::into_inner(found)),
     };
-    // Where it lies, and the shell, first: then the value moves once, from where the engine left it.
+    // Location and shell come first, so that the value moves only once, out of the engine's result.
     let (data, len) = place(value);
     let shell = own.vacant();
-    // SAFETY: what was found is neither used nor dropped behind this.
+    // SAFETY: the result is neither used nor dropped afterwards.
     let value = unsafe { std::ptr::read(value) };
     Ok(shell.fill(Pinned { data, len, value }))
 }
 
-/// What a get answers where it found neither a plain value nor nothing: the error, or a handle of the
-/// default column of an entity.
+/// The result of a get that found neither a plain value nor nothing: the error, or a handle of an
+/// entity's default column.
 #[cold]
 #[inline(never)]
 fn no_plain_value<H: Handle<Object = Pinned>>(found: Result<Found>) -> Result<*mut H> {
@@ -163,14 +163,14 @@ fn no_plain_value<H: Handle<Object = Pinned>>(found: Result<Found>) -> Result<*m
     Ok(value.map_or(std::ptr::null_mut(), |value| create(value.into())))
 }
 
-/// The bytes of a value and their number, at `len`; null for no handle.
+/// Returns the bytes of a value and stores their length; null for a null handle.
 ///
 /// # Safety
 ///
-/// The arguments are what `c.h` says.
+/// The arguments are valid as `c.h` requires.
 #[inline]
 unsafe fn view<H: Handle<Object = Pinned>>(value: *const H, len: *mut usize) -> *const c_char {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let Some(value) = maybe(value) else {
             store(len, 0);
@@ -181,11 +181,11 @@ unsafe fn view<H: Handle<Object = Pinned>>(value: *const H, len: *mut usize) -> 
     }
 }
 
-/// Copies the value of `key` to the program's buffer if it fits; returns whether it did.
+/// Copies the value of `key` to the program's buffer if it fits. Returns true if so.
 ///
 /// # Safety
 ///
-/// The arguments are what `c.h` says.
+/// The arguments are valid as `c.h` requires.
 unsafe fn get_into(
     family: &Family,
     options: *const rocksdb_readoptions_t,
@@ -194,7 +194,7 @@ unsafe fn get_into(
     (vallen, found): (*mut usize, *mut c_uchar),
     errptr: *mut *mut c_char,
 ) -> c_uchar {
-    // SAFETY: the caller's promise; no more is copied than the buffer holds.
+    // SAFETY: guaranteed by the caller; no more bytes are copied than the buffer holds.
     unsafe {
         let value = report(errptr, || family.get_with(key, of(options).checked()?));
         store(found, value.is_some().into());
@@ -215,20 +215,20 @@ unsafe fn get_into(
 ///
 /// # Safety
 ///
-/// The arrays are what `c.h` says.
+/// The arrays are valid as `c.h` requires.
 pub(crate) unsafe fn keys<'a>(
     count: usize,
     keys: *const *const c_char,
     sizes: *const usize,
 ) -> Vec<&'a [u8]> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let keys = array(keys, count).iter().zip(array(sizes, count));
         keys.map(|(key, size)| bytes(*key, *size)).collect()
     }
 }
 
-/// Where `rocksdb_multi_get` and kin put their answers.
+/// The output arrays of `rocksdb_multi_get` and its variants.
 struct Lists {
     values: *mut *mut c_char,
     sizes: *mut usize,
@@ -236,13 +236,13 @@ struct Lists {
 }
 
 impl Lists {
-    /// Puts the answer for the key `at`.
+    /// Stores the result for the key `at`.
     ///
     /// # Safety
     ///
-    /// The lists have room for it.
+    /// The arrays have space for it.
     unsafe fn put(&self, at: usize, result: Result<Option<Value>>) {
-        // SAFETY: the caller's promise. What stood in the lists is not a text: it is overwritten.
+        // SAFETY: guaranteed by the caller. The arrays are uninitialized, so no earlier text is freed.
         unsafe {
             self.errors.add(at).write(std::ptr::null_mut());
             let (value, size) = match result {
@@ -259,8 +259,8 @@ impl Lists {
     }
 }
 
-/// Answers for `keys` of `families` (one each), at one point in time. `sorted` promises that the keys
-/// ascend.
+/// Reads `keys` of `families` (one for each key) at one sequence number. `sorted` means that the keys
+/// are in ascending order.
 pub(crate) fn multi_get(
     db: &Db,
     families: &[&Family],
@@ -278,11 +278,11 @@ pub(crate) fn multi_get(
     }
 }
 
-/// The batched forms: pinned values.
+/// Batched reads of pinned values.
 ///
 /// # Safety
 ///
-/// The arrays are what `c.h` says.
+/// The arrays are valid as `c.h` requires.
 unsafe fn batched(
     (db, sorted): (*mut rocksdb_t, bool),
     family: &Family,
@@ -291,7 +291,7 @@ unsafe fn batched(
     values: *mut *mut rocksdb_pinnableslice_t,
     errs: *mut *mut c_char,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let families = vec![family; keys.len()];
         let db = &of(db.cast_const()).db;
@@ -311,7 +311,7 @@ unsafe fn batched(
 }
 
 c_functions! {
-    /// The value of `key` in the default family, copied to memory that the program frees, or null.
+    /// Returns a copy of the value of `key` in the default family, to be freed by the caller, or null.
     fn rocksdb_get(
         db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
@@ -334,7 +334,7 @@ c_functions! {
     ) -> *mut c_char {
         get_copy(of(column_family.cast_const()), options, bytes(key, keylen), vallen, errptr)
     }
-    /// The value of `key` in the default family where it lies, or null.
+    /// Returns the pinned value of `key` in the default family, or null.
     fn rocksdb_get_pinned(
         db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
@@ -376,15 +376,16 @@ c_functions! {
     ) -> *mut rocksdb_pinnable_handle_t {
         get_pinned(of(column_family.cast_const()), options, key, keylen, errptr)
     }
-    /// The bytes of a value, as long as its handle lives.
+    /// Returns the bytes of a value, valid as long as its handle.
     fn rocksdb_pinnableslice_value(t: *const rocksdb_pinnableslice_t, vlen: *mut usize) -> *const c_char {
         view(t, vlen)
     }
-    /// The bytes of a value, as long as its handle lives.
+    /// Returns the bytes of a value, valid as long as its handle.
     fn rocksdb_pinnable_handle_get_value(handle: *const rocksdb_pinnable_handle_t, vallen: *mut usize) -> *const c_char {
         view(handle, vallen)
     }
-    /// Copies the value of `key` to `buffer` if it fits: 1 if it did. `*vallen` is its length.
+    /// Copies the value of `key` to `buffer` if it fits, and then returns 1. `*vallen` is set to its
+    /// length.
     fn rocksdb_get_into_buffer(
         db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
@@ -416,7 +417,7 @@ c_functions! {
         get_into(family, options, bytes(key, keylen), (buffer, buffer_size), (vallen, found), errptr)
     }
 
-    /// The values of several keys of the default family: copies, lengths and errors.
+    /// Reads several keys of the default family: copies, lengths and errors.
     fn rocksdb_multi_get(
         db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
@@ -434,7 +435,7 @@ c_functions! {
             lists.put(at, result);
         }
     }
-    /// The values of several keys, each of a family of its own.
+    /// Reads several keys, with a family for each key.
     fn rocksdb_multi_get_cf(
         db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
@@ -453,7 +454,7 @@ c_functions! {
             lists.put(at, result);
         }
     }
-    /// The values of several keys of one family, where they lie.
+    /// Reads several keys of one family; the values are pinned.
     fn rocksdb_batched_multi_get_cf(
         db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
@@ -482,7 +483,7 @@ c_functions! {
         let keys: Vec<&[u8]> = array(keys_list, num_keys).iter().map(|key| bytes(key.data, key.size)).collect();
         batched((db, sorted_input), of(column_family.cast_const()), options, &keys, values, errs);
     }
-    /// The same, with all answers behind one handle.
+    /// The same, with all results behind one handle.
     fn rocksdb_batched_multi_get_pinned_cf(
         db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
@@ -497,12 +498,12 @@ c_functions! {
         let results = multi_get(db, &families, &keys, of(options).checked(), sorted_input != 0);
         create(results.into_iter().map(Answer::from).collect())
     }
-    /// How many keys were asked for.
+    /// Returns the number of keys.
     fn rocksdb_pinnable_multi_get_count(multi_get: *const rocksdb_pinnable_multi_get_t) -> usize {
         of(multi_get).len()
     }
-    /// The outcome for a key: one of the numbers `rocksdb_pinnable_multi_get_...`. A value or an error lies
-    /// where the pointers say as long as the handle lives; what there is not of it is null.
+    /// Returns the result for a key: one of `rocksdb_pinnable_multi_get_...`. The pointers to the value
+    /// or the error are valid as long as the handle; the others are set to null.
     fn rocksdb_pinnable_multi_get_result(
         multi_get: *const rocksdb_pinnable_multi_get_t,
         index: usize,

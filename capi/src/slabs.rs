@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_follows_the_shells_that_are_out() {
+    fn memory_is_proportional_to_the_shells_in_use() {
         for stride in [64, 192, 1216, 3072, 5184] {
             let mut pool = Pool::new(stride);
             let count: usize = (1 << 24) / stride;
@@ -558,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_rests_before_it_is_taken_again() {
+    fn a_shell_is_not_reused_at_once() {
         let mut pool = Pool::new(64);
         let shells = take(&mut pool, 4 * RESTING);
         let (first, others) = (shells[0], &shells[1..]);
@@ -570,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shell_that_is_out_is_seen_and_none_that_was_returned() {
+    fn for_each_visits_all_shells_in_use_and_no_returned_page() {
         let mut pool = Pool::new(64);
         let shells = take(&mut pool, 10_000);
         let (kept, ended) = shells.split_at(10);

@@ -1,4 +1,4 @@
-//! The room that tables and blob files take, and how fast they are deleted.
+//! SST file managers: space limits and the deletion rate.
 
 use std::sync::Arc;
 
@@ -9,23 +9,23 @@ use crate::handle::{create, maybe, of, of_mut};
 use crate::options::rocksdb_options_t;
 
 handles! {
-    /// A manager of the room that files take, for several databases.
+    /// A manager of the space and deletion of files, which several databases may share.
     rocksdb_sst_file_manager_t = Arc<SstFileManager>;
 }
 
 c_destructors! {
-    /// Gives up the program's share of a manager of files.
+    /// Releases the program's reference to a manager.
     rocksdb_sst_file_manager_destroy(rocksdb_sst_file_manager_t);
 }
 
 c_functions! {
-    /// A manager of files without a limit that deletes at once. Files are deleted in the environment of their
-    /// database, whatever `env` says.
+    /// Creates a manager without limits. Files are deleted in the environment of their database; `env`
+    /// is ignored.
     fn rocksdb_sst_file_manager_create(env: *mut rocksdb_env_t) -> *mut rocksdb_sst_file_manager_t {
         let _ = env;
         create(Arc::new(SstFileManager::new()))
     }
-    /// Sets the bytes that all files together may take; 0 for no limit.
+    /// Sets the limit on the total size of files, in bytes; 0 for no limit.
     fn rocksdb_sst_file_manager_set_max_allowed_space_usage(sfm: *mut rocksdb_sst_file_manager_t, max_allowed_space: u64) {
         of(sfm.cast_const()).set_max_allowed_space_usage(max_allowed_space);
     }
@@ -37,35 +37,35 @@ c_functions! {
     fn rocksdb_sst_file_manager_is_max_allowed_space_reached(sfm: *mut rocksdb_sst_file_manager_t) -> bool {
         of(sfm.cast_const()).is_max_allowed_space_reached()
     }
-    /// True if they have with what running compactions may write.
+    /// True if the files and the estimated output of running compactions have reached the limit.
     fn rocksdb_sst_file_manager_is_max_allowed_space_reached_including_compactions(sfm: *mut rocksdb_sst_file_manager_t) -> bool {
         of(sfm.cast_const()).is_max_allowed_space_reached_including_compactions()
     }
-    /// Bytes of all tables and blob files, trash included.
+    /// Returns the bytes of all tables and blob files, trash included.
     fn rocksdb_sst_file_manager_get_total_size(sfm: *mut rocksdb_sst_file_manager_t) -> u64 {
         of(sfm.cast_const()).total_size()
     }
-    /// Bytes of files that wait for their deletion.
+    /// Returns the bytes of files that are scheduled for deletion.
     fn rocksdb_sst_file_manager_get_total_trash_size(sfm: *mut rocksdb_sst_file_manager_t) -> u64 {
         of(sfm.cast_const()).total_trash_size()
     }
-    /// How many bytes are deleted a second; 0 or less if files are deleted at once.
+    /// Returns the deletion rate in bytes per second; 0 or less if files are deleted at once.
     fn rocksdb_sst_file_manager_get_delete_rate_bytes_per_second(sfm: *mut rocksdb_sst_file_manager_t) -> i64 {
         of(sfm.cast_const()).delete_rate_bytes_per_second()
     }
-    /// Changes how many bytes are deleted a second.
+    /// Sets the deletion rate in bytes per second.
     fn rocksdb_sst_file_manager_set_delete_rate_bytes_per_second(sfm: *mut rocksdb_sst_file_manager_t, delete_rate: i64) {
         of(sfm.cast_const()).set_delete_rate_bytes_per_second(delete_rate);
     }
-    /// The share of all bytes that may be trash.
+    /// Returns the largest share of the total size that may be trash.
     fn rocksdb_sst_file_manager_get_max_trash_db_ratio(sfm: *mut rocksdb_sst_file_manager_t) -> f64 {
         of(sfm.cast_const()).max_trash_db_ratio()
     }
-    /// Changes that share.
+    /// Sets the largest share of the total size that may be trash.
     fn rocksdb_sst_file_manager_set_max_trash_db_ratio(sfm: *mut rocksdb_sst_file_manager_t, ratio: f64) {
         of(sfm.cast_const()).set_max_trash_db_ratio(ratio);
     }
-    /// Sets the manager of the room that the database's files take. The program still destroys its handle.
+    /// Sets the SST file manager. The program still destroys its handle.
     fn rocksdb_options_set_sst_file_manager(opt: *mut rocksdb_options_t, sfm: *mut rocksdb_sst_file_manager_t) {
         of_mut(opt).db.sst_file_manager = maybe(sfm.cast_const()).cloned();
     }

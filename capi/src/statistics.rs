@@ -16,17 +16,17 @@ handles! {
 }
 
 c_destructors! {
-    /// Frees what is told of a histogram.
+    /// Frees the data of a histogram.
     rocksdb_statistics_histogram_data_destroy(rocksdb_statistics_histogram_data_t);
 }
 
-/// The statistics that databases opened with `options` keep.
+/// The statistics of databases opened with `options`.
 ///
 /// # Safety
 ///
-/// `options` are what `c.h` says.
+/// `options` are valid as `c.h` requires.
 unsafe fn kept<'a>(options: *mut rocksdb_options_t) -> Option<&'a Arc<Statistics>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     match unsafe { &of(options.cast_const()).db.statistics } {
         Keeping::Shared(statistics) => Some(statistics),
         Keeping::Own | Keeping::Nothing => None,
@@ -57,33 +57,32 @@ data_getters! {
 }
 
 c_functions! {
-    /// Databases opened with the options, and with copies of them, count into statistics of theirs
-    /// from now on: new ones, empty.
+    /// Enables statistics: databases opened with these options and copies of them share new, empty
+    /// statistics.
     fn rocksdb_options_enable_statistics(opt: *mut rocksdb_options_t) {
         let statistics = Statistics::new(StatsLevel::ExceptDetailedTimers);
         of_mut(opt).db.statistics = Arc::new(statistics).into();
     }
-    /// Changes what statistics leave out; nothing if there are none. Levels beyond the ends mean the
-    /// ends.
+    /// Sets the statistics level; ignored without statistics. Out-of-range levels are clamped.
     fn rocksdb_options_set_statistics_level(opt: *mut rocksdb_options_t, level: c_int) {
         if let Some(statistics) = kept(opt) {
             statistics.set_level(StatsLevel::from_number(i64::from(level)));
         }
     }
-    /// The level of what statistics leave out: everything, if there are none.
+    /// Returns the statistics level; the lowest one without statistics.
     fn rocksdb_options_get_statistics_level(opt: *mut rocksdb_options_t) -> c_int {
         kept(opt).map_or(StatsLevel::DisableAll, |statistics| statistics.level()) as c_int
     }
-    /// All tickers and histograms as text, or null if there are no statistics. Freed with `free`.
+    /// Returns all tickers and histograms as text, to be freed with `free`; null without statistics.
     fn rocksdb_options_statistics_get_string(opt: *mut rocksdb_options_t) -> *mut c_char {
         kept(opt).map_or(std::ptr::null_mut(), |statistics| malloc_text(&statistics.to_string()))
     }
-    /// The sum of a ticker; 0 if there are no statistics or no such ticker.
+    /// Returns a ticker; 0 without statistics or for an unknown ticker.
     fn rocksdb_options_statistics_get_ticker_count(opt: *mut rocksdb_options_t, ticker_type: u32) -> u64 {
         let ticker = Ticker::from_number(ticker_type);
         kept(opt).zip(ticker).map_or(0, |(statistics, ticker)| statistics.ticker(ticker))
     }
-    /// Stores what is told of a histogram; zeros if there are no statistics or no such histogram.
+    /// Stores the data of a histogram; zeros without statistics or for an unknown histogram.
     fn rocksdb_options_statistics_get_histogram_data(
         opt: *mut rocksdb_options_t,
         histogram_type: u32,
@@ -95,7 +94,7 @@ c_functions! {
             statistics.histogram(histogram).data()
         });
     }
-    /// A place for what is told of a histogram.
+    /// Creates a place for the data of a histogram.
     fn rocksdb_statistics_histogram_data_create() -> *mut rocksdb_statistics_histogram_data_t {
         create(HistogramData::default())
     }

@@ -1,8 +1,9 @@
-//! Functions of features that are not built: they exist so that programs link, and say so when called.
+//! Functions of unsupported features: they exist so that programs link, and report that they are not
+//! implemented.
 //!
-//! Where there is an `errptr` it gets `Not implemented: <function>: <what>`. A function that sets something in
-//! real options has the call fail that uses these. All others make objects that are not built, or take some:
-//! their result is empty, and the LOG of every open database gets one line.
+//! A function with an `errptr` returns `Not implemented: <function>: <what>`. A function that sets an
+//! option of existing options makes the calls fail that use them. All others create or take objects of
+//! an unsupported feature: they return null or zero and write a line to the LOG of every open database.
 
 use std::ffi::{c_char, c_int, c_uchar, c_void};
 
@@ -32,45 +33,45 @@ use crate::options::{
 };
 use crate::reads::rocksdb_pinnableslice_t;
 
-/// An object of a feature that is not built.
+/// An object of an unsupported feature.
 pub struct rocksdb_backup_engine_info_t(());
-/// An object of a feature that is not built.
+/// An object of an unsupported feature.
 pub struct rocksdb_backup_engine_options_t(());
-/// An object of a feature that is not built.
+/// An object of an unsupported feature.
 pub struct rocksdb_backup_engine_t(());
-/// An object of a feature that is not built.
+/// An object of an unsupported feature.
 pub struct rocksdb_compaction_service_options_override_t(());
-/// An object of a feature that is not built.
+/// An object of an unsupported feature.
 pub struct rocksdb_compactionservice_jobinfo_t(());
-/// An object of a feature that is not built.
+/// An object of an unsupported feature.
 pub struct rocksdb_compactionservice_scheduleresponse_t(());
-/// An object of a feature that is not built.
+/// An object of an unsupported feature.
 pub struct rocksdb_compactionservice_t(());
-/// An object of a feature that is not built.
+/// An object of an unsupported feature.
 pub struct rocksdb_cuckoo_table_options_t(());
-/// An object of a feature that is not built.
+/// An object of an unsupported feature.
 pub struct rocksdb_open_and_compact_options_t(());
-/// An object of a feature that is not built.
+/// An object of an unsupported feature.
 pub struct rocksdb_optimistictransaction_options_t(());
-/// An object of a feature that is not built.
+/// An object of an unsupported feature.
 pub struct rocksdb_optimistictransactiondb_t(());
-/// An object of a feature that is not built.
+/// An object of an unsupported feature.
 pub struct rocksdb_restore_options_t(());
-/// An object of a feature that is not built.
+/// An object of an unsupported feature.
 pub struct rocksdb_transaction_options_t(());
-/// An object of a feature that is not built.
+/// An object of an unsupported feature.
 pub struct rocksdb_transaction_t(());
-/// An object of a feature that is not built.
+/// An object of an unsupported feature.
 pub struct rocksdb_transactiondb_options_t(());
-/// An object of a feature that is not built.
+/// An object of an unsupported feature.
 pub struct rocksdb_transactiondb_t(());
-/// A function of the program that is never called.
+/// A callback that is never called.
 pub type rocksdb_compaction_service_cancel_awaiting_jobs_cb = Option<unsafe extern "C" fn()>;
-/// A function of the program that is never called.
+/// A callback that is never called.
 pub type rocksdb_compaction_service_on_installation_cb = Option<unsafe extern "C" fn()>;
-/// A function of the program that is never called.
+/// A callback that is never called.
 pub type rocksdb_compaction_service_schedule_cb = Option<unsafe extern "C" fn()>;
-/// A function of the program that is never called.
+/// A callback that is never called.
 pub type rocksdb_compaction_service_wait_cb = Option<unsafe extern "C" fn()>;
 
 c_unbuilt! { "a row cache":

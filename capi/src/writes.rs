@@ -11,7 +11,7 @@ use crate::error::{bytes, report};
 use crate::handle::of;
 use crate::options::rocksdb_writeoptions_t;
 
-/// Writes what `fill` puts into a batch.
+/// Writes the batch that `fill` fills.
 fn write_with(
     db: &crate::database::Database,
     options: &crate::options::Checked<cairn_options::WriteOptions>,
@@ -79,7 +79,7 @@ c_functions! {
             of(column_family.cast_const()).delete_with(bytes(key, keylen), of(options).checked()?)
         });
     }
-    /// Deletes `key`, which was put exactly once since it was last deleted.
+    /// Deletes `key`, which was put exactly once since its last deletion.
     fn rocksdb_singledelete(
         db: *mut rocksdb_t,
         options: *const rocksdb_writeoptions_t,
@@ -107,7 +107,7 @@ c_functions! {
             })
         });
     }
-    /// Deletes the keys of a family from `start_key` up to, not including, `end_key`.
+    /// Deletes the keys of a family in [`start_key`, `end_key`).
     fn rocksdb_delete_range_cf(
         db: *mut rocksdb_t,
         options: *const rocksdb_writeoptions_t,
@@ -126,7 +126,7 @@ c_functions! {
             })
         });
     }
-    /// Adds an operand for the merge operator of the default family.
+    /// Adds a merge operand to `key` in the default family.
     fn rocksdb_merge(
         db: *mut rocksdb_t,
         options: *const rocksdb_writeoptions_t,
@@ -140,7 +140,7 @@ c_functions! {
             of(db.cast_const()).db.merge_with(bytes(key, keylen), bytes(val, vallen), of(options).checked()?)
         });
     }
-    /// Adds an operand for the merge operator of a family.
+    /// Adds a merge operand to `key` in a family.
     fn rocksdb_merge_cf(
         _db: *mut rocksdb_t,
         options: *const rocksdb_writeoptions_t,
@@ -156,7 +156,7 @@ c_functions! {
             family.merge_with(bytes(key, keylen), bytes(val, vallen), of(options).checked()?)
         });
     }
-    /// Writes a batch: all of it or nothing.
+    /// Writes a batch atomically.
     fn rocksdb_write(
         db: *mut rocksdb_t,
         options: *const rocksdb_writeoptions_t,

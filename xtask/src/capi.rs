@@ -142,7 +142,7 @@ fn programs(root: &Path, libraries: &Path) -> Result<(), String> {
                 String::from_utf8_lossy(&done.stderr)
             ));
         }
-        println!("capi/tests/{name}.c: right");
+        println!("capi/tests/{name}.c: passed");
     }
     let program = compile(root, libraries, &work, "misuse")?;
     for (case, aborts) in MISUSE {
@@ -159,11 +159,11 @@ fn programs(root: &Path, libraries: &Path) -> Result<(), String> {
         };
         if !expected {
             return Err(format!(
-                "misuse {case} : unexpected end: {}: {words}",
+                "misuse {case}: unexpected end: {}: {words}",
                 done.status
             ));
         }
-        println!("misuse {case}: right");
+        println!("misuse {case}: passed");
     }
     Ok(())
 }
@@ -189,11 +189,11 @@ fn exceptions(root: &Path, libraries: &Path) -> Result<(), String> {
         let words = String::from_utf8_lossy(&done.stderr);
         if done.status.signal() != Some(6) || words.trim().is_empty() {
             return Err(format!(
-                "exception {case} : unexpected end: {}: {words}",
+                "exception {case}: unexpected end: {}: {words}",
                 done.status
             ));
         }
-        println!("exception {case}: right");
+        println!("exception {case}: passed");
     }
     Ok(())
 }

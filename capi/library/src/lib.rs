@@ -1,3 +1,3 @@
-//! `librocksdb.so` and `librocksdb.a`: what `cairn-capi` defines, as libraries for C programs.
+//! `librocksdb.so` and `librocksdb.a`: the functions of `cairn-capi` as libraries for C programs.
 
 pub use cairn_capi::*;

@@ -1,7 +1,7 @@
-//! Wide columns: values that are made of named columns, and merge operands as they were written.
+//! Wide columns, and reads of unmerged operands.
 //!
-//! The default column has the empty name. A plain value is an entity with just that column, and a
-//! plain read of an entity returns its default column.
+//! The default column has the empty name. A plain value is an entity with only that column, and a plain
+//! read of an entity returns its default column.
 
 use std::ffi::c_char;
 
@@ -18,9 +18,9 @@ use crate::iter::rocksdb_iterator_t;
 use crate::options::{rocksdb_readoptions_t, rocksdb_writeoptions_t};
 
 handles! {
-    /// The columns of a key, in the order of their names.
+    /// The columns of an entity, sorted by name.
     cairn_columns_t = Columns;
-    /// The operands of a key, from the oldest to the newest.
+    /// The merge operands of a key, oldest first.
     cairn_operands_t = Vec<Value>;
 }
 
@@ -31,17 +31,17 @@ c_destructors! {
     cairn_operands_destroy(cairn_operands_t);
 }
 
-/// The columns that four C arrays describe.
+/// The columns in four C arrays.
 ///
 /// # Safety
 ///
-/// The arrays are what `c.h` says.
+/// The arrays are valid as `c.h` requires.
 unsafe fn columns<'a>(
     count: usize,
     (names, name_sizes): (*const *const c_char, *const usize),
     (values, value_sizes): (*const *const c_char, *const usize),
 ) -> Vec<Column<'a>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let names = strings(count, names, name_sizes);
         let values = strings(count, values, value_sizes);
@@ -54,8 +54,8 @@ fn found(columns: Option<Columns>) -> *mut cairn_columns_t {
 }
 
 c_functions! {
-    /// Sets `key` to an entity of `count` columns, given in any order. A null family is the default
-    /// one. It is an error if a name repeats.
+    /// Sets `key` to an entity of `count` columns, in any order. A null family means the default
+    /// family. Duplicate names are an error.
     fn cairn_put_entity(
         db: *mut rocksdb_t,
         options: *const rocksdb_writeoptions_t,
@@ -75,7 +75,7 @@ c_functions! {
             family.put_entity_with(bytes(key, keylen), &columns, of(options).checked()?)
         });
     }
-    /// Adds an entity to a batch. A null family is the default one. A name that repeats is reported
+    /// Adds an entity to a batch. A null family means the default family. Duplicate names are reported
     /// when the batch is written.
     fn cairn_writebatch_put_entity(
         batch: *mut rocksdb_writebatch_t,
@@ -96,7 +96,7 @@ c_functions! {
             Some(family) => batch.put_entity_in(family, key, &columns),
         }
     }
-    /// Adds an entity to a table that is being written; `key` comes after all keys so far.
+    /// Adds an entity to the table that is being written. `key` must be greater than all previous keys.
     fn cairn_sstfilewriter_put_entity(
         writer: *mut rocksdb_sstfilewriter_t,
         key: *const c_char,
@@ -113,8 +113,8 @@ c_functions! {
             of_mut(writer).put_entity(bytes(key, keylen), &columns)
         });
     }
-    /// The columns of `key`, which the program destroys; null if it has no value. A null family is
-    /// the default one.
+    /// Returns the columns of `key`, to be destroyed by the caller, or null if it has no value. A null
+    /// family means the default family.
     fn cairn_get_entity(
         db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
@@ -128,9 +128,10 @@ c_functions! {
             Ok(found(family.get_entity(bytes(key, keylen), of(options).checked()?)?))
         })
     }
-    /// The columns of `count` keys as of one moment. `column_families` has a family for each key,
-    /// or is null: all are then of the default one. `columns` and `errs` have room for `count`
-    /// pointers; each gets the columns, which the program destroys, or null and perhaps a text.
+    /// Returns the columns of `count` keys, read at one sequence number. `column_families` has a family
+    /// for each key; null means that all are of the default family. `columns` and `errs` have space for
+    /// `count` pointers. Each element becomes columns, to be destroyed by the caller, or null, with an
+    /// error in `errs` if the read failed.
     fn cairn_multi_get_entity(
         db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
@@ -151,7 +152,7 @@ c_functions! {
             Err(error) => wanted.iter().map(|_| Err(error.clone())).collect(),
         };
         for (at, answer) in answers.into_iter().enumerate() {
-            // What stood in the lists is no text: it is written over.
+            // The list is uninitialized, so no earlier text is freed.
             errs.add(at).write(std::ptr::null_mut());
             let answer = answer.unwrap_or_else(|error| {
                 save(errs.add(at), &error);
@@ -160,27 +161,28 @@ c_functions! {
             columns.add(at).write(found(answer));
         }
     }
-    /// The columns of the entry that the walk stands on, which the program destroys; null if it
-    /// stands nowhere. They stay as they are when the walk goes on.
+    /// Returns the columns of the current entry, to be destroyed by the caller, or null if the iterator
+    /// is not valid. They remain valid when the iterator moves.
     fn cairn_iter_columns(iter: *const rocksdb_iterator_t) -> *mut cairn_columns_t {
         found(crate::iter::look(iter, crate::iter::Cursor::columns))
     }
 
-    /// How many columns there are.
+    /// Returns the number of columns.
     fn cairn_columns_count(columns: *const cairn_columns_t) -> usize {
         of(columns).len()
     }
-    /// The name of the column `index`. It belongs to the columns.
+    /// Returns the name of the column `index`, which is valid until the columns are destroyed.
     fn cairn_columns_name(columns: *const cairn_columns_t, index: usize, len: *mut usize) -> *const c_char {
         let list: Vec<_> = of(columns).iter().collect();
         shown(element(&list, index, "cairn_columns_name").0, len)
     }
-    /// The value of the column `index`. It belongs to the columns.
+    /// Returns the value of the column `index`, which is valid until the columns are destroyed.
     fn cairn_columns_value(columns: *const cairn_columns_t, index: usize, len: *mut usize) -> *const c_char {
         let list: Vec<_> = of(columns).iter().collect();
         shown(element(&list, index, "cairn_columns_value").1, len)
     }
-    /// The value of the column `name`, or null if there is none. It belongs to the columns.
+    /// Returns the value of the column `name`, valid until the columns are destroyed, or null if there
+    /// is none.
     fn cairn_columns_get(
         columns: *const cairn_columns_t,
         name: *const c_char,
@@ -196,9 +198,8 @@ c_functions! {
         }
     }
 
-    /// The value that `key` was set to, and the operands that were merged to it since, which the program
-    /// destroys. The merge operator is not asked. `Incomplete` if there are more than `max`. A null
-    /// family is the default one.
+    /// Returns the base value of `key` and its merge operands, unmerged, to be destroyed by the caller.
+    /// Fails with `Incomplete` if there are more than `max`. A null family means the default family.
     fn cairn_get_merge_operands(
         db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
@@ -214,11 +215,11 @@ c_functions! {
             Ok(create(family.get_merge_operands(bytes(key, keylen), max, options)?))
         })
     }
-    /// How many operands there are, with what the key was set to.
+    /// Returns the number of operands, the base value included.
     fn cairn_operands_count(operands: *const cairn_operands_t) -> usize {
         of(operands).len()
     }
-    /// The operand `index`. It belongs to the operands.
+    /// Returns the operand `index`, which is valid until the operands are destroyed.
     fn cairn_operands_get(operands: *const cairn_operands_t, index: usize, len: *mut usize) -> *const c_char {
         shown(element::<Value>(of(operands), index, "cairn_operands_get"), len)
     }

@@ -1,4 +1,4 @@
-//! Damaged tables: which ones an open database knows of, and taking them out of a closed one.
+//! Corrupt tables: those that an open database has detected, and their removal from a closed database.
 
 use std::ffi::{CString, c_char, c_int, c_uchar};
 
@@ -12,9 +12,9 @@ use crate::error::{path, report_ptr, store, terminated};
 use crate::handle::{create, of};
 use crate::options::rocksdb_options_t;
 
-/// A table that is damaged, or that left a database.
+/// A corrupt or removed table.
 pub struct Table {
-    /// Its path, or its name where it is still part of a database.
+    /// Its path, or its file name if it is still part of the database.
     path: CString,
     family: CString,
     level: c_int,
@@ -22,19 +22,19 @@ pub struct Table {
     reason: CString,
 }
 
-/// Damaged tables, and what was done about them.
+/// Corrupt tables, and the result of a repair.
 pub struct Tables {
     rebuilt: bool,
     tables: Vec<Table>,
 }
 
 handles! {
-    /// Damaged tables, and what was done about them.
+    /// Corrupt tables, and the result of a repair.
     cairn_damaged_tables_t = Tables;
 }
 
 c_destructors! {
-    /// Frees a list, with every text in it.
+    /// Frees a list with its texts.
     cairn_damaged_tables_destroy(cairn_damaged_tables_t);
 }
 
@@ -73,7 +73,7 @@ fn reported(report: RepairReport) -> *mut cairn_damaged_tables_t {
 ///
 /// # Safety
 ///
-/// The arguments are what `c.h` says.
+/// The arguments are valid as `c.h` requires.
 unsafe fn mend(
     options: *const rocksdb_options_t,
     count: c_int,
@@ -84,7 +84,7 @@ unsafe fn mend(
         &[cairn_db::FamilyDescriptor],
     ) -> Result<RepairReport>,
 ) -> Result<*mut cairn_damaged_tables_t> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (all, families) = unsafe {
         (
             of(options).checked()?,
@@ -95,16 +95,16 @@ unsafe fn mend(
 }
 
 c_functions! {
-    /// The tables that the open database found damaged since it was opened, which the program
-    /// destroys. They are read as far as they can be, and left out of compactions; their paths are
-    /// names of files.
+    /// Returns the tables that the database has found to be corrupt since it was opened, to be
+    /// destroyed by the caller. They are excluded from compactions and remain readable as far as
+    /// possible; their paths are file names.
     fn cairn_damaged_tables(db: *mut rocksdb_t) -> *mut cairn_damaged_tables_t {
         let tables = of(db.cast_const()).db.damaged_tables();
         create(Tables { rebuilt: false, tables: tables.into_iter().map(known).collect() })
     }
-    /// Takes the tables that are damaged or missing out of the database in the directory `name`,
-    /// which is not open, and returns which they were; they are kept in its directory `lost`.
-    /// Families that are not named have the options `options`.
+    /// Removes corrupt and missing tables from the database in the directory `name`, which must not be
+    /// open, and returns the list of them. Corrupt tables are moved to the subdirectory `lost`.
+    /// Families that are not listed have the options `options`.
     fn cairn_quarantine(
         options: *const rocksdb_options_t,
         name: *const c_char,
@@ -120,8 +120,8 @@ c_functions! {
             })
         })
     }
-    /// The same, and makes a new MANIFEST where the old one is lost: `rocksdb_repair_db` that takes
-    /// the options of each family and says what was lost.
+    /// The same, and writes a new MANIFEST if the old one is lost: a `rocksdb_repair_db` that takes
+    /// options for each family and reports what was lost.
     fn cairn_repair(
         options: *const rocksdb_options_t,
         name: *const c_char,
@@ -136,31 +136,32 @@ c_functions! {
             })
         })
     }
-    /// True if a new MANIFEST was made.
+    /// True if a new MANIFEST was written.
     fn cairn_damaged_tables_rebuilt(tables: *const cairn_damaged_tables_t) -> c_uchar {
         of(tables).rebuilt.into()
     }
-    /// How many tables are in the list.
+    /// Returns the number of tables in the list.
     fn cairn_damaged_tables_count(tables: *const cairn_damaged_tables_t) -> usize {
         of(tables).tables.len()
     }
-    /// Where the table `index` lies now. The text belongs to the list, as do those of the others.
+    /// Returns the present location of the table `index`. The text belongs to the list, as do those of
+    /// the other getters.
     fn cairn_damaged_tables_path(tables: *const cairn_damaged_tables_t, index: usize) -> *const c_char {
         element(&of(tables).tables, index, "cairn_damaged_tables_path").path.as_ptr()
     }
-    /// The family of the table `index`; empty if unknown.
+    /// Returns the family of the table `index`; empty if unknown.
     fn cairn_damaged_tables_column_family(tables: *const cairn_damaged_tables_t, index: usize) -> *const c_char {
         element(&of(tables).tables, index, "cairn_damaged_tables_column_family").family.as_ptr()
     }
-    /// The level of the table `index`.
+    /// Returns the level of the table `index`.
     fn cairn_damaged_tables_level(tables: *const cairn_damaged_tables_t, index: usize) -> c_int {
         element(&of(tables).tables, index, "cairn_damaged_tables_level").level
     }
-    /// The damage of the table `index`.
+    /// Returns why the table `index` is considered corrupt.
     fn cairn_damaged_tables_reason(tables: *const cairn_damaged_tables_t, index: usize) -> *const c_char {
         element(&of(tables).tables, index, "cairn_damaged_tables_reason").reason.as_ptr()
     }
-    /// The smallest key of which the table `index` may have had something; null if unknown.
+    /// Returns the smallest key that the table `index` may have contained; null if unknown.
     fn cairn_damaged_tables_smallestkey(
         tables: *const cairn_damaged_tables_t,
         index: usize,
@@ -174,7 +175,7 @@ c_functions! {
             }
         }
     }
-    /// The largest key of which the table `index` may have had something; null if unknown.
+    /// Returns the largest key that the table `index` may have contained; null if unknown.
     fn cairn_damaged_tables_largestkey(
         tables: *const cairn_damaged_tables_t,
         index: usize,

@@ -1,4 +1,4 @@
-//! The error that a database is in, and the way out of it.
+//! The background error of a database, and resuming from it.
 
 use std::ffi::{CString, c_char, c_int};
 
@@ -6,38 +6,38 @@ use crate::database::rocksdb_t;
 use crate::error::{report, terminated};
 use crate::handle::{create, of};
 
-/// Nothing is stopped.
+/// No effect on writes.
 #[allow(
     non_upper_case_globals,
     reason = "C constants are written like functions"
 )]
 pub const cairn_severity_none: c_int = 0;
-/// Writes go on; the job that failed is tried again.
+/// Writes continue; the failed job is retried.
 #[allow(
     non_upper_case_globals,
     reason = "C constants are written like functions"
 )]
 pub const cairn_severity_soft: c_int = 1;
-/// Writes fail until the database is resumed.
+/// Writes fail until `cairn_resume` succeeds.
 #[allow(
     non_upper_case_globals,
     reason = "C constants are written like functions"
 )]
 pub const cairn_severity_hard: c_int = 2;
-/// Writes fail until the database is opened again.
+/// Writes fail until the database is reopened.
 #[allow(
     non_upper_case_globals,
     reason = "C constants are written like functions"
 )]
 pub const cairn_severity_fatal: c_int = 3;
-/// The database is damaged.
+/// The database is corrupt.
 #[allow(
     non_upper_case_globals,
     reason = "C constants are written like functions"
 )]
 pub const cairn_severity_unrecoverable: c_int = 4;
 
-/// An error that a database is in.
+/// A background error.
 pub struct Failure {
     severity: c_int,
     reason: u32,
@@ -45,17 +45,17 @@ pub struct Failure {
 }
 
 handles! {
-    /// An error that a database is in, as it was when it was asked for.
+    /// A copy of a background error.
     cairn_background_error_t = Failure;
 }
 
 c_destructors! {
-    /// Frees the description of an error. The database stays in it.
+    /// Frees the copy. The database's error is not affected.
     cairn_background_error_destroy(cairn_background_error_t);
 }
 
 c_functions! {
-    /// The error that the database is in, which the program destroys; null if it is in none.
+    /// Returns the present background error, to be destroyed by the caller, or null if there is none.
     fn cairn_background_error(db: *mut rocksdb_t) -> *mut cairn_background_error_t {
         match of(db.cast_const()).db.background_error_state() {
             None => std::ptr::null_mut(),
@@ -66,22 +66,21 @@ c_functions! {
             }),
         }
     }
-    /// The severity of the error: one of `cairn_severity_*`.
+    /// Returns the severity: one of `cairn_severity_*`.
     fn cairn_background_error_severity(state: *const cairn_background_error_t) -> c_int {
         of(state).severity
     }
-    /// The reason of the error: the number that a listener for background errors is given.
+    /// Returns the reason: the number that `on_background_error` of a listener gets.
     fn cairn_background_error_reason(state: *const cairn_background_error_t) -> u32 {
         of(state).reason
     }
-    /// The cause, in the words of an `errptr`. It belongs to the description.
+    /// Returns the cause in the form of an `errptr`. The text belongs to the copy.
     fn cairn_background_error_text(state: *const cairn_background_error_t) -> *const c_char {
         of(state).text.as_ptr()
     }
-    /// Leaves the error that the database is in: what is in memory is written to tables, logs are
-    /// begun anew, and writes go on. Without an error nothing happens. Fails with what goes wrong
-    /// this time, with `Busy` while the database resumes by itself, and with the error itself if
-    /// only opening the database again helps.
+    /// Resumes from a background error: memtables are flushed, a new log begins, and writes continue.
+    /// Does nothing if there is no error. Fails with the error of this attempt, with `Busy` during an
+    /// automatic recovery, or with the background error itself if the database must be reopened.
     fn cairn_resume(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
         report(errptr, || of(db.cast_const()).db.resume());
     }

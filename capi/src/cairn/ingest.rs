@@ -1,4 +1,4 @@
-//! External tables for several families at once.
+//! Ingestion of external tables into several families at once.
 
 use std::ffi::c_char;
 
@@ -11,9 +11,9 @@ use crate::files::rocksdb_ingestexternalfileoptions_t;
 use crate::handle::of;
 
 c_functions! {
-    /// Ingests tables into `count` families: all of them or none, after a crash too. The family
-    /// `column_families[i]`, or for null the default one, gets the `file_counts[i]` files of
-    /// `file_lists[i]` as `options[i]` says. No family is named twice.
+    /// Ingests tables into `count` families atomically, also across crashes. The family
+    /// `column_families[i]`, or the default family for null, gets the `file_counts[i]` files of
+    /// `file_lists[i]` with the options `options[i]`. Each family may be given once.
     fn cairn_ingest_external_files(
         db: *mut rocksdb_t,
         count: usize,

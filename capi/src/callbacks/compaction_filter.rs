@@ -19,18 +19,18 @@ handles! {
     rocksdb_compactionfilter_t = Arc<Filter>;
     /// A factory of compaction filters.
     rocksdb_compactionfilterfactory_t = Arc<dyn CompactionFilterFactory>;
-    /// The context of a compaction for a factory.
+    /// The context of a compaction, which a filter factory gets.
     rocksdb_compactionfiltercontext_t = FilterContext;
 }
 
 c_destructors! {
-    /// Gives up the program's share of a filter.
+    /// Releases the program's reference to a filter.
     rocksdb_compactionfilter_destroy(rocksdb_compactionfilter_t);
-    /// Frees a factory that no options own.
+    /// Frees a factory that is not owned by options.
     rocksdb_compactionfilterfactory_destroy(rocksdb_compactionfilterfactory_t);
 }
 
-/// Returns whether the entry goes; a changed value is stored and stays the program's.
+/// Returns true to remove the entry. A changed value is stored and remains the program's.
 type Callback = unsafe extern "C" fn(
     *mut c_void,
     c_int,
@@ -42,13 +42,13 @@ type Callback = unsafe extern "C" fn(
     *mut usize,
     *mut c_uchar,
 ) -> c_uchar;
-/// Makes a filter, which the engine owns.
+/// Creates a filter, which the engine owns.
 type CreateFilter = unsafe extern "C" fn(
     *mut c_void,
     *mut rocksdb_compactionfiltercontext_t,
 ) -> *mut rocksdb_compactionfilter_t;
 
-/// A filter of the program's.
+/// A filter implemented by the program.
 pub struct Filter {
     state: State,
     name: String,
@@ -62,14 +62,14 @@ impl CompactionFilter for Filter {
     }
 
     fn filter(&self, level: usize, key: &[u8], value: FilterValue<'_>) -> FilterDecision {
-        // RocksDB's C interface asks about values only.
+        // RocksDB's C interface filters plain values only.
         let FilterValue::Value(value) = value else {
             return FilterDecision::Keep;
         };
         let level = c_int::try_from(level).unwrap_or(c_int::MAX);
         let (mut new_value, mut new_len, mut changed) = (std::ptr::null_mut(), 0, 0);
-        // SAFETY: the program's function reads key and value, and writes a new value's place; that
-        // value stays readable until the function is called again.
+        // SAFETY: the program's function reads key and value and stores a pointer to a new value, which
+        // stays readable until the next call.
         unsafe {
             let goes = (self.filter)(
                 self.state.pointer(),
@@ -110,8 +110,8 @@ impl CompactionFilterFactory for Factory {
 
     fn create(&self, context: &FilterContext) -> Option<Arc<dyn CompactionFilter>> {
         let context = create::<rocksdb_compactionfiltercontext_t>(context.clone());
-        // SAFETY: the program's function reads the context and returns null or a filter that is
-        // the engine's from then on.
+        // SAFETY: the program's function reads the context and returns null or a filter, whose
+        // ownership passes to the engine.
         unsafe {
             let filter = (self.create)(self.state.pointer(), context);
             destroy(context);
@@ -121,8 +121,8 @@ impl CompactionFilterFactory for Factory {
 }
 
 c_functions! {
-    /// A filter. `filter` returns 1 for an entry that goes; to change a value it sets
-    /// `*value_changed` and stores memory of its own in `*new_value`.
+    /// Creates a filter. `filter` returns 1 to remove an entry. To change a value it sets
+    /// `*value_changed` and stores a pointer to memory of its own in `*new_value`.
     fn rocksdb_compactionfilter_create(
         state: *mut c_void,
         destructor: Option<unsafe extern "C" fn(*mut c_void)>,
@@ -140,11 +140,11 @@ c_functions! {
             ignore_snapshots: AtomicBool::new(true),
         }))
     }
-    /// True if the filter is called for entries that snapshots see.
+    /// If true, the filter is also called for entries that snapshots can see.
     fn rocksdb_compactionfilter_set_ignore_snapshots(filter: *mut rocksdb_compactionfilter_t, ignore: c_uchar) {
         of(filter.cast_const()).ignore_snapshots.store(ignore != 0, Ordering::Relaxed);
     }
-    /// A factory. `create_compaction_filter` returns a filter that the engine owns.
+    /// Creates a factory. `create_compaction_filter` returns a filter that the engine owns.
     fn rocksdb_compactionfilterfactory_create(
         state: *mut c_void,
         destructor: Option<unsafe extern "C" fn(*mut c_void)>,
@@ -162,18 +162,19 @@ c_functions! {
     fn rocksdb_compactionfiltercontext_is_full_compaction(context: *mut rocksdb_compactionfiltercontext_t) -> c_uchar {
         of(context.cast_const()).is_full_compaction.into()
     }
-    /// True if a program requested the compaction.
+    /// True if it is a manual compaction.
     fn rocksdb_compactionfiltercontext_is_manual_compaction(context: *mut rocksdb_compactionfiltercontext_t) -> c_uchar {
         of(context.cast_const()).is_manual_compaction.into()
     }
-    /// The filter of all compactions. The options share it; the program still destroys its handle.
+    /// Sets the filter of all compactions. The options share it, and the program still destroys its
+    /// handle.
     fn rocksdb_options_set_compaction_filter(opt: *mut rocksdb_options_t, filter: *mut rocksdb_compactionfilter_t) {
         of_mut(opt).family.compaction_filter = match filter.is_null() {
             true => Plugin::None,
             false => Plugin::Object(of(filter.cast_const()).clone()),
         };
     }
-    /// Sets the factory of a filter for each compaction; the options own it from now on.
+    /// Sets the factory that creates a filter for each compaction. The options take ownership.
     fn rocksdb_options_set_compaction_filter_factory(
         opt: *mut rocksdb_options_t,
         factory: *mut rocksdb_compactionfilterfactory_t,

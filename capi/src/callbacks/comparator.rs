@@ -1,4 +1,4 @@
-//! Orders of keys.
+//! Comparators.
 
 use std::cmp::Ordering;
 use std::ffi::{c_char, c_int, c_uchar, c_void};
@@ -10,19 +10,19 @@ use super::{Destructor, Name, State, c_bytes};
 use crate::handle::{create, misuse};
 
 handles! {
-    /// An order of keys.
+    /// A comparator.
     rocksdb_comparator_t = KeyOrder;
 }
 
 c_destructors! {
-    /// Gives up the program's share of a comparator.
+    /// Releases the program's reference to a comparator.
     rocksdb_comparator_destroy(rocksdb_comparator_t);
 }
 
 /// `int (*)(void*, const char*, size_t, const char*, size_t)`.
 type Compare =
     Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize) -> c_int>;
-/// The same with a word after each key: whether it ends with a timestamp.
+/// The same, with a flag after each key: true if it ends with a timestamp.
 type CompareWithoutTs = Option<
     unsafe extern "C" fn(
         *mut c_void,
@@ -49,7 +49,7 @@ impl Comparator for Callbacks {
     }
 
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        // SAFETY: the program's function reads the two keys and nothing else of ours.
+        // SAFETY: the program's function only reads the two keys.
         let order = unsafe {
             (self.compare)(
                 self.state.pointer(),
@@ -76,7 +76,7 @@ impl Comparator for Callbacks {
         let Some(compare) = self.compare_without_ts else {
             return self.compare(a, b);
         };
-        // SAFETY: the program's function reads the two keys and nothing else of ours.
+        // SAFETY: the program's function only reads the two keys.
         let order = unsafe {
             compare(
                 self.state.pointer(),
@@ -112,7 +112,7 @@ fn comparator(
 }
 
 c_functions! {
-    /// A comparator. `compare` returns a number below, equal to or above zero.
+    /// Creates a comparator. `compare` returns a number below, equal to or above zero.
     fn rocksdb_comparator_create(
         state: *mut c_void,
         destructor: Option<unsafe extern "C" fn(*mut c_void)>,
@@ -122,7 +122,7 @@ c_functions! {
         let destructor: Destructor = destructor;
         comparator(State::new(state, destructor), name, compare, None, 0)
     }
-    /// A comparator of keys that end with a timestamp of `timestamp_size` bytes.
+    /// Creates a comparator of keys that end with a timestamp of `timestamp_size` bytes.
     fn rocksdb_comparator_with_ts_create(
         state: *mut c_void,
         destructor: Option<unsafe extern "C" fn(*mut c_void)>,

@@ -1,4 +1,4 @@
-//! Filter policies: the built-in ones, which are all there are in C.
+//! Filter policies: C programs can choose only built-in ones.
 
 use std::ffi::c_int;
 
@@ -12,7 +12,7 @@ handles! {
 }
 
 c_destructors! {
-    /// Frees a policy that no options own.
+    /// Frees a policy that is not owned by options.
     rocksdb_filterpolicy_destroy(rocksdb_filterpolicy_t);
 }
 
@@ -28,24 +28,25 @@ fn ribbon(bits: f64, bloom_before_level: c_int) -> *mut rocksdb_filterpolicy_t {
 }
 
 c_functions! {
-    /// Bloom filters of `bits_per_key` bits for each key.
+    /// Creates a Bloom filter policy with `bits_per_key` bits for each key.
     fn rocksdb_filterpolicy_create_bloom(bits_per_key: f64) -> *mut rocksdb_filterpolicy_t {
         bloom(bits_per_key)
     }
-    /// The same; there is one format of Bloom filters.
+    /// The same: there is one format of Bloom filters.
     fn rocksdb_filterpolicy_create_bloom_full(bits_per_key: f64) -> *mut rocksdb_filterpolicy_t {
         bloom(bits_per_key)
     }
-    /// The same; the format's word is not used.
+    /// The same: `original_format` is ignored.
     fn rocksdb_filterpolicy_create_bloom_format(bits_per_key: f64, _original_format: bool) -> *mut rocksdb_filterpolicy_t {
         bloom(bits_per_key)
     }
-    /// Ribbon filters as good as Bloom filters of so many bits for each key.
+    /// Creates a Ribbon filter policy with the accuracy of a Bloom filter of this many bits per key.
     fn rocksdb_filterpolicy_create_ribbon(bloom_equivalent_bits_per_key: f64) -> *mut rocksdb_filterpolicy_t {
-        // No level comes before a flush's, which counts as -1.
+        // -1 is the level of a flush, so every level uses Ribbon filters.
         ribbon(bloom_equivalent_bits_per_key, -1)
     }
-    /// Ribbon filters, and Bloom filters for levels before `bloom_before_level`.
+    /// Creates a policy with Bloom filters in levels before `bloom_before_level` and Ribbon filters in
+    /// the others.
     fn rocksdb_filterpolicy_create_ribbon_hybrid(
         bloom_equivalent_bits_per_key: f64,
         bloom_before_level: c_int,

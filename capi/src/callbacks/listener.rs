@@ -1,4 +1,4 @@
-//! Event listeners, and what they are told.
+//! Event listeners and the information that they get.
 
 use std::ffi::{c_char, c_int, c_uchar, c_void};
 use std::path::Path;
@@ -19,31 +19,31 @@ use crate::options::rocksdb_options_t;
 handles! {
     /// A listener.
     rocksdb_eventlistener_t = Callbacks;
-    /// The report of a flush.
+    /// Information about a flush.
     rocksdb_flushjobinfo_t = FlushJobInfo;
-    /// The report of a compaction.
+    /// Information about a compaction.
     rocksdb_compactionjobinfo_t = CompactionJobInfo;
-    /// The report of a part of a compaction.
+    /// Information about a subcompaction.
     rocksdb_subcompactionjobinfo_t = SubcompactionJobInfo;
-    /// The report of an ingestion.
+    /// Information about an ingestion.
     rocksdb_externalfileingestioninfo_t = ExternalFileIngestionInfo;
-    /// How writes are held back.
+    /// A change of a write stall condition.
     rocksdb_writestallinfo_t = Stall;
-    /// Which memtable takes no more writes.
+    /// Information about a sealed memtable.
     rocksdb_memtableinfo_t = MemTableInfo;
-    /// An error that a listener may take back.
+    /// A background error, which a listener may suppress.
     rocksdb_status_ptr_t = Option<Error>;
 }
 
 c_destructors! {
-    /// Frees a listener that no options own.
+    /// Frees a listener that is not owned by options.
     rocksdb_eventlistener_destroy(rocksdb_eventlistener_t);
 }
 
-/// How writes are held back: 0 delayed, 1 stopped, 2 not at all.
+/// A write stall condition: 0 delayed, 1 stopped, 2 normal.
 pub struct rocksdb_writestallcondition_t(());
 
-/// A change of how writes are held back, with the conditions as C reads them.
+/// A change of a write stall condition, with the conditions as C integers.
 pub struct Stall {
     info: WriteStallInfo,
     current: c_int,
@@ -62,23 +62,23 @@ pub type on_compaction_begin_cb =
 /// Called when a compaction has ended.
 pub type on_compaction_completed_cb =
     Option<unsafe extern "C" fn(*mut c_void, *mut rocksdb_t, *const rocksdb_compactionjobinfo_t)>;
-/// Called when a part of a compaction begins.
+/// Called when a subcompaction begins.
 pub type on_subcompaction_begin_cb =
     Option<unsafe extern "C" fn(*mut c_void, *const rocksdb_subcompactionjobinfo_t)>;
-/// Called when a part of a compaction has ended.
+/// Called when a subcompaction has ended.
 pub type on_subcompaction_completed_cb =
     Option<unsafe extern "C" fn(*mut c_void, *const rocksdb_subcompactionjobinfo_t)>;
-/// Called when a table was ingested.
+/// Called after an ingestion.
 pub type on_external_file_ingested_cb = Option<
     unsafe extern "C" fn(*mut c_void, *mut rocksdb_t, *const rocksdb_externalfileingestioninfo_t),
 >;
-/// Called when background work failed; `rocksdb_reset_status` takes the error back.
+/// Called after a background error; `rocksdb_reset_status` suppresses it.
 pub type on_background_error_cb =
     Option<unsafe extern "C" fn(*mut c_void, u32, *mut rocksdb_status_ptr_t)>;
-/// Called when writes are held back, or no longer.
+/// Called when the write stall condition changes.
 pub type on_stall_conditions_changed_cb =
     Option<unsafe extern "C" fn(*mut c_void, *const rocksdb_writestallinfo_t)>;
-/// Called when a memtable takes no more writes.
+/// Called when a memtable becomes immutable.
 pub type on_memtable_sealed_cb =
     Option<unsafe extern "C" fn(*mut c_void, *const rocksdb_memtableinfo_t)>;
 
@@ -97,11 +97,11 @@ pub struct Callbacks {
     memtable_sealed: on_memtable_sealed_cb,
 }
 
-/// Shows `object` to the program for the time of a call.
+/// Passes `object` to the program for the duration of a call.
 fn show<H: Handle>(object: H::Object, call: impl FnOnce(*const H)) {
     let handle = create::<H>(object);
     call(handle.cast_const());
-    // SAFETY: the handle was made above; the program does not destroy what it is shown.
+    // SAFETY: the handle was created above, and the program does not destroy it.
     unsafe { destroy(handle) };
 }
 
@@ -110,7 +110,7 @@ fn database(dir: &str) -> *mut rocksdb_t {
     handle_of(Path::new(dir))
 }
 
-/// The directory that `file` lies in.
+/// The directory of `file`.
 fn directory(file: &str) -> &str {
     let dir = Path::new(file).parent().and_then(Path::to_str);
     dir.unwrap_or_default()
@@ -119,7 +119,7 @@ fn directory(file: &str) -> &str {
 impl EventListener for Callbacks {
     fn on_flush_begin(&self, info: &FlushJobInfo) {
         if let Some(call) = self.flush_begin {
-            // SAFETY: the program's function reads what it is shown, during the call.
+            // SAFETY: the program's function only reads the object, during the call.
             show(info.clone(), |shown| unsafe {
                 call(self.state.pointer(), database(&info.db_name), shown);
             });
@@ -187,8 +187,8 @@ impl EventListener for Callbacks {
     fn on_background_error(&self, reason: BackgroundErrorReason, error: &mut Option<Error>) {
         if let Some(call) = self.background_error {
             let shown = create::<rocksdb_status_ptr_t>(error.clone());
-            // SAFETY: the program's function may change the error behind the handle, and does not
-            // destroy it.
+            // SAFETY: the program's function may change the error behind the handle and does not
+            // destroy the handle.
             unsafe {
                 call(self.state.pointer(), reason as u32, shown);
                 *error = take(shown);
@@ -218,25 +218,25 @@ impl EventListener for Callbacks {
     }
 }
 
-/// A text for C: its bytes, which end with its length and not with a zero.
+/// A string for C, which is not null-terminated.
 ///
 /// # Safety
 ///
 /// `size` is null or may be written to.
 unsafe fn words(text: &str, size: *mut usize) -> *const c_char {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { store(size, text.len()) };
     c_bytes(text.as_bytes())
 }
 
-/// Puts an error where the program wants it.
+/// Stores an error in `*errptr`.
 ///
 /// # Safety
 ///
-/// `errptr` is what `c.h` says.
+/// `errptr` is valid as `c.h` requires.
 unsafe fn status(error: Option<&Error>, errptr: *mut *mut c_char) {
     if let Some(error) = error {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { save(errptr, error) };
     }
 }
@@ -246,8 +246,8 @@ fn level(level: usize) -> c_int {
 }
 
 c_functions! {
-    /// A listener. Null functions are not called; the others are, from any thread, with what they may
-    /// look at until they return.
+    /// Creates a listener. Null functions are not called. The others are called from any thread with
+    /// arguments that are valid until they return.
     fn rocksdb_eventlistener_create(
         state_: *mut c_void,
         destructor_: Option<unsafe extern "C" fn(*mut c_void)>,
@@ -276,53 +276,53 @@ c_functions! {
             memtable_sealed: on_memtable_sealed,
         })
     }
-    /// Adds a listener, which the options own from now on.
+    /// Adds a listener. The options take ownership.
     fn rocksdb_options_add_eventlistener(opt: *mut rocksdb_options_t, listener: *mut rocksdb_eventlistener_t) {
         of_mut(opt).db.listeners.push(std::sync::Arc::new(take(listener)));
     }
 
-    /// The family that was flushed.
+    /// The name of the flushed family.
     fn rocksdb_flushjobinfo_cf_name(info: *const rocksdb_flushjobinfo_t, size: *mut usize) -> *const c_char {
         words(&of(info).family_name, size)
     }
-    /// The table that was written.
+    /// The path of the table.
     fn rocksdb_flushjobinfo_file_path(info: *const rocksdb_flushjobinfo_t, size: *mut usize) -> *const c_char {
         words(&of(info).file_path, size)
     }
-    /// True if writes are slowed down by it.
+    /// True if the flush makes level 0 slow writes down.
     fn rocksdb_flushjobinfo_triggered_writes_slowdown(info: *const rocksdb_flushjobinfo_t) -> c_uchar {
         of(info).triggered_writes_slowdown.into()
     }
-    /// True if writes are stopped by it.
+    /// True if the flush makes level 0 stop writes.
     fn rocksdb_flushjobinfo_triggered_writes_stop(info: *const rocksdb_flushjobinfo_t) -> c_uchar {
         of(info).triggered_writes_stop.into()
     }
-    /// The newest entry.
+    /// The largest sequence number in the table.
     fn rocksdb_flushjobinfo_largest_seqno(info: *const rocksdb_flushjobinfo_t) -> u64 {
         of(info).largest_seqno.0
     }
-    /// The oldest entry.
+    /// The smallest sequence number in the table.
     fn rocksdb_flushjobinfo_smallest_seqno(info: *const rocksdb_flushjobinfo_t) -> u64 {
         of(info).smallest_seqno.0
     }
-    /// Why it was flushed.
+    /// The reason of the flush.
     fn rocksdb_flushjobinfo_flush_reason(info: *const rocksdb_flushjobinfo_t) -> u32 {
         of(info).flush_reason as u32
     }
 
-    /// How it ended.
+    /// Stores the result of the compaction in `*errptr`.
     fn rocksdb_compactionjobinfo_status(info: *const rocksdb_compactionjobinfo_t, errptr: *mut *mut c_char) {
         status(of(info).status.as_ref(), errptr);
     }
-    /// The family that was compacted.
+    /// The name of the compacted family.
     fn rocksdb_compactionjobinfo_cf_name(info: *const rocksdb_compactionjobinfo_t, size: *mut usize) -> *const c_char {
         words(&of(info).family_name, size)
     }
-    /// How many tables were read.
+    /// The number of input tables.
     fn rocksdb_compactionjobinfo_input_files_count(info: *const rocksdb_compactionjobinfo_t) -> usize {
         of(info).input_files.len()
     }
-    /// A table that was read; null beyond the last.
+    /// The path of an input table; null beyond the last.
     fn rocksdb_compactionjobinfo_input_file_at(
         info: *const rocksdb_compactionjobinfo_t,
         pos: usize,
@@ -330,11 +330,11 @@ c_functions! {
     ) -> *const c_char {
         of(info).input_files.get(pos).map_or(std::ptr::null(), |file| words(file, size))
     }
-    /// How many tables were written.
+    /// The number of output tables.
     fn rocksdb_compactionjobinfo_output_files_count(info: *const rocksdb_compactionjobinfo_t) -> usize {
         of(info).output_files.len()
     }
-    /// A table that was written; null beyond the last.
+    /// The path of an output table; null beyond the last.
     fn rocksdb_compactionjobinfo_output_file_at(
         info: *const rocksdb_compactionjobinfo_t,
         pos: usize,
@@ -342,84 +342,84 @@ c_functions! {
     ) -> *const c_char {
         of(info).output_files.get(pos).map_or(std::ptr::null(), |file| words(file, size))
     }
-    /// Microseconds it took.
+    /// The duration in microseconds.
     fn rocksdb_compactionjobinfo_elapsed_micros(info: *const rocksdb_compactionjobinfo_t) -> u64 {
         of(info).stats.elapsed_micros
     }
-    /// Damaged keys it met.
+    /// The number of corrupt keys.
     fn rocksdb_compactionjobinfo_num_corrupt_keys(info: *const rocksdb_compactionjobinfo_t) -> u64 {
         of(info).stats.num_corrupt_keys
     }
-    /// The level it started from.
+    /// The base input level.
     fn rocksdb_compactionjobinfo_base_input_level(info: *const rocksdb_compactionjobinfo_t) -> c_int {
         level(of(info).base_input_level)
     }
-    /// The level it wrote to.
+    /// The output level.
     fn rocksdb_compactionjobinfo_output_level(info: *const rocksdb_compactionjobinfo_t) -> c_int {
         level(of(info).output_level)
     }
-    /// Entries read.
+    /// The number of input entries.
     fn rocksdb_compactionjobinfo_input_records(info: *const rocksdb_compactionjobinfo_t) -> u64 {
         of(info).stats.num_input_records
     }
-    /// Entries written.
+    /// The number of output entries.
     fn rocksdb_compactionjobinfo_output_records(info: *const rocksdb_compactionjobinfo_t) -> u64 {
         of(info).stats.num_output_records
     }
-    /// Bytes read.
+    /// The bytes of the input tables.
     fn rocksdb_compactionjobinfo_total_input_bytes(info: *const rocksdb_compactionjobinfo_t) -> u64 {
         of(info).stats.total_input_bytes
     }
-    /// Bytes written.
+    /// The bytes of the output tables.
     fn rocksdb_compactionjobinfo_total_output_bytes(info: *const rocksdb_compactionjobinfo_t) -> u64 {
         of(info).stats.total_output_bytes
     }
-    /// Why it was compacted.
+    /// The reason of the compaction.
     fn rocksdb_compactionjobinfo_compaction_reason(info: *const rocksdb_compactionjobinfo_t) -> u32 {
         of(info).compaction_reason as u32
     }
-    /// Tables read.
+    /// The number of input tables.
     fn rocksdb_compactionjobinfo_num_input_files(info: *const rocksdb_compactionjobinfo_t) -> usize {
         usize::try_from(of(info).stats.num_input_files).unwrap_or(usize::MAX)
     }
-    /// Of these, those of the level that was written to.
+    /// The number of input tables in the output level.
     fn rocksdb_compactionjobinfo_num_input_files_at_output_level(info: *const rocksdb_compactionjobinfo_t) -> usize {
         usize::try_from(of(info).stats.num_input_files_at_output_level).unwrap_or(usize::MAX)
     }
 
-    /// How it ended.
+    /// Stores the result of the subcompaction in `*errptr`.
     fn rocksdb_subcompactionjobinfo_status(info: *const rocksdb_subcompactionjobinfo_t, errptr: *mut *mut c_char) {
         status(of(info).status.as_ref(), errptr);
     }
-    /// The family that was compacted.
+    /// The name of the compacted family.
     fn rocksdb_subcompactionjobinfo_cf_name(info: *const rocksdb_subcompactionjobinfo_t, size: *mut usize) -> *const c_char {
         words(&of(info).family_name, size)
     }
-    /// The thread that did it.
+    /// The id of the thread.
     fn rocksdb_subcompactionjobinfo_thread_id(info: *const rocksdb_subcompactionjobinfo_t) -> u64 {
         of(info).thread_id
     }
-    /// The level it started from.
+    /// The base input level.
     fn rocksdb_subcompactionjobinfo_base_input_level(info: *const rocksdb_subcompactionjobinfo_t) -> c_int {
         level(of(info).base_input_level)
     }
-    /// The level it wrote to.
+    /// The output level.
     fn rocksdb_subcompactionjobinfo_output_level(info: *const rocksdb_subcompactionjobinfo_t) -> c_int {
         level(of(info).output_level)
     }
-    /// Why it was compacted.
+    /// The reason of the compaction.
     fn rocksdb_subcompactionjobinfo_compaction_reason(info: *const rocksdb_subcompactionjobinfo_t) -> u32 {
         of(info).compaction_reason as u32
     }
 
-    /// The family that got the table.
+    /// The name of the family that the table was ingested into.
     fn rocksdb_externalfileingestioninfo_cf_name(
         info: *const rocksdb_externalfileingestioninfo_t,
         size: *mut usize,
     ) -> *const c_char {
         words(&of(info).family_name, size)
     }
-    /// The table, where it lies now.
+    /// The path of the table in the database.
     fn rocksdb_externalfileingestioninfo_internal_file_path(
         info: *const rocksdb_externalfileingestioninfo_t,
         size: *mut usize,
@@ -427,24 +427,24 @@ c_functions! {
         words(&of(info).internal_file_path, size)
     }
 
-    /// The family whose writes are held back.
+    /// The name of the family.
     fn rocksdb_writestallinfo_cf_name(info: *const rocksdb_writestallinfo_t, size: *mut usize) -> *const c_char {
         words(&of(info).info.family_name, size)
     }
-    /// How they are held back now: a pointer to an int, 0 delayed, 1 stopped, 2 not at all.
+    /// The present condition: a pointer to an int, 0 delayed, 1 stopped, 2 normal.
     fn rocksdb_writestallinfo_cur(info: *const rocksdb_writestallinfo_t) -> *const rocksdb_writestallcondition_t {
         (&raw const of(info).current).cast()
     }
-    /// How they were held back before.
+    /// The previous condition.
     fn rocksdb_writestallinfo_prev(info: *const rocksdb_writestallinfo_t) -> *const rocksdb_writestallcondition_t {
         (&raw const of(info).previous).cast()
     }
 
-    /// The family of the memtable.
+    /// The name of the memtable's family.
     fn rocksdb_memtableinfo_cf_name(info: *const rocksdb_memtableinfo_t, size: *mut usize) -> *const c_char {
         words(&of(info).family_name, size)
     }
-    /// Its first entry.
+    /// The sequence number of its first entry.
     fn rocksdb_memtableinfo_first_seqno(info: *const rocksdb_memtableinfo_t) -> u64 {
         of(info).first_seqno.0
     }
@@ -452,20 +452,20 @@ c_functions! {
     fn rocksdb_memtableinfo_earliest_seqno(info: *const rocksdb_memtableinfo_t) -> u64 {
         of(info).earliest_seqno.0
     }
-    /// Its entries.
+    /// The number of entries.
     fn rocksdb_memtableinfo_num_entries(info: *const rocksdb_memtableinfo_t) -> u64 {
         of(info).num_entries
     }
-    /// Of these, deletions.
+    /// The number of deletions.
     fn rocksdb_memtableinfo_num_deletes(info: *const rocksdb_memtableinfo_t) -> u64 {
         of(info).num_deletes
     }
 
-    /// The error that a listener is shown.
+    /// Stores the error in `*errptr`.
     fn rocksdb_status_ptr_get_error(status_ptr: *mut rocksdb_status_ptr_t, errptr: *mut *mut c_char) {
         status(of(status_ptr.cast_const()).as_ref(), errptr);
     }
-    /// Takes the error back: the database goes on as if it had not happened.
+    /// Suppresses the error: the database continues as if it had not occurred.
     fn rocksdb_reset_status(status_ptr: *mut rocksdb_status_ptr_t) {
         *of_mut(status_ptr) = None;
     }

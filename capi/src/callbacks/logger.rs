@@ -1,4 +1,4 @@
-//! Info logs of the program's own.
+//! Custom info loggers.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use crate::handle::{create, of, of_mut};
 use crate::options::rocksdb_options_t;
 
 handles! {
-    /// Where messages of a database go; empty for the file LOG.
+    /// The destination of a database's info log; empty for the file LOG.
     rocksdb_logger_t = Option<Arc<dyn LogSink>>;
 }
 
 c_destructors! {
-    /// Gives up the program's share of a logger.
+    /// Releases the program's reference to a logger.
     rocksdb_logger_destroy(rocksdb_logger_t);
 }
 
 /// `void (*)(void*, unsigned level, char* message, size_t length)`.
 type Callback = unsafe extern "C" fn(*mut c_void, c_uint, *mut c_char, usize);
 
-/// The level of a C number; what is out of range is the header's.
+/// The level of a C number; a number out of range means the header level.
 fn level(number: c_int) -> Level {
     const LEVELS: [Level; 6] = [
         Level::Debug,
@@ -48,8 +48,7 @@ impl LogSink for ToProgram {
         let mut bytes = message.as_bytes().to_vec();
         let len = bytes.len();
         bytes.push(0);
-        // SAFETY: the program's function reads the message, which ends with a zero, and keeps no
-        // pointer to it.
+        // SAFETY: the program's function reads the null-terminated message and keeps no pointer to it.
         unsafe {
             (self.callback)(
                 self.state.pointer(),
@@ -81,8 +80,7 @@ impl LogSink for ToStderr {
 }
 
 c_functions! {
-    /// A logger that hands messages to the program, from any thread. The program must not call the
-    /// database in it.
+    /// Creates a logger that calls `log` from any thread. The function must not call into the database.
     fn rocksdb_logger_create_callback_logger(
         log_level: c_int,
         callback: Option<unsafe extern "C" fn(*mut c_void, c_uint, *mut c_char, usize)>,
@@ -94,15 +92,15 @@ c_functions! {
         });
         create(sink)
     }
-    /// A logger that writes to the standard error.
+    /// Creates a logger that writes to stderr.
     fn rocksdb_logger_create_stderr_logger(log_level: c_int, prefix: *const c_char) -> *mut rocksdb_logger_t {
         create(Some(Arc::new(ToStderr { prefix: text(prefix), level: level(log_level) }) as Arc<dyn LogSink>))
     }
-    /// Where messages go. The options share the logger; the program still destroys its handle.
+    /// Sets the logger. The options share it, and the program still destroys its handle.
     fn rocksdb_options_set_info_log(opt: *mut rocksdb_options_t, logger: *mut rocksdb_logger_t) {
         of_mut(opt).db.info_log = crate::handle::maybe(logger.cast_const()).cloned().flatten();
     }
-    /// The logger of the options, as a handle that the program destroys.
+    /// Returns a new handle of the options' logger, to be destroyed by the program.
     fn rocksdb_options_get_info_log(opt: *mut rocksdb_options_t) -> *mut rocksdb_logger_t {
         create(of(opt.cast_const()).db.info_log.clone())
     }

@@ -15,7 +15,7 @@ handles! {
 }
 
 c_destructors! {
-    /// Frees an operator that no options own.
+    /// Frees an operator that is not owned by options.
     rocksdb_mergeoperator_destroy(rocksdb_mergeoperator_t);
 }
 
@@ -43,7 +43,7 @@ type PartialMerge = unsafe extern "C" fn(
     *mut c_uchar,
     *mut usize,
 ) -> *mut c_char;
-/// Frees a result; without it `free` does.
+/// Frees a result; `free` is used if it is null.
 type DeleteValue = Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize)>;
 
 struct Callbacks {
@@ -55,23 +55,22 @@ struct Callbacks {
 }
 
 impl Callbacks {
-    /// The bytes that the program's function returned, if it said that it succeeded; they are given
-    /// back to the program either way.
+    /// The bytes that the program's function returned, if it succeeded. They are freed either way.
     fn result(&self, value: *mut c_char, len: usize, success: c_uchar) -> Option<Vec<u8>> {
         let succeeded = success != 0 && (!value.is_null() || len == 0);
         // SAFETY: the program's function returned `len` bytes at `value`.
         let copy = succeeded.then(|| unsafe { bytes(value.cast_const(), len) }.to_vec());
         match self.delete_value {
-            // SAFETY: the value is what the program's function allocated; it is freed once.
+            // SAFETY: the program's function allocated the value, which is freed once.
             Some(delete) => unsafe { delete(self.state.pointer(), value, len) },
-            // SAFETY: without a function of its own the program allocates with `malloc`.
+            // SAFETY: without `delete_value` the program allocates with `malloc`.
             None => unsafe { libc::free(value.cast()) },
         }
         copy
     }
 }
 
-/// The arrays of addresses and lengths in which C takes operands.
+/// The operands as the two arrays of the C interface.
 fn lists(operands: &[&[u8]]) -> (Vec<*const c_char>, Vec<usize>) {
     operands
         .iter()
@@ -79,7 +78,7 @@ fn lists(operands: &[&[u8]]) -> (Vec<*const c_char>, Vec<usize>) {
         .unzip()
 }
 
-/// How many there are, as C counts.
+/// The number of operands as a C integer.
 fn count(operands: &[&[u8]]) -> Option<c_int> {
     c_int::try_from(operands.len()).ok()
 }
@@ -96,8 +95,8 @@ impl MergeOperator for Callbacks {
             None => (std::ptr::null(), 0),
         };
         let (mut success, mut len) = (0, 0);
-        // SAFETY: the program's function reads the key, the value and the operands, and writes
-        // whether it succeeded and how long the result is.
+        // SAFETY: the program's function reads the key, the value and the operands, and stores its
+        // success and the length of the result.
         let value = unsafe {
             (self.full_merge)(
                 self.state.pointer(),
@@ -119,8 +118,8 @@ impl MergeOperator for Callbacks {
         let partial_merge = self.partial_merge?;
         let (pointers, lengths) = lists(operands);
         let (mut success, mut len) = (0, 0);
-        // SAFETY: the program's function reads the key and the operands, and writes whether it
-        // succeeded and how long the result is.
+        // SAFETY: the program's function reads the key and the operands, and stores its success and the
+        // length of the result.
         let value = unsafe {
             partial_merge(
                 self.state.pointer(),
@@ -138,9 +137,9 @@ impl MergeOperator for Callbacks {
 }
 
 c_functions! {
-    /// A merge operator. `full_merge` gets the operands oldest first, and null for a value that does
-    /// not exist; both merges set `*success`. What they return is freed by `delete_value`, or by
-    /// `free` without it.
+    /// Creates a merge operator. `full_merge` gets the operands oldest first, and a null value if the
+    /// key has none. Both functions set `*success`. Their results are freed by `delete_value`, or by
+    /// `free` if it is null.
     fn rocksdb_mergeoperator_create(
         state: *mut c_void,
         destructor: Option<unsafe extern "C" fn(*mut c_void)>,

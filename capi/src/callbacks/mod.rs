@@ -1,8 +1,7 @@
-//! Objects whose methods are a C program's functions.
+//! Objects that are implemented by callbacks of a C program.
 //!
-//! Each holds the program's `state` and calls its `destructor` with it when the last user of the
-//! object is gone. The functions are called from any thread, several at once, as RocksDB calls
-//! them.
+//! Each holds the program's `state` and calls the `destructor` with it when its last user drops it.
+//! Callbacks are called from any thread and concurrently, as in RocksDB.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -16,18 +15,18 @@ pub mod merge;
 pub mod tables;
 pub mod transform;
 
-/// `void (*)(void*)`.
+/// Destroys the state of a callback object.
 pub type Destructor = Option<unsafe extern "C" fn(*mut c_void)>;
 /// `const char* (*)(void*)`.
 pub type Name = Option<unsafe extern "C" fn(*mut c_void) -> *const c_char>;
 
-/// The program's state behind a callback object.
+/// The program's state of a callback object.
 pub struct State {
     pointer: *mut c_void,
     destructor: Destructor,
 }
 
-// SAFETY: the program promises that its functions may be called, with this state, from any thread.
+// SAFETY: the interface requires that callbacks may be called with this state from any thread.
 unsafe impl Send for State {}
 // SAFETY: as above, from several threads at once.
 unsafe impl Sync for State {}
@@ -44,12 +43,12 @@ impl State {
         self.pointer
     }
 
-    /// The program's name of the object; `otherwise` if it has none.
+    /// The name that the program gives to the object; `otherwise` if it gives none.
     pub(crate) fn name(&self, name: Name, otherwise: &str) -> String {
         let Some(name) = name else {
             return otherwise.to_owned();
         };
-        // SAFETY: the program's function returns null or a text that ends with a zero.
+        // SAFETY: the program's function returns null or a null-terminated string.
         unsafe {
             let text = name(self.pointer);
             match text.is_null() {
@@ -63,13 +62,13 @@ impl State {
 impl Drop for State {
     fn drop(&mut self) {
         if let Some(destructor) = self.destructor {
-            // SAFETY: nobody holds the state any more; this is its one destruction.
+            // SAFETY: this is the last reference to the state, and it is destroyed once.
             unsafe { destructor(self.pointer) };
         }
     }
 }
 
-/// The address of bytes, for a C function.
+/// A pointer to bytes for a C function.
 pub(crate) fn c_bytes(bytes: &[u8]) -> *const c_char {
     bytes.as_ptr().cast()
 }

@@ -1,4 +1,4 @@
-//! Objects that look at tables as they are written: partitioners, collectors of properties.
+//! SST partitioners and table property collectors.
 
 use std::sync::Arc;
 
@@ -9,20 +9,20 @@ use crate::handle::{create, of, of_mut};
 use crate::options::rocksdb_options_t;
 
 handles! {
-    /// A factory of partitioners, which cut tables between keys.
+    /// A factory of SST partitioners, which set table boundaries.
     rocksdb_sst_partitioner_factory_t = Arc<dyn SstPartitionerFactory>;
     /// A factory of collectors of table properties.
     rocksdb_table_properties_collector_factory_t = Arc<dyn TablePropertiesCollectorFactory>;
 }
 
 c_destructors! {
-    /// Gives up the program's share of a partitioner.
+    /// Releases the program's reference to a partitioner factory.
     rocksdb_sst_partitioner_factory_destroy(rocksdb_sst_partitioner_factory_t);
-    /// Gives up the program's share of a collector's maker.
+    /// Releases the program's reference to a collector factory.
     rocksdb_table_properties_collector_factory_destroy(rocksdb_table_properties_collector_factory_t);
 }
 
-/// Marks tables that are dense with deletions for compaction.
+/// Adds a collector that marks tables with many deletions for compaction.
 fn compact_on_deletion(
     window: usize,
     trigger: usize,
@@ -37,11 +37,12 @@ fn compact_on_deletion(
 }
 
 c_functions! {
-    /// Cuts tables where the first `prefix_len` bytes of keys change.
+    /// Creates a partitioner factory that ends a table where the first `prefix_len` bytes of keys
+    /// change.
     fn rocksdb_sst_partitioner_fixed_prefix_factory_create(prefix_len: usize) -> *mut rocksdb_sst_partitioner_factory_t {
         create(Arc::new(FixedPrefixPartitions::new(prefix_len)) as Arc<dyn SstPartitionerFactory>)
     }
-    /// Sets the factory of partitioners. The options share it; the program still destroys its handle.
+    /// Sets the partitioner factory. The options share it, and the program still destroys its handle.
     fn rocksdb_options_set_sst_partitioner_factory(
         opt: *mut rocksdb_options_t,
         factory: *mut rocksdb_sst_partitioner_factory_t,
@@ -51,8 +52,7 @@ c_functions! {
             false => Plugin::Object(of(factory.cast_const()).clone()),
         };
     }
-    /// Adds a collector of table properties. The options share it; the program still destroys its
-    /// handle.
+    /// Adds a collector factory. The options share it, and the program still destroys its handle.
     fn rocksdb_options_add_table_properties_collector_factory(
         opt: *mut rocksdb_options_t,
         factory: *mut rocksdb_table_properties_collector_factory_t,
@@ -60,7 +60,8 @@ c_functions! {
         let factory = of(factory.cast_const()).clone();
         of_mut(opt).family.table_properties_collector_factories.push(factory);
     }
-    /// Compacts tables with `num_dels_trigger` deletions among `window_size` entries in a row.
+    /// Marks tables with `num_dels_trigger` deletions among `window_size` consecutive entries for
+    /// compaction.
     fn rocksdb_options_add_compact_on_deletion_collector_factory(
         opt: *mut rocksdb_options_t,
         window_size: usize,
@@ -69,7 +70,7 @@ c_functions! {
         let collector = compact_on_deletion(window_size, num_dels_trigger, 0.0, 0);
         of_mut(opt).family.table_properties_collector_factories.push(Arc::new(collector));
     }
-    /// The same, or with this share of deletions in the whole table.
+    /// The same, and tables in which at least this share of the entries are deletions.
     fn rocksdb_options_add_compact_on_deletion_collector_factory_del_ratio(
         opt: *mut rocksdb_options_t,
         window_size: usize,
@@ -79,7 +80,7 @@ c_functions! {
         let collector = compact_on_deletion(window_size, num_dels_trigger, deletion_ratio, 0);
         of_mut(opt).family.table_properties_collector_factories.push(Arc::new(collector));
     }
-    /// The same, for tables of at least so many bytes.
+    /// The same, for tables of at least this many bytes.
     fn rocksdb_options_add_compact_on_deletion_collector_factory_min_file_size(
         opt: *mut rocksdb_options_t,
         window_size: usize,

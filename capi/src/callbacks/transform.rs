@@ -14,7 +14,7 @@ handles! {
 }
 
 c_destructors! {
-    /// Frees an extractor that no options own.
+    /// Frees an extractor that is not owned by options.
     rocksdb_slicetransform_destroy(rocksdb_slicetransform_t);
 }
 
@@ -44,13 +44,13 @@ impl SliceTransform for Callbacks {
         let mut len = 0;
         // SAFETY: the program's function reads the key and writes the length of its prefix.
         unsafe { (self.transform)(self.state.pointer(), c_bytes(key), key.len(), &mut len) };
-        // The prefix is a prefix: where the function says that it lies is not looked at.
+        // Only the length is used: a prefix begins where the key begins.
         len.min(key.len())
     }
 }
 
 c_functions! {
-    /// An extractor. `transform` returns a prefix of the key it is given, of `*dst_length` bytes.
+    /// Creates an extractor. `transform` returns a prefix of the key of `*dst_length` bytes.
     fn rocksdb_slicetransform_create(
         state: *mut c_void,
         destructor: Option<unsafe extern "C" fn(*mut c_void)>,
@@ -69,11 +69,11 @@ c_functions! {
             in_domain,
         })))
     }
-    /// The first `prefixLen` bytes; shorter keys have no prefix.
+    /// Creates an extractor of the first `prefixLen` bytes; shorter keys have no prefix.
     fn rocksdb_slicetransform_create_fixed_prefix(prefix_len: usize) -> *mut rocksdb_slicetransform_t {
         create(PrefixExtractor::Fixed(prefix_len))
     }
-    /// The whole key.
+    /// Creates an extractor whose prefix is the whole key.
     fn rocksdb_slicetransform_create_noop() -> *mut rocksdb_slicetransform_t {
         create(PrefixExtractor::Noop)
     }

@@ -1,4 +1,4 @@
-//! Options of calls, and of compaction styles, that are one value each.
+//! Single-valued options of operations and of compaction styles.
 
 use std::ffi::{c_int, c_uchar};
 

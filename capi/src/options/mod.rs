@@ -1,7 +1,7 @@
-//! Options: the objects behind their handles, and the functions that make, copy and destroy them.
+//! Options: the objects behind their handles, and the functions that create, copy and destroy them.
 //!
-//! A setter cannot fail in C. A value that an option cannot have is remembered, and the first call
-//! that uses the options and has an `errptr` reports it.
+//! A setter cannot fail in C. The first invalid value is remembered, and reported by the first call
+//! that uses the options and has an `errptr`.
 
 use std::ffi::{c_char, c_uchar};
 use std::ops::{Deref, DerefMut};
@@ -25,18 +25,18 @@ pub mod scalar;
 pub mod scalars;
 pub mod table_scalars;
 
-/// Options, and the first value that they could not take.
+/// Options, and the first invalid value that a setter got.
 #[derive(Clone)]
 pub struct Checked<T> {
     value: T,
     refused: Option<Error>,
 }
 
-/// The largest part of a C number that is worth showing.
+/// An invalid number, for an error message.
 pub enum Shown {
-    /// A whole number.
+    /// An integer.
     Number(i128),
-    /// Another number.
+    /// A floating-point number.
     Real(f64),
 }
 
@@ -59,7 +59,7 @@ impl From<f64> for Shown {
 }
 
 impl<T> Checked<T> {
-    /// Options that every setter could change so far.
+    /// Options without an error.
     pub fn new(value: T) -> Checked<T> {
         Checked {
             value,
@@ -67,7 +67,7 @@ impl<T> Checked<T> {
         }
     }
 
-    /// Remembers that `setter` was called with a value that does not exist.
+    /// Remembers that `setter` got an invalid value.
     #[cold]
     pub fn refuse(&mut self, setter: &str, value: Shown) {
         let value = match value {
@@ -85,7 +85,7 @@ impl<T> Checked<T> {
         self.refused.get_or_insert(error);
     }
 
-    /// The options, if every setter could take its value.
+    /// The options, or the first error of a setter.
     pub fn checked(&self) -> Result<&T> {
         match &self.refused {
             None => Ok(&self.value),
@@ -93,7 +93,7 @@ impl<T> Checked<T> {
         }
     }
 
-    /// Takes over what `other` could not take.
+    /// Takes over the error of `other`.
     fn inherit<U>(&mut self, other: &Checked<U>) {
         if let Some(error) = &other.refused {
             self.refuse_with(error.clone());
@@ -116,19 +116,19 @@ impl<T> DerefMut for Checked<T> {
     }
 }
 
-/// What `rocksdb_options_t` holds: the options of a database and of a family.
+/// The object of `rocksdb_options_t`: the options of a database and of a family.
 #[derive(Clone)]
 pub struct AllOptions {
     /// Options of the database.
     pub db: DbOptions,
     /// Options of its families.
     pub family: FamilyOptions,
-    /// Files, clock and threads.
+    /// The file system, clock and threads.
     pub world: Option<World>,
 }
 
 impl AllOptions {
-    /// Files, clock and threads: the machine's own unless the options name others.
+    /// The file system, clock and threads; the default environment if none is set.
     pub fn world(&self) -> World {
         self.world.clone().unwrap_or_else(World::posix)
     }
@@ -137,24 +137,24 @@ impl AllOptions {
 handles! {
     /// Options of a database and of a column family.
     rocksdb_options_t = Checked<AllOptions>;
-    /// How tables are laid out and cached.
+    /// Options of block-based tables.
     rocksdb_block_based_table_options_t = Checked<TableOptions>;
-    /// How a read works.
+    /// Options of a read.
     rocksdb_readoptions_t = Checked<ReadOptions>;
-    /// How a write works.
+    /// Options of a write.
     rocksdb_writeoptions_t = Checked<WriteOptions>;
-    /// How a flush works.
+    /// Options of a flush.
     rocksdb_flushoptions_t = Checked<FlushOptions>;
-    /// How a compaction that the program asks for works.
+    /// Options of a manual compaction.
     rocksdb_compactoptions_t = Checked<CompactRangeOptions>;
-    /// How universal compaction chooses runs.
+    /// Options of universal compaction.
     rocksdb_universal_compaction_options_t = Checked<UniversalCompactionOptions>;
-    /// How FIFO compaction drops files.
+    /// Options of FIFO compaction.
     rocksdb_fifo_compaction_options_t = Checked<FifoCompactionOptions>;
 }
 
 c_destructors! {
-    /// Frees options. Databases that were opened with them are not touched.
+    /// Frees options. Databases that were opened with them are not affected.
     rocksdb_options_destroy(rocksdb_options_t);
     /// Frees table options.
     rocksdb_block_based_options_destroy(rocksdb_block_based_table_options_t);
@@ -172,13 +172,13 @@ c_destructors! {
     rocksdb_fifo_compaction_options_destroy(rocksdb_fifo_compaction_options_t);
 }
 
-/// `options` of a database that keeps no statistics, as RocksDB's does unless the program asks for them.
+/// `options` without statistics, which RocksDB's C interface enables only on request.
 fn without_statistics(mut options: DbOptions) -> DbOptions {
     options.statistics = Keeping::Nothing;
     options
 }
 
-/// The defaults of the C interface are RocksDB's.
+/// RocksDB's defaults of the C interface.
 fn defaults() -> AllOptions {
     AllOptions {
         db: without_statistics(DbOptions::default()),
@@ -188,45 +188,45 @@ fn defaults() -> AllOptions {
 }
 
 c_functions! {
-    /// Options with their defaults.
+    /// Creates default options.
     fn rocksdb_options_create() -> *mut rocksdb_options_t {
         create(Checked::new(defaults()))
     }
-    /// A copy of options. Objects that they name (cache, operator, filter) are shared.
+    /// Copies options. The objects in them (cache, operator, filter) are shared.
     fn rocksdb_options_create_copy(options: *mut rocksdb_options_t) -> *mut rocksdb_options_t {
         create(of(options.cast_const()).clone())
     }
-    /// Table options with their defaults.
+    /// Creates default table options.
     fn rocksdb_block_based_options_create() -> *mut rocksdb_block_based_table_options_t {
         create(Checked::new(TableOptions::default()))
     }
-    /// Read options with their defaults.
+    /// Creates default read options.
     fn rocksdb_readoptions_create() -> *mut rocksdb_readoptions_t {
         create(Checked::new(ReadOptions::default()))
     }
-    /// Write options with their defaults.
+    /// Creates default write options.
     fn rocksdb_writeoptions_create() -> *mut rocksdb_writeoptions_t {
         create(Checked::new(WriteOptions::default()))
     }
-    /// Flush options with their defaults.
+    /// Creates default flush options.
     fn rocksdb_flushoptions_create() -> *mut rocksdb_flushoptions_t {
         create(Checked::new(FlushOptions::default()))
     }
-    /// Compaction options with their defaults.
+    /// Creates default compaction options.
     fn rocksdb_compactoptions_create() -> *mut rocksdb_compactoptions_t {
         create(Checked::new(CompactRangeOptions::default()))
     }
-    /// Options of universal compaction with their defaults.
+    /// Creates default options of universal compaction.
     fn rocksdb_universal_compaction_options_create() -> *mut rocksdb_universal_compaction_options_t {
         create(Checked::new(UniversalCompactionOptions::default()))
     }
-    /// Options of FIFO compaction with their defaults.
+    /// Creates default options of FIFO compaction.
     fn rocksdb_fifo_compaction_options_create() -> *mut rocksdb_fifo_compaction_options_t {
         create(Checked::new(FifoCompactionOptions::default()))
     }
 
-    /// Puts into `new_options` the options of `base_options` changed by a text of
-    /// `name=value;` statements, of the database's and the family's options.
+    /// Sets `new_options` to `base_options`, changed by a string `name=value;...` of database and
+    /// family options.
     fn rocksdb_get_options_from_string(
         base_options: *const rocksdb_options_t,
         opts_str: *const c_char,
@@ -242,7 +242,7 @@ c_functions! {
         });
     }
 
-    /// Copies table options into the family's.
+    /// Sets the table options, which are copied.
     fn rocksdb_options_set_block_based_table_factory(
         opt: *mut rocksdb_options_t,
         table_options: *mut rocksdb_block_based_table_options_t,
@@ -253,7 +253,7 @@ c_functions! {
             options.family.table = table.value.clone();
         }
     }
-    /// Copies the options of universal compaction into the family's.
+    /// Sets the options of universal compaction, which are copied.
     fn rocksdb_options_set_universal_compaction_options(
         opt: *mut rocksdb_options_t,
         universal: *mut rocksdb_universal_compaction_options_t,
@@ -263,7 +263,7 @@ c_functions! {
         options.inherit(universal);
         options.family.compaction_options_universal = universal.value.clone();
     }
-    /// Copies the options of FIFO compaction into the family's.
+    /// Sets the options of FIFO compaction, which are copied.
     fn rocksdb_options_set_fifo_compaction_options(
         opt: *mut rocksdb_options_t,
         fifo: *mut rocksdb_fifo_compaction_options_t,
@@ -274,7 +274,7 @@ c_functions! {
         options.family.compaction_options_fifo = fifo.value.clone();
     }
 
-    /// The first key that iterators show. Copied; null takes the bound away.
+    /// Sets the lower bound of iterators, inclusive. Copied; null removes the bound.
     fn rocksdb_readoptions_set_iterate_lower_bound(
         opt: *mut rocksdb_readoptions_t,
         key: *const c_char,
@@ -282,7 +282,7 @@ c_functions! {
     ) {
         of_mut(opt).iterate_lower_bound = maybe_bytes(key, keylen).map(<[u8]>::to_vec);
     }
-    /// The key before which iterators end. Copied; null takes the bound away.
+    /// Sets the upper bound of iterators, exclusive. Copied; null removes the bound.
     fn rocksdb_readoptions_set_iterate_upper_bound(
         opt: *mut rocksdb_readoptions_t,
         key: *const c_char,
@@ -290,7 +290,7 @@ c_functions! {
     ) {
         of_mut(opt).iterate_upper_bound = maybe_bytes(key, keylen).map(<[u8]>::to_vec);
     }
-    /// The timestamp at which is read. Copied; null takes it away.
+    /// Sets the timestamp of reads. Copied; null removes it.
     fn rocksdb_readoptions_set_timestamp(
         opt: *mut rocksdb_readoptions_t,
         ts: *const c_char,
@@ -298,7 +298,7 @@ c_functions! {
     ) {
         of_mut(opt).timestamp = maybe_bytes(ts, tslen).map(<[u8]>::to_vec);
     }
-    /// The timestamp down to which iterators show all versions. Copied; null takes it away.
+    /// Sets the oldest timestamp whose versions iterators return. Copied; null removes it.
     fn rocksdb_readoptions_set_iter_start_ts(
         opt: *mut rocksdb_readoptions_t,
         ts: *const c_char,
@@ -306,25 +306,25 @@ c_functions! {
     ) {
         of_mut(opt).iter_start_ts = maybe_bytes(ts, tslen).map(<[u8]>::to_vec);
     }
-    /// More merge operands than this are too many. What is read of more of them is the same: RocksDB says
-    /// so in the subcode of a status that is well, of which its C interface shows nothing.
+    /// Sets the threshold on the number of merge operands. It does not change results: RocksDB reports
+    /// it in the subcode of an OK status, which its C interface does not expose.
     fn rocksdb_readoptions_set_merge_operand_count_threshold(
         opt: *mut rocksdb_readoptions_t,
         threshold: usize,
     ) {
         of_mut(opt).merge_operand_count_threshold = Some(threshold as u64);
     }
-    /// Any number of merge operands is right.
+    /// Removes the threshold on the number of merge operands.
     fn rocksdb_readoptions_clear_merge_operand_count_threshold(opt: *mut rocksdb_readoptions_t) {
         of_mut(opt).merge_operand_count_threshold = None;
     }
-    /// True if there is a number of merge operands from which they are too many.
+    /// True if there is a threshold on the number of merge operands.
     fn rocksdb_readoptions_has_merge_operand_count_threshold(
         opt: *mut rocksdb_readoptions_t,
     ) -> c_uchar {
         c_uchar::from(of(opt.cast_const()).merge_operand_count_threshold.is_some())
     }
-    /// That number; 0 if there is none.
+    /// Returns the threshold; 0 if there is none.
     fn rocksdb_readoptions_get_merge_operand_count_threshold(
         opt: *mut rocksdb_readoptions_t,
     ) -> usize {

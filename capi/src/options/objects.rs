@@ -1,4 +1,4 @@
-//! Options that are more than one value: paths, lists, objects.
+//! Options that are paths, lists or objects.
 
 use std::ffi::{c_char, c_int, c_uchar};
 use std::os::unix::ffi::OsStrExt;
@@ -16,20 +16,20 @@ use crate::handle::{maybe, take};
 use crate::table_properties::words;
 
 handles! {
-    /// A directory of tables and the bytes it should hold.
+    /// A directory for tables and its target size.
     rocksdb_dbpath_t = DbPath;
-    /// A factory of the checksums of whole files.
+    /// A factory of file checksums.
     rocksdb_file_checksum_gen_factory_t = FileChecksum;
 }
 
 c_destructors! {
     /// Frees a path.
     rocksdb_dbpath_destroy(rocksdb_dbpath_t);
-    /// Gives up the program's share of a factory.
+    /// Releases the program's reference to a factory.
     rocksdb_file_checksum_gen_factory_destroy(rocksdb_file_checksum_gen_factory_t);
 }
 
-/// What `rocksdb_options_set_min_level_to_compress` leaves uncompressed above a level.
+/// Implements `rocksdb_options_set_min_level_to_compress`: no compression above `level`.
 fn compress_from(options: &mut FamilyOptions, level: c_int) {
     let Ok(level) = usize::try_from(level) else {
         return;
@@ -43,13 +43,13 @@ fn compress_from(options: &mut FamilyOptions, level: c_int) {
         .collect();
 }
 
-/// Paths of a C array.
+/// The paths of a C array.
 ///
 /// # Safety
 ///
-/// The array is what `c.h` says.
+/// The array is valid as `c.h` requires.
 unsafe fn paths(values: *mut *const rocksdb_dbpath_t, count: usize) -> Vec<DbPath> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let handles = array(values.cast_const(), count);
         handles.iter().map(|handle| of(*handle).clone()).collect()
@@ -57,16 +57,16 @@ unsafe fn paths(values: *mut *const rocksdb_dbpath_t, count: usize) -> Vec<DbPat
 }
 
 c_functions! {
-    /// A path for `rocksdb_options_set_db_paths`.
+    /// Creates a path for `rocksdb_options_set_db_paths`.
     fn rocksdb_dbpath_create(path_name: *const c_char, target_size: u64) -> *mut rocksdb_dbpath_t {
         create(DbPath { path: path(path_name), target_size })
     }
-    /// The factory of CRC-32C checksums.
+    /// Creates a factory of CRC-32C checksums.
     fn rocksdb_file_checksum_gen_crc32c_factory_create() -> *mut rocksdb_file_checksum_gen_factory_t {
         create(FileChecksum::Crc32c)
     }
-    /// Sets the factory of the checksums of whole files, which the MANIFEST then holds. The caller still
-    /// owns the factory; null changes nothing.
+    /// Sets the factory of file checksums, which the MANIFEST records. The caller still owns the
+    /// factory; null is ignored.
     fn rocksdb_options_set_file_checksum_gen_factory(
         opt: *mut rocksdb_options_t,
         file_checksum_gen_factory: *mut rocksdb_file_checksum_gen_factory_t,
@@ -75,7 +75,7 @@ c_functions! {
             of_mut(opt).db.file_checksum_gen_factory = Some(*factory);
         }
     }
-    /// Directories of tables.
+    /// Sets the directories for tables.
     fn rocksdb_options_set_db_paths(
         opt: *mut rocksdb_options_t,
         path_values: *mut *const rocksdb_dbpath_t,
@@ -83,7 +83,7 @@ c_functions! {
     ) {
         of_mut(opt).db.db_paths = paths(path_values, num_paths);
     }
-    /// Directories of a family's tables.
+    /// Sets the directories for a family's tables.
     fn rocksdb_options_set_cf_paths(
         opt: *mut rocksdb_options_t,
         path_values: *mut *const rocksdb_dbpath_t,
@@ -91,66 +91,66 @@ c_functions! {
     ) {
         of_mut(opt).family.cf_paths = paths(path_values, num_paths);
     }
-    /// Directory of LOG files.
+    /// Sets the directory of LOG files.
     fn rocksdb_options_set_db_log_dir(opt: *mut rocksdb_options_t, dir: *const c_char) {
         of_mut(opt).db.db_log_dir = path(dir);
     }
-    /// Directory of write-ahead logs.
+    /// Sets the directory of WAL files.
     fn rocksdb_options_set_wal_dir(opt: *mut rocksdb_options_t, dir: *const c_char) {
         of_mut(opt).db.wal_dir = path(dir);
     }
-    /// Directory of the info log; empty for that of the database. It belongs to the options.
+    /// Returns the directory of LOG files; empty for that of the database. It belongs to the options.
     fn rocksdb_options_get_db_log_dir(opt: *mut rocksdb_options_t, size: *mut usize) -> *const c_char {
         words(of(opt.cast_const()).db.db_log_dir.as_os_str().as_bytes(), size)
     }
-    /// Directory of write-ahead logs; empty for that of the database. It belongs to the options.
+    /// Returns the directory of WAL files; empty for that of the database. It belongs to the options.
     fn rocksdb_options_get_wal_dir(opt: *mut rocksdb_options_t, size: *mut usize) -> *const c_char {
         words(of(opt.cast_const()).db.wal_dir.as_os_str().as_bytes(), size)
     }
-    /// Sets the name that tables record of the host that wrote them; `__hostname__` for its name.
+    /// Sets the host id that tables record; `__hostname__` stands for the host's name.
     fn rocksdb_options_set_db_host_id(opt: *mut rocksdb_options_t, v: *const c_char) {
         of_mut(opt).db.db_host_id = text(v);
     }
-    /// That of the options, to which it belongs.
+    /// Returns the host id, which belongs to the options.
     fn rocksdb_options_get_db_host_id(opt: *mut rocksdb_options_t, size: *mut usize) -> *const c_char {
         words(of(opt.cast_const()).db.db_host_id.as_bytes(), size)
     }
-    /// The hours of little work, as `HH:mm-HH:mm` in UTC.
+    /// Sets the daily off-peak time, as `HH:mm-HH:mm` in UTC.
     fn rocksdb_options_set_daily_offpeak_time_utc(opt: *mut rocksdb_options_t, v: *const c_char) {
         of_mut(opt).db.daily_offpeak_time_utc = text(v);
     }
-    /// Those of the options, to which they belong.
+    /// Returns the daily off-peak time, which belongs to the options.
     fn rocksdb_options_get_daily_offpeak_time_utc(opt: *mut rocksdb_options_t, size: *mut usize) -> *const c_char {
         words(of(opt.cast_const()).db.daily_offpeak_time_utc.as_bytes(), size)
     }
-    /// Files, clock and threads.
+    /// Sets the environment.
     fn rocksdb_options_set_env(opt: *mut rocksdb_options_t, env: *mut rocksdb_env_t) {
         of_mut(opt).world = maybe(env.cast_const()).map(|env| env.world.clone());
     }
 
-    /// The order of keys. The options share the comparator; the program still destroys its handle.
+    /// Sets the comparator. The options share it, and the program still destroys its handle.
     fn rocksdb_options_set_comparator(opt: *mut rocksdb_options_t, comparator: *mut rocksdb_comparator_t) {
         of_mut(opt).family.comparator = of(comparator.cast_const()).clone();
     }
-    /// The merge operator, which the options own from now on.
+    /// Sets the merge operator. The options take ownership.
     fn rocksdb_options_set_merge_operator(opt: *mut rocksdb_options_t, operator: *mut rocksdb_mergeoperator_t) {
         of_mut(opt).family.merge_operator = match operator.is_null() {
             true => None,
             false => Some(take(operator)),
         };
     }
-    /// The operator that adds little-endian numbers of eight bytes.
+    /// Sets the merge operator that adds little-endian 64-bit integers.
     fn rocksdb_options_set_uint64add_merge_operator(opt: *mut rocksdb_options_t) {
         of_mut(opt).family.merge_operator = cairn_options::merge_operators::from_text("uint64add").ok();
     }
-    /// The prefix extractor, which the options own from now on.
+    /// Sets the prefix extractor. The options take ownership.
     fn rocksdb_options_set_prefix_extractor(opt: *mut rocksdb_options_t, transform: *mut rocksdb_slicetransform_t) {
         of_mut(opt).family.prefix_extractor = match transform.is_null() {
             true => None,
             false => Some(take(transform)),
         };
     }
-    /// The filter policy, which the table options own from now on.
+    /// Sets the filter policy. The table options take ownership.
     fn rocksdb_block_based_options_set_filter_policy(
         opt: *mut rocksdb_block_based_table_options_t,
         policy: *mut rocksdb_filterpolicy_t,
@@ -160,19 +160,19 @@ c_functions! {
             false => Some(take(policy)),
         };
     }
-    /// The block cache, shared with the program's handle.
+    /// Sets the block cache. The options share it, and the program still destroys its handle.
     fn rocksdb_block_based_options_set_block_cache(
         opt: *mut rocksdb_block_based_table_options_t,
         cache: *mut rocksdb_cache_t,
     ) {
         of_mut(opt).block_cache = maybe(cache.cast_const()).cloned();
     }
-    /// The cache of blobs, shared with the program's handle; it may be that of the blocks.
+    /// Sets the blob cache. The options share it; it may be the block cache.
     fn rocksdb_options_set_blob_cache(opt: *mut rocksdb_options_t, blob_cache: *mut rocksdb_cache_t) {
         of_mut(opt).family.blob_cache = maybe(blob_cache.cast_const()).cloned();
     }
 
-    /// Compression by level.
+    /// Sets the compression of each level.
     fn rocksdb_options_set_compression_per_level(
         opt: *mut rocksdb_options_t,
         level_values: *const c_int,
@@ -189,11 +189,11 @@ c_functions! {
         }
         options.family.compression_per_level = levels;
     }
-    /// No compression above `level`.
+    /// Disables compression above `level`.
     fn rocksdb_options_set_min_level_to_compress(opt: *mut rocksdb_options_t, level: c_int) {
         compress_from(&mut of_mut(opt).family, level);
     }
-    /// Window, level, strategy and dictionary size of the codec.
+    /// Sets window, level, strategy and dictionary size of the codec.
     fn rocksdb_options_set_compression_options(
         opt: *mut rocksdb_options_t,
         w_bits: c_int,
@@ -223,7 +223,7 @@ c_functions! {
         options.max_dict_bytes = max_dict_bytes.cast_unsigned();
         options.enabled = enabled != 0;
     }
-    /// Samples for the bottommost level's dictionary, in bytes.
+    /// Sets the sample size of the bottommost level's dictionary training, in bytes.
     fn rocksdb_options_set_bottommost_compression_options_zstd_max_train_bytes(
         opt: *mut rocksdb_options_t,
         bytes: c_int,
@@ -233,7 +233,7 @@ c_functions! {
         options.zstd_max_train_bytes = bytes.cast_unsigned();
         options.enabled = enabled != 0;
     }
-    /// True if zstd's trainer makes the bottommost level's dictionary.
+    /// Sets whether zstd's trainer creates the bottommost level's dictionaries.
     fn rocksdb_options_set_bottommost_compression_options_use_zstd_dict_trainer(
         opt: *mut rocksdb_options_t,
         use_trainer: c_uchar,
@@ -243,7 +243,7 @@ c_functions! {
         options.use_zstd_dict_trainer = use_trainer != 0;
         options.enabled = enabled != 0;
     }
-    /// Data buffered for the bottommost level's dictionary, in bytes.
+    /// Sets the limit on data buffered for the bottommost level's dictionaries, in bytes.
     fn rocksdb_options_set_bottommost_compression_options_max_dict_buffer_bytes(
         opt: *mut rocksdb_options_t,
         bytes: u64,
@@ -253,7 +253,7 @@ c_functions! {
         options.max_dict_buffer_bytes = bytes;
         options.enabled = enabled != 0;
     }
-    /// Further factors of level sizes.
+    /// Sets additional multipliers of level sizes.
     fn rocksdb_options_set_max_bytes_for_level_multiplier_additional(
         opt: *mut rocksdb_options_t,
         level_values: *mut c_int,
@@ -263,11 +263,11 @@ c_functions! {
             array(level_values.cast_const(), num_levels).to_vec();
     }
 
-    /// Memtables that are arrays, sorted when they are full.
+    /// Sets the vector memtable, which is sorted when it becomes immutable.
     fn rocksdb_options_set_memtable_vector_rep(opt: *mut rocksdb_options_t) {
         of_mut(opt).family.memtable_factory = MemtableFactory::Vector;
     }
-    /// Memtables with a skip list for each prefix.
+    /// Sets the memtable with a skip list for each prefix.
     fn rocksdb_options_set_hash_skip_list_rep(
         opt: *mut rocksdb_options_t,
         _bucket_count: usize,
@@ -276,7 +276,7 @@ c_functions! {
     ) {
         of_mut(opt).family.memtable_factory = MemtableFactory::HashSkipList;
     }
-    /// Memtables with a linked list for each prefix.
+    /// Sets the memtable with a linked list for each prefix.
     fn rocksdb_options_set_hash_link_list_rep(opt: *mut rocksdb_options_t, _bucket_count: usize) {
         of_mut(opt).family.memtable_factory = MemtableFactory::HashLinkList;
     }

@@ -1,4 +1,4 @@
-//! Options made by recipe, or read from an OPTIONS file.
+//! Presets, and options loaded from an OPTIONS file.
 
 use std::ffi::{c_char, c_int};
 
@@ -9,30 +9,30 @@ use crate::handle::{create, destroy, maybe, of, of_mut};
 use crate::options::{AllOptions, Checked, rocksdb_options_t, without_statistics};
 
 c_functions! {
-    /// Options for a machine that gives the database `total_threads` threads.
+    /// Tunes the options for `total_threads` background threads.
     fn rocksdb_options_increase_parallelism(opt: *mut rocksdb_options_t, total_threads: c_int) {
         of_mut(opt).db.increase_parallelism(total_threads);
     }
-    /// Options for point lookups with a cache of so many MiB.
+    /// Tunes the options for point lookups with a cache of this many MiB.
     fn rocksdb_options_optimize_for_point_lookup(opt: *mut rocksdb_options_t, block_cache_size_mb: u64) {
         of_mut(opt).family.optimize_for_point_lookup(block_cache_size_mb);
     }
-    /// Options for leveled compaction with so many bytes of memtables.
+    /// Tunes the options for leveled compaction with this many bytes of memtables.
     fn rocksdb_options_optimize_level_style_compaction(opt: *mut rocksdb_options_t, memtable_memory_budget: u64) {
         of_mut(opt).family.optimize_level_style_compaction(memtable_memory_budget);
     }
-    /// Options for universal compaction with so many bytes of memtables.
+    /// Tunes the options for universal compaction with this many bytes of memtables.
     fn rocksdb_options_optimize_universal_style_compaction(opt: *mut rocksdb_options_t, memtable_memory_budget: u64) {
         of_mut(opt).family.optimize_universal_style_compaction(memtable_memory_budget);
     }
-    /// Options for loading much data, to be compacted afterwards.
+    /// Tunes the options for a bulk load, which a manual compaction should follow.
     fn rocksdb_options_prepare_for_bulk_load(opt: *mut rocksdb_options_t) {
         let all = &mut **of_mut(opt);
         cairn_options::presets::prepare_for_bulk_load(&mut all.db, &mut all.family);
     }
 
-    /// The options in the newest OPTIONS file of a database: the database's, and for each family its
-    /// name and options. Freed by `rocksdb_load_latest_options_destroy`.
+    /// Loads the newest OPTIONS file of a database: the database options, and the name and options of
+    /// each family. Freed with `rocksdb_load_latest_options_destroy`.
     fn rocksdb_load_latest_options(
         db_path: *const c_char,
         env: *mut rocksdb_env_t,
@@ -70,7 +70,7 @@ c_functions! {
             Ok(())
         });
     }
-    /// Frees what `rocksdb_load_latest_options` stored.
+    /// Frees the results of `rocksdb_load_latest_options`.
     fn rocksdb_load_latest_options_destroy(
         db_options: *mut rocksdb_options_t,
         list_column_family_names: *mut *mut c_char,

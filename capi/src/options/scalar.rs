@@ -1,4 +1,4 @@
-//! C's numbers as values of options, and back.
+//! Conversion of single-valued options between C and Rust.
 
 use std::ffi::{c_char, c_int, c_uchar};
 
@@ -9,11 +9,11 @@ use cairn_options::enums::{
     ReadTier, WalRecoveryMode,
 };
 
-/// A value of an option that C passes as a `C`.
+/// An option's value that has the type `C` in the C interface.
 pub trait Scalar<C> {
-    /// Takes what C passed, or returns false if the option has no such value.
+    /// Sets the value from C; returns false if it is invalid.
     fn set(&mut self, value: C) -> bool;
-    /// What C sees.
+    /// The value for C.
     fn get(&self) -> C;
 }
 
@@ -21,7 +21,7 @@ macro_rules! numbers {
     ($($option:ty: $($c:ty),+;)+) => {$($(
         impl Scalar<$c> for $option {
             fn set(&mut self, value: $c) -> bool {
-                // C's types wrap where RocksDB's setters cast: -1 is the largest unsigned number.
+                // Wraps like the casts in RocksDB's setters: -1 is the largest unsigned number.
                 *self = value as $option;
                 true
             }
@@ -67,7 +67,7 @@ impl Scalar<bool> for bool {
     }
 }
 
-/// Choices whose number is their place in the table of their names.
+/// Enumerations whose numbers are their indexes in the table of names.
 macro_rules! choices {
     ($($option:ty: $($c:ty),+;)+) => {$($(
         impl Scalar<$c> for $option {
@@ -112,7 +112,7 @@ impl Scalar<c_int> for Compression {
     }
 }
 
-/// The number that stands for "no compression of its own".
+/// The number of "no compression" (`kDisableCompressionOption`).
 const DISABLED: c_int = 0xff;
 
 impl Scalar<c_int> for Option<Compression> {

@@ -1,4 +1,4 @@
-//! Options of databases and families that are one value each.
+//! Single-valued options of databases and families.
 
 use std::ffi::{c_int, c_uchar, c_uint};
 

@@ -1,4 +1,4 @@
-//! Options of block-based tables that are one value each.
+//! Single-valued options of block-based tables.
 
 use std::ffi::{c_char, c_int, c_uchar};
 

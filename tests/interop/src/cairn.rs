@@ -1,4 +1,4 @@
-//! The command line `cairn`, run as a user would.
+//! Runs the command line tool `cairn`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,11 +6,11 @@ use std::process::{Command, Output};
 
 use crate::content::{self, Dump};
 
-/// The program: `CAIRN_BIN`, or the one that was built beside this test.
+/// The program: `CAIRN_BIN`, or the one built beside this test.
 ///
 /// # Panics
 ///
-/// When it has not been built.
+/// If it has not been built.
 #[must_use]
 pub fn program() -> PathBuf {
     if let Some(path) = std::env::var_os("CAIRN_BIN") {
@@ -34,7 +34,7 @@ pub fn program() -> PathBuf {
 ///
 /// # Panics
 ///
-/// When it cannot be started, or dies of a panic or a signal: no input may do that to it.
+/// If it cannot be started, or ends by a panic or a signal, which no input may cause.
 #[must_use]
 pub fn run(arguments: &[&str]) -> Output {
     let output = Command::new(program())
@@ -55,7 +55,7 @@ pub fn run(arguments: &[&str]) -> Output {
 ///
 /// # Panics
 ///
-/// When what is printed is not the form that [`content::parse`] reads.
+/// If [`content::parse`] cannot parse the output.
 pub fn scan(path: &Path, options: &str, families: &BTreeMap<String, String>) -> Dump {
     let path = path.to_str().expect("test folders are UTF-8");
     let mut arguments = vec!["scan", "--db", path, "--all-families", "--format", "jsonl"];
@@ -80,7 +80,7 @@ pub fn scan(path: &Path, options: &str, families: &BTreeMap<String, String>) -> 
     if output.status.success() {
         return Ok(content);
     }
-    // The scan went wrong in the family whose rows came last, unless it says where itself.
+    // The error belongs to the family whose rows came last, unless a row reports it.
     if content.values().any(|family| family.error.is_some()) {
         return Ok(content);
     }
@@ -95,11 +95,11 @@ pub fn scan(path: &Path, options: &str, families: &BTreeMap<String, String>) -> 
     Ok(content)
 }
 
-/// The C library: `CAIRN_C_LIB`, or the one that was built beside this test.
+/// The C library: `CAIRN_C_LIB`, or the one built beside this test.
 ///
 /// # Panics
 ///
-/// When it has not been built.
+/// If it has not been built.
 #[must_use]
 pub fn c_library() -> PathBuf {
     if let Some(path) = std::env::var_os("CAIRN_C_LIB") {

@@ -1,25 +1,25 @@
-//! What a database contains: for each family its rows in order, in the form of the golden files.
+//! The content of a database: the rows of each family in order, in the format of the golden files.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// One row, as its fields in hex: `k`, `v`, and `cols` or `ts` where there are any.
+/// A row. Its fields are in hex: `k`, `v`, and optionally `cols` or `ts`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The user key.
     pub key: String,
-    /// The value; of an entity, its default column.
+    /// The value; the default column of an entity.
     pub value: String,
-    /// The columns of an entity with more than a lone default column: name and value each.
+    /// The columns of an entity that has more than a default column.
     pub columns: Option<Vec<(String, String)>>,
-    /// The timestamp of a key that has one.
+    /// The timestamp, if keys have timestamps.
     pub timestamp: Option<String>,
 }
 
 impl Row {
-    /// The same row with these columns, unless they are a lone default column.
+    /// The row with these columns, unless they are only a default column.
     #[must_use]
     pub fn with_columns(mut self, columns: &[(&[u8], &[u8])]) -> Row {
         if !matches!(columns, [(b"", _)]) {
@@ -30,7 +30,7 @@ impl Row {
         self
     }
 
-    /// A row of plain bytes.
+    /// A row without columns and timestamp.
     #[must_use]
     pub fn of(key: &[u8], value: &[u8]) -> Row {
         Row {
@@ -42,7 +42,7 @@ impl Row {
     }
 }
 
-/// `content` as somebody sees it who is shown default columns only.
+/// `content` without columns, as an interface sees it that shows only default columns.
 #[must_use]
 pub fn without_columns(mut content: Content) -> Content {
     let rows = content.values_mut().flat_map(|family| &mut family.rows);
@@ -50,27 +50,27 @@ pub fn without_columns(mut content: Content) -> Content {
     content
 }
 
-/// A family: its rows in order, and whether reading it ended in an error.
+/// A family: its rows in order, and the error that ended the read, if there is one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rows {
-    /// What was read.
+    /// The rows.
     pub rows: Vec<Row>,
-    /// Why reading ended early.
+    /// The error that ended the read.
     pub error: Option<String>,
 }
 
-/// The families of a database by name. One without rows may be missing, so compare with
+/// The families of a database by name. A family without rows may be missing, so compare with
 /// [`difference`].
 pub type Content = BTreeMap<String, Rows>;
 
-/// What is read from a dump: content, or the text of why the database does not open.
+/// The content of a dump, or the error of opening the database.
 pub type Dump = Result<Content, String>;
 
-/// Reads lines of JSON objects with `cf`, `k`, `v`, `cols`, `ts`, `error` or `open_error`.
+/// Parses lines of JSON objects with `cf`, `k`, `v`, `cols`, `ts`, `error` or `open_error`.
 ///
 /// # Panics
 ///
-/// When a line is not of that form: the writer of the dump is broken, or the golden file is.
+/// If a line has another format.
 pub fn parse(lines: &str) -> Dump {
     let mut content = Content::new();
     for line in lines.lines() {
@@ -106,7 +106,7 @@ fn text(value: &Value) -> String {
         .to_owned()
 }
 
-/// Where `actual` first differs from `expected`, or nothing. Errors are compared by being there.
+/// The first difference between `actual` and `expected`, or `None`. Errors are not compared by text.
 #[must_use]
 pub fn difference(expected: &Content, actual: &Content) -> Option<String> {
     let names: std::collections::BTreeSet<_> = expected.keys().chain(actual.keys()).collect();
@@ -147,7 +147,7 @@ pub fn difference(expected: &Content, actual: &Content) -> Option<String> {
     None
 }
 
-/// How many rows there are.
+/// The number of rows.
 #[must_use]
 pub fn count(content: &Content) -> usize {
     content.values().map(|family| family.rows.len()).sum()
@@ -167,7 +167,7 @@ fn brief(row: &Row) -> String {
     text
 }
 
-/// Bytes as lower-case hex.
+/// `bytes` in lower-case hex.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 2);

@@ -1,18 +1,18 @@
-//! A directory as it stands: every file with its bytes, to see whether somebody changed it.
+//! Snapshots of a directory: every file with its contents, to detect changes.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// The files below a folder: their bytes and when they were last changed.
+/// The files below a directory: contents and modification time.
 pub type Folder = BTreeMap<PathBuf, (Vec<u8>, SystemTime)>;
 
-/// Reads all of `root`.
+/// Reads all files below `root`.
 ///
 /// # Panics
 ///
-/// When a file cannot be read.
+/// If a file cannot be read.
 #[must_use]
 pub fn read(root: &Path) -> Folder {
     let mut files = Folder::new();
@@ -33,11 +33,11 @@ pub fn read(root: &Path) -> Folder {
     files
 }
 
-/// Copies all of `from` to `to`, which is made.
+/// Copies `from` to `to`, which is created.
 ///
 /// # Panics
 ///
-/// When a file cannot be copied.
+/// If a file cannot be copied.
 pub fn copy(from: &Path, to: &Path) {
     for (name, (bytes, _)) in read(from) {
         let target = to.join(name);
@@ -46,7 +46,7 @@ pub fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// What differs between two states of a folder, in words.
+/// Descriptions of the differences between two snapshots.
 #[must_use]
 pub fn changes(before: &Folder, after: &Folder) -> Vec<String> {
     let mut changes = Vec::new();

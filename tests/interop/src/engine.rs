@@ -1,4 +1,4 @@
-//! The engines that carry out a workload.
+//! The engines that run a workload.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use crate::content::{Content, Row, without_columns};
 use crate::reference;
 use crate::workload::{Change, Durable, Engine, FAMILIES};
 
-/// Options of the families of a workload: what is special about each, and `common`.
+/// The options of a workload's families: those of each family, and `common`.
 #[must_use]
 pub fn family_options(common: &str) -> Vec<(&'static str, String)> {
     let options = FAMILIES.map(|family| (family.name, format!("{};{common}", family.options)));
     options.to_vec()
 }
 
-/// RocksDB, on a directory.
+/// A RocksDB database.
 pub struct RocksDb(Db);
 
 impl Durable for RocksDb {
@@ -69,13 +69,13 @@ impl Engine for RocksDb {
         reference::read(&self.0)
     }
 
-    /// The C interface shows the default column only.
+    /// The C interface returns only the default column.
     fn shown(&self, content: Content) -> Content {
         without_columns(content)
     }
 }
 
-/// `changes` as a serialized batch. Families have their places in the list as ids.
+/// `changes` as a serialized write batch. The id of a family is its index in the list.
 fn encoded(changes: &[Change]) -> Vec<u8> {
     let mut batch = cairn_format::batch::WriteBatch::new();
     let id = |family: &usize| u32::try_from(*family).expect("there are few families");
@@ -99,7 +99,7 @@ fn encoded(changes: &[Change]) -> Vec<u8> {
     batch.into_bytes()
 }
 
-/// Cairn, on a directory.
+/// A Cairn database.
 pub struct Cairn(cairn::Db);
 
 impl Durable for Cairn {

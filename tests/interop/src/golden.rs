@@ -1,4 +1,4 @@
-//! The golden databases: directories that RocksDB wrote, with the content it reads from them.
+//! The golden databases: directories written by RocksDB, with the content that it reads from them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -10,20 +10,20 @@ use serde_json::Value;
 
 use crate::content::{self, Dump};
 
-/// One database of `tests/golden`, as `index.json` describes it.
+/// A database of `tests/golden`, as described in `index.json`.
 #[derive(Clone, Debug)]
 pub struct Golden {
-    /// Its name, which begins with the version that wrote it.
+    /// The name, which begins with the version of the writer.
     pub name: String,
-    /// Database options in text form, with those that only its reading needs.
+    /// Database options in text form, including those needed only for reading.
     pub options: String,
-    /// Options of each family.
+    /// The options of each family.
     pub families: BTreeMap<String, String>,
-    /// Names of comparators, where they are not bytewise.
+    /// The comparator of each family that is not bytewise.
     pub comparators: BTreeMap<String, String>,
-    /// True if a program has to bring the comparator that `comparators` names.
+    /// True if the program must supply the comparator.
     pub needs_comparator: bool,
-    /// What 11.9 does with it, if an older version wrote it: `true` if it reads the same.
+    /// What RocksDB 11.9 reads, if an older version wrote the database: `true` if the same.
     pub read_by_newest: Value,
 }
 
@@ -33,11 +33,11 @@ pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../golden")
 }
 
-/// Every golden database, in the order of the index.
+/// All golden databases, in the order of the index.
 ///
 /// # Panics
 ///
-/// When the index cannot be read.
+/// If the index cannot be read.
 #[must_use]
 pub fn all() -> Vec<Golden> {
     let index = fs::read(folder().join("index.json")).expect("tests/golden/index.json is there");
@@ -79,11 +79,12 @@ impl Golden {
         }
     }
 
-    /// What must be read: what 11.9 reads, or for formats that it no longer opens, what was written.
+    /// The expected content: what RocksDB 11.9 reads, or, for formats that it no longer supports, what
+    /// was written.
     ///
     /// # Panics
     ///
-    /// When the file is missing or broken.
+    /// If the file is missing or malformed.
     pub fn expected(&self) -> Dump {
         let newest = folder().join(format!("{}.expected_by_11_9.jsonl.gz", self.name));
         let own = folder().join(format!("{}.expected.jsonl.gz", self.name));
@@ -101,7 +102,7 @@ impl Golden {
     ///
     /// # Panics
     ///
-    /// When the archive is missing or broken.
+    /// If the archive is missing or corrupt.
     pub fn unpack(&self, target: &Path) {
         let file = File::open(folder().join(format!("{}.tar.gz", self.name)));
         let file = file.expect("the archive is there");

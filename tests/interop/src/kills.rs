@@ -1,8 +1,8 @@
-//! Processes that are killed while they write, and what both engines make of what they leave.
+//! Processes that are killed while they write, and recovery of their files by both engines.
 //!
-//! A child writes numbered rows, with values of every size up to 70 KB, and says after each write how many there are. It
-//! is killed, and copies of its directory are opened in every recovery mode by both engines. They hold all
-//! rows up to some number, at least those that were acknowledged.
+//! A child writes numbered rows with values of up to 70 KB and reports the number of rows after each
+//! write. It is killed, and both engines open copies of its directory in every recovery mode. Each must
+//! find all rows up to some number, which is at least that of the last acknowledged row.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -15,20 +15,20 @@ use crate::dir_snapshot;
 use crate::engine::{Cairn, RocksDb};
 use crate::workload::{Change, Durable, Engine, FAMILIES};
 
-/// The recovery modes by name. In [`ABSOLUTE`] a log that a write was torn in may be refused.
+/// The recovery modes. With [`ABSOLUTE`], a log with a torn write may be rejected.
 pub const MODES: [&str; 4] = [
     "kTolerateCorruptedTailRecords",
     ABSOLUTE,
     "kPointInTimeRecovery",
     "kSkipAnyCorruptedRecords",
 ];
-/// The mode that takes no damage.
+/// The mode that tolerates no damage.
 pub const ABSOLUTE: &str = "kAbsoluteConsistency";
 
-/// The engines by name.
+/// The engines.
 pub const ENGINES: [&str; 2] = ["Cairn", "RocksDB"];
 
-/// Options of children: one set a round, in turn.
+/// Options of the children, one set per round, cyclically.
 const OPTIONS: [&str; 4] = [
     "",
     "recycle_log_file_num=2",
@@ -36,25 +36,25 @@ const OPTIONS: [&str; 4] = [
     "write_buffer_size=300000",
 ];
 
-/// How the logs are written that children leave.
+/// How a child writes its logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logs {
-    /// Through a mapping.
+    /// Through a memory mapping.
     Mapped,
-    /// By calls.
+    /// By system calls.
     Plain,
 }
 
-/// How often a mode of an engine refused what a child left.
+/// How often a recovery mode rejected a child's log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refused {
-    /// By absolute consistency, of each engine.
+    /// Rejections with absolute consistency, by engine.
     pub absolute: [usize; 2],
-    /// Rows that were there and were not acknowledged.
+    /// The number of rows that were found but not acknowledged.
     pub unacknowledged: usize,
 }
 
-/// The length of row `number`: most are short, and every fourth is up to 70 KB.
+/// The length of row `number`: most are short, and every fourth has up to 70 KB.
 fn len_of(seed: u64, number: u64) -> usize {
     let mixed = (seed << 32 | number)
         .wrapping_add(1)
@@ -68,7 +68,7 @@ fn len_of(seed: u64, number: u64) -> usize {
 
 /// Row `number` of the child `seed`.
 fn row(seed: u64, number: u64) -> (Vec<u8>, Vec<u8>) {
-    // A value of zeros looks like space that was never written.
+    // A value of zeros looks like unwritten space.
     let byte = u8::try_from(number % 5 * 50).expect("it is small");
     (
         number.to_be_bytes().to_vec(),
@@ -76,11 +76,11 @@ fn row(seed: u64, number: u64) -> (Vec<u8>, Vec<u8>) {
     )
 }
 
-/// The life of a child: writes until it is killed.
+/// Runs a child: writes until it is killed.
 ///
 /// # Errors
 ///
-/// What the engine says.
+/// The engine's error.
 pub fn write_until_killed(dir: &Path, seed: u64, logs: Logs) -> Result<(), String> {
     let options = OPTIONS[usize::try_from(seed).unwrap_or(0) % OPTIONS.len()];
     let options = match logs {
@@ -103,7 +103,7 @@ pub fn write_until_killed(dir: &Path, seed: u64, logs: Logs) -> Result<(), Strin
     Ok(())
 }
 
-/// How many rows a child has left: all of them up to there and no other. None if there is another.
+/// The number of rows if they are exactly the first ones of the child, else `None`.
 fn rows_of(content: &Content, seed: u64) -> Option<u64> {
     let rows = &content.get(FAMILIES[0].name)?.rows;
     for (number, found) in (0..).zip(rows) {
@@ -115,11 +115,11 @@ fn rows_of(content: &Content, seed: u64) -> Option<u64> {
     u64::try_from(rows.len()).ok()
 }
 
-/// Starts the program `child`, kills it after a moment that depends on `seed`, and opens what it left.
+/// Starts the program `child`, kills it after a delay that depends on `seed`, and opens its files.
 ///
 /// # Errors
 ///
-/// A state that is refused where it must not be, or that lacks rows.
+/// An engine rejects the files where it must not, or rows are missing.
 pub fn round(
     child: &mut Command,
     place: &Path,
@@ -136,7 +136,7 @@ pub fn round(
     if line != "open\n" {
         return Err(format!("child {seed} did not open a database"));
     }
-    // Some microseconds to some milliseconds.
+    // From a few microseconds to a few milliseconds.
     let micros = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50;
     thread::sleep(Duration::from_micros(micros));
     child.kill().map_err(words)?;

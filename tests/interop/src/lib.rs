@@ -1,9 +1,10 @@
-//! Cairn and RocksDB on the same databases: golden files, both directions, turns.
+//! Cairn and RocksDB on the same databases: golden files, files exchanged in both directions,
+//! alternating writers.
 //!
-//! This library holds what the tests share: [`content`] is what a database contains, as lines that
-//! compare; [`golden`] unpacks databases that RocksDB wrote; [`cairn`] runs the command line;
-//! [`mod@reference`] reads with RocksDB's library and with its tools; [`workload`] makes random changes,
-//! which [`engine`] lets RocksDB carry out; [`kills`] ends processes that write.
+//! The shared parts of the tests: [`content`] is the content of a database in a comparable form;
+//! [`golden`] unpacks databases that RocksDB wrote; [`cairn`] runs the command line tool;
+//! [`mod@reference`] reads with RocksDB's library and tools; [`workload`] generates random changes and
+//! [`engine`] applies them; [`kills`] kills processes that write.
 
 pub mod cairn;
 pub mod content;

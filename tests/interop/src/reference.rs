@@ -1,4 +1,4 @@
-//! The same databases read by RocksDB: by its library, and by its tools `ldb` and `sst_dump`.
+//! Databases read by RocksDB: by its library, and by its tools `ldb` and `sst_dump`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use cairn_bench::rocksdb::{Db, Library, OpenMode, list_families};
 
 use crate::content::{Content, Dump, Row, Rows};
 
-/// RocksDB's library, or the words of why there is none.
+/// RocksDB's library.
 ///
 /// # Errors
 ///
@@ -16,14 +16,14 @@ pub fn library() -> Result<Library, String> {
     Library::locate().map_err(|error| error.to_string())
 }
 
-/// True if the library reads and writes format version 8 of tables, as RocksDB does from 11.12 on.
+/// True if the library supports format version 8 of tables, as RocksDB 11.12 does.
 #[must_use]
 pub fn has_format_8(library: &Library) -> bool {
     library.has("rocksdb_block_based_options_set_optimize_key_common_prefix")
 }
 
-/// Reads everything with RocksDB's library, which recovers the database at `path`: hand it a copy.
-/// `families` gives the options of those that need any. Entities show their default column only.
+/// Reads everything with RocksDB's library, which recovers the database at `path`: pass a copy.
+/// `families` has the options of families that need any. Entities are reduced to their default column.
 pub fn dump(library: &Library, path: &Path, options: &str, families: &[(&str, &str)]) -> Dump {
     let names = list_families(library, path).map_err(|error| error.to_string())?;
     let given = |name: &str| {
@@ -40,7 +40,7 @@ pub fn dump(library: &Library, path: &Path, options: &str, families: &[(&str, &s
     Ok(read(&db.map_err(|error| error.to_string())?))
 }
 
-/// Everything in an open database.
+/// Reads everything in an open database.
 ///
 /// # Panics
 ///
@@ -62,15 +62,15 @@ pub fn read(db: &Db) -> Content {
     content
 }
 
-/// Reads `family` with `ldb`, which takes the options from the database's own OPTIONS file.
+/// Reads `family` with `ldb`, which takes the options from the database's OPTIONS file.
 ///
 /// # Errors
 ///
-/// The words of `ldb` when it fails.
+/// The output of `ldb` if it fails.
 ///
 /// # Panics
 ///
-/// When `ldb` cannot be started or prints something else than rows.
+/// If `ldb` cannot be started or its output cannot be parsed.
 pub fn ldb(path: &Path, family: &str) -> Result<Rows, String> {
     let mut command = Command::new("ldb");
     command
@@ -106,15 +106,15 @@ pub fn ldb(path: &Path, family: &str) -> Result<Rows, String> {
     })
 }
 
-/// Lets `ldb` do `command` with the database at `path`.
+/// Runs `command` of `ldb` on the database at `path`.
 ///
 /// # Errors
 ///
-/// Its words when it fails or finds fault.
+/// The output of `ldb` if it fails or reports an error.
 ///
 /// # Panics
 ///
-/// When it cannot be started.
+/// If it cannot be started.
 pub fn ldb_command(path: &Path, command: &str) -> Result<(), String> {
     let database = format!("--db={}", path.display());
     let output = Command::new("ldb")
@@ -129,15 +129,15 @@ pub fn ldb_command(path: &Path, command: &str) -> Result<(), String> {
     Err(format!("ldb {command}: {words}"))
 }
 
-/// Lets `sst_dump` verify every block of the table at `path`.
+/// Verifies every block of the table at `path` with `sst_dump`.
 ///
 /// # Errors
 ///
-/// Its words when it finds fault.
+/// The output of `sst_dump` if it reports an error.
 ///
 /// # Panics
 ///
-/// When it cannot be started.
+/// If it cannot be started.
 pub fn sst_dump_verify(path: &Path) -> Result<(), String> {
     let mut command = Command::new("sst_dump");
     command
@@ -154,8 +154,8 @@ pub fn sst_dump_verify(path: &Path) -> Result<(), String> {
     Err(words)
 }
 
-/// The libraries of RocksDB that are there: the published one, and the newest version if
-/// `CAIRN_ROCKSDB_NEWEST_LIB` names it or it lies in `target/rocksdb-newest`. None without the published one.
+/// The available RocksDB libraries: the published one, and the newest version if
+/// `CAIRN_ROCKSDB_NEWEST_LIB` or `target/rocksdb-newest` has it. Empty without the published one.
 #[must_use]
 pub fn libraries() -> Vec<PathBuf> {
     let published = Library::path();

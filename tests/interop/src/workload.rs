@@ -1,11 +1,11 @@
-//! Random changes, the same for every engine, and a plain map that says what they must lead to.
+//! Random changes, identical for all engines, and a map that computes the expected content.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::content::{Content, Row, Rows};
 
-/// A family of the workload: its name, and what is special about it as option text.
+/// A family of the workload: its name and its specific options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FamilyKind {
     /// Its name.
@@ -14,7 +14,7 @@ pub struct FamilyKind {
     pub options: &'static str,
 }
 
-/// The families of every workload. The place in this list is how a change names its family.
+/// The families of every workload. A change refers to its family by the index in this list.
 pub const FAMILIES: [FamilyKind; 3] = [
     FamilyKind {
         name: "default",
@@ -34,55 +34,55 @@ const DEFAULT: usize = 0;
 const SUMS: usize = 1;
 const REVERSE: usize = 2;
 
-/// Names and values.
+/// Column names and values.
 pub type Columns = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// One change of one family.
+/// A change of one family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Sets a key.
+    /// Puts a key.
     Put(usize, Vec<u8>, Vec<u8>),
-    /// Sets a key to an entity of these columns, sorted by name.
+    /// Puts an entity with these columns, sorted by name.
     PutEntity(usize, Vec<u8>, Columns),
     /// Adds a merge operand.
     Merge(usize, Vec<u8>, Vec<u8>),
-    /// Removes a key.
+    /// Deletes a key.
     Delete(usize, Vec<u8>),
-    /// Removes a key that was put once.
+    /// Deletes a key that was put once.
     SingleDelete(usize, Vec<u8>),
-    /// Removes a range, in the family's order.
+    /// Deletes a range, in the family's order.
     DeleteRange(usize, Vec<u8>, Vec<u8>),
 }
 
 /// A step of a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Changes that are written together.
+    /// Changes that are written atomically.
     Write(Vec<Change>),
-    /// Writes the memtable of a family to a table.
+    /// Flushes a family.
     Flush(usize),
     /// Compacts a family.
     Compact(usize),
 }
 
-/// Who carries out the steps: Cairn, RocksDB, or the map.
+/// An engine that runs the steps: Cairn, RocksDB, or the map.
 pub trait Engine {
-    /// Writes `changes`, all or none.
+    /// Writes `changes` atomically.
     fn write(&mut self, changes: &[Change]);
-    /// Writes the memtable of a family to a table.
+    /// Flushes a family.
     fn flush(&mut self, family: usize);
     /// Compacts a family.
     fn compact(&mut self, family: usize);
-    /// Waits until nothing changes the directory any more.
+    /// Waits until the directory no longer changes.
     fn settle(&mut self) {}
-    /// Everything there is.
+    /// The whole content.
     fn content(&mut self) -> Content;
-    /// What this engine's `content` shows of `content`.
+    /// `content` as this engine's interface shows it.
     fn shown(&self, content: Content) -> Content {
         content
     }
 
-    /// Carries out `steps`.
+    /// Runs `steps`.
     fn run(&mut self, steps: &[Step]) {
         for step in steps {
             match step {
@@ -112,29 +112,29 @@ impl Rng {
     }
 }
 
-/// An engine that keeps its database in a directory. Dropping it closes the database.
+/// An engine with a database in a directory. Dropping it closes the database.
 pub trait Durable: Engine + Sized {
-    /// Opens the database at `path`, or makes it; `options` go to the database, `common` to each
+    /// Opens or creates the database at `path`, with `options` for the database and `common` for each
     /// family, both in RocksDB's text form.
     ///
     /// # Errors
     ///
-    /// The engine's words.
+    /// The engine's error.
     fn open(path: &Path, options: &str, common: &str) -> Result<Self, String>;
 }
 
-/// Makes steps; the same seed makes the same ones.
+/// Generates steps; the same seed generates the same ones.
 pub struct Generator {
     rng: Rng,
-    /// How many keys were put to be taken by a single delete, and those that were not yet.
+    /// The number of keys put for single deletions, and those that still exist.
     once: u64,
     untaken: Vec<u64>,
-    /// True if keys are set to entities too.
+    /// True to write entities too.
     entities: bool,
 }
 
 impl Generator {
-    /// The generator of this seed.
+    /// A generator with this seed.
     #[must_use]
     pub fn new(seed: u64) -> Generator {
         Generator {
@@ -145,7 +145,7 @@ impl Generator {
         }
     }
 
-    /// The same, which sets keys to entities too.
+    /// The same, with entities.
     #[must_use]
     pub fn with_entities(mut self, entities: bool) -> Generator {
         self.entities = entities;
@@ -219,7 +219,7 @@ impl Generator {
         columns
     }
 
-    /// A range of keys, in the order of its family.
+    /// A range deletion, in the order of its family.
     fn range(&mut self, family: usize) -> Change {
         let from = self.rng.below(2000);
         let to = from + self.rng.below(60);
@@ -233,7 +233,7 @@ impl Generator {
         Change::DeleteRange(family, begin, end)
     }
 
-    /// Puts a key that is never put again, or takes one of those away.
+    /// Puts a key that was never put before, or deletes one of those by a single deletion.
     fn once(&mut self) -> Change {
         if self.untaken.len() > 4 && self.rng.below(2) == 0 {
             let number = self.untaken.pop().expect("there are some");
@@ -245,12 +245,12 @@ impl Generator {
     }
 }
 
-/// A key that was taken away never comes back: RocksDB brings older values to light where it does.
+/// A deleted key is never reused: RocksDB would expose older values.
 fn once_key(number: u64) -> Vec<u8> {
     format!("once{number:06}").into_bytes()
 }
 
-/// The map that says what is right.
+/// The map with the expected content.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     families: [BTreeMap<Vec<u8>, Columns>; FAMILIES.len()],
@@ -277,7 +277,7 @@ impl Model {
             }
             Change::Merge(family, key, operand) => {
                 let existing = self.families[*family].remove(key);
-                // Operands apply to the default column; that of an entity without one is empty.
+                // Operands apply to the default column, which is empty if the entity has none.
                 let (old, mut columns) = match existing {
                     None => (None, Columns::new()),
                     Some(mut columns) if columns.first().is_some_and(|c| c.0.is_empty()) => {

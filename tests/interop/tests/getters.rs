@@ -1,7 +1,8 @@
-//! Every getter of the C interface: on new objects, and after every setter, both libraries answer alike.
+//! All getters of the C interface: on new objects and after every setter, both libraries return the
+//! same.
 //!
-//! A process of its own: what is set of the default environment holds for all of its databases, and is read
-//! by the getters of every other object of its kind.
+//! A separate process, because settings of the default environment affect all databases, and all
+//! objects that read it.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -10,7 +11,7 @@ use cairn_interop::reference;
 use cairn_interop::twin::differences::{self, Difference};
 use cairn_interop::twin::getters::{Library, Value};
 
-/// Functions that are called like getters of an object, but need more than the object, or return another.
+/// Functions with names like getters that take more than the object, or return another object.
 const NEED_MORE: [&str; 9] = [
     "rocksdb_export_import_files_metadata_get_files",
     "rocksdb_options_get_info_log",
@@ -23,21 +24,21 @@ const NEED_MORE: [&str; 9] = [
     "rocksdb_writebatch_wi_get_pinned_from_batch_and_db_cf",
 ];
 
-/// Two libraries, and the differences between the answers of their getters.
+/// Two libraries, and the differences between the results of their getters.
 struct Comparison {
     rocksdb: Library,
     cairn: Library,
     /// `published` or `newest`: the set that a row of the accepted differences may name.
     set: String,
     accepted: Vec<Difference>,
-    /// A type, and its getters that both libraries have.
+    /// A type, and the getters that both libraries have.
     getters: (String, Vec<String>),
     compared: usize,
     different: Vec<String>,
 }
 
 impl Comparison {
-    /// Compares the answers of all getters of two objects; `state` says how these came about.
+    /// Compares all getters of two objects; `state` describes their state.
     fn compare(&mut self, object: &str, handles: [*mut std::ffi::c_void; 2], state: &str) {
         if self.getters.0 != object {
             let getters = self.cairn.getters(object).into_iter();
@@ -60,7 +61,7 @@ impl Comparison {
         }
     }
 
-    /// A new object of both libraries, to which `change` is done.
+    /// Creates an object with both libraries, and applies `change` to both.
     fn on_new(
         &mut self,
         object: &str,
@@ -68,7 +69,7 @@ impl Comparison {
         change: impl Fn(&Library, *mut std::ffi::c_void),
     ) {
         let handles = [&self.rocksdb, &self.cairn].map(|library| library.create(object));
-        // A feature that is not built has no objects.
+        // An unsupported feature has no objects.
         if handles[1].is_null() {
             return;
         }
@@ -80,7 +81,7 @@ impl Comparison {
     }
 }
 
-/// Runs `work` with each library of RocksDB that is there.
+/// Runs `work` with each available RocksDB library.
 fn with_each(work: impl Fn(&mut Comparison)) {
     if cairn_bench::rocksdb::Library::left_out("rocksdb") {
         return;
@@ -110,7 +111,7 @@ fn with_each(work: impl Fn(&mut Comparison)) {
 }
 
 #[test]
-fn getters_answer_as_rocksdbs_do() {
+fn getters_return_what_rocksdbs_return() {
     getters_of_new_objects();
     getters_after_each_setter();
 }
@@ -150,7 +151,7 @@ fn getters_after_each_setter() {
 }
 
 #[test]
-fn no_getter_is_left_out() {
+fn no_getter_is_missed() {
     with_each(|comparison| {
         comparison.compared = usize::MAX;
         let objects = comparison.cairn.types(&comparison.rocksdb);

@@ -1,7 +1,8 @@
-//! Kills processes that write to a database of Cairn, and opens what they leave with both engines.
+//! Kills processes that write to a Cairn database, and opens the remaining files with both engines.
 //!
-//! `kills --rounds 1000` does so that many times, for logs that are mapped and then for logs that are written by calls;
-//! `--first` is the number of the first child. `kills --child DIR SEED mapped` is such a process.
+//! `kills --rounds 1000` runs that many rounds with memory-mapped logs and as many with logs written by
+//! system calls; `--first` is the seed of the first round. `kills --child DIR SEED mapped` is the
+//! process to kill.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};

@@ -1,9 +1,10 @@
-//! Runs scripts on RocksDB's library and on Cairn's, and compares every answer.
+//! Runs scripts on RocksDB's library and on Cairn's, and compares every result.
 //!
-//! `twin --ops 2000000` runs so many operations over all sets of options, two processes at a time;
-//! `twin TOKEN` repeats a script, prints it, and with `--shrink` shortens it. `--set`, `--seed`, `--length` and
-//! `--first` choose. The libraries are `--rocksdb` (or `CAIRN_ROCKSDB_LIB`, or what `fetch-rocksdb.sh`
-//! fetched) and `--cairn` (or the one that was built beside this program).
+//! `twin --ops 2000000` runs that many operations, divided among all option sets, two processes at a
+//! time. `twin TOKEN` repeats a script and prints it, and with `--shrink` shortens it. `--set`,
+//! `--seed`, `--length` and `--first` select scripts. The libraries are `--rocksdb` (or
+//! `CAIRN_ROCKSDB_LIB`, or the one that `fetch-rocksdb.sh` has fetched) and `--cairn` (or the one built
+//! beside this program).
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -17,8 +18,8 @@ use cairn_interop::twin::run::{Token, Twins};
 use cairn_interop::twin::sets::SETS;
 use cairn_interop::twin::{Api, differences};
 
-/// What the command line says.
-struct Wishes {
+/// The command line.
+struct Arguments {
     ops: usize,
     length: usize,
     seed: u64,
@@ -32,7 +33,7 @@ struct Wishes {
 }
 
 fn main() -> ExitCode {
-    match wishes().and_then(|wishes| work(&wishes)) {
+    match arguments().and_then(|arguments| work(&arguments)) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -42,9 +43,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn wishes() -> Result<Wishes, String> {
+fn arguments() -> Result<Arguments, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let mut wishes = Wishes {
+    let mut arguments = Arguments {
         ops: 50_000,
         length: 2_500,
         seed: 1,
@@ -61,16 +62,16 @@ fn wishes() -> Result<Wishes, String> {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
         let number = |text: String| text.parse().map_err(|_| format!("{text} is no number"));
         match word.as_str() {
-            "--ops" => wishes.ops = number(value()?)?,
-            "--length" => wishes.length = number(value()?)?,
-            "--workers" => wishes.workers = number(value()?)?,
-            "--seed" => wishes.seed = number(value()?)? as u64,
-            "--set" => wishes.set = Some(value()?),
-            "--rocksdb" => wishes.rocksdb = value()?.into(),
-            "--cairn" => wishes.cairn = value()?.into(),
-            "--shrink" => wishes.shrink = true,
-            "--child" => wishes.child = true,
-            _ if word.starts_with("twin:") => wishes.token = Some(word),
+            "--ops" => arguments.ops = number(value()?)?,
+            "--length" => arguments.length = number(value()?)?,
+            "--workers" => arguments.workers = number(value()?)?,
+            "--seed" => arguments.seed = number(value()?)? as u64,
+            "--set" => arguments.set = Some(value()?),
+            "--rocksdb" => arguments.rocksdb = value()?.into(),
+            "--cairn" => arguments.cairn = value()?.into(),
+            "--shrink" => arguments.shrink = true,
+            "--child" => arguments.child = true,
+            _ if word.starts_with("twin:") => arguments.token = Some(word),
             _ => {
                 return Err(format!(
                     "{word} is not known; read the head of src/bin/twin.rs"
@@ -78,27 +79,27 @@ fn wishes() -> Result<Wishes, String> {
             }
         }
     }
-    Ok(wishes)
+    Ok(arguments)
 }
 
-fn work(wishes: &Wishes) -> Result<bool, String> {
-    if let Some(token) = &wishes.token {
-        return repeat(wishes, token);
+fn work(arguments: &Arguments) -> Result<bool, String> {
+    if let Some(token) = &arguments.token {
+        return repeat(arguments, token);
     }
-    if wishes.child {
-        child(wishes)
+    if arguments.child {
+        child(arguments)
     } else {
-        parent(wishes)
+        parent(arguments)
     }
 }
 
-/// The twins, with a folder that goes when they go.
-fn twins(wishes: &Wishes) -> Result<(Twins, tempfile::TempDir), String> {
+/// The pair of libraries, with a directory that is deleted when dropped.
+fn twins(arguments: &Arguments) -> Result<(Twins, tempfile::TempDir), String> {
     let load = |path: &PathBuf| {
         let loaded = Api::load(path).map_err(|error| format!("{}: {error}", path.display()));
         loaded.map(Rc::new)
     };
-    // Memory, where there is a folder of it: nothing here is about disks.
+    // On tmpfs if there is one, because the disk is not tested.
     let place = PathBuf::from("/dev/shm");
     let place = if place.is_dir() {
         place
@@ -109,8 +110,8 @@ fn twins(wishes: &Wishes) -> Result<(Twins, tempfile::TempDir), String> {
     let folder = folder.map_err(|error| error.to_string())?;
     let accepted = differences::all();
     let twins = Twins {
-        rocksdb: load(&wishes.rocksdb)?,
-        cairn: load(&wishes.cairn)?,
+        rocksdb: load(&arguments.rocksdb)?,
+        cairn: load(&arguments.cairn)?,
         folder: folder.path().to_owned(),
         met: vec![0; accepted.len()],
         accepted,
@@ -119,43 +120,43 @@ fn twins(wishes: &Wishes) -> Result<(Twins, tempfile::TempDir), String> {
     Ok((twins, folder))
 }
 
-/// Repeats a token.
-fn repeat(wishes: &Wishes, text: &str) -> Result<bool, String> {
+/// Repeats the script of a token.
+fn repeat(arguments: &Arguments, text: &str) -> Result<bool, String> {
     let mut token = Token::parse(text).ok_or(format!("{text} is no token"))?;
-    let (mut twins, _folder) = twins(wishes)?;
-    if wishes.shrink
-        && let Some(parting) = twins.run(&token)?
+    let (mut twins, _folder) = twins(arguments)?;
+    if arguments.shrink
+        && let Some(mismatch) = twins.run(&token)?
     {
-        token = twins.shrink(&token, &parting, 600)?;
+        token = twins.shrink(&token, &mismatch, 600)?;
         println!("{token}");
     }
     twins.loud = true;
-    let parting = twins.run(&token)?;
-    println!("{parting:#?}");
-    Ok(parting.is_none())
+    let mismatch = twins.run(&token)?;
+    println!("{mismatch:#?}");
+    Ok(mismatch.is_none())
 }
 
-/// Runs the scripts of one set; says before each which it is, since it may die of it.
-fn child(wishes: &Wishes) -> Result<bool, String> {
-    let set = wishes.set.clone().ok_or("a child needs a set")?;
-    let (mut twins, _folder) = twins(wishes)?;
+/// Runs the scripts of one set. Prints the token of each before it runs, because the process may crash.
+fn child(arguments: &Arguments) -> Result<bool, String> {
+    let set = arguments.set.clone().ok_or("a child needs a set")?;
+    let (mut twins, _folder) = twins(arguments)?;
     let mut good = true;
-    for index in 0..wishes.ops.div_ceil(wishes.length) {
+    for index in 0..arguments.ops.div_ceil(arguments.length) {
         let token = Token {
             set: set.clone(),
-            seed: wishes.seed.wrapping_add(index as u64),
-            ops: wishes.length,
+            seed: arguments.seed.wrapping_add(index as u64),
+            ops: arguments.length,
             keep: None,
         };
         println!("start {token}");
-        if let Some(parting) = twins.run(&token)? {
+        if let Some(mismatch) = twins.run(&token)? {
             good = false;
-            let shrunk = twins.shrink(&token, &parting, 250)?;
-            // A difference that comes and goes is not shrunk: the whole script may show it again.
+            let shrunk = twins.shrink(&token, &mismatch, 250)?;
+            // An unstable difference is not shrunk: only the whole script may reproduce it.
             let short = shrunk.keep.as_ref().is_some_and(|keep| keep.len() <= 100);
             let again = twins.run(&shrunk)?.filter(|_| short);
             let token = if again.is_some() { shrunk } else { token };
-            let last = again.unwrap_or(parting);
+            let last = again.unwrap_or(mismatch);
             println!(
                 "fail CAIRN_REPRO={token}\nfail     {} (operation {})\nfail     rocksdb: {}\n\
                  fail     cairn:   {}\nfail     {}",
@@ -170,7 +171,7 @@ fn child(wishes: &Wishes) -> Result<bool, String> {
     Ok(good)
 }
 
-/// What the children did.
+/// The totals of all children.
 #[derive(Default)]
 struct Sum {
     scripts: usize,
@@ -178,34 +179,34 @@ struct Sum {
     met: BTreeMap<String, u64>,
 }
 
-fn parent(wishes: &Wishes) -> Result<bool, String> {
-    let chosen = |name: &str| wishes.set.as_deref().is_none_or(|set| set == name);
+fn parent(arguments: &Arguments) -> Result<bool, String> {
+    let chosen = |name: &str| arguments.set.as_deref().is_none_or(|set| set == name);
     let names: Vec<&str> = SETS
         .iter()
         .map(|set| set.name)
         .filter(|name| chosen(name))
         .collect();
-    let each = wishes.ops.div_ceil(names.len().max(1));
+    let each = arguments.ops.div_ceil(names.len().max(1));
     let queue = Mutex::new(names);
     let sum = Mutex::new(Sum::default());
     std::thread::scope(|scope| {
-        for _ in 0..wishes.workers {
+        for _ in 0..arguments.workers {
             scope.spawn(|| {
                 loop {
                     let next = queue.lock().ok().and_then(|mut queue| queue.pop());
                     let Some(name) = next else { break };
-                    watch(wishes, name, each, &sum);
+                    watch(arguments, name, each, &sum);
                 }
             });
         }
     });
     let sum = sum.into_inner().map_err(|error| error.to_string())?;
     for (op, count) in &sum.met {
-        if *count == 0 && wishes.set.is_none() {
+        if *count == 0 && arguments.set.is_none() {
             println!("note: the accepted difference of {op} did not occur");
         }
     }
-    let ops = sum.scripts * wishes.length;
+    let ops = sum.scripts * arguments.length;
     println!(
         "{ops} operations in {} scripts, {} sets failed",
         sum.scripts, sum.failed
@@ -213,8 +214,8 @@ fn parent(wishes: &Wishes) -> Result<bool, String> {
     Ok(sum.failed == 0)
 }
 
-/// Runs a child, and hands on what it says.
-fn watch(wishes: &Wishes, name: &str, ops: usize, sum: &Mutex<Sum>) {
+/// Runs a child and forwards its output.
+fn watch(arguments: &Arguments, name: &str, ops: usize, sum: &Mutex<Sum>) {
     let started = std::time::Instant::now();
     let mut last = String::from("none");
     let mut scripts = 0;
@@ -222,14 +223,14 @@ fn watch(wishes: &Wishes, name: &str, ops: usize, sum: &Mutex<Sum>) {
         .args(["--child", "--set", name, "--ops", &ops.to_string()])
         .args([
             "--length",
-            &wishes.length.to_string(),
+            &arguments.length.to_string(),
             "--seed",
-            &wishes.seed.to_string(),
+            &arguments.seed.to_string(),
         ])
         .arg("--rocksdb")
-        .arg(&wishes.rocksdb)
+        .arg(&arguments.rocksdb)
         .arg("--cairn")
-        .arg(&wishes.cairn)
+        .arg(&arguments.cairn)
         .stdout(Stdio::piped())
         .spawn()
         .and_then(|mut child| {

@@ -1,4 +1,4 @@
-//! The functions of RocksDB's C API that the twin driver calls, as a table filled from any library.
+//! A table of the functions of RocksDB's C API that the twin driver calls, filled from any library.
 //!
 //! Names and arguments are those of RocksDB's `c.h`; handles are opaque.
 #![expect(
@@ -11,21 +11,21 @@ use std::path::Path;
 
 /// An opaque handle of the C API.
 pub type Handle = *mut c_void;
-/// Where a C function leaves its error text.
+/// Where a C function stores its error text.
 pub type ErrorSlot = *mut *mut c_char;
-/// Ends the life of a callback's state.
+/// Destroys a callback's state.
 pub type Destructor = unsafe extern "C" fn(*mut c_void);
-/// The name of a callback.
+/// Returns the name of a callback object.
 pub type Name = unsafe extern "C" fn(*mut c_void) -> *const c_char;
 
-/// A callback of a listener that is shown the database and what happened.
+/// A listener callback with the database and the event.
 pub type OfDatabase = unsafe extern "C" fn(*mut c_void, Handle, Handle);
-/// A callback of a listener that is shown what happened.
+/// A listener callback with the event.
 pub type OfInfo = unsafe extern "C" fn(*mut c_void, Handle);
 
 macro_rules! functions {
     ($(fn $name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        /// The loaded functions; the library stays loaded as long as the table lives.
+        /// The loaded functions. The library stays loaded as long as the table exists.
         #[expect(non_snake_case, reason = "the names are those of the C functions")]
         pub struct Api {
             $(#[doc = concat!("`", stringify!($name), "` of c.h.")]
@@ -35,14 +35,14 @@ macro_rules! functions {
         }
 
         impl Api {
-            /// Loads the library at `path` and finds every function.
+            /// Loads the library at `path` and looks up every function.
             ///
             /// # Errors
             ///
             /// It cannot be loaded, or lacks a function.
             #[expect(non_snake_case, reason = "the names are those of the C functions")]
             pub fn load(path: &Path) -> Result<Self, libloading::Error> {
-                // SAFETY: the constructors of both libraries only fill their own tables.
+                // SAFETY: the constructors of both libraries only initialize their own tables.
                 let library = unsafe { libloading::Library::new(path) }?;
                 $(
                     // SAFETY: the type is that of the function of this name in RocksDB's c.h.

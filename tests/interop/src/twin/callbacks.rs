@@ -1,6 +1,6 @@
-//! What the scripts hand to a library as C callbacks: a merge operator, an order, a compaction filter.
+//! The C callbacks of the scripts: a merge operator, a comparator, a compaction filter.
 //!
-//! None of them has state, so both libraries may call them from any thread.
+//! They have no state, so both libraries may call them from any thread.
 #![expect(unsafe_code, reason = "callbacks are handed raw memory")]
 
 use std::cell::RefCell;
@@ -10,7 +10,7 @@ use std::slice;
 
 use super::api::{Api, Handle};
 
-/// A merge operator that joins with commas and gives up partial merges beyond 200 bytes.
+/// A merge operator that joins with commas and fails partial merges beyond 200 bytes.
 pub fn joining(api: &Api) -> Handle {
     // SAFETY: the callbacks have the types of c.h and need no state.
     unsafe {
@@ -25,20 +25,20 @@ pub fn joining(api: &Api) -> Handle {
     }
 }
 
-/// The reverse of the order of bytes.
+/// The reverse bytewise comparator.
 pub fn reverse(api: &Api) -> Handle {
     // SAFETY: as above.
     unsafe { (api.rocksdb_comparator_create)(null_mut(), nothing, compare, order_name) }
 }
 
-/// A compaction filter that drops keys ending in 3 and marks the values of those ending in 5.
+/// A compaction filter that drops keys ending in 3 and changes the values of keys ending in 5.
 pub fn filter(api: &Api) -> Handle {
     // SAFETY: as above.
     unsafe { (api.rocksdb_compactionfilter_create)(null_mut(), nothing, filtered, filter_name) }
 }
 
 thread_local! {
-    /// The last value that the filter of this thread changed.
+    /// The last value that the filter returned on this thread.
     static MARKED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -56,7 +56,7 @@ extern "C" fn filter_name(_: *mut c_void) -> *const c_char {
     c"twin.filter".as_ptr()
 }
 
-/// The bytes at a place of C.
+/// The bytes of a C string with a length.
 ///
 /// # Safety
 ///
@@ -65,17 +65,17 @@ unsafe fn at<'a>(start: *const c_char, length: usize) -> &'a [u8] {
     if length == 0 {
         return b"";
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { slice::from_raw_parts(start.cast(), length) }
 }
 
-/// A copy in memory that [`delete_value`] frees, or that the library frees with `free`.
+/// A copy that [`delete_value`] frees, or that the library frees with `free`.
 ///
 /// # Safety
 ///
-/// `length` can be written.
+/// `length` can be written to.
 unsafe fn handed(value: &[u8], length: *mut usize) -> *mut c_char {
-    // SAFETY: malloc'd for at least one byte, and filled no further than that.
+    // SAFETY: the allocation has at least one byte, and no more is written than it has.
     unsafe {
         let place = malloc(value.len().max(1)).cast::<u8>();
         assert!(!place.is_null(), "no memory for a callback's value");
@@ -103,7 +103,7 @@ unsafe fn join(
 ) -> Vec<u8> {
     let mut parts: Vec<&[u8]> = first.into_iter().collect();
     for index in 0..usize::try_from(count).unwrap_or(0) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         parts.push(unsafe { at(*operands.add(index), *lengths.add(index)) });
     }
     parts.join(&b","[..])
@@ -143,13 +143,13 @@ unsafe extern "C" fn partial_merge(
     unsafe {
         let joined = join(None, operands, lengths, count);
         *success = u8::from(joined.len() <= 200);
-        // RocksDB copies the value of a failure, too: there must be one.
+        // RocksDB copies the value even after a failure, so it must not be null.
         handed(if *success == 0 { b"" } else { &joined }, length)
     }
 }
 
 unsafe extern "C" fn delete_value(_: *mut c_void, value: *const c_char, _length: usize) {
-    // SAFETY: made by `handed`.
+    // SAFETY: allocated by `handed`.
     unsafe { free(value.cast_mut().cast()) }
 }
 
@@ -181,7 +181,8 @@ unsafe extern "C" fn filtered(
         match at(key, key_length).last() {
             Some(b'3') => return 1,
             Some(b'5') if !value.starts_with(b"F") => {
-                // The library copies it and frees nothing: it stays until the thread's next one.
+                // The library copies the value and does not free it: it stays until this thread's next
+                // one.
                 MARKED.with_borrow_mut(|marked| {
                     *marked = [b"F", value].concat();
                     *new_value = marked.as_mut_ptr().cast();

@@ -1,36 +1,36 @@
-//! The accepted differences, as `tests/interop/differences.toml` lists them.
+//! The accepted differences, listed in `tests/interop/differences.toml`.
 
 use serde::Deserialize;
 
 /// The list.
 const LIST: &str = include_str!("../../differences.toml");
 
-/// The file: tables `[[difference]]`.
+/// The file: an array of tables `[[difference]]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct List {
     difference: Vec<Difference>,
 }
 
-/// A row. In its patterns `*` stands for anything.
+/// A row. `*` in a pattern matches any text.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Difference {
-    /// The operation, as a script prints it; several patterns with ` | ` between them.
+    /// The operation as printed in a script; alternatives are separated by ` | `.
     pub op: String,
-    /// The set of options; any, where the row names none.
+    /// The option set; any set if absent.
     #[serde(default = "any")]
     pub set: String,
-    /// What RocksDB answers.
+    /// RocksDB's result.
     pub rocksdb: String,
-    /// What Cairn answers.
+    /// Cairn's result.
     pub cairn: String,
-    /// Why they may differ.
+    /// The reason why they may differ.
     pub reason: String,
 }
 
 impl Difference {
-    /// True if this row is about these answers.
+    /// True if the row accepts these results.
     #[must_use]
     pub fn covers(&self, set: &str, op: &str, rocksdb: &str, cairn: &str) -> bool {
         matches(&self.set, set)
@@ -48,14 +48,14 @@ fn any() -> String {
 ///
 /// # Panics
 ///
-/// When the list is no TOML, or a row has a field that no row has or lacks one.
+/// If the list is malformed.
 #[must_use]
 pub fn all() -> Vec<Difference> {
     let list: List = toml::from_str(LIST).expect("differences.toml is a list of differences");
     list.difference
 }
 
-/// True if `text` has the form of `pattern`.
+/// True if `text` matches `pattern`.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or("");
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_says_what_it_is_about_and_why() {
+    fn every_row_has_an_operation_and_a_reason() {
         for row in all() {
             assert!(!row.op.is_empty() && row.op != "*", "{row:?}");
             assert!(row.reason.len() > 20, "{row:?}");
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_for_anything() {
+    fn a_star_matches_any_text() {
         for (pattern, text) in [
             ("*", ""),
             ("a*", "abc"),

@@ -1,9 +1,9 @@
-//! What listeners are told: a database of one library whose listener writes down every event with every field.
+//! Listener events: a database of one library with a listener that records every event with all fields.
 //!
-//! The fields of an event are the getters of its type that both libraries have ([`Library::getters`]), so that
-//! none is left out because a list lacks it. Of what depends on the machine or the engine alone only the form is
-//! kept: identifiers of jobs and threads and times are left out, of bytes only whether there are any, and files are
-//! numbered in the order in which they are named.
+//! The fields of an event are the getters of its type that both libraries have ([`Library::getters`]),
+//! so that none is missed for lack of a list entry. Values that depend on the machine or the engine are
+//! normalized: ids of jobs and threads and times are left out, byte counts are reduced to zero or
+//! nonzero, and files are numbered in the order of their appearance.
 #![expect(
     unsafe_code,
     reason = "every function of the C API is unsafe to call, and callbacks are handed raw memory"
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::api::{Api, ErrorSlot, Handle};
 use super::getters::Library;
 
-/// Types whose getters are the fields of events.
+/// The types whose getters are the fields of events.
 const EVENTS: [&str; 6] = [
     "rocksdb_compactionjobinfo_t",
     "rocksdb_externalfileingestioninfo_t",
@@ -30,24 +30,24 @@ const EVENTS: [&str; 6] = [
     "rocksdb_writestallinfo_t",
 ];
 
-/// Fields that say who did something and how long it took.
+/// Fields that are left out.
 const LEFT_OUT: [&str; 3] = ["_job_id", "_thread_id", "_elapsed_micros"];
 
-/// What a listener wrote down.
-struct Diary {
+/// The events that a listener has recorded.
+struct Recorder {
     api: Api,
     library: Library,
     /// The fields of each type that both libraries have.
     fields: BTreeMap<&'static str, Vec<String>>,
     folder: String,
     lines: Mutex<Vec<String>>,
-    /// Takes background errors back.
+    /// If true, the listener suppresses background errors.
     forgives: AtomicBool,
 }
 
 /// A database of one library, with a listener.
-pub struct Watched {
-    diary: &'static Diary,
+pub struct RecordingDb {
+    recorder: &'static Recorder,
     path: PathBuf,
     options: Handle,
     db: Handle,
@@ -55,20 +55,20 @@ pub struct Watched {
     space: Handle,
 }
 
-/// Text and error of a call.
+/// The error of a C call, as text.
 fn text_of(from: impl FnOnce(ErrorSlot)) -> Result<(), String> {
     let mut error: *mut c_char = null_mut();
     from(&raw mut error);
     if error.is_null() {
         return Ok(());
     }
-    // SAFETY: a library leaves null or a text that ends with a zero.
+    // SAFETY: a library stores null or a null-terminated string.
     Err(unsafe { CStr::from_ptr(error) }
         .to_string_lossy()
         .into_owned())
 }
 
-/// `ok`, or an error up to its second colon where the first part alone says little.
+/// `ok`, or an error up to its first colon, or to its second where the first part alone is too general.
 fn outcome(result: &Result<(), String>) -> String {
     match result {
         Ok(()) => "ok".to_owned(),
@@ -76,13 +76,13 @@ fn outcome(result: &Result<(), String>) -> String {
     }
 }
 
-impl Diary {
+impl Recorder {
     fn note(&self, line: String) {
         let mut lines = self.lines.lock().expect("nobody panics with the lock");
         lines.push(line.replace(&self.folder, "DIR"));
     }
 
-    /// Writes down an event `name` of the type `object`, and `more`.
+    /// Records an event `name` of the type `object`, and `more`.
     fn event(&self, name: &str, object: &str, info: Handle, more: &str) {
         let mut line = name.to_owned();
         for getter in &self.fields[object] {
@@ -100,7 +100,7 @@ impl Diary {
         self.note(line + more);
     }
 
-    /// The files of a compaction, and how it ended.
+    /// The files of a compaction and its result.
     fn of_compaction(&self, info: Handle) -> String {
         let api = &self.api;
         let mut text = String::new();
@@ -130,13 +130,13 @@ impl Diary {
     }
 }
 
-/// The diary behind the state of a callback.
-fn diary<'a>(state: *mut c_void) -> &'a Diary {
-    // SAFETY: the state is the diary, which is never freed.
-    unsafe { &*state.cast::<Diary>() }
+/// The record behind the state of a callback.
+fn recorder<'a>(state: *mut c_void) -> &'a Recorder {
+    // SAFETY: the state is the record, which is never freed.
+    unsafe { &*state.cast::<Recorder>() }
 }
 
-/// The word for a handle of the database that is given, or not.
+/// Whether a database handle was passed, as a word.
 fn given(db: Handle) -> &'static str {
     match db.is_null() {
         true => " db=null",
@@ -147,17 +147,17 @@ fn given(db: Handle) -> &'static str {
 unsafe extern "C" fn nothing(_: *mut c_void) {}
 
 unsafe extern "C" fn flush_begin(state: *mut c_void, db: Handle, info: Handle) {
-    diary(state).event("flush begin", "rocksdb_flushjobinfo_t", info, given(db));
+    recorder(state).event("flush begin", "rocksdb_flushjobinfo_t", info, given(db));
 }
 
 unsafe extern "C" fn flush_completed(state: *mut c_void, db: Handle, info: Handle) {
-    diary(state).event("flush completed", "rocksdb_flushjobinfo_t", info, given(db));
+    recorder(state).event("flush completed", "rocksdb_flushjobinfo_t", info, given(db));
 }
 
 fn compaction(state: *mut c_void, name: &str, db: Handle, info: Handle) {
-    let diary = diary(state);
-    let more = format!("{}{}", given(db), diary.of_compaction(info));
-    diary.event(name, "rocksdb_compactionjobinfo_t", info, &more);
+    let recorder = recorder(state);
+    let more = format!("{}{}", given(db), recorder.of_compaction(info));
+    recorder.event(name, "rocksdb_compactionjobinfo_t", info, &more);
 }
 
 unsafe extern "C" fn compaction_begin(state: *mut c_void, db: Handle, info: Handle) {
@@ -169,12 +169,12 @@ unsafe extern "C" fn compaction_completed(state: *mut c_void, db: Handle, info: 
 }
 
 fn part(state: *mut c_void, name: &str, info: Handle) {
-    let diary = diary(state);
-    let status = diary.api.rocksdb_subcompactionjobinfo_status;
+    let recorder = recorder(state);
+    let status = recorder.api.rocksdb_subcompactionjobinfo_status;
     // SAFETY: the handle is of this type during the callback.
     let status = text_of(|slot| unsafe { status(info, slot) });
     let more = format!(" status={}", outcome(&status));
-    diary.event(name, "rocksdb_subcompactionjobinfo_t", info, &more);
+    recorder.event(name, "rocksdb_subcompactionjobinfo_t", info, &more);
 }
 
 unsafe extern "C" fn part_begin(state: *mut c_void, info: Handle) {
@@ -187,49 +187,50 @@ unsafe extern "C" fn part_completed(state: *mut c_void, info: Handle) {
 
 unsafe extern "C" fn ingested(state: *mut c_void, db: Handle, info: Handle) {
     let object = "rocksdb_externalfileingestioninfo_t";
-    diary(state).event("ingested", object, info, given(db));
+    recorder(state).event("ingested", object, info, given(db));
 }
 
 unsafe extern "C" fn background_error(state: *mut c_void, reason: u32, status: Handle) {
-    let diary = diary(state);
+    let recorder = recorder(state);
     // SAFETY: the handle is of this type during the callback.
-    let error = text_of(|slot| unsafe { (diary.api.rocksdb_status_ptr_get_error)(status, slot) });
-    let forgives = diary.forgives.load(Ordering::SeqCst);
+    let error =
+        text_of(|slot| unsafe { (recorder.api.rocksdb_status_ptr_get_error)(status, slot) });
+    let forgives = recorder.forgives.load(Ordering::SeqCst);
     let done = if forgives { " forgiven" } else { "" };
     let error = outcome(&error);
-    diary.note(format!("background error reason={reason} {error}{done}"));
+    recorder.note(format!("background error reason={reason} {error}{done}"));
     if forgives {
         // SAFETY: as above.
-        unsafe { (diary.api.rocksdb_reset_status)(status) }
+        unsafe { (recorder.api.rocksdb_reset_status)(status) }
     }
 }
 
 unsafe extern "C" fn stall(state: *mut c_void, info: Handle) {
-    let diary = diary(state);
+    let recorder = recorder(state);
     // SAFETY: the handle is of this type during the callback, and the conditions are numbers.
     let (before, now) = unsafe {
         (
-            *(diary.api.rocksdb_writestallinfo_prev)(info),
-            *(diary.api.rocksdb_writestallinfo_cur)(info),
+            *(recorder.api.rocksdb_writestallinfo_prev)(info),
+            *(recorder.api.rocksdb_writestallinfo_cur)(info),
         )
     };
     let more = format!(" {before} to {now}");
-    diary.event("stall", "rocksdb_writestallinfo_t", info, &more);
+    recorder.event("stall", "rocksdb_writestallinfo_t", info, &more);
 }
 
 unsafe extern "C" fn sealed(state: *mut c_void, info: Handle) {
-    diary(state).event("sealed", "rocksdb_memtableinfo_t", info, "");
+    recorder(state).event("sealed", "rocksdb_memtableinfo_t", info, "");
 }
 
-impl Watched {
-    /// A database of the library at `library` in the new folder `path`. Events have the fields that the library
-    /// at `other` has too.
+impl RecordingDb {
+    /// A database of the library at `library` in the new directory `path`. Events have the fields that
+    /// the library at `other` also has.
     ///
     /// # Panics
     ///
-    /// A library cannot be loaded.
+    /// If a library cannot be loaded.
     #[must_use]
-    pub fn new(library: &Path, other: &Path, path: &Path) -> Watched {
+    pub fn new(library: &Path, other: &Path, path: &Path) -> RecordingDb {
         let loaded = Library::load(library).expect("the library can be loaded");
         let other = Library::load(other).expect("the library can be loaded");
         let fields = EVENTS.map(|object| {
@@ -237,7 +238,7 @@ impl Watched {
             let both = getters.filter(|getter| loaded.has(getter) && other.has(getter));
             (object, both.map(str::to_owned).collect())
         });
-        let diary = Diary {
+        let recorder = Recorder {
             api: Api::load(library).expect("the library has all functions"),
             library: loaded,
             fields: fields.into(),
@@ -245,9 +246,9 @@ impl Watched {
             lines: Mutex::default(),
             forgives: AtomicBool::new(false),
         };
-        Watched {
-            // Listeners of the library may outlive everything but the process.
-            diary: Box::leak(Box::new(diary)),
+        RecordingDb {
+            // The library's listeners may live until the process ends.
+            recorder: Box::leak(Box::new(recorder)),
             path: path.to_owned(),
             options: null_mut(),
             db: null_mut(),
@@ -257,18 +258,21 @@ impl Watched {
     }
 
     fn api(&self) -> &'static Api {
-        &self.diary.api
+        &self.recorder.api
     }
 
     fn say(&self, what: &str, result: &Result<(), String>) {
-        self.diary.note(format!("-> {what}: {}", outcome(result)));
+        self.recorder
+            .note(format!("-> {what}: {}", outcome(result)));
     }
 
-    /// Opens the `families` of the database, all of them with the options of `text`.
+    /// Opens the `families` of the database, all with the options of `text`.
     pub fn open(&mut self, text: &str, families: &[&str]) {
         let api = self.api();
         let text = CString::new(text).expect("options have no zero");
-        let state = std::ptr::from_ref(self.diary).cast_mut().cast::<c_void>();
+        let state = std::ptr::from_ref(self.recorder)
+            .cast_mut()
+            .cast::<c_void>();
         let path = CString::new(self.path.to_string_lossy().as_bytes()).expect("no zero");
         let names: Vec<CString> = families
             .iter()
@@ -276,7 +280,7 @@ impl Watched {
             .collect();
         let names: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
         let count = i32::try_from(names.len()).expect("few families");
-        // SAFETY: handles are live, arrays have `count` elements, texts end with a zero.
+        // SAFETY: handles are live, arrays have `count` elements, strings are null-terminated.
         let result = unsafe {
             let base = (api.rocksdb_options_create)();
             self.options = (api.rocksdb_options_create)();
@@ -325,7 +329,7 @@ impl Watched {
     /// Closes the database.
     pub fn close(&mut self) {
         let api = self.api();
-        self.diary.note("-> close".to_owned());
+        self.recorder.note("-> close".to_owned());
         // SAFETY: the handles are live and not used again.
         unsafe {
             for family in self.families.drain(..) {
@@ -336,17 +340,17 @@ impl Watched {
         self.db = null_mut();
     }
 
-    /// From now on the listener takes background errors back, or no longer.
+    /// Makes the listener suppress background errors, or no longer.
     pub fn forgive(&self, forgives: bool) {
-        self.diary.forgives.store(forgives, Ordering::SeqCst);
+        self.recorder.forgives.store(forgives, Ordering::SeqCst);
     }
 
-    /// Limits the bytes of the tables.
+    /// Limits the space of the tables.
     pub fn limit_space(&self, bytes: u64) {
         let limit = self
             .api()
             .rocksdb_sst_file_manager_set_max_allowed_space_usage;
-        // SAFETY: the handle lives as long as the side.
+        // SAFETY: the handle lives as long as `self`.
         unsafe { limit(self.space, bytes) }
     }
 
@@ -383,7 +387,7 @@ impl Watched {
         self.say("delete", &result);
     }
 
-    /// Flushes a family, and waits.
+    /// Flushes a family and waits.
     pub fn flush(&self, family: usize) {
         let api = self.api();
         let family = self.families[family];
@@ -400,7 +404,7 @@ impl Watched {
     /// Compacts all keys of a family.
     pub fn compact(&self, family: usize) {
         let api = self.api();
-        self.diary.note("-> compact".to_owned());
+        self.recorder.note("-> compact".to_owned());
         // SAFETY: handles are live; null stands for no bound.
         unsafe {
             let options = (api.rocksdb_compactoptions_create)();
@@ -411,7 +415,7 @@ impl Watched {
         }
     }
 
-    /// Waits for the jobs of the background.
+    /// Waits for background jobs.
     pub fn wait(&self) {
         let api = self.api();
         // SAFETY: handles are live.
@@ -424,10 +428,10 @@ impl Watched {
         self.say("wait", &result);
     }
 
-    /// Asks a family for a property.
+    /// Records a property of a family.
     pub fn property(&self, family: usize, name: &str) {
         let value = self.property_of(family, name);
-        self.diary.note(format!("-> {name} = {value}"));
+        self.recorder.note(format!("-> {name} = {value}"));
     }
 
     /// The value of a property of a family.
@@ -435,7 +439,7 @@ impl Watched {
     pub fn property_of(&self, family: usize, name: &str) -> String {
         let c_name = CString::new(name).expect("names have no zero");
         let property = self.api().rocksdb_property_value_cf;
-        // SAFETY: handles are live, and the answer ends with a zero.
+        // SAFETY: handles are live, and the result is null-terminated.
         unsafe {
             let value = property(self.db, self.families[family], c_name.as_ptr());
             match value.is_null() {
@@ -445,7 +449,7 @@ impl Watched {
         }
     }
 
-    /// The bytes of the tables of a family, as its metadata says.
+    /// The bytes of a family's tables, according to its metadata.
     #[must_use]
     pub fn size(&self, family: usize) -> u64 {
         let api = self.api();
@@ -459,21 +463,22 @@ impl Watched {
         }
     }
 
-    /// The folder of the database.
+    /// The directory of the database.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What was written down, in order: events, and how each call ended. Files are numbered as they come.
+    /// The recorded lines, in order: events, and the results of calls. Files are numbered in the order
+    /// of their appearance.
     ///
     /// # Panics
     ///
-    /// Never: nobody panics with the lock.
+    /// Never: no thread panics while it holds the lock.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let lines = self
-            .diary
+            .recorder
             .lines
             .lock()
             .expect("nobody panics with the lock");
@@ -485,8 +490,8 @@ impl Watched {
     }
 }
 
-/// `line` with the numbers of tables, in names and fields, replaced by their places in `numbers`; the number 0 stays.
-/// Releases differ in how many numbers an opening takes.
+/// `line` with the numbers of tables, in names and fields, replaced by their indexes in `numbers`; 0
+/// stays. Releases differ in the file numbers that an open allocates.
 fn numbered(line: &str, numbers: &mut Vec<u64>) -> String {
     const FIELD: &str = "file_number=";
     let mut text = String::new();
@@ -522,7 +527,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_are_numbered_as_they_come() {
+    fn tables_are_numbered_in_order_of_appearance() {
         let mut numbers = Vec::new();
         let mut of = |line| numbered(line, &mut numbers);
         assert_eq!(

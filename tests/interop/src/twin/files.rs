@@ -1,5 +1,5 @@
-//! Operations of a [`Side`] on the tree and its files: flushes, compactions, families, openings,
-//! checkpoints, ingestions, properties, the log.
+//! Operations of a [`Side`] on the LSM tree and its files: flushes, compactions, families, reopening,
+//! checkpoints, ingestions, properties, the WAL.
 #![expect(unsafe_code, reason = "every function of the C API is unsafe to call")]
 
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -113,7 +113,7 @@ impl Side {
         self.status(said)
     }
 
-    /// Makes a family, or finds that there is one.
+    /// Creates a family, or reports that it exists.
     pub(super) fn create_family(&mut self, cf: Cf) -> String {
         let (name, mut said) = (
             CString::new(NAMES[cf]).expect("no zero in names"),
@@ -136,13 +136,14 @@ impl Side {
         let Some(family) = self.families[cf].take() else {
             return "none".to_owned();
         };
-        // A batch with changes of a dropped family ends the database, in both libraries.
+        // Writing a batch with changes of a dropped family is an error in both libraries, so the
+        // batches are cleared.
         for index in 0..2 {
             if self.touched[index][cf] || self.touched[2 + index][cf] {
                 self.clear_batches(index);
             }
         }
-        // Those of RocksDB look at their family when they move.
+        // RocksDB's iterators access their family when they move.
         for slot in 0..SLOTS {
             self.end_walk(slot);
         }
@@ -176,7 +177,7 @@ impl Side {
         self.open(read_only, false)
     }
 
-    /// Makes a checkpoint and shows what is in it. `log` is the size of the log that is flushed.
+    /// Creates a checkpoint and reads its content. `log` is `log_size_for_flush`.
     pub(super) fn checkpoint(&mut self, log: u16) -> String {
         self.files += 1;
         let folder = self
@@ -205,7 +206,7 @@ impl Side {
         answer
     }
 
-    /// What a database holds, opened by itself.
+    /// The content of the database in `folder`, opened on its own.
     fn content_at(&mut self, folder: &std::path::Path, names: &[&str]) -> String {
         let (db, handles, mut answer) = self.open_at(folder, names, false);
         if db.is_null() {
@@ -226,7 +227,7 @@ impl Side {
         answer
     }
 
-    /// Writes a table of `changes`, and ingests it.
+    /// Writes a table of `changes` and ingests it.
     pub(super) fn ingest(&mut self, cf: Cf, changes: &[Change], bits: u8) -> String {
         let Some(family) = self.families[cf] else {
             return "none".to_owned();
@@ -280,7 +281,7 @@ impl Side {
         answer
     }
 
-    /// Writes a table; whether there is one to ingest.
+    /// Writes a table. Returns the result, and true if there is a table to ingest.
     fn table(&mut self, path: &CStr, changes: &[Change]) -> (String, bool) {
         let environment = c!(self, rocksdb_envoptions_create());
         let writer = c!(
@@ -367,7 +368,7 @@ impl Side {
         let text = if text.is_null() {
             "null".to_owned()
         } else {
-            // SAFETY: a text of the library that is ours to free.
+            // SAFETY: a string of the library that the caller frees.
             let copy = unsafe { CStr::from_ptr(text) }
                 .to_string_lossy()
                 .into_owned();
@@ -382,7 +383,7 @@ impl Side {
         format!("{text} {failed} {number}")
     }
 
-    /// Sizes hang on the bytes of files; what can be said is that the empty range has none.
+    /// Sizes depend on the bytes of files, so only the size of an empty range is compared.
     pub(super) fn sizes(&mut self, cf: Cf, a: Key, b: Key) -> String {
         let Some(family) = self.families[cf] else {
             return "none".to_owned();
@@ -410,14 +411,14 @@ impl Side {
         format!("{status} {} {}", sizes[0] < 1 << 30, sizes[1])
     }
 
-    /// The records of the log from `back` before the last sequence number on.
+    /// The WAL records from `back` before the last sequence number on.
     pub(super) fn updates(&mut self, back: u16) -> String {
-        // Writes without a log leave gaps in it.
+        // Writes without the WAL leave gaps.
         if !self.set.still || self.set.no_log || self.read_only {
             return String::new();
         }
         let last = c!(self, rocksdb_get_latest_sequence_number(self.db));
-        // Logs from before the last flush may be gone or not.
+        // Log files before the last flush may have been deleted.
         let from = (last.saturating_sub(back.into()) + 2).max(self.flushed + 1);
         let mut said = Said::new();
         let log = c!(
@@ -433,7 +434,7 @@ impl Side {
             let batch = c!(self, rocksdb_wal_iter_get_batch(log, &mut at));
             let mut length = 0;
             let data = c!(self, rocksdb_writebatch_data(batch, &mut length));
-            // RocksDB logs writes of nothing, too.
+            // RocksDB also logs empty batches.
             if length > 12 {
                 let _ = write!(answer, " {at}#{:x}", hash(&copied(data, length)) & 0xffff);
             }
@@ -447,14 +448,14 @@ impl Side {
         answer
     }
 
-    /// Notes that the log may be another one from now on.
+    /// Notes that the current log may be a new one.
     pub(super) fn note_flush(&mut self) {
         if !self.db.is_null() {
             self.flushed = c!(self, rocksdb_get_latest_sequence_number(self.db));
         }
     }
 
-    /// Takes a snapshot in a slot.
+    /// Takes a snapshot into a slot.
     pub(super) fn snapshot(&mut self, slot: usize) -> String {
         self.release(slot % SLOTS);
         let handle = c!(self, rocksdb_create_snapshot(self.db));
@@ -470,8 +471,8 @@ impl Side {
         }
     }
 
-    /// Everything in all families, at the end of a script.
-    pub(super) fn last_look(&mut self) -> String {
+    /// The content of all families, at the end of a script.
+    pub(super) fn final_content(&mut self) -> String {
         let mut answer = String::new();
         for cf in 0..SLOTS {
             let options = ops::Ro {

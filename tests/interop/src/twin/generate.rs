@@ -1,4 +1,4 @@
-//! Scripts from seeds: the same seed and set give the same operations, on every machine.
+//! Scripts from seeds: the same seed and set generate the same operations on every machine.
 
 use super::ops::{
     Act, CHANGES, Cf, Change, How, Key, Move, ORDINARY, Op, PROPERTIES, Ro, SINGLES, SINGLES_COUNT,
@@ -18,7 +18,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Below `end`.
+    /// A number below `end`.
     fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
@@ -44,8 +44,8 @@ pub fn script(set: &Set, seed: u64, count: usize) -> Vec<Op> {
         random: Random(seed ^ 0x0074_7769_6e00),
         stamp: 0,
         ranges: seed.is_multiple_of(2),
-        // RocksDB's tailing iterators are wrong where ranges were deleted and where values went to
-        // blob files after they were made.
+        // RocksDB's tailing iterators return wrong results for ranges deleted, and for values written
+        // to blob files, after their creation.
         tails: !seed.is_multiple_of(2) && set.name != "blobs",
         reopen_in: None,
     };
@@ -56,11 +56,11 @@ struct Maker<'a> {
     set: &'a Set,
     random: Random,
     stamp: u16,
-    /// True if ranges are deleted.
+    /// True if scripts delete ranges.
     ranges: bool,
     /// True if iterators may be tailing.
     tails: bool,
-    /// After an opening for reading: how many operations until the next one.
+    /// The number of operations until a read-only database is reopened for writing.
     reopen_in: Option<u64>,
 }
 
@@ -96,7 +96,7 @@ impl Maker<'_> {
             915..930 => {
                 let mut options = self.walk_options();
                 if self.set.prefixes {
-                    // Over a batch both walks must know all keys.
+                    // An iterator over a batch and its base need the same set of keys.
                     options.bits = (options.bits & !ro::PREFIX) | ro::TOTAL;
                 }
                 Op::IndexIter(slot, two, self.cf(), options, self.random.chance(50))
@@ -110,7 +110,7 @@ impl Maker<'_> {
         }
     }
 
-    /// What takes long.
+    /// An expensive operation.
     fn seldom(&mut self) -> Op {
         match self.random.below(100) {
             0..16 => Op::Flush(self.cf()),
@@ -118,7 +118,7 @@ impl Maker<'_> {
             20..30 => self.compact(),
             30..34 => Op::Settle,
             34..46 => {
-                // A smaller memtable is flushed earlier by one library than by the other.
+                // The libraries flush small memtables at different times.
                 let first = if self.set.still { 2 } else { 0 };
                 let row = first + self.random.index(CHANGES.len() - first);
                 Op::SetOptions(self.cf(), row)
@@ -147,11 +147,11 @@ impl Maker<'_> {
 
     fn key(&mut self) -> Key {
         match self.random.below(100) {
-            // Where keys without a prefix are, prefix filters and hash indexes do not say.
+            // Prefix filters and hash indexes give undefined results for keys without a prefix.
             0..3 if self.set.prefixes => ORDINARY + 4 + self.random.small(3),
             0..3 => ORDINARY + self.random.small(7),
             3..5 => SINGLES + self.random.small(SINGLES_COUNT),
-            // Some keys are met more often than others.
+            // Some keys are more frequent than others.
             5..40 => self.random.small(64),
             _ => self.random.small(ORDINARY),
         }
@@ -183,7 +183,8 @@ impl Maker<'_> {
             0..60 => Change::Put(cf, self.plain_key(), self.val()),
             60..76 if self.set.merges => Change::Merge(cf, self.plain_key(), self.val()),
             60..88 => Change::Delete(cf, self.plain_key()),
-            // A value that a filter removes leaves a deletion, which a single delete may not meet.
+            // A value that the filter removes becomes a deletion, which a single deletion must not
+            // meet.
             88..96 if self.set.callback == Callback::Filter => Change::Delete(cf, self.plain_key()),
             88..92 => Change::Put(cf, SINGLES + self.random.small(SINGLES_COUNT), self.val()),
             92..96 => Change::Single(cf, SINGLES + self.random.small(SINGLES_COUNT)),
@@ -195,11 +196,12 @@ impl Maker<'_> {
         }
     }
 
-    /// Two keys; seldom a wide range.
+    /// Two keys; rarely a wide range.
     fn range(&mut self) -> (Key, Key) {
         let a = self.plain_key();
         let b = if self.random.chance(90) {
-            // A range without keys counts as a write when RocksDB makes it, and not when it recovers it.
+            // RocksDB counts an empty range as a write when it is written, and not when it is
+            // recovered.
             a.saturating_add(1 + self.random.small(20))
         } else {
             self.key()
@@ -227,11 +229,11 @@ impl Maker<'_> {
         if self.random.chance(50) {
             options.snapshot = Some(self.random.index(SLOTS));
         }
-        // Which reads find what they need without a file is determined only when nothing moves.
+        // Which reads need no file is deterministic only without background work.
         if self.set.still && self.random.chance(20) {
             options.tier = if self.random.chance(50) { 3 } else { 2 };
         }
-        // What range deletions hide is dropped by compactions.
+        // Compactions drop keys that range deletions hide.
         let kept = self.set.still && self.set.callback != Callback::Filter;
         if kept && self.random.chance(10) {
             options.bits |= ro::IGNORE_RANGES;
@@ -262,7 +264,7 @@ impl Maker<'_> {
             }
         }
         if options.bits & ro::TAILING != 0 {
-            // A tailing iterator has no snapshot, and RocksDB's knows no tier.
+            // A tailing iterator has no snapshot, and RocksDB's ignores the tier.
             options.snapshot = None;
             options.tier = 0;
         }
@@ -325,7 +327,7 @@ impl Maker<'_> {
     }
 
     fn compact(&mut self) -> Op {
-        // RocksDB looks closer at what a range overlaps: the tree keeps another shape.
+        // RocksDB considers what the range overlaps, so the tree gets another shape.
         let ranged = !self.set.still && self.random.chance(40);
         let range = ranged.then(|| self.range());
         // 0 skip, 1 if there is a filter, 2 force, 3 force optimized
@@ -361,7 +363,7 @@ impl Maker<'_> {
             let (a, b) = self.range();
             changes.push(Change::Range(cf, a, b));
         }
-        // What these options refuse hangs on the shape of the tree.
+        // Whether an ingestion with these options fails depends on the shape of the tree.
         let bits = if self.set.still {
             self.random.below(32)
         } else {

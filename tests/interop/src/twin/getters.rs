@@ -1,8 +1,8 @@
-//! Getters and setters of the C interface, called through the types that the header gives them.
+//! Getters and setters of the C interface, called with the types in the header.
 //!
-//! An object is created by the function that creates its type; a getter is any function that takes
-//! nothing but the object and returns a number or a text, and a setter any function that takes the
-//! object and at most one number. So no getter and no setter is left out because a list lacks it.
+//! The function that returns a type creates its objects. A getter is any function that takes only the
+//! object and returns a number or a string, and a setter any function that takes the object and at most
+//! one number. So none is missed for lack of a list entry.
 #![expect(
     unsafe_code,
     reason = "functions of a C library are called through the types that its header declares"
@@ -17,17 +17,17 @@ use std::slice;
 use super::api::Handle;
 use super::header::{Function, Type, functions};
 
-/// Types whose objects are those of the process, so that setters would change it.
+/// Types whose objects are global to the process, so that their setters have global effects.
 const SHARED: [&str; 1] = ["rocksdb_env_t"];
 
-/// Setters that start threads or take memory as their number says get these only.
+/// Values of setters that start threads or allocate memory in proportion.
 const MODEST: [u64; 2] = [4, 64];
 
-/// Codecs that both libraries have.
+/// Codecs that both libraries support.
 const CODECS: &[u64] = &[0, 1, 2, 3, 4, 5, 7];
 
-/// Setters of a choice, and the numbers that stand for one. RocksDB stores any other number too; with Cairn an
-/// opening with such a number fails. A level beyond the last makes RocksDB store behind an array.
+/// Setters of enumerations, with their valid numbers. RocksDB stores invalid numbers too; with Cairn
+/// the open fails. A level out of range makes RocksDB write beyond an array.
 const CHOICES: [(&str, &[u64]); 23] = [
     ("rocksdb_block_based_options_set_checksum", &[0, 1, 2, 3, 4]),
     (
@@ -87,7 +87,7 @@ const CHOICES: [(&str, &[u64]); 23] = [
     ),
 ];
 
-/// Numbers that setters get: small ones, sizes, and the ends of each type.
+/// Values of integer setters: small ones, sizes, and the limits of each type.
 const NUMBERS: [u64; 18] = [
     0,
     1,
@@ -109,10 +109,10 @@ const NUMBERS: [u64; 18] = [
     u64::MAX,
 ];
 
-/// Fractions that setters get.
+/// Values of floating-point setters.
 const FRACTIONS: [f64; 6] = [0.0, 0.25, 0.5, 1.0, 2.5, -1.0];
 
-/// A library with RocksDB's C interface, and what its header declares.
+/// A library with RocksDB's C interface, and the functions that its header declares.
 pub struct Library {
     functions: BTreeMap<String, Function>,
     addresses: BTreeMap<String, *const c_void>,
@@ -120,14 +120,14 @@ pub struct Library {
     _library: libloading::Library,
 }
 
-/// A number that a setter is called with.
+/// The argument of a setter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
-    /// The setter takes the object only.
+    /// The setter takes only the object.
     None,
-    /// A number without a fraction, cut to the type of the argument.
+    /// An integer, truncated to the type of the argument.
     Number(u64),
-    /// A number with one.
+    /// A floating-point number.
     Fraction(f64),
 }
 
@@ -138,12 +138,12 @@ impl Library {
     ///
     /// It cannot be loaded.
     pub fn load(path: &Path) -> Result<Self, libloading::Error> {
-        // SAFETY: the constructors of both libraries only fill their own tables.
+        // SAFETY: the constructors of both libraries only initialize their own tables.
         let library = unsafe { libloading::Library::new(path) }?;
         let mut addresses = BTreeMap::new();
         let mut declared = BTreeMap::new();
         for function in functions() {
-            // SAFETY: an address is taken, nothing is called.
+            // SAFETY: takes an address and calls nothing.
             if let Ok(symbol) = unsafe { library.get::<*const c_void>(function.name.as_bytes()) } {
                 addresses.insert(function.name.clone(), *symbol);
             }
@@ -167,7 +167,7 @@ impl Library {
         *address.unwrap_or_else(|| panic!("{name} is not exported"))
     }
 
-    /// The types of which both this library and `other` make objects without being given any.
+    /// The types of which both this library and `other` can create objects without arguments.
     #[must_use]
     pub fn types(&self, other: &Library) -> Vec<String> {
         let objects = self.functions.values().filter_map(|function| {
@@ -193,7 +193,7 @@ impl Library {
         all
     }
 
-    /// A new object of type `object`; null if the library has none to give.
+    /// A new object of type `object`; null if the library cannot create one.
     #[must_use]
     pub fn create(&self, object: &str) -> Handle {
         // SAFETY: the functions have these types in c.h.
@@ -240,7 +240,7 @@ impl Library {
         }
     }
 
-    /// Calls a creator that takes nothing.
+    /// Calls a creator without arguments.
     fn created(&self, name: &str) -> Handle {
         let create = self.required(name);
         // SAFETY: the header declares it without arguments and with a handle for a result.
@@ -313,7 +313,7 @@ impl Library {
             .collect()
     }
 
-    /// The answer of a getter.
+    /// The result of a getter.
     #[must_use]
     pub fn get(&self, getter: &str, handle: Handle) -> String {
         let function = &self.functions[getter];
@@ -334,7 +334,7 @@ impl Library {
             (Type::U64, _) => call!(u64),
             (Type::F64, _) => call!(f64),
             (Type::Text, 1) => {
-                // SAFETY: as above; the text ends with a zero.
+                // SAFETY: as above; the string is null-terminated.
                 unsafe {
                     let text = transmute::<*const c_void, extern "C" fn(Handle) -> *const c_char>(
                         get,
@@ -347,7 +347,7 @@ impl Library {
             }
             (Type::Text, 2) => {
                 let mut length = 0_usize;
-                // SAFETY: as above; the text has the length that is stored.
+                // SAFETY: as above; the string has the stored length.
                 unsafe {
                     type Get = extern "C" fn(Handle, *mut usize) -> *const c_char;
                     let text = transmute::<*const c_void, Get>(get)(handle, &raw mut length);
@@ -367,7 +367,7 @@ impl Library {
         let set = self.required(setter);
         macro_rules! call {
             ($argument:ty, $value:expr) => {
-                // SAFETY: the header declares this argument behind a handle of this type.
+                // SAFETY: the header declares this argument after a handle of this type.
                 unsafe {
                     transmute::<*const c_void, extern "C" fn(Handle, $argument)>(set)(
                         handle, $value,
@@ -388,8 +388,8 @@ impl Library {
         }
     }
 
-    /// Functions whose names are those of getters, of objects that can be created, that are neither
-    /// getters nor setters here.
+    /// Functions with names like getters of objects that can be created, but classified as neither
+    /// getters nor setters.
     #[must_use]
     pub fn overlooked(&self, objects: &[String]) -> Vec<&str> {
         let looks = |name: &str| {

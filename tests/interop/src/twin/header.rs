@@ -1,14 +1,14 @@
 //! The C interface as data: the functions that `c.h` declares, with the types of arguments and results.
 
-/// The header that Cairn's library comes with. Its names and signatures are RocksDB's.
+/// Cairn's header. Its names and signatures are RocksDB's.
 const HEADER: &str = include_str!("../../../../capi/include/rocksdb/c.h");
 
-/// A type of C, as far as calls through it differ.
+/// A C type, as far as it matters for calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Type {
     /// No value.
     Void,
-    /// One byte without a sign: `unsigned char`, `bool`.
+    /// An unsigned byte: `unsigned char`, `bool`.
     U8,
     /// `char`.
     I8,
@@ -24,7 +24,7 @@ pub enum Type {
     F64,
     /// `char *`, with or without `const`.
     Text,
-    /// `size_t *`: where the length of a text is stored.
+    /// `size_t *`: where the length of a string is stored.
     Length,
     /// A pointer to a handle of this type.
     Object(String),
@@ -57,7 +57,7 @@ impl Type {
     }
 }
 
-/// A function that the header declares.
+/// A function of the header.
 #[derive(Clone, Debug)]
 pub struct Function {
     /// Its name.
@@ -72,7 +72,7 @@ pub struct Function {
 ///
 /// # Panics
 ///
-/// A declaration has a form that is not known, so that no function is overlooked.
+/// If a declaration cannot be parsed, so that no function is missed.
 #[must_use]
 pub fn functions() -> Vec<Function> {
     let parts = HEADER.split("/*");
@@ -99,7 +99,7 @@ fn function(text: &str) -> Function {
     });
     let arguments = rest.trim().strip_suffix(')').unwrap_or(rest);
     let argument = |text: &str| {
-        // The name of the argument goes; `void` has none.
+        // Removes the name of the argument; `void` has none.
         let text = text.trim();
         let bare = text.trim_end_matches(|c: char| c.is_alphanumeric() || c == '_');
         Type::parse(if bare.is_empty() { text } else { bare })
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn declarations_have_their_types() {
+    fn declarations_are_parsed_with_their_types() {
         let all = functions();
         let of = |name: &str| {
             let found = all.iter().find(|function| function.name == name);

@@ -1,19 +1,18 @@
-//! The twins: the same operations on two libraries with RocksDB's C API, side by side.
+//! Twin tests: the same operations on two libraries with RocksDB's C API, side by side.
 //!
-//! The driver uses the C API alone and loads any library with `dlopen`. A script is made from a seed
-//! ([`generate`]) under a set of options ([`sets`]); its operations ([`ops`]) hold no handles, so that any of
-//! them can be left out. Each is carried out on both sides ([`side`]) and the two answers must be the
-//! same text: values, iterator positions, counts, and of an error its kind, as RocksDB writes it
-//! before the first colon. What may differ is a row of `tests/interop/differences.toml` with its
-//! reason ([`differences`]).
+//! The driver uses only the C API and loads any library with `dlopen`. A script is generated from a seed
+//! ([`generate`]) for an option set ([`sets`]). Its operations ([`ops`]) contain no handles, so that any of them can
+//! be left out. Both sides ([`side`]) run each operation, and the two results must be the same text: values,
+//! iterator positions, counts, and of an error its kind, the text before the first colon. Accepted differences are
+//! rows of `tests/interop/differences.toml` with a reason ([`differences`]).
 //!
-//! Only what is determined is compared. Background work changes the shape of the tree, and with it
-//! what a read finds in memory, how many files there are, and the sequence number of an ingested
-//! table: such operations are made only under sets that stand `still`.
+//! Only deterministic results are compared. Background work changes the shape of the tree, and with it what a read
+//! finds in memory, the number of files, and the sequence number of an ingested table: operations that depend on
+//! them run only under the sets with `still`.
 //!
-//! A script that fails is shrunk ([`run`]) by leaving operations out, and its token says which stay:
-//! `twin:v1:set=still:seed=0x1f:ops=4000:keep=12,40,41`. The program `twin` (`src/bin/twin.rs`) runs
-//! many scripts, each in a process that may die, or repeats a token.
+//! A failing script is shrunk ([`run`]) by leaving operations out, and its token lists the remaining ones:
+//! `twin:v1:set=still:seed=0x1f:ops=4000:keep=12,40,41`. The program `twin` (`src/bin/twin.rs`) runs many scripts, in
+//! child processes because they may crash, or repeats a token.
 
 mod api;
 mod callbacks;

@@ -1,24 +1,24 @@
-//! Operations: values without any handle in them, so that any of them may be left out of a script.
+//! Operations: values without handles, so that any of them can be left out of a script.
 
-/// A key by number; [`key`] has its bytes.
+/// A key number; [`key`] returns the bytes.
 pub type Key = u16;
 /// The number of a family: 0 is `default`.
 pub type Cf = usize;
-/// The number of an iterator, snapshot or batch.
+/// The index of an iterator, snapshot or batch.
 pub type Slot = usize;
 
-/// How many families, iterators, snapshots; batches are two of each kind.
+/// The number of families, iterators and snapshots; there are two batches of each kind.
 pub const SLOTS: usize = 4;
 /// The names of the families.
 pub const NAMES: [&str; SLOTS] = ["default", "one", "two", "three"];
-/// Keys below this are ordinary; a few odd ones follow, see [`key`].
+/// Keys below this are ordinary; a few unusual ones follow, see [`key`].
 pub const ORDINARY: Key = 512;
-/// From here on keys are only ever put when absent, and deleted with a single delete.
+/// Keys from here on are put only when absent, and deleted only by single deletions.
 pub const SINGLES: Key = 600;
-/// How many of those there are.
+/// The number of those keys.
 pub const SINGLES_COUNT: Key = 40;
 
-/// The bytes of a key. Ordinary ones have 16 prefixes of three bytes.
+/// The bytes of a key. Ordinary keys have 16 prefixes of three bytes.
 #[must_use]
 pub fn key(number: Key) -> Vec<u8> {
     match number {
@@ -34,12 +34,12 @@ pub fn key(number: Key) -> Vec<u8> {
     }
 }
 
-/// A value: a number written again and again, to a length.
+/// A value: a number that is repeated up to a length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Val(pub u16, pub u16);
 
 impl Val {
-    /// Its bytes.
+    /// The bytes.
     #[must_use]
     pub fn bytes(self) -> Vec<u8> {
         let text = format!("{:x}.", self.0);
@@ -47,19 +47,19 @@ impl Val {
     }
 }
 
-/// Read options that matter.
+/// Read options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ro {
     /// A snapshot.
     pub snapshot: Option<Slot>,
     /// `read_tier`.
     pub tier: u8,
-    /// Iterators: where they end.
+    /// The lower bound of iterators.
     pub lower: Option<Key>,
-    /// As `lower`.
+    /// The upper bound of iterators.
     pub upper: Option<Key>,
-    /// Bits: 1 total order, 2 prefix same as start, 4 pin data, 8 tailing, 16 ignore range
-    /// deletions, 32 do not fill the cache, 64 asynchronous, 128 readahead.
+    /// Flags: 1 total order, 2 prefix same as start, 4 pin data, 8 tailing, 16 ignore range deletions,
+    /// 32 no fill cache, 64 async I/O, 128 readahead.
     pub bits: u8,
 }
 
@@ -86,42 +86,42 @@ pub mod ro {
 /// A change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Sets a key.
+    /// Puts a key.
     Put(Cf, Key, Val),
-    /// Adds an operand.
+    /// Adds a merge operand.
     Merge(Cf, Key, Val),
-    /// Removes a key.
+    /// Deletes a key.
     Delete(Cf, Key),
-    /// Removes a key that was put once.
+    /// Deletes a key that was put once.
     Single(Cf, Key),
-    /// Removes a range; the keys in order of their bytes.
+    /// Deletes a range; the keys are in bytewise order.
     Range(Cf, Key, Key),
 }
 
-/// What is done to a batch.
+/// An operation on a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
     /// Adds a change.
     Add(Change),
-    /// Adds a note for the log.
+    /// Adds log data.
     Note(Val),
     /// Sets a save point.
     Save,
-    /// Goes back to the last save point.
+    /// Rolls back to the last save point.
     Rollback,
-    /// Forgets the last save point.
+    /// Removes the last save point.
     Pop,
     /// Empties it.
     Clear,
-    /// Counts its records and compares its bytes.
+    /// Compares the number of its records and its bytes.
     Look,
-    /// Walks over its records.
+    /// Iterates over its records.
     Walk,
-    /// Writes it, and keeps it.
+    /// Writes it and keeps it.
     Write,
 }
 
-/// How an iterator moves.
+/// A move of an iterator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Move {
     /// To the first key.
@@ -136,92 +136,92 @@ pub enum Move {
     Next(u8),
     /// So many steps back.
     Prev(u8),
-    /// To the newest state.
+    /// Refreshes it.
     Refresh,
 }
 
-/// How one key is read.
+/// The function that reads a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     /// A copy.
     Get,
     /// Pinned.
     Pinned,
-    /// Into a place of so many bytes.
+    /// Into a buffer of this size.
     Into(u16),
-    /// Whether it may exist.
+    /// `key_may_exist`.
     May,
 }
 
 /// An operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// A change by itself; without the log if the flag says so.
+    /// A single change; without the WAL if the flag is set.
     Write(Change, bool),
     /// Reads a key.
     Get(Cf, Key, How, Ro),
     /// Reads keys of any families.
     MultiGet(Vec<(Cf, Key)>, Ro),
-    /// Reads keys of a family as one batch; sorted if the flag says so.
+    /// Reads keys of a family as one batch, which is sorted if the flag is set.
     Batched(Cf, Vec<Key>, bool, Ro),
-    /// Makes an iterator.
+    /// Creates an iterator.
     IterNew(Slot, Cf, Ro),
     /// Moves an iterator.
     Iter(Slot, Move),
-    /// Ends an iterator.
+    /// Destroys an iterator.
     IterDrop(Slot),
     /// Takes a snapshot.
     Snapshot(Slot),
-    /// Gives it back.
+    /// Releases it.
     Release(Slot),
     /// A batch.
     Batch(Slot, Act),
-    /// Makes a batch with index anew; with or without overwriting.
+    /// Recreates a batch with index; the flag is `overwrite_keys`.
     IndexNew(Slot, bool),
     /// A batch with index.
     Index(Slot, Act),
-    /// Reads a key of a batch with index alone.
+    /// Reads a key from a batch with index alone.
     IndexGet(Slot, Cf, Key),
-    /// Reads a key of a batch with index over the database, pinned or copied.
+    /// Reads a key from a batch with index and the database, pinned or copied.
     IndexGetDb(Slot, Cf, Key, bool, Ro),
-    /// An iterator (second slot) over a batch with index and the database; with the read options
-    /// for both, or for the base only.
+    /// Creates an iterator (second slot) over a batch with index and the database, with the read
+    /// options for both or for the base only.
     IndexIter(Slot, Slot, Cf, Ro, bool),
     /// Flushes a family.
     Flush(Cf),
     /// Flushes all families.
     FlushAll,
-    /// Compacts a range of a family; `bottommost_level_compaction`; the target level.
+    /// Compacts a range of a family: `bottommost_level_compaction` and the target level.
     Compact(Cf, Option<(Key, Key)>, u8, Option<u8>),
-    /// Waits until no compaction is left.
+    /// Waits until no compaction runs or is due.
     Settle,
-    /// Sets options by the number of a row of [`CHANGES`].
+    /// Sets the options of a row of [`CHANGES`].
     SetOptions(Cf, usize),
-    /// Makes a family.
+    /// Creates a family.
     CreateFamily(Cf),
     /// Drops a family.
     DropFamily(Cf),
     /// Closes and opens.
     Reopen,
-    /// Closes and opens for reading.
+    /// Closes and opens read-only.
     ReadOnly,
-    /// Makes a checkpoint, opens it, and compares its content.
+    /// Creates a checkpoint, opens it, and compares its content.
     Checkpoint(u16),
-    /// Writes a table and ingests it. The bits are options of the ingestion.
+    /// Writes a table and ingests it; the bits are ingestion options.
     Ingest(Cf, Vec<Change>, u8),
-    /// Compares a property by the number of a row of [`PROPERTIES`].
+    /// Compares the property of a row of [`PROPERTIES`].
     Property(Cf, usize),
     /// Approximate sizes.
     Sizes(Cf, Key, Key),
-    /// The log from so many sequence numbers before the last.
+    /// The WAL from this number of sequence numbers before the last.
     Updates(u16),
-    /// Everything in a family.
+    /// The content of a family.
     Scan(Cf, Ro),
-    /// The names and numbers of the families.
+    /// The names and ids of the families.
     Families,
 }
 
-/// Changes of options: good ones, unknown names, bad values.
+/// Option changes: valid ones, unknown names, invalid values.
 pub const CHANGES: [&[(&str, &str)]; 14] = [
     &[("write_buffer_size", "32768")],
     &[
@@ -242,7 +242,7 @@ pub const CHANGES: [&[(&str, &str)]; 14] = [
     &[("disable_auto_compactions", "perhaps")],
 ];
 
-/// Properties whose values are determined; from the second number on only when the tree stands still.
+/// Deterministic properties, and those that are deterministic only without background work.
 pub const PROPERTIES: ([&str; 9], [&str; 5]) = (
     [
         "rocksdb.num-snapshots",

@@ -1,4 +1,4 @@
-//! Reading operations of a [`Side`]: keys, batches of keys, iterators, scans.
+//! Read operations of a [`Side`]: keys, batches of keys, iterators, scans.
 #![expect(unsafe_code, reason = "every function of the C API is unsafe to call")]
 
 use std::ffi::c_char;
@@ -11,7 +11,7 @@ use super::side::{Said, Side, c, copied, hash, short};
 
 const NONE: &str = "none";
 
-/// A found value, or that there is none.
+/// A value, or that there is none, as text.
 fn found(status: &str, value: Option<&[u8]>) -> String {
     match (status, value) {
         ("ok", Some(value)) => format!("={}", short(value)),
@@ -25,7 +25,7 @@ impl Side {
         let Some(family) = self.families[cf] else {
             return NONE.to_owned();
         };
-        // Whether a key may exist is asked of every tier.
+        // `key_may_exist` is called with every tier.
         let tier = if how == How::May { 0 } else { options.tier };
         let (handle, _bounds) = self.read_options(Ro { tier, ..options });
         let bytes = ops::key(key);
@@ -39,7 +39,7 @@ impl Side {
         answer
     }
 
-    /// `plain`: by the function without a family.
+    /// `plain`: uses the function without a family.
     fn get_copy(&mut self, family: Handle, plain: bool, options: Handle, key: &[u8]) -> String {
         let (mut said, mut length) = (Said::new(), 0);
         let (at, count) = (key.as_ptr().cast(), key.len());
@@ -78,7 +78,7 @@ impl Side {
         found(&status, value.as_deref())
     }
 
-    /// Copies a pinned value, and lets go of it.
+    /// Copies a pinned value and releases it.
     pub(super) fn unpinned(&self, pinned: Handle) -> Option<Vec<u8>> {
         if pinned.is_null() {
             return None;
@@ -117,7 +117,7 @@ impl Side {
         format!("{status} {fits} {there} {length} {}", short(value))
     }
 
-    /// What may exist hangs on caches; that a key does not exist must be true.
+    /// Whether a key may exist depends on caches, but a definite "no" must be true.
     fn may_exist(&mut self, family: Handle, options: Handle, key: &[u8]) -> String {
         let (mut value, mut length, mut there) = (null_mut(), 0, 0);
         let may = c!(
@@ -141,7 +141,7 @@ impl Side {
             return format!("{real}, and it was said not to exist");
         }
         match value {
-            // RocksDB finds empty values, and what stands in a table for a value of a blob file.
+            // RocksDB returns empty values, and the blob reference instead of a blob.
             Some(value) if self.name == "cairn" && found("ok", Some(&value)) != real => {
                 format!("{real}, and it was found as {}", short(&value))
             }
@@ -241,7 +241,7 @@ impl Side {
         self.status(said)
     }
 
-    /// Where an iterator stands: key and value, or that it ended, and how.
+    /// The position of an iterator: key and value, or its end and status.
     pub(super) fn position(&mut self, walk: Handle) -> String {
         if c!(self, rocksdb_iter_valid(walk)) == 0 {
             return format!("end {}", self.error_of(walk));
@@ -308,7 +308,7 @@ impl Side {
         self.position(handle)
     }
 
-    /// Steps of an iterator, as far as it has a place.
+    /// Moves an iterator by `count` steps while it is valid.
     fn steps(&mut self, walk: Handle, count: u8, forward: bool) -> String {
         let mut answer = String::new();
         for _ in 0..count {
@@ -330,7 +330,7 @@ impl Side {
             return NONE.to_owned();
         };
         let backwards = options.bits & (ro::PIN | ro::NO_FILL) != 0;
-        // Without a place to start from there is no prefix to keep to.
+        // Without a seek key there is no prefix to keep.
         let options = Ro {
             bits: (options.bits & !ro::PREFIX) | ro::TOTAL,
             ..options
@@ -341,7 +341,7 @@ impl Side {
         answer
     }
 
-    /// The number and hash of all rows.
+    /// The number and the hash of all rows.
     pub(super) fn content(
         &mut self,
         db: Handle,

@@ -1,4 +1,4 @@
-//! Running a script on both sides, shrinking it, and its token.
+//! Runs a script on both sides and shrinks it; the token that identifies it.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -10,32 +10,32 @@ use super::ops::{Move, Op};
 use super::sets::{self, Set};
 use super::side::Side;
 
-/// The two libraries, and where databases may lie.
+/// The two libraries, and the directory for databases.
 pub struct Twins {
     /// RocksDB's library.
     pub rocksdb: Rc<Api>,
     /// Cairn's.
     pub cairn: Rc<Api>,
-    /// An empty folder.
+    /// An empty directory.
     pub folder: PathBuf,
-    /// What may differ.
+    /// The accepted differences.
     pub accepted: Vec<Difference>,
-    /// How often each of those did.
+    /// How often each of them occurred.
     pub met: Vec<u64>,
-    /// True if every operation is printed.
+    /// True to print every operation.
     pub loud: bool,
 }
 
-/// What a script is made of.
+/// The identity of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// The set of options.
+    /// The option set.
     pub set: String,
     /// The seed.
     pub seed: u64,
-    /// How many operations are made.
+    /// The number of generated operations.
     pub ops: usize,
-    /// Those that stay, if not all.
+    /// The operations that are kept, if not all.
     pub keep: Option<Vec<usize>>,
 }
 
@@ -55,7 +55,7 @@ impl std::fmt::Display for Token {
 }
 
 impl Token {
-    /// Reads a token.
+    /// Parses a token.
     #[must_use]
     pub fn parse(text: &str) -> Option<Token> {
         let mut token = Token {
@@ -89,31 +89,31 @@ impl Token {
     }
 }
 
-/// Where the two parted.
+/// The first difference between the two sides.
 #[derive(Clone, Debug)]
-pub struct Parting {
-    /// The number of the operation.
+pub struct Mismatch {
+    /// The index of the operation.
     pub at: usize,
     /// The operation.
     pub op: String,
-    /// RocksDB's answer.
+    /// RocksDB's result.
     pub rocksdb: String,
-    /// Cairn's answer.
+    /// Cairn's result.
     pub cairn: String,
-    /// The words of errors on both sides.
+    /// The error texts of both sides.
     pub said: String,
 }
 
 impl Twins {
-    /// Runs the script of `token`; where the two part, if they do.
+    /// Runs the script of `token`. Returns the first difference, if there is one.
     ///
     /// # Errors
     ///
-    /// The token names no set, or a database cannot be made.
-    pub fn run(&mut self, token: &Token) -> Result<Option<Parting>, String> {
+    /// The token's set is unknown, or a database cannot be created.
+    pub fn run(&mut self, token: &Token) -> Result<Option<Mismatch>, String> {
         let (set, ops) = token.script().ok_or("there is no such set")?;
         let result = self.run_ops(set, &ops);
-        // Only scratch: whatever is left of it is in the way.
+        // Removes what an earlier run left.
         for entry in std::fs::read_dir(&self.folder)
             .into_iter()
             .flatten()
@@ -129,17 +129,17 @@ impl Twins {
         &mut self,
         set: &'static Set,
         ops: &[(usize, Op)],
-    ) -> Result<Option<Parting>, String> {
+    ) -> Result<Option<Mismatch>, String> {
         let folder = |name: &str| Path::join(&self.folder, name);
         let mut left = Side::create("rocksdb", Rc::clone(&self.rocksdb), set, &folder("rocksdb"))?;
         let mut right = Side::create("cairn", Rc::clone(&self.cairn), set, &folder("cairn"))?;
         for (at, op) in ops {
-            if let Some(parting) = self.both(&mut left, &mut right, *at, op) {
-                return Ok(Some(parting));
+            if let Some(mismatch) = self.both(&mut left, &mut right, *at, op) {
+                return Ok(Some(mismatch));
             }
         }
-        let (rocksdb, cairn) = (left.last_look(), right.last_look());
-        Ok((rocksdb != cairn).then(|| Parting {
+        let (rocksdb, cairn) = (left.final_content(), right.final_content());
+        Ok((rocksdb != cairn).then(|| Mismatch {
             at: ops.len(),
             op: "at the end".to_owned(),
             rocksdb,
@@ -148,10 +148,10 @@ impl Twins {
         }))
     }
 
-    /// One operation on both sides.
-    fn both(&mut self, left: &mut Side, right: &mut Side, at: usize, op: &Op) -> Option<Parting> {
+    /// Runs one operation on both sides.
+    fn both(&mut self, left: &mut Side, right: &mut Side, at: usize, op: &Op) -> Option<Mismatch> {
         if self.loud {
-            // Before the answers, which may never come.
+            // Before the results, which a crash would prevent.
             println!("{at} {op:?}");
         }
         let (rocksdb, cairn) = (left.carry_out(op), right.carry_out(op));
@@ -175,7 +175,7 @@ impl Twins {
             self.met[row] += 1;
             return None;
         }
-        Some(Parting {
+        Some(Mismatch {
             at,
             op: text,
             rocksdb,
@@ -184,12 +184,17 @@ impl Twins {
         })
     }
 
-    /// The shortest script that still parts, found within so many runs.
+    /// The shortest script with the same kind of difference, found within `runs` runs.
     ///
     /// # Errors
     ///
-    /// A database cannot be made.
-    pub fn shrink(&mut self, token: &Token, first: &Parting, runs: usize) -> Result<Token, String> {
+    /// A database cannot be created.
+    pub fn shrink(
+        &mut self,
+        token: &Token,
+        first: &Mismatch,
+        runs: usize,
+    ) -> Result<Token, String> {
         let mut keep: Vec<usize> = match &token.keep {
             Some(keep) => keep.clone(),
             None => (0..token.ops).collect(),
@@ -207,9 +212,9 @@ impl Twins {
                 let mut less = keep.clone();
                 less.drain(start..end);
                 left -= 1;
-                let parting = self.run(&with(less.clone()))?;
-                // Another difference than the first one does not count.
-                if parting.is_some_and(|parting| kind(&parting.op) == kind(&first.op)) {
+                let mismatch = self.run(&with(less.clone()))?;
+                // A difference in another operation does not count.
+                if mismatch.is_some_and(|mismatch| kind(&mismatch.op) == kind(&first.op)) {
                     keep = less;
                 } else {
                     start = end;
@@ -227,7 +232,7 @@ fn kind(op: &str) -> &str {
 }
 
 impl Side {
-    /// Carries out an operation, and says what came of it.
+    /// Runs an operation and returns its result as text.
     pub fn carry_out(&mut self, op: &Op) -> String {
         if self.db.is_null() {
             return "closed".to_owned();
@@ -306,7 +311,7 @@ impl Side {
     }
 }
 
-/// True if an operation is made on a database that is open for reading.
+/// True if the operation is possible on a read-only database.
 fn reads(op: &Op) -> bool {
     match op {
         Op::Iter(_, step) => *step != Move::Refresh,
@@ -326,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_read_as_it_was_written() {
+    fn a_token_round_trips() {
         for text in [
             "twin:v1:set=still:seed=0x1f:ops=40",
             "twin:v1:set=old:seed=0x0:ops=7:keep=1,2,6",
@@ -345,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_of_a_script_is_what_was_there() {
+    fn a_shrunk_script_keeps_its_operations() {
         let whole = Token::parse("twin:v1:set=still:seed=0x5:ops=300").expect("a token");
         let part = Token::parse("twin:v1:set=still:seed=0x5:ops=300:keep=3,77").expect("a token");
         let (_, whole) = whole.script().expect("a set");

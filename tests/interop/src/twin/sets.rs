@@ -1,34 +1,34 @@
-//! The option sets that scripts run under, one row each.
+//! The option sets of the scripts, one row each.
 
-/// What is handed over as a C callback.
+/// The C callbacks of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Callback {
     /// Nothing.
     None,
     /// A merge operator.
     Merge,
-    /// A merge operator and a reversed order.
+    /// A merge operator and a reverse comparator.
     Reverse,
     /// A compaction filter.
     Filter,
 }
 
-/// A row: how databases are opened, and what scripts may do under these options.
+/// A row: the options of the databases, and what scripts may do with them.
 #[derive(Debug)]
 pub struct Set {
-    /// Its name, a part of every token.
+    /// The name, a part of every token.
     pub name: &'static str,
-    /// Options of the database and of all families, in RocksDB's text form.
+    /// Database and family options, in RocksDB's text form.
     pub options: &'static str,
-    /// What is handed over as a C callback.
+    /// The C callbacks.
     pub callback: Callback,
-    /// Nothing happens in the background, so that the shape of the tree is determined.
+    /// No background work, so that the shape of the tree is deterministic.
     pub still: bool,
     /// There is a merge operator.
     pub merges: bool,
-    /// A prefix extractor: unbounded walks need `total_order_seek`.
+    /// There is a prefix extractor: unbounded scans need `total_order_seek`.
     pub prefixes: bool,
-    /// Some writes skip the log.
+    /// Some writes skip the WAL.
     pub no_log: bool,
 }
 

@@ -1,7 +1,7 @@
-//! One library with its database: opening, closing, and what all operations share.
+//! A library with its database: opening, closing, and what all operations share.
 //!
-//! A side carries out an operation and says in one text what came of it. The same operations on two
-//! sides must give the same texts; an error is in them by its prefix only, its words are kept apart.
+//! A side runs an operation and returns its result as text. The same operations on two sides must give
+//! the same texts. Errors are compared by their kind only; the messages are kept apart.
 #![expect(unsafe_code, reason = "every function of the C API is unsafe to call")]
 
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -20,27 +20,27 @@ use super::sets::{Callback, Set};
 macro_rules! c {
     ($side:expr, $name:ident($($argument:expr),* $(,)?)) => {{
         let function = $side.api.$name;
-        // SAFETY: handles are live as long as a side holds them, slices outlive the call, and the
-        // places of results are valid.
+        // SAFETY: handles are live as long as a side holds them, slices outlive the call, and output
+        // pointers are valid.
         #[allow(unused_unsafe, reason = "some arguments are calls themselves")]
         unsafe { function($($argument),*) }
     }};
 }
 pub(super) use c;
 
-/// An iterator and what it borrows.
+/// An iterator and the data that it borrows.
 pub(super) struct Walk {
     pub(super) handle: Handle,
     options: Handle,
-    /// The bounds, which the options point at.
+    /// The bounds that the options point to.
     _bounds: [Option<Vec<u8>>; 2],
-    /// It must be placed before it moves.
+    /// The iterator must be positioned before it moves.
     pub(super) lost: bool,
-    /// The number of writes when it was placed, if it follows them.
+    /// The number of writes at the time of the last seek, for a tailing iterator.
     pub(super) placed: Option<u64>,
-    /// It keeps to the prefix of where it was placed, which the ends are not.
+    /// The iterator keeps the prefix of its seek key, which seeks to the ends lack.
     pub(super) keeps_prefix: bool,
-    /// The batch with index that it walks over.
+    /// The batch with index that it iterates over.
     pub(super) over: Option<Slot>,
 }
 
@@ -62,21 +62,21 @@ pub struct Side {
     pub(super) snapshots: [Option<Handle>; SLOTS],
     pub(super) batches: [Handle; 2],
     pub(super) indexed: [Handle; 2],
-    /// For each family and key of single deletes: whether it is there.
+    /// The keys of single deletions that exist, by family.
     pub(super) singles: Vec<(usize, u16)>,
     /// The families that a batch has changes of.
     pub(super) touched: [[bool; SLOTS]; 4],
-    /// How many writes there were.
+    /// The number of writes.
     pub(super) writes: u64,
-    /// The sequence number of the last operation that may have made a new log.
+    /// The sequence number of the last operation that may have started a new log.
     pub(super) flushed: u64,
-    /// A number for the next table or checkpoint.
+    /// The number of the next table or checkpoint.
     pub(super) files: u64,
-    /// The words of the last errors.
+    /// The messages of the last errors.
     pub said: Vec<String>,
 }
 
-/// The slot of error texts, and what a call left there.
+/// An `errptr` with its content.
 pub(super) struct Said(pub(super) *mut c_char);
 
 impl Said {
@@ -90,11 +90,11 @@ impl Said {
 }
 
 impl Side {
-    /// A new database in `folder`, with all families.
+    /// Creates a database in `folder` with all families.
     ///
     /// # Errors
     ///
-    /// The options are refused, or the opening fails.
+    /// The options are invalid, or the open fails.
     pub fn create(
         name: &'static str,
         api: Rc<Api>,
@@ -132,7 +132,7 @@ impl Side {
         Ok(side)
     }
 
-    /// Makes what lives as long as the side.
+    /// Creates the objects that live as long as the side.
     fn prepare(&mut self) -> Result<(), String> {
         self.comparator = callbacks::reverse(&self.api);
         self.filter = callbacks::filter(&self.api);
@@ -186,7 +186,7 @@ impl Side {
         Ok(())
     }
 
-    /// Opens the database with the families that there are, or with all of them.
+    /// Opens the database with its present families, or with all families.
     pub(super) fn open(&mut self, read_only: bool, all: bool) -> String {
         let folder = self.folder.clone();
         let names: Vec<&str> = if all {
@@ -223,7 +223,7 @@ impl Side {
         }
         let mut found = Vec::new();
         for index in 0..count {
-            // SAFETY: the library returned `count` texts.
+            // SAFETY: the library returned `count` strings.
             let name = unsafe { CStr::from_ptr(*names.add(index)) };
             let name = name.to_string_lossy();
             found.extend(NAMES.iter().find(|known| **known == name));
@@ -281,7 +281,7 @@ impl Side {
         (db, handles, status)
     }
 
-    /// Lets go of everything that holds the database, and closes it.
+    /// Releases everything that refers to the database, and closes it.
     pub(super) fn close(&mut self) {
         for slot in 0..SLOTS {
             self.end_walk(slot);
@@ -301,7 +301,7 @@ impl Side {
         }
     }
 
-    /// Empties both batches of this number.
+    /// Clears both batches of this index.
     pub(super) fn clear_batches(&mut self, index: usize) {
         self.end_walks_over(index);
         c!(self, rocksdb_writebatch_clear(self.batches[index]));
@@ -317,7 +317,7 @@ impl Side {
         }
     }
 
-    /// Ends the walks over a batch with index, which is about to lose records.
+    /// Destroys the iterators over a batch with index that is about to lose records.
     pub(super) fn end_walks_over(&mut self, index: usize) {
         for slot in 0..SLOTS {
             if self.walks[slot]
@@ -335,14 +335,14 @@ impl Side {
         }
     }
 
-    /// Read options; the bounds must outlive them.
+    /// Creates read options. The bounds must outlive them.
     pub(super) fn read_options(&self, options: Ro) -> (Handle, [Option<Vec<u8>>; 2]) {
         let bounds = [options.lower, options.upper].map(|bound| bound.map(super::ops::key));
         let handle = c!(self, rocksdb_readoptions_create());
         if let Some(snapshot) = options.snapshot.and_then(|slot| self.snapshots[slot]) {
             c!(self, rocksdb_readoptions_set_snapshot(handle, snapshot));
         }
-        // On a database open for reading, RocksDB does not say which tiers its iterators lack.
+        // With a read-only database, RocksDB's iterators do not report the tier that they lack.
         if options.tier != 0 && !self.read_only {
             c!(
                 self,
@@ -401,7 +401,7 @@ impl Side {
         (handle, bounds)
     }
 
-    /// Keeps a new iterator.
+    /// Stores a new iterator.
     pub(super) fn keep_walk(
         &mut self,
         slot: Slot,
@@ -422,12 +422,12 @@ impl Side {
         });
     }
 
-    /// What a call left in the error slot: `ok`, or `!` and RocksDB's name of the kind of error.
+    /// The result in an `errptr`: `ok`, or `!` and RocksDB's name of the kind of error.
     pub(super) fn status(&mut self, said: Said) -> String {
         if said.0.is_null() {
             return "ok".to_owned();
         }
-        // SAFETY: a text of the library that is ours to free.
+        // SAFETY: a string of the library that the caller frees.
         let text = unsafe { CStr::from_ptr(said.0) };
         let text = text.to_string_lossy().into_owned();
         c!(self, rocksdb_free(said.0.cast()));
@@ -436,7 +436,7 @@ impl Side {
         format!("!{kind}")
     }
 
-    /// Copies what the library handed over, and frees it.
+    /// Copies a buffer from the library and frees it.
     pub(super) fn owned(&self, value: *mut c_char, length: usize) -> Option<Vec<u8>> {
         if value.is_null() {
             return None;
@@ -464,12 +464,12 @@ impl Drop for Side {
     }
 }
 
-/// A copy of bytes of the library.
+/// A copy of the library's bytes.
 pub(super) fn copied(start: *const c_char, length: usize) -> Vec<u8> {
     if start.is_null() || length == 0 {
         return Vec::new();
     }
-    // SAFETY: the library says that so many bytes are there.
+    // SAFETY: the library returned the length of the buffer.
     unsafe { slice::from_raw_parts(start.cast::<u8>(), length).to_vec() }
 }
 
@@ -477,7 +477,7 @@ pub(super) fn c_path(path: &Path) -> CString {
     CString::new(path.to_str().expect("our folders are UTF-8")).expect("no zero in a path")
 }
 
-/// Bytes as a short text: long ones by their head, length and hash.
+/// Bytes as a short text: long ones by prefix, length and hash.
 pub(super) fn short(bytes: &[u8]) -> String {
     if bytes.len() <= 24 {
         return bytes.escape_ascii().to_string();

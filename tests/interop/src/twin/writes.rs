@@ -1,4 +1,4 @@
-//! Writing operations of a [`Side`]: single changes, batches, batches with index.
+//! Write operations of a [`Side`]: single changes, batches, batches with index.
 #![expect(unsafe_code, reason = "every function of the C API is unsafe to call")]
 
 use std::ffi::{c_char, c_void};
@@ -20,8 +20,8 @@ fn family_of(change: &Change) -> Cf {
 }
 
 impl Side {
-    /// True if a change keeps to what single deletes allow: one put, then one delete. Notes that it
-    /// will have been made.
+    /// True if a change respects the contract of single deletions: one put, then one deletion. Records
+    /// the change as made.
     fn allowed(&mut self, change: &Change) -> bool {
         match change {
             Change::Put(cf, key, _) if *key >= SINGLES => {
@@ -163,7 +163,7 @@ impl Side {
                 let mut length = 0;
                 let data = c!(self, rocksdb_writebatch_data(batch, &mut length));
                 let data = copied(data, length);
-                // The sequence number is what the last write left there.
+                // The header has the sequence number of the last write.
                 let rest = data.get(8..).unwrap_or_default();
                 let count = c!(self, rocksdb_writebatch_count(batch));
                 format!("{count} {length} #{:x}", hash(rest))
@@ -181,7 +181,7 @@ impl Side {
         }
     }
 
-    /// What a batch hands to a walker.
+    /// The records of a batch as its iteration shows them.
     pub(super) fn records(&self, batch: Handle) -> String {
         let mut text = String::new();
         let state: *mut c_void = (&raw mut text).cast();
@@ -192,7 +192,8 @@ impl Side {
         text
     }
 
-    /// Adds a change to a batch. Changes with single deletes stay out: a batch is written many times.
+    /// Adds a change to a batch. Changes of single-delete keys are left out, because a batch is written
+    /// repeatedly.
     fn add(&mut self, slot: Slot, change: &Change) -> String {
         let cf = family_of(change);
         let Some(family) = self.families[cf] else {
@@ -304,7 +305,7 @@ impl Side {
             return "not allowed".to_owned();
         }
         self.touched[2 + slot][cf] = true;
-        // Who walks over the batch must find its place again.
+        // Iterators over the batch must be positioned again.
         for walk in self.walks.iter_mut().flatten() {
             walk.lost |= walk.over == Some(slot);
         }
@@ -342,7 +343,7 @@ impl Side {
                     rocksdb_writebatch_wi_singledelete_cf(batch, family, kp, k.len())
                 );
             }
-            // RocksDB forgets it, and Cairn refuses the batch from then on.
+            // RocksDB ignores it, and Cairn rejects the batch from then on.
             Change::Range(..) => {}
         }
         String::new()
@@ -455,8 +456,7 @@ impl Side {
     }
 }
 
-/// What is not done in batches: what single deletes need, and ranges over their keys, which nobody
-/// deletes.
+/// Changes that are left out of batches: those of single-delete keys, and ranges that include them.
 fn stays_out(change: &Change) -> bool {
     match change {
         Change::Put(_, key, _) => *key >= SINGLES,
@@ -470,13 +470,13 @@ fn stays_out(change: &Change) -> bool {
     }
 }
 
-/// Adds a record to the text that `state` points to.
+/// Appends a record to the text behind `state`.
 ///
 /// # Safety
 ///
 /// `state` is the text of [`Side::records`].
 unsafe fn note(state: *mut c_void, what: &str, family: u32, parts: &[(*const c_char, usize)]) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let text = unsafe { &mut *state.cast::<String>() };
     let _ = write!(text, "{what}{family}");
     for (start, length) in parts {

@@ -1,11 +1,11 @@
-//! RocksDB itself reads the golden databases as recorded: a check of the driver, and of the record.
+//! RocksDB reads the golden databases as recorded: a test of the driver and of the recorded content.
 
 use cairn_interop::content::{Content, difference};
 use cairn_interop::engine::RocksDb;
 use cairn_interop::workload::{Durable, Engine, Generator, Model};
 use cairn_interop::{golden, reference};
 
-/// A sample is enough: the driver is what is tested, not RocksDB.
+/// A sample suffices, because the driver is tested and not RocksDB.
 const SAMPLE: [&str; 5] = [
     "v1101_multi_cf",
     "v1101_value_types",
@@ -48,7 +48,7 @@ fn rocksdb_reads_golden_databases_as_recorded() {
     }
 }
 
-/// The map agrees with RocksDB, so that it can judge Cairn.
+/// The map agrees with RocksDB, so that tests may use it to check Cairn.
 #[test]
 fn rocksdb_does_what_the_model_says() {
     if crate::library().is_none() {

@@ -1,4 +1,4 @@
-//! Encrypted databases, from each engine to the other: RocksDB's sample cipher in counter mode.
+//! Encrypted databases exchanged between the engines, with RocksDB's sample cipher in counter mode.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,13 +8,13 @@ use cairn::encryption::{BlockCipher, CtrProvider};
 use cairn::{Db, Options, World};
 use cairn_bench::rocksdb::Library;
 
-/// How `ldb` is told of the file system, the provider and the cipher.
+/// The file system, provider and cipher, for `ldb`.
 const URI: &str = "id=EncryptedFileSystem;provider={id=CTR;cipher={id=ROT13;block_size=32}}";
 
-/// What RocksDB calls `ROT13`.
-struct Thirteen;
+/// RocksDB's cipher `ROT13`.
+struct Rot13;
 
-impl BlockCipher for Thirteen {
+impl BlockCipher for Rot13 {
     fn block_size(&self) -> usize {
         32
     }
@@ -26,9 +26,9 @@ impl BlockCipher for Thirteen {
 }
 
 fn open(path: &Path) -> Db {
-    let provider = CtrProvider::new(Arc::new(Thirteen)).expect("its blocks are long enough");
+    let provider = CtrProvider::new(Arc::new(Rot13)).expect("its blocks are long enough");
     let world = World::posix().encrypted(Arc::new(provider));
-    // What `ldb` 7.8 reads.
+    // Formats that `ldb` 7.8 supports.
     let options = Options::default()
         .create_if_missing(true)
         .text("block_based_table_factory={format_version=5}")
@@ -37,7 +37,7 @@ fn open(path: &Path) -> Db {
     builder.world(world).open().expect("it opens")
 }
 
-/// What `ldb` says to `arguments`.
+/// The output of `ldb` for `arguments`.
 fn ldb(path: &Path, arguments: &[&str]) -> String {
     let output = Command::new("ldb")
         .arg(format!("--db={}", path.display()))
@@ -96,7 +96,7 @@ fn both_engines_take_turns_on_encrypted_files() {
             "{rows}"
         );
     }
-    // Nothing of it is plain to see, but for the LOG, which RocksDB does not encrypt.
+    // No file contains plaintext, except for the LOG, which RocksDB does not encrypt.
     for entry in std::fs::read_dir(&path).unwrap() {
         let entry = entry.unwrap();
         if entry.file_name().to_string_lossy().starts_with("LOG") {

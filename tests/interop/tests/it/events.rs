@@ -1,24 +1,24 @@
-//! Listeners of both engines are told the same of the same: every event, every field, and how the calls end
-//! that cause them.
+//! Listeners of both engines get the same events with the same fields, and the calls that cause them
+//! return the same results.
 
 use std::fs;
 use std::path::Path;
 
 use cairn_bench::rocksdb::Library;
 use cairn_interop::cairn;
-use cairn_interop::twin::events::Watched;
+use cairn_interop::twin::events::RecordingDb;
 
-/// Without jobs that nobody asks for.
+/// No automatic compactions.
 const STILL: &str = "disable_auto_compactions=true";
 
-/// Does `work` to a database of each engine; what the listener of RocksDB's and that of Cairn's wrote down.
-fn both(work: impl Fn(&mut Watched)) -> Option<[Vec<String>; 2]> {
+/// Runs `work` on a database of each engine. Returns what RocksDB's and Cairn's listener recorded.
+fn both(work: impl Fn(&mut RecordingDb)) -> Option<[Vec<String>; 2]> {
     crate::library()?;
     let libraries = [Library::path(), cairn::c_library()];
     let done = [0, 1].map(|at: usize| {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("db");
-        let mut watched = Watched::new(&libraries[at], &libraries[1 - at], &path);
+        let mut watched = RecordingDb::new(&libraries[at], &libraries[1 - at], &path);
         work(&mut watched);
         watched
             .lines()
@@ -29,8 +29,8 @@ fn both(work: impl Fn(&mut Watched)) -> Option<[Vec<String>; 2]> {
     Some(done)
 }
 
-/// `line` without the number of table properties, if it is of a compaction: later releases of RocksDB than 11.1 list those
-/// of its inputs too, and Cairn those of its outputs, as 11.1 does.
+/// `line` of a compaction without the number of table properties: releases after RocksDB 11.1 also list
+/// those of the inputs, and Cairn lists those of the outputs only, like 11.1.
 fn without_properties(line: &str) -> String {
     const FIELD: &str = " table_properties_count=";
     match line.split_once(FIELD) {
@@ -44,8 +44,8 @@ fn without_properties(line: &str) -> String {
     }
 }
 
-/// Fails unless the listeners of both engines wrote down the same, of which something contains `expected`.
-fn alike(expected: &[&str], work: impl Fn(&mut Watched)) {
+/// Asserts that the listeners of both engines recorded the same lines, which contain all of `expected`.
+fn alike(expected: &[&str], work: impl Fn(&mut RecordingDb)) {
     let Some([rocksdb, cairn]) = both(work) else {
         return;
     };
@@ -63,7 +63,7 @@ fn alike(expected: &[&str], work: impl Fn(&mut Watched)) {
     }
 }
 
-/// Damages the first table in `dir`.
+/// Corrupts the first table in `dir`.
 fn damage_first_table(dir: &Path) {
     let names = fs::read_dir(dir)
         .unwrap()
@@ -78,7 +78,7 @@ fn damage_first_table(dir: &Path) {
 }
 
 #[test]
-fn flushes_and_compactions_are_told_alike() {
+fn flush_and_compaction_events_are_equal() {
     alike(&["000000.sst", "smallest_seqno=72057594037927935"], |db| {
         db.open(STILL, &["default"]);
         for _ in 0..3 {
@@ -92,7 +92,7 @@ fn flushes_and_compactions_are_told_alike() {
         db.put(0, "c", "3");
         db.flush(0);
         db.compact(0);
-        // Overlaps nothing, and is moved.
+        // Overlaps nothing, so it is a trivial move.
         db.put(0, "x", "1");
         db.put(0, "z", "3");
         db.flush(0);
@@ -103,7 +103,7 @@ fn flushes_and_compactions_are_told_alike() {
 }
 
 #[test]
-fn memtables_that_are_sealed_are_told_alike_in_all_families() {
+fn memtable_sealed_events_are_equal_in_all_families() {
     alike(
         &["cf_name=\"two\"", "earliest_seqno=0", "earliest_seqno=2"],
         |db| {
@@ -119,7 +119,7 @@ fn memtables_that_are_sealed_are_told_alike_in_all_families() {
             db.flush(1);
             db.put(0, "c", "1");
             db.close();
-            // A row of the log is in a table when the database is open, and then its family has a new memtable.
+            // Recovery flushes the record of the log, and gives its family a new memtable.
             db.open(STILL, &families);
             db.put(0, "d", "1");
             db.put(1, "d", "1");
@@ -131,7 +131,7 @@ fn memtables_that_are_sealed_are_told_alike_in_all_families() {
 }
 
 #[test]
-fn flushes_that_reach_the_triggers_of_level_0_say_so() {
+fn flushes_that_reach_the_level_0_triggers_report_it() {
     let text = "disable_auto_compactions=true;level0_file_num_compaction_trigger=2;\
                 level0_slowdown_writes_trigger=2;level0_stop_writes_trigger=3";
     let flags = ["triggered_writes_slowdown=1 triggered_writes_stop=0"];
@@ -147,10 +147,10 @@ fn flushes_that_reach_the_triggers_of_level_0_say_so() {
 
 /// The compactions that follow run beside the calls, so flushes and stalls are compared each for itself.
 #[test]
-fn a_family_that_stops_at_one_file_says_so_before_its_flush_returns() {
+fn a_stop_at_one_file_is_reported_before_the_flush_returns() {
     let text = "level0_file_num_compaction_trigger=1;level0_slowdown_writes_trigger=1;\
                 level0_stop_writes_trigger=1";
-    let work = |db: &mut Watched| {
+    let work = |db: &mut RecordingDb| {
         db.open(text, &["default"]);
         for _ in 0..3 {
             db.put(0, "a", "1");
@@ -172,10 +172,10 @@ fn a_family_that_stops_at_one_file_says_so_before_its_flush_returns() {
         let stopped = |part: &[String]| part.iter().any(|line| line.ends_with("2 to 1"));
         flushes.map(stopped).collect()
     };
-    // RocksDB's says so a little later now and then.
+    // RocksDB's event is sometimes a little later.
     assert_eq!(to_one(&stalls[1])[..3], [true; 3], "{cairn:#?}");
     assert!(!stalls[0].is_empty(), "{rocksdb:#?}");
-    // Sorted: RocksDB's come out of order now and then, as two threads report them.
+    // Sorted, because RocksDB's two threads sometimes report out of order.
     let [theirs, ours] = [rocksdb, cairn].map(|lines| {
         let mut stalls = of(lines, &["stall"]);
         stalls.sort();
@@ -196,7 +196,7 @@ fn a_family_that_stops_at_one_file_says_so_before_its_flush_returns() {
 }
 
 #[test]
-fn an_error_that_a_listener_takes_back_is_gone() {
+fn a_background_error_that_a_listener_suppresses_has_no_effect() {
     for forgives in [false, true] {
         alike(&["background error reason=0 IO error"], |db| {
             db.open(STILL, &["default"]);
@@ -214,7 +214,7 @@ fn an_error_that_a_listener_takes_back_is_gone() {
     }
 }
 
-/// A table cannot be written where a directory has its name.
+/// A directory with the name of the table makes the flush fail.
 #[test]
 fn a_flush_that_fails_has_rocksdbs_reason() {
     let text = "disable_auto_compactions=true;max_bgerror_resume_count=0";
@@ -224,7 +224,7 @@ fn a_flush_that_fails_has_rocksdbs_reason() {
         db.put(0, "a", "1");
         db.flush(0);
         for number in 6..40 {
-            // Some of the names are taken already.
+            // Some of the names exist already.
             let _ = fs::create_dir(db.path().join(format!("{number:06}.sst")));
         }
         db.put(0, "b", "1");
@@ -236,7 +236,7 @@ fn a_flush_that_fails_has_rocksdbs_reason() {
 }
 
 #[test]
-fn damage_that_a_compaction_by_hand_finds_stops_writes_unless_a_listener_takes_it_back() {
+fn corruption_found_by_a_manual_compaction_stops_writes_unless_suppressed() {
     for forgives in [false, true] {
         let expected = ["background error reason=1 Corruption"];
         alike(&expected, |db| {
@@ -260,7 +260,7 @@ fn damage_that_a_compaction_by_hand_finds_stops_writes_unless_a_listener_takes_i
     }
 }
 
-/// Also where the next entry is the first that makes the block worth compressing.
+/// Also when the next entry makes the block worth compressing.
 #[test]
 fn the_size_of_a_family_grows_with_each_entry_of_tiny_tables() {
     if crate::library().is_none() {
@@ -278,7 +278,7 @@ fn the_size_of_a_family_grows_with_each_entry_of_tiny_tables() {
             let size = |entries: u32| {
                 let folder = tempfile::tempdir().unwrap();
                 let path = folder.path().join("db");
-                let mut db = Watched::new(&libraries[at], &libraries[1 - at], &path);
+                let mut db = RecordingDb::new(&libraries[at], &libraries[1 - at], &path);
                 db.open(&text, &["default"]);
                 for entry in 0..entries {
                     db.put(0, &format!("key{entry}"), "value");
@@ -291,9 +291,10 @@ fn the_size_of_a_family_grows_with_each_entry_of_tiny_tables() {
             [1, 2, 3, 4, 6, 8, 12, 20].map(size)
         });
         let [rocksdb, cairn] = &sizes;
-        // Of RocksDB only 11.1 does it with every codec: a block of 11.12 shrinks where Snappy begins to pay.
+        // RocksDB does this with every codec only in 11.1: a block of 11.12 shrinks where Snappy begins
+        // to pay off.
         assert!(cairn.is_sorted_by(|a, b| a < b), "{codec}: {cairn:?}");
-        // The properties of later releases are more.
+        // Later releases write more properties.
         assert!(cairn[0].abs_diff(rocksdb[0]) < 250, "{sizes:?}");
     }
 }

@@ -1,11 +1,11 @@
-//! Files in and out, from each engine to the other: external tables, checkpoints.
+//! Files exchanged between the engines: external tables and checkpoints.
 
 use std::path::Path;
 
 use cairn::{IngestExternalFileOptions, Options, SstFileReader, SstFileWriter, World};
 use cairn_bench::rocksdb::{Db, Library, OpenMode, SstWriter};
 
-/// Options of tables that exercise one part of the format each.
+/// Table options, each for one part of the format.
 const SHAPES: [&str; 4] = [
     "",
     "compression=kZSTD;bottommost_compression=kZSTD",
@@ -30,8 +30,8 @@ fn cairn_options(text: &str) -> Options {
         .expect("the options are right")
 }
 
-/// What is asked of a database into which a table with the even keys below 2000, a deletion of key
-/// 1 and a range deletion of 3000 to 3100 was ingested; it had the keys 0, 1, 3050 and 5000.
+/// Checks a database with the keys 0, 1, 3050 and 5000, into which a table was ingested that has the
+/// even keys below 2000, a deletion of key 1 and a range deletion of 3000 to 3100.
 fn check(get: impl Fn(&[u8]) -> Option<Vec<u8>>) {
     for n in (0..2000).step_by(2) {
         assert_eq!(get(&key(n)), Some(b"ingested".to_vec()), "key {n}");
@@ -73,7 +73,7 @@ fn rocksdb_ingests_what_cairn_writes_and_opens_its_checkpoints() {
             check(|key| db.get(family, key).unwrap().map(|value| value.to_vec()));
         }
 
-        // The same by Cairn, and checkpoints of it for RocksDB.
+        // The same with Cairn, and checkpoints of it for RocksDB.
         let db = cairn::Db::open(folder.path().join("cairn"), &options).unwrap();
         for n in [0, 1, 3050, 5000] {
             db.put(&key(n), b"old").unwrap();
@@ -121,7 +121,7 @@ fn cairn_ingests_what_rocksdb_writes_and_opens_its_checkpoints() {
             .unwrap();
         check(|key| db.get(key).unwrap().map(|value| value.to_vec()));
         db.close().unwrap();
-        // RocksDB goes on with it, and Cairn with RocksDB's checkpoint.
+        // RocksDB continues with it, and Cairn with RocksDB's checkpoint.
         let db = rocksdb(&library, &path, shape);
         let family = db.family("default").unwrap();
         check(|key| db.get(family, key).unwrap().map(|value| value.to_vec()));
@@ -134,8 +134,8 @@ fn cairn_ingests_what_rocksdb_writes_and_opens_its_checkpoints() {
     }
 }
 
-/// Files that were ingested behind everything lie in the last level without sequence numbers, and what
-/// Cairn had deleted above them is kept as a deletion: RocksDB reads and compacts that as Cairn does.
+/// Files ingested behind are in the last level, without sequence numbers, and Cairn keeps the deletions
+/// above them: RocksDB reads and compacts them like Cairn.
 #[test]
 fn rocksdb_opens_what_cairn_ingested_behind() {
     let Some(library) = crate::library() else {
@@ -181,7 +181,7 @@ fn rocksdb_opens_what_cairn_ingested_behind() {
             assert_eq!(get(&key(n)).as_deref(), expected, "key {n}");
         }
     };
-    // With the option, which keeps the last level apart, and without.
+    // With and without the option that keeps the last level separate.
     for (turn, options) in [
         family,
         "compaction_style=kCompactionStyleUniversal;num_levels=4;disable_auto_compactions=true",

@@ -1,4 +1,4 @@
-//! Every golden database is listed by `cairn scan` with the content that RocksDB reads from it.
+//! `cairn scan` prints every golden database with the content that RocksDB reads from it.
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -9,13 +9,13 @@ use cairn_interop::content::{Content, Dump, Row, Rows, count, difference};
 use cairn_interop::golden::Golden;
 use cairn_interop::{cairn, dir_snapshot, golden};
 
-/// Databases that this version does not read, with a word that the error must contain.
+/// Databases that this version does not read, with a word of the expected error.
 const NOT_READ: [(&str, &str); 1] = [("plain_table", "plaintable")];
 
-/// Databases with values embedded in tables, of which the other rows are read.
+/// Databases with values embedded in tables, whose other rows are read.
 const EMBEDDED: &str = "embedded_blobs";
 
-/// The order that a golden database was written with, of a program's own.
+/// The custom comparator of a golden database.
 struct LengthThenBytes;
 
 impl Comparator for LengthThenBytes {
@@ -28,7 +28,7 @@ impl Comparator for LengthThenBytes {
     }
 }
 
-/// What is wrong with the reading of `golden`, or nothing.
+/// The error in the scan of `golden`, if there is one.
 fn problem(golden: &Golden) -> Option<String> {
     let temporary = tempfile::tempdir().unwrap();
     golden.unpack(temporary.path());
@@ -61,7 +61,7 @@ fn problem(golden: &Golden) -> Option<String> {
     }
 }
 
-/// What is wrong with the reading of `golden` by a program that brings the comparator.
+/// The error when `golden` is read by a program with the comparator.
 fn problem_in_program(golden: &Golden, path: &Path) -> Option<String> {
     let options = Options::default().text(&golden.options).unwrap();
     let families = golden.families.iter().map(|(name, text)| {
@@ -76,7 +76,7 @@ fn problem_in_program(golden: &Golden, path: &Path) -> Option<String> {
     difference(&expected, &content).or_else(|| missed(&db))
 }
 
-/// Everything in `db`.
+/// The content of `db`.
 fn content_of(db: &Db) -> Content {
     let mut content = Content::new();
     for family in db.families() {
@@ -93,7 +93,7 @@ fn content_of(db: &Db) -> Content {
     content
 }
 
-/// A key that iteration finds, and that a get, or a seek in either direction, does not.
+/// A key that iteration finds, but not a get or a seek in either direction.
 fn missed(db: &Db) -> Option<String> {
     for family in db.families() {
         let mut iter = family.iter();
@@ -126,7 +126,7 @@ fn refused(actual: &Dump, word: &str) -> Option<String> {
     }
 }
 
-/// The first value that is embedded must be refused by name.
+/// The first embedded value must be rejected with its reason.
 fn refused_where_embedded(actual: &Dump) -> Option<String> {
     let is_named = |family: &Rows| {
         let error = family.error.as_ref();
@@ -150,7 +150,7 @@ fn blame(actual: &Content) -> Option<String> {
     (!vague.is_empty()).then(|| format!("errors that name no file: {vague:?}"))
 }
 
-/// Tries all, then tells of all that failed.
+/// Checks all databases, then reports all failures.
 fn every(part: impl Fn(&Golden) -> bool) {
     let (mut read, mut rows, mut failed) = (0, 0, Vec::new());
     for golden in golden::all().into_iter().filter(part) {
@@ -189,7 +189,7 @@ fn databases_of_11_12_are_read() {
     every(|golden| golden.name.starts_with("v1112_"));
 }
 
-/// RocksDB 11.12's own gets and seeks miss some of these keys.
+/// RocksDB 11.12's gets and seeks miss some of these keys.
 #[test]
 fn keys_that_are_shorter_than_the_prefix_of_their_block_are_found() {
     let wanted = [
@@ -209,7 +209,7 @@ fn keys_that_are_shorter_than_the_prefix_of_their_block_are_found() {
         let builder = Db::builder(temporary.path().join("db"));
         let db = builder.families(families).open().unwrap();
         assert_eq!(missed(&db), None, "{}", golden.name);
-        // Rewritten by us they are still there, in tables that have the prefix of user keys.
+        // Still found after Cairn has rewritten them, in tables with a prefix of user keys.
         for family in db.families() {
             family
                 .compact_range(None, None, &CompactRangeOptions::default())
@@ -221,7 +221,7 @@ fn keys_that_are_shorter_than_the_prefix_of_their_block_are_found() {
     }
 }
 
-/// The files on purpose damaged, and those of a format that is not read.
+/// The deliberately corrupt databases, and those of an unsupported format.
 const DAMAGED: [&str; 4] = [
     "_corrupt_block",
     "_wal_corrupt_mid",
@@ -229,11 +229,11 @@ const DAMAGED: [&str; 4] = [
     "_plain_table",
 ];
 
-/// `verify` finds damage where there is some and nowhere else; `inspect` shows every file.
+/// `verify` reports corruption where there is some and nowhere else; `inspect` shows every file.
 #[test]
 fn databases_are_verified_and_their_files_shown() {
     let mut failed = Vec::new();
-    // A comparator of a program's own is not known to the command line.
+    // The command line tool does not have the custom comparator.
     for golden in golden::all().into_iter().filter(|it| !it.needs_comparator) {
         let temporary = tempfile::tempdir().unwrap();
         golden.unpack(temporary.path());
@@ -247,7 +247,8 @@ fn databases_are_verified_and_their_files_shown() {
         for file in std::fs::read_dir(&path).unwrap() {
             let file = file.unwrap().path();
             let output = cairn::run(&["inspect", file.to_str().unwrap()]);
-            // A log may end within a record, which is damage of the file though not of the database.
+            // A log may end with a partial record, which is an error of the file but not of the
+            // database.
             let is_log = file.extension().is_some_and(|end| end == "log");
             if !(damaged || (!output.stdout.is_empty() && (output.status.success() || is_log))) {
                 failed.push(format!("{}: not shown", file.display()));

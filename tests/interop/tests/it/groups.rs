@@ -1,4 +1,4 @@
-//! Atomic groups of several families in a MANIFEST: RocksDB skips Cairn's own mark in them.
+//! Atomic groups of several families in a MANIFEST: RocksDB ignores Cairn's extra field.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use cairn_interop::{dir_snapshot, reference};
 
 const FAMILIES: [&str; 3] = ["default", "stones", "trees"];
 
-/// How many records of the newest MANIFEST in `path` have the mark.
+/// The number of records with that field in the newest MANIFEST in `path`.
 fn marked(path: &Path) -> usize {
     let current = std::fs::read_to_string(path.join("CURRENT")).unwrap();
     let bytes = std::fs::read(path.join(current.trim())).unwrap();
@@ -33,8 +33,8 @@ fn marked(path: &Path) -> usize {
     }
 }
 
-/// `ldb` prints the MANIFEST of a copy of `path` and finds it sound, RocksDB opens the copy and
-/// reads `value` under `key` in every family.
+/// `ldb` prints the MANIFEST of a copy of `path` without an error, and RocksDB opens the copy and reads
+/// `value` under `key` in every family.
 fn read_by_rocksdb(library: &rocksdb::Library, path: &Path, copy: &Path, rows: &[(&str, &str)]) {
     dir_snapshot::copy(path, copy);
     if !rocksdb::Library::left_out("ldb") {
@@ -64,7 +64,7 @@ fn rocksdb_opens_manifests_with_groups_of_several_families() {
     let at = |name: &str| -> PathBuf { folder.path().join(name) };
     let options = Options::default()
         .create_if_missing(true)
-        // RocksDB 7.8, whose `ldb` looks on, reads tables up to this version.
+        // RocksDB 7.8, whose `ldb` is used here, supports tables up to this version.
         .text("atomic_flush=true;block_based_table_factory={format_version=5}")
         .unwrap();
     let db = Db::open(at("db"), &options).unwrap();
@@ -86,7 +86,7 @@ fn rocksdb_opens_manifests_with_groups_of_several_families() {
     let rows = [("flushed", "together"), ("ingested", "at once")];
     read_by_rocksdb(&library, &at("db"), &at("flushed"), &rows[..1]);
 
-    // An ingestion says which records of the log it follows.
+    // An ingestion records which log records it follows.
     db.put(b"logged", b"before").unwrap();
     let ingestions: Vec<_> = families
         .iter()
@@ -104,7 +104,7 @@ fn rocksdb_opens_manifests_with_groups_of_several_families() {
     assert!(ingested >= flushed + 2, "{flushed}, then {ingested}");
     read_by_rocksdb(&library, &at("db"), &at("ingested"), &rows);
 
-    // What RocksDB went on with, Cairn opens again.
+    // Cairn reopens the database that RocksDB has written to.
     drop((ingestions, all));
     drop(families);
     db.close().unwrap();
@@ -118,10 +118,10 @@ fn rocksdb_opens_manifests_with_groups_of_several_families() {
     assert_eq!(found.as_deref(), Some(&b"RocksDB's"[..]));
 }
 
-/// With `reuse_manifest_on_open` Cairn goes on with the MANIFEST that it closed: the record that it ended
-/// with is gone, and what an opening adds stands in its place.
+/// With `reuse_manifest_on_open`, Cairn appends to the MANIFEST of the previous opening: the
+/// clean-close record at its end is replaced.
 #[test]
-fn rocksdb_opens_manifests_that_were_gone_on_with() {
+fn rocksdb_opens_reused_manifests() {
     let Some(library) = crate::library() else {
         return;
     };
@@ -140,7 +140,7 @@ fn rocksdb_opens_manifests_that_were_gone_on_with() {
     let first = manifest();
     let mut rows = Vec::new();
     for key in ["first", "second", "third"] {
-        // The opening after the next line flushes two of the families, and the call here the third.
+        // The next open flushes two of the families, and the call here flushes the third.
         let db = Db::open(at("db"), &options).unwrap();
         assert_eq!(manifest(), first, "{key}");
         for name in FAMILIES {
@@ -156,7 +156,8 @@ fn rocksdb_opens_manifests_that_were_gone_on_with() {
         let closed = format!("{key}-closed");
         read_by_rocksdb(&library, &at("db"), &at(&closed), &rows);
     }
-    // RocksDB's own opening writes a fresh one, and Cairn's first one after it another.
+    // RocksDB writes a new MANIFEST when it opens the database, and so does Cairn's first open after
+    // it.
     let families = FAMILIES.map(|name| (name, ""));
     let open = rocksdb::Db::open(&library, &at("db"), "", &families, OpenMode::Existing).unwrap();
     open.put(open.family("trees").unwrap(), b"later", b"RocksDB's")

@@ -1,19 +1,18 @@
-//! The info log begins with the lines that RocksDB's begins with: the same heads in the same order, when a database
-//! is created and when it is opened again, because programs and people look for them.
+//! The info log begins with the lines of RocksDB's info log, in the same order, for a new and for a
+//! reopened database, because programs and people look for them.
 
 use std::fs;
 use std::path::Path;
 
 use cairn_bench::rocksdb::Library;
 use cairn_interop::cairn;
-use cairn_interop::twin::events::Watched;
+use cairn_interop::twin::events::RecordingDb;
 
-/// Heads of RocksDB's that Cairn does not write: its library has no build of its own to name, and has no codecs of
-/// others.
+/// Keys of RocksDB's lines that Cairn does not write: it has no build date and no custom codecs.
 const NOT_OURS: [&str; 3] = ["Git sha", "Compile date", "kCustomCompression"];
 
-/// Heads that RocksDB 11.1.1 does not write: options of later releases, options that no release prints, and
-/// Cairn's own.
+/// Keys of Cairn's lines that RocksDB 11.1.1 does not write: options of later releases, options that no
+/// release prints, and Cairn's own.
 const NOT_THEIRS: [&str; 53] = [
     "Options.read_io_executor_threads",
     "Options.async_wal_precreate",
@@ -70,18 +69,18 @@ const NOT_THEIRS: [&str; 53] = [
     "DB ID",
 ];
 
-/// The heads of the lines before the database is open, each with its indent where lines are nested. Events and what the engine
-/// says of its own progress are left out.
+/// The keys of the lines before the database is open, with the indentation of nested lines. Events and
+/// progress messages are left out.
 fn heads(dir: &Path) -> Vec<String> {
     let log = fs::read_to_string(dir.join("LOG")).unwrap();
     let mut heads = Vec::new();
     for line in log.lines() {
-        // Time and thread stand before the first line of a message.
+        // The first line of a message begins with time and thread.
         let bare = match line.get(..5) {
             Some(year) if year.ends_with('/') => line.splitn(3, ' ').nth(2).unwrap_or_default(),
             _ => line,
         };
-        // RocksDB says where in its source the title of a family's options comes from.
+        // RocksDB prints the source location before the title of a family's options.
         let bare = match bare.find("] -----") {
             Some(at) => &bare[at + 2..],
             None => bare,
@@ -102,7 +101,7 @@ fn heads(dir: &Path) -> Vec<String> {
         };
         heads.push(head.replace(&*dir.to_string_lossy(), "DIR"));
     }
-    // RocksDB's table of codecs has no order.
+    // RocksDB prints its codecs in no fixed order.
     if let Some(first) = heads.iter().position(|head| is_codec(head)) {
         let count = heads[first..]
             .iter()
@@ -113,7 +112,7 @@ fn heads(dir: &Path) -> Vec<String> {
     heads
 }
 
-/// True for the head of a codec's line.
+/// True for the key of a codec's line.
 fn is_codec(head: &str) -> bool {
     head == "kZSTD" || head.starts_with('k') && head.contains("Compression")
 }
@@ -137,7 +136,7 @@ fn the_info_log_begins_with_rocksdbs_lines() {
         let logs = [0, 1].map(|at: usize| {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("db");
-            let mut db = Watched::new(&libraries[at], &libraries[1 - at], &path);
+            let mut db = RecordingDb::new(&libraries[at], &libraries[1 - at], &path);
             db.open(text, &["default", "two"]);
             let created = heads(&path);
             db.put(0, "a", "1");

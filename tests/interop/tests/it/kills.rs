@@ -1,4 +1,4 @@
-//! Whatever a killed process leaves of a mapped log opens in both engines.
+//! All possible states of a memory-mapped log after a kill open in both engines.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ use cairn_wal::{WalOptions, WalWriter};
 
 const BLOCK: usize = 32 << 10;
 
-/// The rows that are in the logs of this module.
+/// The rows of the logs in this module.
 fn row(number: u64, len: usize) -> (Vec<u8>, Vec<u8>) {
     (number.to_be_bytes().to_vec(), vec![b'v'; len])
 }
@@ -32,8 +32,8 @@ fn batch(number: u64, len: usize) -> Vec<u8> {
     batch.into_bytes()
 }
 
-/// The logs that a process may leave that is killed while it appends a row of `len` bytes at `at`. Before it
-/// are as many rows as returned.
+/// The possible logs of a process that is killed while it appends a row of `len` bytes at `at`, and the
+/// number of rows before it.
 fn killed(
     number: FileNumber,
     at: usize,
@@ -89,7 +89,7 @@ fn killed(
 }
 
 #[test]
-fn every_state_that_a_kill_within_an_append_leaves_opens_in_every_mode() {
+fn every_log_after_a_kill_during_an_append_opens_in_every_mode() {
     if crate::library().is_none() {
         return;
     }
@@ -146,9 +146,9 @@ fn every_state_that_a_kill_within_an_append_leaves_opens_in_every_mode() {
     }
 }
 
-/// A few of the rounds that `kills` does by the thousand.
+/// A few of the rounds that the program `kills` runs by the thousand.
 #[test]
-fn what_killed_processes_leave_opens() {
+fn files_of_killed_processes_open() {
     if crate::library().is_none() {
         return;
     }

@@ -1,5 +1,5 @@
-//! Logs that a killed process leaves behind, written through a mapping: zeros behind the last record, and
-//! perhaps a record without its header. Both engines read them in every recovery mode.
+//! Memory-mapped logs after a kill: zeros after the last record, and possibly a record without its
+//! header. Both engines read them in every recovery mode.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn newest_log(dir: &Path) -> WalFile {
     logs.into_iter().next_back().unwrap()
 }
 
-/// Where the last record of the log ends.
+/// The end of the last record of the log.
 fn end_of_records(log: &WalFile) -> usize {
     let mode = FileMode::default();
     let mut reader = WalReader::open(&PosixFileSystem, &log.path, log.number, mode).unwrap();
@@ -51,7 +51,7 @@ fn a_log_that_ends_in_zeros_or_in_a_record_without_header_is_read_in_every_mode(
             cairn.write(&[Change::Put(0, key, value)]);
         }
         let expected = cairn.content();
-        // As a process leaves it that is killed now, without the space for more.
+        // The log after a kill at this point, without preallocated space.
         let killed = place.path().join("killed");
         dir_snapshot::copy(&live, &killed);
         drop(cairn);
@@ -64,10 +64,10 @@ fn a_log_that_ends_in_zeros_or_in_a_record_without_header_is_read_in_every_mode(
             "a copy of a live log has its records and no zeros"
         );
         if options != "wal_write_mode=kPlain" {
-            // The windows of a mapping, which were ready.
+            // With the preallocated windows of the mapping.
             whole.resize(end.next_multiple_of(64 << 10) + (64 << 10), 0);
         }
-        // The next record without its first word: what a kill within a store leaves.
+        // The next record without the first word of its header, as after a kill during an append.
         let mut begun = whole.clone();
         begun.resize(whole.len().max(end + 100_000), 0);
         begun[end + 8..end + 90].fill(0x5a);

@@ -1,7 +1,7 @@
-//! Cairn against RocksDB: one binary, a module a subject.
+//! Cairn against RocksDB: one binary with a module per subject.
 //!
 //! A test that needs RocksDB's library or tools fails without them, unless `cargo xtask test --without`
-//! leaves them out.
+//! leaves it out.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -25,7 +25,7 @@ mod turns;
 use cairn_bench::rocksdb::Library;
 use cairn_interop::reference;
 
-/// RocksDB's library; `None` only if it is left out on request.
+/// RocksDB's library; `None` only if it is left out by request.
 fn library() -> Option<Library> {
     if Library::left_out("rocksdb") {
         return None;

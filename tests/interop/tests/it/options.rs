@@ -1,10 +1,10 @@
-//! OPTIONS files: what Cairn writes, RocksDB loads, every option of it.
+//! OPTIONS files: RocksDB loads every option in the files that Cairn writes.
 
 use cairn::options::Options as _;
 use cairn::{Db, FamilyOptions, Options};
 use cairn_bench::rocksdb::families_of_latest_options;
 
-/// Options of every kind: groups, objects, lists, enums, numbers.
+/// Options of every kind: structs, objects, lists, enums, numbers.
 const TEXT: &str = "write_buffer_size=8M;compression_opts={level=3};prefix_extractor=fixed:4;\
     merge_operator=uint64add;compression_per_level=kNoCompression:kZSTD;\
     bottommost_compression=kZSTD;max_background_jobs=5;wal_recovery_mode=kAbsoluteConsistency;\

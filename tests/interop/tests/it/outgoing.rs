@@ -1,5 +1,5 @@
-//! What an engine leaves on disk, closed or killed, is read by RocksDB's library and tools with the
-//! content that the model has; and two engines can take turns on one directory.
+//! RocksDB's library and tools read the files of a closed or killed engine with the content of the
+//! model, and two engines can alternate on one directory.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use cairn_interop::engine::{Cairn, RocksDb};
 use cairn_interop::workload::{Durable, Engine, FAMILIES, Generator, Model};
 use cairn_interop::{dir_snapshot, reference};
 
-/// What tables of the workload look like: a name, and options of every family.
+/// Table formats: a name, and options of every family.
 const SHAPES: [(&str, &str); 18] = [
     (
         "plain",
@@ -119,13 +119,13 @@ const SHAPES: [(&str, &str); 18] = [
     ),
 ];
 
-/// Tables of this shape can only be read by newer releases than the one that is fetched;
-/// `CAIRN_ROCKSDB_LIB` may name one of them.
+/// True if only releases after the fetched one can read tables of this shape; `CAIRN_ROCKSDB_LIB` may
+/// name such a release.
 fn is_new(shape: &str) -> bool {
     shape.contains("format_version=8")
 }
 
-/// Options of the database, one after the other.
+/// Database options, used cyclically.
 const DATABASES: [&str; 6] = [
     "",
     "track_and_verify_wals=true",
@@ -135,17 +135,17 @@ const DATABASES: [&str; 6] = [
     "wal_recovery_mode=kAbsoluteConsistency;write_dbid_to_manifest=false;max_manifest_file_size=2000",
 ];
 
-/// How often every shape is tried, with other seeds; `CAIRN_INTEROP_ROUNDS` for a long run.
+/// The number of rounds with different seeds for every shape; `CAIRN_INTEROP_ROUNDS` for a long run.
 fn rounds() -> u64 {
     std::env::var("CAIRN_INTEROP_ROUNDS").map_or(1, |text| text.parse().expect("a number"))
 }
 
-/// True if `CAIRN_INTEROP_SHAPE`, if it is set, is part of the shape's name.
+/// True if the shape's name contains `CAIRN_INTEROP_SHAPE`, or if that is not set.
 fn is_wanted(name: &str) -> bool {
     std::env::var("CAIRN_INTEROP_SHAPE").map_or(true, |part| name.contains(&part))
 }
 
-/// Calls `part` with every shape, options of the database, and a seed.
+/// Calls `part` with every shape, database options, and a seed.
 fn every(first_seed: u64, part: impl Fn(&str, &str, u64)) {
     let library = crate::library();
     let reads_new = library.is_some_and(|library| reference::has_format_8(&library));
@@ -167,13 +167,13 @@ fn common(shape: &str) -> String {
     format!("write_buffer_size=65536;{shape}")
 }
 
-/// True if RocksDB 7.8 knows everything in tables of this shape.
+/// True if RocksDB 7.8 can read tables of this shape.
 fn is_old(shape: &str) -> bool {
     (2..=5).any(|version| shape.contains(&format!("format_version={version}")))
 }
 
-/// Carries out steps with `E` in three sessions, then lets RocksDB read. The last session is closed,
-/// or killed: then what lies in the directory is copied while the database is open.
+/// Runs steps with `E` in three sessions, then reads with RocksDB. The last session is closed or
+/// killed, that is, its directory is copied while the database is open.
 fn left_by<E: Durable>(database: &str, shape: &str, killed: bool, seed: u64) {
     let folder = tempfile::tempdir().unwrap();
     let (path, copy) = (folder.path().join("db"), folder.path().join("copy"));
@@ -191,7 +191,7 @@ fn left_by<E: Durable>(database: &str, shape: &str, killed: bool, seed: u64) {
             "{shape}"
         );
         if session == 2 && killed {
-            // What is copied file by file must stand still.
+            // Files are copied one after the other, so the directory must not change.
             engine.settle();
             dir_snapshot::copy(&path, &copy);
         }
@@ -210,7 +210,7 @@ fn left_by<E: Durable>(database: &str, shape: &str, killed: bool, seed: u64) {
     );
 }
 
-/// `ldb` lists the same and finds the tree consistent, `sst_dump` finds every block sound.
+/// `ldb` prints the same content and finds the tree consistent, and `sst_dump` verifies every block.
 fn read_by_tools(path: &Path, model: &mut Model, shape: &str) {
     let expected = without_columns(model.content());
     for family in FAMILIES {
@@ -236,7 +236,7 @@ fn read_by_tools(path: &Path, model: &mut Model, shape: &str) {
     }
 }
 
-/// `A` and `B` take turns on one directory; each finds what the other left.
+/// `A` and `B` alternate on one directory; each finds what the other wrote.
 fn turns<A: Durable, B: Durable>(database: &str, shape: &str, turns: usize, seed: u64) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");
@@ -276,7 +276,7 @@ fn take_turn<E: Durable>(
     );
 }
 
-/// A rehearsal: the harness itself is right when RocksDB plays every part.
+/// A test of the harness, with RocksDB in every role.
 #[test]
 fn rocksdb_reads_what_rocksdb_left() {
     if crate::library().is_none() {

@@ -1,4 +1,4 @@
-//! Perf counters by level: both engines read the same tree and count the same.
+//! Perf counters by level: both engines count the same reads of the same tree.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,9 +12,9 @@ use cairn_bench::cairn_engine::CairnSource;
 use cairn_bench::engine::{Cursor, Engine, Session, Settings, Source};
 use cairn_bench::rocksdb::{ByLevel, Library};
 
-/// So many bits that no filter is wrong here.
+/// Enough bits that no filter has a false positive here.
 const WHOLE_KEYS: &str = "filter_policy=bloomfilter:30;";
-/// Filters and how they are asked.
+/// Table options: filters and indexes.
 const TABLES: [&str; 4] = [
     "",
     WHOLE_KEYS,
@@ -24,7 +24,7 @@ const TABLES: [&str; 4] = [
 ];
 
 const KEYS: u32 = 400;
-/// Keys that a range deletion covers.
+/// The keys that a range deletion covers.
 const DELETED: Range<u32> = 100..120;
 
 fn options(table: &str) -> String {
@@ -38,7 +38,7 @@ fn key(n: u32) -> Vec<u8> {
     format!("key{n:06}").into_bytes()
 }
 
-/// Makes a table of level 0 of every `step`th key from `first` on, and of the first and the last.
+/// Creates a table in level 0 of every `step`th key from `first` on, and of the first and the last.
 fn table(db: &Db, first: u32, step: usize, change: impl Fn(u32)) {
     for n in (first..KEYS).step_by(step) {
         change(n);
@@ -49,8 +49,8 @@ fn table(db: &Db, first: u32, step: usize, change: impl Fn(u32)) {
     db.flush().unwrap();
 }
 
-/// Tables of levels 0, 3 and 6: values, and above them other values, deletions, operands and a range
-/// deletion.
+/// Creates tables of levels 0, 3 and 6: values, and above them newer values, deletions, operands and a
+/// range deletion.
 fn build(path: &Path, table_options: &str) {
     let given = Options::default()
         .create_if_missing(true)
@@ -86,8 +86,9 @@ fn build(path: &Path, table_options: &str) {
     db.close().unwrap();
 }
 
-/// What the engine at `source` counts in the database at `path`: with tables that are open and all blocks
-/// to be read, and then with all in the cache. `counted` runs a piece of work and reports on it.
+/// The counters of the engine at `source` for the database at `path`: with open tables and an empty
+/// block cache, and then with all blocks in the cache. `counted` runs some reads and returns the
+/// report.
 fn counts(
     source: &impl Source,
     path: &Path,
@@ -120,7 +121,7 @@ fn counts(
     });
     let mut session = engine.session(&settings);
     let batches = counted(&mut || {
-        // A batch of RocksDB asks the tables below a range deletion too.
+        // A batched get of RocksDB also searches the tables below a range deletion.
         let wanted: Vec<_> = (0..KEYS).filter(|n| !DELETED.contains(n)).collect();
         for some in wanted.chunks(50) {
             let keys: Vec<Box<[u8]>> = some.iter().map(|&n| key(n).into()).collect();
@@ -130,7 +131,7 @@ fn counts(
     [cold, warm, walk, batches]
 }
 
-/// The sums of one metric in a report, by level.
+/// The totals of one metric in a report, by level.
 fn sums(report: &str, metric: LevelMetric) -> BTreeMap<usize, u64> {
     let at = report.find("bloom_filter_useful = ");
     let by_level = &report[at.expect("counters by level are enabled")..];
@@ -190,14 +191,15 @@ fn both_engines_count_the_same_by_level() {
             same(gets, &keys_and_filters);
         }
         assert!(!sums(&ours[cold], M::UserKeyReturnCount).is_empty());
-        // RocksDB puts partitions of level 0 into the cache when it opens a table, and Cairn looks for fewer.
+        // RocksDB puts the partitions of level 0 into the cache when it opens a table, so Cairn looks
+        // up fewer blocks.
         if !table_options.contains("partition") {
             same(cold, &[M::BlockCacheMissCount]);
             same(walk, &[M::BlockCacheHitCount, M::BlockCacheMissCount]);
             assert!(!sums(&ours[walk], M::BlockCacheHitCount).is_empty());
         }
-        // Where a key that a filter let pass by mistake, or whose last version here is an operand, would stand
-        // at the end of a block, RocksDB looks into the next one too. The operands are in level 0.
+        // If a filter's false positive or a key whose last version is an operand is at the end of a
+        // block, RocksDB also reads the next block. The operands are in level 0.
         if table_options == WHOLE_KEYS {
             same(warm, &[M::BlockCacheMissCount]);
             for gets in [cold, warm] {

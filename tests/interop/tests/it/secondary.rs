@@ -1,4 +1,4 @@
-//! A secondary instance of RocksDB follows a database that Cairn writes.
+//! A RocksDB secondary instance follows a database that Cairn writes.
 
 use cairn_bench::rocksdb::{Db, Family, OpenMode};
 use cairn_interop::engine::{Cairn, family_options};
@@ -50,7 +50,7 @@ fn a_secondary_of_rocksdb_reads_what_a_live_cairn_has_acknowledged() {
             if round % 5 == 4 {
                 db.flush(0);
             }
-            // What was flushed comes by the MANIFEST, what was not by the log: there is one catch-up for both.
+            // Flushed rows come from the MANIFEST, the others from the log: one catch-up reads both.
             secondary.catch_up().unwrap();
             for number in 0..written {
                 let (key, value) = row(number);

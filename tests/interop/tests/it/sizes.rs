@@ -1,10 +1,11 @@
-//! RocksDB reads what Cairn wrote of every size around which an encoding changes: from the log, from tables, from blobs.
+//! RocksDB reads values of all sizes around encoding limits that Cairn wrote: from the log, tables and
+//! blob files.
 
 use cairn_bench::rocksdb::{Db, Family, OpenMode};
 use cairn_interop::engine::{Cairn, family_options};
 use cairn_interop::workload::{Change, Durable, Engine};
 
-/// Lengths around those at which varints grow, sectors and blocks of logs end, or 16 bits are full.
+/// Lengths around varint limits, sectors, log blocks and 16 bits.
 fn lengths() -> impl Iterator<Item = usize> {
     let bits = [7, 9, 12, 14, 15, 16, 17, 21];
     bits.into_iter()
@@ -27,7 +28,7 @@ fn bytes(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-/// A value of `len` bytes, and a key of as many where keys may be that long.
+/// A value of `len` bytes, and a key of that length if keys can be that long.
 fn rows(len: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut rows = vec![(format!("value {len}").into_bytes(), bytes(len, len))];
     if len < 1 << 18 {

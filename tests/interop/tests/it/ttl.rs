@@ -1,5 +1,5 @@
-//! Databases with a time to live go back and forth: each engine shows what the other wrote, without the
-//! times behind the values, and drops what the other wrote too long ago.
+//! Databases with a time to live, exchanged between the engines: each returns the other's values
+//! without their timestamps, and drops the other's expired values.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ const FAMILIES: [&str; 2] = ["default", "stones"];
 const MERGES: &str = "merge_operator=uint64add";
 const TTL: i32 = 3_600;
 
-/// The clock of the machine, this many seconds before or after its time.
+/// The system clock, shifted by this number of seconds.
 struct Shifted(i64);
 
 impl Clock for Shifted {
@@ -31,7 +31,7 @@ impl Clock for Shifted {
     }
 }
 
-/// Cairn on the database at `path`, where it is `shift` seconds later than here.
+/// Opens the database at `path` with Cairn, with a clock that is `shift` seconds ahead.
 fn cairn_at(path: &Path, shift: i64) -> Db {
     let options = Options::default()
         .create_if_missing(true)
@@ -51,7 +51,7 @@ fn rocksdb_at(library: &Library, path: &Path, mode: OpenMode) -> rocksdb::Db {
     rocksdb::Db::open(library, path, "", &families, mode).unwrap()
 }
 
-/// What Cairn shows of every family, and that batched reads show the same.
+/// The content of every family according to Cairn, checked against batched reads.
 fn shown_by_cairn(db: &Db) -> Vec<(String, Vec<u8>, Vec<u8>)> {
     let mut rows = Vec::new();
     for name in FAMILIES {
@@ -98,7 +98,7 @@ fn compact_all(db: &Db) {
     }
 }
 
-/// What the last OPTIONS file says of `option` in its first family.
+/// The value of `option` in the first family of the newest OPTIONS file.
 fn recorded(path: &Path, option: &str) -> String {
     let names = std::fs::read_dir(path).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -110,7 +110,7 @@ fn recorded(path: &Path, option: &str) -> String {
 }
 
 #[test]
-fn what_rocksdb_wrote_with_a_time_to_live_cairn_shows_and_drops() {
+fn cairn_reads_and_expires_rocksdbs_ttl_values() {
     let Some(library) = crate::library() else {
         return;
     };
@@ -150,7 +150,7 @@ fn what_rocksdb_wrote_with_a_time_to_live_cairn_shows_and_drops() {
 }
 
 #[test]
-fn what_cairn_wrote_with_a_time_to_live_rocksdb_shows_and_drops() {
+fn rocksdb_reads_and_expires_cairns_ttl_values() {
     let Some(library) = crate::library() else {
         return;
     };
@@ -175,7 +175,7 @@ fn what_cairn_wrote_with_a_time_to_live_rocksdb_shows_and_drops() {
     drop(stones);
     db.close().unwrap();
 
-    // Without a time to live RocksDB shows what is stored.
+    // Without a time to live, RocksDB returns the stored bytes.
     {
         let db = rocksdb_at(&library, &path, OpenMode::Existing);
         let stored = db.get(db.family("default").unwrap(), b"flushed").unwrap();
@@ -193,13 +193,13 @@ fn what_cairn_wrote_with_a_time_to_live_rocksdb_shows_and_drops() {
     for name in FAMILIES {
         db.compact(db.family(name).unwrap());
     }
-    // What was merged is as new as RocksDB's merge.
+    // A merged value has the time of RocksDB's merge.
     let sum = row("default", "sum", &42_u64.to_le_bytes());
     assert_eq!(shown_by_rocksdb(&db), [sum]);
 }
 
 #[test]
-fn both_call_the_same_values_damaged() {
+fn both_engines_report_the_same_values_as_corrupt() {
     let Some(library) = crate::library() else {
         return;
     };

@@ -1,8 +1,8 @@
-//! Cairn and RocksDB take turns on one directory. A turn ends with a closing, or its process is
-//! killed; whoever comes next finds everything that was acknowledged, and both agree with the map.
+//! Cairn and RocksDB alternate on one directory. A turn ends with a close, or its process is killed.
+//! The next engine finds everything that was acknowledged, and both agree with the map.
 //!
-//! A turn that is killed is carried out by another process: this same program, told by its
-//! environment what to do. It aborts where others would close.
+//! A turn that is killed runs in another process: this program, with its task in the environment. It
+//! aborts instead of closing.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,16 +11,16 @@ use cairn_interop::content::difference;
 use cairn_interop::engine::{Cairn, RocksDb};
 use cairn_interop::workload::{Durable, Engine, Generator, Model, Step};
 
-/// What a database is like for its whole life, and what changes from turn to turn.
+/// The options of a database, and those that change from turn to turn.
 struct Shape {
     name: &'static str,
-    /// Options of every family in every turn.
+    /// Family options for all turns.
     family: &'static str,
-    /// Database options and more options of the families, one pair a turn, over and over.
+    /// Database options and additional family options, one pair per turn, cyclically.
     turns: &'static [(&'static str, &'static str)],
 }
 
-/// Small buffers, so that short turns reach deep trees.
+/// Small buffers, so that short turns create many levels.
 const SMALL: &str = "write_buffer_size=65536;target_file_size_base=16384;\
                      max_bytes_for_level_base=65536;level0_file_num_compaction_trigger=2";
 
@@ -87,13 +87,13 @@ const SHAPES: [Shape; 4] = [
     },
 ];
 
-/// Turns on each database.
+/// The number of turns on each database.
 const TURNS: usize = 16;
 
-/// Steps of a turn.
+/// The number of steps in a turn.
 const STEPS: usize = 120;
 
-/// Changes are repeatable: turn `number` of the database of `seed`.
+/// The steps of turn `number` of the database of `seed`, which are reproducible.
 fn steps(seed: u64, number: usize) -> Vec<Step> {
     let mut generator = Generator::new(seed).with_entities(true);
     for _ in 0..number {
@@ -109,7 +109,7 @@ fn options(shape: &Shape, number: usize) -> (String, String) {
     (db.to_owned(), texts.join(";"))
 }
 
-/// Opens, compares, carries the steps out, and compares again.
+/// Opens the database, compares it, runs the steps, and compares again.
 fn turn<E: Durable>(path: &Path, shape: &Shape, number: usize, seed: u64, before: &mut Model) -> E {
     let (db, family) = options(shape, number);
     let who = format!("{}, turn {number}", shape.name);
@@ -141,7 +141,7 @@ fn state(seed: u64, number: usize) -> Model {
     model
 }
 
-/// RocksDB and Cairn by turns, beginning with either; of each four turns two are killed.
+/// The engines alternate, beginning with either; two of four turns are killed.
 fn kind(seed: u64, number: usize) -> (bool, bool) {
     let is_cairn = (seed as usize + number).is_multiple_of(2);
     (is_cairn, number % 4 >= 2)
@@ -154,10 +154,10 @@ fn one(path: &Path, shape: &Shape, number: usize, seed: u64, model: &mut Model) 
     }
 }
 
-/// What a process that is to be killed reads its task from: path, shape, turn, seed.
+/// The environment variable with the task of a process to be killed: path, shape, turn, seed.
 const TASK: &str = "CAIRN_TURN";
 
-/// Not a test by itself: the turn of a process that ends by being killed.
+/// Not a test on its own: the turn of a process that ends by being killed.
 #[test]
 fn a_turn_that_is_killed() {
     let Ok(task) = std::env::var(TASK) else {
@@ -227,6 +227,6 @@ fn universal_databases() {
 }
 
 #[test]
-fn databases_that_nobody_compacts() {
+fn databases_without_compaction() {
     take_turns(3);
 }
