@@ -88,7 +88,7 @@ impl FamilyState {
             views: AtomicU64::new(1),
             work: WorkCounts::default(),
         };
-        state.look_from_now_on();
+        state.reset_attention();
         state
     }
 
@@ -124,11 +124,11 @@ impl FamilyState {
     pub(crate) fn set_options(&self, options: Arc<FamilyOptions>, tables: Arc<TableSource>) {
         self.options.store(options);
         self.tables.store(tables);
-        self.look_from_now_on();
+        self.reset_attention();
     }
 
     /// Sets the size at which a leader looks next at a memtable that begins now, or whose options have changed.
-    pub(crate) fn look_from_now_on(&self) {
+    pub(crate) fn reset_attention(&self) {
         let first = self.early.memtable_began(&self.options());
         let first = first.unwrap_or_else(|| self.nearly_full());
         self.attention_at.store(first, Ordering::Relaxed);

@@ -126,7 +126,7 @@ impl Shared {
                 return;
             }
             // Before the files are looked at: a view that ends meanwhile is noted for the next time.
-            self.purge_hint.begin_look();
+            self.purge_hint.begin_scan();
             let unread = tree.obsolete.take_unread();
             self.purge_hint.set_obsolete(!tree.obsolete.is_empty());
             (unread, tree.logs.take_unneeded())
@@ -240,7 +240,7 @@ impl Shared {
     /// True if a reader may have kept something: only the last one of a view keeps files, so that the others do not look
     /// through what is obsolete.
     fn may_have_obsolete(&self) -> bool {
-        self.purge_hint.is_worth_a_look()
+        self.purge_hint.may_have_unread()
             && !self.lifecycle.is_closing()
             && !self.context.is_forked()
     }

@@ -136,7 +136,7 @@ impl Shared {
             0 => LOOK_EVERY,
             ttl => (ttl / 2).clamp(1, LOOK_EVERY),
         };
-        if !self.tree.lock().logs.begin_archive_look(now, interval) {
+        if !self.tree.lock().logs.begin_archive_scan(now, interval) {
             return;
         }
         if let Err(error) = self.purge_archive_now(&options, now) {

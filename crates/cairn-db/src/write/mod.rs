@@ -106,13 +106,13 @@ impl Shared {
         }
         options.check_supported()?;
         if options.low_pri {
-            self.let_others_first(batch.data().len(), options.no_slowdown)?;
+            self.delay_low_pri_write(batch.data().len(), options.no_slowdown)?;
         }
         let began = self.telemetry.began();
         let written = self.write_checked(batch, options);
         let micros = self.telemetry.time_since(began, Histogram::DbWrite);
         if let Some(micros) = micros.filter(|micros| *micros >= LONG_MICROS) {
-            self.tell_of_long_write(batch.data().len(), micros);
+            self.log_slow_write(batch.data().len(), micros);
         }
         written
     }
@@ -137,7 +137,7 @@ impl Shared {
     /// Writes to the LOG that a write took long, at most one in a second: what it waited for is written by the code that
     /// knows, and what is not, it waited for memory, for its turn or for a core.
     #[cold]
-    fn tell_of_long_write(&self, bytes: usize, micros: u64) {
+    fn log_slow_write(&self, bytes: usize, micros: u64) {
         let now = self.context.world.clock.monotonic_nanos();
         if !self.telemetry.may_log_long_write(now) {
             return;

@@ -61,9 +61,9 @@ pub(crate) struct Waiter {
     pub(crate) batch: Vec<u8>,
     turn: Mutex<Option<Turn>>,
     /// There is a turn.
-    told: AtomicBool,
+    has_turn: AtomicBool,
     /// It runs and looks for its turn, as far as anybody can know.
-    looks: AtomicBool,
+    is_spinning: AtomicBool,
     changed: Condvar,
 }
 
@@ -131,44 +131,44 @@ impl Waiter {
             kind,
             batch,
             turn: Mutex::new(None),
-            told: AtomicBool::new(false),
-            looks: AtomicBool::new(true),
+            has_turn: AtomicBool::new(false),
+            is_spinning: AtomicBool::new(true),
             changed: Condvar::new(),
         })
     }
 
-    fn tell(&self, turn: Turn) {
+    fn give_turn(&self, turn: Turn) {
         debug_assert!(
-            !self.told.load(Ordering::Relaxed),
+            !self.has_turn.load(Ordering::Relaxed),
             "a waiter gets one turn (Q3)"
         );
         *self.turn.lock() = Some(turn);
-        self.told.store(true, Ordering::Release);
+        self.has_turn.store(true, Ordering::Release);
         self.changed.notify_one();
     }
 
     /// Has the waiter insert its batch.
     pub(crate) fn insert_at(&self, seq: SequenceNumber, group: &Arc<Group>) {
-        self.tell(Turn::Insert(seq, group.clone()));
+        self.give_turn(Turn::Insert(seq, group.clone()));
     }
 
     /// Ends the write of the waiter.
     pub(crate) fn finish(&self, result: Result<()>) {
-        self.tell(Turn::Finished(result));
+        self.give_turn(Turn::Finished(result));
     }
 
     /// True if the waiter would take its turn at once.
     pub(crate) fn is_looking(&self) -> bool {
         // Relaxed: a hint, by which only the time of an insertion is decided.
-        self.looks.load(Ordering::Relaxed)
+        self.is_spinning.load(Ordering::Relaxed)
     }
 
     /// Waits for its turn.
     pub(crate) fn wait(&self) -> Turn {
-        let told = || self.told.load(Ordering::Acquire);
-        if !patience::look(told) {
-            self.looks.store(false, Ordering::Relaxed);
-            patience::let_others_run(told);
+        let has_turn = || self.has_turn.load(Ordering::Acquire);
+        if !patience::look(has_turn) {
+            self.is_spinning.store(false, Ordering::Relaxed);
+            patience::let_others_run(has_turn);
         }
         let mut turn = self.turn.lock();
         loop {
@@ -198,7 +198,7 @@ impl Queue {
     /// Joins the queue. `None` means that the caller leads now; otherwise it waits on what
     /// `waiter` made.
     pub(crate) fn join(&self, waiter: impl FnOnce() -> Arc<Waiter>) -> Option<Arc<Waiter>> {
-        if self.change(FREE, HELD) || self.look_for_the_lead() {
+        if self.change(FREE, HELD) || self.spin_for_lead() {
             return None;
         }
         let mut waiting = self.waiting.lock();
@@ -218,7 +218,7 @@ impl Queue {
     }
 
     /// Looks for a while whether the lead becomes free; whether the caller has it now.
-    fn look_for_the_lead(&self) -> bool {
+    fn spin_for_lead(&self) -> bool {
         for _ in 0..patience::looks() {
             // Relaxed: what is acted on is what `change` finds.
             match self.lead.load(Ordering::Relaxed) {
@@ -272,7 +272,7 @@ impl Queue {
             self.change(WAITED_FOR, HELD);
         }
         drop(waiting);
-        next.expect("the lead is waited for").tell(Turn::Lead);
+        next.expect("the lead is waited for").give_turn(Turn::Lead);
     }
 
     /// True if `lead` was `from`, and is `to` now.
@@ -374,7 +374,7 @@ mod tests {
                             None => true,
                             Some(waiter) => match waiter.wait() {
                                 Turn::Lead => true,
-                                Turn::Insert(..) => unreachable!("nobody was told to insert"),
+                                Turn::Insert(..) => unreachable!("no waiter inserts here"),
                                 Turn::Finished(result) => {
                                     result.unwrap();
                                     false

@@ -15,7 +15,7 @@ use cairn_platform::sync::Ordering;
 use cairn_types::{Error, FileNumber, Result};
 
 use super::archive;
-use super::early_switch::{self, Look};
+use super::early_switch::{self, Decision};
 use super::log::CurrentLog;
 use super::stopwatch::Stopwatch;
 use crate::family::FamilyState;
@@ -122,13 +122,15 @@ impl Shared {
             "the leader alone switches memtables"
         );
         let now = self.context.world.clock.monotonic_nanos();
-        let next = match family.early.look(&family.options(), used, now) {
+        let next = match family.early.decide(&family.options(), used, now) {
             _ if self.flushes_atomically() || self.syncs_at_switch() => family.full(),
-            Some(Look::Next(next)) => next,
-            Some(Look::End) if self.waits_for_any_flush(family) => {
+            Some(Decision::CheckAt(next)) => next,
+            Some(Decision::Switch) if self.waits_for_any_flush(family) => {
                 used + early_switch::step(family.full())
             }
-            Some(Look::End) if early_switch::overlaps_nothing(memtable, &family.view().version) => {
+            Some(Decision::Switch)
+                if early_switch::overlaps_nothing(memtable, &family.view().version) =>
+            {
                 return true;
             }
             _ => family.full(),
@@ -305,7 +307,7 @@ impl Shared {
         for family in families {
             self.end_pace(family);
             family.pace.memtable_began(now);
-            family.look_from_now_on();
+            family.reset_attention();
             let Some(state) = tree.families.get_mut(&family.id()) else {
                 continue;
             };
@@ -405,7 +407,7 @@ impl Shared {
             steps.lap("the MANIFEST");
         }
         let (old, number) = self.replace_log(&ended, steps)?;
-        self.leave_log(old, number, &ended, steps)
+        self.close_log(old, number, &ended, steps)
     }
 
     /// Prepares the current log for its end: its records are with the kernel, and on the device if the options want
@@ -479,7 +481,7 @@ impl Shared {
     }
 
     /// Leaves `old`, which the log `number` has followed: its file is closed, by a job unless that takes no time.
-    fn leave_log(
+    fn close_log(
         self: &Arc<Self>,
         old: CurrentLog,
         number: FileNumber,

@@ -92,7 +92,7 @@ impl Shared {
     }
 
     /// Makes a write of low priority and `bytes` wait while compactions are behind.
-    pub(crate) fn let_others_first(&self, bytes: usize, no_slowdown: bool) -> Result<()> {
+    pub(crate) fn delay_low_pri_write(&self, bytes: usize, no_slowdown: bool) -> Result<()> {
         if !self.signals.are_compactions_behind() {
             return Ok(());
         }

@@ -483,7 +483,7 @@ impl Shared {
 
     /// Notifies listeners of a file that was ingested. Not inlined, so that a stack names it.
     #[inline(never)]
-    fn tell_ingested(
+    fn notify_ingested(
         &self,
         job: &Prepared<'_>,
         file: &PreparedFile,
@@ -526,7 +526,7 @@ impl Shared {
                 meta.largest_seq
             ));
             family.work.ingested(level, file.size, file.counts.entries);
-            self.tell_ingested(job, file, level, meta);
+            self.notify_ingested(job, file, level, meta);
         }
     }
 }

@@ -136,7 +136,7 @@ impl Shared {
         for job in &prepared {
             self.log_ingested(job);
             if job.ingestion.options.move_files {
-                self.give_up_names(job);
+                self.remove_external_names(job);
             }
         }
         self.purge();
@@ -195,7 +195,7 @@ impl Shared {
     }
 
     /// Gives up the names of files that were moved. A name that stays is no damage.
-    fn give_up_names(&self, job: &prepare::Prepared<'_>) {
+    fn remove_external_names(&self, job: &prepare::Prepared<'_>) {
         for file in &job.files {
             if let Err(error) = self.context.world.fs.remove(&file.outside) {
                 self.context.info.warn(format_args!(

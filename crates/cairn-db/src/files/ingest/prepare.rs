@@ -97,7 +97,7 @@ impl Shared {
         for path in &ingestion.files {
             prepared
                 .files
-                .push(self.look_at(ingestion, path).map_err(|error| {
+                .push(self.inspect_file(ingestion, path).map_err(|error| {
                     error.context(format_args!("ingesting {}", path.display()))
                 })?);
         }
@@ -161,7 +161,7 @@ impl Shared {
     }
 
     /// Opens a file where the caller has it, and reads what its place in the tree needs.
-    fn look_at(&self, ingestion: &Ingestion, path: &Path) -> Result<PreparedFile> {
+    fn inspect_file(&self, ingestion: &Ingestion, path: &Path) -> Result<PreparedFile> {
         let family = &ingestion.family.state;
         let options = &ingestion.options;
         let reader = family.external_reader(self);

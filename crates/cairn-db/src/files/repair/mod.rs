@@ -69,7 +69,7 @@ pub enum Quarantine {
 }
 
 /// A database under repair, which is open nowhere.
-struct Patient<'a> {
+struct Repairer<'a> {
     world: &'a World,
     dir: PathBuf,
     options: &'a DbOptions,
@@ -92,11 +92,11 @@ pub fn quarantine(
     unknown: &FamilyOptions,
     which: &Quarantine,
 ) -> Result<RepairReport> {
-    let mut patient = Patient::new(world, path, options, families, unknown)?;
-    let _lock = world.fs.lock(&patient.path_of(FileName::Lock))?;
-    let recovered = patient.whole_manifest()?;
-    patient.take_out(recovered, which)?;
-    Ok(patient.report)
+    let mut repairer = Repairer::new(world, path, options, families, unknown)?;
+    let _lock = world.fs.lock(&repairer.path_of(FileName::Lock))?;
+    let recovered = repairer.whole_manifest()?;
+    repairer.take_out(recovered, which)?;
+    Ok(repairer.report)
 }
 
 /// Makes the database in `path` whole as far as its files allow. Options of families that are not
@@ -113,34 +113,34 @@ pub fn repair(
     families: &[FamilyDescriptor],
     unknown: &FamilyOptions,
 ) -> Result<RepairReport> {
-    let mut patient = Patient::new(world, path, options, families, unknown)?;
+    let mut repairer = Repairer::new(world, path, options, families, unknown)?;
     let mut floors = BTreeMap::new();
     let mut mixed = Vec::new();
     {
-        let _lock = world.fs.lock(&patient.path_of(FileName::Lock))?;
-        patient.keep_logs()?;
-        match patient.whole_manifest() {
-            Ok(recovered) => patient.take_out(recovered, &Quarantine::AllDamaged)?,
+        let _lock = world.fs.lock(&repairer.path_of(FileName::Lock))?;
+        repairer.keep_logs()?;
+        match repairer.whole_manifest() {
+            Ok(recovered) => repairer.take_out(recovered, &Quarantine::AllDamaged)?,
             Err(_) => {
-                let found = Found::look(&mut patient)?;
+                let found = Found::look(&mut repairer)?;
                 floors = found.floors();
                 mixed = found.mixed();
-                patient.rebuild(&found)?;
+                repairer.rebuild(&found)?;
             }
         }
     }
-    patient.open_and_close(&floors, &mixed)?;
-    Ok(patient.report)
+    repairer.open_and_close(&floors, &mixed)?;
+    Ok(repairer.report)
 }
 
-impl<'a> Patient<'a> {
+impl<'a> Repairer<'a> {
     fn new(
         world: &'a World,
         path: &Path,
         options: &'a DbOptions,
         families: &'a [FamilyDescriptor],
         unknown: &'a FamilyOptions,
-    ) -> Result<Patient<'a>> {
+    ) -> Result<Repairer<'a>> {
         let dir = world
             .fs
             .canonical(path)
@@ -150,7 +150,7 @@ impl<'a> Patient<'a> {
                 }
                 _ => error,
             })?;
-        Ok(Patient {
+        Ok(Repairer {
             world,
             dir,
             options,
@@ -238,7 +238,7 @@ impl<'a> Patient<'a> {
         Lost::of(self.fs(), &self.dir, self.options.use_fsync)
     }
 
-    /// Gives `path` a name in `lost`, and returns it. The old name stays until [`Patient::let_go`].
+    /// Gives `path` a name in `lost`, and returns it. The old name stays until [`Repairer::remove_old_names`].
     fn set_aside(&self, path: &Path) -> Result<PathBuf> {
         self.lost().keep(path)
     }
@@ -249,7 +249,7 @@ impl<'a> Patient<'a> {
     }
 
     /// Gives up the old names of files that have one in `lost`.
-    fn let_go(&self, paths: &[PathBuf]) -> Result<()> {
+    fn remove_old_names(&self, paths: &[PathBuf]) -> Result<()> {
         for path in paths {
             match self.fs().remove(path) {
                 Err(error) if error.subcode() != Subcode::PathNotFound => return Err(error),
@@ -335,7 +335,7 @@ impl<'a> Patient<'a> {
         if !self.report.lost.is_empty() {
             self.write_manifest(&recovered)?;
         }
-        self.let_go(&gone)
+        self.remove_old_names(&gone)
     }
 
     /// Sets tables and blob files aside that the MANIFEST does not know: the next opening would
@@ -391,7 +391,7 @@ impl<'a> Patient<'a> {
             .sum();
         let number = self.write_manifest(&recovered)?;
         gone.retain(|path| *path != self.path_of(FileName::Manifest(number)));
-        self.let_go(&gone)
+        self.remove_old_names(&gone)
     }
 
     /// Writes the state to a new MANIFEST that becomes the current one.
