@@ -3,7 +3,7 @@
 //! Invariants:
 //!
 //! - A table is returned for deletion once, when this set has the last reference to it.
-//! - A blob file is returned for deletion once, when no live version has it. References do not tell: each version has its own
+//! - A blob file is returned for deletion once, when no live version has it. References are not counted: each version has its own
 //!   metadata of a blob file, with its own garbage counts.
 //! - While deletions are disabled no file is returned, and paths passed to [`ObsoleteFiles::hold`] are kept.
 //!

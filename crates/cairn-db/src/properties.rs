@@ -199,7 +199,7 @@ fn obsolete_table_bytes(s: &Sources<'_>) -> u64 {
 const SAMPLED_TABLES: usize = 64;
 
 /// Entries less twice the deletions: each deletion hides one entry and is none itself. Tables that
-/// nobody has read yet count like those that were opened, by their size.
+/// have not been opened yet count like those that were, by their size.
 fn estimate_keys(s: &Sources<'_>) -> u64 {
     let (mut known, mut known_bytes, mut all_bytes) = ((0_u64, 0_u64), 0_u64, 0_u64);
     let mut to_sample = SAMPLED_TABLES;

@@ -108,7 +108,7 @@ impl Shared {
         Some(sum)
     }
 
-    /// How many bytes keys and values take for one byte of data blocks in `level`; -1 if there is
+    /// The compression ratio: bytes of keys and values for one byte of data blocks in `level`; -1 if there is
     /// no data.
     pub(crate) fn compression_ratio(
         &self,

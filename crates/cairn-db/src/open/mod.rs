@@ -158,7 +158,7 @@ pub(crate) fn open_above(
     Ok(db)
 }
 
-/// `request` in a world whose files tell listeners of their calls. There is no info log yet.
+/// `request` in a world whose file operations are reported to listeners. There is no info log yet.
 fn with_listeners<'a>(request: &OpenRequest<'a>) -> OpenRequest<'a> {
     let world = &request.world;
     let info = Arc::new(Logger::silent());

@@ -1,4 +1,4 @@
-//! The fate of logs that no family needs any more: new logs, the archive, or nothing.
+//! Logs that no family needs any more: they are recycled, archived or deleted.
 //!
 //! With `WAL_ttl_seconds` or `WAL_size_limit_MB` they move to the directory `archive` below that of
 //! the logs, where [`crate::wal_iterator`] goes on reading them, and are deleted there when they are too

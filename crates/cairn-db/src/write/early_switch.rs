@@ -1,4 +1,4 @@
-//! Ending a memtable before it is full, where keys come in order and nearly as fast as a flush takes them away.
+//! Switching a memtable before it is full, where keys come in order and nearly as fast as flushes write them.
 //!
 //! While a memtable is flushed the next one grows, and just before the flush ends both are in memory. Where a memtable
 //! is filled in little more time than its flush takes, that is nearly twice `write_buffer_size`. Loads in the order of the keys
@@ -24,7 +24,7 @@ const AIM: usize = 10;
 /// The smallest `write_buffer_size` whose memtables end early: what smaller ones would save is not worth more tables.
 const LEAST_FULL: usize = 16 << 20;
 
-/// How many bytes of memtables a flush takes away in a second until one has been seen.
+/// The assumed speed of flushes before the first one, in bytes of memtables a second.
 const FIRST_SPEED: u64 = 350_000_000;
 
 /// The rule by which the memtable of a family ends early.
@@ -32,7 +32,7 @@ pub(crate) struct EarlySwitch {
     /// The first look at the memtable: its time, in nanoseconds of the monotonic clock, and how large it
     /// was then.
     mark: Mutex<Option<(u64, usize)>>,
-    /// How many bytes of memtables the last flush took away in a second.
+    /// The speed of the last flush, in bytes of memtables a second.
     speed: AtomicU64,
 }
 

@@ -87,8 +87,7 @@ impl Shared {
                 "a synced write needs the WAL: sync and disableWAL are both set",
             ));
         }
-        // Later numbers in logs would not follow those before them, by which what a recycled log has
-        // left of its former life is told.
+        // Sequence numbers in logs would have gaps; recovery recognizes the old content of a recycled log by them.
         if options.disable_wal && self.options().recycle_log_file_num > 0 {
             return Err(Error::invalid_argument(
                 "WriteOptions::disableWAL option is not supported if \
@@ -134,8 +133,8 @@ impl Shared {
         }
     }
 
-    /// Writes to the LOG that a write took long, at most one in a second: what it waited for is written by the code that
-    /// knows, and what is not, it waited for memory, for its turn or for a core.
+    /// Writes a line about a slow write to the LOG, at most once a second. Stalls and slow appends have lines of their own;
+    /// otherwise the write waited for memory, for its turn or for a core.
     #[cold]
     fn log_slow_write(&self, bytes: usize, micros: u64) {
         let now = self.context.world.clock.monotonic_nanos();
@@ -206,7 +205,7 @@ impl Shared {
         Ok(self.writes.commits.lead_alone())
     }
 
-    /// Appends `batches` to the log, and syncs it if `sync` asks for it.
+    /// Appends `batches` to the log, and syncs it with `sync`.
     fn append(
         &self,
         writer: &mut Writer,

@@ -1,4 +1,4 @@
-//! The write queue: who leads, and whose writes the leader carries.
+//! The write queue: it elects the leader and forms write groups.
 //!
 //! Writers take turns. The one whose turn it is *leads*: it alone allocates sequence numbers,
 //! appends to the log and switches memtables, and it carries a group of waiting writes with its
@@ -8,7 +8,7 @@
 //! member that is not running, the leader inserts.
 //!
 //! A writer that finds no leader leads at once; alone it takes no lock, for the queue's is that of
-//! the list of those who wait. One that waits looks for a while before it sleeps.
+//! the list of waiters. A waiter spins for a while before it sleeps.
 //!
 //! Invariants:
 //!
@@ -62,7 +62,7 @@ pub(crate) struct Waiter {
     turn: Mutex<Option<Turn>>,
     /// There is a turn.
     has_turn: AtomicBool,
-    /// It runs and looks for its turn, as far as anybody can know.
+    /// It runs and spins for its turn: a hint.
     is_spinning: AtomicBool,
     changed: Condvar,
 }
@@ -101,7 +101,7 @@ impl Group {
         })
     }
 
-    /// A member reports the end of its insertion; whether it was the last.
+    /// Reports the end of the insertion of a member. Returns true if it was the last one.
     pub(crate) fn inserted(&self, result: Result<()>) -> bool {
         if let Err(error) = result {
             // A second failure says nothing new.
@@ -217,7 +217,7 @@ impl Queue {
         Some(waiter)
     }
 
-    /// Looks for a while whether the lead becomes free; whether the caller has it now.
+    /// Spins for a while until the lead becomes free. Returns true if the caller leads now.
     fn spin_for_lead(&self) -> bool {
         for _ in 0..patience::looks() {
             // Relaxed: what is acted on is what `change` finds.
@@ -239,7 +239,7 @@ impl Queue {
         limit_bytes: impl FnOnce() -> usize,
     ) -> Vec<Arc<Waiter>> {
         debug_assert!(self.is_led(), "the caller leads (Q1)");
-        // Relaxed: who comes now may as well have come later.
+        // Relaxed: a waiter that joins now may as well have joined later.
         if self.lead.load(Ordering::Relaxed) != WAITED_FOR {
             return Vec::new();
         }
@@ -278,7 +278,7 @@ impl Queue {
     /// True if `lead` was `from`, and is `to` now.
     #[inline]
     fn change(&self, from: u32, to: u32) -> bool {
-        // Acquire and release: who leads sees what those did who led before.
+        // Acquire and release: a leader sees what the leaders before it did.
         self.lead
             .compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
@@ -296,7 +296,7 @@ impl Queue {
             let turn = waiter.wait();
             assert!(
                 matches!(turn, Turn::Lead),
-                "nobody carries what must lead alone"
+                "what must lead alone is in no group"
             );
         }
     }

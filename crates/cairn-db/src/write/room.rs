@@ -1,4 +1,4 @@
-//! Making room: what a leader does before it writes when something wants its attention.
+//! Making room for a write: the checks of a leader after a request for attention.
 //!
 //! Memtables that are full are switched, most of a log that is synced when it ends is synced ahead of that,
 //! and all writes wait while the log is locked or the budget of memtables used up.
@@ -31,7 +31,7 @@ impl Shared {
         no_slowdown: bool,
         notifies: &Cell<bool>,
     ) -> Result<()> {
-        // Acquire pairs with the stores that ask for attention.
+        // Acquire pairs with the stores that request attention.
         if !self.signals.wants_attention() {
             return Ok(());
         }
@@ -97,21 +97,21 @@ impl Shared {
             self.sync_log_ahead();
             self.slow_down(&nearly_full);
         }
-        let mut asked = false;
+        let mut requested = false;
         if full.is_empty() && self.logs_are_too_large() {
             full = self.families_of_oldest_log();
             self.flush_because(&full, FlushReason::WalFull);
-            asked = true;
+            requested = true;
         }
         if full.is_empty() && self.buffers_want_a_flush() {
             full = self.family_that_buffers_pick();
             self.flush_because(&full, FlushReason::WriteBufferManager);
-            asked = true;
+            requested = true;
         }
         if full.is_empty() {
             return Ok(());
         }
-        self.switch_memtables(&self.flushed_with(&full), asked)
+        self.switch_memtables(&self.flushed_with(&full), requested)
     }
 
     /// True if `memtable`, which is that of `family` and takes `used` bytes, ends before it is full. If not, sets the
@@ -268,14 +268,14 @@ impl Shared {
     }
 
     /// Gives each of `families` a new memtable, and a new log to all, and schedules flushes, which
-    /// do not wait for more memtables to merge if they were `asked` for. The caller leads, and delivers what
-    /// listeners are to be told once it does not.
+    /// do not wait for more memtables to merge if they were `requested`. The caller leads, and delivers queued
+    /// notices to listeners after it has given up the lead.
     pub(crate) fn switch_memtables(
         self: &Arc<Self>,
         families: &[Arc<FamilyState>],
-        asked: bool,
+        requested: bool,
     ) -> Result<()> {
-        self.only_switch_memtables(families, asked)?;
+        self.only_switch_memtables(families, requested)?;
         self.schedule(&mut self.tree.lock());
         Ok(())
     }
@@ -284,7 +284,7 @@ impl Shared {
     pub(crate) fn only_switch_memtables(
         self: &Arc<Self>,
         families: &[Arc<FamilyState>],
-        asked: bool,
+        requested: bool,
     ) -> Result<()> {
         debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
         let mut steps = Stopwatch::start(&*self.context.world.clock);
@@ -312,7 +312,7 @@ impl Shared {
                 continue;
             };
             let old = family.memtable();
-            state.flush_requested |= asked && !(old.is_empty() && state.immutables.is_empty());
+            state.flush_requested |= requested && !(old.is_empty() && state.immutables.is_empty());
             if old.is_empty() && state.immutables.is_empty() {
                 // There is no flush that this would be the reason of.
                 state.flush_reason = None;
@@ -388,8 +388,8 @@ impl Shared {
 
     /// Ends the current log and begins another, unless nothing was written to it yet. The caller leads.
     ///
-    /// What waits for the device is left to a job: a sync of what is left took up to 600 ms while that had much to do,
-    /// cutting a mapped log to its length 85 ms. Until then zeros lie behind its records.
+    /// A job does what waits for the device: a sync of the rest took up to 600 ms on a busy device, truncating a mapped
+    /// log to its length 85 ms. Until then zeros lie behind its records.
     fn switch_log(self: &Arc<Self>, steps: &mut Stopwatch<'_>) -> Result<()> {
         let Some(ended) = self.end_current_log(steps)? else {
             return Ok(());
@@ -410,7 +410,7 @@ impl Shared {
         self.close_log(old, number, &ended, steps)
     }
 
-    /// Prepares the current log for its end: its records are with the kernel, and on the device if the options want
+    /// Prepares the current log for its end: its records are with the kernel, and on the device if the options require
     /// that. `None` if nothing was written to it.
     fn end_current_log(&self, steps: &mut Stopwatch<'_>) -> Result<Option<EndedLog>> {
         let mut writer = self.writes.writer.lock();

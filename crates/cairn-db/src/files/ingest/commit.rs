@@ -22,7 +22,7 @@ use crate::invariants::check_version;
 use crate::locks::Rank;
 use crate::shared::{Shared, Tree};
 
-/// How an ingestion failed.
+/// The state after an ingestion that failed.
 pub(super) enum Failed {
     /// Nothing of it is in the database.
     Nothing(Error),
@@ -361,8 +361,8 @@ impl Shared {
         Ok(places)
     }
 
-    /// Writes the sequence number into the file, where the options ask for it. Returns the file's
-    /// checksum, which that changes.
+    /// Writes the sequence number into the file if `write_global_seqno` is set. Returns the checksum of the
+    /// file, which that changes.
     fn write_seqno(
         &self,
         job: &Prepared<'_>,

@@ -40,7 +40,7 @@ pub struct Ingestion {
     pub family: Family,
     /// The tables. Where they overlap, the later are newer.
     pub files: Vec<PathBuf>,
-    /// How they are ingested.
+    /// The options of the ingestion.
     pub options: IngestExternalFileOptions,
     /// Checksums of the whole files, one each; empty for none.
     pub checksums: Vec<Vec<u8>>,

@@ -47,7 +47,7 @@ pub(crate) struct PreparedFile {
     pub(crate) timestamps_persisted: bool,
     /// The sequence numbers in the file, if it keeps them.
     pub(crate) own_seqs: (SequenceNumber, SequenceNumber),
-    /// Where in the file the global sequence number is written, if it can be.
+    /// The offset of the global sequence number in the file, if it is written there.
     pub(crate) seqno_at: Option<u64>,
     pub(crate) checksum: (Vec<u8>, String),
 }
@@ -274,7 +274,7 @@ impl Shared {
         }
     }
 
-    /// Where in the file `path` its global sequence number lies.
+    /// The offset of the global sequence number in the file `path`.
     fn place_of_seqno(&self, path: &Path, table: &Table) -> Result<u64> {
         let missing = || {
             Error::invalid_argument(

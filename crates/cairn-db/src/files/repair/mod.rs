@@ -29,7 +29,7 @@ use scan::Found;
 /// A table that left the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostTable {
-    /// Where it lies now; where it should have been, if it is missing.
+    /// Its present path; the path at which it is missing, if it is.
     pub path: PathBuf,
     /// The family it belonged to; empty if unknown.
     pub family: String,
@@ -37,7 +37,7 @@ pub struct LostTable {
     pub level: usize,
     /// The first and last user key that it may have had; `None` if unknown.
     pub keys: Option<(Vec<u8>, Vec<u8>)>,
-    /// Why it left.
+    /// The reason.
     pub reason: String,
 }
 
@@ -381,7 +381,7 @@ impl<'a> Repairer<'a> {
         }
         self.sync_lost()?;
         let mut recovered = found.recovered()?;
-        // The first log there is follows one that nobody misses, as far as one knows.
+        // The predecessor of the first log is not missed: that it was needed is not known.
         let logs = cairn_wal::list(self.fs(), self.wal_dir())?;
         recovered.min_log_to_keep = logs.first().map_or(FileNumber(0), |log| log.number);
         self.report.kept = recovered
