@@ -13,7 +13,7 @@ use crate::write::entry::entry;
 #[derive(Clone, Default)]
 pub struct WriteBatch {
     encoded: Encoded,
-    /// States to go back to, and whether every write before one was added.
+    /// Save points, each with a flag that is true if no write had been refused before it.
     save_points: Vec<(Mark, bool)>,
     /// The families that records name, but for the default family; each once.
     families: Vec<u32>,
@@ -56,7 +56,7 @@ impl WriteBatch {
         self.max_bytes
     }
 
-    /// Why the first write that was not added was not. The batch cannot be written before it is
+    /// The reason why the first write that was refused was not added. The batch cannot be written before it is
     /// cleared, or [`WriteBatch::forget_refused`] is called.
     #[must_use]
     pub fn refused(&self) -> Option<&Error> {
@@ -134,7 +134,7 @@ impl WriteBatch {
         records.map(|record| record.map_err(|malformed| malformed.in_file("the write batch", 0)))
     }
 
-    /// How many writes the batch holds.
+    /// The number of writes in the batch.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.encoded.count()

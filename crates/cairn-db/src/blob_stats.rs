@@ -13,7 +13,7 @@ use crate::shared::Shared;
 /// The blob files of one version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BlobStats {
-    /// How many there are.
+    /// The number of files.
     pub(crate) files: u64,
     /// Bytes of all of them.
     pub(crate) bytes: u64,
@@ -31,7 +31,7 @@ impl BlobStats {
         })
     }
 
-    /// How many bytes there are for each byte that is no garbage.
+    /// Bytes of all records for each byte that is no garbage.
     pub(crate) fn space_amplification(&self) -> f64 {
         match self.bytes.saturating_sub(self.garbage) {
             0 => 0.0,

@@ -102,7 +102,7 @@ impl Family {
         })
     }
 
-    /// What `key` was set to, and the operands that were merged to it since, from the oldest to the
+    /// The value of `key`, and the operands that were merged to it since, from the oldest to the
     /// newest; nothing if it has no value. The merge operator is not called. Of an entity the
     /// default column is what it was set to.
     ///

@@ -33,11 +33,11 @@ pub(crate) struct FamilyState {
     tables: ArcSwap<TableSource>,
     /// The size of the memtable, in bytes, at which the next leader must look at it.
     pub(crate) attention_at: AtomicUsize,
-    /// How fast writes pass while they are delayed.
+    /// The rate of delayed writes.
     pub(crate) throttle: Throttle,
-    /// How fast they pass while the memtable is nearly full and the one before it is being flushed.
+    /// The pace of writes while the memtable is nearly full and the one before it is being flushed.
     pub(crate) pace: Pace,
-    /// When the memtable ends before it is full.
+    /// The rule by which the memtable is switched before it is full.
     pub(crate) early: EarlySwitch,
     /// Writes have to be delayed or stopped.
     pub(crate) is_stalled: AtomicBool,
@@ -47,7 +47,7 @@ pub(crate) struct FamilyState {
     history: Mutex<VecDeque<Arc<Memtable>>>,
     /// Versions that were replaced and may still be read.
     old_versions: Mutex<Vec<Weak<Version>>>,
-    /// How often what reads see was replaced.
+    /// The number of replacements of the view.
     pub(crate) views: AtomicU64,
     /// The work of jobs so far.
     pub(crate) work: WorkCounts,
@@ -88,7 +88,7 @@ impl FamilyState {
             views: AtomicU64::new(1),
             work: WorkCounts::default(),
         };
-        state.look_from_now_on();
+        state.reset_attention();
         state
     }
 
@@ -124,11 +124,11 @@ impl FamilyState {
     pub(crate) fn set_options(&self, options: Arc<FamilyOptions>, tables: Arc<TableSource>) {
         self.options.store(options);
         self.tables.store(tables);
-        self.look_from_now_on();
+        self.reset_attention();
     }
 
     /// Sets the size at which a leader looks next at a memtable that begins now, or whose options have changed.
-    pub(crate) fn look_from_now_on(&self) {
+    pub(crate) fn reset_attention(&self) {
         let first = self.early.memtable_began(&self.options());
         let first = first.unwrap_or_else(|| self.nearly_full());
         self.attention_at.store(first, Ordering::Relaxed);
@@ -163,7 +163,7 @@ impl FamilyState {
         self.options().write_buffer_size
     }
 
-    /// True if `memtable` has as many range deletions as the family wants in one.
+    /// True if `memtable` has `memtable_max_range_deletions` or more.
     pub(crate) fn has_too_many_ranges(&self, memtable: &Memtable) -> bool {
         let limit = self.options().memtable_max_range_deletions as usize;
         limit > 0 && memtable.range_deletions() >= limit
@@ -212,7 +212,7 @@ impl FamilyState {
         self.history.lock().clear();
     }
 
-    /// How many flushed memtables are kept, and their bytes.
+    /// The number of flushed memtables that are kept, and their bytes.
     pub(crate) fn history(&self) -> (usize, usize) {
         let history = self.history.lock();
         let bytes = history.iter().map(|memtable| memtable.memory_usage()).sum();
@@ -227,7 +227,7 @@ impl FamilyState {
         self.views.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many versions there are: the current one, and older ones with readers.
+    /// The number of versions: the current one, and older ones with readers.
     pub(crate) fn live_versions(&self) -> usize {
         let current = self.view().version.clone();
         let versions = self.old_versions.lock();

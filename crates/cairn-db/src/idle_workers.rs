@@ -1,9 +1,8 @@
-//! Threads spared for a compaction that runs already.
+//! Idle workers that help a running compaction.
 //!
-//! While there are no writes, the threads that `max_background_jobs` allows and that have nothing to do help
-//! the compactions that run: what a load leaves behind is compacted by all of them, although it may be
-//! one compaction. While there are writes, they leave the processors to the writers. A look costs a glance at the
-//! clock; every [`LOOK_EVERY`] one costs the lock of the tree.
+//! While there are no writes, the threads that `max_background_jobs` allows and that are idle help the running
+//! compactions, so that all of them work even on a single one. While there are writes, the processors are left to the
+//! writers. A check costs one read of the clock; one in every [`CHECK_INTERVAL`] costs the lock of the tree.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +12,13 @@ use cairn_platform::sync::Mutex;
 
 use crate::shared::Shared;
 
-/// The time without writes. Longer than a writer waits for a device now and then.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// The interval of checks for writes. Longer than a writer waits for a device now and then.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Records in that time that still count as no writes.
+/// Records written in that time that still count as no writes.
 const FEW: u64 = 50;
 
-/// When a job looked last, and which record was the newest then.
+/// The time and the newest record at the last check of a job.
 struct Look {
     nanos: u64,
     seq: u64,
@@ -34,7 +33,7 @@ impl Shared {
             let now = shared.look();
             {
                 let mut last = last.lock();
-                if now.nanos.saturating_sub(last.nanos) < LOOK_EVERY.as_nanos() as u64 {
+                if now.nanos.saturating_sub(last.nanos) < CHECK_INTERVAL.as_nanos() as u64 {
                     return None;
                 }
                 let written = now.seq.saturating_sub(last.seq);

@@ -18,7 +18,7 @@ use crate::handle::Handle;
 use crate::release::check_held;
 use crate::snapshot::Snapshot;
 
-/// When an iterator gets a new view.
+/// The occasions at which an iterator gets a new view.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Renewal {
     /// On request.
@@ -245,7 +245,7 @@ impl Iter {
         self.inner_mut().next();
     }
 
-    /// [`Iter::next`] that shows key and value of the entry it comes to, if there is one; says whether there is.
+    /// [`Iter::next`] that passes key and value of the next entry to `show`. Returns false if there is none.
     #[inline]
     pub fn next_shown(&mut self, show: impl FnMut(&[u8], &[u8])) -> bool {
         self.before_step(false);

@@ -3,7 +3,7 @@
 //! Invariants:
 //!
 //! C1. A database that is closing never stops doing so, and its jobs end.
-//! C2. One thread closes; others that want to wait for it.
+//! C2. One thread closes; other callers wait for it.
 //! C3. The directory is released when closing is complete, and not before.
 
 use std::sync::Arc;

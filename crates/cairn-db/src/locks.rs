@@ -1,7 +1,7 @@
 //! Locks with ranks, so that the order in which they are taken is checked wherever tests run.
 //!
 //! A thread may hold several locks of a database only if it took them in the order of their [`Rank`]s. Where
-//! assertions are on, a lock that is taken out of order panics, whether or not another thread is in its way; where they are
+//! assertions are on, a lock that is taken out of order panics, even if no other thread holds it; where they are
 //! off, a [`Ranked`] is a plain mutex. Locks of different databases have nothing to do with each other: the code of a
 //! program that runs under a lock of one (an info log, say) may use another.
 

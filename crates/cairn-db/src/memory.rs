@@ -1,4 +1,4 @@
-//! How much memory databases and caches take, about.
+//! Approximate memory usage of databases and caches.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct MemoryUsage {
     pub cache_total: u64,
 }
 
-/// How much memory `dbs` take, and `caches` with the caches that the families of `dbs` use; each
+/// The approximate memory of `dbs`, and of `caches` with the caches that the families of `dbs` use; each
 /// cache counts once.
 #[must_use]
 pub fn approximate_memory_usage(dbs: &[&Db], caches: &[Arc<BlockCache>]) -> MemoryUsage {

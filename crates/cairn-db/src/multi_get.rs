@@ -14,7 +14,7 @@ use crate::reads::{lookup, tier_of};
 use crate::release::check_held;
 use crate::shared::Shared;
 
-/// How often the views of several families are taken again because one of them changed meanwhile.
+/// Attempts to take the views of several families while none of them switches its memtable.
 const TRIES: usize = 3;
 
 impl Shared {
@@ -80,7 +80,7 @@ impl Family {
         self.batch(keys, options, false, Found::into_columns)
     }
 
-    /// [`Family::multi_get`] that tells plain values and entities apart. `sorted` promises that the
+    /// [`Family::multi_get`] that distinguishes plain values and entities. `sorted` promises that the
     /// keys ascend.
     #[must_use]
     pub fn multi_find<K: AsRef<[u8]>>(

@@ -3,7 +3,7 @@
 //! Invariants:
 //!
 //! - A table is returned for deletion once, when this set has the last reference to it.
-//! - A blob file is returned for deletion once, when no live version has it. References do not tell: each version has its own
+//! - A blob file is returned for deletion once, when no live version has it. References are not counted: each version has its own
 //!   metadata of a blob file, with its own garbage counts.
 //! - While deletions are disabled no file is returned, and paths passed to [`ObsoleteFiles::hold`] are kept.
 //!
@@ -60,12 +60,12 @@ impl PurgeHint {
     }
 
     /// Called before obsolete files are looked at: a view that ends meanwhile is noted for the next look.
-    pub(crate) fn begin_look(&self) {
+    pub(crate) fn begin_scan(&self) {
         let _ended = self.view_end.take();
     }
 
     /// True if a reader that has left may have been the last of an obsolete file.
-    pub(crate) fn is_worth_a_look(&self) -> bool {
+    pub(crate) fn may_have_unread(&self) -> bool {
         self.has_obsolete.load(Ordering::Acquire) && self.view_end.is_noted()
     }
 }

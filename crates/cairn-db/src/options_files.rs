@@ -93,7 +93,7 @@ pub fn check_options_compatibility(
 }
 
 /// Refuses changes of options that must stay between two openings of a family; `named` has what the file says of code
-/// that nobody here knows.
+/// that this release does not know.
 fn compare(
     family: &str,
     before: &FamilyOptions,

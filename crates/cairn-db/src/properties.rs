@@ -199,7 +199,7 @@ fn obsolete_table_bytes(s: &Sources<'_>) -> u64 {
 const SAMPLED_TABLES: usize = 64;
 
 /// Entries less twice the deletions: each deletion hides one entry and is none itself. Tables that
-/// nobody has read yet count like those that were opened, by their size.
+/// have not been opened yet count like those that were, by their size.
 fn estimate_keys(s: &Sources<'_>) -> u64 {
     let (mut known, mut known_bytes, mut all_bytes) = ((0_u64, 0_u64), 0_u64, 0_u64);
     let mut to_sample = SAMPLED_TABLES;
@@ -299,7 +299,7 @@ impl Shared {
     pub(crate) fn property_number(&self, family: &FamilyState, name: &str) -> Option<u64> {
         self.context.check_reader().ok()?;
         let view = family.view.load_full();
-        if let Some(number) = self.sometimes(family, &view, name) {
+        if let Some(number) = self.optional_number(family, &view, name) {
             return number;
         }
         let (_, number) = NUMBERS.iter().find(|(known, _)| *known == name)?;
@@ -338,7 +338,12 @@ impl Shared {
     }
 
     /// Properties that are numbers only where they mean something.
-    fn sometimes(&self, family: &FamilyState, view: &View, name: &str) -> Option<Option<u64>> {
+    fn optional_number(
+        &self,
+        family: &FamilyState,
+        view: &View,
+        name: &str,
+    ) -> Option<Option<u64>> {
         let options = family.options();
         let blobs = || blob_cache(view);
         Some(match name {
@@ -373,7 +378,7 @@ impl Shared {
                 .map(|ratio| format!("{ratio:.6}"));
         }
         if let Some(level) = argument("rocksdb.aggregated-table-properties-at-level") {
-            let sum = self.added_up(family, &view, Some(level))?;
+            let sum = self.aggregated_properties(family, &view, Some(level))?;
             return Some(table_properties_text(&sum));
         }
         if let Some(temperature) = argument("rocksdb.live-sst-files-size-at-temperature") {
@@ -401,7 +406,7 @@ impl Shared {
                 return self.cache_stats(family);
             }
             "rocksdb.aggregated-table-properties" => {
-                table_properties_text(&self.added_up(family, &view, None)?)
+                table_properties_text(&self.aggregated_properties(family, &view, None)?)
             }
             _ => return None,
         })
@@ -411,7 +416,7 @@ impl Shared {
     pub(crate) fn property_map(&self, family: &FamilyState, name: &str) -> Option<Map> {
         let view = family.view.load_full();
         if let Some(level) = name.strip_prefix("rocksdb.aggregated-table-properties-at-level") {
-            let sum = self.added_up(family, &view, Some(level.parse().ok()?))?;
+            let sum = self.aggregated_properties(family, &view, Some(level.parse().ok()?))?;
             return Some(table_properties_map(&sum));
         }
         Some(match name {
@@ -423,7 +428,7 @@ impl Shared {
                 return self.cache_stats_map(family);
             }
             "rocksdb.aggregated-table-properties" => {
-                table_properties_map(&self.added_up(family, &view, None)?)
+                table_properties_map(&self.aggregated_properties(family, &view, None)?)
             }
             _ => return None,
         })

@@ -1,8 +1,8 @@
 //! Deleting files that nothing needs any more.
 //!
-//! A table is deleted when it has left its version, the MANIFEST edit that released it is synced,
-//! and the last reader that could see it is gone: as a view ends, it is noted, and only then does whoever has read
-//! look for such tables. A log is deleted when a synced edit says that no
+//! A table is deleted when no current version has it, the MANIFEST edit that released it is synced,
+//! and its last reader has ended. A view that ends sets a mark, and only then are obsolete tables searched
+//! for. A log is deleted when a synced edit says that no
 //! family needs it. An `SstFileManager` may make trash of tables and blob files first, and delete
 //! them slowly. What a crash left behind is deleted when the database is opened. Unknown names
 //! are never touched.
@@ -21,7 +21,7 @@ use crate::obsolete_files::Unread;
 use crate::shared::{Shared, Tree};
 use crate::sst_file_manager::is_trash;
 
-/// Which files a full scan keeps.
+/// The files that a full scan keeps.
 pub(crate) struct Keep {
     /// The MANIFEST in use.
     pub(crate) manifest: FileNumber,
@@ -33,7 +33,7 @@ pub(crate) struct Keep {
     pub(crate) min_pending: FileNumber,
 }
 
-/// How many OPTIONS files are kept.
+/// The number of OPTIONS files that are kept.
 const OPTIONS_KEPT: usize = 2;
 
 impl Keep {
@@ -109,8 +109,8 @@ fn remove(fs: &dyn FileSystem, path: &Path) -> Result<()> {
 }
 
 impl Shared {
-    /// Deletes tables whose last reader has left, and logs that no family needs; tells listeners
-    /// what they are still to be told. The caller holds no lock.
+    /// Deletes tables without a reader and logs that no family needs, and delivers queued notices to
+    /// listeners. The caller holds no lock.
     pub(crate) fn purge(&self) {
         self.purge_files();
         self.telemetry.deliver();
@@ -126,7 +126,7 @@ impl Shared {
                 return;
             }
             // Before the files are looked at: a view that ends meanwhile is noted for the next time.
-            self.purge_hint.begin_look();
+            self.purge_hint.begin_scan();
             let unread = tree.obsolete.take_unread();
             self.purge_hint.set_obsolete(!tree.obsolete.is_empty());
             (unread, tree.logs.take_unneeded())
@@ -240,7 +240,7 @@ impl Shared {
     /// True if a reader may have kept something: only the last one of a view keeps files, so that the others do not look
     /// through what is obsolete.
     fn may_have_obsolete(&self) -> bool {
-        self.purge_hint.is_worth_a_look()
+        self.purge_hint.may_have_unread()
             && !self.lifecycle.is_closing()
             && !self.context.is_forked()
     }

@@ -37,7 +37,7 @@ pub(crate) fn tier_of<'o>(shared: &Shared, options: &'o ReadOptions) -> Cow<'o, 
     })
 }
 
-/// The key under which `key` is looked up: with timestamps, followed by the one the read asks for.
+/// The lookup key of `key`. Where keys have timestamps it ends with that of the read.
 pub(crate) fn lookup(
     family: &FamilyState,
     key: &[u8],
@@ -81,7 +81,7 @@ impl Family {
         self.find(key, options)?.into_value()
     }
 
-    /// [`Family::get_with`], and whether the key was written after the snapshot of `options`: by whatever
+    /// [`Family::get_with`], and true if the key was written after the snapshot of `options`: by whatever
     /// kind of write, also where the snapshot sees no value. Without a snapshot nothing is newer.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ impl Family {
         self.find(key, options)?.into_columns()
     }
 
-    /// The value of `key`: [`Family::get_with`] that tells plain values and entities apart.
+    /// The value of `key`: [`Family::get_with`] that distinguishes plain values and entities.
     ///
     /// # Errors
     ///

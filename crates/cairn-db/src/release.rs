@@ -1,8 +1,8 @@
-//! Letting go of a closed database while handles of it live.
+//! Releasing the memory of a closed database while handles of it live.
 //!
 //! A program in C that leaks a handle of a family keeps what the handle refers to. [`Db::close_and_release`]
-//! takes the weight off it: views (memtables, versions, open tables), caches and the LOG's file go; what stays
-//! is the frame of the database. A read through a family whose view was taken away answers
+//! releases views (memtables, versions, open tables), caches and the LOG's file; only the fixed parts of the database
+//! stay. A read through a family whose view was taken away answers
 //! `ShutdownInProgress`; a read that runs meanwhile ends on the view that it has.
 
 use std::sync::Arc;

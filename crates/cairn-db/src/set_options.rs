@@ -82,7 +82,7 @@ impl Shared {
             self.context.info.info(format_args!(
                 "SetOptions() on column family [{}], inputs: {}",
                 family.name(),
-                said(changes)
+                changes_text(changes)
             ));
             // A family that is named twice gets both.
             let known = changed
@@ -191,9 +191,10 @@ impl Shared {
     pub(crate) fn set_db_options(self: &Arc<Self>, changes: Changes<'_>) -> Result<()> {
         self.check_changeable()?;
         let change = self.settings.begin_change();
-        self.context
-            .info
-            .info(format_args!("SetDBOptions(), inputs: {}", said(changes)));
+        self.context.info.info(format_args!(
+            "SetDBOptions(), inputs: {}",
+            changes_text(changes)
+        ));
         let before = change.before();
         let after = self.try_change_db(&before, changes).inspect_err(|error| {
             self.context
@@ -262,7 +263,7 @@ impl Shared {
 }
 
 /// The changes as text, for the log. Options hold no user data.
-fn said(changes: Changes<'_>) -> String {
+fn changes_text(changes: Changes<'_>) -> String {
     let words: Vec<String> = changes
         .iter()
         .map(|(name, text)| format!("{name}={text}"))

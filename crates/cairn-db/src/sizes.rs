@@ -1,4 +1,4 @@
-//! Estimates of what lies between two keys, and whether a key may exist, without reading data.
+//! Approximate sizes of key ranges, and checks that a key may exist, without reading data.
 
 use cairn_format::key::LookupKey;
 use cairn_options::{ReadOptions, ReadTier};
@@ -18,7 +18,7 @@ pub struct SizeApproximationOptions {
     /// True if files count.
     pub include_files: bool,
     /// The share of the whole by which the answer for files may be wrong; then files at the ends
-    /// of a range are not looked into when they make up less. 0 or less asks for the best answer.
+    /// of a range are not opened when they make up less. 0 or less gives the best answer.
     pub files_size_error_margin: f64,
 }
 
@@ -32,12 +32,12 @@ impl Default for SizeApproximationOptions {
     }
 }
 
-/// The existence of a key, as far as memory tells.
+/// The existence of a key, as far as it is known without reading a file.
 #[derive(Clone, Debug)]
 pub enum MayExist {
     /// It does not.
     No,
-    /// Only files can tell.
+    /// A file would have to be read.
     Perhaps,
     /// It does, and this is its value.
     Yes(Value),
@@ -83,8 +83,8 @@ impl Family {
         stats_in_memtables(&self.state.view.load_full(), range)
     }
 
-    /// The existence of `key`, as far as it can be told without reading a file: filters and what is
-    /// in memory are asked. `Perhaps` is always a right answer, `No` is certain.
+    /// The existence of `key`, as far as it is known without reading a file: from filters, memtables and
+    /// cached blocks. `Perhaps` is always a right answer, `No` is certain.
     #[must_use]
     pub fn key_may_exist(&self, key: &[u8], options: &ReadOptions) -> MayExist {
         let options = ReadOptions {

@@ -1,4 +1,4 @@
-//! Snapshots: sequence numbers that reads may still ask for.
+//! Snapshots: sequence numbers at which the database stays readable.
 //!
 //! A flush or compaction lists the live snapshots when it starts and keeps, for each of them, the
 //! newest version at or before it. A snapshot taken later cannot miss anything by that: its number

@@ -394,7 +394,7 @@ fn totals(
     text
 }
 
-/// How often writes of a family were held back, by cause.
+/// Write stalls of a family, by cause.
 fn family_stalls(work: &Work) -> Map {
     const CAUSES: [&str; 3] = [
         "memtable-limit",

@@ -89,7 +89,7 @@ impl Shared {
     }
 
     /// The properties of all tables of `level`, or of every level, added up.
-    pub(crate) fn added_up(
+    pub(crate) fn aggregated_properties(
         &self,
         family: &FamilyState,
         view: &View,
@@ -108,7 +108,7 @@ impl Shared {
         Some(sum)
     }
 
-    /// How many bytes keys and values take for one byte of data blocks in `level`; -1 if there is
+    /// The compression ratio: bytes of keys and values for one byte of data blocks in `level`; -1 if there is
     /// no data.
     pub(crate) fn compression_ratio(
         &self,
@@ -116,7 +116,7 @@ impl Shared {
         view: &View,
         level: usize,
     ) -> Option<f64> {
-        let sum = self.added_up(family, view, Some(level))?;
+        let sum = self.aggregated_properties(family, view, Some(level))?;
         Some(match sum.data_size {
             0 => -1.0,
             bytes => (sum.raw_key_size + sum.raw_value_size) as f64 / bytes as f64,

@@ -1,4 +1,4 @@
-//! The change stream: which logs there are, and the batches in them from a sequence number on.
+//! Lists of logs, and the iterator over the batches in them from a sequence number on.
 //!
 //! A stream reads the logs of the moment when it was made, the archived ones first, and follows the
 //! last of them as it grows. It shows nothing that reads do not see yet. Writes without a log, and
@@ -24,7 +24,7 @@ use crate::handle::Handle;
 use crate::shared::Shared;
 use crate::write::archive::{archive_dir, archives};
 
-/// Where a log lies.
+/// The place of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalFileType {
     /// Among the archived logs: no recovery needs it.
@@ -139,7 +139,7 @@ impl Shared {
         self.tree.lock().logs.len_of(number)
     }
 
-    /// Why a stream finds `gap` between the logs `before` and `number`, which were neighbours when it was made.
+    /// The error of a stream that finds `gap` between the logs `before` and `number`, which were neighbours when it was made.
     fn gap_between(&self, before: FileNumber, number: FileNumber, gap: Error) -> Result<Error> {
         let now: Vec<_> = self.sorted_wal_files()?;
         let mut between = now.iter().map(|file| file.log_number);
@@ -215,7 +215,7 @@ pub struct WalIterator {
     status: Result<()>,
 }
 
-/// How looking for the next batch ended.
+/// The outcome of the search for the next batch.
 enum Found {
     Batch,
     CaughtUp,
@@ -469,7 +469,7 @@ impl Db {
     }
 
     /// The batches in the logs from the one that holds `seq` on. If the logs begin later, the
-    /// stream begins with the first there is: ask the batch's number.
+    /// stream begins with the first one: check the number of the batch.
     ///
     /// # Errors
     ///

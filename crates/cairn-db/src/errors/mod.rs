@@ -117,8 +117,7 @@ impl Shared {
         }
     }
 
-    /// Ends a wait for room of a writer while flushes fail: memory is full, and nobody knows until
-    /// when.
+    /// Ends the wait of a writer for room while flushes fail: memory is full for an unknown time.
     pub(crate) fn check_stall(&self) -> Result<()> {
         match self.errors.current() {
             Some(current)

@@ -38,7 +38,7 @@ enum Next {
 }
 
 impl Shared {
-    /// Begins to resume by itself from `error`, unless that is under way or a listener minds.
+    /// Starts an automatic recovery from `error`, unless one is under way or a listener forbids it.
     pub(super) fn start_recovery(&self, reason: Reason, error: &Error, severity: Severity) {
         let mut auto_recovery = true;
         self.telemetry.notify(|listener| {
@@ -114,7 +114,7 @@ impl Shared {
         }
         let free = match self.context.world.fs.free_space(&self.context.dir) {
             Ok(free) => free,
-            // Who cannot know tries.
+            // The free space is unknown.
             Err(_) => return true,
         };
         let families = self.families.load();

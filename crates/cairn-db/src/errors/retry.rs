@@ -1,4 +1,4 @@
-//! When a job that failed may start again, and the tables that compactions could not read.
+//! Retries of jobs that failed, and the tables that compactions could not read.
 //!
 //! A flush or compaction that failed is not started again at once: it waits as long as
 //! `bgerror_resume_retry_interval` says, twice as long after each failure in a row, up to 64 times as long.
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cairn_types::{Error, FileNumber};
 
-/// When a job that failed may start again.
+/// The retry of a job that failed.
 #[derive(Clone, Debug)]
 pub(crate) struct Retry {
     /// In nanoseconds of the monotonic clock.

@@ -1,4 +1,4 @@
-//! How bad a background error is: a pure function, RocksDB's map.
+//! The severity of a background error: a pure function, RocksDB's map.
 //!
 //! Every I/O error counts as one of a single file, which is never written again: what should be in
 //! it is still in memory or in other files and goes to a new one. So trying again makes sense for

@@ -84,7 +84,7 @@ impl Shared {
     }
 }
 
-/// Links a file that never changes, or copies it where it cannot be linked. Whether it is a copy.
+/// Links a file that never changes, or copies it where it cannot be linked. Returns true if it is a copy.
 pub(crate) fn link_or_copy(
     fs: &dyn cairn_platform::FileSystem,
     from: &Path,

@@ -108,7 +108,7 @@ fn remove_empty(fs: &dyn FileSystem, dir: &Path) {
     }
 }
 
-/// Removes a file; whether it was there.
+/// Removes a file. Returns true if it existed.
 fn remove_if_there(fs: &dyn FileSystem, path: &Path) -> Result<bool> {
     match fs.remove(path) {
         Err(error) if error.subcode() == Subcode::PathNotFound => Ok(false),

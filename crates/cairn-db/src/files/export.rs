@@ -1,5 +1,5 @@
-//! Column families that travel: the tables of one are exported as links, and become a new family
-//! of another database, or of the same.
+//! Export and import of column families: the tables of one are exported as links and imported as a new family of
+//! another database, or of the same.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -301,7 +301,7 @@ fn bound(bytes: &[u8]) -> Result<InternalKey> {
     InternalKey::decode(bytes).map_err(|malformed| malformed.in_file("the export's metadata", 0))
 }
 
-/// Where an exported file lies. Its name is one path component.
+/// The path of an exported file. Its name is one path component.
 fn path_of(file: &LiveFileMetaData) -> Result<PathBuf> {
     let name = file.relative_filename.trim_start_matches('/');
     let single =

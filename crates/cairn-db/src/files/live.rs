@@ -1,5 +1,5 @@
-//! Which files there are: what belongs to the tree, by name and by content, and keeping it from
-//! being deleted while it is copied.
+//! Live files: lists and metadata of the files of the tree, and their protection from deletion while they are
+//! copied.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -114,7 +114,7 @@ pub struct ColumnFamilyMetaData {
     pub name: String,
     /// Bytes of its tables.
     pub size: u64,
-    /// How many tables.
+    /// The number of tables.
     pub file_count: usize,
     /// Its levels.
     pub levels: Vec<LevelMetaData>,
@@ -529,7 +529,7 @@ impl Shared {
     }
 }
 
-/// The tables of a level that `options` ask for.
+/// The tables of a level that `options` select.
 fn asked_for<'v>(
     version: &'v Version,
     level: usize,
@@ -602,7 +602,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// Those of a flush, which `flush` asks for.
+    /// Those of a flush, with `flush`.
     pub fn live_files(&self, flush: bool) -> Result<(Vec<String>, u64)> {
         let shared = self.shared();
         if flush {

@@ -20,7 +20,7 @@ use crate::family::FamilyDescriptor;
 use crate::iter::Iter;
 use crate::open::{OpenRequest, open};
 
-/// How a [`SortedRunBuilder`] sorts.
+/// The options of a [`SortedRunBuilder`].
 #[derive(Clone, Debug)]
 pub struct SortedRunBuilderOptions {
     /// The directory to work in. It must not hold a database.
@@ -29,7 +29,7 @@ pub struct SortedRunBuilderOptions {
     pub comparator: KeyOrder,
     /// About how large the tables become, in bytes.
     pub target_file_size_bytes: u64,
-    /// How their blocks are compressed.
+    /// The compression of their blocks.
     pub compression: Compression,
     /// Flushes and parts of the last compaction at once.
     pub max_compaction_threads: i32,
@@ -37,7 +37,7 @@ pub struct SortedRunBuilderOptions {
     pub write_buffer_size: usize,
     /// Memtables, of that size each, before writers wait.
     pub max_write_buffer_number: i32,
-    /// How tables are laid out.
+    /// The table format options.
     pub table: TableOptions,
     /// True if the directory stays when the builder is dropped.
     pub keep_temp_db: bool,
@@ -260,7 +260,7 @@ impl SortedRunBuilder {
         self.sorted.as_ref().map_or(&[], |sorted| &sorted.files)
     }
 
-    /// How many pairs there are; before the end, how many were added.
+    /// The number of pairs; before the end, that of all that were added.
     #[must_use]
     pub fn num_entries(&self) -> u64 {
         let added = || self.entries.load(Ordering::Relaxed);

@@ -372,8 +372,7 @@ impl SstFileWriter {
         Ok(())
     }
 
-    /// Ends the table: it is complete and synced. Its name is not; who ingests it takes care of
-    /// that.
+    /// Ends the table: it is complete and synced. Its name is not; an ingestion syncs its own.
     ///
     /// # Errors
     ///
@@ -431,7 +430,7 @@ impl Drop for SstFileWriter {
                 std::mem::forget(open);
                 return;
             }
-            // A table without an end is of no use to anybody.
+            // A table without a footer cannot be read.
             let path = open.info.file_path.clone();
             drop(open);
             let _ = self.world.fs.remove(&path);

@@ -1,7 +1,6 @@
 //! A directory in the making: filled under a temporary name, then renamed.
 //!
-//! A crash leaves `NAME.tmp`, which everybody can see is unfinished, or the whole directory. An
-//! error leaves nothing.
+//! A crash leaves `NAME.tmp` or the whole directory. An error leaves nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -54,13 +53,13 @@ impl<'a> Staging<'a> {
         })
     }
 
-    /// Where a file of this name goes.
+    /// The path of the file `name` in the directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
-    /// Gives the directory its name. It survives a power cut when this returns; its files were
-    /// synced by who made them.
+    /// Gives the directory its name. It survives a power cut when this returns; its files are synced
+    /// already.
     pub(crate) fn publish(mut self) -> Result<()> {
         self.fs.sync_dir(&self.dir)?;
         self.fs.rename(&self.dir, &self.target)?;

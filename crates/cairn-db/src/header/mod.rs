@@ -1,5 +1,5 @@
-//! The head of the info log: who writes it, what lies in the directory, and every option. The lines have the
-//! heads and the order that RocksDB's have, for programs and people look for them.
+//! The header of the info log: versions, the files in the directory, and every option. Names and order of the lines
+//! are RocksDB's, because programs and people search for them.
 
 mod options;
 

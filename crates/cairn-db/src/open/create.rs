@@ -448,7 +448,7 @@ impl Shared {
         Ok(log)
     }
 
-    /// The description of `log` in the log after it, where the options want one.
+    /// The description of `log` for the next log, with `track_and_verify_wals`.
     pub(crate) fn predecessor(&self, log: &CurrentLog) -> Option<Predecessor> {
         self.options()
             .track_and_verify_wals
@@ -585,7 +585,7 @@ pub(super) fn table_dirs(dir: &Path, options: &DbOptions, family: &FamilyOptions
     }
 }
 
-/// How long the timestamps of the family's keys are, for a log to say, if they have any.
+/// The id of the family and the size of the timestamps of its keys, if they have any.
 fn timestamp_size(family: &FamilyState) -> Option<(u32, u16)> {
     let size = u16::try_from(family.order().timestamp_size()).ok()?;
     (size > 0).then_some((family.id(), size))

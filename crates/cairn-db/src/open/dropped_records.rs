@@ -8,10 +8,10 @@ use std::path::PathBuf;
 pub struct Dropped {
     /// The file.
     pub file: PathBuf,
-    /// Where the part begins, in bytes.
+    /// The offset at which the part begins, in bytes.
     pub offset: u64,
     /// Its length in bytes.
     pub bytes: u64,
-    /// Why it was dropped.
+    /// The reason.
     pub reason: String,
 }

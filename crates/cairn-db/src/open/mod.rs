@@ -122,7 +122,7 @@ pub(crate) fn open_above(
         request.world.clock.clone(),
     );
     let opening = threads.begin("", Operation::DbOpen);
-    let recovered = recover_manifest(&told_of_files(request), &options, &dir)?;
+    let recovered = recover_manifest(&with_listeners(request), &options, &dir)?;
     check_numbers(&recovered)?;
     // Listed once for all that looks for files, and behind the MANIFEST: what it names was there before it.
     let names = fs.list(&dir)?;
@@ -158,8 +158,8 @@ pub(crate) fn open_above(
     Ok(db)
 }
 
-/// `request` in a world whose files tell listeners of their calls. There is no info log yet.
-fn told_of_files<'a>(request: &OpenRequest<'a>) -> OpenRequest<'a> {
+/// `request` in a world whose file operations are reported to listeners. There is no info log yet.
+fn with_listeners<'a>(request: &OpenRequest<'a>) -> OpenRequest<'a> {
     let world = &request.world;
     let info = Arc::new(Logger::silent());
     let (fs, clock) = (world.fs.clone(), world.clock.clone());

@@ -105,7 +105,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Where the tables of a family lie that was left out, as far as the options of the database say it.
+    /// The directories of the tables of a family that was left out, by the options of the database.
     fn unopened_dirs(&self) -> Vec<PathBuf> {
         self.table_dirs(&cairn_options::FamilyOptions::default())
     }

@@ -12,7 +12,7 @@ use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind
 
 use crate::write::entry::entry;
 
-/// Where replayed entries go.
+/// The destination of replayed entries.
 pub(crate) trait Sink {
     /// The order of the family, or `None` if it does not exist (any more).
     fn order(&self, family: u32) -> Option<KeyOrder>;
@@ -33,7 +33,7 @@ pub(crate) struct Replay {
     /// Prepared sections that are neither committed nor rolled back, by transaction name: the log
     /// and the records.
     prepared: HashMap<Vec<u8>, Vec<u8>>,
-    /// How many batches were applied.
+    /// The number of batches that were applied.
     pub(crate) batches: u64,
 }
 
@@ -91,7 +91,7 @@ impl Replay {
         sink.batch_done()
     }
 
-    /// Handles the markers of two-phase commit; whether `record` was one.
+    /// Handles the markers of two-phase commit. Returns true if `record` is one.
     fn transaction(
         &mut self,
         record: &Record<'_>,

@@ -1,8 +1,7 @@
-//! Going on with the MANIFEST that is there (`reuse_manifest_on_open`), instead of writing the whole
-//! tree to a fresh one.
+//! Appending to the existing MANIFEST (`reuse_manifest_on_open`), instead of writing the whole tree to a new one.
 //!
-//! What stands in a file after a crash may be in the page cache alone: a sync of it may have failed, and
-//! another one would then prove nothing. So only a MANIFEST is gone on with whose last record says
+//! After a crash the content of a file may be in the page cache alone: a sync of it may have failed, and
+//! another one would then prove nothing. So only a MANIFEST is reused whose last record says
 //! that all before it is durable (`cairn_version::manifest::Ending`), as closing a database with this
 //! option leaves it; and only if what the opening did to the tree is to add to it.
 

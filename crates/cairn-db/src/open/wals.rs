@@ -35,7 +35,7 @@ fn mode(option: WalRecoveryMode) -> RecoveryMode {
     }
 }
 
-/// Where replayed entries go: the memtables of the families that are open.
+/// The destination of replayed entries: the memtables of the families that are open.
 struct Memtables<'a> {
     shared: &'a Arc<Shared>,
     families: Arc<Families>,
@@ -110,7 +110,7 @@ fn without_time(key: &[u8], size: usize) -> Vec<u8> {
     key
 }
 
-/// How the replay of the logs ended.
+/// The outcome of the replay of the logs.
 struct Outcome {
     last: SequenceNumber,
     flushed: bool,
@@ -147,7 +147,7 @@ struct LogReplay<'a> {
     sink: Memtables<'a>,
     /// The log at whose damage recovery stopped.
     stopped_at: Option<FileNumber>,
-    /// The user's filter wants nothing of what follows.
+    /// The user's filter has ended the replay.
     ended: bool,
     before: Option<WalSummary>,
     min_log: FileNumber,
@@ -247,7 +247,7 @@ impl LogReplay<'_> {
         }
     }
 
-    /// Compares the log before `file` with what `file` says of it, if the options want that.
+    /// Compares the log before `file` with its description in `file`, with `track_and_verify_wals`.
     fn compare_predecessor(&self, file: &WalFile, stated: &Predecessor) -> Result<()> {
         if !self.shared.options().track_and_verify_wals {
             return Ok(());
@@ -424,7 +424,7 @@ fn sequence_of(batch: &[u8]) -> Option<SequenceNumber> {
         .map(|bytes| SequenceNumber(u64::from_le_bytes(*bytes)))
 }
 
-/// How many entries a batch says that it has.
+/// The number of entries in the header of a batch.
 fn entries_of(batch: &[u8]) -> Option<u32> {
     let count = batch.get(8..MIN_BATCH)?;
     count.try_into().ok().map(u32::from_le_bytes)

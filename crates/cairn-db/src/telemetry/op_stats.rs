@@ -47,13 +47,13 @@ impl Telemetry {
         self.record(|update| update.add(ticker, count));
     }
 
-    /// Begins to measure a time, if it is wanted.
+    /// Starts a time measurement, if the database keeps statistics.
     #[inline]
     pub(crate) fn began(&self) -> Began {
         Began::now(self.statistics.as_deref(), &*self.context.world.clock)
     }
 
-    /// Ends it, and says how long it took if that was wanted.
+    /// Ends a time measurement. Returns the microseconds, if they were measured.
     #[inline]
     pub(crate) fn time_since(&self, began: Began, histogram: Histogram) -> Option<u64> {
         let micros = began.micros(&*self.context.world.clock)?;
@@ -61,7 +61,7 @@ impl Telemetry {
         Some(micros)
     }
 
-    /// Carries `step` out. How long it took goes to the thread's counter, if it wants times.
+    /// Runs `step` and adds its time to the perf counter of the thread, if that measures times.
     #[inline]
     pub(crate) fn perf_timed<T>(&self, metric: PerfMetric, step: impl FnOnce() -> T) -> T {
         if !perf::wants_times() {

@@ -1,4 +1,4 @@
-//! The fate of logs that no family needs any more: new logs, the archive, or nothing.
+//! Logs that no family needs any more: they are recycled, archived or deleted.
 //!
 //! With `WAL_ttl_seconds` or `WAL_size_limit_MB` they move to the directory `archive` below that of
 //! the logs, where [`crate::wal_iterator`] goes on reading them, and are deleted there when they are too
@@ -136,7 +136,7 @@ impl Shared {
             0 => LOOK_EVERY,
             ttl => (ttl / 2).clamp(1, LOOK_EVERY),
         };
-        if !self.tree.lock().logs.begin_archive_look(now, interval) {
+        if !self.tree.lock().logs.begin_archive_scan(now, interval) {
             return;
         }
         if let Err(error) = self.purge_archive_now(&options, now) {

@@ -1,4 +1,4 @@
-//! The budget of memtables, as the leader of writes keeps it.
+//! The memory budget of memtables: the `WriteBufferManager` as the leader of the write queue obeys it.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ impl Shared {
         buffers.is_some_and(|buffers| buffers.should_flush())
     }
 
-    /// The family whose memtable the budget's policy picks; none if all are empty.
+    /// The family that the flush policy of the budget picks; none if all memtables are empty.
     pub(crate) fn family_that_buffers_pick(&self) -> Vec<Arc<FamilyState>> {
         match self
             .writes
@@ -49,8 +49,7 @@ impl Shared {
         oldest.map(|(_, family)| family).into_iter().collect()
     }
 
-    /// Waits while the budget is used up and says that writes have to; whether it had to. The
-    /// caller leads.
+    /// Waits while the write buffer manager stalls writes. Returns true if it waited. The caller leads.
     pub(crate) fn wait_for_buffers(&self, no_slowdown: bool) -> Result<bool> {
         debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
         let Some(buffers) = self.writes.buffers.as_ref().filter(|b| b.should_stall()) else {

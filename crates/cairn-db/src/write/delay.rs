@@ -1,9 +1,8 @@
-//! Holding writes back while jobs are behind: those of the families whose jobs are, and no others.
+//! Delays of writes to families whose flushes or compactions are behind.
 //!
-//! A writer waits here before it joins the queue, so that writes of other families pass it. What a
-//! family asks for is decided in [`super::stall`], whenever its tree or its memtables change, and in
-//! [`super::pace`], while its memtable is nearly full. Cost
-//! where no family is behind: one load.
+//! A writer waits here before it joins the queue, so that writes to other families pass it. The condition of a
+//! family comes from [`super::stall`], whenever its tree or its memtables change, and from
+//! [`super::pace`], while its memtable is nearly full. Cost where no family is stalled: one load.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +15,7 @@ use crate::batch::WriteBatch;
 use crate::family::FamilyState;
 use crate::shared::{FamilyTree, Shared, Tree};
 
-/// How long a delayed write sleeps before it asks again whether it has to.
+/// The longest sleep of a delayed write before it checks the condition again.
 const LONGEST_SLEEP: Duration = Duration::from_millis(5);
 
 impl Shared {
@@ -84,7 +83,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Sleeps for `delay`, but no longer than there is a cause for it.
+    /// Sleeps for `delay`, or until the cause of the delay has passed.
     ///
     /// # Errors
     ///
@@ -107,8 +106,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Has writes of those of `families` slowed down that have no room for another memtable yet: their own is
-    /// nearly full.
+    /// Slows writes down to those of `families`, whose memtables are nearly full, that have no room for another memtable
+    /// yet.
     pub(crate) fn slow_down(&self, families: &[Arc<FamilyState>]) {
         let now = self.context.world.clock.monotonic_nanos();
         let tree = self.tree.lock();
@@ -139,8 +138,8 @@ impl Shared {
         }
     }
 
-    /// Waits as long as the families that are nearly full ask a write of `bytes` to, and returns whether it did.
-    /// One that may not be slowed down is not: there is room for it.
+    /// Paces a write of `bytes` to families whose memtables are nearly full. Returns true if it waited.
+    /// A write with `no_slowdown` does not: there is room for it.
     fn pace_write(
         &self,
         families: &[&Arc<FamilyState>],
@@ -175,7 +174,7 @@ pub(crate) fn waits_for_flush(state: &FamilyTree, family: &FamilyState) -> bool 
     !state.immutables.is_empty() && state.immutables.len() + 1 >= most
 }
 
-/// The gravest condition of `families`. One that was dropped asks for nothing.
+/// The worst condition of `families`. Dropped ones have none.
 fn worst(tree: &Tree, families: &[&Arc<FamilyState>]) -> Condition {
     let states = families
         .iter()

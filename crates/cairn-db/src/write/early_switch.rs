@@ -1,4 +1,4 @@
-//! Ending a memtable before it is full, where keys come in order and nearly as fast as a flush takes them away.
+//! Switching a memtable before it is full, where keys come in order and nearly as fast as flushes write them.
 //!
 //! While a memtable is flushed the next one grows, and just before the flush ends both are in memory. Where a memtable
 //! is filled in little more time than its flush takes, that is nearly twice `write_buffer_size`. Loads in the order of the keys
@@ -24,7 +24,7 @@ const AIM: usize = 10;
 /// The smallest `write_buffer_size` whose memtables end early: what smaller ones would save is not worth more tables.
 const LEAST_FULL: usize = 16 << 20;
 
-/// How many bytes of memtables a flush takes away in a second until one has been seen.
+/// The assumed speed of flushes before the first one, in bytes of memtables a second.
 const FIRST_SPEED: u64 = 350_000_000;
 
 /// The rule by which the memtable of a family ends early.
@@ -32,17 +32,17 @@ pub(crate) struct EarlySwitch {
     /// The first look at the memtable: its time, in nanoseconds of the monotonic clock, and how large it
     /// was then.
     mark: Mutex<Option<(u64, usize)>>,
-    /// How many bytes of memtables the last flush took away in a second.
+    /// The speed of the last flush, in bytes of memtables a second.
     speed: AtomicU64,
 }
 
 /// The outcome of a look at a memtable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum Decision {
     /// It ends now.
-    End,
+    Switch,
     /// The next look is when it is that large.
-    Next(usize),
+    CheckAt(usize),
 }
 
 impl Default for EarlySwitch {
@@ -93,7 +93,12 @@ impl EarlySwitch {
     }
 
     /// The outcome for the memtable, which takes `used` bytes at `now`. `None` if it does not end early.
-    pub(crate) fn look(&self, options: &FamilyOptions, used: usize, now: u64) -> Option<Look> {
+    pub(crate) fn decide(
+        &self,
+        options: &FamilyOptions,
+        used: usize,
+        now: u64,
+    ) -> Option<Decision> {
         if !applies(options) {
             return None;
         }
@@ -101,7 +106,7 @@ impl EarlySwitch {
         let least = full / 2;
         let (since, was) = *self.mark.lock().get_or_insert((now, used));
         if used < least {
-            return Some(Look::Next(least));
+            return Some(Decision::CheckAt(least));
         }
         let filled = used.saturating_sub(was) as f64;
         let seconds = now.saturating_sub(since) as f64 / 1e9;
@@ -113,8 +118,8 @@ impl EarlySwitch {
         };
         let end = (end as usize).clamp(least, full);
         Some(match used >= end {
-            true => Look::End,
-            false => Look::Next(end.min(used + step(full))),
+            true => Decision::Switch,
+            false => Decision::CheckAt(end.min(used + step(full))),
         })
     }
 }
@@ -145,9 +150,9 @@ mod tests {
             // A writer adds a megabyte at a time.
             let used = next.div_ceil(MB) * MB;
             let now = 5 + used as u64 * 1_000_000_000 / (fill * MB as u64);
-            match early.look(&options, used, now) {
-                Some(Look::End) => return used / MB,
-                Some(Look::Next(at)) => next = at,
+            match early.decide(&options, used, now) {
+                Some(Decision::Switch) => return used / MB,
+                Some(Decision::CheckAt(at)) => next = at,
                 None => unreachable!("it may end early"),
             }
             assert!(next > used || used >= 64 * MB);
@@ -171,13 +176,13 @@ mod tests {
         let options = options();
         for start in [0, 1_000_000_000_000] {
             assert_eq!(early.memtable_began(&options), Some(16 * MB));
-            let look = |used: usize, nanos| early.look(&options, used * MB, start + nanos);
-            assert_eq!(look(16, 0), Some(Look::Next(32 * MB)));
+            let look = |used: usize, nanos| early.decide(&options, used * MB, start + nanos);
+            assert_eq!(look(16, 0), Some(Decision::CheckAt(32 * MB)));
             // 16 MB in no time at all.
-            assert_eq!(look(32, 0), Some(Look::End));
+            assert_eq!(look(32, 0), Some(Decision::Switch));
             // In as long as a flush of 56 MB takes.
             let nanos = 56 * MB as u64 * 1_000_000_000 / FIRST_SPEED;
-            assert_eq!(look(32, nanos), Some(Look::Next(36 * MB)));
+            assert_eq!(look(32, nanos), Some(Decision::CheckAt(36 * MB)));
         }
     }
 
@@ -196,7 +201,7 @@ mod tests {
             change(&mut options);
             let early = EarlySwitch::default();
             assert_eq!(early.memtable_began(&options), None);
-            assert_eq!(early.look(&options, 63 * MB, 1), None);
+            assert_eq!(early.decide(&options, 63 * MB, 1), None);
         }
     }
 }

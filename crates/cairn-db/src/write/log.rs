@@ -5,11 +5,11 @@
 //! found. So no write waits for a log that ends. A sync of a log begins with the one before it, back to
 //! the last that is durable: what survives a power cut survives with everything before it.
 //!
-//! A log that was never synced is not synced at its end either: who asks for no sync pays for none, and most
-//! of what such logs hold is in tables, and they deleted, before the kernel gets to write them to the device.
+//! A log that was never synced is not synced at its end either: most of what such logs hold is in tables, and the
+//! logs are deleted, before the kernel writes them to the device.
 //! Where something else relies on it (several families, whose tables must not be ahead of each other's logs;
 //! an archive) a job syncs the log when it ends. Where the file or the MANIFEST have to
-//! say it (`track_and_verify_wals`, recycled logs) the one who switches logs syncs the old one; most of it is then synced
+//! state its length (`track_and_verify_wals`, recycled logs) the switch syncs the old log; most of it is then synced
 //! ahead in the background, when the memtable is nearly full.
 
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ use cairn_wal::{WalOptions, WalWriter};
 pub(crate) struct CurrentLog {
     writer: WalWriter,
     file: Arc<LogFile>,
-    /// Where the last batch begins; 0 if there is none.
+    /// The sequence number of the last batch; 0 if there is none.
     last_batch: SequenceNumber,
     /// Length up to which a background sync was requested; 0 if none was.
     presynced: u64,
@@ -40,12 +40,12 @@ pub(crate) struct CurrentLog {
     recycled: bool,
 }
 
-/// How a log will be used, as far as one knows.
+/// The expected use of a log.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Expected<'a> {
     /// It will be synced, now or when it ends: what is written of it is soon on its way to the device.
     pub(crate) synced: bool,
-    /// How long it will become; 0 if one does not know.
+    /// The expected length in bytes; 0 if unknown.
     pub(crate) len: u64,
     /// The log before it: space for this one may have been reserved while that was written.
     pub(crate) before: Option<&'a CurrentLog>,
@@ -64,7 +64,7 @@ pub(crate) struct LogFile {
     /// The error after which nothing is written to the file any more. Never locked while something
     /// is waited for: every append looks here.
     failed: Mutex<Option<Error>>,
-    /// Locked by who syncs. That of a log is taken before that of the log before it.
+    /// Held during a sync. That of a log is taken before that of the log before it.
     syncing: Mutex<()>,
     /// The log before this one, until it is known to be durable.
     before: Mutex<Option<Arc<LogFile>>>,
@@ -72,7 +72,7 @@ pub(crate) struct LogFile {
 
 impl LogFile {
     /// Makes everything handed to the kernel so far survive a power cut, the file's name and the logs before
-    /// this one too. One thread syncs at a time, and after a failure nobody does: a sync that succeeds
+    /// this one too. One thread syncs at a time, and none after a failure: a sync that succeeds
     /// then would prove nothing.
     pub(crate) fn sync(&self, fs: &dyn FileSystem) -> Result<()> {
         self.sync_by(fs, |file| file.sync(self.use_fsync))
@@ -88,7 +88,7 @@ impl LogFile {
         self.sync_alone(fs, sync)
     }
 
-    /// [`LogFile::sync_by`] for who has locked `syncing`.
+    /// [`LogFile::sync_by`]. The caller has locked `syncing`.
     fn sync_alone(
         &self,
         fs: &dyn FileSystem,
@@ -140,7 +140,7 @@ impl LogFile {
         }
     }
 
-    /// Closes the log, which ended and holds nothing that is needed. Whether its file closes well changes nothing.
+    /// Closes the log, which ended and holds nothing that is needed. An error of closing its file is ignored.
     pub(crate) fn forget(&self) {
         let _alone = self.syncing.lock();
         if !self.finished.swap(true, Ordering::AcqRel) {
@@ -231,7 +231,7 @@ impl CurrentLog {
         self.file.file.is_mapped()
     }
 
-    /// When the last append ended that had to wait, and for how long; see [`WritableFile::slow_append`].
+    /// The end of the last append that had to wait, and its duration; see [`WritableFile::slow_append`].
     pub(crate) fn slow_append(&self) -> Option<(u64, u64)> {
         self.file.file.slow_append()
     }
@@ -412,7 +412,7 @@ impl CurrentLog {
         self.cut()?;
         if self.recycled {
             // A log that is followed by another has no tail of its former life: where such a tail
-            // begins in the middle of a record, recovery could not tell it from damage.
+            // begins in the middle of a record, recovery could not distinguish it from damage.
             self.file.file.truncate(self.len())?;
         }
         Ok(self.file)

@@ -37,7 +37,7 @@ pub(crate) struct LogSet {
     /// Durable end of the logs at the last ingestion, as the MANIFEST says.
     reach: Option<LogReach>,
     /// Time of the last look through the archive, in seconds since 1970.
-    archive_looked_at: u64,
+    archive_scanned_at: u64,
 }
 
 /// Logs removed from the set.
@@ -248,10 +248,10 @@ impl LogSet {
 
     /// True if the archive is to be looked through at `now`, in seconds since 1970: the last time was `interval` seconds
     /// ago or longer.
-    pub(crate) fn begin_archive_look(&mut self, now: u64, interval: u64) -> bool {
-        let due = self.archive_looked_at.saturating_add(interval) <= now;
+    pub(crate) fn begin_archive_scan(&mut self, now: u64, interval: u64) -> bool {
+        let due = self.archive_scanned_at.saturating_add(interval) <= now;
         if due {
-            self.archive_looked_at = now;
+            self.archive_scanned_at = now;
         }
         due
     }

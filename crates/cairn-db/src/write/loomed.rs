@@ -148,15 +148,15 @@ impl Condvar {
 
 /// The waits before a thread sleeps, of no time: loom has none.
 pub(super) mod backoff {
-    pub(in super::super) fn looks() -> u32 {
+    pub(in super::super) fn spin_limit() -> u32 {
         0
     }
 
-    pub(in super::super) fn look(done: impl Fn() -> bool) -> bool {
+    pub(in super::super) fn spin_until(done: impl Fn() -> bool) -> bool {
         done()
     }
 
-    pub(in super::super) fn let_others_run(_done: impl Fn() -> bool) -> bool {
+    pub(in super::super) fn yield_until(_done: impl Fn() -> bool) -> bool {
         false
     }
 }

@@ -87,8 +87,7 @@ impl Shared {
                 "a synced write needs the WAL: sync and disableWAL are both set",
             ));
         }
-        // Later numbers in logs would not follow those before them, by which what a recycled log has
-        // left of its former life is told.
+        // Sequence numbers in logs would have gaps; recovery recognizes the old content of a recycled log by them.
         if options.disable_wal && self.options().recycle_log_file_num > 0 {
             return Err(Error::invalid_argument(
                 "WriteOptions::disableWAL option is not supported if \
@@ -106,13 +105,13 @@ impl Shared {
         }
         options.check_supported()?;
         if options.low_pri {
-            self.let_others_first(batch.data().len(), options.no_slowdown)?;
+            self.delay_low_pri_write(batch.data().len(), options.no_slowdown)?;
         }
         let began = self.telemetry.began();
         let written = self.write_checked(batch, options);
         let micros = self.telemetry.time_since(began, Histogram::DbWrite);
         if let Some(micros) = micros.filter(|micros| *micros >= LONG_MICROS) {
-            self.tell_of_long_write(batch.data().len(), micros);
+            self.log_slow_write(batch.data().len(), micros);
         }
         written
     }
@@ -134,10 +133,10 @@ impl Shared {
         }
     }
 
-    /// Writes to the LOG that a write took long, at most one in a second: what it waited for is written by the code that
-    /// knows, and what is not, it waited for memory, for its turn or for a core.
+    /// Writes a line about a slow write to the LOG, at most once a second. Stalls and slow appends have lines of their own;
+    /// otherwise the write waited for memory, for its turn or for a core.
     #[cold]
-    fn tell_of_long_write(&self, bytes: usize, micros: u64) {
+    fn log_slow_write(&self, bytes: usize, micros: u64) {
         let now = self.context.world.clock.monotonic_nanos();
         if !self.telemetry.may_log_long_write(now) {
             return;
@@ -206,7 +205,7 @@ impl Shared {
         Ok(self.writes.commits.lead_alone())
     }
 
-    /// Appends `batches` to the log, and syncs it if `sync` asks for it.
+    /// Appends `batches` to the log, and syncs it with `sync`.
     fn append(
         &self,
         writer: &mut Writer,

@@ -1,14 +1,14 @@
 //! Slowing writes down towards the end of a memtable while the one before it is still being flushed.
 //!
 //! A flush whose device stands still for a while would otherwise stop all writes as soon as the memtable is full:
-//! one delay of everybody as long as the device takes. Instead, what is left of the memtable is given out no faster
+//! one delay of all writers as long as the device takes. Instead, the rest of the memtable is filled no faster
 //! than would fill it in the time that it has been filling already. What is left then falls as one over that time
 //! and never ends, and each write waits a little. RocksDB does so only where `max_write_buffer_number` is over 3, by
 //! a rate that does not know how much room there is.
 //!
 //! Invariant: a family is paced only between the moment when its memtable is nearly full and the one when another
 //! memtable takes its place or a flush has made room for another one. Cost where nothing is paced: none beyond what
-//! [`super::delay`] asks anyway.
+//! [`super::delay`] checks anyway.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use cairn_platform::sync::{AtomicBool, Mutex, Ordering};
 /// Writes go on until they have to wait this long: shorter sleeps take longer than requested.
 const LEAST_NANOS: u64 = 1_000_000;
 
-/// How fast the rest of the memtable of a family may be filled.
+/// The pace at which the rest of the memtable of a family may be filled.
 #[derive(Default)]
 pub(crate) struct Pace {
     is_on: AtomicBool,
@@ -27,11 +27,11 @@ pub(crate) struct Pace {
 /// Times in nanoseconds of the monotonic clock.
 #[derive(Default)]
 struct State {
-    /// When the memtable became the one that is written.
+    /// The time at which the memtable became active.
     began: u64,
-    /// When writes began to be slowed down.
+    /// The time at which writes began to be slowed down.
     slowed: u64,
-    /// When the next write may pass.
+    /// The time at which the next write may pass.
     next: u64,
     /// The waits since then.
     waits: Waits,
@@ -40,11 +40,11 @@ struct State {
 /// The waits while a memtable was filled slowly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Waits {
-    /// How many writes waited.
+    /// The number of writes that waited.
     pub(crate) writes: u64,
-    /// How long all of them together.
+    /// Their waits together, in nanoseconds.
     pub(crate) nanos: u64,
-    /// For how long writes were slowed down.
+    /// The time during which writes were slowed down, in nanoseconds.
     pub(crate) lasted: u64,
 }
 
@@ -83,8 +83,8 @@ impl Pace {
         (waits.writes > 0).then_some(waits)
     }
 
-    /// How long a write of `bytes` waits at `now`, where the memtable has room for `left` bytes; and whether it
-    /// is the first that does. Zero where writes are not slowed down.
+    /// The wait of a write of `bytes` at `now`, where the memtable has room for `left` bytes; and true if it is the
+    /// first that waits. Zero where writes are not slowed down.
     pub(crate) fn wait(&self, bytes: usize, left: usize, now: u64) -> (Duration, bool) {
         let mut state = self.state.lock();
         if !self.is_on() {

@@ -1,4 +1,4 @@
-//! The write queue: who leads, and whose writes the leader carries.
+//! The write queue: it elects the leader and forms write groups.
 //!
 //! Writers take turns. The one whose turn it is *leads*: it alone allocates sequence numbers,
 //! appends to the log and switches memtables, and it carries a group of waiting writes with its
@@ -8,7 +8,7 @@
 //! member that is not running, the leader inserts.
 //!
 //! A writer that finds no leader leads at once; alone it takes no lock, for the queue's is that of
-//! the list of those who wait. One that waits looks for a while before it sleeps.
+//! the list of waiters. A waiter spins for a while before it sleeps.
 //!
 //! Invariants:
 //!
@@ -61,9 +61,9 @@ pub(crate) struct Waiter {
     pub(crate) batch: Vec<u8>,
     turn: Mutex<Option<Turn>>,
     /// There is a turn.
-    told: AtomicBool,
-    /// It runs and looks for its turn, as far as anybody can know.
-    looks: AtomicBool,
+    has_turn: AtomicBool,
+    /// It runs and spins for its turn: a hint.
+    is_spinning: AtomicBool,
     changed: Condvar,
 }
 
@@ -101,7 +101,7 @@ impl Group {
         })
     }
 
-    /// A member reports the end of its insertion; whether it was the last.
+    /// Reports the end of the insertion of a member. Returns true if it was the last one.
     pub(crate) fn inserted(&self, result: Result<()>) -> bool {
         if let Err(error) = result {
             // A second failure says nothing new.
@@ -131,44 +131,44 @@ impl Waiter {
             kind,
             batch,
             turn: Mutex::new(None),
-            told: AtomicBool::new(false),
-            looks: AtomicBool::new(true),
+            has_turn: AtomicBool::new(false),
+            is_spinning: AtomicBool::new(true),
             changed: Condvar::new(),
         })
     }
 
-    fn tell(&self, turn: Turn) {
+    fn give_turn(&self, turn: Turn) {
         debug_assert!(
-            !self.told.load(Ordering::Relaxed),
+            !self.has_turn.load(Ordering::Relaxed),
             "a waiter gets one turn (Q3)"
         );
         *self.turn.lock() = Some(turn);
-        self.told.store(true, Ordering::Release);
+        self.has_turn.store(true, Ordering::Release);
         self.changed.notify_one();
     }
 
     /// Has the waiter insert its batch.
     pub(crate) fn insert_at(&self, seq: SequenceNumber, group: &Arc<Group>) {
-        self.tell(Turn::Insert(seq, group.clone()));
+        self.give_turn(Turn::Insert(seq, group.clone()));
     }
 
     /// Ends the write of the waiter.
     pub(crate) fn finish(&self, result: Result<()>) {
-        self.tell(Turn::Finished(result));
+        self.give_turn(Turn::Finished(result));
     }
 
     /// True if the waiter would take its turn at once.
     pub(crate) fn is_looking(&self) -> bool {
         // Relaxed: a hint, by which only the time of an insertion is decided.
-        self.looks.load(Ordering::Relaxed)
+        self.is_spinning.load(Ordering::Relaxed)
     }
 
     /// Waits for its turn.
     pub(crate) fn wait(&self) -> Turn {
-        let told = || self.told.load(Ordering::Acquire);
-        if !backoff::spin_until(told) {
-            self.looks.store(false, Ordering::Relaxed);
-            backoff::yield_until(told);
+        let has_turn = || self.has_turn.load(Ordering::Acquire);
+        if !backoff::spin_until(has_turn) {
+            self.is_spinning.store(false, Ordering::Relaxed);
+            backoff::yield_until(has_turn);
         }
         let mut turn = self.turn.lock();
         loop {
@@ -198,7 +198,7 @@ impl Queue {
     /// Joins the queue. `None` means that the caller leads now; otherwise it waits on what
     /// `waiter` made.
     pub(crate) fn join(&self, waiter: impl FnOnce() -> Arc<Waiter>) -> Option<Arc<Waiter>> {
-        if self.change(FREE, HELD) || self.look_for_the_lead() {
+        if self.change(FREE, HELD) || self.spin_for_lead() {
             return None;
         }
         let mut waiting = self.waiting.lock();
@@ -217,8 +217,8 @@ impl Queue {
         Some(waiter)
     }
 
-    /// Looks for a while whether the lead becomes free; whether the caller has it now.
-    fn look_for_the_lead(&self) -> bool {
+    /// Spins for a while until the lead becomes free. Returns true if the caller leads now.
+    fn spin_for_lead(&self) -> bool {
         for _ in 0..backoff::spin_limit() {
             // Relaxed: what is acted on is what `change` finds.
             match self.lead.load(Ordering::Relaxed) {
@@ -239,7 +239,7 @@ impl Queue {
         limit_bytes: impl FnOnce() -> usize,
     ) -> Vec<Arc<Waiter>> {
         debug_assert!(self.is_led(), "the caller leads (Q1)");
-        // Relaxed: who comes now may as well have come later.
+        // Relaxed: a waiter that joins now may as well have joined later.
         if self.lead.load(Ordering::Relaxed) != WAITED_FOR {
             return Vec::new();
         }
@@ -272,13 +272,13 @@ impl Queue {
             self.change(WAITED_FOR, HELD);
         }
         drop(waiting);
-        next.expect("the lead is waited for").tell(Turn::Lead);
+        next.expect("the lead is waited for").give_turn(Turn::Lead);
     }
 
     /// True if `lead` was `from`, and is `to` now.
     #[inline]
     fn change(&self, from: u32, to: u32) -> bool {
-        // Acquire and release: who leads sees what those did who led before.
+        // Acquire and release: a leader sees what the leaders before it did.
         self.lead
             .compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
@@ -296,7 +296,7 @@ impl Queue {
             let turn = waiter.wait();
             assert!(
                 matches!(turn, Turn::Lead),
-                "nobody carries what must lead alone"
+                "what must lead alone is in no group"
             );
         }
     }
@@ -374,7 +374,7 @@ mod tests {
                             None => true,
                             Some(waiter) => match waiter.wait() {
                                 Turn::Lead => true,
-                                Turn::Insert(..) => unreachable!("nobody was told to insert"),
+                                Turn::Insert(..) => unreachable!("no waiter inserts here"),
                                 Turn::Finished(result) => {
                                     result.unwrap();
                                     false

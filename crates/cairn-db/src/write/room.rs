@@ -1,4 +1,4 @@
-//! Making room: what a leader does before it writes when something wants its attention.
+//! Making room for a write: the checks of a leader after a request for attention.
 //!
 //! Memtables that are full are switched, most of a log that is synced when it ends is synced ahead of that,
 //! and all writes wait while the log is locked or the budget of memtables used up.
@@ -15,7 +15,7 @@ use cairn_platform::sync::Ordering;
 use cairn_types::{Error, FileNumber, Result};
 
 use super::archive;
-use super::early_switch::{self, Look};
+use super::early_switch::{self, Decision};
 use super::log::CurrentLog;
 use super::stopwatch::Stopwatch;
 use crate::family::FamilyState;
@@ -31,7 +31,7 @@ impl Shared {
         no_slowdown: bool,
         notifies: &Cell<bool>,
     ) -> Result<()> {
-        // Acquire pairs with the stores that ask for attention.
+        // Acquire pairs with the stores that request attention.
         if !self.signals.wants_attention() {
             return Ok(());
         }
@@ -97,21 +97,21 @@ impl Shared {
             self.sync_log_ahead();
             self.slow_down(&nearly_full);
         }
-        let mut asked = false;
+        let mut requested = false;
         if full.is_empty() && self.logs_are_too_large() {
             full = self.families_of_oldest_log();
             self.flush_because(&full, FlushReason::WalFull);
-            asked = true;
+            requested = true;
         }
         if full.is_empty() && self.buffers_want_a_flush() {
             full = self.family_that_buffers_pick();
             self.flush_because(&full, FlushReason::WriteBufferManager);
-            asked = true;
+            requested = true;
         }
         if full.is_empty() {
             return Ok(());
         }
-        self.switch_memtables(&self.flushed_with(&full), asked)
+        self.switch_memtables(&self.flushed_with(&full), requested)
     }
 
     /// True if `memtable`, which is that of `family` and takes `used` bytes, ends before it is full. If not, sets the
@@ -122,13 +122,15 @@ impl Shared {
             "the leader alone switches memtables"
         );
         let now = self.context.world.clock.monotonic_nanos();
-        let next = match family.early.look(&family.options(), used, now) {
+        let next = match family.early.decide(&family.options(), used, now) {
             _ if self.flushes_atomically() || self.syncs_at_switch() => family.full(),
-            Some(Look::Next(next)) => next,
-            Some(Look::End) if self.waits_for_any_flush(family) => {
+            Some(Decision::CheckAt(next)) => next,
+            Some(Decision::Switch) if self.waits_for_any_flush(family) => {
                 used + early_switch::step(family.full())
             }
-            Some(Look::End) if early_switch::overlaps_nothing(memtable, &family.view().version) => {
+            Some(Decision::Switch)
+                if early_switch::overlaps_nothing(memtable, &family.view().version) =>
+            {
                 return true;
             }
             _ => family.full(),
@@ -266,14 +268,14 @@ impl Shared {
     }
 
     /// Gives each of `families` a new memtable, and a new log to all, and schedules flushes, which
-    /// do not wait for more memtables to merge if they were `asked` for. The caller leads, and delivers what
-    /// listeners are to be told once it does not.
+    /// do not wait for more memtables to merge if they were `requested`. The caller leads, and delivers queued
+    /// notices to listeners after it has given up the lead.
     pub(crate) fn switch_memtables(
         self: &Arc<Self>,
         families: &[Arc<FamilyState>],
-        asked: bool,
+        requested: bool,
     ) -> Result<()> {
-        self.only_switch_memtables(families, asked)?;
+        self.only_switch_memtables(families, requested)?;
         self.schedule(&mut self.tree.lock());
         Ok(())
     }
@@ -282,7 +284,7 @@ impl Shared {
     pub(crate) fn only_switch_memtables(
         self: &Arc<Self>,
         families: &[Arc<FamilyState>],
-        asked: bool,
+        requested: bool,
     ) -> Result<()> {
         debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
         let mut steps = Stopwatch::start(&*self.context.world.clock);
@@ -305,12 +307,12 @@ impl Shared {
         for family in families {
             self.end_pace(family);
             family.pace.memtable_began(now);
-            family.look_from_now_on();
+            family.reset_attention();
             let Some(state) = tree.families.get_mut(&family.id()) else {
                 continue;
             };
             let old = family.memtable();
-            state.flush_requested |= asked && !(old.is_empty() && state.immutables.is_empty());
+            state.flush_requested |= requested && !(old.is_empty() && state.immutables.is_empty());
             if old.is_empty() && state.immutables.is_empty() {
                 // There is no flush that this would be the reason of.
                 state.flush_reason = None;
@@ -386,8 +388,8 @@ impl Shared {
 
     /// Ends the current log and begins another, unless nothing was written to it yet. The caller leads.
     ///
-    /// What waits for the device is left to a job: a sync of what is left took up to 600 ms while that had much to do,
-    /// cutting a mapped log to its length 85 ms. Until then zeros lie behind its records.
+    /// A job does what waits for the device: a sync of the rest took up to 600 ms on a busy device, truncating a mapped
+    /// log to its length 85 ms. Until then zeros lie behind its records.
     fn switch_log(self: &Arc<Self>, steps: &mut Stopwatch<'_>) -> Result<()> {
         let Some(ended) = self.end_current_log(steps)? else {
             return Ok(());
@@ -405,10 +407,10 @@ impl Shared {
             steps.lap("the MANIFEST");
         }
         let (old, number) = self.replace_log(&ended, steps)?;
-        self.leave_log(old, number, &ended, steps)
+        self.close_log(old, number, &ended, steps)
     }
 
-    /// Prepares the current log for its end: its records are with the kernel, and on the device if the options want
+    /// Prepares the current log for its end: its records are with the kernel, and on the device if the options require
     /// that. `None` if nothing was written to it.
     fn end_current_log(&self, steps: &mut Stopwatch<'_>) -> Result<Option<EndedLog>> {
         let mut writer = self.writes.writer.lock();
@@ -479,7 +481,7 @@ impl Shared {
     }
 
     /// Leaves `old`, which the log `number` has followed: its file is closed, by a job unless that takes no time.
-    fn leave_log(
+    fn close_log(
         self: &Arc<Self>,
         old: CurrentLog,
         number: FileNumber,

@@ -1,4 +1,4 @@
-//! Signals to writers: what a write finds with one load before it goes on, so that the usual one pays no more.
+//! Signals to writers: flags that a write checks with one load each, so that an ordinary write pays no more.
 //!
 //! All are set by other threads (jobs, changes of options, callers of `lock_wal`). Only a leader clears the request
 //! for attention, before it looks, so that no request is lost.
@@ -10,7 +10,7 @@ use cairn_types::{KeyOrder, PrefixExtractor};
 /// The signals to the writers of a database.
 #[derive(Default)]
 pub(crate) struct Signals {
-    /// The next leader has to look before it writes.
+    /// The next leader must check memtables, log and budget before it writes.
     attention: AtomicBool,
     /// Writes of some family are delayed, stopped or paced.
     stalls: AtomicBool,
@@ -29,8 +29,8 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Notes the options of a family before its first write under them. What they ask of writers is never taken
-    /// back: it costs a look.
+    /// Notes the options of a family before its first write under them. The flags are never cleared: a stale one costs a
+    /// check.
     pub(crate) fn note_options(&self, options: &FamilyOptions) {
         // Relaxed: a family and its options reach a writer through other stores, which come after these.
         let merges = options.max_successive_merges > 0;
@@ -64,19 +64,19 @@ impl Signals {
         self.insertion_calls_out.load(Ordering::Relaxed)
     }
 
-    /// Has the next leader look before it writes: after a change that it must not miss.
+    /// Makes the next leader check memtables, log and budget before it writes.
     pub(crate) fn request_attention(&self) {
         self.attention.store(true, Ordering::Release);
     }
 
-    /// True if a leader has to look.
+    /// True if the leader must check before it writes.
     #[inline]
     pub(crate) fn wants_attention(&self) -> bool {
         // Acquire pairs with the store of the request.
         self.attention.load(Ordering::Acquire)
     }
 
-    /// Clears the request, before the leader looks: a later one is for the next leader.
+    /// Clears the request before the leader checks: a later request is for the next leader.
     pub(crate) fn clear_attention(&self) {
         self.attention.store(false, Ordering::Release);
     }

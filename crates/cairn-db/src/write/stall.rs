@@ -8,7 +8,7 @@ use std::time::Duration;
 use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::sync::Mutex;
 
-/// Why writes are slowed down.
+/// The cause of a write stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// Too many memtables wait to be flushed.
@@ -93,7 +93,7 @@ pub(crate) fn condition(load: Load, options: &FamilyOptions) -> Condition {
     }
 }
 
-/// How far a family with this load is on the way from where its writes begin to be delayed to where
+/// The position of a family with this load between the trigger at which its writes are delayed and the one at which
 /// they stop: 0 to 1.
 pub(crate) fn pressure(load: Load, options: &FamilyOptions) -> f64 {
     let share = |value: f64, from: f64, to: f64| match to > from {
@@ -163,11 +163,11 @@ struct ThrottleState {
     max_rate: u64,
     /// Bytes a second.
     rate: u64,
-    /// When the next delayed write may pass, in nanoseconds of the monotonic clock.
+    /// The time at which the next delayed write may pass, in nanoseconds of the monotonic clock.
     next_nanos: u64,
 }
 
-/// The rate that an option asks for.
+/// The rate in bytes a second that `delayed_write_rate` stands for.
 fn configured(delayed_write_rate: u64) -> u64 {
     match delayed_write_rate {
         0 => DEFAULT_RATE,
@@ -226,7 +226,7 @@ impl Throttle {
         state.next_nanos = 0;
     }
 
-    /// How long a write of `bytes` that arrives at `now_nanos` has to wait.
+    /// The wait of a write of `bytes` that arrives at `now_nanos`.
     pub(crate) fn delay(&self, bytes: usize, now_nanos: u64) -> Duration {
         let mut state = self.state.lock();
         let start = state.next_nanos.max(now_nanos);

@@ -1,4 +1,4 @@
-//! Why a write took long: how the time of what all writes wait for was spent, for the info log.
+//! Times of the steps of a memtable switch and of making room, for the info log: all writes wait for them.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const LONG: Duration = Duration::from_millis(20);
 pub(crate) struct Stopwatch<'c> {
     clock: &'c dyn Clock,
     began: u64,
-    /// When the last step ended.
+    /// The end of the last step.
     ended: u64,
     steps: Vec<(&'static str, u64)>,
 }
@@ -37,7 +37,7 @@ impl<'c> Stopwatch<'c> {
         self.ended = now;
     }
 
-    /// Writes to `info` how long `what` took and why, if it took long.
+    /// Writes the time of `what` and of its longest steps to `info`, if it took long.
     #[track_caller]
     pub(crate) fn log_if_slow(&self, info: &Logger, what: &str) {
         let took = Duration::from_nanos(self.ended.saturating_sub(self.began));
@@ -90,7 +90,7 @@ mod tests {
         }
     }
 
-    /// What was told.
+    /// The lines that were logged.
     #[derive(Default)]
     struct Told(Mutex<Vec<String>>);
 

@@ -5,8 +5,8 @@
 //! the operand. Whatever stands in the way (what is below lies in a file that may not be read, the
 //! operator refuses) leaves the operand as it is: a later read or compaction deals with it.
 //!
-//! Who inserts so must see every earlier write, so that batches are then inserted one after the other,
-//! by who leads ([`Shared::inserts_in_turn`]).
+//! The insertion must see every earlier write, so the leader then inserts batches one after the other
+//! ([`Shared::inserts_in_turn`]).
 
 use std::ops::ControlFlow;
 
@@ -25,7 +25,7 @@ impl Shared {
     /// True if batches must not be inserted beside each other.
     #[inline]
     pub(crate) fn inserts_in_turn(&self) -> bool {
-        // Relaxed: who sees an option late merges late.
+        // Relaxed: an option that is seen late takes effect late.
         self.signals.may_merge_early() && self.merges_early()
     }
 

@@ -80,7 +80,7 @@ impl Shared {
         if !self.tree.lock().wal_locks.is_held() {
             return Ok(false);
         }
-        // Those who come later have to look too.
+        // Later leaders must check too.
         self.signals.request_attention();
         if no_slowdown {
             return Err(Error::incomplete(
@@ -92,7 +92,7 @@ impl Shared {
     }
 
     /// Makes a write of low priority and `bytes` wait while compactions are behind.
-    pub(crate) fn let_others_first(&self, bytes: usize, no_slowdown: bool) -> Result<()> {
+    pub(crate) fn delay_low_pri_write(&self, bytes: usize, no_slowdown: bool) -> Result<()> {
         if !self.signals.are_compactions_behind() {
             return Ok(());
         }
@@ -134,7 +134,7 @@ impl Db {
     /// Holds all writes back until this thread calls [`Db::unlock_wal`] as often as it called this,
     /// and hands the log over: the state of the database is frozen, and its files hold all of it.
     /// Writes wait meanwhile; those with `no_slowdown` fail with `Incomplete`. A flush must not be
-    /// asked for before the lock is given back.
+    /// requested before the lock is given back.
     ///
     /// # Errors
     ///

@@ -22,7 +22,7 @@ use crate::invariants::check_version;
 use crate::locks::Rank;
 use crate::shared::{Shared, Tree};
 
-/// How an ingestion failed.
+/// The state after an ingestion that failed.
 pub(super) enum Failed {
     /// Nothing of it is in the database.
     Nothing(Error),
@@ -361,8 +361,8 @@ impl Shared {
         Ok(places)
     }
 
-    /// Writes the sequence number into the file, where the options ask for it. Returns the file's
-    /// checksum, which that changes.
+    /// Writes the sequence number into the file if `write_global_seqno` is set. Returns the checksum of the
+    /// file, which that changes.
     fn write_seqno(
         &self,
         job: &Prepared<'_>,
@@ -483,7 +483,7 @@ impl Shared {
 
     /// Notifies listeners of a file that was ingested. Not inlined, so that a stack names it.
     #[inline(never)]
-    fn tell_ingested(
+    fn notify_ingested(
         &self,
         job: &Prepared<'_>,
         file: &PreparedFile,
@@ -526,7 +526,7 @@ impl Shared {
                 meta.largest_seq
             ));
             family.work.ingested(level, file.size, file.counts.entries);
-            self.tell_ingested(job, file, level, meta);
+            self.notify_ingested(job, file, level, meta);
         }
     }
 }

@@ -41,7 +41,7 @@ pub struct Ingestion {
     pub family: Family,
     /// The tables. Where they overlap, the later are newer.
     pub files: Vec<PathBuf>,
-    /// How they are ingested.
+    /// The options of the ingestion.
     pub options: IngestExternalFileOptions,
     /// Checksums of the whole files, one each; empty for none.
     pub checksums: Vec<Vec<u8>>,
@@ -137,7 +137,7 @@ impl Shared {
         for job in &prepared {
             self.log_ingested(job);
             if job.ingestion.options.move_files {
-                self.give_up_names(job);
+                self.remove_external_names(job);
             }
         }
         self.purge();
@@ -196,7 +196,7 @@ impl Shared {
     }
 
     /// Gives up the names of files that were moved. A name that stays is no damage.
-    fn give_up_names(&self, job: &prepare::Prepared<'_>) {
+    fn remove_external_names(&self, job: &prepare::Prepared<'_>) {
         for file in &job.files {
             if let Err(error) = self.context.world.fs.remove(&file.outside) {
                 self.context.info.warn(format_args!(

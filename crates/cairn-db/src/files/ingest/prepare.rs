@@ -47,7 +47,7 @@ pub(crate) struct PreparedFile {
     pub(crate) timestamps_persisted: bool,
     /// The sequence numbers in the file, if it keeps them.
     pub(crate) own_seqs: (SequenceNumber, SequenceNumber),
-    /// Where in the file the global sequence number is written, if it can be.
+    /// The offset of the global sequence number in the file, if it is written there.
     pub(crate) seqno_at: Option<u64>,
     pub(crate) checksum: (Vec<u8>, String),
 }
@@ -97,7 +97,7 @@ impl Shared {
         for path in &ingestion.files {
             prepared
                 .files
-                .push(self.look_at(ingestion, path).map_err(|error| {
+                .push(self.inspect_file(ingestion, path).map_err(|error| {
                     error.context(format_args!("ingesting {}", path.display()))
                 })?);
         }
@@ -161,7 +161,7 @@ impl Shared {
     }
 
     /// Opens a file where the caller has it, and reads what its place in the tree needs.
-    fn look_at(&self, ingestion: &Ingestion, path: &Path) -> Result<PreparedFile> {
+    fn inspect_file(&self, ingestion: &Ingestion, path: &Path) -> Result<PreparedFile> {
         let family = &ingestion.family.state;
         let options = &ingestion.options;
         let reader = family.external_reader(self);
@@ -274,7 +274,7 @@ impl Shared {
         }
     }
 
-    /// Where in the file `path` its global sequence number lies.
+    /// The offset of the global sequence number in the file `path`.
     fn place_of_seqno(&self, path: &Path, table: &Table) -> Result<u64> {
         let missing = || {
             Error::invalid_argument(

@@ -30,7 +30,7 @@ use scan::Found;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LostTable {
-    /// Where it lies now; where it should have been, if it is missing.
+    /// Its present path; the path at which it is missing, if it is.
     pub path: PathBuf,
     /// The family it belonged to; empty if unknown.
     pub family: String,
@@ -38,7 +38,7 @@ pub struct LostTable {
     pub level: usize,
     /// The first and last user key that it may have had; `None` if unknown.
     pub keys: Option<(Vec<u8>, Vec<u8>)>,
-    /// Why it left.
+    /// The reason.
     pub reason: String,
 }
 
@@ -72,7 +72,7 @@ pub enum Quarantine {
 }
 
 /// A database under repair, which is open nowhere.
-struct Patient<'a> {
+struct Repairer<'a> {
     world: &'a World,
     dir: PathBuf,
     options: &'a DbOptions,
@@ -95,11 +95,11 @@ pub fn quarantine(
     unknown: &FamilyOptions,
     which: &Quarantine,
 ) -> Result<RepairReport> {
-    let mut patient = Patient::new(world, path, options, families, unknown)?;
-    let _lock = world.fs.lock(&patient.path_of(FileName::Lock))?;
-    let recovered = patient.whole_manifest()?;
-    patient.take_out(recovered, which)?;
-    Ok(patient.report)
+    let mut repairer = Repairer::new(world, path, options, families, unknown)?;
+    let _lock = world.fs.lock(&repairer.path_of(FileName::Lock))?;
+    let recovered = repairer.whole_manifest()?;
+    repairer.take_out(recovered, which)?;
+    Ok(repairer.report)
 }
 
 /// Makes the database in `path` whole as far as its files allow. Options of families that are not
@@ -116,34 +116,34 @@ pub fn repair(
     families: &[FamilyDescriptor],
     unknown: &FamilyOptions,
 ) -> Result<RepairReport> {
-    let mut patient = Patient::new(world, path, options, families, unknown)?;
+    let mut repairer = Repairer::new(world, path, options, families, unknown)?;
     let mut floors = BTreeMap::new();
     let mut mixed = Vec::new();
     {
-        let _lock = world.fs.lock(&patient.path_of(FileName::Lock))?;
-        patient.keep_logs()?;
-        match patient.whole_manifest() {
-            Ok(recovered) => patient.take_out(recovered, &Quarantine::AllDamaged)?,
+        let _lock = world.fs.lock(&repairer.path_of(FileName::Lock))?;
+        repairer.keep_logs()?;
+        match repairer.whole_manifest() {
+            Ok(recovered) => repairer.take_out(recovered, &Quarantine::AllDamaged)?,
             Err(_) => {
-                let found = Found::look(&mut patient)?;
+                let found = Found::look(&mut repairer)?;
                 floors = found.floors();
                 mixed = found.mixed();
-                patient.rebuild(&found)?;
+                repairer.rebuild(&found)?;
             }
         }
     }
-    patient.open_and_close(&floors, &mixed)?;
-    Ok(patient.report)
+    repairer.open_and_close(&floors, &mixed)?;
+    Ok(repairer.report)
 }
 
-impl<'a> Patient<'a> {
+impl<'a> Repairer<'a> {
     fn new(
         world: &'a World,
         path: &Path,
         options: &'a DbOptions,
         families: &'a [FamilyDescriptor],
         unknown: &'a FamilyOptions,
-    ) -> Result<Patient<'a>> {
+    ) -> Result<Repairer<'a>> {
         let dir = world
             .fs
             .canonical(path)
@@ -153,7 +153,7 @@ impl<'a> Patient<'a> {
                 }
                 _ => error,
             })?;
-        Ok(Patient {
+        Ok(Repairer {
             world,
             dir,
             options,
@@ -241,7 +241,7 @@ impl<'a> Patient<'a> {
         Lost::of(self.fs(), &self.dir, self.options.use_fsync)
     }
 
-    /// Gives `path` a name in `lost`, and returns it. The old name stays until [`Patient::let_go`].
+    /// Gives `path` a name in `lost`, and returns it. The old name stays until [`Repairer::remove_old_names`].
     fn set_aside(&self, path: &Path) -> Result<PathBuf> {
         self.lost().keep(path)
     }
@@ -252,7 +252,7 @@ impl<'a> Patient<'a> {
     }
 
     /// Gives up the old names of files that have one in `lost`.
-    fn let_go(&self, paths: &[PathBuf]) -> Result<()> {
+    fn remove_old_names(&self, paths: &[PathBuf]) -> Result<()> {
         for path in paths {
             match self.fs().remove(path) {
                 Err(error) if error.subcode() != Subcode::PathNotFound => return Err(error),
@@ -338,7 +338,7 @@ impl<'a> Patient<'a> {
         if !self.report.lost.is_empty() {
             self.write_manifest(&recovered)?;
         }
-        self.let_go(&gone)
+        self.remove_old_names(&gone)
     }
 
     /// Sets tables and blob files aside that the MANIFEST does not know: the next opening would
@@ -384,7 +384,7 @@ impl<'a> Patient<'a> {
         }
         self.sync_lost()?;
         let mut recovered = found.recovered()?;
-        // The first log there is follows one that nobody misses, as far as one knows.
+        // The predecessor of the first log is not missed: that it was needed is not known.
         let logs = cairn_wal::list(self.fs(), self.wal_dir())?;
         recovered.min_log_to_keep = logs.first().map_or(FileNumber(0), |log| log.number);
         self.report.kept = recovered
@@ -394,7 +394,7 @@ impl<'a> Patient<'a> {
             .sum();
         let number = self.write_manifest(&recovered)?;
         gone.retain(|path| *path != self.path_of(FileName::Manifest(number)));
-        self.let_go(&gone)
+        self.remove_old_names(&gone)
     }
 
     /// Writes the state to a new MANIFEST that becomes the current one.

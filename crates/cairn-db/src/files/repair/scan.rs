@@ -23,7 +23,7 @@ use cairn_types::{Code, Decoded, Error, FileNumber, KeyOrder, Result, SequenceNu
 use cairn_version::manifest::{Recovered, RecoveredFamily};
 use cairn_version::{BlobFileMeta, FileMeta, TreeEdit, bounds};
 
-use super::{LostTable, Patient, empty_tree, table_checks};
+use super::{LostTable, Repairer, empty_tree, table_checks};
 
 /// The id in the properties of tables that belong to no family in particular.
 const ANY_FAMILY: u64 = 0x7fff_ffff;
@@ -51,38 +51,38 @@ struct Table {
 
 impl<'a> Found<'a> {
     /// Reads every table, and sets aside what does not read whole.
-    pub(super) fn look(patient: &mut Patient<'a>) -> Result<Found<'a>> {
-        let dirs = patient.all_table_dirs();
+    pub(super) fn look(repairer: &mut Repairer<'a>) -> Result<Found<'a>> {
+        let dirs = repairer.all_table_dirs();
         let is_table =
             |name: FileName| matches!(name, FileName::Table(_) | FileName::LegacyTable(_));
-        let tables = table_checks::files(patient.fs(), &dirs, is_table)?;
+        let tables = table_checks::files(repairer.fs(), &dirs, is_table)?;
         let is_blob = |name: FileName| matches!(name, FileName::Blob(_));
-        let blobs = table_checks::files(patient.fs(), &dirs, is_blob)?;
-        let logs = cairn_wal::list(patient.fs(), patient.wal_dir())?;
+        let blobs = table_checks::files(repairer.fs(), &dirs, is_blob)?;
+        let logs = cairn_wal::list(repairer.fs(), repairer.wal_dir())?;
         if tables.is_empty() && logs.is_empty() {
             return Err(Error::invalid_argument(format!(
                 "{} holds no database: neither tables nor logs",
-                patient.dir.display()
+                repairer.dir.display()
             )));
         }
         let mut found = Found {
             families: BTreeMap::new(),
             gone: Vec::new(),
         };
-        let default = patient.options_of("default");
+        let default = repairer.options_of("default");
         let order = default.comparator.clone();
         found.add_family(0, "default", default, order);
         for (name, path) in tables {
             let number = name.number().unwrap_or_default();
-            let taken = table_checks::twice(|| found.take_table(patient, number, &path));
+            let taken = table_checks::twice(|| found.take_table(repairer, number, &path));
             if let Err(error) = taken {
                 if error.io_kind().is_some() || error.code() == Code::InvalidArgument {
                     // Not the file's fault: another attempt may read it.
                     return Err(error);
                 }
-                let moved = patient.set_aside(&path)?;
+                let moved = repairer.set_aside(&path)?;
                 found.gone.push(path);
-                patient.report.lost.push(LostTable {
+                repairer.report.lost.push(LostTable {
                     path: moved,
                     family: String::new(),
                     level: 0,
@@ -93,10 +93,10 @@ impl<'a> Found<'a> {
         }
         for (name, path) in blobs {
             let number = name.number().unwrap_or_default();
-            let taken = table_checks::twice(|| found.take_blob(patient, number, &path));
+            let taken = table_checks::twice(|| found.take_blob(repairer, number, &path));
             if taken.is_err() {
-                let moved = patient.set_aside(&path)?;
-                patient.report.set_aside.push(moved);
+                let moved = repairer.set_aside(&path)?;
+                repairer.report.set_aside.push(moved);
                 found.gone.push(path);
             }
         }
@@ -113,10 +113,15 @@ impl<'a> Found<'a> {
         });
     }
 
-    fn take_table(&mut self, patient: &Patient<'a>, number: FileNumber, path: &Path) -> Result<()> {
+    fn take_table(
+        &mut self,
+        repairer: &Repairer<'a>,
+        number: FileNumber,
+        path: &Path,
+    ) -> Result<()> {
         let io = Io::blocking();
         // The order is in the file; any of them opens it by its name.
-        let properties = table_checks::properties(patient.world, &patient.orders(), path, &io)?;
+        let properties = table_checks::properties(repairer.world, &repairer.orders(), path, &io)?;
         let (id, name) = match properties.column_family_id {
             ANY_FAMILY => (0, "default".to_owned()),
             id => {
@@ -130,9 +135,9 @@ impl<'a> Found<'a> {
             (id, true) => format!("family-{id}"),
             (_, false) => name,
         };
-        let options = patient.options_of(&name);
+        let options = repairer.options_of(&name);
         let order = table_checks::order(options, &properties.comparator)?;
-        let reader = table_checks::reader(patient.world, &io, options, &order);
+        let reader = table_checks::reader(repairer.world, &io, options, &order);
         let external = reader.open(path, None)?;
         external.table.verify_checksums(&io)?;
         let (smallest, largest) = reader
@@ -177,7 +182,7 @@ impl<'a> Found<'a> {
         meta.timestamps_persisted = order.timestamp_size() == 0 || !properties.timestamps_stripped;
         meta.oldest_ancester_time = properties.creation_time;
         meta.creation_time = properties.file_creation_time;
-        let dirs = patient.table_dirs(&name);
+        let dirs = repairer.table_dirs(&name);
         let place = dirs
             .iter()
             .position(|dir| Some(dir.as_path()) == path.parent());
@@ -185,7 +190,7 @@ impl<'a> Found<'a> {
             .and_then(|place| u32::try_from(place).ok())
             .ok_or_else(|| Error::corruption("the table lies in a directory of another family"))?;
         let is_external = properties.external_version.is_some();
-        self.add_family(id, &name, patient.options_of(&name), order);
+        self.add_family(id, &name, repairer.options_of(&name), order);
         let family = self.families.get_mut(&id).expect("it was just added");
         family.tables.push(Table {
             meta,
@@ -194,8 +199,13 @@ impl<'a> Found<'a> {
         Ok(())
     }
 
-    fn take_blob(&mut self, patient: &Patient<'a>, number: FileNumber, path: &Path) -> Result<()> {
-        let file = patient.fs().open(path, FileMode::default())?;
+    fn take_blob(
+        &mut self,
+        repairer: &Repairer<'a>,
+        number: FileNumber,
+        path: &Path,
+    ) -> Result<()> {
+        let file = repairer.fs().open(path, FileMode::default())?;
         let file = BlobFile::open(file, number)?;
         let id = file.header().family;
         let family = self

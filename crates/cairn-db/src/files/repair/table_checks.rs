@@ -1,4 +1,4 @@
-//! Small questions that a repair asks of files.
+//! Checks of the files that a repair finds.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(super) fn order(options: &FamilyOptions, recorded: &str) -> Result<KeyOrder>
     }
 }
 
-/// Where `file` lies among the directories of its family.
+/// The path of `file` among the directories of its family.
 pub(super) fn path_in(dirs: &[PathBuf], file: &FileMeta) -> PathBuf {
     let dir = dirs.get(file.path_id as usize).or(dirs.last());
     let name = names::table(file.number);

@@ -1,5 +1,5 @@
 //! Groups that end beside each other, in every interleaving that loom explores: a group is visible when
-//! its `show` returns, all before it too, and nobody sleeps for ever. (`cargo xtask loom`.)
+//! its `show` returns, all before it too, and no thread sleeps for ever. (`cargo xtask loom`.)
 
 use super::*;
 use loom::sync::Arc;
@@ -17,7 +17,7 @@ fn explore(groups: &'static [u64], preemptions: usize) {
         let show = move |order: &Order, ended: &[AtomicBool], number: usize| {
             let before: u64 = groups[..number].iter().sum();
             let last = SequenceNumber(before + groups[number]);
-            // Relaxed: who sees the group visible sees this, by the order's own stores (O1).
+            // Relaxed: a thread that sees the group visible sees this, by the order's own stores (O1).
             ended[number].store(true, Ordering::Relaxed);
             order.show(SequenceNumber(before), last);
             check(order, ended, groups);

@@ -1,17 +1,17 @@
 //! The order in which writes become visible: that of their sequence numbers.
 //!
 //! A group that is logged inserts its entries while the next one is logged already, so that groups may
-//! end their insertions in any order. Each becomes visible when all before it are. The thread that ends one early
-//! notes that and waits; the one who ends the group that was missing shows them all, for
-//! those who wait may not be running.
+//! end their insertions in any order. Each becomes visible when all before it are. A thread that ends a group early
+//! notes that and waits; the thread that ends the missing group shows them all, because
+//! the waiting threads may not be running.
 //!
 //! Invariants:
 //!
 //! O1. The group of every number up to `visible` has ended its insertion.
-//! O2. `visible` never goes back, and rests only at the last number of a group. Only who ends the group that
+//! O2. `visible` never goes back, and rests only at the last number of a group. Only the thread that ends the group that
 //!     follows it, or holds `early` and finds that group there, moves it.
 //! O3. A group that has ended is noted in `early` until it is shown; the thread that shows the one before it shows it too.
-//! O4. Who leads the write queue and sees `visible` at the last number given out is alone with the memtables.
+//! O4. A leader of the write queue that sees `visible` at the last number given out is alone with the memtables.
 //!
 //! Cost for a writer that is alone: a load, a swap and two loads.
 
@@ -33,7 +33,7 @@ pub(crate) struct Order {
     visible: AtomicU64,
     /// Groups that ended before one before them: the last number before each, and its last.
     early: Mutex<Vec<(SequenceNumber, SequenceNumber)>>,
-    /// How many these are.
+    /// The number of groups in `early`.
     early_count: AtomicU64,
     sleepers: AtomicU64,
     sleeping: Mutex<()>,
@@ -118,7 +118,7 @@ impl Order {
             return;
         }
         let mut sleeping = self.sleeping.lock();
-        // SeqCst, as in `advance`: either the sleeper sees the new number or is seen by who shows it.
+        // SeqCst, as in `advance`: either the sleeper sees the new number, or the thread that shows it sees the sleeper.
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         while self.visible.load(Ordering::SeqCst) < seq.0 {
             self.woken.wait(&mut sleeping);
