@@ -10,7 +10,7 @@ use crate::bounds::{Range, compare};
 use crate::handle::Family;
 use crate::release::check_held;
 
-/// Options of [`Family::approximate_sizes`].
+/// Options of `Family::approximate_sizes`.
 #[derive(Clone, Copy, Debug)]
 pub struct SizeApproximationOptions {
     /// True if memtables count.

@@ -20,7 +20,7 @@ use crate::family::FamilyDescriptor;
 use crate::iter::Iter;
 use crate::open::{OpenRequest, open};
 
-/// The options of a [`SortedRunBuilder`].
+/// The options of a `SortedRunBuilder`.
 #[derive(Clone, Debug)]
 pub struct SortedRunBuilderOptions {
     /// The directory to work in. It must not hold a database.
