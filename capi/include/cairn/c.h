@@ -67,12 +67,12 @@ rocksdb_readoptions_t *cairn_readoptions_create_copy(const rocksdb_readoptions_t
 
 // Destroys columns.
 //
-// Null is passed over.
+// Does nothing for null.
 void cairn_columns_destroy(struct cairn_columns_t *handle);
 
 // Destroys operands.
 //
-// Null is passed over.
+// Does nothing for null.
 void cairn_operands_destroy(struct cairn_operands_t *handle);
 
 // Sets `key` to an entity of `count` columns, in any order. A null family means the default
@@ -172,7 +172,7 @@ const char *cairn_operands_get(const struct cairn_operands_t *operands, size_t i
 
 // Frees a list with its texts.
 //
-// Null is passed over.
+// Does nothing for null.
 void cairn_damaged_tables_destroy(struct cairn_damaged_tables_t *handle);
 
 // Returns the tables that the database has found to be corrupt since it was opened, to be
@@ -231,7 +231,7 @@ const char *cairn_damaged_tables_largestkey(const struct cairn_damaged_tables_t 
 
 // Frees the copy. The database's error is not affected.
 //
-// Null is passed over.
+// Does nothing for null.
 void cairn_background_error_destroy(struct cairn_background_error_t *handle);
 
 // Returns the present background error, to be destroyed by the caller, or null if there is none.

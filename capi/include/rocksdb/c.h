@@ -690,7 +690,7 @@ extern "C" {
 
 // Frees a batch.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_writebatch_destroy(struct rocksdb_writebatch_t *handle);
 
 // Creates an empty batch.
@@ -934,22 +934,22 @@ void rocksdb_writebatch_iterate_cf_ld(struct rocksdb_writebatch_t *b,
 
 // Releases the program's reference to a cache. Databases that use it keep theirs.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_cache_destroy(struct rocksdb_cache_t *handle);
 
 // Frees options.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_lru_cache_options_destroy(struct rocksdb_lru_cache_options_t *handle);
 
 // Frees options.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_hyper_clock_cache_options_destroy(struct rocksdb_hyper_clock_cache_options_t *handle);
 
 // Frees an allocator.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_memory_allocator_destroy(struct rocksdb_memory_allocator_t *handle);
 
 // Creates a cache of `capacity` bytes.
@@ -1026,12 +1026,12 @@ void rocksdb_hyper_clock_cache_options_set_memory_allocator(struct rocksdb_hyper
 
 // Releases the program's reference to a filter.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_compactionfilter_destroy(struct rocksdb_compactionfilter_t *handle);
 
 // Frees a factory that is not owned by options.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_compactionfilterfactory_destroy(struct rocksdb_compactionfilterfactory_t *handle);
 
 // Creates a filter. `filter` returns 1 to remove an entry. To change a value it sets
@@ -1077,7 +1077,7 @@ void rocksdb_options_set_compaction_filter_factory(struct rocksdb_options_t *opt
 
 // Releases the program's reference to a comparator.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_comparator_destroy(struct rocksdb_comparator_t *handle);
 
 // Creates a comparator. `compare` returns a number below, equal to or above zero.
@@ -1115,7 +1115,7 @@ struct rocksdb_comparator_t *rocksdb_comparator_with_ts_create(void *state,
 
 // Frees a policy that is not owned by options.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_filterpolicy_destroy(struct rocksdb_filterpolicy_t *handle);
 
 // Creates a Bloom filter policy with `bits_per_key` bits for each key.
@@ -1142,7 +1142,7 @@ struct rocksdb_filterpolicy_t *rocksdb_filterpolicy_create_ribbon_format(double 
 
 // Frees what `rocksdb_compactionjobinfo_create` returned.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_compactionjobinfo_destroy(struct rocksdb_compactionjobinfo_t *handle);
 
 // The duration in microseconds.
@@ -1422,7 +1422,7 @@ uint64_t rocksdb_blob_file_garbage_info_garbage_blob_bytes(const struct rocksdb_
 
 // Frees a listener that is not owned by options.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_eventlistener_destroy(struct rocksdb_eventlistener_t *handle);
 
 // Creates a listener. Null functions are not called. The others are called from any thread with
@@ -1583,7 +1583,7 @@ void rocksdb_reset_status(struct rocksdb_status_ptr_t *status_ptr);
 
 // Releases the program's reference to a logger.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_logger_destroy(struct rocksdb_logger_t *handle);
 
 // Creates a logger that calls `log` from any thread. The function must not call into the database.
@@ -1605,7 +1605,7 @@ struct rocksdb_logger_t *rocksdb_options_get_info_log(struct rocksdb_options_t *
 
 // Frees an operator that is not owned by options.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_mergeoperator_destroy(struct rocksdb_mergeoperator_t *handle);
 
 // Creates a merge operator. `full_merge` gets the operands oldest first, and a null value if the
@@ -1638,12 +1638,12 @@ struct rocksdb_mergeoperator_t *rocksdb_mergeoperator_create(void *state,
 
 // Releases the program's reference to a partitioner factory.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_sst_partitioner_factory_destroy(struct rocksdb_sst_partitioner_factory_t *handle);
 
 // Releases the program's reference to a collector factory.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_table_properties_collector_factory_destroy(struct rocksdb_table_properties_collector_factory_t *handle);
 
 // Creates a partitioner factory that ends a table where the first `prefix_len` bytes of keys
@@ -1679,7 +1679,7 @@ void rocksdb_options_add_compact_on_deletion_collector_factory_min_file_size(str
 
 // Frees an extractor that is not owned by options.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_slicetransform_destroy(struct rocksdb_slicetransform_t *handle);
 
 // Creates an extractor. `transform` returns a prefix of the key of `*dst_length` bytes.
@@ -1702,7 +1702,7 @@ struct rocksdb_slicetransform_t *rocksdb_slicetransform_create_noop(void);
 
 // Frees options.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_compaction_options_destroy(struct rocksdb_compaction_options_t *handle);
 
 // Sets `allow_trivial_move`.
@@ -1785,12 +1785,12 @@ void rocksdb_compact_files_output_file_names_destroy(char **output_file_names,
 
 // Frees options.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_flushwaloptions_destroy(struct rocksdb_flushwaloptions_t *handle);
 
 // Frees options.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_wait_for_compact_options_destroy(struct rocksdb_wait_for_compact_options_t *handle);
 
 // Sets `abort_on_pause`.
@@ -2115,12 +2115,12 @@ void rocksdb_free(void *ptr);
 
 // Frees an environment. Databases that use it keep it alive.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_env_destroy(struct rocksdb_env_t *handle);
 
 // Frees options of files.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_envoptions_destroy(struct rocksdb_envoptions_t *handle);
 
 // Creates the default environment: the system's files and clock, and threads shared by all
@@ -2199,12 +2199,12 @@ unsigned char rocksdb_size_approximation_options_get_include_memtables(struct ro
 
 // Frees options.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_size_approximation_options_destroy(struct rocksdb_size_approximation_options_t *handle);
 
 // Releases the program's reference to a manager.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_write_buffer_manager_destroy(struct rocksdb_write_buffer_manager_t *handle);
 
 // Estimates the bytes of ranges of the default family in tables.
@@ -2353,7 +2353,7 @@ void rocksdb_options_set_write_buffer_manager(struct rocksdb_options_t *opt,
 
 // Destroys a family handle. The family is not affected.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_column_family_handle_destroy(struct rocksdb_column_family_handle_t *handle);
 
 // Creates a family.
@@ -2399,17 +2399,17 @@ char *rocksdb_column_family_handle_get_name(struct rocksdb_column_family_handle_
 
 // Frees options.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_wal_readoptions_destroy(struct rocksdb_wal_readoptions_t *handle);
 
 // Frees a writer. An unfinished table is discarded.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_sstfilewriter_destroy(struct rocksdb_sstfilewriter_t *handle);
 
 // Frees options.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_ingestexternalfileoptions_destroy(struct rocksdb_ingestexternalfileoptions_t *handle);
 
 // Sets `allow_blocking_flush`.
@@ -2654,7 +2654,7 @@ void rocksdb_wal_iter_destroy(const struct rocksdb_wal_iterator_t *iter);
 
 // Frees a batch. Iterators over it remain valid.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_writebatch_wi_destroy(struct rocksdb_writebatch_wi_t *handle);
 
 // Creates an empty batch. With `overwrite_keys`, it keeps only the last write of a key.
@@ -2911,7 +2911,7 @@ struct rocksdb_iterator_t *rocksdb_writebatch_wi_create_iterator_with_base_cf_re
 
 // Destroys an iterator.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_iter_destroy(struct rocksdb_iterator_t *handle);
 
 // Creates an iterator over the default family, which is not positioned.
@@ -2978,17 +2978,17 @@ void rocksdb_iter_get_error(const struct rocksdb_iterator_t *iter, char **errptr
 
 // Frees options.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_livefiles_storage_info_options_destroy(struct rocksdb_livefiles_storage_info_options_t *handle);
 
 // Frees a list of files.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_livefiles_storage_info_destroy(struct rocksdb_livefiles_storage_info_t *handle);
 
 // Frees the WAL file of `rocksdb_get_current_wal_file`. Those of a list are freed with the list.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_wal_file_destroy(struct rocksdb_wal_file_t *handle);
 
 // Sets `include_checksum_info`.
@@ -3094,12 +3094,12 @@ uint64_t rocksdb_wal_file_size_file_bytes(const struct rocksdb_wal_file_t *file)
 
 // Frees the list, without the databases and caches in it.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_memory_consumers_destroy(struct rocksdb_memory_consumers_t *handle);
 
 // Frees a result.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_approximate_memory_usage_destroy(struct rocksdb_memory_usage_t *handle);
 
 // Creates an empty list.
@@ -3131,42 +3131,42 @@ uint64_t rocksdb_approximate_memory_usage_get_cache_total(struct rocksdb_memory_
 
 // Frees a file that was added to no list.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_livefile_destroy(struct rocksdb_livefile_t *handle);
 
 // Frees the metadata of a family.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_column_family_metadata_destroy(struct rocksdb_column_family_metadata_t *handle);
 
 // Frees options.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_column_family_metadata_options_destroy(struct rocksdb_column_family_metadata_options_t *handle);
 
 // Frees the metadata of a level.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_level_metadata_destroy(struct rocksdb_level_metadata_t *handle);
 
 // Frees the metadata of a table.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_sst_file_metadata_destroy(struct rocksdb_sst_file_metadata_t *handle);
 
 // Frees the object. The checkpoints are not affected.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_checkpoint_object_destroy(struct rocksdb_checkpoint_t *handle);
 
 // Frees the metadata of exported tables.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_export_import_files_metadata_destroy(struct rocksdb_export_import_files_metadata_t *handle);
 
 // Frees options.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_import_column_family_options_destroy(struct rocksdb_import_column_family_options_t *handle);
 
 // Sets `move_files`.
@@ -3465,42 +3465,42 @@ void rocksdb_multi_get_cf_with_metadata(struct rocksdb_t *db,
 
 // Frees options. Databases that were opened with them are not affected.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_options_destroy(struct rocksdb_options_t *handle);
 
 // Frees table options.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_block_based_options_destroy(struct rocksdb_block_based_table_options_t *handle);
 
 // Frees read options.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_readoptions_destroy(struct rocksdb_readoptions_t *handle);
 
 // Frees write options.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_writeoptions_destroy(struct rocksdb_writeoptions_t *handle);
 
 // Frees flush options.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_flushoptions_destroy(struct rocksdb_flushoptions_t *handle);
 
 // Frees compaction options.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_compactoptions_destroy(struct rocksdb_compactoptions_t *handle);
 
 // Frees options of universal compaction.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_universal_compaction_options_destroy(struct rocksdb_universal_compaction_options_t *handle);
 
 // Frees options of FIFO compaction.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_fifo_compaction_options_destroy(struct rocksdb_fifo_compaction_options_t *handle);
 
 // Creates default options.
@@ -3948,12 +3948,12 @@ unsigned char rocksdb_fifo_compaction_options_get_use_kv_ratio_compaction(struct
 
 // Frees a path.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_dbpath_destroy(struct rocksdb_dbpath_t *handle);
 
 // Releases the program's reference to a factory.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_file_checksum_gen_factory_destroy(struct rocksdb_file_checksum_gen_factory_t *handle);
 
 // Creates a path for `rocksdb_options_set_db_paths`.
@@ -5462,7 +5462,7 @@ unsigned char rocksdb_block_based_options_get_whole_key_filtering(struct rocksdb
 
 // Frees a handle; the thread's counters stay.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_perfcontext_destroy(struct rocksdb_perfcontext_t *handle);
 
 // Sets the perf level of the calling thread, by the numbers of RocksDB's `PerfLevel`: 2 for
@@ -5484,7 +5484,7 @@ uint64_t rocksdb_perfcontext_metric(struct rocksdb_perfcontext_t *context, int m
 
 // Releases the program's reference to a limiter. Options and databases that use it keep theirs.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_ratelimiter_destroy(struct rocksdb_ratelimiter_t *handle);
 
 // Creates a limiter of writes.
@@ -5510,17 +5510,17 @@ void rocksdb_options_set_ratelimiter(struct rocksdb_options_t *opt,
 
 // Frees the values and errors of a batched read.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_pinnable_multi_get_destroy(struct rocksdb_pinnable_multi_get_t *handle);
 
 // Releases a pinned value.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_pinnableslice_destroy(struct rocksdb_pinnableslice_t *handle);
 
 // Releases a pinned value.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_pinnable_handle_destroy(struct rocksdb_pinnable_handle_t *handle);
 
 // Returns a copy of the value of `key` in the default family, to be freed by the caller, or null.
@@ -5665,7 +5665,7 @@ int rocksdb_pinnable_multi_get_result(const struct rocksdb_pinnable_multi_get_t 
 
 // Releases the program's reference to a manager.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_sst_file_manager_destroy(struct rocksdb_sst_file_manager_t *handle);
 
 // Creates a manager without limits. Files are deleted in the environment of their database; `env`
@@ -5712,7 +5712,7 @@ void rocksdb_options_set_sst_file_manager(struct rocksdb_options_t *opt,
 
 // Frees the data of a histogram.
 //
-// Null is passed over.
+// Does nothing for null.
 void rocksdb_statistics_histogram_data_destroy(struct rocksdb_statistics_histogram_data_t *handle);
 
 // `average` of a histogram.

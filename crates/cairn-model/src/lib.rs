@@ -13,14 +13,14 @@
 //!
 //! # Adding an operation
 //!
-//! Write a module in `ops/` (`get.rs` and `snapshots.rs` are short examples): a [`operation::Kind`] with its
-//! words, weight and switch, a parser of its line and a generator, and an [`operation::Operation`] with its
-//! line, its effect on the [`Model`], its call of the engine, and its comparison
-//! ([`runner::Runner::agree`]). Add its `KIND` to [`ops::KINDS`]; nothing else changes. Calls that only
-//! the real engine supports are behind [`Engine::cairn`], which is `None` for the toy engine: write the
-//! same data with plain writes there, or do nothing. A new *change* (an entry of a batch) is one more
-//! arm in the functions of [`write_entry`], [`model`] and [`ops::write`], with a row in its `CHANGES`. State needed while scripts
-//! are generated is a field of [`generator::Generator`].
+//! Write a module in `ops/` (`get.rs` and `snapshots.rs` are short examples): a [`operation::Kind`]
+//! with its words, weight and switch, a parser of its line and a generator, and an
+//! [`operation::Operation`] with its line, its effect on the [`Model`], its call of the engine, and its
+//! comparison ([`runner::Runner::agree`]). Add its `KIND` to [`ops::KINDS`]; nothing else changes.
+//! Calls that only the real engine supports are behind [`Engine::cairn`], which is `None` for the toy
+//! engine: write the same data with plain writes there, or do nothing. A new *change* (an entry of a
+//! batch) is one more arm in the functions of [`write_entry`], [`model`] and [`ops::write`], with a row
+//! in its `CHANGES`. State needed while scripts are generated is a field of [`generator::Generator`].
 //!
 //! # Adding options
 //!

@@ -1,4 +1,4 @@
-//! Entries of batches; a new kind of entry is one more arm in each function here.
+//! Entries of batches. A new kind of entry needs an arm in each function here.
 //!
 //! A value is `v:LENGTH:SEED`, letters derived from the seed, or `u:NUMBER`, eight bytes,
 //! little-endian.
