@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::{Engine, Entries};
+use crate::engine::Engine;
+use crate::failure::Failure;
 use crate::model::Model;
-use crate::ops::scan::{Direction, Scan};
-use crate::run::Failure;
+use crate::scan::Entries;
+use crate::scan::{Direction, Scan};
 
 /// Returns the content of every family, read forward, backward and key by key, which must agree.
 ///

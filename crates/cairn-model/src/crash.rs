@@ -13,8 +13,11 @@ use std::path::Path;
 
 use cairn_sim::{CrashModel, DiskImage, Replay, Rng, SimWorld, Trace};
 
-use crate::engine::{Entries, Factory};
-use crate::run::{DIR, Failure, RunRecord, run};
+use crate::engine::Factory;
+use crate::failure::Failure;
+use crate::run::{RunRecord, run};
+use crate::runner::DIR;
+use crate::scan::Entries;
 use crate::script::Script;
 use crate::token::CrashPoint;
 

@@ -8,12 +8,9 @@ use cairn_platform::sync::AtomicU64;
 use cairn_types::Result;
 
 use crate::cairn::Cairn;
-use crate::ops::batch_entry::Write;
-use crate::ops::scan::Scan;
 use crate::options::OptionSet;
-
-/// Keys and values in key order.
-pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+use crate::scan::{Entries, Scan};
+use crate::write_entry::Write;
 
 /// An open database.
 ///

@@ -23,10 +23,13 @@ use cairn_sim::{Trace, Trigger};
 use crate::compare::content;
 use crate::crash::caught;
 use crate::engine::Factory;
+use crate::failure::Failure;
 use crate::model::Model;
+use crate::operation::Op;
 use crate::ops::check::Check;
-use crate::run::{DIR, Failure, Runner, run};
-use crate::script::{Op, Script};
+use crate::run::run;
+use crate::runner::{DIR, Runner};
+use crate::script::Script;
 use crate::token::FaultPoint;
 
 mod harmless;
@@ -203,7 +206,7 @@ impl<'f> Faulty<'f> {
             lasts: if point.lasting { usize::MAX } else { 1 },
         };
         sim.fs.set_plan(FaultPlan::new(vec![rule]));
-        let mut runner = Runner::new(self.factory, sim, &self.script);
+        let mut runner = Runner::new(self.factory, sim, self.script.options.clone());
         // Files that could not be removed are removed by the next open.
         runner.allows_leftovers = true;
         let mut course = Course {

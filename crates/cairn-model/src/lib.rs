@@ -7,20 +7,20 @@
 //! each file operation and kind of failure, and checks that the failure is reported and that the
 //! database recovers. A [`token`] reproduces a failure.
 //!
-//! Only [`cairn`] knows the engine; [`engine::Engine`] is the narrow interface that scripts use.
+//! Only [`cairn`] and [`cairn_factory`] know the engine; [`engine::Engine`] is the narrow interface that scripts use.
 //! [`toy`] is an engine simple enough to be correct by inspection, with optional bugs that show that
 //! the checkers detect them.
 //!
 //! # Adding an operation
 //!
-//! Write a module in `ops/` (`get.rs` and `snapshots.rs` are short examples): a [`ops::Kind`] with its
-//! words, weight and switch, a parser of its line and a generator, and an [`ops::Operation`] with its
-//! line, its effect on the [`Model`], its call of the engine, and its comparison
-//! ([`run::Runner::agree`]). Add its `KIND` to [`ops::KINDS`]; nothing else changes. Calls that only
-//! the real engine supports are behind [`Engine::cairn`], which is `None` for the toy engine: write the
-//! same data with plain writes there, or do nothing. A new *change* (an entry of a batch) is one more
-//! arm in the functions of [`ops::batch_entry`], with a row in its `CHANGES`. State needed while scripts
-//! are generated is a field of [`generate::Generator`].
+//! Write a module in `ops/` (`get.rs` and `snapshots.rs` are short examples): a [`operation::Kind`]
+//! with its words, weight and switch, a parser of its line and a generator, and an
+//! [`operation::Operation`] with its line, its effect on the [`Model`], its call of the engine, and its
+//! comparison ([`runner::Runner::agree`]). Add its `KIND` to [`ops::KINDS`]; nothing else changes.
+//! Calls that only the real engine supports are behind [`Engine::cairn`], which is `None` for the toy
+//! engine: write the same data with plain writes there, or do nothing. A new *change* (an entry of a
+//! batch) is one more arm in the functions of [`write_entry`], [`model`] and [`ops::write`], with a row
+//! in its `CHANGES`. State needed while scripts are generated is a field of [`generator::Generator`].
 //!
 //! # Adding options
 //!
@@ -43,24 +43,33 @@
 //! ```
 
 pub mod cairn;
+pub mod cairn_factory;
 pub mod compare;
 pub mod crash;
 pub mod engine;
+pub mod failure;
 pub mod fault;
 pub mod generate;
+pub mod generator;
 pub mod line;
+pub mod merge_kind;
 pub mod model;
+pub mod operation;
 pub mod ops;
 pub mod option_sets;
 pub mod option_values;
 pub mod options;
 pub mod run;
+pub mod runner;
+pub mod scan;
 pub mod script;
 pub mod token;
 pub mod toy;
 pub mod workload;
+pub mod write_entry;
 
 pub use engine::{Engine, Factory};
 pub use model::Model;
+pub use operation::Op;
 pub use options::OptionSet;
-pub use script::{Op, Script};
+pub use script::Script;

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-use cairn_model::cairn::{CairnFactory, EncryptedFactory};
+use cairn_model::cairn_factory::{CairnFactory, EncryptedFactory};
 use cairn_model::crash::{Checker, Counts, CrashFailure, Effort, crash};
 use cairn_model::engine::Factory;
+use cairn_model::failure::Failure;
 use cairn_model::option_sets::NamedSet;
-use cairn_model::run::{Failure, run};
+use cairn_model::run::run;
 use cairn_model::script::Script;
 use cairn_model::token::{CrashPoint, Token};
 use cairn_model::toy::ToyFactory;

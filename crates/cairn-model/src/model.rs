@@ -1,75 +1,10 @@
 //! The reference model: all versions of every key, in plain maps.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 
-use cairn_types::{Error, Result};
-
-use crate::engine::Entries;
-use crate::ops::batch_entry::{Effect, Write};
-use crate::ops::scan::{Direction, Scan};
-
-/// Merge operators.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MergeKind {
-    /// No operator; scripts contain no operands.
-    #[default]
-    None,
-    /// `uint64add`: adds 8-byte little-endian numbers; values of another length count as 0.
-    Add,
-    /// `stringappend`: joins with commas.
-    Append,
-    /// `put`: the last operand wins.
-    Put,
-    /// `max`: the bytewise largest wins.
-    Max,
-}
-
-/// Names of the operators in scripts.
-const MERGE_NAMES: [(MergeKind, &str); 5] = [
-    (MergeKind::None, "none"),
-    (MergeKind::Add, "uint64add"),
-    (MergeKind::Append, "stringappend"),
-    (MergeKind::Put, "put"),
-    (MergeKind::Max, "max"),
-];
-
-impl fmt::Display for MergeKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = MERGE_NAMES.iter().find(|(kind, _)| kind == self);
-        f.write_str(named.expect("every kind has a name").1)
-    }
-}
-
-impl FromStr for MergeKind {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<MergeKind> {
-        let named = MERGE_NAMES.iter().find(|(_, name)| *name == text);
-        named
-            .map(|(kind, _)| *kind)
-            .ok_or_else(|| Error::invalid_argument(format!("unknown merge operator {text:?}")))
-    }
-}
-
-impl MergeKind {
-    /// Returns the result of `operand` applied to `existing`.
-    #[must_use]
-    pub fn apply(self, existing: Option<&[u8]>, operand: &[u8]) -> Vec<u8> {
-        let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
-        match (self, existing) {
-            (MergeKind::Add, existing) => existing
-                .map_or(0, number)
-                .wrapping_add(number(operand))
-                .to_le_bytes()
-                .to_vec(),
-            (MergeKind::Append, Some(existing)) => [existing, b",", operand].concat(),
-            (MergeKind::Max, Some(existing)) => existing.max(operand).to_vec(),
-            _ => operand.to_vec(),
-        }
-    }
-}
+use crate::merge_kind::MergeKind;
+use crate::scan::{Direction, Entries, Scan};
+use crate::write_entry::{Change, Write, bytes_of};
 
 /// A family from its creation on. Recreating a dropped name creates another family.
 #[derive(Clone, Debug)]
@@ -95,6 +30,28 @@ pub enum Version {
     Deleted,
     /// A merge operand on top of the older versions.
     Operand(Vec<u8>),
+}
+
+/// The effect of a change on the model.
+pub enum Effect {
+    /// A new version of the key.
+    Version(Version),
+    /// The deletion of the keys up to this one, exclusive.
+    RemoveUpTo(Vec<u8>),
+}
+
+impl Change {
+    /// Returns the effect on the model.
+    #[must_use]
+    pub fn effect(&self) -> Effect {
+        Effect::Version(match self {
+            Change::Put(value) => Version::Value(value.bytes()),
+            Change::PutEntity(columns) => Version::Entity(bytes_of(columns)),
+            Change::Merge(operand) => Version::Operand(operand.bytes()),
+            Change::Delete | Change::SingleDelete => Version::Deleted,
+            Change::DeleteRange(end) => return Effect::RemoveUpTo(end.clone()),
+        })
+    }
 }
 
 /// A database that keeps all history. A *moment* is a number of batches: moment 0 is the empty
@@ -365,7 +322,7 @@ impl Model {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::script::Op;
+    use crate::operation::Op;
 
     fn model(merge: MergeKind, lines: &[&str]) -> Model {
         let mut model = Model::new(merge);

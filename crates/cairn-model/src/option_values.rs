@@ -2,7 +2,7 @@
 
 use cairn_sim::Rng;
 
-use crate::model::MergeKind;
+use crate::merge_kind::MergeKind;
 use crate::options::{OptionSet, pairs};
 
 /// An option name and its values.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use cairn_types::{Error, Result};
 
 use crate::line::{Line, wrong};
-use crate::model::MergeKind;
+use crate::merge_kind::MergeKind;
 
 /// Options of a run, as text with RocksDB's names, so that a script file is self-contained.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,54 +11,15 @@
 //! ```
 
 use std::fmt;
-use std::ops::Deref;
 use std::str::FromStr;
-use std::sync::Arc;
 
 use cairn_types::{Error, Result};
 
 use crate::line::{Line, wrong};
-use crate::ops::{KINDS, Operation};
+use crate::operation::Op;
+use crate::ops::KINDS;
 use crate::option_values::keep_unlogged;
 use crate::options::OptionSet;
-
-/// An operation of any kind. Two are equal if their lines are.
-#[derive(Clone)]
-pub struct Op(Arc<dyn Operation>);
-
-impl Op {
-    /// Wraps an operation.
-    #[must_use]
-    pub fn new(operation: impl Operation + 'static) -> Op {
-        Op(Arc::new(operation))
-    }
-}
-
-impl Deref for Op {
-    type Target = dyn Operation;
-
-    fn deref(&self) -> &Self::Target {
-        &*self.0
-    }
-}
-
-impl PartialEq for Op {
-    fn eq(&self, other: &Op) -> bool {
-        self.line() == other.line()
-    }
-}
-
-impl fmt::Debug for Op {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.line())
-    }
-}
-
-impl fmt::Display for Op {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.line())
-    }
-}
 
 impl FromStr for Op {
     type Err = Error;

@@ -15,13 +15,15 @@ use cairn_platform::fs::{FileLock, FileMode};
 use cairn_platform::{FileSystem, World, WritableFile};
 use cairn_types::{Error, Result};
 
-use crate::engine::{Engine, Entries, Factory};
-use crate::model::{DEFAULT, MergeKind};
-use crate::ops::Operation;
-use crate::ops::batch_entry::{Change, Write, bytes_of};
-use crate::ops::scan::{Direction, Scan};
+use crate::engine::{Engine, Factory};
+use crate::merge_kind::MergeKind;
+use crate::model::DEFAULT;
+use crate::operation::Operation;
 use crate::ops::write::Batch;
 use crate::options::OptionSet;
+use crate::scan::Entries;
+use crate::scan::{Direction, Scan};
+use crate::write_entry::{Change, Write, bytes_of};
 
 /// A bug of the toy engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

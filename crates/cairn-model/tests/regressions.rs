@@ -2,7 +2,7 @@
 //! made it fail.
 
 use cairn_model::Script;
-use cairn_model::cairn::CairnFactory;
+use cairn_model::cairn_factory::CairnFactory;
 use cairn_model::crash::{Effort, crash};
 use cairn_model::fault::{Counts, Faulty};
 use cairn_model::run::run;

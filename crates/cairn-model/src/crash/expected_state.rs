@@ -6,9 +6,10 @@ use cairn_sim::CrashModel;
 
 use super::{Checker, fingerprint};
 use crate::compare::same_entries;
-use crate::engine::Entries;
+use crate::failure::Failure;
 use crate::model::DEFAULT;
-use crate::run::{Failure, Mark};
+use crate::runner::Mark;
+use crate::scan::Entries;
 
 /// The expected states of a disk image.
 #[derive(Clone, Debug)]

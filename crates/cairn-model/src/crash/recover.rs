@@ -8,12 +8,14 @@ use cairn_sim::{DiskImage, SimWorld, Trace};
 use super::expected_state::Expectation;
 use super::{Checker, caught};
 use crate::compare::{content, same_entries};
-use crate::engine::{Engine, Entries};
+use crate::engine::Engine;
+use crate::failure::Failure;
 use crate::model::DEFAULT;
-use crate::ops::batch_entry::{Change, Value, Write};
-use crate::ops::scan::{Direction, Scan};
 use crate::options::OptionSet;
-use crate::run::{DIR, Failure};
+use crate::runner::DIR;
+use crate::scan::Entries;
+use crate::scan::{Direction, Scan};
+use crate::write_entry::{Change, Value, Write};
 
 impl Checker<'_> {
     /// Opens an image, verifies its content, writes, and returns the trace of the recovery.

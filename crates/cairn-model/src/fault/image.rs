@@ -6,11 +6,13 @@ use std::path::Path;
 use cairn_sim::{DiskImage, SimWorld};
 
 use crate::compare::content;
-use crate::engine::{Entries, Factory};
+use crate::engine::Factory;
+use crate::failure::Failure;
 use crate::model::Model;
-use crate::ops::batch_entry::Write;
 use crate::options::OptionSet;
-use crate::run::{DIR, Failure, Runner};
+use crate::runner::{DIR, Runner};
+use crate::scan::Entries;
+use crate::write_entry::Write;
 
 /// The possible states of a disk image.
 pub(super) struct Possible {

@@ -6,15 +6,15 @@ use cairn_indexed::IndexedBatch;
 use cairn_options::{ReadOptions, WriteOptions};
 use cairn_types::Result;
 
-use super::batch_entry::Change;
 use super::write::Batch;
-use super::{Kind, Operation, Promise};
 use crate::cairn::Cairn;
-use crate::engine::Entries;
+use crate::failure::Failure;
 use crate::line::wrong;
 use crate::model::Model;
-use crate::run::{Content, Failure, Runner, whole};
-use crate::script::Op;
+use crate::operation::{Kind, Op, Operation};
+use crate::runner::{Content, Promise, Runner, whole};
+use crate::scan::Entries;
+use crate::write_entry::Change;
 
 /// The operation kind.
 pub const KIND: Kind = Kind {

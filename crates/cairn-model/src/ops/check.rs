@@ -1,8 +1,8 @@
 //! Compares all content with the model and verifies the structure: `check`.
 
-use super::{Kind, Operation, Promise};
-use crate::run::{Failure, Runner};
-use crate::script::Op;
+use crate::failure::Failure;
+use crate::operation::{Kind, Op, Operation};
+use crate::runner::{Promise, Runner};
 
 /// The operation kind.
 pub const KIND: Kind = Kind {

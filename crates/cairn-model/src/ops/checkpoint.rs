@@ -5,13 +5,13 @@ use std::path::Path;
 
 use cairn_types::Result;
 
-use super::{Kind, Operation, Promise};
-use crate::cairn::CairnFactory;
+use crate::cairn_factory::CairnFactory;
 use crate::compare::content;
 use crate::engine::{Engine, Factory};
+use crate::failure::Failure;
 use crate::line::wrong;
-use crate::run::{Failure, Runner, whole};
-use crate::script::Op;
+use crate::operation::{Kind, Op, Operation};
+use crate::runner::{Promise, Runner, whole};
 
 /// The operation kind.
 pub const KIND: Kind = Kind {
@@ -71,7 +71,8 @@ impl Operation for Checkpoint {
         let may_lack = runner.sim.fs.wrong_writes() > 0;
         if !may_lack || !found.values().all(|content| known.ever_had(content)) {
             runner.agree(&found, whole, |expected, found| {
-                let count = |all: &crate::run::Content| all.values().map(Vec::len).sum::<usize>();
+                let count =
+                    |all: &crate::runner::Content| all.values().map(Vec::len).sum::<usize>();
                 format!(
                     "the checkpoint has {} entries, expected {}, or others",
                     count(found),

@@ -3,13 +3,13 @@
 
 use cairn_options::ReadOptions;
 
-use super::{Kind, Operation, Promise};
 use crate::cairn::Cairn;
-use crate::engine::Entries;
+use crate::failure::Failure;
 use crate::line::{named, shown};
-use crate::model::MergeKind;
-use crate::run::{Failure, Runner};
-use crate::script::Op;
+use crate::merge_kind::MergeKind;
+use crate::operation::{Kind, Op, Operation};
+use crate::runner::{Promise, Runner};
+use crate::scan::Entries;
 
 /// The operation kind.
 pub const KIND: Kind = Kind {

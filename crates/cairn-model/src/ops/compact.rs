@@ -1,9 +1,9 @@
 //! Compacts the keys of a range: `compact default start=k1 end=k9`.
 
-use super::{Kind, Operation, Promise};
+use crate::failure::Failure;
 use crate::line::named_key;
-use crate::run::{Failure, Runner};
-use crate::script::Op;
+use crate::operation::{Kind, Op, Operation};
+use crate::runner::{Promise, Runner};
 
 /// The operation kind.
 pub const KIND: Kind = Kind {

@@ -6,13 +6,13 @@
 use cairn_options::CompactRangeOptions;
 use cairn_types::Result;
 
-use super::batch_entry::{Change, Write};
-use super::{Kind, Operation, Promise};
 use crate::cairn::Cairn;
+use crate::failure::Failure;
 use crate::line::shown;
 use crate::model::Model;
-use crate::run::{Failure, Runner};
-use crate::script::Op;
+use crate::operation::{Kind, Op, Operation};
+use crate::runner::{Promise, Runner};
+use crate::write_entry::{Change, Write};
 
 /// The operation kind.
 pub const KIND: Kind = Kind {

@@ -1,9 +1,9 @@
 //! Creates and drops families: `createfamily f0`, `dropfamily f0`.
 
-use super::{Kind, Operation, Promise};
+use crate::failure::Failure;
 use crate::model::Model;
-use crate::run::{Failure, Runner};
-use crate::script::Op;
+use crate::operation::{Kind, Op, Operation};
+use crate::runner::{Promise, Runner};
 
 /// The operation kind.
 pub const KIND: Kind = Kind {
@@ -34,7 +34,7 @@ pub const KIND: Kind = Kind {
 };
 
 /// Creates a family in a script.
-pub fn create(name: String, generator: &mut crate::generate::Generator) -> Op {
+pub fn create(name: String, generator: &mut crate::generator::Generator) -> Op {
     generator.changed_families = true;
     Op::new(Create(name))
 }

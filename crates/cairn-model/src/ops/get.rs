@@ -1,10 +1,10 @@
 //! Reads a key, now or in a snapshot: `get default k0042 snap=1`.
 
-use super::{Kind, Operation, Promise};
 use crate::compare::value_text;
+use crate::failure::Failure;
 use crate::line::{named, shown};
-use crate::run::{Failure, Runner};
-use crate::script::Op;
+use crate::operation::{Kind, Op, Operation};
+use crate::runner::{Promise, Runner};
 
 /// The operation kind.
 pub const KIND: Kind = Kind {

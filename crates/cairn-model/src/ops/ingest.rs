@@ -8,14 +8,15 @@ use cairn_db::{Ingestion, SstFileWriter};
 use cairn_options::IngestExternalFileOptions;
 use cairn_types::{Error, Result};
 
-use super::batch_entry::{Change, Write};
-use super::{Kind, Operation, Promise};
 use crate::cairn::Cairn;
-use crate::generate::Generator;
+use crate::failure::Failure;
+use crate::generator::Generator;
 use crate::line::wrong;
-use crate::model::{MergeKind, Model};
-use crate::run::{Failure, Runner};
-use crate::script::Op;
+use crate::merge_kind::MergeKind;
+use crate::model::Model;
+use crate::operation::{Kind, Op, Operation};
+use crate::runner::{Promise, Runner};
+use crate::write_entry::{Change, Write};
 
 /// The operation kind.
 pub const KIND: Kind = Kind {

@@ -5,11 +5,11 @@ use cairn_format::names::FileName;
 use cairn_options::{BottommostLevelCompaction, CompactRangeOptions, CompactionOptions};
 use cairn_types::{Code, Result};
 
-use super::{Kind, Operation, Promise};
 use crate::cairn::Cairn;
+use crate::failure::Failure;
 use crate::line::wrong;
-use crate::run::{Failure, Runner};
-use crate::script::Op;
+use crate::operation::{Kind, Op, Operation};
+use crate::runner::{Promise, Runner};
 
 /// The operation kind.
 pub const KIND: Kind = Kind {

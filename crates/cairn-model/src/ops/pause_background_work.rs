@@ -3,11 +3,11 @@
 use cairn_options::{CompactRangeOptions, WaitForCompactOptions};
 use cairn_types::{Code, Result};
 
-use super::{Kind, Operation, Promise};
 use crate::cairn::Cairn;
+use crate::failure::Failure;
 use crate::line::wrong;
-use crate::run::{Failure, Runner};
-use crate::script::Op;
+use crate::operation::{Kind, Op, Operation};
+use crate::runner::{Promise, Runner};
 
 /// The operation kind.
 pub const KIND: Kind = Kind {

@@ -6,11 +6,11 @@ use cairn_db::MayExist;
 use cairn_options::ReadOptions;
 use cairn_types::Result as CairnResult;
 
-use super::{Kind, Operation, Promise};
 use crate::cairn::Cairn;
+use crate::failure::Failure;
 use crate::line::{named, shown};
-use crate::run::{Failure, Runner};
-use crate::script::Op;
+use crate::operation::{Kind, Op, Operation};
+use crate::runner::{Promise, Runner};
 
 /// The operation kind.
 pub const KIND: Kind = Kind {

@@ -1,9 +1,9 @@
 //! Closes and reopens the database, optionally with other options: `reopen`, `reopen merge=...`.
 
-use super::{Kind, Operation, Promise};
+use crate::failure::Failure;
+use crate::operation::{Kind, Op, Operation};
 use crate::options::OptionSet;
-use crate::run::{Failure, Runner};
-use crate::script::Op;
+use crate::runner::{Promise, Runner};
 
 /// The operation kind.
 pub const KIND: Kind = Kind {

@@ -16,15 +16,16 @@ use cairn_platform::sync::AtomicU64;
 use cairn_sim::SimFs;
 use cairn_types::{Code, Result};
 
-use super::{Kind, Operation, Promise};
-use crate::cairn::{Cairn, CairnFactory, hear};
+use crate::cairn::Cairn;
+use crate::cairn_factory::{CairnFactory, hear};
 use crate::compare::content;
 use crate::engine::Factory;
+use crate::failure::Failure;
 use crate::line::wrong;
 use crate::model::DEFAULT;
+use crate::operation::{Kind, Op, Operation};
 use crate::options::OptionSet;
-use crate::run::{Content, Failure, Runner, whole};
-use crate::script::Op;
+use crate::runner::{Content, Promise, Runner, whole};
 
 /// The operation kind.
 pub const KIND: Kind = Kind {

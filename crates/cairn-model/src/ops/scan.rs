@@ -1,10 +1,11 @@
 //! Scans with an iterator: `scan default back from=k5 lower=k1 upper=k9 limit=7 snap=1`.
 
-use super::{Kind, Operation, Promise};
 use crate::compare::same_entries;
+use crate::failure::Failure;
 use crate::line::{named, named_key};
-use crate::run::{Failure, Runner};
-use crate::script::Op;
+use crate::operation::{Kind, Op, Operation};
+use crate::runner::{Promise, Runner};
+use crate::scan::{Direction, Scan};
 
 /// The operation kind.
 pub const KIND: Kind = Kind {
@@ -48,45 +49,6 @@ pub const KIND: Kind = Kind {
         }))
     },
 };
-
-/// Direction of a scan.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Direction {
-    /// From `from` (or the first key) to greater keys.
-    #[default]
-    Forward,
-    /// From `from` (or the last key) to smaller keys.
-    Backward,
-}
-
-/// A scan of an iterator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scan {
-    /// The direction.
-    pub direction: Direction,
-    /// The start: at or after this key forward, at or before it backward.
-    pub from: Option<Vec<u8>>,
-    /// The iterator's lower bound.
-    pub lower: Option<Vec<u8>>,
-    /// The iterator's exclusive upper bound.
-    pub upper: Option<Vec<u8>>,
-    /// Maximum number of entries.
-    pub limit: usize,
-}
-
-impl Scan {
-    /// A scan of everything in this direction.
-    #[must_use]
-    pub fn all(direction: Direction) -> Scan {
-        Scan {
-            direction,
-            from: None,
-            lower: None,
-            upper: None,
-            limit: usize::MAX,
-        }
-    }
-}
 
 #[derive(Debug)]
 struct ScanOp {

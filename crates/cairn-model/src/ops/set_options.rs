@@ -6,11 +6,11 @@ use std::path::Path;
 
 use cairn_options::Options;
 
-use super::{Kind, Operation, Promise};
 use crate::cairn::Cairn;
+use crate::failure::Failure;
+use crate::operation::{Kind, Op, Operation};
 use crate::options::pairs;
-use crate::run::{DIR, Failure, Runner};
-use crate::script::Op;
+use crate::runner::{DIR, Promise, Runner};
 
 /// The operation kind.
 pub const KIND: Kind = Kind {

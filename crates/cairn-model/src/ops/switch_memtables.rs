@@ -2,9 +2,9 @@
 
 use cairn_options::FlushOptions;
 
-use super::{Kind, Operation, Promise};
-use crate::run::{Failure, Runner};
-use crate::script::Op;
+use crate::failure::Failure;
+use crate::operation::{Kind, Op, Operation};
+use crate::runner::{Promise, Runner};
 
 /// The operation kind.
 pub const KIND: Kind = Kind {

@@ -5,12 +5,12 @@ use std::str::FromStr;
 
 use cairn_types::{Error, Result};
 
-use super::batch_entry::{CHANGES, Change, Write};
-use super::{Kind, Operation, Promise};
-use crate::generate::Generator;
+use crate::failure::Failure;
+use crate::generator::Generator;
 use crate::model::Model;
-use crate::run::{Failure, Runner};
-use crate::script::Op;
+use crate::operation::{Kind, Op, Operation};
+use crate::runner::{Promise, Runner};
+use crate::write_entry::{CHANGES, Change, Value, Write};
 
 /// The operation kind.
 pub const KIND: Kind = Kind {
@@ -128,4 +128,48 @@ impl Operation for Batch {
             false => Promise::Nothing,
         })
     }
+}
+
+impl Change {
+    /// Generates a change of this word for a key of `family`; a put if the change is illegal.
+    pub fn generate(
+        word: &str,
+        family: &str,
+        first_of_batch: bool,
+        generator: &mut Generator,
+    ) -> (Vec<u8>, Change) {
+        let key = generator.key();
+        let change = match word {
+            "delete" => Change::Delete,
+            // The key must not occur earlier in the batch, so the single delete comes first.
+            "singledelete" if first_of_batch => match generator.put_once(family) {
+                Some(once) => return (once, Change::SingleDelete),
+                None => Change::Put(generator.value()),
+            },
+            "putentity" => Change::PutEntity(some_columns(generator)),
+            "merge" => Change::Merge(generator.value()),
+            "deleterange" => {
+                let mut end = generator.key();
+                if end <= key {
+                    end = [key.as_slice(), b"~"].concat();
+                }
+                Change::DeleteRange(end)
+            }
+            _ => Change::Put(generator.value()),
+        };
+        (key, change)
+    }
+}
+
+/// Column names in scripts; `_` is the unnamed default column.
+const NAMES: [&str; 4] = ["_", "a", "bb", "c"];
+
+fn some_columns(generator: &mut Generator) -> Vec<(String, Value)> {
+    let mut columns = Vec::new();
+    for name in NAMES {
+        if generator.rng.chance(1, 2) {
+            columns.push((name.to_owned(), generator.value()));
+        }
+    }
+    columns
 }

@@ -1,4 +1,4 @@
-//! Entries of batches; a new kind of entry is one more arm in each function here.
+//! Entries of batches. A new kind of entry needs an arm in each function here.
 //!
 //! A value is `v:LENGTH:SEED`, letters derived from the seed, or `u:NUMBER`, eight bytes,
 //! little-endian.
@@ -10,9 +10,7 @@ use cairn_db::{Family, WriteBatch};
 use cairn_sim::Rng;
 use cairn_types::{Error, Result};
 
-use crate::generate::Generator;
 use crate::line::{shown, wrong};
-use crate::model::Version;
 
 /// A value or operand in compact notation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,27 +66,7 @@ pub const CHANGES: [(&str, usize); 5] = [
     ("deleterange", 1),
 ];
 
-/// The effect of a change on the model.
-pub enum Effect {
-    /// A new version of the key.
-    Version(Version),
-    /// The deletion of the keys up to this one, exclusive.
-    RemoveUpTo(Vec<u8>),
-}
-
 impl Change {
-    /// Returns the effect on the model.
-    #[must_use]
-    pub fn effect(&self) -> Effect {
-        Effect::Version(match self {
-            Change::Put(value) => Version::Value(value.bytes()),
-            Change::PutEntity(columns) => Version::Entity(bytes_of(columns)),
-            Change::Merge(operand) => Version::Operand(operand.bytes()),
-            Change::Delete | Change::SingleDelete => Version::Deleted,
-            Change::DeleteRange(end) => return Effect::RemoveUpTo(end.clone()),
-        })
-    }
-
     /// Adds the change to a batch.
     pub fn add_to(&self, batch: &mut WriteBatch, family: &Family, key: &[u8]) {
         match self {
@@ -105,48 +83,6 @@ impl Change {
             Change::DeleteRange(end) => batch.delete_range_in(family, key, end),
         }
     }
-
-    /// Generates a change of this word for a key of `family`; a put if the change is illegal.
-    pub fn generate(
-        word: &str,
-        family: &str,
-        first_of_batch: bool,
-        generator: &mut Generator,
-    ) -> (Vec<u8>, Change) {
-        let key = generator.key();
-        let change = match word {
-            "delete" => Change::Delete,
-            // The key must not occur earlier in the batch, so the single delete comes first.
-            "singledelete" if first_of_batch => match generator.put_once(family) {
-                Some(once) => return (once, Change::SingleDelete),
-                None => Change::Put(generator.value()),
-            },
-            "putentity" => Change::PutEntity(some_columns(generator)),
-            "merge" => Change::Merge(generator.value()),
-            "deleterange" => {
-                let mut end = generator.key();
-                if end <= key {
-                    end = [key.as_slice(), b"~"].concat();
-                }
-                Change::DeleteRange(end)
-            }
-            _ => Change::Put(generator.value()),
-        };
-        (key, change)
-    }
-}
-
-/// Column names in scripts; `_` is the unnamed default column.
-const NAMES: [&str; 4] = ["_", "a", "bb", "c"];
-
-fn some_columns(generator: &mut Generator) -> Vec<(String, Value)> {
-    let mut columns = Vec::new();
-    for name in NAMES {
-        if generator.rng.chance(1, 2) {
-            columns.push((name.to_owned(), generator.value()));
-        }
-    }
-    columns
 }
 
 /// Returns names and values as bytes.
