@@ -78,6 +78,10 @@ impl Shared {
         self.may_wait()?;
         self.change_bans(Ban::BeginAlone);
         self.pause_background_work();
+        assert!(
+            !self.tree.lock().jobs.have_manual(),
+            "no manual compaction runs beside a change that must run alone"
+        );
         let result = self.guarded("what runs alone", act);
         let continued = self.continue_background_work();
         self.change_bans(Ban::EndAlone);

@@ -142,6 +142,12 @@ impl Shared {
         let is_moved = |number| edit.deleted.iter().any(|(_, moved)| *moved == number);
         for (_, file) in &edit.added {
             if !is_moved(file.number) {
+                let version = family.view().version.clone();
+                assert!(
+                    version.files().all(|(_, live)| live.number != file.number),
+                    "table {}, which is deleted, is in no version",
+                    file.number
+                );
                 self.delete(&family.tables().path(file));
             }
         }

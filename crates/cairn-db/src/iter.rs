@@ -140,7 +140,7 @@ impl Iter {
         let (view, seq) = self.db.shared.newest(&self.family);
         debug_assert!(
             self.view().number <= view.number,
-            "an iterator goes on with a newer view than number {}, not with {}",
+            "an iterator gets a view that is no older than number {}, not {}",
             self.view().number,
             view.number
         );

@@ -137,7 +137,8 @@ impl Space {
 
     /// The wait is over.
     pub(crate) fn end_wait(&self) {
-        self.compaction_waits.store(false, Ordering::Release);
+        let waited = self.compaction_waits.swap(false, Ordering::Release);
+        debug_assert!(waited, "a wait for room ends that has begun");
     }
 }
 

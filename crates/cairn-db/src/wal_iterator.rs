@@ -289,6 +289,10 @@ impl WalIterator {
     }
 
     fn advance(&mut self, first: bool) {
+        debug_assert!(
+            self.status.is_ok(),
+            "a stream that met an error stays where it is"
+        );
         self.valid = false;
         match self.find(first) {
             Ok(valid) => self.valid = valid,

@@ -243,6 +243,10 @@ impl SortedRunBuilder {
             "tables follow each other"
         );
         let entries = tables.values().map(|table| table.num_entries).sum();
+        debug_assert!(
+            entries <= self.entries.load(Ordering::Relaxed),
+            "no more pairs come out than were added"
+        );
         self.sorted = Some(Sorted {
             entries,
             bytes: files.iter().map(|file| file.size).sum(),

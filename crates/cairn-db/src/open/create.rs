@@ -513,8 +513,10 @@ impl Shared {
         self.purge();
         self.tree.lock().jobs.give_up_directory();
         self.wait_until(|tree| !tree.jobs.have_purges())?;
+        let has_log = self.writes.writer.lock().log.is_some();
+        let has_manifest = self.manifest.lock().is_some();
         assert!(
-            self.writes.writer.lock().log.is_none() && self.manifest.lock().is_none(),
+            !has_log && !has_manifest,
             "log and MANIFEST are closed before the directory is released"
         );
         self.space.untrack_all();

@@ -152,6 +152,12 @@ pub(crate) fn open_above(
     });
     shared.finish_opening(&recovered, names)?;
     shared.hold_tables()?;
+    let has_log = shared.writes.writer.lock().log.is_some();
+    let has_manifest = shared.manifest.lock().is_some();
+    assert!(
+        has_log == writes && has_manifest == writes,
+        "a database that is open for writing has a log and a MANIFEST"
+    );
     let db = Db::new(shared)?;
     create_missing(request, &db)?;
     drop(opening);
@@ -407,6 +413,11 @@ fn assemble(
         reserve_threads(&*context.world.executor, &options);
     }
     let locks = context.locks;
+    assert_eq!(
+        lock.is_some(),
+        !request.read_only,
+        "a database that is open for writing holds its directory"
+    );
     let shared = Shared {
         telemetry: Arc::new(Telemetry::new(context.clone(), &options, threads)),
         context,

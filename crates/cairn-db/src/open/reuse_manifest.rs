@@ -45,14 +45,14 @@ impl Shared {
         Ok(match reused {
             Ok(manifest) => manifest.map(|manifest| {
                 self.context.info.info(format_args!(
-                    "MANIFEST {} is gone on with at {}",
+                    "MANIFEST {} is reused from offset {}",
                     recovered.manifest, ending.offset
                 ));
                 manifest.measured(self.telemetry.meter())
             }),
             Err(error) => {
                 self.context.info.warn(format_args!(
-                    "MANIFEST {} cannot be gone on with: {error}",
+                    "MANIFEST {} cannot be reused: {error}",
                     recovered.manifest
                 ));
                 None

@@ -721,7 +721,7 @@ impl Shared {
                 assert_eq!(
                     manifest.number(),
                     recovered.manifest,
-                    "a MANIFEST is gone on with under its number"
+                    "a MANIFEST that is reused keeps its number"
                 );
                 manifest
             }

@@ -136,7 +136,14 @@ impl LogFile {
         self.sync_alone(fs, |file| file.sync(self.use_fsync))?;
         match self.finished.swap(true, Ordering::AcqRel) {
             true => Ok(()),
-            false => self.file.close(),
+            false => {
+                debug_assert!(
+                    self.was_synced() && self.before.lock().is_none(),
+                    "log {} is finished when it and those before it are durable",
+                    self.number
+                );
+                self.file.close()
+            }
         }
     }
 
@@ -306,6 +313,13 @@ impl CurrentLog {
             self.file.file.start_writeback(self.written_back, waiting)?;
             self.written_back = self.len();
         }
+        debug_assert!(
+            self.len() <= self.file_len(),
+            "all of log {} is handed over: {} of {} bytes",
+            self.number(),
+            self.file_len(),
+            self.len()
+        );
         Ok(())
     }
 
@@ -402,13 +416,6 @@ impl CurrentLog {
     /// Ends the log: everything in it is handed over, and nothing lies behind its last record.
     pub(crate) fn end(mut self) -> Result<Arc<LogFile>> {
         self.hand_over()?;
-        debug_assert!(
-            self.len() <= self.file_len(),
-            "all of log {} is handed over: {} of {} bytes",
-            self.number(),
-            self.file_len(),
-            self.len()
-        );
         self.cut()?;
         if self.recycled {
             // A log that is followed by another has no tail of its former life: where such a tail
@@ -431,7 +438,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_who_appends_waits_for_a_sync() {
+    fn no_append_waits_for_a_sync() {
         let fs = MemFileSystem::new();
         let create = || {
             let dir = Path::new("/");

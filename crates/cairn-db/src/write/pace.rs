@@ -113,13 +113,13 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
-    fn nobody_waits_while_nothing_is_slowed_down() {
+    fn no_write_waits_while_none_is_slowed_down() {
         let pace = Pace::default();
         pace.memtable_began(0);
         assert_eq!(pace.wait(1 << 20, 0, SECOND), (Duration::ZERO, false));
         assert_eq!(pace.end(SECOND), None);
         pace.begin(SECOND);
-        assert_eq!(pace.end(2 * SECOND), None, "nobody came");
+        assert_eq!(pace.end(2 * SECOND), None, "no write came");
     }
 
     /// Writes of 1,000 bytes into the last 8 MB of 64, one after the other, for `seconds` after the first.

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_long_is_told_with_its_longest_steps() {
+    fn slow_operations_are_logged_with_their_longest_steps() {
         let clock = TestClock::default();
         let told = Arc::new(Told::default());
         let info = Logger::to(told.clone());

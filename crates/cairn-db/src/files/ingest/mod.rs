@@ -190,8 +190,16 @@ impl Shared {
 
     /// Deletes what was linked or copied for files that did not become part of the tree.
     fn abandon(&self, prepared: &[prepare::Prepared<'_>]) {
-        for file in prepared.iter().flat_map(|job| &job.files) {
-            self.delete(&file.inside);
+        for job in prepared {
+            let version = job.family().view().version.clone();
+            for file in &job.files {
+                assert!(
+                    version.files().all(|(_, live)| live.number != file.number),
+                    "table {}, which is deleted, is in no version",
+                    file.number
+                );
+                self.delete(&file.inside);
+            }
         }
     }
 

@@ -414,6 +414,14 @@ impl<'a> Repairer<'a> {
             }
         }
         let number = FileNumber(largest);
+        let files = recovered
+            .families
+            .iter()
+            .flat_map(|family| family.version.files());
+        assert!(
+            files.map(|(_, file)| file.number).max() < Some(number),
+            "MANIFEST {number} is newer than the tables that it names"
+        );
         let contents = Contents {
             db_id: recovered.db_id.as_deref(),
             next_file: FileNumber(largest + 1),

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_become_visible_in_their_order_whoever_ends_first() {
+    fn groups_become_visible_in_their_order() {
         let order = Order::default();
         let next = AtomicU64::new(0);
         let seen = AtomicU64::new(0);
