@@ -145,7 +145,7 @@ impl Shared {
                 "what had failed succeeds again: {}",
                 old.error
             ));
-            self.end_recovery(Some(&old.error), None);
+            self.end_automatic_recovery(&old.error);
         }
     }
 

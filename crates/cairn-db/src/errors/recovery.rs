@@ -171,9 +171,19 @@ impl Shared {
         }
     }
 
-    /// Reports how resuming from `old` ended.
-    pub(super) fn end_recovery(&self, old: Option<&Error>, new: Option<&Error>) {
-        if let Some(attempts) = self.errors.end_recovery() {
+    /// Ends the recovery from `old`, and reports how it ended.
+    fn end_recovery(&self, old: Option<&Error>, new: Option<&Error>) {
+        self.report_recovery(self.errors.end_recovery(), old, new);
+    }
+
+    /// Ends an automatic recovery from `old`, which has passed by itself.
+    pub(super) fn end_automatic_recovery(&self, old: &Error) {
+        self.report_recovery(self.errors.end_automatic(), Some(old), None);
+    }
+
+    /// Reports the end of a recovery from `old`; `attempts` are those of an automatic one.
+    fn report_recovery(&self, attempts: Option<u64>, old: Option<&Error>, new: Option<&Error>) {
+        if let Some(attempts) = attempts {
             self.telemetry.record(|update| {
                 update.record(Histogram::ErrorHandlerAutoresumeRetryCount, attempts);
                 let success = u64::from(new.is_none());
@@ -205,8 +215,10 @@ impl Shared {
                 result => break result,
             }
         };
-        if let Err(error) = &result {
-            self.end_recovery(Some(&current.error), Some(error));
+        match &result {
+            Err(error) => self.end_recovery(Some(&current.error), Some(error)),
+            // Still under way if the error has passed by itself.
+            Ok(()) => self.errors.end_by_hand(),
         }
         result
     }

@@ -281,6 +281,25 @@ impl Errors {
         (ended == UnderWay::Automatic).then_some(recovery.attempts)
     }
 
+    /// Ends a recovery that goes on by itself, if one is under way; the number of its attempts. A recovery by hand goes on.
+    pub(super) fn end_automatic(&self) -> Option<u64> {
+        let recovery = &mut self.state.lock().recovery;
+        if recovery.under_way != UnderWay::Automatic {
+            return None;
+        }
+        recovery.waits_for_flushes = false;
+        recovery.under_way = UnderWay::Nothing;
+        Some(recovery.attempts)
+    }
+
+    /// Ends a recovery by hand, if its error has not ended it.
+    pub(super) fn end_by_hand(&self) {
+        let recovery = &mut self.state.lock().recovery;
+        if recovery.under_way == UnderWay::ByHand {
+            recovery.under_way = UnderWay::Nothing;
+        }
+    }
+
     /// Counts an attempt that begins.
     pub(super) fn count_attempt(&self) {
         self.state.lock().recovery.attempts += 1;
@@ -407,6 +426,22 @@ mod tests {
         errors.clear(&current).unwrap();
         assert!(!errors.stop_writes() && errors.current().is_none());
         assert_eq!(errors.end_recovery(), Some(2));
+    }
+
+    /// A soft error that passed by itself ended a recovery by hand too, and an automatic one could begin beside it.
+    #[test]
+    fn an_error_that_passes_leaves_a_recovery_by_hand_under_way() {
+        let errors = Errors::new(Locks::new());
+        let soft = Error::io_text("soft");
+        errors.note(Reason::Compaction, &judgement(Severity::Soft), &soft, 1);
+        errors.begin_by_hand().unwrap().unwrap();
+        assert!(errors.clear_soft(|_| true).is_some());
+        assert_eq!(errors.end_automatic(), None);
+        assert!(!errors.begin_automatic(1), "E3");
+        errors.end_by_hand();
+        assert!(errors.begin_automatic(1));
+        errors.end_by_hand();
+        assert_eq!(errors.end_automatic(), Some(0));
     }
 
     /// A soft error that passed by itself ended the recovery and left its attempt waiting, which then went on beside
