@@ -30,16 +30,16 @@ pub(crate) fn reserve_threads(executor: &dyn Executor, options: &DbOptions) {
     executor.reserve(Priority::Part, flushes + compactions - 1);
 }
 
-/// A job that is due, with what it has reserved.
+/// A due job with its reservations.
 pub(crate) enum DueJob {
-    /// The memtables of a family that wait for their flush.
+    /// The flush of a family's immutable memtables.
     Flush(Arc<FamilyState>),
-    /// Those of all families.
+    /// The flush of the immutable memtables of all families.
     AtomicFlush,
     Compaction(Arc<FamilyState>, Chosen),
 }
 
-/// The end of a background job.
+/// The outcome of a background job.
 pub(crate) struct JobEnd {
     result: Result<()>,
     /// True if a listener has reset the error.
@@ -107,14 +107,14 @@ impl Work for Shared {
             }),
         };
         let forgiven = match job {
-            DueJob::Flush(_) | DueJob::AtomicFlush => self.tell_of_flush(&result),
+            DueJob::Flush(_) | DueJob::AtomicFlush => self.report_flush(&result),
             DueJob::Compaction(..) => false,
         };
         JobEnd { result, forgiven }
     }
 
-    /// The job is dropped under the lock: what it holds would keep from deletion its inputs, and all tables of a family that was
-    /// dropped.
+    /// Drops the job under the lock: its references would keep its inputs, and the tables of a dropped family, from being
+    /// deleted.
     fn finish(self: &Arc<Self>, tree: &mut Tree, job: DueJob, end: JobEnd) -> JobEnd {
         let JobEnd { result, forgiven } = end;
         match job {
@@ -137,7 +137,7 @@ impl Work for Shared {
     fn settle(self: &Arc<Self>, kind: JobKind, end: JobEnd, then: impl FnOnce(&mut Tree)) {
         match (&end.result, kind) {
             (Ok(()), kind) => self.forget_soft_error(kind),
-            // `tell_of_flush` has reported it.
+            // `report_flush` has reported it.
             (Err(_), JobKind::Flush) => {}
             (Err(error), JobKind::Compaction) => {
                 self.errors.count_failed_job(error);

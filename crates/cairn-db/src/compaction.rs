@@ -30,7 +30,7 @@ use crate::shared::{Immutable, Shared, Tree};
 use crate::watch::Watch;
 use crate::write::stall::Condition;
 
-/// A compaction that has been chosen and whose inputs are taken.
+/// A picked compaction whose inputs are reserved.
 #[derive(Clone)]
 pub(crate) struct Chosen {
     pub(crate) pick: Arc<Pick>,
@@ -67,8 +67,8 @@ impl Shared {
         });
     }
 
-    /// The oldest snapshot is gone: bottommost files may now drop what it kept. Looking for them
-    /// costs a walk over the files, so the result is kept until the tree changes.
+    /// Handles the release of the oldest snapshot: bottommost files may now drop entries that it kept. Finding them takes a
+    /// pass over all files, so the result is cached until the tree changes.
     fn snapshot_released(self: &Arc<Self>) {
         let oldest = self.snapshots.kept_from(self.published());
         if !self.snapshots.may_settle(oldest) {
@@ -124,7 +124,7 @@ impl Shared {
         }
     }
 
-    /// Runs `chosen` and installs what it made. Returns what it did.
+    /// Runs `chosen` and installs its output. Returns information about the job.
     pub(crate) fn run_compaction(
         self: &Arc<Self>,
         family: &FamilyState,
@@ -211,7 +211,7 @@ impl Shared {
             let state = tree.families.get_mut(&family.id());
             let waiting: Vec<Immutable> = state.map_or_else(Vec::new, |state| {
                 let memtables = state.immutables.iter();
-                state.telling = memtables.map(|one| one.memtable.clone()).collect();
+                state.reporting = memtables.map(|one| one.memtable.clone()).collect();
                 state.immutables.clone()
             });
             (waiting, tree.take_flush_reason(family.id()))

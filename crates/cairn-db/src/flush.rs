@@ -1,10 +1,9 @@
 //! Flushing memtables: when a flush begins, and waiting for one.
 //!
-//! Families are flushed one by one, each as soon as it has as many full memtables as it wants to
-//! merge or somebody asked. With `atomic_flush` all families switch their memtables together, one
-//! job writes what all of them have waiting, and one group of edits makes it count: what a crash
-//! leaves is then a moment of the whole database even where nothing was logged. A program that names
-//! families switches those together and no others: they may then be ahead of the rest.
+//! Families are flushed one by one, each when it has `min_write_buffer_number_to_merge` full memtables or on request. With
+//! `atomic_flush` all families switch their memtables together, one job writes the immutable memtables of all, and one group
+//! of edits installs the tables: a crash then leaves one state of the whole database, also without a log. A program that
+//! names families switches only those together; they may then be ahead of the others.
 
 use std::sync::Arc;
 
@@ -38,7 +37,7 @@ enum Goal {
     /// Their entries are in tables.
     InTables,
     /// And listeners have been notified.
-    Told,
+    Reported,
 }
 
 impl Shared {
@@ -47,7 +46,7 @@ impl Shared {
         self.options().atomic_flush
     }
 
-    /// The families that are switched where `families` want to be and nobody named them: all of
+    /// The families that are switched when `families` need to be and the program named none: all of
     /// them if they are flushed together.
     pub(crate) fn flushed_with(&self, families: &[Arc<FamilyState>]) -> Vec<Arc<FamilyState>> {
         match self.flushes_atomically() {
@@ -77,7 +76,7 @@ impl Shared {
         true
     }
 
-    /// Ends what [`Shared::reserve_flush`] began.
+    /// Finishes a flush that [`Shared::reserve_flush`] reserved.
     pub(crate) fn finish_flush(
         self: &Arc<Self>,
         tree: &mut Tree,
@@ -89,7 +88,7 @@ impl Shared {
         if let Some(state) = tree.families.get_mut(&family.id()) {
             assert!(state.flushing, "a flush ends that was begun");
             state.flushing = false;
-            state.telling.clear();
+            state.reporting.clear();
             state.flush_requested &= !state.immutables.is_empty();
         }
     }
@@ -118,7 +117,7 @@ impl Shared {
         true
     }
 
-    /// Ends what [`Shared::reserve_atomic_flush`] began.
+    /// Finishes a flush that [`Shared::reserve_atomic_flush`] reserved.
     pub(crate) fn finish_atomic_flush(
         self: &Arc<Self>,
         tree: &mut Tree,
@@ -134,14 +133,14 @@ impl Shared {
         }
         for state in tree.families.values_mut() {
             state.flushing = false;
-            state.telling.clear();
+            state.reporting.clear();
             state.flush_requested = false;
         }
     }
 
     /// Notifies listeners of the end of a flush, and of the stall that it causes, before callers that wait for the
     /// flush return. True if a listener has reset the error.
-    pub(crate) fn tell_of_flush(self: &Arc<Self>, result: &Result<()>) -> bool {
+    pub(crate) fn report_flush(self: &Arc<Self>, result: &Result<()>) -> bool {
         let forgiven = match result {
             Ok(()) => false,
             Err(error) => {
@@ -170,7 +169,7 @@ impl Shared {
                         return None;
                     }
                     let memtables = state.immutables.iter();
-                    state.telling = memtables.map(|one| one.memtable.clone()).collect();
+                    state.reporting = memtables.map(|one| one.memtable.clone()).collect();
                     Some((family.clone(), state.immutables.clone()))
                 })
                 .collect()
@@ -260,7 +259,7 @@ impl Shared {
     ) -> Result<()> {
         self.switch_for_flush(families, options)?;
         match options.wait {
-            true => self.await_flushes(families, Goal::Told),
+            true => self.await_flushes(families, Goal::Reported),
             false => Ok(()),
         }
     }
@@ -302,7 +301,7 @@ impl Shared {
             }
         }
         match options.wait {
-            true => self.await_flushes(families, Goal::Told),
+            true => self.await_flushes(families, Goal::Reported),
             false => Ok(()),
         }
     }
@@ -331,7 +330,7 @@ impl Shared {
         switched
     }
 
-    /// [`Shared::flush`] for a caller who leads, and goes on leading.
+    /// [`Shared::flush`] for a caller that leads and keeps the lead.
     pub(crate) fn flush_led(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()> {
         let families = self.flushed_with(families);
         self.retry_flushes(&families);
@@ -366,8 +365,8 @@ impl Shared {
                 tree.families.get(id).is_none_or(|state| {
                     let is_it = |memtable: &Arc<_>| Arc::ptr_eq(memtable, &goal.memtable);
                     let waits = state.immutables.iter().any(|one| is_it(&one.memtable));
-                    let untold = wanted == Goal::Told && state.telling.iter().any(is_it);
-                    !waits && !untold
+                    let unreported = wanted == Goal::Reported && state.reporting.iter().any(is_it);
+                    !waits && !unreported
                 })
             })
         };
@@ -425,8 +424,7 @@ impl Shared {
     }
 }
 
-/// Why the last flush of a family failed, if it did and no other runs yet: it is tried again, but
-/// nobody knows until when.
+/// The error of the last flush of a family, if it failed and no other runs yet. A retry follows, which may fail as well.
 fn has_failed(state: &FamilyTree) -> Option<&Error> {
     let retry = state.retry_flush.as_ref()?;
     (!state.flushing && retry.ends_waiting()).then_some(&retry.error)
@@ -442,8 +440,8 @@ impl Tree {
 }
 
 impl Db {
-    /// Writes the memtables of `families` to tables: an empty list means all. With `atomic_flush`
-    /// what they hold survives together or not at all.
+    /// Writes the memtables of `families` to tables; an empty list means all families. With `atomic_flush` their content
+    /// survives a crash together or not at all.
     ///
     /// # Errors
     ///

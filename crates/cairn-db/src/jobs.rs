@@ -1,6 +1,6 @@
-//! Background jobs: how many are scheduled and run, and what keeps others from starting.
+//! Background jobs: the counts of scheduled and running ones, and the holds that keep others from starting.
 //!
-//! [`Jobs`] counts. Which job is due, and how it is run, is decided by those who schedule
+//! [`Jobs`] counts. Which job is due, and how it is run, is decided by the callers
 //! (`background.rs`, `flush.rs`, `manual.rs`); they begin a job here before they hand it to a thread, and end it
 //! under the same lock as the change of the tree that its end makes, so that a waiter sees both or neither.
 //!
@@ -112,7 +112,7 @@ impl Jobs {
         self.running[kind as usize] += 1;
     }
 
-    /// The thread is done with the job, whose end may be noted already.
+    /// Uncounts a job whose thread is done; its end may have been counted already.
     pub(crate) fn stop_running(&mut self, kind: JobKind) {
         let running = &mut self.running[kind as usize];
         assert!(*running > 0, "a {kind:?} stops that did not run (J1)");
@@ -284,7 +284,7 @@ impl Jobs {
         self.holds.waiting += 1;
     }
 
-    /// Ends what [`Jobs::begin_waiting`] began.
+    /// Ends the wait that [`Jobs::begin_waiting`] began.
     pub(crate) fn end_waiting(&mut self) {
         self.holds.waiting -= 1;
     }

@@ -1,7 +1,7 @@
-//! Compactions that a user asks for: of a range, of named files, or by a hint.
+//! Manual compactions: of a range, of named files, or by a hint.
 //!
-//! They run on the caller's thread. The inputs are taken under the lock of the tree like those of
-//! any compaction, so automatic ones run beside them, unless the caller wants to be alone.
+//! They run on the caller's thread. The inputs are reserved under the lock of the tree like those of any compaction, so
+//! automatic compactions run in parallel unless the manual one is exclusive.
 
 use std::sync::Arc;
 
@@ -68,8 +68,8 @@ impl Shared {
         }
     }
 
-    /// Waits until another memtable to flush and another file in level 0 would not slow writes
-    /// down; whether what was in memory when the wait began is still there.
+    /// Waits until another immutable memtable and another level-0 file would not slow writes down. Returns true if the
+    /// memtable at the start of the wait is still the active one.
     fn wait_for_room_to_flush(self: &Arc<Self>, family: &Arc<FamilyState>) -> Result<bool> {
         let first = Arc::downgrade(&family.memtable());
         let flushed = || first.strong_count() == 0;
@@ -199,7 +199,7 @@ impl Shared {
         })
     }
 
-    /// Runs a compaction whose inputs this thread has taken.
+    /// Runs a compaction whose inputs this thread has reserved.
     fn run_taken(
         self: &Arc<Self>,
         family: &FamilyState,
@@ -230,7 +230,7 @@ impl Shared {
         })
     }
 
-    /// Takes and runs what `choose` finds in the tree of now; whether it found something.
+    /// Reserves and runs the compaction that `choose` finds in the current tree. Returns true if it found one.
     fn run_chosen(
         self: &Arc<Self>,
         family: &FamilyState,
@@ -416,8 +416,8 @@ fn touches(order: &KeyOrder, memtable: &Arc<Memtable>, begin: &[u8], end: &[u8])
 }
 
 impl Family {
-    /// Compacts the keys from `begin` to `end`, both inclusive; `None` is unbounded. What of them
-    /// is in memory is flushed first.
+    /// Compacts the keys from `begin` to `end`, both inclusive; `None` is unbounded. Memtables with keys in the range are
+    /// flushed first.
     ///
     /// # Errors
     ///
@@ -482,10 +482,9 @@ impl Family {
             .suggest_compact_range(&self.state, begin, end)
     }
 
-    /// Deletes the tables from level 1 on that lie in one of `ranges` with all their keys, without
-    /// reading them. What else lies in the ranges stays. A quick way to free space before
-    /// [`Family::delete_range`], not a deletion: snapshots see their keys go, and older versions in
-    /// other files may come to light.
+    /// Deletes the tables of level 1 and below that lie completely in one of `ranges`, without reading them. Other keys of
+    /// the ranges stay. This frees space quickly before [`Family::delete_range`]; it is not a deletion: snapshots lose the
+    /// keys, and older versions in other files may become visible.
     ///
     /// # Errors
     ///
@@ -505,7 +504,7 @@ impl Family {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` says what is in the way.
+    /// `InvalidArgument` with the obstacle.
     pub fn promote_level_zero(&self, target_level: usize) -> Result<()> {
         self.db.shared.move_level_zero(&self.state, target_level)
     }

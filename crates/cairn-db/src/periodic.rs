@@ -14,7 +14,7 @@ use crate::shared::Shared;
 use crate::timers::{Chain, Task};
 
 impl Shared {
-    /// Begins the tasks whose period has changed. A database that is only read has none.
+    /// Starts the tasks whose period has changed. A read-only database has none.
     pub(crate) fn begin_timers(self: &Arc<Self>) {
         if self.context.read_only {
             return;

@@ -121,7 +121,7 @@ pub(crate) struct Writer {
 pub(crate) struct Tree {
     pub(crate) families: BTreeMap<u32, FamilyTree>,
     pub(crate) logs: LogSet,
-    /// Jobs of the background, and what holds them back.
+    /// Background jobs and the holds on them.
     pub(crate) jobs: Jobs,
     /// Obsolete files that are still read, or whose deletion is disabled.
     pub(crate) obsolete: ObsoleteFiles,
@@ -142,8 +142,8 @@ pub(crate) struct FamilyTree {
     /// Logs before this one hold nothing unflushed of the family.
     pub(crate) log_number: FileNumber,
     pub(crate) flushing: bool,
-    /// The memtables of the last flush, until listeners have its outcome and what follows from it.
-    pub(crate) telling: Vec<Arc<Memtable>>,
+    /// The memtables of the last flush, until listeners have been notified of its outcome.
+    pub(crate) reporting: Vec<Arc<Memtable>>,
     /// A flush was requested: it does not wait for more memtables to merge.
     pub(crate) flush_requested: bool,
     /// The reason of the next flush, if it is not a full memtable.
@@ -191,7 +191,7 @@ impl FamilyTree {
             immutables: Vec::new(),
             log_number,
             flushing: false,
-            telling: Vec::new(),
+            reporting: Vec::new(),
             flush_requested: false,
             flush_reason: None,
             condition: Condition::Normal,
@@ -238,7 +238,9 @@ impl Shared {
         }
     }
 
-    /// Refuses what needs a writable, open database.
+    /// # Errors
+    ///
+    /// The reason why the database cannot be written to.
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.context.check_process()?;
         if self.context.read_only {

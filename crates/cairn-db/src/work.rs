@@ -34,7 +34,7 @@ pub(crate) struct LevelWork {
 }
 
 impl LevelWork {
-    /// Adds what another did.
+    /// Adds the counts of `other`.
     pub(crate) fn add(&mut self, other: &LevelWork) {
         self.micros += other.micros;
         self.cpu_micros += other.cpu_micros;

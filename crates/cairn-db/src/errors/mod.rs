@@ -56,13 +56,13 @@ impl Shared {
             self.telemetry
                 .tick(Ticker::ErrorHandlerBgRetryableIoErrorCount, 1);
         }
-        let mut told = Some(error.clone());
+        let mut shown = Some(error.clone());
         // At once, and not as a notice: a listener may forgive the error.
         callback::within(&self.context.info, Within::Locked, || {
             self.telemetry
-                .notify(|listener| listener.on_background_error(said, &mut told));
+                .notify(|listener| listener.on_background_error(said, &mut shown));
         });
-        let Some(error) = told else {
+        let Some(error) = shown else {
             self.context.info.warn(format_args!(
                 "background error of {} that a listener forgave: {error}",
                 reason.text()

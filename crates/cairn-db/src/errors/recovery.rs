@@ -241,7 +241,7 @@ impl Shared {
         let mut tree = self.tree.lock();
         tree.jobs.end(JobKind::Flush);
         for state in tree.families.values_mut() {
-            state.telling.clear();
+            state.reporting.clear();
         }
         if result.is_ok() {
             for state in tree.families.values_mut() {

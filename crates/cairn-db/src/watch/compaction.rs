@@ -113,9 +113,9 @@ impl Watch {
                 .number("input_data_size", pick.input_bytes());
             self.telemetry.log_event(&event);
         }
-        let told = for_listeners(&info, pick);
+        let shown = for_listeners(&info, pick);
         self.telemetry
-            .notify(|listener| listener.on_compaction_begin(&told));
+            .notify(|listener| listener.on_compaction_begin(&shown));
         info
     }
 
@@ -224,9 +224,9 @@ impl Watch {
         }
         info.num_l0_files = family.view().version.level(0).len();
         if !info.aborted {
-            let told = for_listeners(&info, pick);
+            let shown = for_listeners(&info, pick);
             self.telemetry
-                .notify(|listener| listener.on_compaction_completed(&told));
+                .notify(|listener| listener.on_compaction_completed(&shown));
         }
         info
     }

@@ -92,9 +92,9 @@ mod tests {
 
     /// The lines that were logged.
     #[derive(Default)]
-    struct Told(Mutex<Vec<String>>);
+    struct Lines(Mutex<Vec<String>>);
 
-    impl LogSink for Told {
+    impl LogSink for Lines {
         fn log(&self, _level: Level, message: &str) {
             self.0.lock().push(message.to_owned());
         }
@@ -103,8 +103,8 @@ mod tests {
     #[test]
     fn slow_operations_are_logged_with_their_longest_steps() {
         let clock = TestClock::default();
-        let told = Arc::new(Told::default());
-        let info = Logger::to(told.clone());
+        let lines = Arc::new(Lines::default());
+        let info = Logger::to(lines.clone());
         let take = |millis: [u64; 3]| {
             let mut steps = Stopwatch::start(&clock);
             for (name, millis) in ["a", "b", "c"].into_iter().zip(millis) {
@@ -114,9 +114,9 @@ mod tests {
             steps.log_if_slow(&info, "a switch");
         };
         take([9, 0, 10]);
-        assert!(told.0.lock().is_empty());
+        assert!(lines.0.lock().is_empty());
         take([5, 0, 70]);
-        let told = told.0.lock();
-        assert!(told[0].ends_with("a switch took 75 ms: c 70, a 5"));
+        let lines = lines.0.lock();
+        assert!(lines[0].ends_with("a switch took 75 ms: c 70, a 5"));
     }
 }

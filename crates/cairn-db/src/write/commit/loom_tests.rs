@@ -1,5 +1,5 @@
 //! Commits beside each other, in every interleaving that loom explores: a batch is logged, inserted and visible when its
-//! commit returns, whoever carried it, and no thread waits for ever. (`cargo xtask loom`.)
+//! commit returns, no matter which thread inserted it, and no thread waits for ever. (`cargo xtask loom`.)
 
 use std::sync::Mutex;
 

@@ -185,13 +185,13 @@ impl CommitPipeline {
         env.prepare(mode.no_slowdown)?;
         let limit = || env.group_limit(batch.len());
         let followers = self.queue.followers(Kind::Batch(mode), limit);
-        let untold = Untold(&followers);
+        let pending = PendingFollowers(&followers);
         let result = match self.log_group(env, batch, mode, &followers) {
             Ok(before) if env.inserts_in_turn() => {
                 self.insert_in_turn(env, batch, before, &followers)
             }
             Ok(before) => {
-                std::mem::forget(untold);
+                std::mem::forget(pending);
                 drop(lead);
                 return match followers.is_empty() {
                     true => self.insert_alone(env, batch, before),
@@ -200,7 +200,7 @@ impl CommitPipeline {
             }
             Err(error) => Err(error),
         };
-        std::mem::forget(untold);
+        std::mem::forget(pending);
         for follower in &followers {
             follower.finish(result.clone());
         }
@@ -358,9 +358,9 @@ impl Drop for Lead<'_> {
 
 /// The waiters that a leader took out of the queue, while they have no turn yet. Dropped, it ends their
 /// writes with an error; a leader that gives them their turns forgets it.
-struct Untold<'w>(&'w [Arc<Waiter>]);
+struct PendingFollowers<'w>(&'w [Arc<Waiter>]);
 
-impl Drop for Untold<'_> {
+impl Drop for PendingFollowers<'_> {
     #[cold]
     fn drop(&mut self) {
         for follower in self.0 {
