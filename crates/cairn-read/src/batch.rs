@@ -25,7 +25,7 @@ use cairn_types::{Error, Result};
 
 use crate::counting::len_of;
 use crate::get::{Found, PointGet};
-use crate::patience::Patience;
+use crate::read_deadline::ReadDeadline;
 use crate::view::{Reading, View};
 
 /// Keys that descend together. More overlap more reads; each costs some 400 bytes meanwhile.
@@ -201,7 +201,7 @@ fn too_large(options: &ReadOptions) -> Error {
 /// Keys that descend together.
 struct Batch<'a> {
     members: Vec<Member<'a>>,
-    patience: Patience,
+    read_deadline: ReadDeadline,
     /// True if the times of its steps are counted by level.
     timed: bool,
 }
@@ -293,7 +293,7 @@ impl<'a> Batch<'a> {
         Batch {
             timed: first.is_some_and(|member| member.get.wants_times_by_level()),
             members,
-            patience: Patience::of(options),
+            read_deadline: ReadDeadline::of(options),
         }
     }
 
@@ -423,7 +423,7 @@ impl<'a> Batch<'a> {
         };
         let reading = self.members[*first].get.reading();
         let mut failed: Vec<Option<Error>> = Vec::with_capacity(leaders.len());
-        for (&at, bytes) in leaders.iter().zip(self.patience.read_batch(
+        for (&at, bytes) in leaders.iter().zip(self.read_deadline.read_batch(
             reading,
             Activity::MultiGet,
             &requests,
@@ -472,7 +472,7 @@ impl<'a> Batch<'a> {
         };
         let reading = self.members[*first].get.reading();
         let results = self
-            .patience
+            .read_deadline
             .read_batch(reading, Activity::MultiGet, &requests);
         for ((at, place), bytes) in of.into_iter().zip(places).zip(results) {
             let member = &mut self.members[at];

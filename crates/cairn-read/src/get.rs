@@ -26,7 +26,7 @@ use crate::columns::{Columns, default_column, with_blobs};
 use crate::counting::{count_get, count_tables};
 use crate::level::nothing_may_be_read;
 use crate::merging::{Below, Merged, full_merge};
-use crate::patience::Patience;
+use crate::read_deadline::ReadDeadline;
 use crate::sampling;
 use crate::value::{Value, mergeable};
 use crate::view::{Reading, View};
@@ -199,7 +199,7 @@ pub(crate) struct PointGet<'a> {
     read_ts: Option<&'a [u8]>,
     ignore_range_deletions: bool,
     tier: ReadTier,
-    patience: Patience,
+    read_deadline: ReadDeadline,
     stage: Stage,
     /// The table that is being searched.
     table: Option<TableRef<'a>>,
@@ -233,7 +233,7 @@ impl<'a> PointGet<'a> {
             read_ts: options.timestamp.as_deref(),
             ignore_range_deletions: options.ignore_range_deletions,
             tier: options.read_tier,
-            patience: Patience::of(options),
+            read_deadline: ReadDeadline::of(options),
             stage: match options.read_tier {
                 ReadTier::Persisted => Stage::File(0, 0),
                 _ => Stage::Memtables,
@@ -484,7 +484,7 @@ impl<'a> PointGet<'a> {
     #[inline]
     fn obtain(&mut self) -> Result<()> {
         if let Some(request) = self.lacking()? {
-            let bytes = self.patience.read(&self.view.family, &request);
+            let bytes = self.read_deadline.read(&self.view.family, &request);
             self.supply(bytes)?;
         }
         Ok(())
@@ -644,7 +644,7 @@ impl<'a> PointGet<'a> {
             None => Ok(None),
             Some(Lack::Block) => Ok(Some(self.state.request())),
             Some(Lack::Table(file, level)) => {
-                self.patience.check(&self.view.family)?;
+                self.read_deadline.check(&self.view.family)?;
                 let family = &self.view.family;
                 let table = family.tables.open(file, level, &family.io)?;
                 self.enter(table);
@@ -779,7 +779,7 @@ impl<'a> PointGet<'a> {
     /// The newest version that is no operand, with its date and with what of it lies in blob files.
     fn stored(&mut self) -> Result<Found> {
         if let Some((place, request)) = self.blob_request()? {
-            let bytes = self.patience.read(&self.view.family, &request)?;
+            let bytes = self.read_deadline.read(&self.view.family, &request)?;
             self.supply_blob(&place, bytes)?;
         }
         let newest = std::mem::replace(&mut self.versions.newest, Newest::Missing);

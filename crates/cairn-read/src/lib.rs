@@ -16,7 +16,7 @@ pub mod get;
 pub mod level;
 pub mod merge;
 pub mod merging;
-mod patience;
+mod read_deadline;
 mod sampling;
 pub mod tournament;
 pub mod value;

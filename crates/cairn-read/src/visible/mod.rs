@@ -31,7 +31,7 @@ use crate::columns::Columns;
 use crate::cover::Cover;
 use crate::level::{Tables, nothing_may_be_read};
 use crate::merge::MergingIter;
-use crate::patience::Patience;
+use crate::read_deadline::ReadDeadline;
 use crate::value::{Value, undated};
 use crate::view::View;
 
@@ -149,7 +149,7 @@ struct Rules {
     blob_options: BlobReadOptions,
     /// The most entries that a step may pass over; 0 for any number.
     max_hidden: u64,
-    patience: Patience,
+    read_deadline: ReadDeadline,
     has_statistics: bool,
 }
 
@@ -267,7 +267,7 @@ impl DbIter {
                     cache_only,
                 },
                 max_hidden: options.max_skippable_internal_keys,
-                patience: Patience::of(options),
+                read_deadline: ReadDeadline::of(options),
                 has_statistics,
             },
             bounds: Bounds {
@@ -756,9 +756,10 @@ impl DbIter {
             return;
         }
         let view = self.view.clone();
-        let patience = self.rules.patience;
-        self.merging
-            .wait_by(|requests| patience.read_batch(&view.family, Activity::DbIterator, requests));
+        let read_deadline = self.rules.read_deadline;
+        self.merging.wait_by(|requests| {
+            read_deadline.read_batch(&view.family, Activity::DbIterator, requests)
+        });
     }
 
     #[cold]

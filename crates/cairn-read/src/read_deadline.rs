@@ -15,21 +15,21 @@ use crate::view::Reading;
 
 /// The limits of one read, in microseconds; 0 for none.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct ReadDeadline {
     deadline: u64,
     io_timeout: u64,
 }
 
-impl Patience {
+impl ReadDeadline {
     #[inline]
-    pub(crate) fn of(options: &ReadOptions) -> Patience {
-        Patience {
+    pub(crate) fn of(options: &ReadOptions) -> ReadDeadline {
+        ReadDeadline {
             deadline: options.deadline,
             io_timeout: options.io_timeout,
         }
     }
 
-    fn is_endless(self) -> bool {
+    fn is_unlimited(self) -> bool {
         self.deadline | self.io_timeout == 0
     }
 
@@ -51,7 +51,7 @@ impl Patience {
     /// Carries `request` of a get out.
     pub(crate) fn read(self, reading: &Reading, request: &ReadRequest) -> Result<Buffer> {
         let read = || timed(reading, Activity::Get, || reading.io.read_now(request));
-        if self.is_endless() {
+        if self.is_unlimited() {
             return read();
         }
         self.within(reading, read)?
@@ -70,7 +70,7 @@ impl Patience {
             statistics.record(Histogram::MultigetIoBatchSize, requests.len() as u64);
         }
         let read = || timed(reading, activity, || reading.io.read_batch(requests));
-        if self.is_endless() {
+        if self.is_unlimited() {
             return read();
         }
         match self.within(reading, read) {
