@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cairn_options::ReadOptions;
-use cairn_read::merging::{Below, Merged, full_merge};
+use cairn_read::merge_operands::{Below, Merged, full_merge};
 use cairn_read::{Columns, Found, Value, View, Wanted, multi_get};
 use cairn_types::{Error, Result, SequenceNumber};
 

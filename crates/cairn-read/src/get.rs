@@ -25,7 +25,7 @@ use crate::blob::{BlobPlace, BlobReadOptions, Located};
 use crate::columns::{Columns, default_column, with_blobs};
 use crate::counting::{count_get, count_tables};
 use crate::level::nothing_may_be_read;
-use crate::merging::{Below, Merged, full_merge};
+use crate::merge_operands::{Below, Merged, full_merge};
 use crate::read_deadline::ReadDeadline;
 use crate::sampling;
 use crate::value::{Value, mergeable};

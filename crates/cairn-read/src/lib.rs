@@ -15,7 +15,7 @@ mod cover;
 pub mod get;
 pub mod level;
 pub mod merge;
-pub mod merging;
+pub mod merge_operands;
 mod read_deadline;
 mod sampling;
 pub mod tournament;

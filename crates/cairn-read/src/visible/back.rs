@@ -9,7 +9,7 @@ use cairn_types::{Progress, Result, SequenceNumber, ValueKind};
 use super::rules::unknown_kind;
 use super::{At, DbIter, Newest, Part, Task};
 use crate::columns::default_column;
-use crate::merging::Below;
+use crate::merge_operands::Below;
 
 impl DbIter {
     /// Goes on to the previous key that has a value.

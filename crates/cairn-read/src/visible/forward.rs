@@ -8,7 +8,7 @@ use super::rules::unknown_kind;
 use super::{At, DbIter, Part, Task};
 use crate::columns::{default_column, has_blobs, with_blobs};
 use crate::level::nothing_may_be_read;
-use crate::merging::{Below, Merged, full_merge};
+use crate::merge_operands::{Below, Merged, full_merge};
 use crate::value::{Value, mergeable};
 
 impl DbIter {
