@@ -30,7 +30,7 @@ use crate::blob::BlobReadOptions;
 use crate::columns::Columns;
 use crate::cover::Cover;
 use crate::level::{Tables, nothing_may_be_read};
-use crate::merge::MergingIter;
+use crate::merging_iter::MergingIter;
 use crate::read_deadline::ReadDeadline;
 use crate::value::{Value, undated};
 use crate::view::View;

@@ -13,7 +13,7 @@ use crate::bound::compare;
 use crate::child::Child;
 use crate::cover::Cover;
 use crate::level::{LevelIter, Tables};
-use crate::merge;
+use crate::merging_iter;
 use crate::value::Value;
 use crate::view::View;
 
@@ -50,7 +50,7 @@ pub(super) fn sources(
     options: &ReadOptions,
 ) -> Result<(Vec<Child>, Option<Cover>)> {
     let order = &view.family.order;
-    let mut children = merge::no_children();
+    let mut children = merging_iter::no_children();
     let mut cover = (!options.ignore_range_deletions)
         .then(|| Cover::new(order.clone(), seq, read_ts, tables.clone()));
     for memtable in view.memtables() {
