@@ -43,8 +43,8 @@ impl DbIter {
             if self.is_before_start(user) {
                 return self.stand(At::Nowhere);
             }
-            if let Some(cover) = &mut self.cover {
-                self.versions.covered_by = cover.covering(user)?;
+            if let Some(range_dels) = &mut self.range_dels {
+                self.versions.covered_by = range_dels.covering(user)?;
                 // Should a child of newer entries stand on the same key, that comes next.
                 let seq = SequenceNumber(key::packed(internal) >> 8);
                 if seq < self.versions.covered_by && self.skip_covered()? {
@@ -127,8 +127,8 @@ impl DbIter {
             // The key is shown with the timestamp of the version that counts.
             self.key.clear();
             self.key.extend_from_slice(parsed.user_key);
-            if let Some(cover) = &mut self.cover {
-                self.versions.covered_by = cover.covering(parsed.user_key)?;
+            if let Some(range_dels) = &mut self.range_dels {
+                self.versions.covered_by = range_dels.covering(parsed.user_key)?;
             }
         }
         let kind = match parsed.seq < self.versions.covered_by {

@@ -13,7 +13,10 @@ impl DbIter {
     /// Moves the merging iterator to `target`, on which a walk in the direction of this one begins.
     #[inline]
     pub(super) fn set_out(&mut self) -> Result<()> {
-        let covers = self.cover.as_ref().is_some_and(|cover| !cover.is_empty());
+        let covers = self
+            .range_dels
+            .as_ref()
+            .is_some_and(|range_dels| !range_dels.is_empty());
         if covers && self.set_out_apart()? {
             return Ok(());
         }
@@ -28,10 +31,10 @@ impl DbIter {
     #[inline(never)]
     fn set_out_apart(&mut self) -> Result<bool> {
         let back = self.back;
-        if let Some(cover) = &mut self.cover
+        if let Some(range_dels) = &mut self.range_dels
             && self.rules.untimed
-            && cover.covering(key::user_key(&self.target))? > SequenceNumber::ZERO
-            && let Some((child, end)) = cover.newest_end(back)
+            && range_dels.covering(key::user_key(&self.target))? > SequenceNumber::ZERO
+            && let Some((child, end)) = range_dels.newest_end(back)
         {
             let _progress = self.merging.seek_apart(back, &self.target, child, end);
             return Ok(true);
@@ -43,13 +46,13 @@ impl DbIter {
     /// child holds is hidden; `false` if not.
     #[inline(never)]
     pub(super) fn skip_covered(&mut self) -> Result<bool> {
-        let (Some(cover), true) = (&self.cover, self.rules.untimed) else {
+        let (Some(range_dels), true) = (&self.range_dels, self.rules.untimed) else {
             return Ok(false);
         };
         let back = self.back;
         let skipped = self
             .merging
-            .skip_hidden(|at, child| cover.end(at, back, || child.newest()));
+            .skip_hidden(|at, child| range_dels.hidden_until(at, back, || child.newest()));
         if skipped {
             self.count_hidden()?;
         }

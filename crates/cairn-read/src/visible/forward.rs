@@ -38,8 +38,8 @@ impl DbIter {
                 self.pass_over(Passed::Newer)?;
                 continue;
             }
-            if let Some(cover) = &mut self.cover {
-                self.versions.covered_by = cover.covering(user)?;
+            if let Some(range_dels) = &mut self.range_dels {
+                self.versions.covered_by = range_dels.covering(user)?;
                 if seq < self.versions.covered_by {
                     if self.skip_covered()? {
                         continue;
@@ -222,8 +222,8 @@ impl DbIter {
         let Some(parsed) = version.filter(|parsed| !parsed.kind.is_deletion()) else {
             return self.go_back();
         };
-        if let Some(cover) = &mut self.cover {
-            self.versions.covered_by = cover.covering(parsed.user_key)?;
+        if let Some(range_dels) = &mut self.range_dels {
+            self.versions.covered_by = range_dels.covering(parsed.user_key)?;
         }
         if parsed.seq < self.versions.covered_by {
             return self.go_back();

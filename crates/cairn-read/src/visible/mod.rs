@@ -28,9 +28,9 @@ use cairn_types::{Error, Progress, Result, SequenceNumber, ValueKind};
 
 use crate::blob::BlobReadOptions;
 use crate::columns::Columns;
-use crate::cover::Cover;
 use crate::level::{Tables, nothing_may_be_read};
 use crate::merging_iter::MergingIter;
+use crate::range_del_aggregator::RangeDelAggregator;
 use crate::read_deadline::ReadDeadline;
 use crate::value::{Value, undated};
 use crate::view::View;
@@ -109,7 +109,7 @@ pub struct DbIter {
     rules: Rules,
     bounds: Bounds,
     merging: MergingIter,
-    cover: Option<Cover>,
+    range_dels: Option<RangeDelAggregator>,
     at: At,
     task: Task,
     back: bool,
@@ -245,7 +245,7 @@ impl DbIter {
             Some(_) => Ok((Vec::new(), None)),
             None => sources(&view, seq, read_ts.clone(), &tables, options),
         };
-        let (children, cover) = sources.unwrap_or_else(|failed| {
+        let (children, range_dels) = sources.unwrap_or_else(|failed| {
             error = Some(failed);
             (Vec::new(), None)
         });
@@ -277,7 +277,7 @@ impl DbIter {
                 filtering: false,
             },
             merging: MergingIter::new(order, children),
-            cover,
+            range_dels,
             at: At::Nowhere,
             task: Task::Rest,
             back: false,

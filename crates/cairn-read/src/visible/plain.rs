@@ -8,7 +8,7 @@ use cairn_format::key;
 use cairn_types::{KeyOrder, PrefixExtractor};
 
 use super::DbIter;
-use crate::cover::Cover;
+use crate::range_del_aggregator::RangeDelAggregator;
 
 /// How far steps in one direction are plain.
 #[derive(Debug, Default)]
@@ -71,21 +71,21 @@ impl DbIter {
         if !self.rules.simple || self.passed.waste.is_some() {
             return;
         }
-        let cover = self.cover.as_mut().and_then(|cover| {
-            cover.forget_levels();
-            (!cover.is_empty()).then_some(&*cover)
+        let range_dels = self.range_dels.as_mut().and_then(|range_dels| {
+            range_dels.drop_empty_levels();
+            (!range_dels.is_empty()).then_some(&*range_dels)
         });
         let bounded = self.bounds.upper.is_some()
             || self.bounds.lower.is_some()
             || self.bounds.prefix.is_some();
-        if cover.is_none() && !bounded {
+        if range_dels.is_none() && !bounded {
             // Most walks: nothing ends them, and a seek need not look for what does.
             for reach in &mut self.plain {
                 reach.extent = Extent::Everywhere;
             }
             return;
         }
-        let [after, before] = match cover.map(Cover::uncovered) {
+        let [after, before] = match range_dels.map(RangeDelAggregator::uncovered) {
             // Tombstones hide what comes next, or may do so.
             Some(None) => return,
             Some(Some(edges)) => edges,
@@ -117,15 +117,19 @@ impl DbIter {
 
     /// True if it is known that no range tombstone covers `user`: what plain steps rely on.
     pub(super) fn is_uncovered(&self, user: &[u8]) -> bool {
-        let cover = self.cover.as_ref();
-        cover.is_none_or(|cover| cover.is_known_uncovered(user))
+        let range_dels = self.range_dels.as_ref();
+        range_dels.is_none_or(|range_dels| range_dels.is_known_uncovered(user))
     }
 
     /// [`DbIter::note_plain`] after a step that was not plain: only range tombstones that are known now may
     /// decide where they did not.
     #[inline]
     pub(super) fn note_plain_again(&mut self) {
-        if self.cover.as_ref().is_some_and(|cover| !cover.is_empty()) {
+        if self
+            .range_dels
+            .as_ref()
+            .is_some_and(|range_dels| !range_dels.is_empty())
+        {
             self.note_plain();
         }
     }

@@ -11,9 +11,9 @@ use cairn_version::{FileMeta, LevelFiles};
 use super::{DbIter, PrefixUse};
 use crate::bound::compare;
 use crate::child::Child;
-use crate::cover::Cover;
 use crate::level::{LevelIter, Tables};
 use crate::merging_iter;
+use crate::range_del_aggregator::RangeDelAggregator;
 use crate::value::Value;
 use crate::view::View;
 
@@ -48,29 +48,29 @@ pub(super) fn sources(
     read_ts: Option<Vec<u8>>,
     tables: &Tables,
     options: &ReadOptions,
-) -> Result<(Vec<Child>, Option<Cover>)> {
+) -> Result<(Vec<Child>, Option<RangeDelAggregator>)> {
     let order = &view.family.order;
     let mut children = merging_iter::no_children();
-    let mut cover = (!options.ignore_range_deletions)
-        .then(|| Cover::new(order.clone(), seq, read_ts, tables.clone()));
+    let mut range_dels = (!options.ignore_range_deletions)
+        .then(|| RangeDelAggregator::new(order.clone(), seq, read_ts, tables.clone()));
     for memtable in view.memtables() {
         // What is inserted into an empty one from now on is newer than the read, unless that is to
         // see all there will be.
         if !memtable.is_empty() || seq == SequenceNumber::MAX {
             children.push(Child::Memtable(memtable.iter()));
         }
-        if let Some(cover) = &mut cover
+        if let Some(range_dels) = &mut range_dels
             && memtable.has_range_tombstones()
         {
             // One that has tombstones is not empty.
             let child = children.len().saturating_sub(1);
             for group in memtable.range_tombstones().iter() {
-                cover.add_memtable(child, group.clone());
+                range_dels.add_memtable(child, group.clone());
             }
         }
     }
     if options.read_tier == ReadTier::Memtable {
-        return Ok((children, cover));
+        return Ok((children, range_dels));
     }
     for (level, files) in view.version.levels().iter().enumerate() {
         if files.is_empty() {
@@ -82,8 +82,8 @@ pub(super) fn sources(
             if !files.is_empty() {
                 let until = options.iterate_upper_bound.clone();
                 let iter = LevelIter::new(level, files.clone(), tables.clone(), until);
-                if let Some(cover) = &mut cover {
-                    cover.add_level(children.len(), level, files.clone());
+                if let Some(range_dels) = &mut range_dels {
+                    range_dels.add_level(children.len(), level, files.clone());
                 }
                 children.push(Child::Level(Box::new(iter)));
             }
@@ -95,16 +95,16 @@ pub(super) fn sources(
             .filter(|file| is_within(view, file, options))
         {
             let table = tables.table(file, level)?;
-            if let Some(cover) = &mut cover
+            if let Some(range_dels) = &mut range_dels
                 && let Some(tombstones) = table.range_tombstones()
             {
-                cover.add_table(children.len(), file, tombstones);
+                range_dels.add_table(children.len(), file, tombstones);
             }
             let iter = tables.iter(table);
             children.push(Child::Table(Box::new(iter), file.largest_seq));
         }
     }
-    Ok((children, cover))
+    Ok((children, range_dels))
 }
 
 /// Those of `files` that the table filter of `options` chooses; `None` if there is no filter.

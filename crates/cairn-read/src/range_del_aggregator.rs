@@ -8,7 +8,7 @@
 //!
 //! Sources are ranked as the children of the merging iterator are, newest first. What an older child holds of a
 //! key is older than everything that a newer one says of it, so a tombstone hides the whole range that it
-//! covers in all children behind its own, and [`Cover::end`] says how far those may be moved at once.
+//! covers in all children behind its own, and [`RangeDelAggregator::hidden_until`] says how far those may be moved at once.
 //!
 //! A level is not asked at all once it is known that no file of it has tombstones.
 //!
@@ -29,7 +29,7 @@ use crate::bound::compare;
 use crate::level::Tables;
 
 /// The range tombstones of a view; see the module's documentation.
-pub(crate) struct Cover {
+pub(crate) struct RangeDelAggregator {
     reader: Reader,
     /// Newest first.
     sources: Vec<Source>,
@@ -50,9 +50,9 @@ struct Reader {
 
 /// Where tombstones lie, and what they say of the key that was asked last.
 struct Source {
-    /// The child of the merging iterator whose entries lie at the same place.
+    /// The child of the merging iterator whose entries lie at the same location.
     child: usize,
-    place: Place,
+    location: Location,
     /// The fragments over the key, and its region; none where no file is or the file has no tombstones.
     fragments: Option<Arc<Fragments>>,
     region: usize,
@@ -64,7 +64,7 @@ struct Source {
     until: Edge,
 }
 
-enum Place {
+enum Location {
     Memtable,
     /// A table of level 0.
     File(Arc<FileMeta>),
@@ -85,7 +85,7 @@ enum Edge {
     /// At the largest key of the file at this position.
     Largest(usize),
     /// Right behind it.
-    BehindLargest(usize),
+    AfterLargest(usize),
 }
 
 /// Keys for which an answer holds: those for which it holds in all sources.
@@ -99,14 +99,14 @@ struct Window {
     seq: SequenceNumber,
 }
 
-impl Cover {
+impl RangeDelAggregator {
     pub(crate) fn new(
         order: KeyOrder,
         visible: SequenceNumber,
         read_ts: Option<Vec<u8>>,
         tables: Tables,
-    ) -> Cover {
-        Cover {
+    ) -> RangeDelAggregator {
+        RangeDelAggregator {
             reader: Reader {
                 timestamp_size: order.timestamp_size(),
                 order,
@@ -123,7 +123,7 @@ impl Cover {
     /// Adds tombstones of a memtable, whose entries `child` shows.
     pub(crate) fn add_memtable(&mut self, child: usize, fragments: Arc<Fragments>) {
         if !fragments.is_empty() {
-            self.add(child, Place::Memtable, Some(fragments));
+            self.add(child, Location::Memtable, Some(fragments));
         }
     }
 
@@ -135,7 +135,7 @@ impl Cover {
         fragments: &Arc<Fragments>,
     ) {
         if !fragments.is_empty() {
-            self.add(child, Place::File(file.clone()), Some(fragments.clone()));
+            self.add(child, Location::File(file.clone()), Some(fragments.clone()));
         }
     }
 
@@ -144,14 +144,14 @@ impl Cover {
         if !files.has_no_tombstones() {
             // No file is at hand yet.
             let none = files.len();
-            self.add(child, Place::Level(number, files, none), None);
+            self.add(child, Location::Level(number, files, none), None);
         }
     }
 
-    fn add(&mut self, child: usize, place: Place, fragments: Option<Arc<Fragments>>) {
+    fn add(&mut self, child: usize, location: Location, fragments: Option<Arc<Fragments>>) {
         self.sources.push(Source {
             child,
-            place,
+            location,
             fragments,
             region: 0,
             seq: SequenceNumber::ZERO,
@@ -171,7 +171,7 @@ impl Cover {
         if self.is_empty() {
             return Ok(SequenceNumber::ZERO);
         }
-        if self.holds(user_key) {
+        if self.window_contains(user_key) {
             return Ok(self.window.seq);
         }
         self.find(user_key)
@@ -184,8 +184,8 @@ impl Cover {
     }
 
     /// Does not ask levels any more of which it is known by now that they have no tombstones.
-    pub(crate) fn forget_levels(&mut self) {
-        let is_idle = |source: &Source| matches!(&source.place, Place::Level(_, files, _) if files.has_no_tombstones());
+    pub(crate) fn drop_empty_levels(&mut self) {
+        let is_idle = |source: &Source| matches!(&source.location, Location::Level(_, files, _) if files.has_no_tombstones());
         if self.sources.iter().any(is_idle) {
             self.sources.retain(|source| !is_idle(source));
             self.combine();
@@ -194,7 +194,7 @@ impl Cover {
 
     /// True if it is known, without looking at tables, that no tombstone covers `user_key`.
     pub(crate) fn is_known_uncovered(&self, user_key: &[u8]) -> bool {
-        self.is_empty() || self.window.seq == SequenceNumber::ZERO && self.holds(user_key)
+        self.is_empty() || self.window.seq == SequenceNumber::ZERO && self.window_contains(user_key)
     }
 
     /// The edges of the window around the key that was asked last, if no tombstone covers that: the keys
@@ -207,7 +207,7 @@ impl Cover {
     /// Where the range around the key that was asked last ends, going forward or `back`, in which everything that `child`
     /// holds is hidden; `None` if there is no such range. Forward the end is the first key behind the range, and
     /// backward the first key in it. No entry of the child is newer than `largest` says.
-    pub(crate) fn end(
+    pub(crate) fn hidden_until(
         &self,
         child: usize,
         back: bool,
@@ -236,17 +236,17 @@ impl Cover {
     }
 
     /// The newest child that has a tombstone over the key that was asked last, and the edge of what that covers, as
-    /// [`Cover::end`] says it of all children behind that one.
+    /// [`RangeDelAggregator::hidden_until`] says it of all children behind that one.
     pub(crate) fn newest_end(&self, back: bool) -> Option<(usize, &[u8])> {
         let covers = |source: &&Source| source.seq > SequenceNumber::ZERO;
         let source = self.sources.iter().find(covers)?;
         let behind = source.child + 1;
-        let end = self.end(behind, back, || SequenceNumber::MAX)?;
+        let end = self.hidden_until(behind, back, || SequenceNumber::MAX)?;
         Some((source.child, end))
     }
 
     #[inline]
-    fn holds(&self, user_key: &[u8]) -> bool {
+    fn window_contains(&self, user_key: &[u8]) -> bool {
         let Window {
             known, from, until, ..
         } = self.window;
@@ -286,10 +286,10 @@ impl Cover {
             {
                 continue;
             }
-            let has_stepped = is_forward && source.step(reader, plain)
+            let stepped = is_forward && source.step(reader, plain)
                 || is_back && source.step_back(reader, plain);
-            if !has_stepped {
-                source.go_to(reader, plain, timestamp)?;
+            if !stepped {
+                source.seek(reader, plain, timestamp)?;
             }
         }
         self.combine();
@@ -310,7 +310,7 @@ impl Cover {
             if let Some(from) = reader.edge(source, source.from) {
                 let is_later = |known: &[u8]| match compare(&reader.order, known, from) {
                     Ordering::Less => true,
-                    Ordering::Equal => matches!(source.from, Edge::BehindLargest(_)),
+                    Ordering::Equal => matches!(source.from, Edge::AfterLargest(_)),
                     Ordering::Greater => false,
                 };
                 if edges[0].is_none_or(is_later) {
@@ -340,7 +340,7 @@ impl Reader {
         let from = self.edge(source, source.from);
         from.is_none_or(|from| match compare(&self.order, from, plain) {
             Ordering::Less => true,
-            Ordering::Equal => !matches!(source.from, Edge::BehindLargest(_)),
+            Ordering::Equal => !matches!(source.from, Edge::AfterLargest(_)),
             Ordering::Greater => false,
         })
     }
@@ -351,9 +351,9 @@ impl Reader {
         let user = match edge {
             Edge::Open => return None,
             Edge::Fragment(at) => return source.fragments.as_ref()?.edge(at),
-            Edge::Smallest(at) => source.place.file(at)?.smallest.user_key(),
-            Edge::Largest(at) | Edge::BehindLargest(at) => {
-                source.place.file(at)?.largest.user_key()
+            Edge::Smallest(at) => source.location.file(at)?.smallest.user_key(),
+            Edge::Largest(at) | Edge::AfterLargest(at) => {
+                source.location.file(at)?.largest.user_key()
             }
         };
         Some(key::strip_timestamp(user, self.timestamp_size))
@@ -380,7 +380,7 @@ impl Source {
         let next = crossed + 1;
         let is_less = |a: &[u8], b: &[u8]| compare(&reader.order, a, b).is_lt();
         let ends_in_file = |end: &[u8]| {
-            let file = self.place.current();
+            let file = self.location.current();
             file.is_none_or(|file| is_less(end, file.largest.user_key()))
         };
         let end = fragments.edge(next);
@@ -404,7 +404,7 @@ impl Source {
         };
         let is_less = |a: &[u8], b: &[u8]| compare(&reader.order, a, b).is_lt();
         let begins_in_file = |start: &[u8]| {
-            let file = self.place.current();
+            let file = self.location.current();
             file.is_none_or(|file| is_less(file.smallest.user_key(), start))
         };
         let start = fragments.edge(before);
@@ -418,36 +418,36 @@ impl Source {
     }
 
     /// Moves to the key `plain` with this timestamp.
-    fn go_to(&mut self, reader: &mut Reader, plain: &[u8], timestamp: &[u8]) -> Result<()> {
-        match &self.place {
-            Place::Memtable => self.ask(reader, plain, timestamp),
-            Place::File(file) => match reader.bounds(file, plain) {
-                [Ordering::Greater, _] => self.is_outside(Edge::Open, Edge::Smallest(0)),
-                [_, Ordering::Less] => self.is_outside(Edge::BehindLargest(0), Edge::Open),
+    fn seek(&mut self, reader: &mut Reader, plain: &[u8], timestamp: &[u8]) -> Result<()> {
+        match &self.location {
+            Location::Memtable => self.lookup(reader, plain, timestamp),
+            Location::File(file) => match reader.bounds(file, plain) {
+                [Ordering::Greater, _] => self.set_uncovered(Edge::Open, Edge::Smallest(0)),
+                [_, Ordering::Less] => self.set_uncovered(Edge::AfterLargest(0), Edge::Open),
                 [_, Ordering::Equal] if file.largest.is_exclusive_bound() => {
-                    self.is_outside(Edge::Largest(0), Edge::Open);
+                    self.set_uncovered(Edge::Largest(0), Edge::Open);
                 }
-                _ => self.ask_file(reader, 0, plain, timestamp),
+                _ => self.lookup_in_file(reader, 0, plain, timestamp),
             },
-            Place::Level(number, files, at) => {
+            Location::Level(number, files, at) => {
                 if let Some(file) = files.files().get(*at)
                     && self.fragments.is_some()
                     && let [Ordering::Less | Ordering::Equal, Ordering::Greater] =
                         reader.bounds(file, plain)
                 {
                     let at = *at;
-                    self.ask_file(reader, at, plain, timestamp);
+                    self.lookup_in_file(reader, at, plain, timestamp);
                     return Ok(());
                 }
                 let (number, files) = (*number, files.clone());
-                return self.go_to_file(reader, number, &files, plain, timestamp);
+                return self.seek_in_level(reader, number, &files, plain, timestamp);
             }
         }
         Ok(())
     }
 
     /// Moves to the files of a level that may hold the key: one, or more where its versions are spread.
-    fn go_to_file(
+    fn seek_in_level(
         &mut self,
         reader: &mut Reader,
         number: usize,
@@ -465,7 +465,7 @@ impl Source {
         let before = found
             .checked_sub(1)
             .map(|before| (before, &files.files()[before]));
-        self.is_outside(before.map_or(Edge::Open, behind), Edge::Open);
+        self.set_uncovered(before.map_or(Edge::Open, behind), Edge::Open);
         let mut seq = SequenceNumber::ZERO;
         let mut is_in = false;
         for (at, file) in files.files().iter().enumerate().skip(found) {
@@ -478,17 +478,17 @@ impl Source {
             }
             if largest.is_eq() && file.largest.is_exclusive_bound() {
                 if !is_in {
-                    self.is_outside(Edge::Largest(at), Edge::Open);
+                    self.set_uncovered(Edge::Largest(at), Edge::Open);
                 }
                 continue;
             }
             let table = reader.tables.table(file, number)?;
             self.fragments = table.range_tombstones().cloned();
-            if let Place::Level(.., current) = &mut self.place {
+            if let Location::Level(.., current) = &mut self.location {
                 *current = at;
             }
             self.region = 0;
-            self.ask_file(reader, at, plain, timestamp);
+            self.lookup_in_file(reader, at, plain, timestamp);
             seq = seq.max(self.seq);
             if is_in {
                 // What the file before says holds for this key alone.
@@ -503,14 +503,14 @@ impl Source {
         Ok(())
     }
 
-    /// The key lies in no file of the place.
-    fn is_outside(&mut self, from: Edge, until: Edge) {
+    /// The key lies in no file of the location.
+    fn set_uncovered(&mut self, from: Edge, until: Edge) {
         (self.seq, self.from, self.until) = (SequenceNumber::ZERO, from, until);
     }
 
     /// Asks the fragments of the file at position `at`, between whose bounds the key lies.
-    fn ask_file(&mut self, reader: &Reader, at: usize, plain: &[u8], timestamp: &[u8]) {
-        self.ask(reader, plain, timestamp);
+    fn lookup_in_file(&mut self, reader: &Reader, at: usize, plain: &[u8], timestamp: &[u8]) {
+        self.lookup(reader, plain, timestamp);
         let edge = |edge| reader.edge(self, edge);
         let [from, until] = [edge(self.from), edge(self.until)];
         let [smallest, largest] = [edge(Edge::Smallest(at)), edge(Edge::Largest(at))];
@@ -530,9 +530,9 @@ impl Source {
 
     /// Asks the fragments at hand.
     #[inline]
-    fn ask(&mut self, reader: &Reader, plain: &[u8], timestamp: &[u8]) {
+    fn lookup(&mut self, reader: &Reader, plain: &[u8], timestamp: &[u8]) {
         let Some(fragments) = &self.fragments else {
-            return self.is_outside(Edge::Open, Edge::Open);
+            return self.set_uncovered(Edge::Open, Edge::Open);
         };
         let order = &reader.order;
         self.region = fragments.region_near(order, self.region, plain);
@@ -561,17 +561,17 @@ impl Source {
 fn behind((at, file): (usize, &Arc<FileMeta>)) -> Edge {
     match file.largest.is_exclusive_bound() {
         true => Edge::Largest(at),
-        false => Edge::BehindLargest(at),
+        false => Edge::AfterLargest(at),
     }
 }
 
-impl Place {
+impl Location {
     /// The file whose fragments are at hand; none of a memtable.
     #[inline]
     fn current(&self) -> Option<&FileMeta> {
         let at = match self {
-            Place::Level(.., at) => *at,
-            Place::Memtable | Place::File(_) => 0,
+            Location::Level(.., at) => *at,
+            Location::Memtable | Location::File(_) => 0,
         };
         self.file(at)
     }
@@ -579,9 +579,9 @@ impl Place {
     #[inline]
     fn file(&self, at: usize) -> Option<&FileMeta> {
         match self {
-            Place::Memtable => None,
-            Place::File(file) => Some(file),
-            Place::Level(_, files, _) => files.files().get(at).map(|file| &**file),
+            Location::Memtable => None,
+            Location::File(file) => Some(file),
+            Location::Level(_, files, _) => files.files().get(at).map(|file| &**file),
         }
     }
 }
