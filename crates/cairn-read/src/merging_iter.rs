@@ -1,6 +1,6 @@
 //! Joining sorted sources into one.
 //!
-//! The child with the first key is the current one: the winner of a [`Tournament`]. A step moves it and
+//! The child with the first key is the current one: the winner of a [`LoserTree`]. A step moves it and
 //! has it play again.
 //!
 //! A seek goes through all children step by step, so that their waits for memory overlap, and collects those that lack something, so that the caller can
@@ -19,7 +19,7 @@ use cairn_types::{Error, KeyOrder, PrefixExtractor, Progress, Result, SequenceNu
 
 use crate::bound::compare;
 use crate::child::Child;
-use crate::tournament::{Player, Tournament};
+use crate::loser_tree::{LoserTree, Player};
 use crate::value::Value;
 
 /// The rest of a movement when the last lacking child was supplied.
@@ -38,7 +38,7 @@ pub struct MergingIter {
     children: Vec<Child>,
     /// True if more than one of them has blocks.
     overlaps: bool,
-    players: Tournament,
+    tree: LoserTree,
     /// The child with the first key, if `stands`.
     current: usize,
     stands: bool,
@@ -55,7 +55,7 @@ pub struct MergingIter {
 #[derive(Default)]
 struct Spare {
     children: Vec<Child>,
-    players: Tournament,
+    tree: LoserTree,
 }
 
 /// No memory of an iterator with more children is kept.
@@ -63,7 +63,7 @@ const KEPT_CHILDREN: usize = 64;
 
 thread_local! {
     static SPARE: Cell<Spare> = const {
-        Cell::new(Spare { children: Vec::new(), players: Tournament::NONE })
+        Cell::new(Spare { children: Vec::new(), tree: LoserTree::NONE })
     };
 }
 
@@ -75,7 +75,7 @@ impl Drop for MergingIter {
         }
         let spare = Spare {
             children: std::mem::take(&mut self.children),
-            players: std::mem::take(&mut self.players),
+            tree: std::mem::take(&mut self.tree),
         };
         // A thread that ends keeps nothing.
         let _kept = SPARE.try_with(|kept| kept.set(spare));
@@ -98,12 +98,12 @@ impl MergingIter {
     /// Joins `children`, the newest first, whose keys are in `order`.
     #[must_use]
     pub fn new(order: KeyOrder, children: Vec<Child>) -> MergingIter {
-        let Spare { players, .. } = SPARE.try_with(Cell::take).unwrap_or_default();
+        let Spare { tree, .. } = SPARE.try_with(Cell::take).unwrap_or_default();
         let has_blocks = |child: &&Child| !matches!(child, Child::Memtable(_));
         MergingIter {
             order,
             overlaps: children.iter().filter(has_blocks).count() > 1,
-            players,
+            tree,
             children,
             current: 0,
             stands: false,
@@ -174,7 +174,7 @@ impl MergingIter {
         if !self.children[self.current].begins_key(&same) {
             return false;
         }
-        self.players.wins_by_prefix()
+        self.tree.wins_by_prefix()
             || !self
                 .others_like_current()
                 .any(|at| same(key::user_key(self.children[at].key()), user))
@@ -191,7 +191,7 @@ impl MergingIter {
         same: impl Fn(&[u8], &[u8]) -> bool,
     ) -> bool {
         debug_assert!(self.stands && self.back);
-        if self.players.wins_by_prefix() {
+        if self.tree.wins_by_prefix() {
             return false;
         }
         self.others_like_current().any(|at| {
@@ -208,8 +208,8 @@ impl MergingIter {
     /// if one of these does.
     #[inline]
     fn others_like_current(&self) -> impl Iterator<Item = usize> {
-        let prefix = self.players.winner().map(|winner| winner.prefix);
-        self.players
+        let prefix = self.tree.winner().map(|winner| winner.prefix);
+        self.tree
             .rivals()
             .filter(move |rival| Some(rival.prefix) == prefix)
             .map(|rival| rival.source)
@@ -393,7 +393,7 @@ impl MergingIter {
     #[inline]
     #[must_use]
     pub fn may_have_more_of_key(&self) -> bool {
-        !self.players.wins_by_prefix()
+        !self.tree.wins_by_prefix()
     }
 
     /// The child that would be in front without the current one.
@@ -402,7 +402,7 @@ impl MergingIter {
         let rules = Rules::of(&self.order, &self.children, self.back);
         let comes_first = |a, b| rules.comes_first(a, b);
         let first = |a: Player, b: Player| if b.beats(a, comes_first) { b } else { a };
-        let runner_up = self.players.rivals().reduce(first)?.source;
+        let runner_up = self.tree.rivals().reduce(first)?.source;
         self.children[runner_up].valid().then_some(runner_up)
     }
 
@@ -521,7 +521,7 @@ impl MergingIter {
         };
         let rules = Rules::of(&self.order, &self.children, self.back);
         let winner = self
-            .players
+            .tree
             .replay(rules.oriented(prefix), |a, b| rules.comes_first(a, b));
         self.follow(winner);
         Progress::Ready
@@ -556,16 +556,14 @@ impl MergingIter {
     fn gather(&mut self) {
         self.stands = false;
         let rules = Rules::of(&self.order, &self.children, self.back);
-        self.players.begin(self.children.len());
+        self.tree.reset(self.children.len());
         for at in 0..self.children.len() {
             match rules.prefix(at) {
-                Ok(prefix) => self
-                    .players
-                    .enter(at, prefix, |a, b| rules.comes_first(a, b)),
+                Ok(prefix) => self.tree.insert(at, prefix, |a, b| rules.comes_first(a, b)),
                 Err(error) => return self.fail(error),
             }
         }
-        if let Some(winner) = self.players.winner() {
+        if let Some(winner) = self.tree.winner() {
             self.follow(winner);
         }
     }
@@ -575,7 +573,7 @@ impl MergingIter {
         let rules = Rules::of(&self.order, &self.children, self.back);
         match rules.prefix(self.current) {
             Ok(prefix) => {
-                let winner = self.players.replay(prefix, |a, b| rules.comes_first(a, b));
+                let winner = self.tree.replay(prefix, |a, b| rules.comes_first(a, b));
                 self.follow(winner);
             }
             Err(error) => self.fail(error),
@@ -650,13 +648,13 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// The rank in the tournament of a child whose key has this prefix.
+    /// The rank in the loser_tree of a child whose key has this prefix.
     #[inline]
     fn oriented(&self, prefix: u64) -> u64 {
         if self.back { !prefix } else { prefix }
     }
 
-    /// The rank in the tournament of child `at`. An error is the one that ended it.
+    /// The rank in the loser_tree of child `at`. An error is the one that ended it.
     // A call would hand the result over through memory.
     #[inline(always)]
     fn prefix(&self, at: usize) -> Result<u64> {

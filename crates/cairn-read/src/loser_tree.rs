@@ -1,4 +1,4 @@
-//! The first of many sorted sources, found by a tournament of their keys.
+//! The first of many sorted sources, found by a loser_tree of their keys.
 //!
 //! Sources play pairwise; each game's loser stays where it lost, and when the winner has another key,
 //! that plays again only where the winner came by. Games are decided by the first 8 bytes of the
@@ -17,7 +17,7 @@ pub struct Player {
 }
 
 impl Player {
-    /// True if this one wins against `other`; see [`Tournament`] for `comes_first`.
+    /// True if this one wins against `other`; see [`LoserTree`] for `comes_first`.
     #[inline]
     #[must_use]
     pub fn beats(self, other: Player, comes_first: impl Fn(usize, usize) -> bool) -> bool {
@@ -29,7 +29,7 @@ impl Player {
 }
 
 /// The entry of a place where no player has lost yet.
-const NOBODY: Player = Player {
+const EMPTY: Player = Player {
     prefix: 0,
     source: usize::MAX,
 };
@@ -39,23 +39,23 @@ const NOBODY: Player = Player {
 /// Functions that play take `comes_first`, which says of two sources with equal prefixes whether the
 /// first one wins.
 #[derive(Debug, Default)]
-pub struct Tournament {
+pub struct LoserTree {
     /// The losers of all games: that of game `n` plays on in game `n / 2` if it wins, and source `s`
     /// begins in game `(sources + s) / 2`. In place of game 0, which is not played, the winner.
     losers: Vec<Player>,
 }
 
-impl Tournament {
+impl LoserTree {
     /// One that has not begun, and has allocated nothing.
-    pub const NONE: Tournament = Tournament { losers: Vec::new() };
+    pub const NONE: LoserTree = LoserTree { losers: Vec::new() };
 
-    /// Begins with `count` sources, which are to [enter](Tournament::enter) one by one.
+    /// Begins with `count` sources, which are to [enter](LoserTree::insert) one by one.
     #[inline]
-    pub fn begin(&mut self, count: usize) {
+    pub fn reset(&mut self, count: usize) {
         if self.losers.len() != count {
-            self.losers.resize(count, NOBODY);
+            self.losers.resize(count, EMPTY);
         }
-        self.losers.fill(NOBODY);
+        self.losers.fill(EMPTY);
     }
 
     /// Has `source` play for the first time, with a key of this prefix. Once all sources have entered there is
@@ -65,7 +65,7 @@ impl Tournament {
     ///
     /// If there are not as many sources.
     #[inline]
-    pub fn enter(
+    pub fn insert(
         &mut self,
         source: usize,
         prefix: u64,
@@ -74,7 +74,7 @@ impl Tournament {
         let mut player = Player { prefix, source };
         let mut game = (self.losers.len() + source) / 2;
         // Who comes to a game first waits there.
-        while game > 0 && self.losers[game].source != NOBODY.source {
+        while game > 0 && self.losers[game].source != EMPTY.source {
             player = self.play(game, player, &comes_first);
             game /= 2;
         }
@@ -130,7 +130,7 @@ impl Tournament {
         self.losers.first().copied()
     }
 
-    /// The players that lost against the winner itself: the winner without it is one of them.
+    /// The tree that lost against the winner itself: the winner without it is one of them.
     #[inline]
     pub fn rivals(&self) -> impl Iterator<Item = Player> {
         let mut game = match self.winner() {
@@ -187,28 +187,28 @@ mod tests {
             mut keys in prop::collection::vec(key(), 0..12),
             changes in prop::collection::vec(key(), 0..40),
         ) {
-            let mut players = Tournament::NONE;
-            // What an earlier tournament left counts for nothing.
-            players.begin(3);
-            (0..3).for_each(|source| players.enter(source, 1, |a, b| a < b));
+            let mut tree = LoserTree::NONE;
+            // What an earlier loser_tree left counts for nothing.
+            tree.reset(3);
+            (0..3).for_each(|source| tree.insert(source, 1, |a, b| a < b));
             let comes_first = |keys: &[Key], a, b| {
                 assert_eq!(prefix(keys[a]), prefix(keys[b]), "others are not asked for");
                 place(keys, a) < place(keys, b)
             };
-            players.begin(keys.len());
+            tree.reset(keys.len());
             for (source, key) in keys.iter().enumerate() {
-                players.enter(source, prefix(*key), |a, b| comes_first(&keys, a, b));
+                tree.insert(source, prefix(*key), |a, b| comes_first(&keys, a, b));
             }
             for change in changes {
                 let order = in_order(&keys);
-                let Some(winner) = players.winner() else {
+                let Some(winner) = tree.winner() else {
                     prop_assert!(keys.is_empty());
                     break;
                 };
                 prop_assert_eq!((winner.source, winner.prefix), (order[0], prefix(keys[order[0]])));
-                let best = players.rivals().map(|rival| place(&keys, rival.source)).min();
+                let best = tree.rivals().map(|rival| place(&keys, rival.source)).min();
                 prop_assert_eq!(best.map(|(.., source)| source), order.get(1).copied());
-                for rival in players.rivals() {
+                for rival in tree.rivals() {
                     prop_assert_eq!(rival.prefix, prefix(keys[rival.source]));
                     prop_assert_eq!(
                         winner.beats(rival, |a, b| comes_first(&keys, a, b)),
@@ -217,13 +217,13 @@ mod tests {
                 }
                 let others = order[1..].iter();
                 let others_like = others.filter(|&&other| prefix(keys[other]) == winner.prefix);
-                prop_assert_eq!(players.wins_by_prefix(), others_like.count() == 0);
+                prop_assert_eq!(tree.wins_by_prefix(), others_like.count() == 0);
                 keys[winner.source] = change;
                 if in_order(&keys)[0] == winner.source && change.is_some_and(|(_, rest)| rest > 0) {
-                    players.keep(prefix(change));
+                    tree.keep(prefix(change));
                 } else {
-                    let now = players.replay(prefix(change), |a, b| comes_first(&keys, a, b));
-                    prop_assert_eq!(Some(now), players.winner());
+                    let now = tree.replay(prefix(change), |a, b| comes_first(&keys, a, b));
+                    prop_assert_eq!(Some(now), tree.winner());
                 }
             }
         }
