@@ -24,10 +24,10 @@ use cairn_version::{FileMeta, TableRef};
 use crate::blob::{BlobPlace, BlobReadOptions, Located};
 use crate::columns::{Columns, default_column, with_blobs};
 use crate::counting::{count_get, count_tables};
+use crate::file_read_sample;
 use crate::level::nothing_may_be_read;
 use crate::merge_operands::{Below, Merged, full_merge};
 use crate::read_deadline::ReadDeadline;
-use crate::sampling;
 use crate::value::{Value, mergeable};
 use crate::view::{Reading, View};
 
@@ -210,7 +210,7 @@ pub(crate) struct PointGet<'a> {
     /// More operands than this are too many.
     most_operands: u64,
     /// True if files that have no value of the key count this read.
-    drawn: bool,
+    sampled: bool,
     /// True if the thread counts by level.
     by_level: bool,
 }
@@ -243,7 +243,7 @@ impl<'a> PointGet<'a> {
             lack: None,
             hit: Hit::Nowhere,
             most_operands: options.merge_operand_count_threshold.unwrap_or(u64::MAX),
-            drawn: view.family.draws(),
+            sampled: view.family.is_sampled(),
             by_level: by_level::is_wanted(),
             versions: Versions {
                 operands: Vec::new(),
@@ -392,7 +392,7 @@ impl<'a> PointGet<'a> {
     /// Goes on behind a table that has nothing more.
     #[inline]
     fn leave(&mut self, table: &Table) {
-        if self.drawn | self.by_level {
+        if self.sampled | self.by_level {
             self.count_left(table);
         }
         if self.versions.end != End::Open {
@@ -410,11 +410,11 @@ impl<'a> PointGet<'a> {
             return;
         };
         let newest_is_missing = matches!(self.versions.newest, Newest::Missing);
-        if self.drawn
+        if self.sampled
             && newest_is_missing
             && let Some(file) = self.view.version.level(level).files().get(next - 1)
         {
-            sampling::count_in_vain(file);
+            file_read_sample::count_wasted(file);
         }
         if self.by_level {
             self.state.bring_counts(table);

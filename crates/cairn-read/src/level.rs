@@ -9,7 +9,7 @@ use cairn_table::{IterOptions, Table, TableIter};
 use cairn_types::{Error, KeyOrder, Progress, Result, SequenceNumber};
 use cairn_version::{FileMeta, LevelFiles, TableRef};
 
-use crate::sampling;
+use crate::file_read_sample;
 use crate::view::Reading;
 
 /// Where an iterator finds tables, and how it reads them.
@@ -68,7 +68,7 @@ pub struct LevelIter {
     iter: Option<TableIter>,
     back: bool,
     /// True if the seek that goes on counts on the file where it ends.
-    drawn: bool,
+    sampled: bool,
     error: Option<Error>,
     largest_seq: Option<SequenceNumber>,
 }
@@ -91,7 +91,7 @@ impl LevelIter {
             at: 0,
             iter: None,
             back: false,
-            drawn: false,
+            sampled: false,
             error: None,
             largest_seq: None,
         }
@@ -353,7 +353,7 @@ impl LevelIter {
         seek: impl FnOnce(&mut TableIter) -> Progress,
     ) -> Progress {
         self.back = back;
-        self.drawn = self.tables.reading.draws();
+        self.sampled = self.tables.reading.is_sampled();
         self.error = None;
         match self.enter(at) {
             Some(iter) => {
@@ -387,7 +387,7 @@ impl LevelIter {
     fn settle(&mut self, mut progress: Progress) -> Progress {
         while let Some(iter) = &self.iter {
             if !progress.is_ready() || iter.valid() || iter.status().is_err() {
-                if self.drawn && iter.valid() {
+                if self.sampled && iter.valid() {
                     self.count_seek();
                 }
                 return progress;
@@ -411,11 +411,11 @@ impl LevelIter {
     /// Counts the seek that has ended on the file that it ended in, if a compaction would save it.
     #[cold]
     fn count_seek(&mut self) {
-        self.drawn = false;
+        self.sampled = false;
         if let Some(file) = self.files.files().get(self.at)
-            && key::parse(self.key()).is_ok_and(|key| sampling::is_in_vain(key.kind))
+            && key::parse(self.key()).is_ok_and(|key| file_read_sample::is_wasted(key.kind))
         {
-            sampling::count_in_vain(file);
+            file_read_sample::count_wasted(file);
         }
     }
 
