@@ -443,7 +443,7 @@ impl LevelIter {
         match (&self.until, self.files.files().get(at)) {
             (Some(until), Some(file)) => {
                 let first = key::strip_timestamp(file.smallest.user_key(), order.timestamp_size());
-                crate::bound::compare(order, first, until).is_ge()
+                crate::user_key::compare(order, first, until).is_ge()
             }
             _ => false,
         }

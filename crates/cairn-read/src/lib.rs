@@ -7,7 +7,6 @@
 
 pub mod batch;
 pub mod blob;
-mod bound;
 pub mod child;
 pub mod columns;
 mod counting;
@@ -19,6 +18,7 @@ pub mod merge_operands;
 pub mod merging_iter;
 mod range_del_aggregator;
 mod read_deadline;
+mod user_key;
 pub mod value;
 pub mod view;
 pub mod visible;

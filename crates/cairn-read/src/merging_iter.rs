@@ -17,9 +17,9 @@ use cairn_format::key;
 use cairn_platform::{Buffer, Io, ReadRequest};
 use cairn_types::{Error, KeyOrder, PrefixExtractor, Progress, Result, SequenceNumber, ValueKind};
 
-use crate::bound::compare;
 use crate::child::Child;
 use crate::loser_tree::{LoserTree, Player};
+use crate::user_key::compare;
 use crate::value::Value;
 
 /// The rest of a movement when the last lacking child was supplied.

@@ -25,8 +25,8 @@ use cairn_format::range_del::Fragments;
 use cairn_types::{KeyOrder, Result, SequenceNumber, ValueKind};
 use cairn_version::{FileMeta, LevelFiles};
 
-use crate::bound::compare;
 use crate::level::Tables;
+use crate::user_key::compare;
 
 /// The range tombstones of a view; see the module's documentation.
 pub(crate) struct RangeDelAggregator {

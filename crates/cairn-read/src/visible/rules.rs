@@ -9,11 +9,11 @@ use cairn_types::{Error, KeyOrder, PrefixExtractor, Result, SequenceNumber, Valu
 use cairn_version::{FileMeta, LevelFiles};
 
 use super::{DbIter, PrefixUse};
-use crate::bound::compare;
 use crate::child::Child;
 use crate::level::{LevelIter, Tables};
 use crate::merging_iter;
 use crate::range_del_aggregator::RangeDelAggregator;
+use crate::user_key::compare;
 use crate::value::Value;
 use crate::view::View;
 
