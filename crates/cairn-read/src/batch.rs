@@ -23,8 +23,8 @@ use cairn_platform::ReadRequest;
 use cairn_table::TableGet;
 use cairn_types::{Error, Result};
 
-use crate::counting::len_of;
 use crate::get::{Found, PointGet};
+use crate::get_stats::len_of;
 use crate::read_deadline::ReadDeadline;
 use crate::view::{Reading, View};
 

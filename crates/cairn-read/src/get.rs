@@ -23,8 +23,8 @@ use cairn_version::{FileMeta, TableRef};
 
 use crate::blob::{BlobPlace, BlobReadOptions, Located};
 use crate::columns::{Columns, default_column, with_blobs};
-use crate::counting::{count_get, count_tables};
 use crate::file_read_sample;
+use crate::get_stats::{count_get, count_tables};
 use crate::level::nothing_may_be_read;
 use crate::merge_operands::{Below, Merged, full_merge};
 use crate::read_deadline::ReadDeadline;
