@@ -9,6 +9,7 @@ pub mod batch;
 pub mod blob;
 pub mod child;
 pub mod columns;
+pub mod db_iter;
 mod file_read_sample;
 pub mod get;
 mod get_stats;
@@ -21,18 +22,17 @@ mod read_deadline;
 mod user_key;
 pub mod value;
 pub mod view;
-pub mod visible;
 
 pub use batch::{Wanted, multi_get};
 pub use blob::{BlobCache, BlobReadOptions, BlobSource};
 pub use child::Child;
 pub use columns::Columns;
+pub use db_iter::DbIter;
 pub use get::{Found, GetScratch, get, get_async, get_in, is_written_since, operands};
 pub use level::{LevelIter, Tables};
 pub use merging_iter::MergingIter;
 pub use value::Value;
 pub use view::{Reading, View, ViewEnd};
-pub use visible::DbIter;
 
 #[cfg(test)]
 mod tests;

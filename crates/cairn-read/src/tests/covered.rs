@@ -13,8 +13,8 @@ use proptest::prelude::*;
 
 use super::world::{Change, Shape, World};
 use super::{Pairs, backward, change, check, forward, key, shape, shape_of};
+use crate::db_iter::DbIter;
 use crate::get::get;
-use crate::visible::DbIter;
 
 /// A write; one of three deletes a range.
 fn ranged_change() -> impl Strategy<Value = Change> {

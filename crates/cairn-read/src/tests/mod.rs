@@ -14,9 +14,9 @@ use cairn_options::{ReadOptions, ReadTier};
 use cairn_types::{Code, KeyOrder, SequenceNumber};
 use proptest::prelude::*;
 
+use crate::db_iter::DbIter;
 use crate::get::{get, get_async};
 use crate::view::View;
-use crate::visible::DbIter;
 use world::{Change, Shape, World};
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
