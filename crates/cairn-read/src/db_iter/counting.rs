@@ -77,7 +77,7 @@ impl DbIter {
 
     /// A seek of the user's has ended.
     pub(super) fn count_seek(&mut self, began: Began) {
-        self.note_plain();
+        self.update_fast_ranges();
         let found = self.valid();
         if found {
             self.passed.counts.bytes += self.entry_len();
@@ -109,7 +109,7 @@ impl DbIter {
 impl DbIter {
     /// A step has ended on an entry whose key and value have so many bytes.
     #[inline]
-    pub(super) fn count_plain_step(&mut self, back: bool, bytes: u64) {
+    pub(super) fn count_fast_step(&mut self, back: bool, bytes: u64) {
         if !self.rules.has_statistics && !perf::is_in_use() {
             return;
         }

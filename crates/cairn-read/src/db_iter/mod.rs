@@ -116,7 +116,7 @@ pub struct DbIter {
     /// Going backward, the merging iterator does not stand before `key`.
     astray: bool,
     /// How far steps forward, and steps back, are plain.
-    plain: [Reach; 2],
+    fast_ranges: [FastRange; 2],
     /// The user key of the entry, or the key to pass over.
     key: Vec<u8>,
     versions: Versions,
@@ -138,7 +138,7 @@ struct Rules {
     /// Values and operands are stored with their dates, which are not shown.
     dated: bool,
     /// Neither, and there is no limit of entries passed over.
-    simple: bool,
+    fast_path: bool,
     /// How prefix filters are used.
     prefix_use: PrefixUse,
     /// Only keys with the prefix of the seek target are shown.
@@ -257,7 +257,7 @@ impl DbIter {
                 read_ts,
                 untimed,
                 dated,
-                simple: untimed && !dated && options.max_skippable_internal_keys == 0,
+                fast_path: untimed && !dated && options.max_skippable_internal_keys == 0,
                 prefix_use: PrefixUse::of(&view, options),
                 same_prefix: options.prefix_same_as_start && view.family.prefix_extractor.is_some(),
                 cache_only,
@@ -282,7 +282,7 @@ impl DbIter {
             task: Task::Rest,
             back: false,
             astray: false,
-            plain: Default::default(),
+            fast_ranges: Default::default(),
             key,
             versions: Versions {
                 same_key: false,
@@ -411,26 +411,27 @@ impl DbIter {
     /// [`DbIter::next`] that shows key and value of the entry it comes to, as [`DbIter::key`] and
     /// [`DbIter::value`] say them, if there is one; says whether there is. The way to both that costs least.
     #[inline]
-    pub fn next_shown(&mut self, mut show: impl FnMut(&[u8], &[u8])) -> bool {
-        self.step_forward::<true>(&mut show)
+    pub fn next_shown(&mut self, mut visit: impl FnMut(&[u8], &[u8])) -> bool {
+        self.step_forward::<true>(&mut visit)
     }
 
-    /// Moves to the next key, and shows the entry if `SHOWS`; says whether there is one.
+    /// Moves to the next key, and shows the entry if `VISITS`; says whether there is one.
     #[inline(always)]
-    fn step_forward<const SHOWS: bool>(&mut self, show: &mut impl FnMut(&[u8], &[u8])) -> bool {
+    fn step_forward<const VISITS: bool>(&mut self, visit: &mut impl FnMut(&[u8], &[u8])) -> bool {
         self.passed.hidden = 0;
         self.passed.skipped = 0;
         if let Some(waste) = &mut self.passed.waste {
             waste.step();
         }
-        let plain =
-            self.plain[0].is_somewhere() && !self.back && matches!(self.at, At::Entry(Part::All));
-        if plain && self.next_plainly::<SHOWS>(show) {
+        let fast = self.fast_ranges[0].is_enabled()
+            && !self.back
+            && matches!(self.at, At::Entry(Part::All));
+        if fast && self.next_fast::<VISITS>(visit) {
             return true;
         }
-        self.step_thoughtfully(plain);
-        if SHOWS && self.valid() {
-            show(self.key(), self.value());
+        self.next_general(fast);
+        if VISITS && self.valid() {
+            visit(self.key(), self.value());
         }
         self.valid()
     }
@@ -439,7 +440,7 @@ impl DbIter {
     /// iterator has left the entry already.
     // Apart, so that plain steps are short.
     #[inline(never)]
-    fn step_thoughtfully(&mut self, moved: bool) {
+    fn next_general(&mut self, moved: bool) {
         match &self.at {
             At::Nowhere => return,
             At::Entry(_) if moved => {}
@@ -458,7 +459,7 @@ impl DbIter {
         self.versions.same_key = true;
         self.at = At::Nowhere;
         self.run(Task::Forward);
-        self.note_plain_again();
+        self.refresh_fast_ranges();
         self.count_step(false);
     }
 
@@ -468,9 +469,9 @@ impl DbIter {
         match &self.at {
             At::Nowhere => return,
             At::Entry(part) if self.back => {
-                let plain = self.plain[1].is_somewhere() && matches!(part, Part::All);
+                let fast = self.fast_ranges[1].is_enabled() && matches!(part, Part::All);
                 let _progress = self.merging.prev();
-                if plain && self.stand_plainly_back() {
+                if fast && self.prev_fast() {
                     return;
                 }
             }
@@ -488,22 +489,22 @@ impl DbIter {
         self.versions.same_key = false;
         self.sought.clear();
         self.run(Task::Backward);
-        self.note_plain_again();
+        self.refresh_fast_ranges();
         self.count_step(true);
     }
 
     /// Goes on to the next key as long as entries are of the kinds that walks mostly meet: the newest version of
     /// a key if that is a plain value, and the older ones, with nothing else to think of (see the module `plain`). The
-    /// iterator then stands on its entry as it did on the one before, and has shown it if `SHOWS`. `false` where
+    /// iterator then stands on its entry as it did on the one before, and has shown it if `VISITS`. `false` where
     /// more has to be thought of.
     #[inline(always)]
-    fn next_plainly<const SHOWS: bool>(&mut self, show: &mut impl FnMut(&[u8], &[u8])) -> bool {
+    fn next_fast<const VISITS: bool>(&mut self, visit: &mut impl FnMut(&[u8], &[u8])) -> bool {
         loop {
             let _progress = self.merging.next();
             if !self.merging.valid() {
                 return false;
             }
-            let (internal, value, value_len) = match SHOWS {
+            let (internal, value, value_len) = match VISITS {
                 true => {
                     let (internal, value) = self.merging.entry();
                     (internal, value, value.len())
@@ -523,16 +524,16 @@ impl DbIter {
                 self.passed.counts.skipped += 1;
                 continue;
             }
-            if !self.is_plain_value(internal) || !self.plain[0].has_forward(user) {
+            if !self.is_plain_value(internal) || !self.fast_ranges[0].contains_forward(user) {
                 return false;
             }
             debug_assert!(!self.is_behind_end(user) && self.is_uncovered(user));
             let bytes = user.len() + value_len;
             key::copy_user_key(&mut self.key, internal);
-            if SHOWS {
-                show(&self.key, value);
+            if VISITS {
+                visit(&self.key, value);
             }
-            self.count_plain_step(false, bytes as u64);
+            self.count_fast_step(false, bytes as u64);
             return true;
         }
     }
@@ -541,14 +542,14 @@ impl DbIter {
     /// walks mostly meet: a plain value, and the newest version of its key, with nothing else to
     /// think of (see the module `plain`).
     #[inline]
-    fn stand_plainly_back(&mut self) -> bool {
+    fn prev_fast(&mut self) -> bool {
         if !self.merging.valid() {
             return false;
         }
         let (internal, value_len) = self.merging.head();
         let user = key::user_key(internal);
         if !self.is_plain_value(internal)
-            || !self.plain[1].has_back(user)
+            || !self.fast_ranges[1].contains_backward(user)
             || !self
                 .merging
                 .stands_on_newest(user, |a, b| self.is_same(a, b))
@@ -558,7 +559,7 @@ impl DbIter {
         debug_assert!(!self.is_before_start(user) && self.is_uncovered(user));
         let bytes = user.len() + value_len;
         key::copy_user_key(&mut self.key, internal);
-        self.count_plain_step(true, bytes as u64);
+        self.count_fast_step(true, bytes as u64);
         true
     }
 
@@ -822,12 +823,12 @@ impl DbIter {
 mod back;
 mod counting;
 mod covered;
+mod fast_path;
 mod forward;
-mod plain;
 mod rules;
 mod waste;
 
 use counting::IterCounts;
-use plain::Reach;
+use fast_path::FastRange;
 use rules::{refused, sources};
 use waste::Waste;

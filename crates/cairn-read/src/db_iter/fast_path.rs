@@ -12,7 +12,7 @@ use crate::range_del_aggregator::RangeDelAggregator;
 
 /// How far steps in one direction are plain.
 #[derive(Debug, Default)]
-pub(super) struct Reach {
+pub(super) struct FastRange {
     extent: Extent,
     /// The key that ends it, if `extent` is `Limited`.
     limit: Vec<u8>,
@@ -21,27 +21,27 @@ pub(super) struct Reach {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Extent {
     #[default]
-    Nowhere,
-    Everywhere,
+    Empty,
+    Unbounded,
     Limited,
 }
 
-impl Reach {
+impl FastRange {
     /// True if there may be plain steps at all.
     #[inline]
-    pub(super) fn is_somewhere(&self) -> bool {
-        self.extent != Extent::Nowhere
+    pub(super) fn is_enabled(&self) -> bool {
+        self.extent != Extent::Empty
     }
 
     /// True if a step forward to the user key `user` is plain; it is not if it leads to the limit.
     #[inline]
-    pub(super) fn has_forward(&self, user: &[u8]) -> bool {
+    pub(super) fn contains_forward(&self, user: &[u8]) -> bool {
         self.extent != Extent::Limited || key::compare_bytewise(user, &self.limit).is_lt()
     }
 
     /// True if a step back to the user key `user` is plain; it is not if it leads to the limit.
     #[inline]
-    pub(super) fn has_back(&self, user: &[u8]) -> bool {
+    pub(super) fn contains_backward(&self, user: &[u8]) -> bool {
         self.extent != Extent::Limited || key::compare_bytewise(user, &self.limit).is_gt()
     }
 
@@ -51,7 +51,7 @@ impl Reach {
         limits: impl Iterator<Item = &'a [u8]>,
         nearer: impl Fn(&'a [u8], &'a [u8]) -> &'a [u8],
     ) {
-        self.extent = Extent::Everywhere;
+        self.extent = Extent::Unbounded;
         if let Some(limit) = limits.reduce(nearer) {
             self.extent = Extent::Limited;
             self.limit.clear();
@@ -63,12 +63,12 @@ impl Reach {
 impl DbIter {
     /// Notes which steps are plain from where the iterator stands, until a seek or a step that is not
     /// plain.
-    pub(super) fn note_plain(&mut self) {
-        self.plain
+    pub(super) fn update_fast_ranges(&mut self) {
+        self.fast_ranges
             .iter_mut()
-            .for_each(|reach| reach.extent = Extent::Nowhere);
+            .for_each(|range| range.extent = Extent::Empty);
         // Hidden entries are counted by step, which plain steps do not know of.
-        if !self.rules.simple || self.passed.waste.is_some() {
+        if !self.rules.fast_path || self.passed.waste.is_some() {
             return;
         }
         let range_dels = self.range_dels.as_mut().and_then(|range_dels| {
@@ -80,8 +80,8 @@ impl DbIter {
             || self.bounds.prefix.is_some();
         if range_dels.is_none() && !bounded {
             // Most walks: nothing ends them, and a seek need not look for what does.
-            for reach in &mut self.plain {
-                reach.extent = Extent::Everywhere;
+            for range in &mut self.fast_ranges {
+                range.extent = Extent::Unbounded;
             }
             return;
         }
@@ -110,7 +110,7 @@ impl DbIter {
         {
             return;
         }
-        let [forward, back] = &mut self.plain;
+        let [forward, back] = &mut self.fast_ranges;
         forward.limit(until.into_iter().flatten(), Ord::min);
         back.limit(from.into_iter().flatten(), Ord::max);
     }
@@ -121,16 +121,16 @@ impl DbIter {
         range_dels.is_none_or(|range_dels| range_dels.is_known_uncovered(user))
     }
 
-    /// [`DbIter::note_plain`] after a step that was not plain: only range tombstones that are known now may
+    /// [`DbIter::update_fast_ranges`] after a step that was not plain: only range tombstones that are known now may
     /// decide where they did not.
     #[inline]
-    pub(super) fn note_plain_again(&mut self) {
+    pub(super) fn refresh_fast_ranges(&mut self) {
         if self
             .range_dels
             .as_ref()
             .is_some_and(|range_dels| !range_dels.is_empty())
         {
-            self.note_plain();
+            self.update_fast_ranges();
         }
     }
 }
