@@ -61,7 +61,7 @@ impl DbIter {
                     self.hide_key();
                     self.passed.counts.deletions += 1;
                     self.count_hidden()?;
-                    self.count_waste();
+                    self.count_memtable_hidden();
                     let _progress = self.merging.next();
                     self.skip_deletions();
                 }
@@ -307,7 +307,7 @@ impl DbIter {
         }
         let budget = self.hidden_budget();
         let (seq, upper) = (self.seq, self.bounds.upper.as_deref());
-        let wasted = self.passed.waste.is_some() && self.is_waste();
+        let counted = self.passed.flush_trigger.is_some() && self.is_in_active_memtable();
         // The last of them becomes the key whose older entries are passed over.
         let skipped = self
             .merging
@@ -315,28 +315,28 @@ impl DbIter {
         self.passed.hidden += skipped;
         self.passed.counts.skipped += skipped;
         self.passed.counts.deletions += skipped;
-        if let Some(waste) = self.passed.waste.as_mut().filter(|_| wasted) {
-            waste.passed(skipped);
+        if let Some(trigger) = self.passed.flush_trigger.as_mut().filter(|_| counted) {
+            trigger.add_hidden(skipped);
         }
     }
 
     /// True if the current entry is one of the memtable that takes writes.
-    fn is_waste(&self) -> bool {
+    fn is_in_active_memtable(&self) -> bool {
         let seq = SequenceNumber(key::packed(self.merging.key()) >> 8);
         self.passed
-            .waste
+            .flush_trigger
             .as_ref()
-            .is_some_and(|waste| waste.has(seq))
+            .is_some_and(|trigger| trigger.owns(seq))
     }
 
     /// Counts the current entry, which is passed over, if that is counted.
     #[inline]
-    fn count_waste(&mut self) {
-        if self.passed.waste.is_some()
-            && self.is_waste()
-            && let Some(waste) = &mut self.passed.waste
+    fn count_memtable_hidden(&mut self) {
+        if self.passed.flush_trigger.is_some()
+            && self.is_in_active_memtable()
+            && let Some(trigger) = &mut self.passed.flush_trigger
         {
-            waste.passed(1);
+            trigger.add_hidden(1);
         }
     }
 
@@ -354,7 +354,7 @@ impl DbIter {
     fn pass_over(&mut self, passed: Passed) -> Result<()> {
         self.count_hidden()?;
         if passed == Passed::Older {
-            self.count_waste();
+            self.count_memtable_hidden();
         }
         self.passed.skipped += 1;
         if self.passed.skipped <= self.view.family.max_sequential_skip {

@@ -183,7 +183,7 @@ struct Passed {
     /// For statistics.
     counts: IterCounts,
     /// The count of entries passed over in the memtable, if they may have it flushed.
-    waste: Option<Box<Waste>>,
+    flush_trigger: Option<Box<ScanFlushTrigger>>,
 }
 
 /// Memory that an iterator has allocated, empty, kept for the thread's next one.
@@ -205,8 +205,8 @@ thread_local! {
 impl Drop for DbIter {
     fn drop(&mut self) {
         self.count_end();
-        if let Some(waste) = &mut self.passed.waste {
-            waste.walk_ended();
+        if let Some(trigger) = &mut self.passed.flush_trigger {
+            trigger.end_scan();
         }
         if self.key.capacity() + self.target.capacity() <= KEPT_BYTES {
             let [mut key, mut target] = [&mut self.key, &mut self.target].map(std::mem::take);
@@ -294,7 +294,7 @@ impl DbIter {
                 skipped: 0,
                 hidden: 0,
                 counts: IterCounts::default(),
-                waste: Waste::of(&view, options),
+                flush_trigger: ScanFlushTrigger::new(&view, options),
             },
             target,
             sought: Vec::new(),
@@ -420,8 +420,8 @@ impl DbIter {
     fn step_forward<const VISITS: bool>(&mut self, visit: &mut impl FnMut(&[u8], &[u8])) -> bool {
         self.passed.hidden = 0;
         self.passed.skipped = 0;
-        if let Some(waste) = &mut self.passed.waste {
-            waste.step();
+        if let Some(trigger) = &mut self.passed.flush_trigger {
+            trigger.begin_step();
         }
         let fast = self.fast_ranges[0].is_enabled()
             && !self.back
@@ -711,8 +711,8 @@ impl DbIter {
         self.passed.hidden = 0;
         self.sought.clear();
         self.versions.operands.clear();
-        if let Some(waste) = &mut self.passed.waste {
-            waste.walk_ended();
+        if let Some(trigger) = &mut self.passed.flush_trigger {
+            trigger.end_scan();
         }
         if self.merging.is_empty() && self.error.is_some() {
             return false;
@@ -826,9 +826,9 @@ mod covered;
 mod fast_path;
 mod forward;
 mod rules;
-mod waste;
+mod scan_flush_trigger;
 
 use counting::IterCounts;
 use fast_path::FastRange;
 use rules::{refused, sources};
-use waste::Waste;
+use scan_flush_trigger::ScanFlushTrigger;

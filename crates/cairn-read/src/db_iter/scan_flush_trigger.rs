@@ -11,33 +11,33 @@ use cairn_types::SequenceNumber;
 use crate::view::View;
 
 /// The entries that a walk has passed over in the memtable.
-pub(super) struct Waste {
+pub(super) struct ScanFlushTrigger {
     memtable: Arc<Memtable>,
     /// Entries from here on are taken for the memtable's. Files that were ingested since its first
     /// write are counted too.
     from: SequenceNumber,
     per_step: u64,
     /// 0 if the average does not matter.
-    per_step_on_average: u64,
+    average_per_step: u64,
     in_step: u64,
     since_seek: u64,
     /// The seek is one of them.
     steps: u64,
 }
 
-impl Waste {
+impl ScanFlushTrigger {
     /// The counter of a walk over `view`; `None` if there is none. Walks that follow new writes
     /// are left out, as in RocksDB.
-    pub(super) fn of(view: &View, options: &ReadOptions) -> Option<Box<Waste>> {
+    pub(super) fn new(view: &View, options: &ReadOptions) -> Option<Box<ScanFlushTrigger>> {
         let per_step = u64::from(view.family.memtable_op_scan_flush_trigger);
         if per_step == 0 || options.tailing {
             return None;
         }
-        Some(Box::new(Waste {
+        Some(Box::new(ScanFlushTrigger {
             memtable: view.memtable.clone(),
             from: view.memtable.first_seq()?,
             per_step,
-            per_step_on_average: u64::from(view.family.memtable_avg_op_scan_flush_trigger),
+            average_per_step: u64::from(view.family.memtable_avg_op_scan_flush_trigger),
             in_step: 0,
             since_seek: 0,
             steps: 1,
@@ -45,18 +45,18 @@ impl Waste {
     }
 
     /// True if an entry of this number is one of the memtable.
-    pub(super) fn has(&self, seq: SequenceNumber) -> bool {
+    pub(super) fn owns(&self, seq: SequenceNumber) -> bool {
         seq >= self.from
     }
 
     /// A step begins.
-    pub(super) fn step(&mut self) {
+    pub(super) fn begin_step(&mut self) {
         self.steps += 1;
         self.in_step = 0;
     }
 
     /// The step has passed over `count` entries of the memtable.
-    pub(super) fn passed(&mut self, count: u64) {
+    pub(super) fn add_hidden(&mut self, count: u64) {
         self.in_step += count;
         self.since_seek += count;
         if self.in_step >= self.per_step {
@@ -65,8 +65,8 @@ impl Waste {
     }
 
     /// The walk ends: a seek begins, or the iterator goes.
-    pub(super) fn walk_ended(&mut self) {
-        let average = self.per_step_on_average;
+    pub(super) fn end_scan(&mut self) {
+        let average = self.average_per_step;
         if average > 0
             && self.since_seek >= self.per_step
             && self.since_seek >= self.steps.saturating_mul(average)
