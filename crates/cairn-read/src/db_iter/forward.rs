@@ -4,7 +4,7 @@ use cairn_format::block::SkipLimits;
 use cairn_format::key;
 use cairn_types::{Error, KeyOrder, Progress, Result, SequenceNumber, ValueKind};
 
-use super::rules::unknown_kind;
+use super::bounds::unknown_kind;
 use super::{At, DbIter, Part, Task};
 use crate::columns::{default_column, has_blobs, with_blobs};
 use crate::level::nothing_may_be_read;
@@ -41,7 +41,7 @@ impl DbIter {
             if let Some(range_dels) = &mut self.range_dels {
                 self.versions.covered_by = range_dels.covering(user)?;
                 if seq < self.versions.covered_by {
-                    if self.skip_covered()? {
+                    if self.skip_tombstone_range()? {
                         continue;
                     }
                     // All of its key that is older lies under the tombstone too.

@@ -724,7 +724,7 @@ impl DbIter {
     /// Begins `task` at `target`.
     #[inline]
     fn walk(&mut self, task: Task) {
-        match self.set_out() {
+        match self.seek_sources() {
             Ok(()) => self.run(task),
             Err(error) => self.fail(error),
         }
@@ -820,15 +820,15 @@ impl DbIter {
     }
 }
 
-mod back;
-mod counting;
-mod covered;
+mod backward;
+mod bounds;
 mod fast_path;
 mod forward;
-mod rules;
+mod iter_stats;
 mod scan_flush_trigger;
+mod tombstone_skip;
 
-use counting::IterCounts;
+use bounds::{refused, sources};
 use fast_path::FastRange;
-use rules::{refused, sources};
+use iter_stats::IterCounts;
 use scan_flush_trigger::ScanFlushTrigger;

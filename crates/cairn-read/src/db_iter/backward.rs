@@ -6,7 +6,7 @@
 use cairn_format::key;
 use cairn_types::{Progress, Result, SequenceNumber, ValueKind};
 
-use super::rules::unknown_kind;
+use super::bounds::unknown_kind;
 use super::{At, DbIter, Newest, Part, Task};
 use crate::columns::default_column;
 use crate::merge_operands::Below;
@@ -47,7 +47,7 @@ impl DbIter {
                 self.versions.covered_by = range_dels.covering(user)?;
                 // Should a child of newer entries stand on the same key, that comes next.
                 let seq = SequenceNumber(key::packed(internal) >> 8);
-                if seq < self.versions.covered_by && self.skip_covered()? {
+                if seq < self.versions.covered_by && self.skip_tombstone_range()? {
                     self.passed.counts.back += 1;
                     continue;
                 }

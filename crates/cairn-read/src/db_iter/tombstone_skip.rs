@@ -12,12 +12,12 @@ use super::DbIter;
 impl DbIter {
     /// Moves the merging iterator to `target`, on which a walk in the direction of this one begins.
     #[inline]
-    pub(super) fn set_out(&mut self) -> Result<()> {
+    pub(super) fn seek_sources(&mut self) -> Result<()> {
         let covers = self
             .range_dels
             .as_ref()
             .is_some_and(|range_dels| !range_dels.is_empty());
-        if covers && self.set_out_apart()? {
+        if covers && self.seek_past_tombstone()? {
             return Ok(());
         }
         let _progress = match self.back {
@@ -29,7 +29,7 @@ impl DbIter {
 
     /// The same where range tombstones may be; `false` if none covers the target.
     #[inline(never)]
-    fn set_out_apart(&mut self) -> Result<bool> {
+    fn seek_past_tombstone(&mut self) -> Result<bool> {
         let back = self.back;
         if let Some(range_dels) = &mut self.range_dels
             && self.rules.untimed
@@ -45,7 +45,7 @@ impl DbIter {
     /// The current entry lies under the tombstone that was asked for last. Passes over the whole range, if all of it that the entry's
     /// child holds is hidden; `false` if not.
     #[inline(never)]
-    pub(super) fn skip_covered(&mut self) -> Result<bool> {
+    pub(super) fn skip_tombstone_range(&mut self) -> Result<bool> {
         let (Some(range_dels), true) = (&self.range_dels, self.rules.untimed) else {
             return Ok(false);
         };
