@@ -172,7 +172,7 @@ impl DbIter {
 
     /// True if a forward walk ends before `user`.
     #[inline]
-    pub(super) fn is_behind_end(&self, user: &[u8]) -> bool {
+    pub(super) fn is_past_end(&self, user: &[u8]) -> bool {
         (self.bounds.upper.is_some() || self.bounds.prefix.is_some()) && self.is_behind(user)
     }
 
@@ -199,7 +199,7 @@ impl DbIter {
 
     #[inline]
     fn without_timestamp<'k>(&self, user: &'k [u8]) -> &'k [u8] {
-        match self.rules.untimed {
+        match self.rules.no_timestamps {
             true => user,
             false => key::strip_timestamp(user, self.view.family.order.timestamp_size()),
         }
@@ -221,7 +221,7 @@ impl DbIter {
     pub(super) fn choose_filter(&mut self, target: Option<&[u8]>, back: bool) {
         let on = match (self.rules.prefix_use, target) {
             (PrefixUse::Always, Some(_)) => true,
-            (PrefixUse::Harmless, Some(target)) => !back && self.upper_ends_prefix_of(target),
+            (PrefixUse::WithinBound, Some(target)) => !back && self.upper_ends_prefix_of(target),
             _ => false,
         };
         if on != self.bounds.filtering {
@@ -258,7 +258,7 @@ impl DbIter {
     }
 
     /// Aims at the newest version of `plain` that the read sees.
-    pub(super) fn aim_before(&mut self, plain: &[u8]) {
+    pub(super) fn set_target_newest_visible(&mut self, plain: &[u8]) {
         let size = self.view.family.order.timestamp_size();
         self.target.clear();
         self.target.reserve(plain.len() + size + key::SUFFIX_LEN);
@@ -272,27 +272,27 @@ impl DbIter {
     }
 
     /// Aims before every version of `plain`.
-    pub(super) fn aim_before_all(&mut self, plain: &[u8]) {
+    pub(super) fn set_target_before_all(&mut self, plain: &[u8]) {
         let packed = key::pack(SequenceNumber::MAX, ValueKind::FOR_SEEK);
-        self.aim(plain, 0xff, packed);
+        self.set_target(plain, 0xff, packed);
     }
 
     /// Aims behind every version of `plain`.
-    pub(super) fn aim_behind(&mut self, plain: &[u8]) {
-        self.aim(plain, 0, 0);
+    pub(super) fn set_target_after_all(&mut self, plain: &[u8]) {
+        self.set_target(plain, 0, 0);
     }
 
     /// Aims behind every version of `key`.
-    pub(super) fn aim_last_version(&mut self) {
+    pub(super) fn set_target_after_key(&mut self) {
         let user = std::mem::take(&mut self.key);
-        self.aim_behind(key::strip_timestamp(
+        self.set_target_after_all(key::strip_timestamp(
             &user,
             self.view.family.order.timestamp_size(),
         ));
         self.key = user;
     }
 
-    fn aim(&mut self, plain: &[u8], timestamp: u8, packed: u64) {
+    fn set_target(&mut self, plain: &[u8], timestamp: u8, packed: u64) {
         let size = self.view.family.order.timestamp_size();
         self.target.clear();
         self.target.extend_from_slice(plain);

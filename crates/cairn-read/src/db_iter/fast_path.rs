@@ -68,7 +68,7 @@ impl DbIter {
             .iter_mut()
             .for_each(|range| range.extent = Extent::Empty);
         // Hidden entries are counted by step, which plain steps do not know of.
-        if !self.rules.fast_path || self.passed.flush_trigger.is_some() {
+        if !self.rules.fast_path || self.counters.flush_trigger.is_some() {
             return;
         }
         let range_dels = self.range_dels.as_mut().and_then(|range_dels| {

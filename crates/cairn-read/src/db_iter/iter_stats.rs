@@ -3,7 +3,7 @@
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{Began, Histogram, Ticker, Update};
 
-use super::{At, DbIter, Part};
+use super::{DbIter, Part, Position};
 
 /// The counts since an iterator last brought them in.
 #[derive(Default)]
@@ -29,7 +29,7 @@ pub(super) struct IterCounts {
 }
 
 impl IterCounts {
-    fn bring_to_perf(&self, perf: &perf::PerfContext) {
+    fn add_to_perf(&self, perf: &perf::PerfContext) {
         let hidden = self.skipped.saturating_sub(self.deletions + self.recent);
         // What RocksDB calls skipped: an entry that is left too, and backward every one.
         let entries = hidden + self.next + self.back;
@@ -68,8 +68,8 @@ impl DbIter {
     /// Bytes of the key and value that the iterator stands on.
     #[inline]
     fn entry_len(&self) -> u64 {
-        let value_len = match &self.at {
-            At::Entry(Part::All) => self.merging.head().1,
+        let value_len = match &self.position {
+            Position::Entry(Part::All) => self.merging.head().1,
             _ => self.value().len(),
         };
         (self.key().len() + value_len) as u64
@@ -80,20 +80,20 @@ impl DbIter {
         self.update_fast_ranges();
         let found = self.valid();
         if found {
-            self.passed.counts.bytes += self.entry_len();
+            self.counters.counts.bytes += self.entry_len();
         }
         let reading = &self.view.family;
         perf::count(|perf| {
-            self.passed.counts.bring_to_perf(perf);
+            self.counters.counts.add_to_perf(perf);
             perf.add(PerfMetric::IterSeekCount, 1);
         });
         let Some(statistics) = &reading.statistics else {
-            self.passed.counts = IterCounts::default();
+            self.counters.counts = IterCounts::default();
             return;
         };
         let micros = began.micros(&*reading.clock);
         let counted = statistics.update(|update| {
-            self.passed.counts.bring_to(update);
+            self.counters.counts.bring_to(update);
             update.add(Ticker::NumberDbSeek, 1);
             update.add(Ticker::NumberDbSeekFound, u64::from(found));
             if let Some(micros) = micros {
@@ -101,7 +101,7 @@ impl DbIter {
             }
         });
         if !counted {
-            self.passed.counts = IterCounts::default();
+            self.counters.counts = IterCounts::default();
         }
     }
 }
@@ -113,7 +113,7 @@ impl DbIter {
         if !self.rules.has_statistics && !perf::is_in_use() {
             return;
         }
-        let counts = &mut self.passed.counts;
+        let counts = &mut self.counters.counts;
         let (steps, steps_found) = match back {
             false => (&mut counts.next, &mut counts.next_found),
             true => (&mut counts.prev, &mut counts.prev_found),
@@ -123,7 +123,7 @@ impl DbIter {
         counts.back += u64::from(back);
         counts.bytes += bytes;
         if perf::is_in_use() {
-            self.bring_counts();
+            self.flush_counts();
         }
     }
 
@@ -135,7 +135,7 @@ impl DbIter {
         }
         let found = u64::from(self.valid());
         let bytes = if found > 0 { self.entry_len() } else { 0 };
-        let counts = &mut self.passed.counts;
+        let counts = &mut self.counters.counts;
         let (steps, steps_found) = match back {
             false => (&mut counts.next, &mut counts.next_found),
             true => (&mut counts.prev, &mut counts.prev_found),
@@ -144,7 +144,7 @@ impl DbIter {
         *steps_found += found;
         counts.bytes += bytes;
         if perf::is_in_use() {
-            self.bring_counts();
+            self.flush_counts();
         }
     }
 
@@ -152,18 +152,19 @@ impl DbIter {
     pub(super) fn count_end(&mut self) {
         if let Some(statistics) = &self.view.family.statistics {
             statistics.update(|update| {
-                self.passed.counts.bring_to(update);
+                self.counters.counts.bring_to(update);
                 update.add(Ticker::NoIteratorDeleted, 1);
             });
         }
     }
 
     #[cold]
-    fn bring_counts(&mut self) {
-        perf::count(|perf| self.passed.counts.bring_to_perf(perf));
+    fn flush_counts(&mut self) {
+        perf::count(|perf| self.counters.counts.add_to_perf(perf));
         let statistics = self.view.family.statistics.as_ref();
-        if !statistics.is_some_and(|all| all.update(|update| self.passed.counts.bring_to(update))) {
-            self.passed.counts = IterCounts::default();
+        if !statistics.is_some_and(|all| all.update(|update| self.counters.counts.bring_to(update)))
+        {
+            self.counters.counts = IterCounts::default();
         }
     }
 }

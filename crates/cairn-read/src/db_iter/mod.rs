@@ -13,7 +13,7 @@
 //! around is a seek.
 //!
 //! Each direction is a loop over the state kept here (`Task`), which may stop at any entry where
-//! something lacks and goes on from there. `DbIter::wait` fetches what lacks, blocking.
+//! something lacks and goes on from there. `DbIter::fetch_pending` fetches what lacks, blocking.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -36,8 +36,8 @@ use crate::value::{Value, undated};
 use crate::view::View;
 
 /// Where the iterator stands.
-enum At {
-    Nowhere,
+enum Position {
+    Invalid,
     /// On the merging iterator's entry, whose user key `DbIter::key` has too; the value is this part of
     /// that entry's.
     Entry(Part),
@@ -58,13 +58,15 @@ enum PrefixUse {
     /// Always: keys of other prefixes than that of the last target may be missing.
     Always,
     /// Where the upper bound ends the walk before another prefix begins: nothing is missing.
-    Harmless,
+    WithinBound,
 }
 
 impl PrefixUse {
     fn of(view: &View, options: &ReadOptions) -> PrefixUse {
         match view.family.prefix_extractor {
-            Some(_) if options.auto_prefix_mode && !options.total_order_seek => PrefixUse::Harmless,
+            Some(_) if options.auto_prefix_mode && !options.total_order_seek => {
+                PrefixUse::WithinBound
+            }
             Some(_) if !options.total_order_seek => PrefixUse::Always,
             _ => PrefixUse::Never,
         }
@@ -110,21 +112,21 @@ pub struct DbIter {
     bounds: Bounds,
     merging: MergingIter,
     range_dels: Option<RangeDelAggregator>,
-    at: At,
+    position: Position,
     task: Task,
     back: bool,
     /// Going backward, the merging iterator does not stand before `key`.
-    astray: bool,
+    needs_reposition: bool,
     /// How far steps forward, and steps back, are plain.
     fast_ranges: [FastRange; 2],
     /// The user key of the entry, or the key to pass over.
     key: Vec<u8>,
     versions: Versions,
-    passed: Passed,
+    counters: Counters,
     target: Vec<u8>,
     /// The last target of a seek that passes over entries in this direction. The next one lies
     /// further on, so that files with their keys out of order cannot lead around in circles.
-    sought: Vec<u8>,
+    last_reseek_target: Vec<u8>,
     error: Option<Error>,
     /// The last field: when a view is let go of, nothing else keeps its files.
     view: Arc<View>,
@@ -134,7 +136,7 @@ pub struct DbIter {
 struct Rules {
     read_ts: Option<Vec<u8>>,
     /// Keys have no timestamps.
-    untimed: bool,
+    no_timestamps: bool,
     /// Values and operands are stored with their dates, which are not shown.
     dated: bool,
     /// Neither, and there is no limit of entries passed over.
@@ -145,10 +147,10 @@ struct Rules {
     same_prefix: bool,
     cache_only: bool,
     /// Values in blob files are read when they are asked for.
-    unprepared: bool,
+    defer_blob_values: bool,
     blob_options: BlobReadOptions,
     /// The most entries that a step may pass over; 0 for any number.
-    max_hidden: u64,
+    max_skippable: u64,
     read_deadline: ReadDeadline,
     has_statistics: bool,
 }
@@ -175,7 +177,7 @@ struct Versions {
 }
 
 /// Counts of the entries passed over.
-struct Passed {
+struct Counters {
     /// Since the last seek in the sources.
     skipped: u64,
     /// Since the user's call.
@@ -188,32 +190,33 @@ struct Passed {
 
 /// Memory that an iterator has allocated, empty, kept for the thread's next one.
 #[derive(Default)]
-struct Spare {
+struct RecycledBuffers {
     key: Vec<u8>,
     target: Vec<u8>,
 }
 
 /// No longer keys' memory is kept.
-const KEPT_BYTES: usize = 4 << 10;
+const MAX_RECYCLED_BYTES: usize = 4 << 10;
 
 thread_local! {
-    static SPARE: Cell<Spare> = const {
-        Cell::new(Spare { key: Vec::new(), target: Vec::new() })
+    static RECYCLED: Cell<RecycledBuffers> = const {
+        Cell::new(RecycledBuffers { key: Vec::new(), target: Vec::new() })
     };
 }
 
 impl Drop for DbIter {
     fn drop(&mut self) {
         self.count_end();
-        if let Some(trigger) = &mut self.passed.flush_trigger {
+        if let Some(trigger) = &mut self.counters.flush_trigger {
             trigger.end_scan();
         }
-        if self.key.capacity() + self.target.capacity() <= KEPT_BYTES {
+        if self.key.capacity() + self.target.capacity() <= MAX_RECYCLED_BYTES {
             let [mut key, mut target] = [&mut self.key, &mut self.target].map(std::mem::take);
             key.clear();
             target.clear();
             // A thread that ends keeps nothing.
-            let _kept = SPARE.try_with(|spare| spare.set(Spare { key, target }));
+            let _recycled =
+                RECYCLED.try_with(|recycled| recycled.set(RecycledBuffers { key, target }));
         }
     }
 }
@@ -249,24 +252,24 @@ impl DbIter {
             error = Some(failed);
             (Vec::new(), None)
         });
-        let Spare { key, target } = SPARE.try_with(Cell::take).unwrap_or_default();
-        let (untimed, dated) = (order.timestamp_size() == 0, view.family.dated);
+        let RecycledBuffers { key, target } = RECYCLED.try_with(Cell::take).unwrap_or_default();
+        let (no_timestamps, dated) = (order.timestamp_size() == 0, view.family.dated);
         DbIter {
             seq,
             rules: Rules {
                 read_ts,
-                untimed,
+                no_timestamps,
                 dated,
-                fast_path: untimed && !dated && options.max_skippable_internal_keys == 0,
+                fast_path: no_timestamps && !dated && options.max_skippable_internal_keys == 0,
                 prefix_use: PrefixUse::of(&view, options),
                 same_prefix: options.prefix_same_as_start && view.family.prefix_extractor.is_some(),
                 cache_only,
-                unprepared: options.allow_unprepared_value,
+                defer_blob_values: options.allow_unprepared_value,
                 blob_options: BlobReadOptions {
                     fill_cache: options.fill_cache,
                     cache_only,
                 },
-                max_hidden: options.max_skippable_internal_keys,
+                max_skippable: options.max_skippable_internal_keys,
                 read_deadline: ReadDeadline::of(options),
                 has_statistics,
             },
@@ -278,10 +281,10 @@ impl DbIter {
             },
             merging: MergingIter::new(order, children),
             range_dels,
-            at: At::Nowhere,
+            position: Position::Invalid,
             task: Task::Rest,
             back: false,
-            astray: false,
+            needs_reposition: false,
             fast_ranges: Default::default(),
             key,
             versions: Versions {
@@ -290,14 +293,14 @@ impl DbIter {
                 operands: Vec::new(),
                 newest: Newest::Missing,
             },
-            passed: Passed {
+            counters: Counters {
                 skipped: 0,
                 hidden: 0,
                 counts: IterCounts::default(),
                 flush_trigger: ScanFlushTrigger::new(&view, options),
             },
             target,
-            sought: Vec::new(),
+            last_reseek_target: Vec::new(),
             error,
             view,
         }
@@ -311,7 +314,7 @@ impl DbIter {
     }
 
     fn seek_forward(&mut self, target: &[u8]) {
-        if !self.begin(false) {
+        if !self.begin_seek(false) {
             return;
         }
         self.bounds.prefix = self.prefix_of(target);
@@ -321,9 +324,9 @@ impl DbIter {
             _ => target,
         };
         self.choose_filter(Some(from), false);
-        self.aim_before(from);
+        self.set_target_newest_visible(from);
         self.bounds.lower = lower;
-        self.walk(Task::Forward);
+        self.seek_and_run(Task::Forward);
     }
 
     /// Moves to the last key at or before `target`.
@@ -342,13 +345,13 @@ impl DbIter {
         {
             return self.seek_last(self.prefix_of(target));
         }
-        if !self.begin(true) {
+        if !self.begin_seek(true) {
             return;
         }
         self.bounds.prefix = self.prefix_of(target);
         self.choose_filter(Some(target), true);
-        self.aim_behind(target);
-        self.walk(Task::Backward);
+        self.set_target_after_all(target);
+        self.seek_and_run(Task::Backward);
     }
 
     /// Moves to the first key.
@@ -359,7 +362,7 @@ impl DbIter {
     }
 
     fn seek_first(&mut self) {
-        if !self.begin(false) {
+        if !self.begin_seek(false) {
             return;
         }
         self.bounds.prefix = None;
@@ -367,9 +370,9 @@ impl DbIter {
         if let Some(lower) = self.bounds.lower.take() {
             // With `prefix_same_as_start` the bound is where the walk starts.
             self.bounds.prefix = self.prefix_of(&lower);
-            self.aim_before(&lower);
+            self.set_target_newest_visible(&lower);
             self.bounds.lower = Some(lower);
-            self.walk(Task::Forward);
+            self.seek_and_run(Task::Forward);
         } else {
             let _progress = self.merging.seek_to_first();
             self.run(Task::Forward);
@@ -387,15 +390,15 @@ impl DbIter {
     }
 
     fn seek_last(&mut self, prefix: Option<Vec<u8>>) {
-        if !self.begin(true) {
+        if !self.begin_seek(true) {
             return;
         }
         self.choose_filter(None, true);
         self.bounds.prefix = prefix;
         if let Some(upper) = self.bounds.upper.take() {
-            self.aim_before_all(&upper);
+            self.set_target_before_all(&upper);
             self.bounds.upper = Some(upper);
-            self.walk(Task::Backward);
+            self.seek_and_run(Task::Backward);
         } else {
             let _progress = self.merging.seek_to_last();
             self.run(Task::Backward);
@@ -418,14 +421,14 @@ impl DbIter {
     /// Moves to the next key, and shows the entry if `VISITS`; says whether there is one.
     #[inline(always)]
     fn step_forward<const VISITS: bool>(&mut self, visit: &mut impl FnMut(&[u8], &[u8])) -> bool {
-        self.passed.hidden = 0;
-        self.passed.skipped = 0;
-        if let Some(trigger) = &mut self.passed.flush_trigger {
+        self.counters.hidden = 0;
+        self.counters.skipped = 0;
+        if let Some(trigger) = &mut self.counters.flush_trigger {
             trigger.begin_step();
         }
         let fast = self.fast_ranges[0].is_enabled()
             && !self.back
-            && matches!(self.at, At::Entry(Part::All));
+            && matches!(self.position, Position::Entry(Part::All));
         if fast && self.next_fast::<VISITS>(visit) {
             return true;
         }
@@ -441,23 +444,23 @@ impl DbIter {
     // Apart, so that plain steps are short.
     #[inline(never)]
     fn next_general(&mut self, moved: bool) {
-        match &self.at {
-            At::Nowhere => return,
-            At::Entry(_) if moved => {}
+        match &self.position {
+            Position::Invalid => return,
+            Position::Entry(_) if moved => {}
             // The merging iterator stands on the entry.
-            At::Entry(_) if !self.back => {
+            Position::Entry(_) if !self.back => {
                 let _progress = self.merging.next();
             }
             _ if self.back => {
                 self.back = false;
-                self.sought.clear();
-                self.aim_last_version();
+                self.last_reseek_target.clear();
+                self.set_target_after_key();
                 let _progress = self.merging.seek(&self.target);
             }
             _ => {}
         }
         self.versions.same_key = true;
-        self.at = At::Nowhere;
+        self.position = Position::Invalid;
         self.run(Task::Forward);
         self.refresh_fast_ranges();
         self.count_step(false);
@@ -465,10 +468,10 @@ impl DbIter {
 
     /// Moves to the previous key. Only while the iterator is valid; otherwise it stays nowhere.
     pub fn prev(&mut self) {
-        self.passed.hidden = 0;
-        match &self.at {
-            At::Nowhere => return,
-            At::Entry(part) if self.back => {
+        self.counters.hidden = 0;
+        match &self.position {
+            Position::Invalid => return,
+            Position::Entry(part) if self.back => {
                 let fast = self.fast_ranges[1].is_enabled() && matches!(part, Part::All);
                 let _progress = self.merging.prev();
                 if fast && self.prev_fast() {
@@ -477,17 +480,17 @@ impl DbIter {
             }
             _ => {}
         }
-        if !self.back || self.astray {
+        if !self.back || self.needs_reposition {
             self.back = true;
-            if self.rules.prefix_use == PrefixUse::Harmless {
+            if self.rules.prefix_use == PrefixUse::WithinBound {
                 // The upper bound says nothing about what lies before.
                 self.choose_filter(None, true);
             }
             self.seek_before_key();
         }
-        self.at = At::Nowhere;
+        self.position = Position::Invalid;
         self.versions.same_key = false;
-        self.sought.clear();
+        self.last_reseek_target.clear();
         self.run(Task::Backward);
         self.refresh_fast_ranges();
         self.count_step(true);
@@ -516,18 +519,18 @@ impl DbIter {
             };
             let user = key::user_key(internal);
             if self.is_same(user, &self.key) {
-                if self.passed.skipped >= self.view.family.max_sequential_skip {
+                if self.counters.skipped >= self.view.family.max_sequential_skip {
                     return false;
                 }
-                self.passed.skipped += 1;
-                self.passed.hidden += 1;
-                self.passed.counts.skipped += 1;
+                self.counters.skipped += 1;
+                self.counters.hidden += 1;
+                self.counters.counts.skipped += 1;
                 continue;
             }
             if !self.is_plain_value(internal) || !self.fast_ranges[0].contains_forward(user) {
                 return false;
             }
-            debug_assert!(!self.is_behind_end(user) && self.is_uncovered(user));
+            debug_assert!(!self.is_past_end(user) && self.is_uncovered(user));
             let bytes = user.len() + value_len;
             key::copy_user_key(&mut self.key, internal);
             if VISITS {
@@ -573,7 +576,7 @@ impl DbIter {
 
     /// Makes the user key of the merging iterator's entry `key`.
     #[inline]
-    fn take_key(&mut self) {
+    fn save_key(&mut self) {
         key::copy_user_key(&mut self.key, self.merging.key());
     }
 
@@ -581,14 +584,14 @@ impl DbIter {
     #[inline]
     #[must_use]
     pub fn valid(&self) -> bool {
-        !matches!(self.at, At::Nowhere)
+        !matches!(self.position, Position::Invalid)
     }
 
     /// The user key with its timestamp.
     #[inline]
     fn whole_key(&self) -> &[u8] {
-        match &self.at {
-            At::Nowhere => &[],
+        match &self.position {
+            Position::Invalid => &[],
             _ => &self.key,
         }
     }
@@ -598,7 +601,7 @@ impl DbIter {
     #[must_use]
     pub fn key(&self) -> &[u8] {
         let key = self.whole_key();
-        match self.rules.untimed {
+        match self.rules.no_timestamps {
             true => key,
             false => key::strip_timestamp(key, self.view.family.order.timestamp_size()),
         }
@@ -614,14 +617,14 @@ impl DbIter {
     #[inline]
     #[must_use]
     pub fn value(&self) -> &[u8] {
-        match &self.at {
-            At::Nowhere | At::Index(_) => &[],
-            At::Entry(Part::All) => self.merging.value(),
-            At::Entry(Part::Range(range) | Part::Column(range)) => {
+        match &self.position {
+            Position::Invalid | Position::Index(_) => &[],
+            Position::Entry(Part::All) => self.merging.value(),
+            Position::Entry(Part::Range(range) | Part::Column(range)) => {
                 &self.merging.value()[range.clone()]
             }
-            At::Value(value) => value,
-            At::Entity(entity, range) => &entity[range.clone()],
+            Position::Value(value) => value,
+            Position::Entity(entity, range) => &entity[range.clone()],
         }
     }
 
@@ -635,14 +638,14 @@ impl DbIter {
     /// The value, kept alive beyond the next step; empty when there is none.
     #[must_use]
     pub fn value_pinned(&self) -> Value {
-        match &self.at {
-            At::Nowhere | At::Index(_) => Vec::new().into(),
-            At::Entry(Part::All) => self.merging.value_pin(),
-            At::Entry(Part::Range(range) | Part::Column(range)) => {
+        match &self.position {
+            Position::Invalid | Position::Index(_) => Vec::new().into(),
+            Position::Entry(Part::All) => self.merging.value_pin(),
+            Position::Entry(Part::Range(range) | Part::Column(range)) => {
                 self.merging.value_pin().slice(range.clone())
             }
-            At::Value(value) => value.clone(),
-            At::Entity(entity, range) => entity.clone().slice(range.clone()),
+            Position::Value(value) => value.clone(),
+            Position::Entity(entity, range) => entity.clone().slice(range.clone()),
         }
     }
 
@@ -650,11 +653,11 @@ impl DbIter {
     /// `None` when there is no entry, or the entity cannot be decoded, which a get reports.
     #[must_use]
     pub fn columns(&self) -> Option<Columns> {
-        match &self.at {
-            At::Nowhere => None,
-            At::Entry(Part::Column(_)) => Columns::of_entity(self.merging.value_pin()).ok(),
-            At::Entity(entity, _) => Columns::of_entity(entity.clone()).ok(),
-            At::Entry(_) | At::Value(_) | At::Index(_) => {
+        match &self.position {
+            Position::Invalid => None,
+            Position::Entry(Part::Column(_)) => Columns::of_entity(self.merging.value_pin()).ok(),
+            Position::Entity(entity, _) => Columns::of_entity(entity.clone()).ok(),
+            Position::Entry(_) | Position::Value(_) | Position::Index(_) => {
                 Some(Columns::of_value(self.value_pinned()))
             }
         }
@@ -673,11 +676,11 @@ impl DbIter {
     /// Reads the value of the entry, if that was put off (`allow_unprepared_value`). `false` if it
     /// cannot be read, which is then the status, and the iterator stands nowhere.
     pub fn prepare_value(&mut self) -> bool {
-        let At::Index(index) = &self.at else {
+        let Position::Index(index) = &self.position else {
             return self.valid();
         };
-        match self.blob(index).and_then(|value| self.without_date(value)) {
-            Ok(value) => self.at = At::Value(value),
+        match self.blob(index).and_then(|value| self.strip_ttl(value)) {
+            Ok(value) => self.position = Position::Value(value),
             Err(error) => self.fail(error),
         }
         self.valid()
@@ -701,17 +704,17 @@ impl DbIter {
     }
 
     /// Prepares a seek; `false` if the iterator cannot be used.
-    fn begin(&mut self, back: bool) -> bool {
-        self.at = At::Nowhere;
+    fn begin_seek(&mut self, back: bool) -> bool {
+        self.position = Position::Invalid;
         self.task = Task::Rest;
         self.back = back;
-        self.astray = false;
+        self.needs_reposition = false;
         self.versions.same_key = false;
-        self.passed.skipped = 0;
-        self.passed.hidden = 0;
-        self.sought.clear();
+        self.counters.skipped = 0;
+        self.counters.hidden = 0;
+        self.last_reseek_target.clear();
         self.versions.operands.clear();
-        if let Some(trigger) = &mut self.passed.flush_trigger {
+        if let Some(trigger) = &mut self.counters.flush_trigger {
             trigger.end_scan();
         }
         if self.merging.is_empty() && self.error.is_some() {
@@ -723,7 +726,7 @@ impl DbIter {
 
     /// Begins `task` at `target`.
     #[inline]
-    fn walk(&mut self, task: Task) {
+    fn seek_and_run(&mut self, task: Task) {
         match self.seek_sources() {
             Ok(()) => self.run(task),
             Err(error) => self.fail(error),
@@ -737,21 +740,21 @@ impl DbIter {
         while self.task != Task::Rest {
             let step = match self.task {
                 Task::Rest => return,
-                Task::Forward => self.forward(),
-                Task::Collect => self.collect(),
-                Task::Backward => self.backward(),
-                Task::Newest => self.newest(),
+                Task::Forward => self.find_next_entry(),
+                Task::Collect => self.collect_operands(),
+                Task::Backward => self.find_prev_entry(),
+                Task::Newest => self.find_newest(),
             };
             match step {
                 Ok(Progress::Ready) => {}
-                Ok(Progress::Lacks) => self.wait(),
+                Ok(Progress::Lacks) => self.fetch_pending(),
                 Err(error) => self.fail(error),
             }
         }
     }
 
     #[cold]
-    fn wait(&mut self) {
+    fn fetch_pending(&mut self) {
         if self.rules.cache_only {
             self.fail(nothing_may_be_read());
             return;
@@ -766,39 +769,39 @@ impl DbIter {
     #[cold]
     fn fail(&mut self, error: Error) {
         self.error = Some(error);
-        self.at = At::Nowhere;
+        self.position = Position::Invalid;
         self.task = Task::Rest;
         self.versions.operands.clear();
     }
 
     /// Stands on this part of the merging iterator's entry.
     #[inline]
-    fn stand_on(&mut self, part: Part) -> Result<Progress> {
-        self.take_key();
-        self.at = At::Entry(part);
+    fn set_entry(&mut self, part: Part) -> Result<Progress> {
+        self.save_key();
+        self.position = Position::Entry(part);
         self.task = Task::Rest;
         match self.rules.dated {
-            true => self.leave_date_out(),
+            true => self.strip_ttl_timestamp(),
             false => Ok(Progress::Ready),
         }
     }
 
     /// Stands on what is shown of the value that the iterator stands on.
     #[cold]
-    fn leave_date_out(&mut self) -> Result<Progress> {
+    fn strip_ttl_timestamp(&mut self) -> Result<Progress> {
         let value = self.merging.value();
-        let range = match &self.at {
-            At::Entry(Part::All) => 0..value.len(),
-            At::Entry(Part::Range(range)) => range.clone(),
+        let range = match &self.position {
+            Position::Entry(Part::All) => 0..value.len(),
+            Position::Entry(Part::Range(range)) => range.clone(),
             _ => return Ok(Progress::Ready),
         };
         let len = undated(&value[range.clone()])?.len();
-        self.at = At::Entry(Part::Range(range.start..range.start + len));
+        self.position = Position::Entry(Part::Range(range.start..range.start + len));
         Ok(Progress::Ready)
     }
 
     /// The part of the stored `value` that is shown.
-    fn without_date(&self, value: Value) -> Result<Value> {
+    fn strip_ttl(&self, value: Value) -> Result<Value> {
         match self.rules.dated {
             true => value.undated(),
             false => Ok(value),
@@ -806,17 +809,17 @@ impl DbIter {
     }
 
     #[inline]
-    fn stand(&mut self, at: At) -> Result<Progress> {
-        self.at = at;
+    fn set_position(&mut self, position: Position) -> Result<Progress> {
+        self.position = position;
         self.task = Task::Rest;
         Ok(Progress::Ready)
     }
 
     /// There are no more entries in this direction.
     #[cold]
-    fn end(&mut self) -> Result<Progress> {
+    fn end_iteration(&mut self) -> Result<Progress> {
         self.merging.status()?;
-        self.stand(At::Nowhere)
+        self.set_position(Position::Invalid)
     }
 }
 

@@ -32,7 +32,7 @@ impl DbIter {
     fn seek_past_tombstone(&mut self) -> Result<bool> {
         let back = self.back;
         if let Some(range_dels) = &mut self.range_dels
-            && self.rules.untimed
+            && self.rules.no_timestamps
             && range_dels.covering(key::user_key(&self.target))? > SequenceNumber::ZERO
             && let Some((child, end)) = range_dels.newest_end(back)
         {
@@ -46,7 +46,7 @@ impl DbIter {
     /// child holds is hidden; `false` if not.
     #[inline(never)]
     pub(super) fn skip_tombstone_range(&mut self) -> Result<bool> {
-        let (Some(range_dels), true) = (&self.range_dels, self.rules.untimed) else {
+        let (Some(range_dels), true) = (&self.range_dels, self.rules.no_timestamps) else {
             return Ok(false);
         };
         let back = self.back;
