@@ -92,39 +92,39 @@ impl Child {
     /// The first of four steps of `seek`, or of `seek_for_prev` if `back`: with `reach`, `hold` and
     /// `arrive`, which follow, it does what these do. See `cairn_table`'s iterator for what that is
     /// good for.
-    pub fn set_out(&mut self, target: &[u8], back: bool) {
+    pub fn begin_seek(&mut self, target: &[u8], back: bool) {
         match self {
             Child::Memtable(_) => {}
             Child::Table(iter, _) => iter.set_out(target, back),
-            Child::Level(iter) => iter.set_out(target, back),
+            Child::Level(iter) => iter.begin_seek(target, back),
         }
     }
 
     /// The second step of a seek.
-    pub fn reach(&mut self) {
+    pub fn prefetch_block(&mut self) {
         match self {
             Child::Memtable(_) => {}
             Child::Table(iter, _) => iter.reach(),
-            Child::Level(iter) => iter.reach(),
+            Child::Level(iter) => iter.prefetch_block(),
         }
     }
 
     /// The third step of a seek.
-    pub fn hold(&mut self) {
+    pub fn pin_block(&mut self) {
         match self {
             Child::Memtable(_) => {}
             Child::Table(iter, _) => iter.hold(),
-            Child::Level(iter) => iter.hold(),
+            Child::Level(iter) => iter.pin_block(),
         }
     }
 
     /// The last step of a seek to `target`.
-    pub fn arrive(&mut self, target: &[u8], back: bool) -> Progress {
+    pub fn finish_seek(&mut self, target: &[u8], back: bool) -> Progress {
         match self {
             Child::Memtable(_) if back => self.seek_for_prev(target),
             Child::Memtable(_) => self.seek(target),
             Child::Table(iter, _) => iter.arrive(),
-            Child::Level(iter) => iter.arrive(),
+            Child::Level(iter) => iter.finish_seek(),
         }
     }
 

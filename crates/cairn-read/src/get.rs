@@ -25,7 +25,7 @@ use crate::blob::{BlobPlace, BlobReadOptions, Located};
 use crate::columns::{Columns, default_column, with_blobs};
 use crate::file_read_sample;
 use crate::get_stats::{count_get, count_tables};
-use crate::level::nothing_may_be_read;
+use crate::level::storage_forbidden;
 use crate::merge_operands::{Below, Merged, full_merge};
 use crate::read_deadline::ReadDeadline;
 use crate::value::{Value, mergeable};
@@ -638,7 +638,7 @@ impl<'a> PointGet<'a> {
     /// The block that lacks, after a table that lacks was opened; `None` if that was all.
     pub(crate) fn lacking(&mut self) -> Result<Option<ReadRequest>> {
         if self.tier == ReadTier::BlockCache {
-            return Err(nothing_may_be_read());
+            return Err(storage_forbidden());
         }
         match self.lack.take() {
             None => Ok(None),

@@ -43,7 +43,7 @@ impl Tables {
             return Ok(table.into_arc());
         }
         if self.cache_only {
-            return Err(nothing_may_be_read());
+            return Err(storage_forbidden());
         }
         let opened = self.reading.tables.open(file, level, &self.reading.io);
         opened.map(TableRef::into_arc)
@@ -52,7 +52,7 @@ impl Tables {
 
 /// The error of a read that needs storage although `read_tier` forbids it.
 #[cold]
-pub(crate) fn nothing_may_be_read() -> Error {
+pub(crate) fn storage_forbidden() -> Error {
     Error::incomplete("the read needs storage, which read_tier forbids")
 }
 
@@ -109,8 +109,8 @@ impl LevelIter {
         self.start(at, true, |iter| iter.seek_for_prev(target))
     }
 
-    /// Begins `seek`, or `seek_for_prev` if `back`, which [`LevelIter::arrive`] completes.
-    pub(crate) fn set_out(&mut self, target: &[u8], back: bool) {
+    /// Begins `seek`, or `seek_for_prev` if `back`, which [`LevelIter::finish_seek`] completes.
+    pub(crate) fn begin_seek(&mut self, target: &[u8], back: bool) {
         let at = self.find(target, back);
         let _nowhere_yet = self.start(at, back, |iter| {
             iter.set_out(target, back);
@@ -132,22 +132,22 @@ impl LevelIter {
         }
     }
 
-    /// Goes on with what [`LevelIter::set_out`] began.
-    pub(crate) fn reach(&mut self) {
+    /// Goes on with what [`LevelIter::begin_seek`] began.
+    pub(crate) fn prefetch_block(&mut self) {
         if let Some(iter) = &mut self.iter {
             iter.reach();
         }
     }
 
-    /// Goes on with what [`LevelIter::set_out`] began.
-    pub(crate) fn hold(&mut self) {
+    /// Goes on with what [`LevelIter::begin_seek`] began.
+    pub(crate) fn pin_block(&mut self) {
         if let Some(iter) = &mut self.iter {
             iter.hold();
         }
     }
 
-    /// Completes what [`LevelIter::set_out`] began.
-    pub(crate) fn arrive(&mut self) -> Progress {
+    /// Completes what [`LevelIter::begin_seek`] began.
+    pub(crate) fn finish_seek(&mut self) -> Progress {
         let Some(iter) = &mut self.iter else {
             return Progress::Ready;
         };

@@ -22,13 +22,13 @@ use crate::loser_tree::{LoserTree, Player};
 use crate::user_key::compare;
 use crate::value::Value;
 
-/// The rest of a movement when the last lacking child was supplied.
+/// The rest of a movement when the last pending child was supplied.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Then {
+enum AfterMove {
     /// All children have moved: find the first.
-    Gather,
+    Rebuild,
     /// Only the current child has moved.
-    Compare,
+    Replay,
 }
 
 /// An iterator over the entries of all its children, in internal-key order. Keeps the contract of
@@ -37,82 +37,82 @@ pub struct MergingIter {
     order: KeyOrder,
     children: Vec<Child>,
     /// True if more than one of them has blocks.
-    overlaps: bool,
+    staged_seeks: bool,
     tree: LoserTree,
     /// The child with the first key, if `stands`.
     current: usize,
-    stands: bool,
+    is_valid: bool,
     back: bool,
-    lacking: Vec<usize>,
-    then: Then,
+    pending: Vec<usize>,
+    after_move: AfterMove,
     error: Option<Error>,
     /// Where a child is sent that leaves a hidden range; kept for its memory.
     target: Vec<u8>,
-    trials: Trials,
+    step_heuristic: StepHeuristic,
 }
 
 /// Memory that a merging iterator has allocated, kept for the thread's next one.
 #[derive(Default)]
-struct Spare {
+struct RecycledBuffers {
     children: Vec<Child>,
     tree: LoserTree,
 }
 
 /// No memory of an iterator with more children is kept.
-const KEPT_CHILDREN: usize = 64;
+const MAX_RECYCLED_CHILDREN: usize = 64;
 
 thread_local! {
-    static SPARE: Cell<Spare> = const {
-        Cell::new(Spare { children: Vec::new(), tree: LoserTree::NONE })
+    static RECYCLED: Cell<RecycledBuffers> = const {
+        Cell::new(RecycledBuffers { children: Vec::new(), tree: LoserTree::NONE })
     };
 }
 
 impl Drop for MergingIter {
     fn drop(&mut self) {
         self.children.clear();
-        if self.children.capacity() > KEPT_CHILDREN {
+        if self.children.capacity() > MAX_RECYCLED_CHILDREN {
             return;
         }
-        let spare = Spare {
+        let recycled = RecycledBuffers {
             children: std::mem::take(&mut self.children),
             tree: std::mem::take(&mut self.tree),
         };
         // A thread that ends keeps nothing.
-        let _kept = SPARE.try_with(|kept| kept.set(spare));
+        let _recycled = RECYCLED.try_with(|kept| kept.set(recycled));
     }
 }
 
 /// An empty vector for the children of a merging iterator; in memory of the thread's last one, if
 /// there was one.
 pub(crate) fn no_children() -> Vec<Child> {
-    let take = |spare: &Cell<Spare>| {
-        let mut taken = spare.take();
+    let take = |recycled: &Cell<RecycledBuffers>| {
+        let mut taken = recycled.take();
         let children = std::mem::take(&mut taken.children);
-        spare.set(taken);
+        recycled.set(taken);
         children
     };
-    SPARE.try_with(take).unwrap_or_default()
+    RECYCLED.try_with(take).unwrap_or_default()
 }
 
 impl MergingIter {
     /// Joins `children`, the newest first, whose keys are in `order`.
     #[must_use]
     pub fn new(order: KeyOrder, children: Vec<Child>) -> MergingIter {
-        let Spare { tree, .. } = SPARE.try_with(Cell::take).unwrap_or_default();
+        let RecycledBuffers { tree, .. } = RECYCLED.try_with(Cell::take).unwrap_or_default();
         let has_blocks = |child: &&Child| !matches!(child, Child::Memtable(_));
         MergingIter {
             order,
-            overlaps: children.iter().filter(has_blocks).count() > 1,
+            staged_seeks: children.iter().filter(has_blocks).count() > 1,
             tree,
             children,
             current: 0,
-            stands: false,
+            is_valid: false,
             back: false,
-            lacking: Vec::new(),
-            then: Then::Gather,
+            pending: Vec::new(),
+            after_move: AfterMove::Rebuild,
             error: None,
             target: Vec::new(),
-            trials: Trials::default(),
+            step_heuristic: StepHeuristic::default(),
         }
     }
 
@@ -120,7 +120,7 @@ impl MergingIter {
     #[inline]
     #[must_use]
     pub fn valid(&self) -> bool {
-        self.stands
+        self.is_valid
     }
 
     /// True if there is no source at all.
@@ -133,7 +133,7 @@ impl MergingIter {
     #[inline]
     #[must_use]
     pub fn lacks(&self) -> bool {
-        !self.lacking.is_empty()
+        !self.pending.is_empty()
     }
 
     /// The internal key of the entry.
@@ -169,14 +169,14 @@ impl MergingIter {
     /// are the same if `same` says so.
     #[inline]
     #[must_use]
-    pub fn stands_on_newest(&self, user: &[u8], same: impl Fn(&[u8], &[u8]) -> bool) -> bool {
-        debug_assert!(self.stands && self.back);
+    pub fn is_newest_version(&self, user: &[u8], same: impl Fn(&[u8], &[u8]) -> bool) -> bool {
+        debug_assert!(self.is_valid && self.back);
         if !self.children[self.current].begins_key(&same) {
             return false;
         }
         self.tree.wins_by_prefix()
             || !self
-                .others_like_current()
+                .rivals_with_same_prefix()
                 .any(|at| same(key::user_key(self.children[at].key()), user))
     }
 
@@ -190,11 +190,11 @@ impl MergingIter {
         seq: SequenceNumber,
         same: impl Fn(&[u8], &[u8]) -> bool,
     ) -> bool {
-        debug_assert!(self.stands && self.back);
+        debug_assert!(self.is_valid && self.back);
         if self.tree.wins_by_prefix() {
             return false;
         }
-        self.others_like_current().any(|at| {
+        self.rivals_with_same_prefix().any(|at| {
             let newer = self.children[at].key();
             let packed = key::packed(newer);
             // Truncation is meant: the kind is the lowest byte.
@@ -207,7 +207,7 @@ impl MergingIter {
     /// The children that may stand on the same user key as the current one, but for those that do only
     /// if one of these does.
     #[inline]
-    fn others_like_current(&self) -> impl Iterator<Item = usize> {
+    fn rivals_with_same_prefix(&self) -> impl Iterator<Item = usize> {
         let prefix = self.tree.winner().map(|winner| winner.prefix);
         self.tree
             .rivals()
@@ -243,15 +243,15 @@ impl MergingIter {
 
     /// [`MergingIter::seek`], or `seek_for_prev` if `back`, where the children behind `child` go right on to the user key `end`, forward to
     /// its first entry and backward to the last one before it: what they hold on the way there does not count.
-    pub fn seek_apart(&mut self, back: bool, target: &[u8], child: usize, end: &[u8]) -> Progress {
-        let end = self.aim_before(end);
+    pub fn seek_split(&mut self, back: bool, target: &[u8], child: usize, end: &[u8]) -> Progress {
+        let end = self.take_target_before(end);
         let progress = self.seek_all(back, |at| if at <= child { target } else { &end });
         self.target = end;
         progress
     }
 
     /// A target before all versions of `user`, in memory that the caller gives back.
-    fn aim_before(&mut self, user: &[u8]) -> Vec<u8> {
+    fn take_target_before(&mut self, user: &[u8]) -> Vec<u8> {
         let mut target = std::mem::take(&mut self.target);
         target.clear();
         key::append_internal(&mut target, user, SequenceNumber::MAX, ValueKind::FOR_SEEK);
@@ -275,37 +275,37 @@ impl MergingIter {
     )]
     #[inline]
     pub fn next(&mut self) -> Progress {
-        debug_assert!(self.stands && !self.back);
+        debug_assert!(self.is_valid && !self.back);
         let prefix = self.children[self.current].next_prefix(&self.order);
-        self.after_plain_step(prefix)
+        self.after_step_with_prefix(prefix)
     }
 
     /// Moves to the entry before the current one.
     #[inline]
     pub fn prev(&mut self) -> Progress {
-        debug_assert!(self.stands && self.back);
+        debug_assert!(self.is_valid && self.back);
         let prefix = self.children[self.current].prev_prefix(&self.order);
-        self.after_plain_step(prefix)
+        self.after_step_with_prefix(prefix)
     }
 
     /// Moves children that stand in a range whose entries are all hidden out of it, in the direction of the walk. Of each
     /// child `end` says where its range ends, if it has one: forward the first user key behind it, backward the first in it.
     /// `false` if the current child is in none; then nothing was moved.
-    pub fn skip_hidden<'a>(
+    pub fn skip_ranges<'a>(
         &mut self,
         mut end: impl FnMut(usize, &mut Child) -> Option<&'a [u8]>,
     ) -> bool {
         let current = self.current;
         let end_of_current = end(current, &mut self.children[current]);
-        if !end_of_current.is_some_and(|end| self.leave(current, end)) {
+        if !end_of_current.is_some_and(|end| self.leave_range(current, end)) {
             return false;
         }
-        let mut then = Then::Compare;
+        let mut then = AfterMove::Replay;
         for at in (0..self.children.len()).filter(|&at| at != current) {
             if let Some(end) = end(at, &mut self.children[at])
-                && self.leave(at, end)
+                && self.leave_range(at, end)
             {
-                then = Then::Gather;
+                then = AfterMove::Rebuild;
             }
         }
         let _progress = self.after_moves(then);
@@ -314,7 +314,7 @@ impl MergingIter {
 
     /// Moves child `at` out of the range that ends at `end`, by a few steps, or by a seek if these are not enough or have not
     /// been for a while. `false` if it does not stand there.
-    fn leave(&mut self, at: usize, end: &[u8]) -> bool {
+    fn leave_range(&mut self, at: usize, end: &[u8]) -> bool {
         let (back, order) = (self.back, &self.order);
         let is_inside = |child: &Child| {
             child.valid() && compare(order, key::user_key(child.key()), end).is_lt() != back
@@ -323,7 +323,7 @@ impl MergingIter {
         if !is_inside(child) {
             return false;
         }
-        for _ in 0..self.trials.steps() {
+        for _ in 0..self.step_heuristic.steps() {
             let _prefix = match back {
                 false => child.next_prefix(order),
                 true => child.prev_prefix(order),
@@ -334,9 +334,9 @@ impl MergingIter {
         }
         let mut progress = child.progress();
         let is_still_inside = progress.is_ready() && is_inside(child);
-        self.trials.note(is_still_inside);
+        self.step_heuristic.record(is_still_inside);
         if is_still_inside {
-            let target = self.aim_before(end);
+            let target = self.take_target_before(end);
             let child = &mut self.children[at];
             progress = match back {
                 false => child.seek(&target),
@@ -345,7 +345,7 @@ impl MergingIter {
             self.target = target;
         }
         if !progress.is_ready() {
-            self.lacking.push(at);
+            self.pending.push(at);
         }
         true
     }
@@ -369,7 +369,7 @@ impl MergingIter {
         budget: u64,
         last: &mut Vec<u8>,
     ) -> u64 {
-        debug_assert!(self.stands && !self.back);
+        debug_assert!(self.is_valid && !self.back);
         let (skipped, progress) = match self.runner_up() {
             // The next child ends the run where its key comes first.
             Some(next) => {
@@ -399,8 +399,8 @@ impl MergingIter {
     /// The child that would be in front without the current one.
     #[inline]
     fn runner_up(&self) -> Option<usize> {
-        let rules = Rules::of(&self.order, &self.children, self.back);
-        let comes_first = |a, b| rules.comes_first(a, b);
+        let order = ChildOrder::of(&self.order, &self.children, self.back);
+        let comes_first = |a, b| order.comes_first(a, b);
         let first = |a: Player, b: Player| if b.beats(a, comes_first) { b } else { a };
         let runner_up = self.tree.rivals().reduce(first)?.source;
         self.children[runner_up].valid().then_some(runner_up)
@@ -410,7 +410,7 @@ impl MergingIter {
     /// behind it, for as long as no other child comes between. The user key of the last deletion is left
     /// in `last`. Only forward, and only where keys order as their bytes do.
     pub fn skip_deleted(&mut self, hidden: &SkipLimits<'_>, last: &mut Vec<u8>) -> Skipped {
-        debug_assert!(self.stands && !self.back);
+        debug_assert!(self.is_valid && !self.back);
         let Some(top) = self.runner_up() else {
             return Skipped::default();
         };
@@ -436,10 +436,10 @@ impl MergingIter {
         if skipped.total() > 0 {
             for (at, progress) in [(self.current, progress), (top, other_progress)] {
                 if !progress.is_ready() {
-                    self.lacking.push(at);
+                    self.pending.push(at);
                 }
             }
-            let _progress = self.after_moves(Then::Gather);
+            let _progress = self.after_moves(AfterMove::Rebuild);
         }
         skipped
     }
@@ -447,30 +447,30 @@ impl MergingIter {
     /// The blocks that the iterator lacks, each with the child that lacks it.
     pub fn requests(&self) -> impl Iterator<Item = (usize, ReadRequest)> {
         let request = |&at: &usize| Some((at, self.children[at].request()?));
-        self.lacking.iter().filter_map(request)
+        self.pending.iter().filter_map(request)
     }
 
     /// Hands over what `child` lacks. Ready when no child lacks anything any more.
     pub fn supply(&mut self, child: usize, bytes: Result<Buffer>) -> Progress {
-        if let Some(at) = self.lacking.iter().position(|&lacking| lacking == child)
+        if let Some(at) = self.pending.iter().position(|&pending| pending == child)
             && self.children[child].supply(bytes).is_ready()
         {
-            self.lacking.swap_remove(at);
+            self.pending.swap_remove(at);
         }
-        self.after_moves(self.then)
+        self.after_moves(self.after_move)
     }
 
     /// Obtains what the iterator lacks on the calling thread, until it stands.
     pub fn wait(&mut self, io: &Io) {
-        self.wait_by(|requests| io.read_batch(requests));
+        self.wait_with(|requests| io.read_batch(requests));
     }
 
-    /// [`MergingIter::wait`] with reads that `read` carries out: all that are lacking at once.
-    pub fn wait_by(&mut self, mut read: impl FnMut(&[ReadRequest]) -> Vec<Result<Buffer>>) {
-        while !self.lacking.is_empty() {
+    /// [`MergingIter::wait`] with reads that `read` carries out: all that are pending at once.
+    pub fn wait_with(&mut self, mut read: impl FnMut(&[ReadRequest]) -> Vec<Result<Buffer>>) {
+        while !self.pending.is_empty() {
             let (children, requests): (Vec<usize>, Vec<ReadRequest>) = self.requests().unzip();
             if children.is_empty() {
-                self.lacking.clear();
+                self.pending.clear();
                 return self.fail(Error::aborted("a source of an iterator was lost"));
             }
             for (child, bytes) in children.into_iter().zip(read(&requests)) {
@@ -483,18 +483,18 @@ impl MergingIter {
     /// memory comes while the others are at work.
     #[inline]
     fn seek_all<'a>(&mut self, back: bool, target: impl Fn(usize) -> &'a [u8]) -> Progress {
-        if !self.overlaps {
+        if !self.staged_seeks {
             return self.move_all(back, |at, child| match back {
                 false => child.seek(target(at)),
                 true => child.seek_for_prev(target(at)),
             });
         }
         for (at, child) in self.children.iter_mut().enumerate() {
-            child.set_out(target(at), back);
+            child.begin_seek(target(at), back);
         }
-        self.children.iter_mut().for_each(Child::reach);
-        self.children.iter_mut().for_each(Child::hold);
-        self.move_all(back, |at, child| child.arrive(target(at), back))
+        self.children.iter_mut().for_each(Child::prefetch_block);
+        self.children.iter_mut().for_each(Child::pin_block);
+        self.move_all(back, |at, child| child.finish_seek(target(at), back))
     }
 
     fn move_all(
@@ -504,77 +504,77 @@ impl MergingIter {
     ) -> Progress {
         self.back = back;
         self.error = None;
-        self.lacking.clear();
+        self.pending.clear();
         for (at, child) in self.children.iter_mut().enumerate() {
             if !step(at, child).is_ready() {
-                self.lacking.push(at);
+                self.pending.push(at);
             }
         }
-        self.after_moves(Then::Gather)
+        self.after_moves(AfterMove::Rebuild)
     }
 
     /// The current child has moved, to a key of this prefix if it says so.
     #[inline]
-    fn after_plain_step(&mut self, prefix: Option<u64>) -> Progress {
+    fn after_step_with_prefix(&mut self, prefix: Option<u64>) -> Progress {
         let Some(prefix) = prefix else {
             return self.after_step(self.children[self.current].progress());
         };
-        let rules = Rules::of(&self.order, &self.children, self.back);
+        let order = ChildOrder::of(&self.order, &self.children, self.back);
         let winner = self
             .tree
-            .replay(rules.oriented(prefix), |a, b| rules.comes_first(a, b));
-        self.follow(winner);
+            .replay(order.oriented(prefix), |a, b| order.comes_first(a, b));
+        self.set_winner(winner);
         Progress::Ready
     }
 
     #[inline(never)]
     fn after_step(&mut self, progress: Progress) -> Progress {
         if progress.is_ready() {
-            self.compare_current();
+            self.replay_current();
             return Progress::Ready;
         }
-        self.lacking.push(self.current);
-        self.stands = false;
-        self.then = Then::Compare;
+        self.pending.push(self.current);
+        self.is_valid = false;
+        self.after_move = AfterMove::Replay;
         Progress::Lacks
     }
 
-    fn after_moves(&mut self, then: Then) -> Progress {
-        if !self.lacking.is_empty() {
-            self.stands = false;
-            self.then = then;
+    fn after_moves(&mut self, then: AfterMove) -> Progress {
+        if !self.pending.is_empty() {
+            self.is_valid = false;
+            self.after_move = then;
             return Progress::Lacks;
         }
         match then {
-            Then::Gather => self.gather(),
-            Then::Compare => self.compare_current(),
+            AfterMove::Rebuild => self.rebuild_tree(),
+            AfterMove::Replay => self.replay_current(),
         }
         Progress::Ready
     }
 
     /// Finds the first of all children.
-    fn gather(&mut self) {
-        self.stands = false;
-        let rules = Rules::of(&self.order, &self.children, self.back);
+    fn rebuild_tree(&mut self) {
+        self.is_valid = false;
+        let order = ChildOrder::of(&self.order, &self.children, self.back);
         self.tree.reset(self.children.len());
         for at in 0..self.children.len() {
-            match rules.prefix(at) {
-                Ok(prefix) => self.tree.insert(at, prefix, |a, b| rules.comes_first(a, b)),
+            match order.prefix(at) {
+                Ok(prefix) => self.tree.insert(at, prefix, |a, b| order.comes_first(a, b)),
                 Err(error) => return self.fail(error),
             }
         }
         if let Some(winner) = self.tree.winner() {
-            self.follow(winner);
+            self.set_winner(winner);
         }
     }
 
     /// The current child has moved: sees whether it is still in front.
-    fn compare_current(&mut self) {
-        let rules = Rules::of(&self.order, &self.children, self.back);
-        match rules.prefix(self.current) {
+    fn replay_current(&mut self) {
+        let order = ChildOrder::of(&self.order, &self.children, self.back);
+        match order.prefix(self.current) {
             Ok(prefix) => {
-                let winner = self.tree.replay(prefix, |a, b| rules.comes_first(a, b));
-                self.follow(winner);
+                let winner = self.tree.replay(prefix, |a, b| order.comes_first(a, b));
+                self.set_winner(winner);
             }
             Err(error) => self.fail(error),
         }
@@ -582,46 +582,46 @@ impl MergingIter {
 
     /// Makes the winner the current child.
     #[inline]
-    fn follow(&mut self, winner: Player) {
+    fn set_winner(&mut self, winner: Player) {
         self.current = winner.source;
-        self.stands = winner.prefix != ENDED || self.children[winner.source].valid();
+        self.is_valid = winner.prefix != ENDED || self.children[winner.source].valid();
     }
 
     #[cold]
     fn fail(&mut self, error: Error) {
-        self.stands = false;
+        self.is_valid = false;
         self.error = Some(error);
     }
 }
 
 /// Steps by which a child tries to leave a hidden range before it seeks: many range tombstones hide few entries, and
 /// steps in a block cost far less than a seek.
-const STEPS: usize = 4;
+const MAX_STEPS: usize = 4;
 
 /// After so many ranges in a row that were too long for steps the next ones are taken to be so too, ...
-const TOO_LONG: u32 = 4;
+const FAILURES_BEFORE_SEEK: u32 = 4;
 
 /// ... and only one of so many is tried.
-const TRIED: u32 = 16;
+const RETRY_INTERVAL: u32 = 16;
 
 /// The number of ranges in a row that were too long for steps.
 #[derive(Default)]
-struct Trials(u32);
+struct StepHeuristic(u32);
 
-impl Trials {
+impl StepHeuristic {
     /// The number of steps to try.
     #[inline]
     fn steps(&self) -> usize {
-        match self.0 < TOO_LONG || self.0.is_multiple_of(TRIED) {
-            true => STEPS,
+        match self.0 < FAILURES_BEFORE_SEEK || self.0.is_multiple_of(RETRY_INTERVAL) {
+            true => MAX_STEPS,
             false => 0,
         }
     }
 
-    /// A range was left by steps, or `in_vain` tried or not tried.
+    /// A range was left by steps, or `failed` tried or not tried.
     #[inline]
-    fn note(&mut self, in_vain: bool) {
-        self.0 = match in_vain {
+    fn record(&mut self, failed: bool) {
+        self.0 = match failed {
             true => self.0.wrapping_add(1),
             false => 0,
         };
@@ -632,16 +632,16 @@ impl Trials {
 const ENDED: u64 = u64::MAX;
 
 /// How children play against each other.
-struct Rules<'a> {
+struct ChildOrder<'a> {
     order: &'a KeyOrder,
     children: &'a [Child],
     back: bool,
 }
 
-impl<'a> Rules<'a> {
+impl<'a> ChildOrder<'a> {
     #[inline]
-    fn of(order: &'a KeyOrder, children: &'a [Child], back: bool) -> Rules<'a> {
-        Rules {
+    fn of(order: &'a KeyOrder, children: &'a [Child], back: bool) -> ChildOrder<'a> {
+        ChildOrder {
             order,
             children,
             back,
@@ -683,19 +683,19 @@ mod tests {
 
     #[test]
     fn steps_out_of_hidden_ranges_are_not_tried_for_long_where_they_do_not_suffice() {
-        let mut trials = Trials::default();
+        let mut step_heuristic = StepHeuristic::default();
         let mut steps = 0;
         for _ in 0..1_000 {
-            steps += trials.steps();
-            trials.note(true);
+            steps += step_heuristic.steps();
+            step_heuristic.record(true);
         }
         assert!(steps <= 1_000 / 3, "{steps} steps in 1000 long ranges");
         // Soon after ranges have become short they are left by steps again, all of them.
         let seeks = (0..1_000).filter(|_| {
-            let is_sought = trials.steps() == 0;
-            trials.note(is_sought);
+            let is_sought = step_heuristic.steps() == 0;
+            step_heuristic.record(is_sought);
             is_sought
         });
-        assert!(seeks.count() < TRIED as usize);
+        assert!(seeks.count() < RETRY_INTERVAL as usize);
     }
 }

@@ -72,7 +72,7 @@ impl DbIter {
                 && seq >= self.versions.covered_by
                 && self
                     .merging
-                    .stands_on_newest(user, |a, b| self.is_same(a, b))
+                    .is_newest_version(user, |a, b| self.is_same(a, b))
             {
                 // Truncation is meant: the kind is the lowest byte.
                 match ValueKind::from_u8(packed as u8) {

@@ -7,7 +7,7 @@ use cairn_types::{Error, KeyOrder, Progress, Result, SequenceNumber, ValueKind};
 use super::bounds::unknown_kind;
 use super::{DbIter, Part, Position, Task};
 use crate::columns::{default_column, has_blobs, with_blobs};
-use crate::level::nothing_may_be_read;
+use crate::level::storage_forbidden;
 use crate::merge_operands::{Below, Merged, full_merge};
 use crate::value::{Value, mergeable};
 
@@ -191,7 +191,7 @@ impl DbIter {
     /// `entity`, the value of `key`, with the columns that lie in blob files.
     pub(super) fn whole_entity(&self, entity: Value) -> Result<Value> {
         if self.rules.cache_only && has_blobs(&entity)? {
-            return Err(nothing_may_be_read());
+            return Err(storage_forbidden());
         }
         with_blobs(
             &self.view.family,

@@ -28,7 +28,7 @@ use cairn_types::{Error, Progress, Result, SequenceNumber, ValueKind};
 
 use crate::blob::BlobReadOptions;
 use crate::columns::Columns;
-use crate::level::{Tables, nothing_may_be_read};
+use crate::level::{Tables, storage_forbidden};
 use crate::merging_iter::MergingIter;
 use crate::range_del_aggregator::RangeDelAggregator;
 use crate::read_deadline::ReadDeadline;
@@ -555,7 +555,7 @@ impl DbIter {
             || !self.fast_ranges[1].contains_backward(user)
             || !self
                 .merging
-                .stands_on_newest(user, |a, b| self.is_same(a, b))
+                .is_newest_version(user, |a, b| self.is_same(a, b))
         {
             return false;
         }
@@ -756,12 +756,12 @@ impl DbIter {
     #[cold]
     fn fetch_pending(&mut self) {
         if self.rules.cache_only {
-            self.fail(nothing_may_be_read());
+            self.fail(storage_forbidden());
             return;
         }
         let view = self.view.clone();
         let read_deadline = self.rules.read_deadline;
-        self.merging.wait_by(|requests| {
+        self.merging.wait_with(|requests| {
             read_deadline.read_batch(&view.family, Activity::DbIterator, requests)
         });
     }

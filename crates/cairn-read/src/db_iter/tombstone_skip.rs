@@ -36,7 +36,7 @@ impl DbIter {
             && range_dels.covering(key::user_key(&self.target))? > SequenceNumber::ZERO
             && let Some((child, end)) = range_dels.newest_end(back)
         {
-            let _progress = self.merging.seek_apart(back, &self.target, child, end);
+            let _progress = self.merging.seek_split(back, &self.target, child, end);
             return Ok(true);
         }
         Ok(false)
@@ -52,7 +52,7 @@ impl DbIter {
         let back = self.back;
         let skipped = self
             .merging
-            .skip_hidden(|at, child| range_dels.hidden_until(at, back, || child.newest()));
+            .skip_ranges(|at, child| range_dels.hidden_until(at, back, || child.newest()));
         if skipped {
             self.count_hidden()?;
         }
