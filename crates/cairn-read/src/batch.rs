@@ -29,12 +29,12 @@ use crate::read_deadline::ReadDeadline;
 use crate::view::{Reading, View};
 
 /// Keys that descend together. More overlap more reads; each costs some 400 bytes meanwhile.
-const TOGETHER: usize = 128;
+const BATCH_SIZE: usize = 128;
 /// The same when `value_size_soft_limit` is set, so that little is read in vain.
-const TOGETHER_UNDER_LIMIT: usize = 32;
+const BATCH_SIZE_UNDER_LIMIT: usize = 32;
 
 /// One key of a batch.
-pub struct Wanted<'a> {
+pub struct BatchKey<'a> {
     /// The view of the key's family.
     pub view: &'a View,
     /// The key.
@@ -47,20 +47,24 @@ pub struct Wanted<'a> {
 /// When the values found exceed `value_size_soft_limit` the keys that are not yet done fail with
 /// `Aborted`; when the deadline passes, those that need a file fail with `TimedOut`.
 #[must_use]
-pub fn multi_get(wanted: &[Wanted<'_>], options: &ReadOptions, sorted: bool) -> Vec<Result<Found>> {
+pub fn multi_get(
+    wanted: &[BatchKey<'_>],
+    options: &ReadOptions,
+    sorted: bool,
+) -> Vec<Result<Found>> {
     let mut results: Vec<Option<Result<Found>>> = wanted.iter().map(|_| None).collect();
-    let mut tally = Tally::begin(wanted);
+    let mut stats = BatchStats::new(wanted);
     let order = match sorted {
         true => (0..wanted.len()).collect(),
         false => in_order(wanted),
     };
-    let together = match options.value_size_soft_limit {
-        u64::MAX => TOGETHER,
-        _ => TOGETHER_UNDER_LIMIT,
+    let batch_size = match options.value_size_soft_limit {
+        u64::MAX => BATCH_SIZE,
+        _ => BATCH_SIZE_UNDER_LIMIT,
     };
     let mut bytes = 0_u64;
-    let mut states = STATES.take();
-    for part in order.chunks(together) {
+    let mut states = RECYCLED_STATES.take();
+    for part in order.chunks(batch_size) {
         let exceeded = bytes > options.value_size_soft_limit;
         if exceeded {
             for &at in part {
@@ -78,7 +82,7 @@ pub fn multi_get(wanted: &[Wanted<'_>], options: &ReadOptions, sorted: bool) -> 
                     Err(too_large(options))
                 }
                 false => {
-                    tally.note(at, member.get.hit());
+                    stats.add_hit(at, member.get.hit());
                     member.finish(&mut states)
                 }
             });
@@ -87,9 +91,9 @@ pub fn multi_get(wanted: &[Wanted<'_>], options: &ReadOptions, sorted: bool) -> 
             }
         }
     }
-    tally.bring(&results, &states);
-    states.truncate(TOGETHER);
-    STATES.set(states);
+    stats.record(&results, &states);
+    states.truncate(BATCH_SIZE);
+    RECYCLED_STATES.set(states);
     let unanswered = || Err(Error::aborted("a key of a batch was not looked up"));
     results
         .into_iter()
@@ -98,10 +102,10 @@ pub fn multi_get(wanted: &[Wanted<'_>], options: &ReadOptions, sorted: bool) -> 
 }
 
 /// The positions of `wanted` by family and key.
-fn in_order(wanted: &[Wanted<'_>]) -> Vec<usize> {
+fn in_order(wanted: &[BatchKey<'_>]) -> Vec<usize> {
     // Families are told apart by where their views lie: any order of them will do.
     let place = |at: usize| {
-        let Wanted { view, lookup } = &wanted[at];
+        let BatchKey { view, lookup } = &wanted[at];
         let prefix = key::prefix(&view.family.order, lookup.internal());
         (std::ptr::from_ref::<View>(view), prefix, at)
     };
@@ -118,35 +122,35 @@ fn in_order(wanted: &[Wanted<'_>]) -> Vec<usize> {
 
 thread_local! {
     /// The state of searches in tables, kept for the thread's next batch.
-    static STATES: Cell<Vec<TableGet>> = const { Cell::new(Vec::new()) };
+    static RECYCLED_STATES: Cell<Vec<TableGet>> = const { Cell::new(Vec::new()) };
 }
 
 /// The counts of a batch for statistics.
-struct Tally<'a> {
+struct BatchStats<'a> {
     reading: Option<&'a Reading>,
     began: Option<Began>,
     /// Where the searches ended, if there are statistics.
     hits: Vec<(usize, Hit)>,
 }
 
-impl<'a> Tally<'a> {
-    fn begin(wanted: &'a [Wanted<'_>]) -> Tally<'a> {
+impl<'a> BatchStats<'a> {
+    fn new(wanted: &'a [BatchKey<'_>]) -> BatchStats<'a> {
         let reading = wanted.first().map(|wanted| &*wanted.view.family);
         let counts = reading.is_some_and(|reading| reading.statistics.is_some());
-        Tally {
+        BatchStats {
             reading,
             began: reading.map(Reading::began),
             hits: Vec::with_capacity(if counts { wanted.len() } else { 0 }),
         }
     }
 
-    fn note(&mut self, at: usize, hit: Hit) {
+    fn add_hit(&mut self, at: usize, hit: Hit) {
         if self.reading.is_some_and(|it| it.statistics.is_some()) {
             self.hits.push((at, hit));
         }
     }
 
-    fn bring(&self, results: &[Option<Result<Found>>], states: &[TableGet]) {
+    fn record(&self, results: &[Option<Result<Found>>], states: &[TableGet]) {
         let Some((reading, began)) = self.reading.zip(self.began) else {
             return;
         };
@@ -203,26 +207,26 @@ struct Batch<'a> {
     members: Vec<Member<'a>>,
     read_deadline: ReadDeadline,
     /// True if the times of its steps are counted by level.
-    timed: bool,
+    timed_by_level: bool,
 }
 
 /// The time of a step that is counted by level. Keys take a step together, of tables of several levels:
 /// its time is shared equally among them.
 #[derive(Default)]
-struct Step<'a> {
+struct TimedStep<'a> {
     /// Where time comes from and when the step began; none if it is not counted.
     began: Option<(&'a Reading, u64)>,
     /// The levels of the keys that take it.
     levels: Vec<usize>,
 }
 
-impl<'a> Step<'a> {
+impl<'a> TimedStep<'a> {
     #[cold]
-    fn begin<'b>(members: impl Iterator<Item = &'b mut Member<'a>>) -> Step<'a>
+    fn begin<'b>(members: impl Iterator<Item = &'b mut Member<'a>>) -> TimedStep<'a>
     where
         'a: 'b,
     {
-        let mut step = Step::default();
+        let mut step = TimedStep::default();
         for member in members {
             let reading = member.get.reading();
             let now = || (reading, reading.clock.monotonic_nanos());
@@ -249,7 +253,7 @@ impl<'a> Step<'a> {
 struct Member<'a> {
     get: PointGet<'a>,
     /// It stands at a table that may have it.
-    arrived: bool,
+    at_table: bool,
     /// The error that ended its way.
     error: Option<Error>,
 }
@@ -273,7 +277,7 @@ impl Member<'_> {
 
 impl<'a> Batch<'a> {
     fn new(
-        wanted: &'a [Wanted<'a>],
+        wanted: &'a [BatchKey<'a>],
         part: &[usize],
         options: &'a ReadOptions,
         states: &mut Vec<TableGet>,
@@ -285,13 +289,13 @@ impl<'a> Batch<'a> {
                 options,
                 states.pop().unwrap_or_default(),
             ),
-            arrived: false,
+            at_table: false,
             error: None,
         };
         let members: Vec<_> = part.iter().map(member).collect();
         let first = members.first();
         Batch {
-            timed: first.is_some_and(|member| member.get.wants_times_by_level()),
+            timed_by_level: first.is_some_and(|member| member.get.wants_times_by_level()),
             members,
             read_deadline: ReadDeadline::of(options),
         }
@@ -300,14 +304,14 @@ impl<'a> Batch<'a> {
     /// Searches until every member is over or has failed.
     fn search(&mut self) {
         for member in &mut self.members {
-            member.get.ask_memtables();
+            member.get.search_memtables();
         }
         loop {
             while self.descend() {}
-            let stopped = |member: &&mut Member<'_>| member.get.is_stopped();
+            let stopped = |member: &&mut Member<'_>| member.get.is_blocked();
             let step = self
-                .timed
-                .then(|| Step::begin(self.members.iter_mut().filter(stopped)));
+                .timed_by_level
+                .then(|| TimedStep::begin(self.members.iter_mut().filter(stopped)));
             let any = self.fetch();
             if let Some(step) = step {
                 step.end();
@@ -320,23 +324,25 @@ impl<'a> Batch<'a> {
 
     /// Every member that can looks into the next table that may have its key. Returns whether any did.
     fn descend(&mut self) -> bool {
-        while self.ask_filters() {}
-        let step = self.timed.then(|| Step::begin(self.arrived()));
+        while self.check_filters() {}
+        let step = self
+            .timed_by_level
+            .then(|| TimedStep::begin(self.at_table()));
         let mut any = false;
-        for member in self.arrived() {
-            let located = member.get.locate();
+        for member in self.at_table() {
+            let located = member.get.search_index();
             member.note(located);
             any = true;
         }
         if any {
-            for member in self.arrived() {
-                member.get.reach();
+            for member in self.at_table() {
+                member.get.prefetch_block();
             }
-            for member in self.arrived() {
-                member.get.hold();
+            for member in self.at_table() {
+                member.get.pin_block();
             }
-            for member in self.arrived() {
-                member.arrived = false;
+            for member in self.at_table() {
+                member.at_table = false;
                 let searched = member.get.search_table();
                 member.note(searched);
             }
@@ -347,22 +353,22 @@ impl<'a> Batch<'a> {
         any
     }
 
-    /// Members that have not arrived ask the filter of their next table. Returns whether any has to go on.
-    fn ask_filters(&mut self) -> bool {
-        for member in self.going().filter(|member| !member.arrived) {
-            if member.get.approach() {
+    /// Members that have not at_table ask the filter of their next table. Returns whether any has to go on.
+    fn check_filters(&mut self) -> bool {
+        for member in self.runnable().filter(|member| !member.at_table) {
+            if member.get.find_table() {
                 member.get.prefetch_filter();
             }
         }
-        let waiting = |member: &&mut Member<'_>| !member.arrived && member.get.level().is_some();
+        let waiting = |member: &&mut Member<'_>| !member.at_table && member.get.level().is_some();
         let step = self
-            .timed
-            .then(|| Step::begin(self.going().filter(waiting)));
+            .timed_by_level
+            .then(|| TimedStep::begin(self.runnable().filter(waiting)));
         let mut turned_away = false;
-        for member in self.going().filter(|member| !member.arrived) {
-            match member.get.is_admitted() {
+        for member in self.runnable().filter(|member| !member.at_table) {
+            match member.get.passes_filter() {
                 Ok(admitted) => {
-                    member.arrived = admitted;
+                    member.at_table = admitted;
                     turned_away |= !admitted;
                 }
                 Err(error) => member.error = Some(error),
@@ -375,14 +381,14 @@ impl<'a> Batch<'a> {
     }
 
     /// Members that stand at a table that may have their key.
-    fn arrived(&mut self) -> impl Iterator<Item = &mut Member<'a>> {
-        let here = |member: &&mut Member<'_>| member.arrived && member.error.is_none();
+    fn at_table(&mut self) -> impl Iterator<Item = &mut Member<'a>> {
+        let here = |member: &&mut Member<'_>| member.at_table && member.error.is_none();
         self.members.iter_mut().filter(here)
     }
 
     /// Members that are neither over nor stopped.
-    fn going(&mut self) -> impl Iterator<Item = &mut Member<'a>> {
-        let goes = |member: &&mut Member<'_>| member.error.is_none() && member.get.can_go_on();
+    fn runnable(&mut self) -> impl Iterator<Item = &mut Member<'a>> {
+        let goes = |member: &&mut Member<'_>| member.error.is_none() && member.get.is_runnable();
         self.members.iter_mut().filter(goes)
     }
 
@@ -395,17 +401,17 @@ impl<'a> Batch<'a> {
         let mut followers: Vec<(usize, usize)> = Vec::new();
         for at in 0..self.members.len() {
             let member = &mut self.members[at];
-            if member.error.is_some() || !member.get.is_stopped() {
+            if member.error.is_some() || !member.get.is_blocked() {
                 continue;
             }
             any = true;
-            match member.get.lacking() {
+            match member.get.next_request() {
                 Ok(None) => {}
                 Ok(Some(request)) => {
                     let same = |&leader: &usize| {
                         self.members[leader]
                             .get
-                            .lacks_the_same(&self.members[at].get)
+                            .needs_same_block(&self.members[at].get)
                     };
                     match leaders.iter().rposition(same) {
                         Some(leader) => followers.push((at, leader)),

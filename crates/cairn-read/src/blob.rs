@@ -101,7 +101,7 @@ impl BlobSource {
         self
     }
 
-    fn tally(&self, change: impl FnOnce(&Update<'_>)) {
+    fn update_stats(&self, change: impl FnOnce(&Update<'_>)) {
         self.meter.update(change);
     }
 
@@ -134,7 +134,7 @@ impl BlobSource {
         let opened = opened
             .map(|file| counted_reads(file, &self.meter, ReadOf::Blob))
             .and_then(|file| BlobFile::open(file, number));
-        self.tally(|update| {
+        self.update_stats(|update| {
             update.add(Ticker::NoFileOpens, 1);
             update.add(Ticker::NoFileErrors, u64::from(opened.is_err()));
         });
@@ -156,8 +156,8 @@ impl BlobSource {
         options: BlobReadOptions,
     ) -> Result<Value> {
         match self.locate(index, user_key, options)? {
-            Located::Here(value) => Ok(value),
-            Located::There(place, request) => {
+            Located::Cached(value) => Ok(value),
+            Located::InFile(place, request) => {
                 self.complete(&place, user_key, io.read_now(&request)?)
             }
         }
@@ -180,7 +180,7 @@ impl BlobSource {
             && let Some(buffer) = cache.cache.lookup(&cache.key(&index), CacheRole::Blob)
             && let Some(range) = cached_value(&index, user_key, &buffer)
         {
-            self.tally(|update| {
+            self.update_stats(|update| {
                 update.add(Ticker::BlobDbCacheHit, 1);
                 update.add(Ticker::BlobDbCacheBytesRead, buffer.len() as u64);
             });
@@ -188,10 +188,10 @@ impl BlobSource {
                 perf.add(PerfMetric::BlobCacheHitCount, 1);
                 perf.add(PerfMetric::BlobCacheReadByte, buffer.len() as u64);
             });
-            return Ok(Located::Here(Value::in_block(buffer, range)));
+            return Ok(Located::Cached(Value::in_block(buffer, range)));
         }
         if self.cache.is_some() {
-            self.tally(|update| update.add(Ticker::BlobDbCacheMiss, 1));
+            self.update_stats(|update| update.add(Ticker::BlobDbCacheMiss, 1));
         }
         if options.cache_only {
             return Err(Error::incomplete(
@@ -200,12 +200,12 @@ impl BlobSource {
         }
         let file = self.file(index.file)?;
         let request = file.request(&index, user_key)?;
-        let place = BlobPlace {
+        let place = PendingBlob {
             file,
             index,
             fill_cache: options.fill_cache,
         };
-        Ok(Located::There(place, request))
+        Ok(Located::InFile(place, request))
     }
 
     /// The value of `user_key` at `place`, of the bytes that were read for it.
@@ -213,13 +213,13 @@ impl BlobSource {
     /// # Errors
     ///
     /// `Corruption` if they are damaged or another key's.
-    pub fn complete(&self, place: &BlobPlace, user_key: &[u8], record: Buffer) -> Result<Value> {
+    pub fn complete(&self, place: &PendingBlob, user_key: &[u8], record: Buffer) -> Result<Value> {
         let bytes = record.len() as u64;
         perf::count(|perf| {
             perf.add(PerfMetric::BlobReadCount, 1);
             perf.add(PerfMetric::BlobReadByte, bytes);
         });
-        self.tally(|update| update.add(Ticker::BlobDbBlobFileBytesRead, bytes));
+        self.update_stats(|update| update.add(Ticker::BlobDbBlobFileBytesRead, bytes));
         let is_compressed = place.index.compression != Compression::None as u8;
         let began = is_compressed.then(|| self.meter.began());
         let value = place.file.complete(&place.index, user_key, record)?;
@@ -232,7 +232,7 @@ impl BlobSource {
             && place.fill_cache
         {
             let kept = cache.insert(&place.index, buffer.clone());
-            self.tally(|update| count_insertion(update, kept, buffer.len()));
+            self.update_stats(|update| count_insertion(update, kept, buffer.len()));
         }
         Ok(Value::in_block(buffer, range))
     }
@@ -249,7 +249,7 @@ impl BlobSource {
         };
         let len = bytes.len();
         let kept = cache.insert(index, bytes.into());
-        self.tally(|update| count_insertion(update, kept, len));
+        self.update_stats(|update| count_insertion(update, kept, len));
     }
 
     /// Closes a blob file that has become obsolete.
@@ -261,13 +261,13 @@ impl BlobSource {
 /// Where a value of a blob file is.
 pub enum Located {
     /// In memory.
-    Here(Value),
+    Cached(Value),
     /// In its file: what these bytes are read for.
-    There(BlobPlace, ReadRequest),
+    InFile(PendingBlob, ReadRequest),
 }
 
 /// A value in a blob file that was not read yet.
-pub struct BlobPlace {
+pub struct PendingBlob {
     file: Arc<BlobFile>,
     index: BlobIndex,
     fill_cache: bool,

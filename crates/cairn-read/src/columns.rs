@@ -15,7 +15,7 @@ use crate::view::Reading;
 pub struct Columns {
     value: Value,
     /// Where in `value` name and value of each column lie; a plain value has no name at all.
-    places: Vec<(Range<usize>, Range<usize>)>,
+    ranges: Vec<(Range<usize>, Range<usize>)>,
 }
 
 impl Columns {
@@ -25,7 +25,7 @@ impl Columns {
         let all = 0..value.len();
         Columns {
             value,
-            places: vec![(0..0, all)],
+            ranges: vec![(0..0, all)],
         }
     }
 
@@ -35,14 +35,14 @@ impl Columns {
     ///
     /// `Corruption` if it cannot be decoded, `NotSupported` if columns lie in blob files.
     pub fn of_entity(entity: Value) -> Result<Columns> {
-        let mut places = Vec::new();
+        let mut ranges = Vec::new();
         for column in decoded(&entity)?.columns() {
             let value = inline(column.value)?;
-            places.push((place(&entity, column.name), place(&entity, value)));
+            ranges.push((range_of(&entity, column.name), range_of(&entity, value)));
         }
         Ok(Columns {
             value: entity,
-            places,
+            ranges,
         })
     }
 
@@ -50,17 +50,17 @@ impl Columns {
     #[must_use]
     pub fn coalesced(parts: &[Columns]) -> Columns {
         let all: BTreeMap<&[u8], &[u8]> = parts.iter().flat_map(Columns::iter).collect();
-        let (mut bytes, mut places) = (Vec::new(), Vec::with_capacity(all.len()));
+        let (mut bytes, mut ranges) = (Vec::new(), Vec::with_capacity(all.len()));
         for (name, value) in all {
             let from = bytes.len();
             bytes.extend_from_slice(name);
             let middle = bytes.len();
             bytes.extend_from_slice(value);
-            places.push((from..middle, middle..bytes.len()));
+            ranges.push((from..middle, middle..bytes.len()));
         }
         Columns {
             value: bytes.into(),
-            places,
+            ranges,
         }
     }
 
@@ -74,7 +74,7 @@ impl Columns {
     /// The columns: name and value.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
         let bytes = |range: &Range<usize>| &self.value[range.clone()];
-        self.places
+        self.ranges
             .iter()
             .map(move |(name, value)| (bytes(name), bytes(value)))
     }
@@ -90,13 +90,13 @@ impl Columns {
     /// How many columns there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.ranges.len()
     }
 
     /// True if there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.ranges.is_empty()
     }
 }
 
@@ -114,7 +114,7 @@ fn inline(value: ColumnValue<'_>) -> Result<&[u8]> {
 }
 
 /// Where `part` lies in `whole`, of which it is a part.
-fn place(whole: &[u8], part: &[u8]) -> Range<usize> {
+fn range_of(whole: &[u8], part: &[u8]) -> Range<usize> {
     let start = part.as_ptr() as usize - whole.as_ptr() as usize;
     start..start + part.len()
 }
@@ -126,7 +126,7 @@ fn place(whole: &[u8], part: &[u8]) -> Range<usize> {
 /// `Corruption` if the entity cannot be decoded.
 pub fn default_column(entity: &[u8]) -> Result<Range<usize>> {
     match decoded(entity)?.default_value() {
-        Some(value) => Ok(place(entity, inline(value)?)),
+        Some(value) => Ok(range_of(entity, inline(value)?)),
         None => Ok(0..0),
     }
 }

@@ -17,12 +17,12 @@ impl Reading {
     /// True if the read that begins is to be counted.
     #[inline]
     pub(crate) fn is_sampled(&self) -> bool {
-        self.drawn_by.is_some() && self.sample()
+        self.read_sampler.is_some() && self.sample()
     }
 
     #[cold]
     fn sample(&self) -> bool {
-        let random = self.drawn_by.as_ref();
+        let random = self.read_sampler.as_ref();
         random.is_some_and(|random| random.next_u64() % SAMPLE_RATE == 0)
     }
 }

@@ -21,7 +21,7 @@ use cairn_table::{GetOptions, Table, TableGet};
 use cairn_types::{KeyOrder, Progress, Result, SequenceNumber, ValueKind};
 use cairn_version::{FileMeta, TableRef};
 
-use crate::blob::{BlobPlace, BlobReadOptions, Located};
+use crate::blob::{BlobReadOptions, Located, PendingBlob};
 use crate::columns::{Columns, default_column, with_blobs};
 use crate::file_read_sample;
 use crate::get_stats::{count_get, count_tables};
@@ -90,11 +90,11 @@ enum Stage {
     File(usize, usize),
     /// This level comes next.
     Level(usize),
-    Over,
+    Done,
 }
 
 /// The block or file that a point read lacks.
-enum Lack<'a> {
+enum Pending<'a> {
     /// A table that is not open yet.
     Table(&'a Arc<FileMeta>, usize),
     /// A block of the table that is being searched.
@@ -103,13 +103,13 @@ enum Lack<'a> {
 
 /// The need for older versions.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum SearchState {
     /// They do.
     Open,
     /// Not those of older sources: a range tombstone covers them all.
     Covered,
     /// None: the version that was seen last ends the search.
-    Reached,
+    Finished,
 }
 
 /// The value of the versions seen so far.
@@ -122,16 +122,16 @@ struct Versions<'a> {
     /// The sequence number of the newest version, where it is noted.
     newest_seq: SequenceNumber,
     /// True if these two are noted: where keys have timestamps, or the number is wanted.
-    notes_newest: bool,
+    records_newest: bool,
     /// The newest range tombstone over the key among the sources asked so far; where keys have timestamps each version is held
     /// against those of `timed`, and this is the largest number.
     covered_by: SequenceNumber,
-    timed: Option<Box<TimedCovers<'a>>>,
-    end: End,
+    timed: Option<Box<TimestampedTombstones<'a>>>,
+    state: SearchState,
 }
 
 /// Range tombstones of the sources asked so far, where it depends on the timestamp of a version which of them hide it.
-struct TimedCovers<'a> {
+struct TimestampedTombstones<'a> {
     order: &'a KeyOrder,
     visible: SequenceNumber,
     read_ts: Option<&'a [u8]>,
@@ -152,18 +152,18 @@ impl Versions<'_> {
 
     /// Takes the next older version; breaks off when no older one matters.
     #[inline]
-    fn take(
+    fn add(
         &mut self,
         user_key: &[u8],
         seq: SequenceNumber,
         kind: ValueKind,
         value: impl FnOnce() -> Value,
     ) -> ControlFlow<()> {
-        self.end = End::Reached;
+        self.state = SearchState::Finished;
         if seq < self.covered_by && self.is_hidden(user_key, seq) {
             return ControlFlow::Break(());
         }
-        if self.notes_newest && self.operands.is_empty() {
+        if self.records_newest && self.operands.is_empty() {
             self.key.extend_from_slice(user_key);
             self.newest_seq = seq;
         }
@@ -178,7 +178,7 @@ impl Versions<'_> {
             }
             ValueKind::Merge => {
                 self.operands.push(value());
-                self.end = End::Open;
+                self.state = SearchState::Open;
                 return ControlFlow::Continue(());
             }
             _ => {}
@@ -188,7 +188,7 @@ impl Versions<'_> {
 }
 
 /// How many filters of level 0 are asked for ahead.
-const AHEAD: usize = 8;
+const PREFETCHED_FILTERS: usize = 8;
 
 /// A point read on its way.
 pub(crate) struct PointGet<'a> {
@@ -204,11 +204,11 @@ pub(crate) struct PointGet<'a> {
     /// The table that is being searched.
     table: Option<TableRef<'a>>,
     state: TableGet,
-    lack: Option<Lack<'a>>,
+    pending: Option<Pending<'a>>,
     versions: Versions<'a>,
     hit: Hit,
     /// More operands than this are too many.
-    most_operands: u64,
+    operand_threshold: u64,
     /// True if files that have no value of the key count this read.
     sampled: bool,
     /// True if the thread counts by level.
@@ -240,9 +240,9 @@ impl<'a> PointGet<'a> {
             },
             table: None,
             state,
-            lack: None,
+            pending: None,
             hit: Hit::Nowhere,
-            most_operands: options.merge_operand_count_threshold.unwrap_or(u64::MAX),
+            operand_threshold: options.merge_operand_count_threshold.unwrap_or(u64::MAX),
             sampled: view.family.is_sampled(),
             by_level: by_level::is_wanted(),
             versions: Versions {
@@ -250,10 +250,10 @@ impl<'a> PointGet<'a> {
                 newest: Newest::Missing,
                 key: Vec::new(),
                 newest_seq: SequenceNumber::ZERO,
-                notes_newest: view.family.order.timestamp_size() > 0,
+                records_newest: view.family.order.timestamp_size() > 0,
                 covered_by: SequenceNumber::ZERO,
                 timed: None,
-                end: End::Open,
+                state: SearchState::Open,
             },
         }
     }
@@ -261,13 +261,13 @@ impl<'a> PointGet<'a> {
     /// Goes on until the search is over or something lacks.
     #[inline]
     fn run(&mut self) -> Result<Progress> {
-        while self.stage != Stage::Over {
+        while self.stage != Stage::Done {
             if self.stage == Stage::Memtables {
-                self.ask_memtables();
-            } else if self.table.is_some() || self.approach() {
+                self.search_memtables();
+            } else if self.table.is_some() || self.find_table() {
                 self.search_table()?;
             }
-            if self.lack.is_some() {
+            if self.pending.is_some() {
                 return Ok(Progress::Lacks);
             }
         }
@@ -276,16 +276,16 @@ impl<'a> PointGet<'a> {
 
     /// Asks the memtables, if they come next.
     #[inline]
-    pub(crate) fn ask_memtables(&mut self) {
+    pub(crate) fn search_memtables(&mut self) {
         if self.stage != Stage::Memtables {
             return;
         }
-        self.search_memtables();
-        if self.versions.end == End::Reached {
+        self.lookup_in_memtables();
+        if self.versions.state == SearchState::Finished {
             self.hit = Hit::Memtable;
         }
-        if self.tier == ReadTier::Memtable || self.versions.end != End::Open {
-            self.stage = Stage::Over;
+        if self.tier == ReadTier::Memtable || self.versions.state != SearchState::Open {
+            self.stage = Stage::Done;
             return;
         }
         self.stage = Stage::File(0, 0);
@@ -300,7 +300,7 @@ impl<'a> PointGet<'a> {
         if files.len() < 2 {
             return;
         }
-        for file in files.iter().take(AHEAD) {
+        for file in files.iter().take(PREFETCHED_FILTERS) {
             if let Some(table) = file.table.kept() {
                 table.prefetch_filter(self.lookup);
             }
@@ -310,13 +310,13 @@ impl<'a> PointGet<'a> {
     /// Goes to the next table whose bounds are around the key, and returns whether there is one to be
     /// searched. One that is not open stops the read.
     #[inline]
-    pub(crate) fn approach(&mut self) -> bool {
+    pub(crate) fn find_table(&mut self) -> bool {
         if self.table.is_none()
             && let Some((file, level)) = self.next_file()
         {
             match file.table.get() {
                 Some(table) => self.enter(table),
-                None => self.lack = Some(Lack::Table(file, level)),
+                None => self.pending = Some(Pending::Table(file, level)),
             }
         }
         self.table.is_some()
@@ -333,13 +333,13 @@ impl<'a> PointGet<'a> {
     /// Asks the filter of the table that was approached, and leaves the table if it surely does not have
     /// the key. Returns whether the read is at a table.
     #[inline]
-    pub(crate) fn is_admitted(&mut self) -> Result<bool> {
+    pub(crate) fn passes_filter(&mut self) -> Result<bool> {
         let Some(table) = &self.table else {
             return Ok(false);
         };
         let admitted = table.admits(self.lookup, &mut self.state)?;
         if !admitted && let Some(table) = self.table.take() {
-            self.leave(&table);
+            self.finish_table(&table);
         }
         Ok(admitted)
     }
@@ -347,24 +347,24 @@ impl<'a> PointGet<'a> {
     /// Asks the index of the table that was approached. Three steps ahead of [`PointGet::search_table`],
     /// each of which asks for the memory that the next one touches.
     #[inline]
-    pub(crate) fn locate(&mut self) -> Result<()> {
+    pub(crate) fn search_index(&mut self) -> Result<()> {
         match &self.table {
             Some(table) => table.locate(self.lookup, &mut self.state),
             None => Ok(()),
         }
     }
 
-    /// Asks for the memory of the data block that [`PointGet::locate`] found.
+    /// Asks for the memory of the data block that [`PointGet::search_index`] found.
     #[inline]
-    pub(crate) fn reach(&mut self) {
+    pub(crate) fn prefetch_block(&mut self) {
         if let Some(table) = &self.table {
             table.reach(&mut self.state);
         }
     }
 
-    /// Takes hold of the data block that [`PointGet::locate`] found.
+    /// Takes hold of the data block that [`PointGet::search_index`] found.
     #[inline]
-    pub(crate) fn hold(&mut self) {
+    pub(crate) fn pin_block(&mut self) {
         if let Some(table) = &self.table {
             table.hold(self.lookup, &mut self.state);
         }
@@ -382,30 +382,30 @@ impl<'a> PointGet<'a> {
                 self.state.bring_counts(&table);
             }
             self.table = Some(table);
-            self.lack = progress.is_ok().then_some(Lack::Block);
+            self.pending = progress.is_ok().then_some(Pending::Block);
             return progress.map(|_| ());
         }
-        self.leave(&table);
+        self.finish_table(&table);
         Ok(())
     }
 
     /// Goes on behind a table that has nothing more.
     #[inline]
-    fn leave(&mut self, table: &Table) {
+    fn finish_table(&mut self, table: &Table) {
         if self.sampled | self.by_level {
-            self.count_left(table);
+            self.count_finished_table(table);
         }
-        if self.versions.end != End::Open {
+        if self.versions.state != SearchState::Open {
             if let Stage::File(level, _) = self.stage {
                 self.hit = Hit::Level(level);
             }
-            self.stage = Stage::Over;
+            self.stage = Stage::Done;
         }
     }
 
     /// Counts the read on the file that is left, if that had no value, and on its level.
     #[cold]
-    fn count_left(&self, table: &Table) {
+    fn count_finished_table(&self, table: &Table) {
         let Stage::File(level, next) = self.stage else {
             return;
         };
@@ -420,7 +420,7 @@ impl<'a> PointGet<'a> {
             self.state.bring_counts(table);
             // Operands that end here, even at a deletion, are a value of this level.
             let is_value = !newest_is_missing || !self.versions.operands.is_empty();
-            if is_value && self.versions.end == End::Reached {
+            if is_value && self.versions.state == SearchState::Finished {
                 by_level::add(level, LevelMetric::UserKeyReturnCount, 1);
             }
         }
@@ -442,13 +442,13 @@ impl<'a> PointGet<'a> {
 
     /// True if there is more to do that needs nothing that is not in memory.
     #[inline]
-    pub(crate) fn can_go_on(&self) -> bool {
-        self.lack.is_none() && self.stage != Stage::Over
+    pub(crate) fn is_runnable(&self) -> bool {
+        self.pending.is_none() && self.stage != Stage::Done
     }
 
     /// True if the read waits for what it lacks.
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.lack.is_some()
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.pending.is_some()
     }
 
     pub(crate) fn reading(&self) -> &'a Reading {
@@ -475,15 +475,15 @@ impl<'a> PointGet<'a> {
             return self.run_timed();
         }
         while !self.run()?.is_ready() {
-            self.obtain()?;
+            self.fetch_pending()?;
         }
         Ok(())
     }
 
     /// Obtains what lacks on the calling thread.
     #[inline]
-    fn obtain(&mut self) -> Result<()> {
-        if let Some(request) = self.lacking()? {
+    fn fetch_pending(&mut self) -> Result<()> {
+        if let Some(request) = self.next_request()? {
             let bytes = self.read_deadline.read(&self.view.family, &request);
             self.supply(bytes)?;
         }
@@ -495,9 +495,9 @@ impl<'a> PointGet<'a> {
     #[cold]
     fn run_timed(&mut self) -> Result<()> {
         let clock = &self.view.family.clock;
-        self.ask_memtables();
-        while self.stage != Stage::Over {
-            self.approach();
+        self.search_memtables();
+        while self.stage != Stage::Done {
+            self.find_table();
             let Some(level) = self.level() else {
                 continue;
             };
@@ -513,8 +513,8 @@ impl<'a> PointGet<'a> {
     /// Goes on until the table that was approached is left.
     fn run_in_table(&mut self) -> Result<()> {
         loop {
-            if self.lack.is_some() {
-                self.obtain()?;
+            if self.pending.is_some() {
+                self.fetch_pending()?;
             }
             if self.table.is_none() {
                 return Ok(());
@@ -524,42 +524,42 @@ impl<'a> PointGet<'a> {
     }
 
     #[inline]
-    fn search_memtables(&mut self) {
+    fn lookup_in_memtables(&mut self) {
         for memtable in self.view.memtables() {
             if memtable.has_range_tombstones() && !self.ignore_range_deletions {
                 for group in memtable.range_tombstones().iter() {
-                    self.cover(group);
+                    self.add_tombstones(group);
                 }
             }
             let versions = &mut self.versions;
             memtable.find(self.lookup, |entry| {
                 let value = || Value::in_memtable(memtable.pin(entry));
-                versions.take(entry.user_key(), entry.seq(), entry.kind(), value)
+                versions.add(entry.user_key(), entry.seq(), entry.kind(), value)
             });
-            if self.versions.end == End::Reached {
+            if self.versions.state == SearchState::Finished {
                 return;
             }
         }
     }
 
     /// Takes the tombstones of a source into account.
-    fn cover(&mut self, tombstones: &Arc<Fragments>) {
+    fn add_tombstones(&mut self, tombstones: &Arc<Fragments>) {
         let (order, lookup) = (&self.view.family.order, self.lookup);
         if order.timestamp_size() > 0 {
-            return self.cover_timed(tombstones);
+            return self.add_timestamped_tombstones(tombstones);
         }
         let seq = tombstones.covering(order, lookup.user(), lookup.seq());
         self.versions.covered_by = self.versions.covered_by.max(seq);
         // This source may still hold what is newer than the tombstone.
         if self.versions.covered_by > SequenceNumber::ZERO {
-            self.versions.end = End::Covered;
+            self.versions.state = SearchState::Covered;
         }
     }
 
     #[cold]
-    fn cover_timed(&mut self, tombstones: &Arc<Fragments>) {
+    fn add_timestamped_tombstones(&mut self, tombstones: &Arc<Fragments>) {
         let timed = self.versions.timed.get_or_insert_with(|| {
-            Box::new(TimedCovers {
+            Box::new(TimestampedTombstones {
                 order: &self.view.family.order,
                 visible: self.lookup.seq(),
                 read_ts: self.read_ts,
@@ -586,7 +586,7 @@ impl<'a> PointGet<'a> {
                     if may_hold(order, file, user) {
                         return Some((file, level));
                     }
-                    if level > 0 && begins_behind(order, file, user) {
+                    if level > 0 && starts_after(order, file, user) {
                         self.stage = Stage::Level(level + 1);
                     }
                 }
@@ -598,7 +598,7 @@ impl<'a> PointGet<'a> {
                     };
                 }
                 _ => {
-                    self.stage = Stage::Over;
+                    self.stage = Stage::Done;
                     return None;
                 }
             }
@@ -612,7 +612,7 @@ impl<'a> PointGet<'a> {
             && !self.ignore_range_deletions
         {
             // The key lies within the bounds of the file, so all of these speak for it.
-            self.cover(tombstones);
+            self.add_tombstones(tombstones);
         }
         self.table = Some(table);
     }
@@ -630,20 +630,20 @@ impl<'a> PointGet<'a> {
                     return ControlFlow::Continue(());
                 }
                 let pin = || Value::in_block(value.buffer.clone(), value.range.clone());
-                versions.take(key.user_key, key.seq, key.kind, pin)
+                versions.add(key.user_key, key.seq, key.kind, pin)
             },
         )
     }
 
     /// The block that lacks, after a table that lacks was opened; `None` if that was all.
-    pub(crate) fn lacking(&mut self) -> Result<Option<ReadRequest>> {
+    pub(crate) fn next_request(&mut self) -> Result<Option<ReadRequest>> {
         if self.tier == ReadTier::BlockCache {
             return Err(storage_forbidden());
         }
-        match self.lack.take() {
+        match self.pending.take() {
             None => Ok(None),
-            Some(Lack::Block) => Ok(Some(self.state.request())),
-            Some(Lack::Table(file, level)) => {
+            Some(Pending::Block) => Ok(Some(self.state.request())),
+            Some(Pending::Table(file, level)) => {
                 self.read_deadline.check(&self.view.family)?;
                 let family = &self.view.family;
                 let table = family.tables.open(file, level, &family.io)?;
@@ -662,7 +662,7 @@ impl<'a> PointGet<'a> {
     }
 
     /// True if `other`, which waits too, lacks the same block.
-    pub(crate) fn lacks_the_same(&self, other: &PointGet<'_>) -> bool {
+    pub(crate) fn needs_same_block(&self, other: &PointGet<'_>) -> bool {
         let same_table = match (&self.table, &other.table) {
             (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs),
             _ => false,
@@ -674,20 +674,20 @@ impl<'a> PointGet<'a> {
     pub(crate) fn supply_from(&mut self, other: &PointGet<'_>) {
         if !self.state.supply_from(&other.state) {
             // `other` has found it in the cache or used it up: it is asked for again.
-            self.lack = Some(Lack::Block);
+            self.pending = Some(Pending::Block);
         }
     }
 
     /// The read of a plain value that lies in a blob file; `None` for other results, and
     /// where it is in memory.
-    pub(crate) fn blob_request(&mut self) -> Result<Option<(BlobPlace, ReadRequest)>> {
+    pub(crate) fn blob_request(&mut self) -> Result<Option<(PendingBlob, ReadRequest)>> {
         let Newest::Blob(index) = &self.versions.newest else {
             return Ok(None);
         };
         let blobs = &self.view.family.blobs;
         match blobs.locate(index, self.key(), self.blob_options())? {
-            Located::There(place, request) => Ok(Some((place, request))),
-            Located::Here(value) => {
+            Located::InFile(place, request) => Ok(Some((place, request))),
+            Located::Cached(value) => {
                 self.versions.newest = Newest::Value(value);
                 Ok(None)
             }
@@ -695,7 +695,7 @@ impl<'a> PointGet<'a> {
     }
 
     /// Hands over the bytes that [`PointGet::blob_request`] asked for.
-    pub(crate) fn supply_blob(&mut self, place: &BlobPlace, bytes: Buffer) -> Result<()> {
+    pub(crate) fn supply_blob(&mut self, place: &PendingBlob, bytes: Buffer) -> Result<()> {
         let blobs = &self.view.family.blobs;
         self.versions.newest = Newest::Value(blobs.complete(place, self.key(), bytes)?);
         Ok(())
@@ -718,15 +718,15 @@ impl<'a> PointGet<'a> {
                 other => self.versions.newest = other,
             }
         }
-        self.finish_slowly()
+        self.finish_general()
     }
 
-    fn finish_slowly(&mut self) -> Result<Found> {
+    fn finish_general(&mut self) -> Result<Found> {
         let stored = self.stored()?;
         let dated = self.view.family.dated;
         if self.versions.operands.is_empty() {
             return match stored {
-                Found::Value(value) if dated => value.undated().map(Found::Value),
+                Found::Value(value) if dated => value.strip_ttl().map(Found::Value),
                 stored => Ok(stored),
             };
         }
@@ -743,7 +743,7 @@ impl<'a> PointGet<'a> {
         if let Some(statistics) = &self.view.family.statistics {
             statistics.record(Histogram::ReadNumMergeOperands, count);
         }
-        let merged = |bytes| Value::merged(bytes, count > self.most_operands);
+        let merged = |bytes| Value::merged(bytes, count > self.operand_threshold);
         Ok(
             match full_merge(&self.view.family, self.key(), below, &operands)? {
                 Merged::Value(value) => Found::Value(merged(value)),
@@ -801,7 +801,7 @@ fn shown(stored: Value, dated: bool) -> Result<Value> {
 /// True if the bounds of `file` are around `user`.
 #[inline]
 fn may_hold(order: &KeyOrder, file: &FileMeta, user: &[u8]) -> bool {
-    !begins_behind(order, file, user)
+    !starts_after(order, file, user)
         && match order.compare_without_timestamp(file.largest.user_key(), user) {
             std::cmp::Ordering::Less => false,
             std::cmp::Ordering::Equal => !file.largest.is_exclusive_bound(),
@@ -810,7 +810,7 @@ fn may_hold(order: &KeyOrder, file: &FileMeta, user: &[u8]) -> bool {
 }
 
 #[inline]
-fn begins_behind(order: &KeyOrder, file: &FileMeta, user: &[u8]) -> bool {
+fn starts_after(order: &KeyOrder, file: &FileMeta, user: &[u8]) -> bool {
     order
         .compare_without_timestamp(file.smallest.user_key(), user)
         .is_gt()
@@ -864,7 +864,7 @@ pub fn is_written_since(
     options: &ReadOptions,
 ) -> Result<bool> {
     let mut get = PointGet::new(view, lookup, options, TableGet::default());
-    get.versions.notes_newest = true;
+    get.versions.records_newest = true;
     let searched = get.run_blocking();
     if let Some(tables) = get.state.counts() {
         count_tables(&view.family, tables);
@@ -923,7 +923,7 @@ pub async fn get_async(view: &View, lookup: &LookupKey, options: &ReadOptions) -
     let began = view.family.began();
     let mut get = PointGet::new(view, lookup, options, TableGet::default());
     while !get.run()?.is_ready() {
-        if let Some(request) = get.lacking()? {
+        if let Some(request) = get.next_request()? {
             let bytes = view.family.io.read(request).await;
             get.supply(bytes)?;
         }

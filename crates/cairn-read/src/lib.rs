@@ -23,7 +23,7 @@ mod user_key;
 pub mod value;
 pub mod view;
 
-pub use batch::{Wanted, multi_get};
+pub use batch::{BatchKey, multi_get};
 pub use blob::{BlobCache, BlobReadOptions, BlobSource};
 pub use child::Child;
 pub use columns::Columns;

@@ -32,7 +32,7 @@ pub struct Reading {
     /// may; 0 for never.
     pub memtable_avg_op_scan_flush_trigger: u32,
     /// Draws the reads that are counted on the files that they go to; `None` if none are.
-    pub drawn_by: Option<Arc<dyn Random>>,
+    pub read_sampler: Option<Arc<dyn Random>>,
     /// Opens the family's tables.
     pub tables: Arc<TableSource>,
     /// Reads values that lie in blob files.

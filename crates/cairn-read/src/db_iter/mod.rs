@@ -32,7 +32,7 @@ use crate::level::{Tables, storage_forbidden};
 use crate::merging_iter::MergingIter;
 use crate::range_del_aggregator::RangeDelAggregator;
 use crate::read_deadline::ReadDeadline;
-use crate::value::{Value, undated};
+use crate::value::{Value, strip_ttl};
 use crate::view::View;
 
 /// Where the iterator stands.
@@ -795,7 +795,7 @@ impl DbIter {
             Position::Entry(Part::Range(range)) => range.clone(),
             _ => return Ok(Progress::Ready),
         };
-        let len = undated(&value[range.clone()])?.len();
+        let len = strip_ttl(&value[range.clone()])?.len();
         self.position = Position::Entry(Part::Range(range.start..range.start + len));
         Ok(Progress::Ready)
     }
@@ -803,7 +803,7 @@ impl DbIter {
     /// The part of the stored `value` that is shown.
     fn strip_ttl(&self, value: Value) -> Result<Value> {
         match self.rules.dated {
-            true => value.undated(),
+            true => value.strip_ttl(),
             false => Ok(value),
         }
     }

@@ -1,15 +1,15 @@
 //! Batched gets: the answers of single ones, whatever the batch.
 
 use super::*;
-use crate::batch::{Wanted, multi_get};
+use crate::batch::{BatchKey, multi_get};
 use cairn_types::Result;
 
 type Answers = Vec<Result<Option<Vec<u8>>>>;
 
 fn ask(world: &World, seq: u64, keys: &[Vec<u8>], options: &ReadOptions, sorted: bool) -> Answers {
-    let wanted: Vec<Wanted<'_>> = keys
+    let wanted: Vec<BatchKey<'_>> = keys
         .iter()
-        .map(|key| Wanted {
+        .map(|key| BatchKey {
             view: &world.view,
             lookup: LookupKey::new(key, SequenceNumber(seq)),
         })

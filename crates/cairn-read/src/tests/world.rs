@@ -144,7 +144,7 @@ impl World {
             max_sequential_skip: shape.skip,
             memtable_op_scan_flush_trigger: 0,
             memtable_avg_op_scan_flush_trigger: 0,
-            drawn_by: None,
+            read_sampler: None,
             tables: Arc::new(TableSource {
                 fs: fs.clone(),
                 paths: vec![dir()],
