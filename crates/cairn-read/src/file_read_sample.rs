@@ -1,20 +1,20 @@
-//! Which reads are counted on the files that they go to.
+//! Sampling of reads for read-triggered compaction.
 //!
-//! A compaction saves the reads that find nothing in a file, or nothing that ends the search but a
-//! deletion. Where `read_triggered_compaction_threshold` asks for it one of [`SAMPLE_RATE`] reads is sampled,
-//! and counts as so many on each file that it is in vain for. Elsewhere a read pays for a look at
-//! one field.
+//! A compaction saves reads that find nothing in a file, or only a deletion that does not end the
+//! search. If `read_triggered_compaction_threshold` is set, one in [`SAMPLE_RATE`] reads is
+//! sampled, and counts that many times on each file in which it was wasted. Otherwise the cost of a
+//! read is the check of one field.
 
 use cairn_types::ValueKind;
 use cairn_version::FileMeta;
 
 use crate::view::Reading;
 
-/// One of so many reads is counted.
+/// One in this many reads is sampled.
 const SAMPLE_RATE: u64 = 1024;
 
 impl Reading {
-    /// True if the read that begins is to be counted.
+    /// True if the read that begins is sampled.
     #[inline]
     pub(crate) fn is_sampled(&self) -> bool {
         self.read_sampler.is_some() && self.sample()
@@ -27,13 +27,13 @@ impl Reading {
     }
 }
 
-/// Counts a read that was sampled and had no value of `file`.
+/// Counts a sampled read that found no value in `file`.
 #[cold]
 pub(crate) fn count_wasted(file: &FileMeta) {
     file.wasted_reads.add(SAMPLE_RATE);
 }
 
-/// True if a compaction would save a seek that comes to an entry of `kind`.
+/// True if a compaction would save a seek that ends on an entry of `kind`.
 pub(crate) fn is_wasted(kind: ValueKind) -> bool {
     matches!(
         kind,

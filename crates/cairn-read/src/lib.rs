@@ -1,9 +1,9 @@
-//! The one read path: gets, merging iterators, visibility, merge operands.
+//! The read path: point lookups, merging iterators, visibility and merge operands.
 //!
-//! A read is given a [`View`] (memtables and tables of one family at one moment) and a sequence
-//! number. [`get()`] finds one key; a [`DbIter`] walks all of them. Both run over what is in memory
-//! and stop where something lacks; a small loop around them fetches it, blocking or in a future.
-//! Callers, and which view is the present one, are not known here.
+//! A read takes a [`View`] (the memtables and the version of one column family at one moment) and a
+//! sequence number. [`get()`] looks up one key; a [`DbIter`] iterates over all keys. Both run on
+//! data in memory and stop at a missing block; a small loop around them reads the block, blocking
+//! or in a future. The crate does not know its callers, nor which view is current.
 
 pub mod batch;
 pub mod blob;

@@ -1,14 +1,15 @@
-//! Joining sorted sources into one.
+//! The merging iterator: joins sorted children into one sorted sequence.
 //!
-//! The child with the first key is the current one: the winner of a [`LoserTree`]. A step moves it and
-//! has it play again.
+//! The current child, the one with the first key, is the winner of a [`LoserTree`]. A step advances
+//! that child and replays its games.
 //!
-//! A seek goes through all children step by step, so that their waits for memory overlap, and collects those that lack something, so that the caller can
-//! obtain all blocks at once: [`MergingIter::requests`] names them, [`MergingIter::supply`] takes
-//! them one by one, and when the last child stands, the iterator does.
+//! A seek runs on all children in stages, so that their cache misses overlap. It collects the
+//! children that miss a block, so that the caller can read all missing blocks in one batch:
+//! [`MergingIter::requests`] lists them, [`MergingIter::supply`] takes them one by one, and the
+//! iterator is positioned once every child is.
 //!
-//! Steps keep the direction of the seek before them: `next` after a forward seek, `prev` after a
-//! backward one. Who wants to turn seeks, which costs the same.
+//! A step keeps the direction of the preceding seek: `next` after a forward seek, `prev` after a
+//! backward one. A caller that reverses direction seeks, which costs the same.
 
 use std::cell::Cell;
 
@@ -22,43 +23,43 @@ use crate::loser_tree::{LoserTree, Player};
 use crate::user_key::compare;
 use crate::value::Value;
 
-/// The rest of a movement when the last pending child was supplied.
+/// The work left once the last pending child has been supplied.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AfterMove {
-    /// All children have moved: find the first.
+    /// All children have moved: rebuild the tree.
     Rebuild,
-    /// Only the current child has moved.
+    /// Only the current child has moved: replay its games.
     Replay,
 }
 
-/// An iterator over the entries of all its children, in internal-key order. Keeps the contract of
-/// `cairn_types::iter`, but for the direction of steps (see the module's documentation).
+/// An iterator over the entries of all its children, in internal-key order. Implements the contract
+/// of `cairn_types::iter`, except for the direction of steps (see the module documentation).
 pub struct MergingIter {
     order: KeyOrder,
     children: Vec<Child>,
-    /// True if more than one of them has blocks.
+    /// True if more than one child reads blocks, so that staged seeks pay off.
     staged_seeks: bool,
     tree: LoserTree,
-    /// The child with the first key, if `stands`.
+    /// The child with the first key, if `is_valid`.
     current: usize,
     is_valid: bool,
     back: bool,
     pending: Vec<usize>,
     after_move: AfterMove,
     error: Option<Error>,
-    /// Where a child is sent that leaves a hidden range; kept for its memory.
+    /// Buffer for the target of a child that leaves a hidden range.
     target: Vec<u8>,
     step_heuristic: StepHeuristic,
 }
 
-/// Memory that a merging iterator has allocated, kept for the thread's next one.
+/// Allocations of a dropped merging iterator, reused by the next one on the same thread.
 #[derive(Default)]
 struct RecycledBuffers {
     children: Vec<Child>,
     tree: LoserTree,
 }
 
-/// No memory of an iterator with more children is kept.
+/// Maximum capacity of `children` that is recycled.
 const MAX_RECYCLED_CHILDREN: usize = 64;
 
 thread_local! {
@@ -77,13 +78,12 @@ impl Drop for MergingIter {
             children: std::mem::take(&mut self.children),
             tree: std::mem::take(&mut self.tree),
         };
-        // A thread that ends keeps nothing.
+        // During thread exit the buffers are freed instead.
         let _recycled = RECYCLED.try_with(|kept| kept.set(recycled));
     }
 }
 
-/// An empty vector for the children of a merging iterator; in memory of the thread's last one, if
-/// there was one.
+/// Returns an empty vector for the children of a merging iterator, recycled if possible.
 pub(crate) fn no_children() -> Vec<Child> {
     let take = |recycled: &Cell<RecycledBuffers>| {
         let mut taken = recycled.take();
@@ -95,7 +95,7 @@ pub(crate) fn no_children() -> Vec<Child> {
 }
 
 impl MergingIter {
-    /// Joins `children`, the newest first, whose keys are in `order`.
+    /// Merges `children`, newest first, whose keys are in `order`.
     #[must_use]
     pub fn new(order: KeyOrder, children: Vec<Child>) -> MergingIter {
         let RecycledBuffers { tree, .. } = RECYCLED.try_with(Cell::take).unwrap_or_default();
@@ -116,57 +116,56 @@ impl MergingIter {
         }
     }
 
-    /// True if the iterator stands on an entry.
+    /// True if the iterator is positioned on an entry.
     #[inline]
     #[must_use]
     pub fn valid(&self) -> bool {
         self.is_valid
     }
 
-    /// True if there is no source at all.
+    /// True if there are no children.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.children.is_empty()
     }
 
-    /// True if the last step waits for bytes that are not in memory.
+    /// True if the last operation is waiting for blocks that are not in memory.
     #[inline]
     #[must_use]
     pub fn lacks(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// The internal key of the entry.
+    /// The internal key of the current entry.
     #[inline]
     #[must_use]
     pub fn key(&self) -> &[u8] {
         self.children[self.current].key()
     }
 
-    /// The value of the entry.
+    /// The value of the current entry.
     #[inline]
     #[must_use]
     pub fn value(&self) -> &[u8] {
         self.children[self.current].value()
     }
 
-    /// The internal key of the entry, and its value.
+    /// The internal key and the value of the current entry.
     #[inline(always)]
     #[must_use]
     pub fn entry(&self) -> (&[u8], &[u8]) {
         self.children[self.current].entry()
     }
 
-    /// The internal key of the entry, and the length of its value.
+    /// The internal key of the current entry and the length of its value.
     #[inline(always)]
     #[must_use]
     pub fn head(&self) -> (&[u8], usize) {
         self.children[self.current].head()
     }
 
-    /// Going backward: whether no version of `user`, the user key of the entry, is newer than the
-    /// entry, as far as that can be told from where the children stand; `false` where it cannot. Keys
-    /// are the same if `same` says so.
+    /// Backward only: true if the positions of the children prove that no version of `user`, the
+    /// current user key, is newer than the current entry. `same` compares user keys for equality.
     #[inline]
     #[must_use]
     pub fn is_newest_version(&self, user: &[u8], same: impl Fn(&[u8], &[u8]) -> bool) -> bool {
@@ -180,8 +179,9 @@ impl MergingIter {
                 .any(|at| same(key::user_key(self.children[at].key()), user))
     }
 
-    /// Going backward: whether another child is seen to stand on a version of `user`, the user key of the
-    /// entry, that hides the entry from a read at `seq`. Keys are the same if `same` says so.
+    /// Backward only: true if another child is positioned on a version of `user`, the current user
+    /// key, that hides the current entry from a read at `seq`. `same` compares user keys for
+    /// equality.
     #[inline]
     #[must_use]
     pub fn is_hidden(
@@ -197,15 +197,15 @@ impl MergingIter {
         self.rivals_with_same_prefix().any(|at| {
             let newer = self.children[at].key();
             let packed = key::packed(newer);
-            // Truncation is meant: the kind is the lowest byte.
+            // The truncation is intended: the kind is the lowest byte.
             packed >> 8 <= seq.0
                 && packed as u8 != ValueKind::Merge as u8
                 && same(key::user_key(newer), user)
         })
     }
 
-    /// The children that may stand on the same user key as the current one, but for those that do only
-    /// if one of these does.
+    /// Children whose key has the same prefix as the current one and that lost directly against it.
+    /// If none of them is on the current user key, no other child is.
     #[inline]
     fn rivals_with_same_prefix(&self) -> impl Iterator<Item = usize> {
         let prefix = self.tree.winner().map(|winner| winner.prefix);
@@ -216,22 +216,22 @@ impl MergingIter {
             .filter(|&at| self.children[at].valid())
     }
 
-    /// The value of the entry, kept alive.
+    /// The value of the current entry, pinned.
     #[must_use]
     pub fn value_pin(&self) -> Value {
         self.children[self.current].value_pin()
     }
 
-    /// Why the iterator stands nowhere, if not because there are no more entries.
+    /// The error that ended the iteration, if any.
     ///
     /// # Errors
     ///
-    /// The error that ended the iteration.
+    /// The first error of a child or of a read.
     pub fn status(&self) -> Result<()> {
         self.error.clone().map_or(Ok(()), Err)
     }
 
-    /// Moves to the first entry at or behind `target`.
+    /// Moves to the first entry at or after `target`.
     pub fn seek(&mut self, target: &[u8]) -> Progress {
         self.seek_all(false, |_| target)
     }
@@ -241,8 +241,9 @@ impl MergingIter {
         self.seek_all(true, |_| target)
     }
 
-    /// [`MergingIter::seek`], or `seek_for_prev` if `back`, where the children behind `child` go right on to the user key `end`, forward to
-    /// its first entry and backward to the last one before it: what they hold on the way there does not count.
+    /// [`MergingIter::seek`], or `seek_for_prev` if `back`, except that the children after `child`
+    /// seek to the user key `end` instead: to its first entry if forward, to the last entry before
+    /// it if backward. The entries that they skip are hidden.
     pub fn seek_split(&mut self, back: bool, target: &[u8], child: usize, end: &[u8]) -> Progress {
         let end = self.take_target_before(end);
         let progress = self.seek_all(back, |at| if at <= child { target } else { &end });
@@ -250,7 +251,8 @@ impl MergingIter {
         progress
     }
 
-    /// A target before all versions of `user`, in memory that the caller gives back.
+    /// Returns a target before all versions of `user`. The buffer is taken from `self.target`; the
+    /// caller puts it back.
     fn take_target_before(&mut self, user: &[u8]) -> Vec<u8> {
         let mut target = std::mem::take(&mut self.target);
         target.clear();
@@ -268,7 +270,7 @@ impl MergingIter {
         self.move_all(true, |_, child| child.seek_to_last())
     }
 
-    /// Moves to the entry behind the current one.
+    /// Moves to the next entry.
     #[expect(
         clippy::should_implement_trait,
         reason = "the contract of iterators over entries names it so"
@@ -280,7 +282,7 @@ impl MergingIter {
         self.after_step_with_prefix(prefix)
     }
 
-    /// Moves to the entry before the current one.
+    /// Moves to the previous entry.
     #[inline]
     pub fn prev(&mut self) -> Progress {
         debug_assert!(self.is_valid && self.back);
@@ -288,9 +290,10 @@ impl MergingIter {
         self.after_step_with_prefix(prefix)
     }
 
-    /// Moves children that stand in a range whose entries are all hidden out of it, in the direction of the walk. Of each
-    /// child `end` says where its range ends, if it has one: forward the first user key behind it, backward the first in it.
-    /// `false` if the current child is in none; then nothing was moved.
+    /// Moves every child that is inside a hidden range out of it, in the direction of iteration.
+    /// `end` returns the end of the hidden range of a child, if any: forward, the first user key
+    /// after the range; backward, the first key in it. Returns false, without moving anything, if
+    /// the current child is not inside such a range.
     pub fn skip_ranges<'a>(
         &mut self,
         mut end: impl FnMut(usize, &mut Child) -> Option<&'a [u8]>,
@@ -312,8 +315,8 @@ impl MergingIter {
         true
     }
 
-    /// Moves child `at` out of the range that ends at `end`, by a few steps, or by a seek if these are not enough or have not
-    /// been for a while. `false` if it does not stand there.
+    /// Moves child `at` out of the range that ends at `end`: by up to [`MAX_STEPS`] steps, then by
+    /// a seek. Returns false if the child is not inside the range.
     fn leave_range(&mut self, at: usize, end: &[u8]) -> bool {
         let (back, order) = (self.back, &self.order);
         let is_inside = |child: &Child| {
@@ -350,17 +353,17 @@ impl MergingIter {
         true
     }
 
-    /// Sets whether seeks may leave out tables whose filters do not know the prefix of the target.
+    /// Sets whether seeks may skip tables whose prefix filters exclude the prefix of the target.
     pub fn set_prefix_filter(&mut self, on: bool, extractor: Option<&PrefixExtractor>) {
         for child in &mut self.children {
             child.set_prefix_filter(on, extractor);
         }
     }
 
-    /// Passes over visible deletions of the child in front for as long as it stays there: those
-    /// not newer than `seq`, before the user key `limit`, at most `budget`; the user key of the
-    /// last one is left in `last`. Returns how many. Only forward, and only where keys order as
-    /// their bytes do.
+    /// Skips visible deletions of the current child while it stays current: at most `budget` of
+    /// them, not newer than `seq` and before the user key `limit`. `last` is set to the user key of
+    /// the last one. Returns the number of skipped entries. Forward only, and only if keys are in
+    /// bytewise order.
     #[inline]
     pub fn skip_deletions(
         &mut self,
@@ -371,7 +374,7 @@ impl MergingIter {
     ) -> u64 {
         debug_assert!(self.is_valid && !self.back);
         let (skipped, progress) = match self.runner_up() {
-            // The next child ends the run where its key comes first.
+            // The run ends at the key of the next child.
             Some(next) => {
                 let [child, next] = self
                     .children
@@ -389,14 +392,14 @@ impl MergingIter {
         skipped
     }
 
-    /// True if another child may stand on the user key of the entry: if not, none does.
+    /// False if it is certain that no other child is on the current user key.
     #[inline]
     #[must_use]
     pub fn may_have_more_of_key(&self) -> bool {
         !self.tree.wins_by_prefix()
     }
 
-    /// The child that would be in front without the current one.
+    /// Returns the child that would be current without the current one.
     #[inline]
     fn runner_up(&self) -> Option<usize> {
         let order = ChildOrder::of(&self.order, &self.children, self.back);
@@ -406,9 +409,9 @@ impl MergingIter {
         self.children[runner_up].valid().then_some(runner_up)
     }
 
-    /// Passes over visible deletions of the child in front and over what they delete in the child
-    /// behind it, for as long as no other child comes between. The user key of the last deletion is left
-    /// in `last`. Only forward, and only where keys order as their bytes do.
+    /// Skips visible deletions of the current child together with the entries that they delete in
+    /// the next child, until the key of a third child. `last` is set to the user key of the last
+    /// deletion. Forward only, and only if keys are in bytewise order.
     pub fn skip_deleted(&mut self, hidden: &SkipLimits<'_>, last: &mut Vec<u8>) -> Skipped {
         debug_assert!(self.is_valid && !self.back);
         let Some(top) = self.runner_up() else {
@@ -444,13 +447,13 @@ impl MergingIter {
         skipped
     }
 
-    /// The blocks that the iterator lacks, each with the child that lacks it.
+    /// The missing blocks, each with the child that needs it.
     pub fn requests(&self) -> impl Iterator<Item = (usize, ReadRequest)> {
         let request = |&at: &usize| Some((at, self.children[at].request()?));
         self.pending.iter().filter_map(request)
     }
 
-    /// Hands over what `child` lacks. Ready when no child lacks anything any more.
+    /// Supplies the block that `child` is waiting for. Returns `Ready` once no child is waiting.
     pub fn supply(&mut self, child: usize, bytes: Result<Buffer>) -> Progress {
         if let Some(at) = self.pending.iter().position(|&pending| pending == child)
             && self.children[child].supply(bytes).is_ready()
@@ -460,12 +463,13 @@ impl MergingIter {
         self.after_moves(self.after_move)
     }
 
-    /// Obtains what the iterator lacks on the calling thread, until it stands.
+    /// Reads missing blocks on the calling thread until the iterator is positioned.
     pub fn wait(&mut self, io: &Io) {
         self.wait_with(|requests| io.read_batch(requests));
     }
 
-    /// [`MergingIter::wait`] with reads that `read` carries out: all that are pending at once.
+    /// [`MergingIter::wait`] with a custom `read`, which receives all pending requests in one
+    /// batch.
     pub fn wait_with(&mut self, mut read: impl FnMut(&[ReadRequest]) -> Vec<Result<Buffer>>) {
         while !self.pending.is_empty() {
             let (children, requests): (Vec<usize>, Vec<ReadRequest>) = self.requests().unzip();
@@ -479,8 +483,8 @@ impl MergingIter {
         }
     }
 
-    /// All children seek, in steps that all make before the next, so that what one waits for of
-    /// memory comes while the others are at work.
+    /// Seeks all children in stages, each of which prefetches memory that the next one touches, so
+    /// that their cache misses overlap.
     #[inline]
     fn seek_all<'a>(&mut self, back: bool, target: impl Fn(usize) -> &'a [u8]) -> Progress {
         if !self.staged_seeks {
@@ -513,7 +517,8 @@ impl MergingIter {
         self.after_moves(AfterMove::Rebuild)
     }
 
-    /// The current child has moved, to a key of this prefix if it says so.
+    /// Replays the games of the current child after a step, with the prefix of its new key if
+    /// known.
     #[inline]
     fn after_step_with_prefix(&mut self, prefix: Option<u64>) -> Progress {
         let Some(prefix) = prefix else {
@@ -552,7 +557,7 @@ impl MergingIter {
         Progress::Ready
     }
 
-    /// Finds the first of all children.
+    /// Rebuilds the tree from the positions of all children.
     fn rebuild_tree(&mut self) {
         self.is_valid = false;
         let order = ChildOrder::of(&self.order, &self.children, self.back);
@@ -568,7 +573,7 @@ impl MergingIter {
         }
     }
 
-    /// The current child has moved: sees whether it is still in front.
+    /// Replays the games of the current child.
     fn replay_current(&mut self) {
         let order = ChildOrder::of(&self.order, &self.children, self.back);
         match order.prefix(self.current) {
@@ -594,17 +599,17 @@ impl MergingIter {
     }
 }
 
-/// Steps by which a child tries to leave a hidden range before it seeks: many range tombstones hide few entries, and
-/// steps in a block cost far less than a seek.
+/// Maximum number of steps by which a child leaves a hidden range before it seeks. Most range
+/// tombstones hide few entries, and a step within a block is far cheaper than a seek.
 const MAX_STEPS: usize = 4;
 
-/// After so many ranges in a row that were too long for steps the next ones are taken to be so too, ...
+/// Number of consecutive ranges longer than [`MAX_STEPS`] after which children seek at once.
 const FAILURES_BEFORE_SEEK: u32 = 4;
 
-/// ... and only one of so many is tried.
+/// Steps are still tried for one range in this many.
 const RETRY_INTERVAL: u32 = 16;
 
-/// The number of ranges in a row that were too long for steps.
+/// Number of consecutive ranges that were too long to leave by steps.
 #[derive(Default)]
 struct StepHeuristic(u32);
 
@@ -618,7 +623,7 @@ impl StepHeuristic {
         }
     }
 
-    /// A range was left by steps, or `failed` tried or not tried.
+    /// Records that a range was left by steps, or that it had to be left by a seek (`failed`).
     #[inline]
     fn record(&mut self, failed: bool) {
         self.0 = match failed {
@@ -628,10 +633,10 @@ impl StepHeuristic {
     }
 }
 
-/// The prefix of a child that has ended; others may have it too.
+/// The prefix of an exhausted child. A key may have the same prefix.
 const ENDED: u64 = u64::MAX;
 
-/// How children play against each other.
+/// The order of children by their current keys and the direction of iteration.
 struct ChildOrder<'a> {
     order: &'a KeyOrder,
     children: &'a [Child],
@@ -648,14 +653,14 @@ impl<'a> ChildOrder<'a> {
         }
     }
 
-    /// The rank in the loser_tree of a child whose key has this prefix.
+    /// The rank in the tree of a child whose key has this prefix.
     #[inline]
     fn oriented(&self, prefix: u64) -> u64 {
         if self.back { !prefix } else { prefix }
     }
 
-    /// The rank in the loser_tree of child `at`. An error is the one that ended it.
-    // A call would hand the result over through memory.
+    /// The rank in the tree of child `at`, or the error that ended it.
+    // Otherwise the result would be returned through memory.
     #[inline(always)]
     fn prefix(&self, at: usize) -> Result<u64> {
         let child = &self.children[at];
@@ -665,7 +670,7 @@ impl<'a> ChildOrder<'a> {
         Ok(self.oriented(key::prefix(self.order, child.key())))
     }
 
-    /// True if the entry of child `a` comes before that of `b` in the direction of the walk.
+    /// True if the entry of child `a` precedes that of child `b` in the direction of iteration.
     #[inline(never)]
     fn comes_first(&self, a: usize, b: usize) -> bool {
         let (one, other) = (&self.children[a], &self.children[b]);
@@ -690,7 +695,7 @@ mod tests {
             step_heuristic.record(true);
         }
         assert!(steps <= 1_000 / 3, "{steps} steps in 1000 long ranges");
-        // Soon after ranges have become short they are left by steps again, all of them.
+        // Once ranges are short again, steps are soon used for all of them.
         let seeks = (0..1_000).filter(|_| {
             let is_sought = step_heuristic.steps() == 0;
             step_heuristic.record(is_sought);

@@ -1,8 +1,8 @@
-//! How long a read may take: `deadline` and `io_timeout`, looked at around every read of a file.
+//! The `deadline` and `io_timeout` of a read, checked before and after every file read.
 //!
-//! A read that blocks cannot be called back, so one that takes too long is noticed when it returns:
-//! its bytes are dropped and the call fails with `TimedOut`. What is in memory is served even
-//! after the deadline.
+//! A blocking read cannot be cancelled. One that exceeds a limit is detected when it returns: its
+//! data is discarded and the operation fails with `TimedOut`. Data in memory is returned even after
+//! the deadline.
 
 use cairn_observe::Activity;
 use cairn_observe::perf::{self, PerfMetric};
@@ -13,7 +13,7 @@ use cairn_types::{Error, Result};
 
 use crate::view::Reading;
 
-/// The limits of one read, in microseconds; 0 for none.
+/// The time limits of a read, in microseconds; 0 means no limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadDeadline {
     deadline: u64,
@@ -33,7 +33,7 @@ impl ReadDeadline {
         self.deadline | self.io_timeout == 0
     }
 
-    /// Fails with `TimedOut` when the deadline has passed.
+    /// Fails with `TimedOut` if the deadline has passed.
     pub(crate) fn check(self, reading: &Reading) -> Result<()> {
         if self.deadline == 0 {
             return Ok(());
@@ -48,7 +48,7 @@ impl ReadDeadline {
         }
     }
 
-    /// Carries `request` of a get out.
+    /// Performs `request` for a get.
     pub(crate) fn read(self, reading: &Reading, request: &ReadRequest) -> Result<Buffer> {
         let read = || timed(reading, Activity::Get, || reading.io.read_now(request));
         if self.is_unlimited() {
@@ -57,7 +57,7 @@ impl ReadDeadline {
         self.within(reading, read)?
     }
 
-    /// Carries all of `requests` out for `activity`, as one wait.
+    /// Performs `requests` for `activity` as one batch.
     pub(crate) fn read_batch(
         self,
         reading: &Reading,
@@ -79,7 +79,7 @@ impl ReadDeadline {
         }
     }
 
-    /// The result of `read`, unless it begins or ends too late.
+    /// Returns the result of `read`, or `TimedOut` if it starts or ends too late.
     fn within<T>(self, reading: &Reading, read: impl FnOnce() -> T) -> Result<T> {
         self.check(reading)?;
         let began = reading.clock.monotonic_nanos();
@@ -96,8 +96,8 @@ impl ReadDeadline {
     }
 }
 
-/// The result of `read` for `activity`; its time goes to the statistics and the thread's
-/// counters, if they want it.
+/// Runs `read` for `activity` and, if enabled, adds its duration to the statistics and the perf
+/// context.
 fn timed<T>(reading: &Reading, activity: Activity, read: impl FnOnce() -> T) -> T {
     let statistics = reading.statistics.as_ref().filter(|s| s.wants_times());
     if statistics.is_none() && !perf::wants_times() {

@@ -1,4 +1,4 @@
-//! The result of a read: bytes where they lie, kept alive while the result lives.
+//! Values returned by reads: pinned in the block or memtable that holds them.
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -8,8 +8,8 @@ use cairn_memtable::PinnedEntry;
 use cairn_platform::Buffer;
 use cairn_types::{Error, Malformed, Result};
 
-/// A value, in the block, memtable or blob that holds it. It stays readable, and keeps that memory,
-/// for as long as it lives; `Value::to_vec` makes a copy that is independent.
+/// A value, pinned in the block, memtable entry or blob that holds it for as long as it lives.
+/// `Value::to_vec` makes an independent copy.
 #[derive(Clone)]
 pub struct Value(Storage);
 
@@ -32,7 +32,7 @@ impl Value {
         Value(Storage::Block(buffer, range))
     }
 
-    /// The whole value of an entry of a memtable.
+    /// The value of a memtable entry.
     #[inline]
     #[must_use]
     pub fn in_memtable(entry: PinnedEntry) -> Value {
@@ -40,7 +40,8 @@ impl Value {
         Value(Storage::Memtable(entry, 0..len))
     }
 
-    /// The value of merged operands; `too_many_operands` if they were more than the reader wants.
+    /// The result of a merge; `too_many_operands` if their number exceeded
+    /// `merge_operand_count_threshold`.
     pub(crate) fn merged(bytes: Vec<u8>, too_many_operands: bool) -> Value {
         Value(Storage::Owned {
             bytes,
@@ -48,9 +49,9 @@ impl Value {
         })
     }
 
-    /// True if more operands than `merge_operand_count_threshold` were merged into it by the read: what
-    /// RocksDB says with the subcode `MergeOperandThresholdExceeded`. A compaction of the key, or
-    /// writing this value, makes the next read cheaper.
+    /// True if the read merged more operands than `merge_operand_count_threshold`; RocksDB reports
+    /// the subcode `MergeOperandThresholdExceeded`. A compaction of the key, or a put of this
+    /// value, makes the next read cheaper.
     #[must_use]
     pub fn has_too_many_operands(&self) -> bool {
         matches!(
@@ -66,7 +67,7 @@ impl Value {
     ///
     /// # Panics
     ///
-    /// If the range is not within the value.
+    /// If the range is out of bounds.
     #[must_use]
     pub fn slice(self, range: Range<usize>) -> Value {
         assert!(range.start <= range.end && range.end <= self.len());
@@ -86,7 +87,7 @@ impl Value {
 }
 
 impl Value {
-    /// The value without its date.
+    /// The value without its TTL timestamp.
     ///
     /// # Errors
     ///
@@ -97,7 +98,7 @@ impl Value {
     }
 }
 
-/// A dated value without its date.
+/// Returns a stored value without its TTL timestamp.
 ///
 /// # Errors
 ///
@@ -109,8 +110,8 @@ pub(crate) fn strip_ttl(stored: &[u8]) -> Result<&[u8]> {
         .map_err(missing_ttl_timestamp)
 }
 
-/// The form of an operand, or of the value below operands, that a merge sees; it may be `dated`. As in RocksDB
-/// nobody asks what date it is.
+/// Returns an operand, or the base value of operands, in the form that the merge operator receives:
+/// without its TTL timestamp if `dated`. As in RocksDB the range of the timestamp is not checked.
 ///
 /// # Errors
 ///
