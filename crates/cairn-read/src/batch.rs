@@ -1,15 +1,15 @@
-//! Batched point reads: many keys, sorted once, descending together.
+//! Batched point lookups (`MultiGet`): keys are sorted once and searched together.
 //!
-//! All keys ask the memtables; then each goes from table to table until a filter admits it. Which tables
-//! these are differs from key to key. Only then are they searched, in steps that all keys make before
-//! the next: the index is asked; the memory of the data block is asked for; the block is taken hold of; it is
-//! searched. Each step, and each round of filters, asks for the memory of the next one, so that the misses of
-//! the processor's cache overlap. A key whose block is not in memory stops there while the others go
-//! on; when none can go on without a file, the blocks that all of them lack, of whatever files
-//! and levels, are read as one batch, each once, and the keys continue. The same batch carries
-//! blocks of indexes and filters; values in blob files follow in a batch of their own.
+//! All keys first search the memtables. Each then moves from table to table, different ones for
+//! different keys, until a filter admits it. The admitted keys search their tables in stages:
+//! search the index; prefetch the data block; pin the block; search it. Each stage, and each round
+//! of filter checks, prefetches the memory that the next one touches, so that cache misses overlap.
+//! A key whose block is not in memory is suspended while the others proceed. Once no key can
+//! proceed without I/O, the missing blocks of all keys, across files and levels, are deduplicated
+//! and read in one batch. The batch includes index and filter blocks; values in blob files are read
+//! in a separate batch.
 //!
-//! Each key has its own result: an error of one block is the error of the keys that need it.
+//! Every key has its own result: an error of a block fails only the keys that need it.
 
 use std::cell::Cell;
 
@@ -28,24 +28,25 @@ use crate::get_stats::len_of;
 use crate::read_deadline::ReadDeadline;
 use crate::view::{Reading, View};
 
-/// Keys that descend together. More overlap more reads; each costs some 400 bytes meanwhile.
+/// Maximum number of keys searched together. A larger batch overlaps more reads; each key takes
+/// about 400 bytes while it is searched.
 const BATCH_SIZE: usize = 128;
-/// The same when `value_size_soft_limit` is set, so that little is read in vain.
+/// The same if `value_size_soft_limit` is set, to limit the values read beyond it.
 const BATCH_SIZE_UNDER_LIMIT: usize = 32;
 
-/// One key of a batch.
+/// A key of a batch.
 pub struct BatchKey<'a> {
-    /// The view of the key's family.
+    /// The view of the column family.
     pub view: &'a View,
-    /// The key.
+    /// The lookup key.
     pub lookup: LookupKey,
 }
 
-/// The newest versions of all keys in `wanted`, in its order. `sorted` promises that keys of one
-/// family stand together and ascend, which saves sorting them.
+/// Looks up the keys of `wanted` and returns their results in the same order. If `sorted`, the keys
+/// of each family are adjacent and ascending, which saves sorting them.
 ///
-/// When the values found exceed `value_size_soft_limit` the keys that are not yet done fail with
-/// `Aborted`; when the deadline passes, those that need a file fail with `TimedOut`.
+/// Once the values found exceed `value_size_soft_limit`, the remaining keys fail with `Aborted`.
+/// Once the deadline has passed, keys that need I/O fail with `TimedOut`.
 #[must_use]
 pub fn multi_get(
     wanted: &[BatchKey<'_>],
@@ -101,9 +102,9 @@ pub fn multi_get(
         .collect()
 }
 
-/// The positions of `wanted` by family and key.
+/// The indices of `wanted`, sorted by family and key.
 fn in_order(wanted: &[BatchKey<'_>]) -> Vec<usize> {
-    // Families are told apart by where their views lie: any order of them will do.
+    // The address of the view identifies the family; the order of families is irrelevant.
     let place = |at: usize| {
         let BatchKey { view, lookup } = &wanted[at];
         let prefix = key::prefix(&view.family.order, lookup.internal());
@@ -121,15 +122,15 @@ fn in_order(wanted: &[BatchKey<'_>]) -> Vec<usize> {
 }
 
 thread_local! {
-    /// The state of searches in tables, kept for the thread's next batch.
+    /// Table search states, recycled by the next batch of the thread.
     static RECYCLED_STATES: Cell<Vec<TableGet>> = const { Cell::new(Vec::new()) };
 }
 
-/// The counts of a batch for statistics.
+/// Statistics of a batch.
 struct BatchStats<'a> {
     reading: Option<&'a Reading>,
     began: Option<Began>,
-    /// Where the searches ended, if there are statistics.
+    /// The source in which each search ended; empty if statistics are disabled.
     hits: Vec<(usize, Hit)>,
 }
 
@@ -202,21 +203,21 @@ fn too_large(options: &ReadOptions) -> Error {
     ))
 }
 
-/// Keys that descend together.
+/// Keys that are searched together.
 struct Batch<'a> {
     members: Vec<Member<'a>>,
     read_deadline: ReadDeadline,
-    /// True if the times of its steps are counted by level.
+    /// True if the time of each stage is recorded by level.
     timed_by_level: bool,
 }
 
-/// The time of a step that is counted by level. Keys take a step together, of tables of several levels:
-/// its time is shared equally among them.
+/// A timed stage. Its time is divided equally among the keys that take part, which may be in tables
+/// of different levels.
 #[derive(Default)]
 struct TimedStep<'a> {
-    /// Where time comes from and when the step began; none if it is not counted.
+    /// The configuration with the clock, and the start time; `None` if no key takes part.
     began: Option<(&'a Reading, u64)>,
-    /// The levels of the keys that take it.
+    /// The levels of the keys that take part.
     levels: Vec<usize>,
 }
 
@@ -249,12 +250,12 @@ impl<'a> TimedStep<'a> {
     }
 }
 
-/// One key on its way.
+/// A key that is being searched.
 struct Member<'a> {
     get: PointGet<'a>,
-    /// It stands at a table that may have it.
+    /// True if the filter of the current table has admitted the key.
     at_table: bool,
-    /// The error that ended its way.
+    /// The error that ended the search.
     error: Option<Error>,
 }
 
@@ -267,7 +268,7 @@ impl Member<'_> {
         }
     }
 
-    /// Notes the error of a step.
+    /// Records the error of a stage.
     fn note(&mut self, result: Result<()>) {
         if let Err(error) = result {
             self.error = Some(error);
@@ -301,7 +302,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Searches until every member is over or has failed.
+    /// Searches until every member has finished or failed.
     fn search(&mut self) {
         for member in &mut self.members {
             member.get.search_memtables();
@@ -322,7 +323,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Every member that can looks into the next table that may have its key. Returns whether any did.
+    /// Searches the next candidate table of every runnable member. Returns false if there was none.
     fn descend(&mut self) -> bool {
         while self.check_filters() {}
         let step = self
@@ -353,7 +354,8 @@ impl<'a> Batch<'a> {
         any
     }
 
-    /// Members that have not at_table ask the filter of their next table. Returns whether any has to go on.
+    /// Checks the filter of the next table of every runnable member that is not at a table. Returns
+    /// true if a filter has excluded a key, whose next table then has to be checked.
     fn check_filters(&mut self) -> bool {
         for member in self.runnable().filter(|member| !member.at_table) {
             if member.get.find_table() {
@@ -380,23 +382,23 @@ impl<'a> Batch<'a> {
         turned_away
     }
 
-    /// Members that stand at a table that may have their key.
+    /// Members whose current table may hold their key.
     fn at_table(&mut self) -> impl Iterator<Item = &mut Member<'a>> {
         let here = |member: &&mut Member<'_>| member.at_table && member.error.is_none();
         self.members.iter_mut().filter(here)
     }
 
-    /// Members that are neither over nor stopped.
+    /// Members that have neither finished nor failed and do not wait for I/O.
     fn runnable(&mut self) -> impl Iterator<Item = &mut Member<'a>> {
         let goes = |member: &&mut Member<'_>| member.error.is_none() && member.get.is_runnable();
         self.members.iter_mut().filter(goes)
     }
 
-    /// Obtains what the members lack. Returns whether any lacked something.
+    /// Reads the missing blocks of all members. Returns false if none was missing.
     fn fetch(&mut self) -> bool {
         let mut any = false;
         let mut requests: Vec<ReadRequest> = Vec::new();
-        // Who is supplied by which request, and who by the member that a request was made for.
+        // Leaders are supplied by the request at the same index, followers by their leader.
         let mut leaders: Vec<usize> = Vec::new();
         let mut followers: Vec<(usize, usize)> = Vec::new();
         for at in 0..self.members.len() {
@@ -454,7 +456,7 @@ impl<'a> Batch<'a> {
         true
     }
 
-    /// Reads the values that lie in blob files.
+    /// Reads the values that are stored in blob files.
     fn read_blobs(&mut self) {
         let mut of: Vec<usize> = Vec::new();
         let mut requests: Vec<ReadRequest> = Vec::new();

@@ -326,9 +326,9 @@ impl Child {
         }
     }
 
-    /// Upper bound of the sequence numbers of the child's entries. For a memtable, one less than
-    /// its largest sequence number: each entry and each range tombstone has a number of its own, so
-    /// a tombstone of the memtable with the largest number hides all of its entries.
+    /// A range tombstone with a larger sequence number is newer than all entries of the child. For
+    /// a memtable, in which every entry and every tombstone has a number of its own, this is one
+    /// less than its largest sequence number.
     pub fn newest(&mut self) -> SequenceNumber {
         match self {
             Child::Memtable(iter) => {

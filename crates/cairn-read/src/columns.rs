@@ -1,4 +1,4 @@
-//! Wide-column entities as reads show them.
+//! Wide-column entities as returned by reads.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,16 +10,17 @@ use crate::blob::BlobReadOptions;
 use crate::value::Value;
 use crate::view::Reading;
 
-/// The columns of a key, sorted by name. A plain value is one column without a name.
+/// The columns of a key, sorted by name. A plain value is a single column with an empty name.
 #[derive(Clone, Debug)]
 pub struct Columns {
     value: Value,
-    /// Where in `value` name and value of each column lie; a plain value has no name at all.
+    /// The ranges of name and value of each column within `value`; the name of a plain value is
+    /// empty.
     ranges: Vec<(Range<usize>, Range<usize>)>,
 }
 
 impl Columns {
-    /// The plain `value` as its only column.
+    /// A plain `value` as the only column.
     #[must_use]
     pub fn of_value(value: Value) -> Columns {
         let all = 0..value.len();
@@ -46,7 +47,7 @@ impl Columns {
         })
     }
 
-    /// The columns of `parts` together. Of those with the same name the one of the last part counts.
+    /// Merges the columns of `parts`. If several parts have a column, the last one wins.
     #[must_use]
     pub fn coalesced(parts: &[Columns]) -> Columns {
         let all: BTreeMap<&[u8], &[u8]> = parts.iter().flat_map(Columns::iter).collect();
@@ -65,13 +66,13 @@ impl Columns {
     }
 
     /// True if more operands than `merge_operand_count_threshold` were merged into the entity; see
-    /// [`Value::has_too_many_operands`]. Coalesced columns do not say.
+    /// [`Value::has_too_many_operands`]. False for coalesced columns.
     #[must_use]
     pub fn has_too_many_operands(&self) -> bool {
         self.value.has_too_many_operands()
     }
 
-    /// The columns: name and value.
+    /// The names and values of the columns.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
         let bytes = |range: &Range<usize>| &self.value[range.clone()];
         self.ranges
@@ -87,13 +88,13 @@ impl Columns {
             .map(|(_, value)| value)
     }
 
-    /// How many columns there are.
+    /// The number of columns.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// True if there is none.
+    /// True if there are no columns.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
@@ -113,13 +114,13 @@ fn inline(value: ColumnValue<'_>) -> Result<&[u8]> {
     }
 }
 
-/// Where `part` lies in `whole`, of which it is a part.
+/// The range of `part` within `whole`. `part` must be a subslice of `whole`.
 fn range_of(whole: &[u8], part: &[u8]) -> Range<usize> {
     let start = part.as_ptr() as usize - whole.as_ptr() as usize;
     start..start + part.len()
 }
 
-/// Where the default column of an encoded entity lies in it; empty if it has none.
+/// Returns the range of the default column within an encoded entity; empty if it has none.
 ///
 /// # Errors
 ///
@@ -131,7 +132,7 @@ pub fn default_column(entity: &[u8]) -> Result<Range<usize>> {
     }
 }
 
-/// Whether columns of an encoded entity lie in blob files.
+/// True if values of an encoded entity are stored in blob files.
 ///
 /// # Errors
 ///
@@ -140,8 +141,8 @@ pub fn has_blobs(entity: &[u8]) -> Result<bool> {
     Ok(decoded(entity)?.has_blobs())
 }
 
-/// `entity`, the value of `user_key`, with all columns in place: those that lie in blob files are
-/// read.
+/// Returns `entity`, the value of `user_key`, with the column values that are stored in blob files
+/// read and inlined.
 ///
 /// # Errors
 ///
@@ -183,8 +184,8 @@ fn encoded(columns: &[Column<'_>]) -> Result<Vec<u8>> {
     Ok(entity)
 }
 
-/// An encoded entity whose default column is replaced by what `merge` makes of it (an absent one
-/// counts as empty, as it does for reads).
+/// Returns an encoded entity with its default column replaced by the result of `merge`. A missing
+/// default column counts as empty, as in reads.
 ///
 /// # Errors
 ///

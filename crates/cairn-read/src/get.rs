@@ -1,10 +1,10 @@
-//! Point reads: the newest visible version of one key.
+//! Point lookups: find the newest visible version of a key.
 //!
-//! The sources are asked from newest to oldest: the memtables, the files of level 0, then at most
-//! one file of each level below (more where the versions of a key are spread over neighbours). The
-//! first version that is no merge operand ends the search. `PointGet` runs over what is in memory
-//! and stops where it lacks something; [`get`] and [`get_async`] fetch what lacks and go on. A read
-//! that finds everything in memory counts one reference, on what holds the value.
+//! Sources are searched from newest to oldest: the memtables, the files of level 0, then at most
+//! one file of each further level (more if the versions of a key span files). The first version
+//! that is not a merge operand ends the search. `PointGet` runs on data in memory and stops at a
+//! missing block; [`get`] and [`get_async`] read the block and continue. A lookup served from
+//! memory takes a single reference, on the memory that holds the value.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -31,7 +31,7 @@ use crate::read_deadline::ReadDeadline;
 use crate::value::{Value, mergeable};
 use crate::view::{Reading, View};
 
-/// The result of a point read.
+/// The result of a point lookup.
 #[derive(Clone, Debug)]
 pub enum Found {
     /// The key has no value.
@@ -73,7 +73,7 @@ impl Found {
     }
 }
 
-/// The newest version of a key that is no operand, as it is stored.
+/// The newest version of a key that is not a merge operand, as stored.
 enum Newest {
     Missing,
     Value(Value),
@@ -82,55 +82,59 @@ enum Newest {
     Blob(Value),
 }
 
-/// Where a point read stands.
+/// The position of a point lookup.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Memtables,
-    /// The file of this level and position comes next.
+    /// The file at this position of this level is next.
     File(usize, usize),
-    /// This level comes next.
+    /// This level is next.
     Level(usize),
     Done,
 }
 
-/// The block or file that a point read lacks.
+/// The resource that a point lookup is waiting for.
 enum Pending<'a> {
-    /// A table that is not open yet.
+    /// A table that has to be opened, and its level.
     Table(&'a Arc<FileMeta>, usize),
-    /// A block of the table that is being searched.
+    /// A block of the current table.
     Block,
 }
 
-/// The need for older versions.
+/// The state of the search for older versions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SearchState {
-    /// They do.
+    /// All older versions are needed.
     Open,
-    /// Not those of older sources: a range tombstone covers them all.
+    /// Versions in older sources are hidden by a range tombstone; the current source may hold a
+    /// newer version.
     Covered,
-    /// None: the version that was seen last ends the search.
+    /// No older versions are needed.
     Finished,
 }
 
-/// The value of the versions seen so far.
+/// The versions found so far.
 struct Versions<'a> {
     /// Merge operands, newest first.
     operands: Vec<Value>,
     newest: Newest,
-    /// The user key of the newest version with its timestamp; empty where it is not noted.
+    /// The user key of the newest version with its timestamp; empty if not recorded.
     key: Vec<u8>,
-    /// The sequence number of the newest version, where it is noted.
+    /// The sequence number of the newest version; zero if not recorded.
     newest_seq: SequenceNumber,
-    /// True if these two are noted: where keys have timestamps, or the number is wanted.
+    /// True if `key` and `newest_seq` are recorded: if keys have timestamps, or if the caller needs
+    /// the number.
     records_newest: bool,
-    /// The newest range tombstone over the key among the sources asked so far; where keys have timestamps each version is held
-    /// against those of `timed`, and this is the largest number.
+    /// The newest range tombstone over the key in the sources searched so far. If keys have
+    /// timestamps, each version is checked against `timed` instead, and this is the maximum
+    /// sequence number.
     covered_by: SequenceNumber,
     timed: Option<Box<TimestampedTombstones<'a>>>,
     state: SearchState,
 }
 
-/// Range tombstones of the sources asked so far, where it depends on the timestamp of a version which of them hide it.
+/// The range tombstones of the sources searched so far. Used if keys have timestamps, because the
+/// tombstones that hide a version then depend on its timestamp.
 struct TimestampedTombstones<'a> {
     order: &'a KeyOrder,
     visible: SequenceNumber,
@@ -139,7 +143,7 @@ struct TimestampedTombstones<'a> {
 }
 
 impl Versions<'_> {
-    /// True if a range tombstone hides a version that is older than `covered_by`.
+    /// True if a range tombstone hides the version; called only if `seq` is less than `covered_by`.
     #[cold]
     fn is_hidden(&self, user_key: &[u8], seq: SequenceNumber) -> bool {
         self.timed.as_ref().is_none_or(|timed| {
@@ -150,7 +154,7 @@ impl Versions<'_> {
         })
     }
 
-    /// Takes the next older version; breaks off when no older one matters.
+    /// Adds the next older version. Returns `Break` if no older versions are needed.
     #[inline]
     fn add(
         &mut self,
@@ -187,31 +191,31 @@ impl Versions<'_> {
     }
 }
 
-/// How many filters of level 0 are asked for ahead.
+/// Maximum number of level-0 filters that are prefetched.
 const PREFETCHED_FILTERS: usize = 8;
 
-/// A point read on its way.
+/// A point lookup in progress.
 pub(crate) struct PointGet<'a> {
     view: &'a View,
     lookup: &'a LookupKey,
     options: GetOptions,
-    /// The read's timestamp, for range tombstones.
+    /// The timestamp of the read, for range tombstones.
     read_ts: Option<&'a [u8]>,
     ignore_range_deletions: bool,
     tier: ReadTier,
     read_deadline: ReadDeadline,
     stage: Stage,
-    /// The table that is being searched.
+    /// The current table.
     table: Option<TableRef<'a>>,
     state: TableGet,
     pending: Option<Pending<'a>>,
     versions: Versions<'a>,
     hit: Hit,
-    /// More operands than this are too many.
+    /// Maximum number of operands before the result is marked.
     operand_threshold: u64,
-    /// True if files that have no value of the key count this read.
+    /// True if the lookup is counted on files in which it finds no value.
     sampled: bool,
-    /// True if the thread counts by level.
+    /// True if perf counters by level are enabled.
     by_level: bool,
 }
 
@@ -258,7 +262,7 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// Goes on until the search is over or something lacks.
+    /// Runs until the search is finished or waits for a table or block.
     #[inline]
     fn run(&mut self) -> Result<Progress> {
         while self.stage != Stage::Done {
@@ -274,7 +278,7 @@ impl<'a> PointGet<'a> {
         Ok(Progress::Ready)
     }
 
-    /// Asks the memtables, if they come next.
+    /// Searches the memtables unless that is done.
     #[inline]
     pub(crate) fn search_memtables(&mut self) {
         if self.stage != Stage::Memtables {
@@ -292,8 +296,8 @@ impl<'a> PointGet<'a> {
         self.prefetch_filters();
     }
 
-    /// Asks for the memory of what the filters of level 0 have on the key, if there are several: most of them
-    /// will be asked, and each wait would begin when the one before has ended.
+    /// Prefetches the filter lines of the level-0 files for the key if there are several files:
+    /// most of these filters will be checked, and their cache misses would otherwise be serialized.
     #[inline]
     fn prefetch_filters(&self) {
         let files = self.view.version.level(0).files();
@@ -307,8 +311,8 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// Goes to the next table whose bounds are around the key, and returns whether there is one to be
-    /// searched. One that is not open stops the read.
+    /// Moves to the next table whose bounds contain the key. Returns true if there is a table to
+    /// search. If the table has to be opened, the lookup waits for it.
     #[inline]
     pub(crate) fn find_table(&mut self) -> bool {
         if self.table.is_none()
@@ -322,7 +326,7 @@ impl<'a> PointGet<'a> {
         self.table.is_some()
     }
 
-    /// Asks for the memory of what the filter of the table that was approached has on the key.
+    /// Prefetches the filter line of the current table.
     #[inline]
     pub(crate) fn prefetch_filter(&self) {
         if let Some(table) = &self.table {
@@ -330,8 +334,8 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// Asks the filter of the table that was approached, and leaves the table if it surely does not have
-    /// the key. Returns whether the read is at a table.
+    /// Checks the filter of the current table and leaves the table if the filter excludes the key.
+    /// Returns true if there is still a current table.
     #[inline]
     pub(crate) fn passes_filter(&mut self) -> Result<bool> {
         let Some(table) = &self.table else {
@@ -344,8 +348,8 @@ impl<'a> PointGet<'a> {
         Ok(admitted)
     }
 
-    /// Asks the index of the table that was approached. Three steps ahead of [`PointGet::search_table`],
-    /// each of which asks for the memory that the next one touches.
+    /// Searches the index of the current table. The first of three stages before
+    /// [`PointGet::search_table`], each of which prefetches the memory that the next one touches.
     #[inline]
     pub(crate) fn search_index(&mut self) -> Result<()> {
         match &self.table {
@@ -354,7 +358,7 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// Asks for the memory of the data block that [`PointGet::search_index`] found.
+    /// Prefetches the data block found by [`PointGet::search_index`].
     #[inline]
     pub(crate) fn prefetch_block(&mut self) {
         if let Some(table) = &self.table {
@@ -362,7 +366,7 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// Takes hold of the data block that [`PointGet::search_index`] found.
+    /// Pins the data block found by [`PointGet::search_index`].
     #[inline]
     pub(crate) fn pin_block(&mut self) {
         if let Some(table) = &self.table {
@@ -370,7 +374,7 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// Searches the table that was approached, until it has nothing more or lacks a block.
+    /// Searches the current table until it is exhausted or a block is missing.
     #[inline]
     pub(crate) fn search_table(&mut self) -> Result<()> {
         let Some(table) = self.table.take() else {
@@ -389,7 +393,7 @@ impl<'a> PointGet<'a> {
         Ok(())
     }
 
-    /// Goes on behind a table that has nothing more.
+    /// Finishes the search of a table.
     #[inline]
     fn finish_table(&mut self, table: &Table) {
         if self.sampled | self.by_level {
@@ -403,7 +407,8 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// Counts the read on the file that is left, if that had no value, and on its level.
+    /// Counts a lookup that found no value in the finished table, and records perf counters by
+    /// level.
     #[cold]
     fn count_finished_table(&self, table: &Table) {
         let Stage::File(level, next) = self.stage else {
@@ -418,7 +423,7 @@ impl<'a> PointGet<'a> {
         }
         if self.by_level {
             self.state.bring_counts(table);
-            // Operands that end here, even at a deletion, are a value of this level.
+            // Operands that end here, even at a deletion, yield a value from this level.
             let is_value = !newest_is_missing || !self.versions.operands.is_empty();
             if is_value && self.versions.state == SearchState::Finished {
                 by_level::add(level, LevelMetric::UserKeyReturnCount, 1);
@@ -426,7 +431,7 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// The level that is searched.
+    /// The level of the current table.
     pub(crate) fn level(&self) -> Option<usize> {
         match self.stage {
             Stage::File(level, _) => Some(level),
@@ -434,19 +439,19 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// True if times of tables are counted by level.
+    /// True if table search times are recorded by level.
     #[inline]
     pub(crate) fn wants_times_by_level(&self) -> bool {
         self.by_level && perf::wants_times()
     }
 
-    /// True if there is more to do that needs nothing that is not in memory.
+    /// True if the lookup can proceed without I/O.
     #[inline]
     pub(crate) fn is_runnable(&self) -> bool {
         self.pending.is_none() && self.stage != Stage::Done
     }
 
-    /// True if the read waits for what it lacks.
+    /// True if the lookup waits for a table or a block.
     pub(crate) fn is_blocked(&self) -> bool {
         self.pending.is_some()
     }
@@ -455,20 +460,20 @@ impl<'a> PointGet<'a> {
         &self.view.family
     }
 
-    /// Where the search ended.
+    /// The source in which the search ended.
     #[inline]
     pub(crate) fn hit(&self) -> Hit {
         self.hit
     }
 
-    /// The memory of the search, for the next one.
+    /// Returns the search state for reuse by another lookup.
     pub(crate) fn take_state(&mut self) -> TableGet {
         let mut state = std::mem::take(&mut self.state);
         state.reset();
         state
     }
 
-    /// Goes on until the search is over, reading on the calling thread.
+    /// Runs until the search is finished, reading on the calling thread.
     #[inline]
     fn run_blocking(&mut self) -> Result<()> {
         if self.wants_times_by_level() {
@@ -480,7 +485,7 @@ impl<'a> PointGet<'a> {
         Ok(())
     }
 
-    /// Obtains what lacks on the calling thread.
+    /// Opens the table or reads the block that the lookup waits for, on the calling thread.
     #[inline]
     fn fetch_pending(&mut self) -> Result<()> {
         if let Some(request) = self.next_request()? {
@@ -490,8 +495,8 @@ impl<'a> PointGet<'a> {
         Ok(())
     }
 
-    /// The same, with the time in each table counted on its level: from opening it, if it is not open, to
-    /// leaving it.
+    /// [`PointGet::run_blocking`], recording the time spent in each table, including opening it, by
+    /// level.
     #[cold]
     fn run_timed(&mut self) -> Result<()> {
         let clock = &self.view.family.clock;
@@ -510,7 +515,7 @@ impl<'a> PointGet<'a> {
         Ok(())
     }
 
-    /// Goes on until the table that was approached is left.
+    /// Runs until the current table is finished.
     fn run_in_table(&mut self) -> Result<()> {
         loop {
             if self.pending.is_some() {
@@ -542,7 +547,7 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// Takes the tombstones of a source into account.
+    /// Adds the range tombstones of a source.
     fn add_tombstones(&mut self, tombstones: &Arc<Fragments>) {
         let (order, lookup) = (&self.view.family.order, self.lookup);
         if order.timestamp_size() > 0 {
@@ -550,7 +555,7 @@ impl<'a> PointGet<'a> {
         }
         let seq = tombstones.covering(order, lookup.user(), lookup.seq());
         self.versions.covered_by = self.versions.covered_by.max(seq);
-        // This source may still hold what is newer than the tombstone.
+        // This source may still hold versions newer than the tombstone.
         if self.versions.covered_by > SequenceNumber::ZERO {
             self.versions.state = SearchState::Covered;
         }
@@ -570,7 +575,7 @@ impl<'a> PointGet<'a> {
         self.versions.covered_by = SequenceNumber::MAX;
     }
 
-    /// The next file that may hold the key, and its level.
+    /// The next file whose bounds contain the key, and its level.
     #[inline]
     fn next_file(&mut self) -> Option<(&'a Arc<FileMeta>, usize)> {
         let order = &self.view.family.order;
@@ -605,13 +610,13 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// Begins the search of a table.
+    /// Starts the search of a table.
     #[inline]
     fn enter(&mut self, table: TableRef<'a>) {
         if let Some(tombstones) = table.range_tombstones()
             && !self.ignore_range_deletions
         {
-            // The key lies within the bounds of the file, so all of these speak for it.
+            // The key is within the bounds of the file, so all of its tombstones apply.
             self.add_tombstones(tombstones);
         }
         self.table = Some(table);
@@ -625,7 +630,7 @@ impl<'a> PointGet<'a> {
             &self.options,
             &mut self.state,
             &mut |key, value| {
-                // With timestamps the entries of older ones follow, whatever their sequence number.
+                // Versions with older timestamps follow, with any sequence number.
                 if key.seq > seq {
                     return ControlFlow::Continue(());
                 }
@@ -635,7 +640,8 @@ impl<'a> PointGet<'a> {
         )
     }
 
-    /// The block that lacks, after a table that lacks was opened; `None` if that was all.
+    /// Opens the table that the lookup waits for, or returns the read of the block that it waits
+    /// for.
     pub(crate) fn next_request(&mut self) -> Result<Option<ReadRequest>> {
         if self.tier == ReadTier::BlockCache {
             return Err(storage_forbidden());
@@ -653,7 +659,7 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// Hands over the block that lacks.
+    /// Supplies the missing block.
     pub(crate) fn supply(&mut self, bytes: Result<Buffer>) -> Result<()> {
         match &self.table {
             Some(table) => self.state.supply(table, bytes),
@@ -661,7 +667,7 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// True if `other`, which waits too, lacks the same block.
+    /// True if `other` waits for the same block.
     pub(crate) fn needs_same_block(&self, other: &PointGet<'_>) -> bool {
         let same_table = match (&self.table, &other.table) {
             (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs),
@@ -670,16 +676,16 @@ impl<'a> PointGet<'a> {
         same_table && self.state.lacking_at() == other.state.lacking_at()
     }
 
-    /// Hands over the block that lacks from `other`, which lacked the same and has it now.
+    /// Supplies the missing block from `other`, which was waiting for the same one.
     pub(crate) fn supply_from(&mut self, other: &PointGet<'_>) {
         if !self.state.supply_from(&other.state) {
-            // `other` has found it in the cache or used it up: it is asked for again.
+            // `other` has found the block in the cache or is done with it: request it again.
             self.pending = Some(Pending::Block);
         }
     }
 
-    /// The read of a plain value that lies in a blob file; `None` for other results, and
-    /// where it is in memory.
+    /// The read of a plain value that is stored in a blob file; `None` for other results, and if
+    /// the blob is cached.
     pub(crate) fn blob_request(&mut self) -> Result<Option<(PendingBlob, ReadRequest)>> {
         let Newest::Blob(index) = &self.versions.newest else {
             return Ok(None);
@@ -694,7 +700,7 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// Hands over the bytes that [`PointGet::blob_request`] asked for.
+    /// Supplies the bytes for [`PointGet::blob_request`].
     pub(crate) fn supply_blob(&mut self, place: &PendingBlob, bytes: Buffer) -> Result<()> {
         let blobs = &self.view.family.blobs;
         self.versions.newest = Newest::Value(blobs.complete(place, self.key(), bytes)?);
@@ -708,7 +714,7 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// The value of the versions. The read is then used up.
+    /// Returns the result of the lookup, which must not be used afterwards.
     #[inline]
     pub(crate) fn finish(&mut self) -> Result<Found> {
         if self.versions.operands.is_empty() && !self.view.family.dated {
@@ -752,7 +758,7 @@ impl<'a> PointGet<'a> {
         )
     }
 
-    /// The value below the operands, and then those, oldest first.
+    /// Returns the base value and then the operands, oldest first.
     fn finish_operands(mut self) -> Result<Vec<Value>> {
         let dated = self.view.family.dated;
         let below = match self.stored()? {
@@ -768,7 +774,7 @@ impl<'a> PointGet<'a> {
             .collect()
     }
 
-    /// The key, with the timestamp of its newest version.
+    /// The user key, with the timestamp of the newest version.
     fn key(&self) -> &[u8] {
         match self.view.family.order.timestamp_size() > 0 {
             true => &self.versions.key,
@@ -776,7 +782,7 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// The newest version that is no operand, with its date and with what of it lies in blob files.
+    /// The newest version that is not an operand, including its TTL timestamp, with blobs read.
     fn stored(&mut self) -> Result<Found> {
         if let Some((place, request)) = self.blob_request()? {
             let bytes = self.read_deadline.read(&self.view.family, &request)?;
@@ -792,13 +798,13 @@ impl<'a> PointGet<'a> {
     }
 }
 
-/// The form of `stored` that a merge would see.
+/// Returns `stored` in the form that the merge operator receives.
 fn shown(stored: Value, dated: bool) -> Result<Value> {
     let len = mergeable(&stored, dated)?.len();
     Ok(stored.slice(0..len))
 }
 
-/// True if the bounds of `file` are around `user`.
+/// True if the bounds of `file` contain `user`.
 #[inline]
 fn may_hold(order: &KeyOrder, file: &FileMeta, user: &[u8]) -> bool {
     !starts_after(order, file, user)
@@ -816,18 +822,18 @@ fn starts_after(order: &KeyOrder, file: &FileMeta, user: &[u8]) -> bool {
         .is_gt()
 }
 
-/// The newest version of the key of `lookup` in `view`, as its sequence number sees it.
+/// Returns the newest version of the key in `view` that is visible to `lookup`.
 ///
 /// # Errors
 ///
-/// `IoError` and `Corruption` of the files that had to be read, `Incomplete` if `read_tier` forbids
-/// what the read needs, and those of a merge.
+/// `IoError` and `Corruption` of the files read, `Incomplete` if `read_tier` forbids a necessary
+/// read, `TimedOut`, and those of [`full_merge`].
 #[inline]
 pub fn get(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Found> {
     SCRATCH.with(|scratch| get_in(view, lookup, options, scratch))
 }
 
-/// [`get`] with memory that the caller keeps.
+/// [`get`] with a search state owned by the caller.
 ///
 /// # Errors
 ///
@@ -851,12 +857,12 @@ pub fn get_in(
     found
 }
 
-/// True if `view` has a write of the key of `lookup` that is newer than `since`, of whatever kind: a range
-/// tombstone over the key counts.
+/// True if `view` holds a write to the key of `lookup` that is newer than `since`. Range tombstones
+/// over the key count.
 ///
 /// # Errors
 ///
-/// Those of [`get`], but for those of a merge.
+/// Those of [`get`], except for those of a merge.
 pub fn is_written_since(
     view: &View,
     lookup: &LookupKey,
@@ -873,12 +879,12 @@ pub fn is_written_since(
     Ok(get.versions.newest_seq.max(get.versions.covered_by) > since)
 }
 
-/// The value that the key of `lookup` was set to and the operands since, oldest first, unmerged: as `get`
-/// would merge them. Nothing if the key has no value.
+/// Returns the base value of the key and its merge operands, oldest first, without merging them;
+/// empty if the key has no value.
 ///
 /// # Errors
 ///
-/// Those of [`get`], but for those of a merge.
+/// Those of [`get`], except for those of a merge.
 pub fn operands(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Vec<Value>> {
     let mut get = PointGet::new(view, lookup, options, TableGet::default());
     let searched = get.run_blocking();
@@ -889,22 +895,21 @@ pub fn operands(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Resul
     get.finish_operands()
 }
 
-/// The state of a search in a table, kept for the next get so that its memory is allocated
-/// once.
+/// A table search state that is reused by successive gets to avoid allocation.
 ///
-/// [`get`] keeps one for each thread. A caller that keeps something for each thread anyway can keep one of these
-/// beside it and use [`get_in`]: to find what belongs to a thread is a call in a shared library.
+/// [`get`] keeps one per thread. A caller with thread-local state of its own can keep one there and
+/// use [`get_in`]: in a shared library each access to a thread-local variable is a function call.
 #[derive(Default)]
 pub struct GetScratch(Cell<TableGet>);
 
 impl GetScratch {
-    /// Without memory yet.
+    /// An empty state without allocation.
     #[must_use]
     pub const fn new() -> GetScratch {
         GetScratch(Cell::new(TableGet::new()))
     }
 
-    /// Gives the memory back.
+    /// Frees the memory of the state.
     pub fn clear(&self) {
         self.0.take();
     }
@@ -914,7 +919,7 @@ thread_local! {
     static SCRATCH: GetScratch = const { GetScratch::new() };
 }
 
-/// [`get`], waiting in a future for blocks that are not in memory.
+/// Asynchronous [`get`]: blocks that are not in memory are awaited.
 ///
 /// # Errors
 ///

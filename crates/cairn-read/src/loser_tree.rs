@@ -11,8 +11,7 @@ use std::hint::select_unpredictable;
 /// A source and the prefix of its current key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Player {
-    /// Ordered like the keys: a smaller prefix implies a smaller key. The largest value if the
-    /// source is exhausted.
+    /// A player with a smaller prefix precedes. The largest value if the source is exhausted.
     pub prefix: u64,
     /// The index of the source.
     pub source: usize,

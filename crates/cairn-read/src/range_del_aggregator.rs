@@ -1,21 +1,22 @@
-//! Range tombstones of all sources of a read, as one question: what is the newest tombstone over
-//! this key?
+//! The range tombstones of all sources of a read: finds the newest tombstone that covers a key.
 //!
-//! Nothing is copied: each source keeps the shared fragments and the region in which the key lay that was asked last.
-//! The keys for which the answer holds, the *window*, lie between the nearest edges of all sources; inside it a
-//! question costs two comparisons of keys. A key outside moves those sources whose own window it has left, to
-//! a neighbouring region or by a binary search; where no source can have tombstones, a question costs nothing.
+//! Fragments are shared, not copied. Each source remembers the region of its fragments that
+//! contains the last key, and the answers of all sources hold within the *window* between the
+//! nearest edges. A lookup within the window costs two key comparisons. A lookup outside moves only
+//! the sources whose own edges it has passed, to the adjacent region or by binary search. If no
+//! source has tombstones, a lookup costs nothing.
 //!
-//! Sources are ranked as the children of the merging iterator are, newest first. What an older child holds of a
-//! key is older than everything that a newer one says of it, so a tombstone hides the whole range that it
-//! covers in all children behind its own, and [`RangeDelAggregator::hidden_until`] says how far those may be moved at once.
+//! Sources are ordered like the children of the merging iterator, newest first. The entries of an
+//! older child are older than every tombstone of a newer one, so a tombstone hides its whole range
+//! in all later children; [`RangeDelAggregator::hidden_until`] returns how far they can be advanced
+//! at once.
 //!
-//! A level is not asked at all once it is known that no file of it has tombstones.
+//! A level is dropped once all of its files are known to have no tombstones.
 //!
-//! Tombstones of a level are found by file, in the file that may hold the key, whether or not the
-//! iterator over that level has points there. Those of a file speak only for keys between its bounds, which
-//! are edges of its window. Where keys have timestamps, an answer depends on the
-//! key's own, and no window is kept.
+//! The tombstones of a level are looked up in the file whose bounds contain the key, whether or not
+//! the iterator over that level is positioned in it. They apply only within the bounds of the file,
+//! which are edges of the window. If keys have timestamps, the answer depends on the timestamp of
+//! the key, and no window is kept.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -28,72 +29,75 @@ use cairn_version::{FileMeta, LevelFiles};
 use crate::level::Tables;
 use crate::user_key::compare;
 
-/// The range tombstones of a view; see the module's documentation.
+/// The range tombstones of a view; see the module documentation.
 pub(crate) struct RangeDelAggregator {
     reader: Reader,
-    /// Newest first.
+    /// The sources, newest first.
     sources: Vec<Source>,
     window: Window,
 }
 
-/// The reader: its view, snapshot and timestamp.
+/// The parameters of the read: order, snapshot, timestamp and tables.
 struct Reader {
     order: KeyOrder,
-    /// Bytes of timestamp at the end of keys.
+    /// Length of the timestamp at the end of user keys, in bytes.
     timestamp_size: usize,
     visible: SequenceNumber,
     read_ts: Option<Vec<u8>>,
     tables: Tables,
-    /// A lookup key in the making; kept for its memory.
+    /// Buffer for lookup keys.
     target: Vec<u8>,
 }
 
-/// Where tombstones lie, and what they say of the key that was asked last.
+/// The tombstones of one child, positioned at the last key.
 struct Source {
-    /// The child of the merging iterator whose entries lie at the same location.
+    /// The child of the merging iterator that holds the entries of the same memtable, table or
+    /// level.
     child: usize,
     location: Location,
-    /// The fragments over the key, and its region; none where no file is or the file has no tombstones.
+    /// The fragments at the last key, and the region that contains it; `None` if no file contains
+    /// the key or the file has no tombstones.
     fragments: Option<Arc<Fragments>>,
     region: usize,
-    /// The newest visible tombstone over the key, zero for none.
+    /// The newest visible tombstone over the key; zero if there is none.
     seq: SequenceNumber,
-    /// The first key for which that holds.
+    /// The first key to which `seq` applies.
     from: Edge,
-    /// The first key for which it does not.
+    /// The first key after that to which it does not.
     until: Edge,
 }
 
 enum Location {
     Memtable,
-    /// A table of level 0.
+    /// A level-0 table.
     File(Arc<FileMeta>),
-    /// A level from 1 on, its files, and the file whose fragments are at hand.
+    /// The number and the files of a level from 1 on, and the position of the file whose fragments
+    /// are loaded.
     Level(usize, Arc<LevelFiles>, usize),
 }
 
-/// Where a window ends.
+/// An end of a window.
 #[derive(Clone, Copy, Debug, Default)]
 enum Edge {
-    /// Nowhere.
+    /// Unbounded.
     #[default]
     Open,
-    /// At the edge of fragments.
+    /// An edge of the fragments.
     Fragment(usize),
-    /// At the smallest key of the file at this position.
+    /// The smallest key of the file at this position.
     Smallest(usize),
-    /// At the largest key of the file at this position.
+    /// The largest key of the file at this position.
     Largest(usize),
-    /// Right behind it.
+    /// Immediately after the largest key of the file at this position.
     AfterLargest(usize),
 }
 
-/// Keys for which an answer holds: those for which it holds in all sources.
+/// The keys for which the answer of all sources is the same.
 #[derive(Clone, Copy, Default)]
 struct Window {
-    /// True if there is an answer at all.
+    /// True if there is a window.
     known: bool,
-    /// The sources that have the nearest edges.
+    /// The sources with the nearest edges.
     from: usize,
     until: usize,
     seq: SequenceNumber,
@@ -120,14 +124,14 @@ impl RangeDelAggregator {
         }
     }
 
-    /// Adds tombstones of a memtable, whose entries `child` shows.
+    /// Adds tombstones of a memtable whose entries are those of `child`.
     pub(crate) fn add_memtable(&mut self, child: usize, fragments: Arc<Fragments>) {
         if !fragments.is_empty() {
             self.add(child, Location::Memtable, Some(fragments));
         }
     }
 
-    /// Adds the tombstones of a table of level 0, whose entries `child` shows.
+    /// Adds the tombstones of a level-0 table whose entries are those of `child`.
     pub(crate) fn add_table(
         &mut self,
         child: usize,
@@ -139,10 +143,11 @@ impl RangeDelAggregator {
         }
     }
 
-    /// Adds the tombstones of `files`, which make up the level `number`, and whose entries `child` shows.
+    /// Adds the tombstones of `files`, the files of level `number`, whose entries are those of
+    /// `child`.
     pub(crate) fn add_level(&mut self, child: usize, number: usize, files: Arc<LevelFiles>) {
         if !files.has_no_tombstones() {
-            // No file is at hand yet.
+            // No file is loaded yet.
             let none = files.len();
             self.add(child, Location::Level(number, files, none), None);
         }
@@ -160,8 +165,8 @@ impl RangeDelAggregator {
         });
     }
 
-    /// The sequence number of the newest visible tombstone over `user_key`, zero for none. Entries
-    /// with smaller numbers are hidden.
+    /// Returns the sequence number of the newest visible tombstone that covers `user_key`, or zero.
+    /// Entries with smaller sequence numbers are hidden.
     ///
     /// # Errors
     ///
@@ -177,13 +182,13 @@ impl RangeDelAggregator {
         self.find(user_key)
     }
 
-    /// True if no source can have tombstones.
+    /// True if no source has tombstones.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.sources.is_empty()
     }
 
-    /// Does not ask levels any more of which it is known by now that they have no tombstones.
+    /// Drops levels that are known by now to have no tombstones.
     pub(crate) fn drop_empty_levels(&mut self) {
         let is_idle = |source: &Source| matches!(&source.location, Location::Level(_, files, _) if files.has_no_tombstones());
         if self.sources.iter().any(is_idle) {
@@ -192,21 +197,22 @@ impl RangeDelAggregator {
         }
     }
 
-    /// True if it is known, without looking at tables, that no tombstone covers `user_key`.
+    /// True if `user_key` is known to be uncovered without opening tables.
     pub(crate) fn is_known_uncovered(&self, user_key: &[u8]) -> bool {
         self.is_empty() || self.window.seq == SequenceNumber::ZERO && self.window_contains(user_key)
     }
 
-    /// The edges of the window around the key that was asked last, if no tombstone covers that: the keys
-    /// between them, which are not the edges themselves, are not covered either.
+    /// The edges of the current window if no tombstone covers it. Keys strictly between the edges
+    /// are not covered.
     pub(crate) fn uncovered(&self) -> Option<[Option<&[u8]>; 2]> {
         let uncovered = self.window.known && self.window.seq == SequenceNumber::ZERO;
         uncovered.then(|| self.edges())
     }
 
-    /// Where the range around the key that was asked last ends, going forward or `back`, in which everything that `child`
-    /// holds is hidden; `None` if there is no such range. Forward the end is the first key behind the range, and
-    /// backward the first key in it. No entry of the child is newer than `largest` says.
+    /// Returns the end of the range around the last key in which all entries of `child` are hidden;
+    /// `None` if there is no such range. Forward, the end is the first key after the range; with
+    /// `back`, it is the first key in the range. `largest` returns the largest sequence number of
+    /// the child.
     pub(crate) fn hidden_until(
         &self,
         child: usize,
@@ -235,8 +241,8 @@ impl RangeDelAggregator {
         end
     }
 
-    /// The newest child that has a tombstone over the key that was asked last, and the edge of what that covers, as
-    /// [`RangeDelAggregator::hidden_until`] says it of all children behind that one.
+    /// The newest child that has a tombstone over the last key, and the end of the range hidden in
+    /// all later children; see [`RangeDelAggregator::hidden_until`].
     pub(crate) fn newest_end(&self, back: bool) -> Option<(usize, &[u8])> {
         let covers = |source: &&Source| source.seq > SequenceNumber::ZERO;
         let source = self.sources.iter().find(covers)?;
@@ -267,15 +273,16 @@ impl RangeDelAggregator {
         ]
     }
 
-    /// Moves the sources to `user_key`.
-    // Not cold: scans over many small tombstones come here for every one.
+    /// Moves all sources to `user_key`.
+    // Not cold: a scan over many small tombstones calls it for each of them.
     #[inline(never)]
     fn find(&mut self, user_key: &[u8]) -> Result<SequenceNumber> {
         let reader = &mut self.reader;
         let (plain, timestamp) = user_key.split_at(user_key.len() - reader.timestamp_size);
         let is_known = self.window.known;
         let Window { from, until, .. } = self.window;
-        // All sources begin at or before the key if the window does, and end behind it if the window does.
+        // If the key is after the start of the window, it is after the start of every source;
+        // likewise for the end.
         let is_forward = is_known && reader.is_behind_start(&self.sources[from], plain);
         let is_back = is_known && !is_forward && reader.is_before_end(&self.sources[until], plain);
         self.window.known = false;
@@ -297,7 +304,7 @@ impl RangeDelAggregator {
         Ok(self.window.seq)
     }
 
-    /// Finds the window of all sources together.
+    /// Computes the window from the positions of all sources.
     fn combine(&mut self) {
         let mut window = Window {
             known: self.window.known,
@@ -323,7 +330,7 @@ impl RangeDelAggregator {
                 (edges[1], window.until) = (Some(until), at);
             }
         }
-        // Where no source has an edge, any stands for all.
+        // If no source has an edge, any index will do.
         self.window = window;
     }
 }
@@ -345,7 +352,7 @@ impl Reader {
         })
     }
 
-    /// The user key of an edge of `source`, without timestamp.
+    /// The user key of an edge of `source`, without its timestamp.
     #[inline]
     fn edge<'a>(&self, source: &'a Source, edge: Edge) -> Option<&'a [u8]> {
         let user = match edge {
@@ -359,7 +366,7 @@ impl Reader {
         Some(key::strip_timestamp(user, self.timestamp_size))
     }
 
-    /// How the smallest and the largest key of `file` stand to `plain`.
+    /// Compares the smallest and the largest key of `file` with `plain`.
     fn bounds(&self, file: &FileMeta, plain: &[u8]) -> [Ordering; 2] {
         [&file.smallest, &file.largest].map(|bound| {
             let bound = key::strip_timestamp(bound.user_key(), self.timestamp_size);
@@ -369,9 +376,9 @@ impl Reader {
 }
 
 impl Source {
-    /// Moves to the key `plain`, which is not before the end of the region at hand, if it lies in the very next one: the step of a
-    /// walk from tombstone to tombstone, which costs two comparisons of keys. `false` if it does not, or if that region is
-    /// not within the file; then nothing has moved.
+    /// Moves forward to the key `plain` if it is in the adjacent region: a step from tombstone to
+    /// tombstone, which costs two key comparisons. Returns false, without moving, if it is not, or
+    /// if that region extends beyond the file.
     #[inline]
     fn step(&mut self, reader: &Reader, plain: &[u8]) -> bool {
         let (Edge::Fragment(crossed), Some(fragments)) = (self.until, &self.fragments) else {
@@ -393,7 +400,7 @@ impl Source {
         true
     }
 
-    /// [`Source::step`] to a key before the region at hand.
+    /// Moves backward to the key `plain` if it is in the adjacent region; see [`Source::step`].
     #[inline]
     fn step_back(&mut self, reader: &Reader, plain: &[u8]) -> bool {
         let (Edge::Fragment(crossed), Some(fragments)) = (self.from, &self.fragments) else {
@@ -446,7 +453,8 @@ impl Source {
         Ok(())
     }
 
-    /// Moves to the files of a level that may hold the key: one, or more where its versions are spread.
+    /// Moves to the file of a level that may hold the key, or to several if its versions span
+    /// files.
     fn seek_in_level(
         &mut self,
         reader: &mut Reader,
@@ -491,7 +499,7 @@ impl Source {
             self.lookup_in_file(reader, at, plain, timestamp);
             seq = seq.max(self.seq);
             if is_in {
-                // What the file before says holds for this key alone.
+                // The tombstones of the preceding file apply to this key only.
                 self.until = Edge::Smallest(at);
             }
             is_in = true;
@@ -503,12 +511,12 @@ impl Source {
         Ok(())
     }
 
-    /// The key lies in no file of the location.
+    /// Records that the key is in no file of the source.
     fn set_uncovered(&mut self, from: Edge, until: Edge) {
         (self.seq, self.from, self.until) = (SequenceNumber::ZERO, from, until);
     }
 
-    /// Asks the fragments of the file at position `at`, between whose bounds the key lies.
+    /// Looks up the key in the fragments of the file at position `at`, whose bounds contain it.
     fn lookup_in_file(&mut self, reader: &Reader, at: usize, plain: &[u8], timestamp: &[u8]) {
         self.lookup(reader, plain, timestamp);
         let edge = |edge| reader.edge(self, edge);
@@ -522,13 +530,14 @@ impl Source {
         if is_clipped {
             self.from = Edge::Smallest(at);
         }
-        // At its last key itself a file may share the answer with the next one: the window ends before it.
+        // The next file may hold versions of the last key as well, so the window ends before that
+        // key.
         if is_cut_off {
             self.until = Edge::Largest(at);
         }
     }
 
-    /// Asks the fragments at hand.
+    /// Looks up the key in the loaded fragments.
     #[inline]
     fn lookup(&mut self, reader: &Reader, plain: &[u8], timestamp: &[u8]) {
         let Some(fragments) = &self.fragments else {
@@ -557,7 +566,7 @@ impl Source {
     }
 }
 
-/// Right behind the file at this position.
+/// The edge after the file at this position.
 fn behind((at, file): (usize, &Arc<FileMeta>)) -> Edge {
     match file.largest.is_exclusive_bound() {
         true => Edge::Largest(at),
@@ -566,7 +575,7 @@ fn behind((at, file): (usize, &Arc<FileMeta>)) -> Edge {
 }
 
 impl Location {
-    /// The file whose fragments are at hand; none of a memtable.
+    /// The file whose fragments are loaded; `None` for a memtable.
     #[inline]
     fn current(&self) -> Option<&FileMeta> {
         let at = match self {
