@@ -1,7 +1,8 @@
-//! Walking backward: the versions of a key come oldest first and are gathered until the next key
-//! begins. A version is not gathered if another source stands on a newer one that hides it. The only
-//! version of a key that is left is not gathered either: if its block tells it from the entry before (by its words, or because
-//! that is at hand), and no other source stands on the same key, the iterator stands on the entry in place.
+//! Backward iteration: the versions of a key are visited oldest first and gathered until the
+//! previous key begins. A version is not gathered if another child is positioned on a newer version
+//! that hides it. Nor is the last remaining version: if its block shows that the preceding entry
+//! has a different user key, and no other child is on the same key, the iterator is positioned on
+//! the entry in place.
 
 use cairn_format::key;
 use cairn_types::{Progress, Result, SequenceNumber, ValueKind};
@@ -12,7 +13,7 @@ use crate::columns::default_column;
 use crate::merge_operands::Below;
 
 impl DbIter {
-    /// Goes on to the previous key that has a value.
+    /// Moves to the previous key that has a value.
     pub(super) fn find_prev_entry(&mut self) -> Result<Progress> {
         loop {
             if !self.merging.valid() {
@@ -45,7 +46,7 @@ impl DbIter {
             }
             if let Some(range_dels) = &mut self.range_dels {
                 self.versions.covered_by = range_dels.covering(user)?;
-                // Should a child of newer entries stand on the same key, that comes next.
+                // If a child with newer entries is on the same key, it is visited next.
                 let seq = SequenceNumber(key::packed(internal) >> 8);
                 if seq < self.versions.covered_by && self.skip_tombstone_range()? {
                     self.counters.counts.back += 1;
@@ -74,7 +75,7 @@ impl DbIter {
                     .merging
                     .is_newest_version(user, |a, b| self.is_same(a, b))
             {
-                // Truncation is meant: the kind is the lowest byte.
+                // The truncation is intended: the kind is the lowest byte.
                 match ValueKind::from_u8(packed as u8) {
                     Some(ValueKind::Value) => {
                         self.counters.skipped = 0;
@@ -99,13 +100,13 @@ impl DbIter {
         }
     }
 
-    /// Adds the current entry, a version of `key`, to those gathered, and moves on.
+    /// Gathers the current entry, a version of `key`, and moves to the previous entry.
     fn gather(&mut self) -> Result<()> {
         let internal = self.merging.key();
         let parsed = key::parse(internal).map_err(|_| unknown_kind(internal))?;
         self.counters.skipped += 1;
         if self.counters.skipped > self.view.family.max_sequential_skip {
-            // Too many versions to walk through them: the newest one is last_reseek_target instead.
+            // Too many versions to visit one by one: seek to the newest visible one.
             self.counters.counts.reseeks += 1;
             self.counters.skipped = 0;
             self.versions.operands.clear();
@@ -124,7 +125,7 @@ impl DbIter {
             return Ok(());
         }
         if self.view.family.order.timestamp_size() > 0 {
-            // The key is shown with the timestamp of the version that counts.
+            // The key is shown with the timestamp of its visible version.
             self.key.clear();
             self.key.extend_from_slice(parsed.user_key);
             if let Some(range_dels) = &mut self.range_dels {
@@ -149,7 +150,7 @@ impl DbIter {
         Ok(())
     }
 
-    /// The current entry, whose kind is `kind`, as a version that hides all older ones.
+    /// The current entry, of kind `kind`, as a version that hides all older ones.
     fn version(&self, kind: ValueKind) -> Result<Newest> {
         let value = || self.merging.value_pin();
         Ok(match kind {
@@ -166,7 +167,7 @@ impl DbIter {
         })
     }
 
-    /// All versions of `key` are gathered: stands on it if they amount to a value.
+    /// All versions of `key` are gathered. Positions on the key and returns true if it has a value.
     fn resolve_gathered(&mut self) -> Result<bool> {
         self.versions.same_key = false;
         let newest = std::mem::replace(&mut self.versions.newest, Newest::Missing);
@@ -196,7 +197,7 @@ impl DbIter {
         Ok(true)
     }
 
-    /// Moves the merging iterator, backward, to the last entry before all versions of `key`.
+    /// Moves the merging iterator backward to the last entry before all versions of `key`.
     pub(super) fn seek_before_key(&mut self) {
         self.needs_reposition = false;
         let user = std::mem::take(&mut self.key);

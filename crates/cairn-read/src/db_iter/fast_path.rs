@@ -1,8 +1,9 @@
-//! Plain steps: those in which only keys, sequence numbers and kinds have to be thought of.
+//! The fast path of steps: only user keys, sequence numbers and kinds are checked.
 //!
-//! Bounds of the walk, a prefix that all keys must have, and range tombstones are thought of once, when
-//! the walk comes to where it stands: they amount to a key that ends the part of the walk in which
-//! they decide nothing. A step that stays before that key need not ask them again; one that does not asks them all.
+//! Iteration bounds, a required prefix and range tombstones are evaluated once, after a seek or a
+//! general step. They limit the *fast range*, the keys around the current position that are in
+//! bounds and uncovered. A step within the fast range checks none of them again; a step that leaves
+//! it is a general step.
 
 use cairn_format::key;
 use cairn_types::{KeyOrder, PrefixExtractor};
@@ -10,11 +11,11 @@ use cairn_types::{KeyOrder, PrefixExtractor};
 use super::DbIter;
 use crate::range_del_aggregator::RangeDelAggregator;
 
-/// How far steps in one direction are plain.
+/// The fast range in one direction.
 #[derive(Debug, Default)]
 pub(super) struct FastRange {
     extent: Extent,
-    /// The key that ends it, if `extent` is `Limited`.
+    /// The key that ends the range, exclusive, if `extent` is `Limited`.
     limit: Vec<u8>,
 }
 
@@ -27,25 +28,26 @@ enum Extent {
 }
 
 impl FastRange {
-    /// True if there may be plain steps at all.
+    /// True if the range is not empty.
     #[inline]
     pub(super) fn is_enabled(&self) -> bool {
         self.extent != Extent::Empty
     }
 
-    /// True if a step forward to the user key `user` is plain; it is not if it leads to the limit.
+    /// True if the range contains the user key `user`, reached by a forward step.
     #[inline]
     pub(super) fn contains_forward(&self, user: &[u8]) -> bool {
         self.extent != Extent::Limited || key::compare_bytewise(user, &self.limit).is_lt()
     }
 
-    /// True if a step back to the user key `user` is plain; it is not if it leads to the limit.
+    /// True if the range contains the user key `user`, reached by a backward step.
     #[inline]
     pub(super) fn contains_backward(&self, user: &[u8]) -> bool {
         self.extent != Extent::Limited || key::compare_bytewise(user, &self.limit).is_gt()
     }
 
-    /// Steps are plain up to the nearest of `limits`, and everywhere without one; `nearer` chooses between two.
+    /// Extends the range to the nearest of `limits`, or without limit if there are none. `nearer`
+    /// selects the nearer of two.
     fn limit<'a>(
         &mut self,
         limits: impl Iterator<Item = &'a [u8]>,
@@ -61,13 +63,13 @@ impl FastRange {
 }
 
 impl DbIter {
-    /// Notes which steps are plain from where the iterator stands, until a seek or a step that is not
-    /// plain.
+    /// Computes the fast ranges at the current position. They are valid until the next seek or
+    /// general step.
     pub(super) fn update_fast_ranges(&mut self) {
         self.fast_ranges
             .iter_mut()
             .for_each(|range| range.extent = Extent::Empty);
-        // Hidden entries are counted by step, which plain steps do not know of.
+        // Hidden entries are counted by step, which the fast path does not do.
         if !self.rules.fast_path || self.counters.flush_trigger.is_some() {
             return;
         }
@@ -79,14 +81,14 @@ impl DbIter {
             || self.bounds.lower.is_some()
             || self.bounds.prefix.is_some();
         if range_dels.is_none() && !bounded {
-            // Most walks: nothing ends them, and a seek need not look for what does.
+            // The common case: no limits to compute.
             for range in &mut self.fast_ranges {
                 range.extent = Extent::Unbounded;
             }
             return;
         }
         let [after, before] = match range_dels.map(RangeDelAggregator::uncovered) {
-            // Tombstones hide what comes next, or may do so.
+            // The next key is covered, or may be.
             Some(None) => return,
             Some(Some(edges)) => edges,
             None => [None; 2],
@@ -115,14 +117,13 @@ impl DbIter {
         back.limit(from.into_iter().flatten(), Ord::max);
     }
 
-    /// True if it is known that no range tombstone covers `user`: what plain steps rely on.
+    /// True if `user` is known to be uncovered by range tombstones. An invariant of the fast path.
     pub(super) fn is_uncovered(&self, user: &[u8]) -> bool {
         let range_dels = self.range_dels.as_ref();
         range_dels.is_none_or(|range_dels| range_dels.is_known_uncovered(user))
     }
 
-    /// [`DbIter::update_fast_ranges`] after a step that was not plain: only range tombstones that are known now may
-    /// decide where they did not.
+    /// Updates the fast ranges after a general step. Only tombstones can have changed them.
     #[inline]
     pub(super) fn refresh_fast_ranges(&mut self) {
         if self
@@ -135,8 +136,9 @@ impl DbIter {
     }
 }
 
-/// The first key behind all those that have `prefix`, if any can be; `None` if these do not lie side by side
-/// in the order of their bytes, or are but one.
+/// Returns the first key after all keys with `prefix`, `Some(None)` if there is none. Returns
+/// `None` if the keys with the prefix are not contiguous in bytewise order, or if there is only
+/// one.
 #[expect(
     clippy::option_option,
     reason = "that nothing is known is one thing, that there is no such key another"
@@ -168,7 +170,7 @@ mod tests {
         assert_eq!(fixed(3, b"a\xff\xff"), Some(Some(b"b".to_vec())));
         assert_eq!(fixed(2, b"\xff\xff"), Some(None));
         assert_eq!(fixed(0, b""), Some(None));
-        // A key that is shorter than a capped prefix is the only one that has it as a whole.
+        // A key shorter than a capped prefix is the only key with that prefix.
         assert_eq!(end_of_prefix(&PrefixExtractor::Capped(3), b"ab"), None);
         assert_eq!(end_of_prefix(&PrefixExtractor::Noop, b"ab"), None);
     }

@@ -1,4 +1,4 @@
-//! Walking forward: the first visible version of a key decides about it.
+//! Forward iteration: the first visible version of a key determines its value.
 
 use cairn_format::block::SkipLimits;
 use cairn_format::key;
@@ -12,7 +12,7 @@ use crate::merge_operands::{Below, Merged, full_merge};
 use crate::value::{Value, mergeable};
 
 impl DbIter {
-    /// Goes on to the next key that has a value.
+    /// Moves to the next key that has a value.
     #[inline]
     pub(super) fn find_next_entry(&mut self) -> Result<Progress> {
         loop {
@@ -44,14 +44,14 @@ impl DbIter {
                     if self.skip_tombstone_range()? {
                         continue;
                     }
-                    // All of its key that is older lies under the tombstone too.
+                    // The tombstone hides all older versions of the key.
                     self.skip_key();
                     self.count_hidden()?;
                     let _progress = self.merging.next();
                     continue;
                 }
             }
-            // Truncation is meant: the kind is the lowest byte.
+            // The truncation is intended: the kind is the lowest byte.
             match ValueKind::from_u8(packed as u8) {
                 Some(ValueKind::Value) => return self.set_entry(Part::All),
                 Some(kind) if kind.is_deletion() => {
@@ -71,7 +71,7 @@ impl DbIter {
         }
     }
 
-    /// The merging iterator stands on the version that decides, and it is no plain value.
+    /// The merging iterator is on the newest visible version of a key, which is not a plain value.
     fn resolve_version(&mut self, kind: ValueKind) -> Result<Progress> {
         let value = self.merging.value();
         match kind {
@@ -112,7 +112,7 @@ impl DbIter {
         }
     }
 
-    /// Collects further operands of `key` until something below them ends the search.
+    /// Collects further operands of `key` until a base value, a deletion or the next key.
     pub(super) fn collect_operands(&mut self) -> Result<Progress> {
         loop {
             if !self.merging.valid() {
@@ -154,13 +154,13 @@ impl DbIter {
         }
     }
 
-    /// Stands on `key` with what its operands (newest first) make of what lies below them.
+    /// Merges the operands of `key`, newest first, into `below` and positions on the result.
     fn merge_into(&mut self, below: Below<'_>) -> Result<Progress> {
         self.versions.operands.reverse();
         self.merge_gathered(below)
     }
 
-    /// Stands on `key` with what its operands (oldest first) make of what lies below them.
+    /// Merges the operands of `key`, oldest first, into `below` and positions on the result.
     pub(super) fn merge_gathered(&mut self, below: Below<'_>) -> Result<Progress> {
         let operands = self.versions.operands.iter();
         let operands: Result<Vec<&[u8]>> = operands
@@ -181,14 +181,14 @@ impl DbIter {
         }
     }
 
-    /// Stands on `key` with `entity`.
+    /// Positions on `key` with `entity`.
     pub(super) fn set_entity(&mut self, entity: Value) -> Result<Progress> {
         let entity = self.whole_entity(entity)?;
         let column = default_column(&entity)?;
         self.set_position(Position::Entity(entity, column))
     }
 
-    /// `entity`, the value of `key`, with the columns that lie in blob files.
+    /// Returns `entity`, the value of `key`, with its blobs read and inlined.
     pub(super) fn whole_entity(&self, entity: Value) -> Result<Value> {
         if self.rules.cache_only && has_blobs(&entity)? {
             return Err(storage_forbidden());
@@ -201,7 +201,7 @@ impl DbIter {
         )
     }
 
-    /// The merging iterator stands on the newest visible version of `key`, or `key` has none.
+    /// The merging iterator is on the newest visible version of `key`, or past it if there is none.
     pub(super) fn find_newest(&mut self) -> Result<Progress> {
         if !self.merging.valid() && self.merging.lacks() {
             return Ok(Progress::Lacks);
@@ -214,7 +214,7 @@ impl DbIter {
             _ => None,
         };
         if version.is_some_and(|version| version.seq > self.seq) {
-            // Of keys with timestamps those with older ones follow, whatever their numbers.
+            // Versions with older timestamps follow, with any sequence number.
             let _progress = self.merging.next();
             return Ok(Progress::Ready);
         }
@@ -229,7 +229,7 @@ impl DbIter {
             return self.continue_backward();
         }
         let _progress = self.resolve_version(parsed.kind)?;
-        // Backward, the iterator stands on values of its own.
+        // In backward iteration the position does not refer to the entry of the merging iterator.
         match std::mem::replace(&mut self.position, Position::Invalid) {
             Position::Entry(part) => {
                 let value = self.merging.value_pin();
@@ -244,7 +244,7 @@ impl DbIter {
         Ok(Progress::Ready)
     }
 
-    /// `key` has no value: goes on with what lies before it.
+    /// `key` has no value: continues with the preceding keys.
     fn continue_backward(&mut self) -> Result<Progress> {
         self.seek_before_key();
         let order = &self.view.family.order;
@@ -261,9 +261,9 @@ impl DbIter {
         Ok(Progress::Ready)
     }
 
-    /// Passes over the deletion in front and those that follow, together with what lies under them
-    /// in the next source: the way through runs of deletions over the very entries that they
-    /// delete. `false` if nothing was passed.
+    /// Skips the current deletion and the following ones together with the entries that they hide
+    /// in the next child: the fast path through runs of deletions over the deleted entries. Returns
+    /// false if nothing was skipped.
     fn skip_deleted(&mut self) -> bool {
         if !self.skips_runs() {
             return false;
@@ -285,13 +285,13 @@ impl DbIter {
         true
     }
 
-    /// True if runs of deletions can be passed over at once: keys order as their bytes do.
+    /// True if runs of deletions can be skipped at once, which requires bytewise order.
     #[inline]
     fn skips_runs(&self) -> bool {
         matches!(self.view.family.order, KeyOrder::Bytewise) && self.bounds.prefix.is_none()
     }
 
-    /// How many more entries may be passed over.
+    /// The number of entries that may still be skipped.
     #[inline]
     fn skip_budget(&self) -> u64 {
         match self.rules.max_skippable {
@@ -300,8 +300,8 @@ impl DbIter {
         }
     }
 
-    /// Passes over the deletions that follow the one just passed, in the source that is in front:
-    /// the way through runs of them, which costs next to nothing for each.
+    /// Skips the deletions of the current child that follow the deletion just skipped: the fast
+    /// path through runs of deletions.
     #[inline]
     fn skip_deletions(&mut self) {
         if !self.skips_runs() || !self.merging.valid() {
@@ -310,7 +310,7 @@ impl DbIter {
         let budget = self.skip_budget();
         let (seq, upper) = (self.seq, self.bounds.upper.as_deref());
         let counted = self.counters.flush_trigger.is_some() && self.is_in_active_memtable();
-        // The last of them becomes the key whose older entries are passed over.
+        // The last deletion becomes the key whose older versions are skipped.
         let skipped = self
             .merging
             .skip_deletions(seq, upper, budget, &mut self.key);
@@ -322,7 +322,7 @@ impl DbIter {
         }
     }
 
-    /// True if the current entry is one of the memtable that takes writes.
+    /// True if the current entry is in the active memtable.
     fn is_in_active_memtable(&self) -> bool {
         let seq = SequenceNumber(key::packed(self.merging.key()) >> 8);
         self.counters
@@ -331,7 +331,7 @@ impl DbIter {
             .is_some_and(|trigger| trigger.owns(seq))
     }
 
-    /// Counts the current entry, which is passed over, if that is counted.
+    /// Counts the current entry, which is hidden, for the flush trigger.
     #[inline]
     fn count_memtable_hidden(&mut self) {
         if self.counters.flush_trigger.is_some()
@@ -342,16 +342,17 @@ impl DbIter {
         }
     }
 
-    /// From now on the entries of the current entry's key are passed over.
+    /// Marks the user key of the current entry as skipped: its older versions are hidden.
     #[inline]
     fn skip_key(&mut self) {
-        // Entries are counted by key: many keys with few entries each are no reason to seek.
+        // The count for a reseek is per key: many keys with few versions each do not justify a
+        // seek.
         self.counters.skipped = 0;
         self.save_key();
         self.versions.same_key = true;
     }
 
-    /// Passes over the current entry; seeks when there have been many.
+    /// Skips the current entry, by a seek if too many have been skipped.
     #[inline]
     fn skip_entry(&mut self, reason: SkipReason) -> Result<()> {
         self.count_hidden()?;
@@ -400,11 +401,11 @@ impl DbIter {
     }
 }
 
-/// Why an entry is passed over.
+/// The reason for skipping an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SkipReason {
-    /// A newer version of its key has decided.
+    /// A newer version of its key is visible.
     OlderVersion,
-    /// The read does not see it.
+    /// It is newer than the snapshot or the timestamp of the read.
     NotVisible,
 }

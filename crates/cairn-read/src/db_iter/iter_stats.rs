@@ -1,28 +1,29 @@
-//! The counts of an iterator for statistics: at each seek, and when it is dropped, what it did since.
+//! Statistics of iterators, collected locally and added at each seek and when the iterator is
+//! dropped.
 
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{Began, Histogram, Ticker, Update};
 
 use super::{DbIter, Part, Position};
 
-/// The counts since an iterator last brought them in.
+/// Counts since they were last added to the statistics.
 #[derive(Default)]
 pub(super) struct IterCounts {
     pub next: u64,
     pub next_found: u64,
     pub prev: u64,
     pub prev_found: u64,
-    /// Bytes of the keys and values that it stood on.
+    /// Bytes of the keys and values returned.
     pub bytes: u64,
-    /// Hidden entries passed over.
+    /// Hidden entries skipped.
     pub skipped: u64,
-    /// Those of them that were deletions.
+    /// Skipped deletions.
     pub deletions: u64,
-    /// Those that were too new to be seen.
+    /// Skipped entries that are newer than the read.
     pub recent: u64,
-    /// Entries that were looked at walking backward, those that it stood on among them.
+    /// Entries visited by backward iteration, including those returned.
     pub back: u64,
-    /// Those of them that were deletions.
+    /// Deletions among them.
     pub back_deletions: u64,
     /// Seeks past hidden entries.
     pub reseeks: u64,
@@ -31,7 +32,8 @@ pub(super) struct IterCounts {
 impl IterCounts {
     fn add_to_perf(&self, perf: &perf::PerfContext) {
         let hidden = self.skipped.saturating_sub(self.deletions + self.recent);
-        // What RocksDB calls skipped: an entry that is left too, and backward every one.
+        // RocksDB's definition of a skipped key includes the entry that `next` leaves and every
+        // entry visited backward.
         let entries = hidden + self.next + self.back;
         for (metric, count) in [
             (PerfMetric::IterNextCount, self.next),
@@ -65,7 +67,7 @@ impl IterCounts {
 }
 
 impl DbIter {
-    /// Bytes of the key and value that the iterator stands on.
+    /// Bytes of the current key and value.
     #[inline]
     fn entry_len(&self) -> u64 {
         let value_len = match &self.position {
@@ -75,7 +77,7 @@ impl DbIter {
         (self.key().len() + value_len) as u64
     }
 
-    /// A seek of the user's has ended.
+    /// Records a completed seek.
     pub(super) fn count_seek(&mut self, began: Began) {
         self.update_fast_ranges();
         let found = self.valid();
@@ -107,7 +109,7 @@ impl DbIter {
 }
 
 impl DbIter {
-    /// A step has ended on an entry whose key and value have so many bytes.
+    /// Records a completed fast step to an entry of `bytes` bytes.
     #[inline]
     pub(super) fn count_fast_step(&mut self, back: bool, bytes: u64) {
         if !self.rules.has_statistics && !perf::is_in_use() {
@@ -127,7 +129,7 @@ impl DbIter {
         }
     }
 
-    /// A step has ended. The thread's counters hear of it at once, statistics later.
+    /// Records a completed step: in the perf context at once, in the statistics later.
     #[inline]
     pub(super) fn count_step(&mut self, back: bool) {
         if !self.rules.has_statistics && !perf::is_in_use() {
@@ -148,7 +150,7 @@ impl DbIter {
         }
     }
 
-    /// The iterator is dropped.
+    /// Records the end of the iterator.
     pub(super) fn count_end(&mut self) {
         if let Some(statistics) = &self.view.family.statistics {
             statistics.update(|update| {

@@ -1,19 +1,19 @@
-//! A view as an iterator shows it: one entry a key, the newest that is visible, if it
-//! is a value.
+//! The iterator over the keys of a view: for each key, its newest visible version, if that is a
+//! value.
 //!
-//! The merging iterator below shows every version of every key, newest first. [`DbIter`] picks:
-//! versions beyond the read's sequence number or timestamp are passed over, deletions and range
-//! tombstones hide what is older, merge operands are combined with what lies below them, values in
-//! blob files are fetched.
+//! The merging iterator below yields every version of every key, newest first. [`DbIter`] skips
+//! versions newer than the sequence number or timestamp of the read, applies deletions and range
+//! tombstones, merges operands into their base value and reads values from blob files.
 //!
-//! Forward, the first visible version of a key decides, and the iterator then stands on it in
-//! place: the value is that of the block. The key is copied: the next step needs it, and who asks for it finds it
-//! without a way through the sources. Backward, versions come oldest first, so those of
-//! a key are gathered until the next key begins, unless it is plain that there is only one. Turning
-//! around is a seek.
+//! Forward, the first visible version of a key determines its value, and the iterator is positioned
+//! on it in place: the value is pinned in its block. The key is copied, because the next step
+//! compares it, and because the copy is cheaper to return. Backward, versions are visited oldest
+//! first and gathered until the previous key begins, unless the key is known to have a single
+//! version. A change of direction is a seek.
 //!
-//! Each direction is a loop over the state kept here (`Task`), which may stop at any entry where
-//! something lacks and goes on from there. `DbIter::fetch_pending` fetches what lacks, blocking.
+//! Each direction is a loop over the state kept here (`Task`), which can stop at any entry if a
+//! block is missing and continue from there. `DbIter::fetch_pending` reads the missing blocks on
+//! the calling thread.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -35,29 +35,29 @@ use crate::read_deadline::ReadDeadline;
 use crate::value::{Value, strip_ttl};
 use crate::view::View;
 
-/// Where the iterator stands.
+/// The position of the iterator.
 enum Position {
     Invalid,
-    /// On the merging iterator's entry, whose user key `DbIter::key` has too; the value is this part of
-    /// that entry's.
+    /// On the entry of the merging iterator, whose user key is in `DbIter::key`. The value is the
+    /// given part of the value of the entry.
     Entry(Part),
     /// On the key in `DbIter::key`, with this value.
     Value(Value),
-    /// On the key in `DbIter::key`, whose value was not read: it lies where this encoded blob index
-    /// says.
+    /// On the key in `DbIter::key`, whose value has not been read from the blob file that this
+    /// encoded blob index refers to.
     Index(Value),
-    /// On the key in `DbIter::key`, with this encoded entity and the place of its default column.
+    /// On the key in `DbIter::key`, with this encoded entity and the range of its default column.
     Entity(Value, Range<usize>),
 }
 
-/// When seeks may leave out tables whose filters do not know the prefix of the target.
+/// The use of prefix filters by seeks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PrefixUse {
-    /// Never: every key is shown.
+    /// Never: all keys are returned.
     Never,
-    /// Always: keys of other prefixes than that of the last target may be missing.
+    /// Always: keys with other prefixes than the seek target may be missing.
     Always,
-    /// Where the upper bound ends the walk before another prefix begins: nothing is missing.
+    /// If all keys up to the upper bound have the prefix of the target, so that none is missing.
     WithinBound,
 }
 
@@ -73,7 +73,7 @@ impl PrefixUse {
     }
 }
 
-/// A part of an entry's value.
+/// A part of the value of an entry.
 enum Part {
     All,
     Range(Range<usize>),
@@ -81,23 +81,23 @@ enum Part {
     Column(Range<usize>),
 }
 
-/// The work of the iterator while it stands nowhere.
+/// The task in progress while the iterator has no position.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Task {
-    /// Nothing.
+    /// None.
     Rest,
-    /// Looking for the next key that has a value.
+    /// Searching for the next key that has a value.
     Forward,
-    /// Collecting the operands of `key`; then standing.
+    /// Collecting the operands of `key`.
     Collect,
-    /// Looking for the previous key that has a value.
+    /// Searching for the previous key that has a value.
     Backward,
-    /// Looking, forward, for the newest visible version of `key`, which has too many versions to
-    /// walk through them backward.
+    /// Searching forward for the newest visible version of `key`, which has too many versions to
+    /// gather.
     Newest,
 }
 
-/// The value of the versions of one key, gathered from the oldest.
+/// The newest version of a key that is not a merge operand, among those gathered.
 enum Newest {
     Missing,
     Value(Value),
@@ -105,7 +105,7 @@ enum Newest {
     Blob(Value),
 }
 
-/// Walks the keys of a view in order, as its sequence number sees them.
+/// An iterator over the keys of a view, in order, at a sequence number.
 pub struct DbIter {
     seq: SequenceNumber,
     rules: Rules,
@@ -115,87 +115,89 @@ pub struct DbIter {
     position: Position,
     task: Task,
     back: bool,
-    /// Going backward, the merging iterator does not stand before `key`.
+    /// Backward: true if the merging iterator is not positioned before `key`.
     needs_reposition: bool,
-    /// How far steps forward, and steps back, are plain.
+    /// The fast ranges forward and backward.
     fast_ranges: [FastRange; 2],
-    /// The user key of the entry, or the key to pass over.
+    /// The current user key, or the key whose versions are being skipped.
     key: Vec<u8>,
     versions: Versions,
     counters: Counters,
     target: Vec<u8>,
-    /// The last target of a seek that passes over entries in this direction. The next one lies
-    /// further on, so that files with their keys out of order cannot lead around in circles.
+    /// The target of the last reseek in this direction. A reseek must go further, so that a file
+    /// with keys out of order cannot cause an endless loop.
     last_reseek_target: Vec<u8>,
     error: Option<Error>,
-    /// The last field: when a view is let go of, nothing else keeps its files.
+    /// The last field: dropped after everything else that keeps files of the view open.
     view: Arc<View>,
 }
 
-/// The read options and the properties of the family that decide what is shown, and how it is read.
+/// Settings derived from the read options and the family.
 struct Rules {
     read_ts: Option<Vec<u8>>,
-    /// Keys have no timestamps.
+    /// True if keys have no timestamps.
     no_timestamps: bool,
-    /// Values and operands are stored with their dates, which are not shown.
+    /// True if values are stored with TTL timestamps, which are stripped.
     dated: bool,
-    /// Neither, and there is no limit of entries passed over.
+    /// True if steps may use the fast path: no timestamps of either kind and no limit of skipped
+    /// entries.
     fast_path: bool,
-    /// How prefix filters are used.
+    /// The use of prefix filters.
     prefix_use: PrefixUse,
-    /// Only keys with the prefix of the seek target are shown.
+    /// `prefix_same_as_start`: only keys with the prefix of the seek target are returned.
     same_prefix: bool,
     cache_only: bool,
-    /// Values in blob files are read when they are asked for.
+    /// `allow_unprepared_value`: values in blob files are read by [`DbIter::prepare_value`].
     defer_blob_values: bool,
     blob_options: BlobReadOptions,
-    /// The most entries that a step may pass over; 0 for any number.
+    /// `max_skippable_internal_keys`: maximum number of entries that a step may skip; 0 for no
+    /// limit.
     max_skippable: u64,
     read_deadline: ReadDeadline,
     has_statistics: bool,
 }
 
-/// The keys that the iterator shows.
+/// The range of keys that the iterator returns.
 struct Bounds {
     lower: Option<Vec<u8>>,
     upper: Option<Vec<u8>>,
-    /// The prefix that all keys must have, since the last seek.
+    /// The prefix that all keys must have until the next seek.
     prefix: Option<Vec<u8>>,
-    /// True if seeks ask prefix filters now.
+    /// True if seeks currently use prefix filters.
     filtering: bool,
 }
 
-/// The versions of `DbIter::key` seen so far.
+/// The versions of `DbIter::key` found so far.
 struct Versions {
-    /// Entries of the key are passed over (forward), or gathered (backward).
+    /// True if further versions of the key are skipped (forward) or gathered (backward).
     same_key: bool,
-    /// The tombstone over the key.
+    /// The sequence number of the newest tombstone over the key.
     covered_by: SequenceNumber,
-    /// Operands: newest first forward, oldest first backward.
+    /// Merge operands: newest first if forward, oldest first if backward.
     operands: Vec<Value>,
     newest: Newest,
 }
 
-/// Counts of the entries passed over.
+/// Counters of skipped entries.
 struct Counters {
-    /// Since the last seek in the sources.
+    /// Entries skipped since the last reseek.
     skipped: u64,
-    /// Since the user's call.
+    /// Entries skipped by the current call.
     hidden: u64,
-    /// For statistics.
+    /// Counts for statistics.
     counts: IterCounts,
-    /// The count of entries passed over in the memtable, if they may have it flushed.
+    /// Counter of hidden memtable entries, if they can trigger a flush.
     flush_trigger: Option<Box<ScanFlushTrigger>>,
 }
 
-/// Memory that an iterator has allocated, empty, kept for the thread's next one.
+/// Buffers of a dropped iterator, reused by the next one on the same thread.
 #[derive(Default)]
 struct RecycledBuffers {
     key: Vec<u8>,
     target: Vec<u8>,
 }
 
-/// No longer keys' memory is kept.
+/// Maximum total capacity of recycled buffers.
 const MAX_RECYCLED_BYTES: usize = 4 << 10;
 
 thread_local! {
@@ -214,7 +216,7 @@ impl Drop for DbIter {
             let [mut key, mut target] = [&mut self.key, &mut self.target].map(std::mem::take);
             key.clear();
             target.clear();
-            // A thread that ends keeps nothing.
+            // During thread exit the buffers are freed instead.
             let _recycled =
                 RECYCLED.try_with(|recycled| recycled.set(RecycledBuffers { key, target }));
         }
@@ -222,8 +224,8 @@ impl Drop for DbIter {
 }
 
 impl DbIter {
-    /// An iterator over `view` as `seq` sees it, which stands nowhere. What is wrong with
-    /// `options` is reported by [`DbIter::status`].
+    /// An iterator over `view` at `seq`, without a position. Unsupported `options` are reported by
+    /// [`DbIter::status`].
     #[must_use]
     pub fn new(view: Arc<View>, seq: SequenceNumber, options: &ReadOptions) -> DbIter {
         if let Some(statistics) = &view.family.statistics {
@@ -306,7 +308,7 @@ impl DbIter {
         }
     }
 
-    /// Moves to the first key at or behind `target`. Keys are given and shown without timestamps.
+    /// Moves to the first key at or after `target`. Keys have no timestamps.
     pub fn seek(&mut self, target: &[u8]) {
         let began = self.view.family.began();
         self.seek_forward(target);
@@ -368,7 +370,7 @@ impl DbIter {
         self.bounds.prefix = None;
         self.choose_filter(None, false);
         if let Some(lower) = self.bounds.lower.take() {
-            // With `prefix_same_as_start` the bound is where the walk starts.
+            // With `prefix_same_as_start`, iteration starts at the bound.
             self.bounds.prefix = self.prefix_of(&lower);
             self.set_target_newest_visible(&lower);
             self.bounds.lower = Some(lower);
@@ -405,20 +407,21 @@ impl DbIter {
         }
     }
 
-    /// Moves to the next key. Only while the iterator is valid; otherwise it stays nowhere.
+    /// Moves to the next key. Does nothing unless the iterator is valid.
     #[inline]
     pub fn next(&mut self) {
         self.step_forward::<false>(&mut |_, _| {});
     }
 
-    /// [`DbIter::next`] that shows key and value of the entry it comes to, as [`DbIter::key`] and
-    /// [`DbIter::value`] say them, if there is one; says whether there is. The way to both that costs least.
+    /// [`DbIter::next`] combined with [`DbIter::entry`]: passes key and value of the next entry to
+    /// `visit`, if there is one, and returns true. The cheapest way to read both.
     #[inline]
     pub fn next_shown(&mut self, mut visit: impl FnMut(&[u8], &[u8])) -> bool {
         self.step_forward::<true>(&mut visit)
     }
 
-    /// Moves to the next key, and shows the entry if `VISITS`; says whether there is one.
+    /// Moves to the next key and, if `VISITS`, passes the entry to `visit`. Returns true if there
+    /// is an entry.
     #[inline(always)]
     fn step_forward<const VISITS: bool>(&mut self, visit: &mut impl FnMut(&[u8], &[u8])) -> bool {
         self.counters.hidden = 0;
@@ -439,15 +442,15 @@ impl DbIter {
         self.valid()
     }
 
-    /// Moves to the next key where more has to be thought of than in plain steps; if `moved`, the merging
-    /// iterator has left the entry already.
-    // Apart, so that plain steps are short.
+    /// Moves to the next key by the general path. If `moved`, the merging iterator has already left
+    /// the current entry.
+    // Not inlined, to keep the fast path short.
     #[inline(never)]
     fn next_general(&mut self, moved: bool) {
         match &self.position {
             Position::Invalid => return,
             Position::Entry(_) if moved => {}
-            // The merging iterator stands on the entry.
+            // The merging iterator is on the current entry.
             Position::Entry(_) if !self.back => {
                 let _progress = self.merging.next();
             }
@@ -466,7 +469,7 @@ impl DbIter {
         self.count_step(false);
     }
 
-    /// Moves to the previous key. Only while the iterator is valid; otherwise it stays nowhere.
+    /// Moves to the previous key. Does nothing unless the iterator is valid.
     pub fn prev(&mut self) {
         self.counters.hidden = 0;
         match &self.position {
@@ -483,7 +486,7 @@ impl DbIter {
         if !self.back || self.needs_reposition {
             self.back = true;
             if self.rules.prefix_use == PrefixUse::WithinBound {
-                // The upper bound says nothing about what lies before.
+                // The upper bound does not limit the prefixes of preceding keys.
                 self.choose_filter(None, true);
             }
             self.seek_before_key();
@@ -496,10 +499,9 @@ impl DbIter {
         self.count_step(true);
     }
 
-    /// Goes on to the next key as long as entries are of the kinds that walks mostly meet: the newest version of
-    /// a key if that is a plain value, and the older ones, with nothing else to think of (see the module `plain`). The
-    /// iterator then stands on its entry as it did on the one before, and has shown it if `VISITS`. `false` where
-    /// more has to be thought of.
+    /// Moves to the next key while entries are plain values or older versions within the fast range
+    /// (see [`fast_path`]). Returns false, for the general path to continue, at any other entry.
+    /// Passes the entry to `visit` if `VISITS`.
     #[inline(always)]
     fn next_fast<const VISITS: bool>(&mut self, visit: &mut impl FnMut(&[u8], &[u8])) -> bool {
         loop {
@@ -541,9 +543,9 @@ impl DbIter {
         }
     }
 
-    /// Stands on the entry that the merging iterator has stepped back onto, if that is of the kind that
-    /// walks mostly meet: a plain value, and the newest version of its key, with nothing else to
-    /// think of (see the module `plain`).
+    /// Positions on the entry to which the merging iterator has just stepped back, if it is a plain
+    /// value within the fast range (see [`fast_path`]) and the newest version of its key. Returns
+    /// false otherwise.
     #[inline]
     fn prev_fast(&mut self) -> bool {
         if !self.merging.valid() {
@@ -566,28 +568,28 @@ impl DbIter {
         true
     }
 
-    /// True if an entry with this key is a plain value that the read sees.
+    /// True if the internal key is that of a visible plain value.
     #[inline]
     fn is_plain_value(&self, internal: &[u8]) -> bool {
         let packed = key::packed(internal);
-        // Truncation is meant: the kind is the lowest byte.
+        // The truncation is intended: the kind is the lowest byte.
         packed as u8 == ValueKind::Value as u8 && packed >> 8 <= self.seq.0
     }
 
-    /// Makes the user key of the merging iterator's entry `key`.
+    /// Copies the user key of the merging iterator to `key`.
     #[inline]
     fn save_key(&mut self) {
         key::copy_user_key(&mut self.key, self.merging.key());
     }
 
-    /// True if the iterator stands on a key.
+    /// True if the iterator is positioned on a key.
     #[inline]
     #[must_use]
     pub fn valid(&self) -> bool {
         !matches!(self.position, Position::Invalid)
     }
 
-    /// The user key with its timestamp.
+    /// The user key, including its timestamp.
     #[inline]
     fn whole_key(&self) -> &[u8] {
         match &self.position {
@@ -596,7 +598,7 @@ impl DbIter {
         }
     }
 
-    /// The key, without timestamp; empty when there is none.
+    /// The key, without its timestamp; empty if the iterator is not valid.
     #[inline]
     #[must_use]
     pub fn key(&self) -> &[u8] {
@@ -607,13 +609,13 @@ impl DbIter {
         }
     }
 
-    /// The timestamp of the entry; empty where keys have none.
+    /// The timestamp of the key; empty if keys have none.
     #[must_use]
     pub fn timestamp(&self) -> &[u8] {
         &self.whole_key()[self.key().len()..]
     }
 
-    /// The value, or the default column of an entity; empty when there is none.
+    /// The value, or the default column of an entity; empty if the iterator is not valid.
     #[inline]
     #[must_use]
     pub fn value(&self) -> &[u8] {
@@ -628,14 +630,14 @@ impl DbIter {
         }
     }
 
-    /// Key and value, as [`DbIter::key`] and [`DbIter::value`] say them, if it stands on an entry.
+    /// [`DbIter::key`] and [`DbIter::value`]; `None` if the iterator is not valid.
     #[inline]
     #[must_use]
     pub fn entry(&self) -> Option<(&[u8], &[u8])> {
         self.valid().then(|| (self.key(), self.value()))
     }
 
-    /// The value, kept alive beyond the next step; empty when there is none.
+    /// The value, pinned beyond the next step; empty if the iterator is not valid.
     #[must_use]
     pub fn value_pinned(&self) -> Value {
         match &self.position {
@@ -649,8 +651,8 @@ impl DbIter {
         }
     }
 
-    /// The columns of the entry: those of an entity, or a plain value as the one without a name.
-    /// `None` when there is no entry, or the entity cannot be decoded, which a get reports.
+    /// The columns of an entity, or a plain value as a single column with an empty name. `None` if
+    /// the iterator is not valid or the entity cannot be decoded, an error that a get reports.
     #[must_use]
     pub fn columns(&self) -> Option<Columns> {
         match &self.position {
@@ -663,18 +665,18 @@ impl DbIter {
         }
     }
 
-    /// Why the iterator stands nowhere, if not because there are no more keys.
+    /// The error that ended the iteration, if any.
     ///
     /// # Errors
     ///
-    /// The error that ended the iteration: an error of a file, of a merge or of the options; `Incomplete`
-    /// when `read_tier` or `max_skippable_internal_keys` forbade to go on.
+    /// Those of files, of a merge or of the options; `Incomplete` if `read_tier` or
+    /// `max_skippable_internal_keys` ended the iteration.
     pub fn status(&self) -> Result<()> {
         self.error.clone().map_or(Ok(()), Err)
     }
 
-    /// Reads the value of the entry, if that was put off (`allow_unprepared_value`). `false` if it
-    /// cannot be read, which is then the status, and the iterator stands nowhere.
+    /// Reads the value of the entry if that was deferred (`allow_unprepared_value`). Returns false
+    /// if the read fails; the error is then the status, and the iterator is not valid.
     pub fn prepare_value(&mut self) -> bool {
         let Position::Index(index) = &self.position else {
             return self.valid();
@@ -686,24 +688,24 @@ impl DbIter {
         self.valid()
     }
 
-    /// Makes `error` the status of a move that is refused; the iterator then stands nowhere.
+    /// Invalidates the iterator with status `error`.
     pub fn refuse(&mut self, error: Error) {
         self.fail(error);
     }
 
-    /// The view that the iterator reads.
+    /// The view of the iterator.
     #[must_use]
     pub fn view(&self) -> &Arc<View> {
         &self.view
     }
 
-    /// The sequence number that the iterator sees.
+    /// The sequence number of the iterator.
     #[must_use]
     pub fn seq(&self) -> SequenceNumber {
         self.seq
     }
 
-    /// Prepares a seek; `false` if the iterator cannot be used.
+    /// Prepares a seek. Returns false if the iterator could not be created.
     fn begin_seek(&mut self, back: bool) -> bool {
         self.position = Position::Invalid;
         self.task = Task::Rest;
@@ -724,7 +726,7 @@ impl DbIter {
         true
     }
 
-    /// Begins `task` at `target`.
+    /// Seeks the merging iterator to the target and runs `task`.
     #[inline]
     fn seek_and_run(&mut self, task: Task) {
         match self.seek_sources() {
@@ -733,7 +735,7 @@ impl DbIter {
         }
     }
 
-    /// Carries out `task`, waiting for what lacks.
+    /// Runs `task` to completion, reading missing blocks.
     #[inline]
     fn run(&mut self, task: Task) {
         self.task = task;
@@ -774,7 +776,7 @@ impl DbIter {
         self.versions.operands.clear();
     }
 
-    /// Stands on this part of the merging iterator's entry.
+    /// Positions on this part of the entry of the merging iterator.
     #[inline]
     fn set_entry(&mut self, part: Part) -> Result<Progress> {
         self.save_key();
@@ -786,7 +788,7 @@ impl DbIter {
         }
     }
 
-    /// Stands on what is shown of the value that the iterator stands on.
+    /// Removes the TTL timestamp from the current part of the value.
     #[cold]
     fn strip_ttl_timestamp(&mut self) -> Result<Progress> {
         let value = self.merging.value();
@@ -800,7 +802,7 @@ impl DbIter {
         Ok(Progress::Ready)
     }
 
-    /// The part of the stored `value` that is shown.
+    /// Returns a stored value without its TTL timestamp.
     fn strip_ttl(&self, value: Value) -> Result<Value> {
         match self.rules.dated {
             true => value.strip_ttl(),
@@ -815,7 +817,7 @@ impl DbIter {
         Ok(Progress::Ready)
     }
 
-    /// There are no more entries in this direction.
+    /// Ends the iteration in this direction.
     #[cold]
     fn end_iteration(&mut self) -> Result<Progress> {
         self.merging.status()?;

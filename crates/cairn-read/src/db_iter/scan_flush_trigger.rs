@@ -1,6 +1,6 @@
-//! Hidden entries of the memtable that takes writes, as walks forward pass over them: when they are
-//! too many, the memtable is marked and the next write to it has it flushed
-//! (`memtable_op_scan_flush_trigger`, `memtable_avg_op_scan_flush_trigger`).
+//! Flush triggered by scans: counts the hidden entries of the active memtable that forward steps
+//! skip, and marks the memtable for flush if they exceed `memtable_op_scan_flush_trigger` or
+//! `memtable_avg_op_scan_flush_trigger`. The next write to the memtable starts the flush.
 
 use std::sync::Arc;
 
@@ -10,24 +10,24 @@ use cairn_types::SequenceNumber;
 
 use crate::view::View;
 
-/// The entries that a walk has passed over in the memtable.
+/// Counters of hidden memtable entries.
 pub(super) struct ScanFlushTrigger {
     memtable: Arc<Memtable>,
-    /// Entries from here on are taken for the memtable's. Files that were ingested since its first
-    /// write are counted too.
+    /// The first sequence number of the memtable. Entries of files ingested since are counted as
+    /// well.
     from: SequenceNumber,
     per_step: u64,
-    /// 0 if the average does not matter.
+    /// 0 if the average is not limited.
     average_per_step: u64,
     in_step: u64,
     since_seek: u64,
-    /// The seek is one of them.
+    /// The number of steps since the last seek, including the seek.
     steps: u64,
 }
 
 impl ScanFlushTrigger {
-    /// The counter of a walk over `view`; `None` if there is none. Walks that follow new writes
-    /// are left out, as in RocksDB.
+    /// Counters for an iterator over `view`; `None` if the trigger is disabled. Tailing iterators
+    /// are excluded, as in RocksDB.
     pub(super) fn new(view: &View, options: &ReadOptions) -> Option<Box<ScanFlushTrigger>> {
         let per_step = u64::from(view.family.memtable_op_scan_flush_trigger);
         if per_step == 0 || options.tailing {
@@ -44,18 +44,18 @@ impl ScanFlushTrigger {
         }))
     }
 
-    /// True if an entry of this number is one of the memtable.
+    /// True if an entry with this sequence number is counted.
     pub(super) fn owns(&self, seq: SequenceNumber) -> bool {
         seq >= self.from
     }
 
-    /// A step begins.
+    /// Begins a step.
     pub(super) fn begin_step(&mut self) {
         self.steps += 1;
         self.in_step = 0;
     }
 
-    /// The step has passed over `count` entries of the memtable.
+    /// Counts hidden entries skipped by the current step.
     pub(super) fn add_hidden(&mut self, count: u64) {
         self.in_step += count;
         self.since_seek += count;
@@ -64,7 +64,7 @@ impl ScanFlushTrigger {
         }
     }
 
-    /// The walk ends: a seek begins, or the iterator goes.
+    /// Evaluates the average at the end of a scan: before a seek, or when the iterator is dropped.
     pub(super) fn end_scan(&mut self) {
         let average = self.average_per_step;
         if average > 0

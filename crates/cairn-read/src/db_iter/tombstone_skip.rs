@@ -1,8 +1,9 @@
-//! Past what range tombstones hide: by range where that can be, instead of entry by entry.
+//! Skips ranges hidden by range tombstones, instead of their entries one by one.
 //!
-//! Children behind the one that a tombstone lies beside hold nothing in its range that counts. A seek sends them to the end of
-//! the range at once, and so does a walk that comes to an entry of theirs there, forward and backward. What lies
-//! beside the tombstone itself may be newer than it, and is looked at entry by entry.
+//! A tombstone hides all entries in its range in the children after its own. A seek into the range
+//! positions these children at its end, and a step that reaches one of their entries in the range
+//! moves them there. Entries in the child of the tombstone may be newer than it and are checked one
+//! by one.
 
 use cairn_format::key;
 use cairn_types::{Result, SequenceNumber};
@@ -10,7 +11,7 @@ use cairn_types::{Result, SequenceNumber};
 use super::DbIter;
 
 impl DbIter {
-    /// Moves the merging iterator to `target`, on which a walk in the direction of this one begins.
+    /// Seeks the merging iterator to `target` in the current direction.
     #[inline]
     pub(super) fn seek_sources(&mut self) -> Result<()> {
         let covers = self
@@ -27,7 +28,7 @@ impl DbIter {
         Ok(())
     }
 
-    /// The same where range tombstones may be; `false` if none covers the target.
+    /// Seeks past the tombstone that covers the target. Returns false if none does.
     #[inline(never)]
     fn seek_past_tombstone(&mut self) -> Result<bool> {
         let back = self.back;
@@ -42,8 +43,8 @@ impl DbIter {
         Ok(false)
     }
 
-    /// The current entry lies under the tombstone that was asked for last. Passes over the whole range, if all of it that the entry's
-    /// child holds is hidden; `false` if not.
+    /// The current entry is covered by the last tombstone found. Skips the range if all entries of
+    /// the child within it are hidden; returns false otherwise.
     #[inline(never)]
     pub(super) fn skip_tombstone_range(&mut self) -> Result<bool> {
         let (Some(range_dels), true) = (&self.range_dels, self.rules.no_timestamps) else {

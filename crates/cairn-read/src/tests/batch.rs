@@ -1,4 +1,4 @@
-//! Batched gets: the answers of single ones, whatever the batch.
+//! Batched lookups return the results of single gets.
 
 use super::*;
 use crate::batch::{BatchKey, multi_get};
@@ -38,7 +38,7 @@ proptest! {
         let wanted = |key: &Vec<u8>| {
             expected.iter().find(|(found, _)| found == key).map(|(_, value)| value.clone())
         };
-        // Keys out of the order that `sorted` promises are found all the same.
+        // Keys that violate the order promised by `sorted` are found as well.
         for _warmth in 0..2 {
             let found = ask(&world, seq, &keys, &options, sorted);
             prop_assert_eq!(found.len(), keys.len());

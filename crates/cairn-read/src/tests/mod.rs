@@ -1,5 +1,5 @@
-//! Reads against a map that answers them: random views of memtables, level-0 tables and levels,
-//! in tiny blocks, and every operation in both directions at several snapshots.
+//! Reads compared with a map: random views of memtables, level-0 tables and levels with tiny
+//! blocks, and all operations in both directions at several snapshots.
 
 mod batch;
 mod covered;
@@ -44,7 +44,7 @@ fn backward(iter: &mut DbIter) -> Pairs {
     found
 }
 
-/// A small key: few enough that versions pile up.
+/// A key from a set small enough that versions accumulate.
 fn key() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         4 => (0u8..20).prop_map(|n| vec![b'a' + n / 5, b'a' + n % 5]),
@@ -87,7 +87,7 @@ fn shape() -> impl Strategy<Value = Shape> {
         )
 }
 
-/// Everything about `world` at `seq`.
+/// Checks all operations of `world` at `seq`.
 fn check(world: &World, seq: u64, probes: &[Vec<u8>]) {
     let expected = world.model(seq);
     let options = ReadOptions::default();
@@ -134,7 +134,7 @@ fn check(world: &World, seq: u64, probes: &[Vec<u8>]) {
     }
 }
 
-/// A future that never waits.
+/// Returns the output of a future that is ready at once.
 fn ready<T>(future: impl Future<Output = T>) -> T {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::pin!(future).poll(&mut context) {
@@ -455,7 +455,8 @@ fn values_without_a_date_among_dated_ones_are_damage() {
     }
 }
 
-/// What `undated` writes is damage, of which `words` speak, to whoever expects dates.
+/// Reads of `undated`, stored without a TTL timestamp, fail with a corruption that mentions `words`
+/// if the family expects one.
 fn expect_damage(undated: &Change, shape: &Shape, words: &str) {
     let dated = Shape {
         dated: true,
@@ -467,7 +468,7 @@ fn expect_damage(undated: &Change, shape: &Shape, words: &str) {
         ..View::clone(&written.view)
     });
     let (seq, options) = (SequenceNumber(9), ReadOptions::default());
-    // The tables are those of the world that was written.
+    // The view refers to the tables of the world that wrote them.
     for file in written.view.version.files() {
         let family = &written.view.family;
         family.tables.open(file.1, file.0, &family.io).unwrap();

@@ -1,4 +1,4 @@
-//! Runs of deletions, and walks by prefix, against the map.
+//! Runs of deletions and prefix scans, compared with the map.
 
 use super::*;
 
@@ -102,7 +102,7 @@ fn a_run_over_its_values_counts_both_against_the_limit() {
             assert_eq!(iter.valid(), found, "{layers:?}, at most {limit}");
             assert_eq!(iter.status().is_ok(), found);
         }
-        // A reader from before the deletions sees the values, one from among them the rest.
+        // A snapshot before the deletions sees all values, one between them the remaining values.
         for (seq, count) in [(50, 50), (75, 25), (100, 0)] {
             let seq = SequenceNumber(seq);
             let mut iter = DbIter::new(world.view.clone(), seq, &ReadOptions::default());
@@ -112,8 +112,9 @@ fn a_run_over_its_values_counts_both_against_the_limit() {
     }
 }
 
-/// What a seek over a run of deletions costs; by hand, optimized:
-/// `CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo test -p cairn-read what_runs_cost -- --ignored --nocapture`.
+/// The cost of a seek over a run of deletions. Run by hand, optimized:
+/// `CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo test -p cairn-read seek_over_run_cost -- --ignored
+/// --nocapture`.
 #[test]
 #[ignore = "a measurement"]
 fn what_runs_cost() {
@@ -123,7 +124,7 @@ fn what_runs_cost() {
         .collect();
     changes.extend((0..100_000).map(|n| Change::Delete(key(n))));
     changes.push(put("live", "here"));
-    // Deletions alone in a table; over the values that they delete; alone in a memtable.
+    // Deletions alone in a table; over the deleted values; alone in a memtable.
     for (what, from, layers) in [
         ("in a table", 100_000, &[100_001][..]),
         ("over values", 0, &[100_000, 100_001][..]),
@@ -146,15 +147,15 @@ fn what_runs_cost() {
     }
 }
 
-/// What steps and seeks cost in one sorted run; by hand, optimized:
-/// `CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo test -p cairn-read what_steps -- --ignored --nocapture`.
+/// The cost of steps and seeks in one sorted run. Run by hand, optimized:
+/// `CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo test -p cairn-read step_cost -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement"]
 fn what_steps_in_one_run_cost() {
     measure_steps(&[20_000]);
 }
 
-/// The same in four.
+/// The same in four sorted runs.
 #[test]
 #[ignore = "a measurement"]
 fn what_steps_in_four_runs_cost() {
@@ -163,7 +164,7 @@ fn what_steps_in_four_runs_cost() {
 
 fn measure_steps(layers: &[usize]) {
     const KEYS: u64 = 20_000;
-    // Each key once, in no order.
+    // Each key once, in random order.
     let mut numbers: Vec<u64> = (0..KEYS).collect();
     let mut random = 1u64;
     for at in (1..numbers.len()).rev() {
@@ -183,7 +184,7 @@ fn measure_steps(layers: &[usize]) {
         let seq = SequenceNumber(1_000_000);
         DbIter::new(world.view.clone(), seq, &ReadOptions::default())
     };
-    // Opened tables are known to have no range tombstones.
+    // Open tables are known to have no range tombstones.
     iter().seek_to_first();
     let mut iter = iter();
     for (what, back) in [("forward", false), ("back", true)] {
