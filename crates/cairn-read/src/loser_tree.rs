@@ -186,7 +186,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_first_source_wins_and_the_second_is_among_its_rivals(
+        fn winner_is_first_source_and_runner_up_is_a_rival(
             mut keys in prop::collection::vec(key(), 0..12),
             changes in prop::collection::vec(key(), 0..40),
         ) {

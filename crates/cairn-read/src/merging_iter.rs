@@ -687,7 +687,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_out_of_hidden_ranges_are_not_tried_for_long_where_they_do_not_suffice() {
+    fn long_hidden_ranges_disable_steps_until_ranges_are_short_again() {
         let mut step_heuristic = StepHeuristic::default();
         let mut steps = 0;
         for _ in 0..1_000 {

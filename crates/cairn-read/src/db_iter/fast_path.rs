@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_prefix_is_the_first_key_that_does_not_have_it() {
+    fn end_of_prefix_is_first_key_after_it() {
         let fixed = |n, prefix: &[u8]| end_of_prefix(&PrefixExtractor::Fixed(n), prefix);
         assert_eq!(fixed(2, b"ab"), Some(Some(b"ac".to_vec())));
         assert_eq!(fixed(3, b"a\xff\xff"), Some(Some(b"b".to_vec())));

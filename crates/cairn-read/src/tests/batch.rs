@@ -24,7 +24,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn a_batch_answers_like_single_gets(
+    fn batch_returns_the_results_of_single_gets(
         changes in proptest::collection::vec(change(), 1..80),
         shape in shape(),
         keys in proptest::collection::vec(key(), 0..200),
@@ -50,7 +50,7 @@ proptest! {
 }
 
 #[test]
-fn an_error_of_one_key_leaves_the_others_right() {
+fn error_of_a_key_does_not_affect_other_keys() {
     let changes: Vec<Change> = (0..60u8)
         .map(|n| Change::Put(vec![n], vec![n; 20]))
         .collect();
@@ -69,7 +69,7 @@ fn an_error_of_one_key_leaves_the_others_right() {
 }
 
 #[test]
-fn a_limit_of_bytes_aborts_what_comes_behind_it() {
+fn value_size_soft_limit_aborts_remaining_keys() {
     let changes: Vec<Change> = (0..100u8)
         .map(|n| Change::Put(vec![n], vec![n; 10]))
         .collect();
@@ -89,7 +89,7 @@ fn a_limit_of_bytes_aborts_what_comes_behind_it() {
 }
 
 #[test]
-fn a_deadline_that_has_passed_stops_what_needs_files() {
+fn expired_deadline_fails_keys_that_need_io() {
     let changes = [put("a", "1"), put("b", "2")];
     let world = World::new(&changes, &shape_of(&[1]));
     let options = ReadOptions {

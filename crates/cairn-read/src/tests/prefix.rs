@@ -6,7 +6,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn runs_of_deletions_hide_what_they_should(
+    fn runs_of_deletions_match_the_map(
         ops in proptest::collection::vec((0u8..60, 0u8..4), 1..150),
         shape in shape(),
         upper in proptest::option::of(0u8..60),
@@ -39,7 +39,7 @@ proptest! {
     }
 
     #[test]
-    fn a_prefix_walk_shows_all_of_its_prefix(
+    fn prefix_scan_returns_all_keys_of_the_prefix(
         changes in proptest::collection::vec(change(), 1..60),
         shape in shape(),
         probe in key(),
@@ -60,7 +60,7 @@ proptest! {
 }
 
 #[test]
-fn a_run_of_deletions_counts_against_the_limit() {
+fn run_of_deletions_counts_as_skipped_entries() {
     let mut changes: Vec<Change> = (0..50u8).map(|n| Change::Delete(vec![b'a', n])).collect();
     changes.push(put("b", "here"));
     for layers in [&[51][..], &[20, 20][..], &[][..]] {
@@ -79,7 +79,7 @@ fn a_run_of_deletions_counts_against_the_limit() {
 }
 
 #[test]
-fn a_run_over_its_values_counts_both_against_the_limit() {
+fn run_of_deletions_over_values_counts_both_as_skipped() {
     let mut changes: Vec<Change> = (0..50u8)
         .map(|n| Change::Put(vec![b'a', n], vec![n; 9]))
         .collect();
@@ -117,7 +117,7 @@ fn a_run_over_its_values_counts_both_against_the_limit() {
 /// --nocapture`.
 #[test]
 #[ignore = "a measurement"]
-fn what_runs_cost() {
+fn seek_over_run_cost() {
     let key = |n: u32| [b"key".as_slice(), &n.to_be_bytes()].concat();
     let mut changes: Vec<Change> = (0..100_000)
         .map(|n| Change::Put(key(n), vec![7; 20]))
@@ -151,14 +151,14 @@ fn what_runs_cost() {
 /// `CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo test -p cairn-read step_cost -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement"]
-fn what_steps_in_one_run_cost() {
+fn step_cost_in_one_run() {
     measure_steps(&[20_000]);
 }
 
 /// The same in four sorted runs.
 #[test]
 #[ignore = "a measurement"]
-fn what_steps_in_four_runs_cost() {
+fn step_cost_in_four_runs() {
     measure_steps(&[5_000; 4]);
 }
 

@@ -113,7 +113,7 @@ impl World {
             rest = newer;
         }
         let memtables = rest.split_at(rest.len() / 2);
-        // One of the levels has a whole-key filter: the scans of these tests cross prefixes.
+        // One of the memtables has a whole-key filter: the scans of these tests cross prefixes.
         let filter = FilterOptions {
             bytes: 64,
             whole_keys: true,

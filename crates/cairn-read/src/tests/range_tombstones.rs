@@ -35,7 +35,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(160))]
 
     #[test]
-    fn many_range_tombstones_hide_what_a_map_loses(
+    fn many_range_tombstones_match_the_map(
         changes in proptest::collection::vec(ranged_change(), 1..120),
         shape in shape(),
         wide in proptest::collection::vec(0usize..30, 0..4),
@@ -48,7 +48,7 @@ proptest! {
     }
 
     #[test]
-    fn turning_around_among_range_tombstones_is_walking_a_list(
+    fn direction_changes_among_range_tombstones_match_a_list(
         changes in proptest::collection::vec(ranged_change(), 1..100),
         shape in shape(),
         layers in proptest::collection::vec(0usize..25, 0..4),
@@ -99,7 +99,7 @@ proptest! {
     }
 
     #[test]
-    fn range_tombstones_with_timestamps_hide_what_is_not_newer(
+    fn timestamped_range_tombstones_hide_older_versions(
         list in proptest::collection::vec(timed_change(), 1..60),
         layers in proptest::collection::vec(0usize..20, 0..4),
         snapshot in 0u64..60,
@@ -205,7 +205,7 @@ fn many_tombstones(count: u32) -> (Vec<Change>, Vec<Change>) {
 }
 
 #[test]
-fn among_many_range_tombstones_a_read_costs_what_its_searches_do() {
+fn reads_among_many_range_tombstones_cost_logarithmic_comparisons() {
     let count = 20_000;
     let (entries, ranges) = many_tombstones(count);
     let changes = [entries.clone(), ranges.clone()].concat();
@@ -251,7 +251,7 @@ fn among_many_range_tombstones_a_read_costs_what_its_searches_do() {
 }
 
 #[test]
-fn a_walk_goes_past_a_range_tombstone_at_once() {
+fn iteration_skips_a_range_tombstone_at_once() {
     let count = 100_000;
     let mut changes: Vec<Change> = (0..=count)
         .map(|n| Change::Put(numbered(n), b"value".to_vec()))
@@ -291,7 +291,7 @@ fn a_walk_goes_past_a_range_tombstone_at_once() {
 }
 
 #[test]
-fn a_walk_among_long_range_tombstones_takes_few_comparisons_for_each() {
+fn iteration_among_long_range_tombstones_costs_few_comparisons_each() {
     let (count, width) = (2_000, 100);
     let mut changes: Vec<Change> = (0..=count * width)
         .map(|n| Change::Put(numbered(n), b"value".to_vec()))
