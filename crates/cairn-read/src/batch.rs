@@ -42,22 +42,18 @@ pub struct BatchKey<'a> {
     pub lookup: LookupKey,
 }
 
-/// Looks up the keys of `wanted` and returns their results in the same order. If `sorted`, the keys
+/// Looks up the keys of `keys` and returns their results in the same order. If `sorted`, the keys
 /// of each family are adjacent and ascending, which saves sorting them.
 ///
 /// Once the values found exceed `value_size_soft_limit`, the remaining keys fail with `Aborted`.
 /// Once the deadline has passed, keys that need I/O fail with `TimedOut`.
 #[must_use]
-pub fn multi_get(
-    wanted: &[BatchKey<'_>],
-    options: &ReadOptions,
-    sorted: bool,
-) -> Vec<Result<Found>> {
-    let mut results: Vec<Option<Result<Found>>> = wanted.iter().map(|_| None).collect();
-    let mut stats = BatchStats::new(wanted);
+pub fn multi_get(keys: &[BatchKey<'_>], options: &ReadOptions, sorted: bool) -> Vec<Result<Found>> {
+    let mut results: Vec<Option<Result<Found>>> = keys.iter().map(|_| None).collect();
+    let mut stats = BatchStats::new(keys);
     let order = match sorted {
-        true => (0..wanted.len()).collect(),
-        false => in_order(wanted),
+        true => (0..keys.len()).collect(),
+        false => in_order(keys),
     };
     let batch_size = match options.value_size_soft_limit {
         u64::MAX => BATCH_SIZE,
@@ -73,7 +69,7 @@ pub fn multi_get(
             }
             continue;
         }
-        let mut batch = Batch::new(wanted, part, options, &mut states);
+        let mut batch = Batch::new(keys, part, options, &mut states);
         batch.search();
         batch.read_blobs();
         for (&at, member) in part.iter().zip(&mut batch.members) {
@@ -102,18 +98,18 @@ pub fn multi_get(
         .collect()
 }
 
-/// The indices of `wanted`, sorted by family and key.
-fn in_order(wanted: &[BatchKey<'_>]) -> Vec<usize> {
+/// The indices of `keys`, sorted by family and key.
+fn in_order(keys: &[BatchKey<'_>]) -> Vec<usize> {
     // The address of the view identifies the family; the order of families is irrelevant.
     let place = |at: usize| {
-        let BatchKey { view, lookup } = &wanted[at];
+        let BatchKey { view, lookup } = &keys[at];
         let prefix = key::prefix(&view.family.order, lookup.internal());
         (std::ptr::from_ref::<View>(view), prefix, at)
     };
-    let mut places: Vec<_> = (0..wanted.len()).map(place).collect();
+    let mut places: Vec<_> = (0..keys.len()).map(place).collect();
     places.sort_unstable_by(|a, b| {
         (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| {
-            let (a, b) = (&wanted[a.2], &wanted[b.2]);
+            let (a, b) = (&keys[a.2], &keys[b.2]);
             let order = &a.view.family.order;
             key::compare(order, a.lookup.internal(), b.lookup.internal())
         })
@@ -135,13 +131,13 @@ struct BatchStats<'a> {
 }
 
 impl<'a> BatchStats<'a> {
-    fn new(wanted: &'a [BatchKey<'_>]) -> BatchStats<'a> {
-        let reading = wanted.first().map(|wanted| &*wanted.view.family);
+    fn new(keys: &'a [BatchKey<'_>]) -> BatchStats<'a> {
+        let reading = keys.first().map(|keys| &*keys.view.family);
         let counts = reading.is_some_and(|reading| reading.statistics.is_some());
         BatchStats {
             reading,
             began: reading.map(Reading::began),
-            hits: Vec::with_capacity(if counts { wanted.len() } else { 0 }),
+            hits: Vec::with_capacity(if counts { keys.len() } else { 0 }),
         }
     }
 
@@ -278,15 +274,15 @@ impl Member<'_> {
 
 impl<'a> Batch<'a> {
     fn new(
-        wanted: &'a [BatchKey<'a>],
+        keys: &'a [BatchKey<'a>],
         part: &[usize],
         options: &'a ReadOptions,
         states: &mut Vec<TableGet>,
     ) -> Batch<'a> {
         let member = |&at: &usize| Member {
             get: PointGet::new(
-                wanted[at].view,
-                &wanted[at].lookup,
+                keys[at].view,
+                &keys[at].lookup,
                 options,
                 states.pop().unwrap_or_default(),
             ),

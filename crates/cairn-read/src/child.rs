@@ -287,7 +287,7 @@ impl Child {
         let block = |(buffer, range)| Value::in_block(buffer, range);
         match self {
             Child::Memtable(iter) => {
-                Value::in_memtable(iter.pin().expect("the iterator stands on an entry"))
+                Value::in_memtable(iter.pin().expect("the iterator is positioned on an entry"))
             }
             Child::Table(iter, _) => block(iter.value_pin()),
             Child::Level(iter) => block(iter.value_pin()),

@@ -762,7 +762,7 @@ impl<'a> PointGet<'a> {
     fn finish_operands(mut self) -> Result<Vec<Value>> {
         let dated = self.view.family.dated;
         let below = match self.stored()? {
-            Found::Value(value) => Some(shown(value, dated)?),
+            Found::Value(value) => Some(to_merge_form(value, dated)?),
             other => other.into_value()?,
         };
         let operands = std::mem::take(&mut self.versions.operands);
@@ -770,7 +770,7 @@ impl<'a> PointGet<'a> {
         below
             .into_iter()
             .map(Ok)
-            .chain(operands.map(|operand| shown(operand, dated)))
+            .chain(operands.map(|operand| to_merge_form(operand, dated)))
             .collect()
     }
 
@@ -799,7 +799,7 @@ impl<'a> PointGet<'a> {
 }
 
 /// Returns `stored` in the form that the merge operator receives.
-fn shown(stored: Value, dated: bool) -> Result<Value> {
+fn to_merge_form(stored: Value, dated: bool) -> Result<Value> {
     let len = mergeable(&stored, dated)?.len();
     Ok(stored.slice(0..len))
 }

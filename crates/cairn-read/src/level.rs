@@ -124,10 +124,10 @@ impl LevelIter {
     fn find(&self, target: &[u8], back: bool) -> Option<usize> {
         let order = &self.tables.reading.order;
         let at = self.files.find(order, target);
-        let begins_behind =
+        let starts_after =
             |file: &Arc<FileMeta>| key::compare(order, file.smallest.as_bytes(), target).is_gt();
         match self.files.files().get(at) {
-            Some(file) if back && begins_behind(file) => at.checked_sub(1),
+            Some(file) if back && starts_after(file) => at.checked_sub(1),
             None if back => at.checked_sub(1),
             _ => Some(at),
         }
@@ -307,7 +307,8 @@ impl LevelIter {
     #[must_use]
     pub fn value_pin(&self) -> (Buffer, Range<usize>) {
         let iter = self.iter.as_ref();
-        iter.expect("the iterator stands on an entry").value_pin()
+        iter.expect("the iterator is positioned on an entry")
+            .value_pin()
     }
 
     /// The error that ended the iteration, if any.
@@ -396,8 +397,9 @@ impl LevelIter {
             let next = if self.back {
                 self.at.checked_sub(1)
             } else {
-                Some(self.at + 1)
-                    .filter(|&at| !self.begins_behind_end(at) && !self.begins_behind_prefix(at))
+                Some(self.at + 1).filter(|&at| {
+                    !self.starts_after_upper_bound(at) && !self.starts_after_prefix(at)
+                })
             };
             let back = self.back;
             progress = match self.enter(next) {
@@ -423,7 +425,7 @@ impl LevelIter {
     /// True if the prefix filter of the current table has excluded the prefix of the target and the
     /// next file, at position `at`, starts after that prefix, so that no later file holds it
     /// either.
-    fn begins_behind_prefix(&self, at: usize) -> bool {
+    fn starts_after_prefix(&self, at: usize) -> bool {
         let Some(target) = self.iter.as_ref().and_then(TableIter::ruled_out) else {
             return false;
         };
@@ -434,13 +436,13 @@ impl LevelIter {
         if self.tables.reading.order.timestamp_size() > 0 {
             return false;
         }
-        let sought = extractor.prefix(key::user_key(target));
+        let prefix = extractor.prefix(key::user_key(target));
         let file = self.files.files().get(at);
-        sought.is_some()
-            && file.is_some_and(|file| extractor.prefix(file.smallest.user_key()) != sought)
+        prefix.is_some()
+            && file.is_some_and(|file| extractor.prefix(file.smallest.user_key()) != prefix)
     }
 
-    fn begins_behind_end(&self, at: usize) -> bool {
+    fn starts_after_upper_bound(&self, at: usize) -> bool {
         let order = &self.tables.reading.order;
         match (&self.until, self.files.files().get(at)) {
             (Some(until), Some(file)) => {

@@ -195,7 +195,7 @@ mod tests {
             tree.reset(3);
             (0..3).for_each(|source| tree.insert(source, 1, |a, b| a < b));
             let comes_first = |keys: &[Key], a, b| {
-                assert_eq!(prefix(keys[a]), prefix(keys[b]), "others are not asked for");
+                assert_eq!(prefix(keys[a]), prefix(keys[b]), "called for equal prefixes only");
                 place(keys, a) < place(keys, b)
             };
             tree.reset(keys.len());

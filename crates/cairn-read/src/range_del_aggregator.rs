@@ -246,8 +246,8 @@ impl RangeDelAggregator {
     pub(crate) fn newest_end(&self, back: bool) -> Option<(usize, &[u8])> {
         let covers = |source: &&Source| source.seq > SequenceNumber::ZERO;
         let source = self.sources.iter().find(covers)?;
-        let behind = source.child + 1;
-        let end = self.hidden_until(behind, back, || SequenceNumber::MAX)?;
+        let after = source.child + 1;
+        let end = self.hidden_until(after, back, || SequenceNumber::MAX)?;
         Some((source.child, end))
     }
 
@@ -258,7 +258,7 @@ impl RangeDelAggregator {
         } = self.window;
         known
             && self.reader.is_before_end(&self.sources[until], user_key)
-            && self.reader.is_behind_start(&self.sources[from], user_key)
+            && self.reader.is_after_start(&self.sources[from], user_key)
     }
 
     fn edges(&self) -> [Option<&[u8]>; 2] {
@@ -283,13 +283,13 @@ impl RangeDelAggregator {
         let Window { from, until, .. } = self.window;
         // If the key is after the start of the window, it is after the start of every source;
         // likewise for the end.
-        let is_forward = is_known && reader.is_behind_start(&self.sources[from], plain);
+        let is_forward = is_known && reader.is_after_start(&self.sources[from], plain);
         let is_back = is_known && !is_forward && reader.is_before_end(&self.sources[until], plain);
         self.window.known = false;
         for source in &mut self.sources {
             if is_known
                 && (is_back || reader.is_before_end(source, plain))
-                && (is_forward || reader.is_behind_start(source, plain))
+                && (is_forward || reader.is_after_start(source, plain))
             {
                 continue;
             }
@@ -343,7 +343,7 @@ impl Reader {
     }
 
     #[inline]
-    fn is_behind_start(&self, source: &Source, plain: &[u8]) -> bool {
+    fn is_after_start(&self, source: &Source, plain: &[u8]) -> bool {
         let from = self.edge(source, source.from);
         from.is_none_or(|from| match compare(&self.order, from, plain) {
             Ordering::Less => true,
@@ -473,7 +473,7 @@ impl Source {
         let before = found
             .checked_sub(1)
             .map(|before| (before, &files.files()[before]));
-        self.set_uncovered(before.map_or(Edge::Open, behind), Edge::Open);
+        self.set_uncovered(before.map_or(Edge::Open, edge_after), Edge::Open);
         let mut seq = SequenceNumber::ZERO;
         let mut is_in = false;
         for (at, file) in files.files().iter().enumerate().skip(found) {
@@ -567,7 +567,7 @@ impl Source {
 }
 
 /// The edge after the file at this position.
-fn behind((at, file): (usize, &Arc<FileMeta>)) -> Edge {
+fn edge_after((at, file): (usize, &Arc<FileMeta>)) -> Edge {
     match file.largest.is_exclusive_bound() {
         true => Edge::Largest(at),
         false => Edge::AfterLargest(at),

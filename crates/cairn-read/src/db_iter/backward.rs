@@ -55,7 +55,7 @@ impl DbIter {
             }
             let internal = self.merging.key();
             let user = key::user_key(internal);
-            if self.rules.no_timestamps
+            if self.settings.no_timestamps
                 && self.counters.skipped < self.view.family.max_sequential_skip
                 && self
                     .merging
@@ -68,7 +68,7 @@ impl DbIter {
             }
             let packed = key::packed(internal);
             let seq = SequenceNumber(packed >> 8);
-            if self.rules.no_timestamps
+            if self.settings.no_timestamps
                 && seq <= self.seq
                 && seq >= self.versions.covered_by
                 && self

@@ -155,7 +155,7 @@ impl DbIter {
     /// True if the timestamp of `user` is newer than that of the read.
     #[inline]
     pub(super) fn is_too_new(&self, user: &[u8]) -> bool {
-        let Some(read_ts) = &self.rules.read_ts else {
+        let Some(read_ts) = &self.settings.read_ts else {
             return false;
         };
         // Keys that differ only in their timestamps are ordered newest first.
@@ -173,15 +173,15 @@ impl DbIter {
     /// True if forward iteration ends before `user`.
     #[inline]
     pub(super) fn is_past_end(&self, user: &[u8]) -> bool {
-        (self.bounds.upper.is_some() || self.bounds.prefix.is_some()) && self.is_behind(user)
+        (self.bounds.upper.is_some() || self.bounds.prefix.is_some()) && self.is_after_end(user)
     }
 
     /// Not inlined into iteration without bounds.
     #[inline(never)]
-    fn is_behind(&self, user: &[u8]) -> bool {
+    fn is_after_end(&self, user: &[u8]) -> bool {
         let plain = self.without_timestamp(user);
-        let behind = |upper: &Vec<u8>| self.compare(plain, upper).is_ge();
-        self.bounds.upper.as_ref().is_some_and(behind) || self.has_other_prefix(plain)
+        let after = |upper: &Vec<u8>| self.compare(plain, upper).is_ge();
+        self.bounds.upper.as_ref().is_some_and(after) || self.has_other_prefix(plain)
     }
 
     /// True if backward iteration ends before `user`.
@@ -199,7 +199,7 @@ impl DbIter {
 
     #[inline]
     fn without_timestamp<'k>(&self, user: &'k [u8]) -> &'k [u8] {
-        match self.rules.no_timestamps {
+        match self.settings.no_timestamps {
             true => user,
             false => key::strip_timestamp(user, self.view.family.order.timestamp_size()),
         }
@@ -219,7 +219,7 @@ impl DbIter {
 
     /// Enables or disables the use of prefix filters for a seek to `target`.
     pub(super) fn choose_filter(&mut self, target: Option<&[u8]>, back: bool) {
-        let on = match (self.rules.prefix_use, target) {
+        let on = match (self.settings.prefix_use, target) {
             (PrefixUse::Always, Some(_)) => true,
             (PrefixUse::WithinBound, Some(target)) => !back && self.upper_ends_prefix_of(target),
             _ => false,
@@ -252,7 +252,7 @@ impl DbIter {
     pub(super) fn prefix_of(&self, target: &[u8]) -> Option<Vec<u8>> {
         let extractor = self.view.family.prefix_extractor.as_ref();
         extractor
-            .filter(|_| self.rules.same_prefix)
+            .filter(|_| self.settings.same_prefix)
             .and_then(|extractor| extractor.prefix(target))
             .map(<[u8]>::to_vec)
     }
@@ -263,7 +263,7 @@ impl DbIter {
         self.target.clear();
         self.target.reserve(plain.len() + size + key::SUFFIX_LEN);
         self.target.extend_from_slice(plain);
-        match &self.rules.read_ts {
+        match &self.settings.read_ts {
             Some(read_ts) => self.target.extend_from_slice(read_ts),
             None => self.target.resize(plain.len() + size, 0xff),
         }
@@ -305,7 +305,7 @@ impl DbIter {
         let family = &self.view.family;
         family
             .blobs
-            .read(index, &self.key, &family.io, self.rules.blob_options)
+            .read(index, &self.key, &family.io, self.settings.blob_options)
     }
 }
 

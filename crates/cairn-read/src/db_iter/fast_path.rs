@@ -70,7 +70,7 @@ impl DbIter {
             .iter_mut()
             .for_each(|range| range.extent = Extent::Empty);
         // Hidden entries are counted by step, which the fast path does not do.
-        if !self.rules.fast_path || self.counters.flush_trigger.is_some() {
+        if !self.settings.fast_path || self.counters.flush_trigger.is_some() {
             return;
         }
         let range_dels = self.range_dels.as_mut().and_then(|range_dels| {

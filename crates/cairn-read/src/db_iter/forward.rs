@@ -89,7 +89,7 @@ impl DbIter {
                 let column = default_column(value)?;
                 self.set_entry(Part::Column(column))
             }
-            ValueKind::BlobIndex if self.rules.defer_blob_values && !self.back => {
+            ValueKind::BlobIndex if self.settings.defer_blob_values && !self.back => {
                 self.skip_key();
                 let index = self.merging.value_pin();
                 self.set_position(Position::Index(index))
@@ -164,10 +164,10 @@ impl DbIter {
     pub(super) fn merge_gathered(&mut self, below: Below<'_>) -> Result<Progress> {
         let operands = self.versions.operands.iter();
         let operands: Result<Vec<&[u8]>> = operands
-            .map(|one| mergeable(one, self.rules.dated))
+            .map(|one| mergeable(one, self.settings.dated))
             .collect();
         let below = match below {
-            Below::Value(value) => Below::Value(mergeable(value, self.rules.dated)?),
+            Below::Value(value) => Below::Value(mergeable(value, self.settings.dated)?),
             other => other,
         };
         let merged = full_merge(&self.view.family, &self.key, below, &operands?)?;
@@ -190,14 +190,14 @@ impl DbIter {
 
     /// Returns `entity`, the value of `key`, with its blobs read and inlined.
     pub(super) fn whole_entity(&self, entity: Value) -> Result<Value> {
-        if self.rules.cache_only && has_blobs(&entity)? {
+        if self.settings.cache_only && has_blobs(&entity)? {
             return Err(storage_forbidden());
         }
         with_blobs(
             &self.view.family,
             &self.key,
             entity,
-            self.rules.blob_options,
+            self.settings.blob_options,
         )
     }
 
@@ -294,7 +294,7 @@ impl DbIter {
     /// The number of entries that may still be skipped.
     #[inline]
     fn skip_budget(&self) -> u64 {
-        match self.rules.max_skippable {
+        match self.settings.max_skippable {
             0 => u64::MAX,
             max => max.saturating_sub(self.counters.hidden),
         }
@@ -390,11 +390,11 @@ impl DbIter {
     pub(super) fn count_hidden(&mut self) -> Result<()> {
         self.counters.hidden += 1;
         self.counters.counts.skipped += 1;
-        if self.rules.max_skippable > 0 && self.counters.hidden > self.rules.max_skippable {
+        if self.settings.max_skippable > 0 && self.counters.hidden > self.settings.max_skippable {
             return Err(Error::incomplete(format!(
                 "the iterator passed over more than {} hidden entries \
                  (max_skippable_internal_keys)",
-                self.rules.max_skippable
+                self.settings.max_skippable
             )));
         }
         Ok(())

@@ -112,7 +112,7 @@ impl DbIter {
     /// Records a completed fast step to an entry of `bytes` bytes.
     #[inline]
     pub(super) fn count_fast_step(&mut self, back: bool, bytes: u64) {
-        if !self.rules.has_statistics && !perf::is_in_use() {
+        if !self.settings.has_statistics && !perf::is_in_use() {
             return;
         }
         let counts = &mut self.counters.counts;
@@ -132,7 +132,7 @@ impl DbIter {
     /// Records a completed step: in the perf context at once, in the statistics later.
     #[inline]
     pub(super) fn count_step(&mut self, back: bool) {
-        if !self.rules.has_statistics && !perf::is_in_use() {
+        if !self.settings.has_statistics && !perf::is_in_use() {
             return;
         }
         let found = u64::from(self.valid());

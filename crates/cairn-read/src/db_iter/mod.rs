@@ -108,7 +108,7 @@ enum Newest {
 /// An iterator over the keys of a view, in order, at a sequence number.
 pub struct DbIter {
     seq: SequenceNumber,
-    rules: Rules,
+    settings: Settings,
     bounds: Bounds,
     merging: MergingIter,
     range_dels: Option<RangeDelAggregator>,
@@ -133,7 +133,7 @@ pub struct DbIter {
 }
 
 /// Settings derived from the read options and the family.
-struct Rules {
+struct Settings {
     read_ts: Option<Vec<u8>>,
     /// True if keys have no timestamps.
     no_timestamps: bool,
@@ -258,7 +258,7 @@ impl DbIter {
         let (no_timestamps, dated) = (order.timestamp_size() == 0, view.family.dated);
         DbIter {
             seq,
-            rules: Rules {
+            settings: Settings {
                 read_ts,
                 no_timestamps,
                 dated,
@@ -485,7 +485,7 @@ impl DbIter {
         }
         if !self.back || self.needs_reposition {
             self.back = true;
-            if self.rules.prefix_use == PrefixUse::WithinBound {
+            if self.settings.prefix_use == PrefixUse::WithinBound {
                 // The upper bound does not limit the prefixes of preceding keys.
                 self.choose_filter(None, true);
             }
@@ -603,7 +603,7 @@ impl DbIter {
     #[must_use]
     pub fn key(&self) -> &[u8] {
         let key = self.whole_key();
-        match self.rules.no_timestamps {
+        match self.settings.no_timestamps {
             true => key,
             false => key::strip_timestamp(key, self.view.family.order.timestamp_size()),
         }
@@ -757,12 +757,12 @@ impl DbIter {
 
     #[cold]
     fn fetch_pending(&mut self) {
-        if self.rules.cache_only {
+        if self.settings.cache_only {
             self.fail(storage_forbidden());
             return;
         }
         let view = self.view.clone();
-        let read_deadline = self.rules.read_deadline;
+        let read_deadline = self.settings.read_deadline;
         self.merging.wait_with(|requests| {
             read_deadline.read_batch(&view.family, Activity::DbIterator, requests)
         });
@@ -782,7 +782,7 @@ impl DbIter {
         self.save_key();
         self.position = Position::Entry(part);
         self.task = Task::Rest;
-        match self.rules.dated {
+        match self.settings.dated {
             true => self.strip_ttl_timestamp(),
             false => Ok(Progress::Ready),
         }
@@ -804,7 +804,7 @@ impl DbIter {
 
     /// Returns a stored value without its TTL timestamp.
     fn strip_ttl(&self, value: Value) -> Result<Value> {
-        match self.rules.dated {
+        match self.settings.dated {
             true => value.strip_ttl(),
             false => Ok(value),
         }

@@ -33,7 +33,7 @@ impl DbIter {
     fn seek_past_tombstone(&mut self) -> Result<bool> {
         let back = self.back;
         if let Some(range_dels) = &mut self.range_dels
-            && self.rules.no_timestamps
+            && self.settings.no_timestamps
             && range_dels.covering(key::user_key(&self.target))? > SequenceNumber::ZERO
             && let Some((child, end)) = range_dels.newest_end(back)
         {
@@ -47,7 +47,7 @@ impl DbIter {
     /// the child within it are hidden; returns false otherwise.
     #[inline(never)]
     pub(super) fn skip_tombstone_range(&mut self) -> Result<bool> {
-        let (Some(range_dels), true) = (&self.range_dels, self.rules.no_timestamps) else {
+        let (Some(range_dels), true) = (&self.range_dels, self.settings.no_timestamps) else {
             return Ok(false);
         };
         let back = self.back;

@@ -7,14 +7,14 @@ use cairn_types::Result;
 type Answers = Vec<Result<Option<Vec<u8>>>>;
 
 fn ask(world: &World, seq: u64, keys: &[Vec<u8>], options: &ReadOptions, sorted: bool) -> Answers {
-    let wanted: Vec<BatchKey<'_>> = keys
+    let keys: Vec<BatchKey<'_>> = keys
         .iter()
         .map(|key| BatchKey {
             view: &world.view,
             lookup: LookupKey::new(key, SequenceNumber(seq)),
         })
         .collect();
-    let found = multi_get(&wanted, options, sorted).into_iter();
+    let found = multi_get(&keys, options, sorted).into_iter();
     found
         .map(|found| Ok(found?.into_value()?.map(|value| value.to_vec())))
         .collect()
@@ -35,7 +35,7 @@ proptest! {
         let options = ReadOptions { fill_cache, ..ReadOptions::default() };
         let seq = changes.len() as u64;
         let expected = world.model(seq);
-        let wanted = |key: &Vec<u8>| {
+        let expected = |key: &Vec<u8>| {
             expected.iter().find(|(found, _)| found == key).map(|(_, value)| value.clone())
         };
         // Keys that violate the order promised by `sorted` are found as well.
@@ -43,7 +43,7 @@ proptest! {
             let found = ask(&world, seq, &keys, &options, sorted);
             prop_assert_eq!(found.len(), keys.len());
             for (key, found) in keys.iter().zip(found) {
-                prop_assert_eq!(found.unwrap(), wanted(key));
+                prop_assert_eq!(found.unwrap(), expected(key));
             }
         }
     }
