@@ -42,8 +42,8 @@ pub struct BatchKey<'a> {
     pub lookup: LookupKey,
 }
 
-/// Looks up the keys of `keys` and returns their results in the same order. If `sorted`, the keys
-/// of each family are adjacent and ascending, which saves sorting them.
+/// Looks up `keys` and returns their results in the same order. If `sorted`, the keys of each
+/// family are adjacent and ascending, which saves sorting them.
 ///
 /// Once the values found exceed `value_size_soft_limit`, the remaining keys fail with `Aborted`.
 /// Once the deadline has passed, keys that need I/O fail with `TimedOut`.
@@ -91,7 +91,7 @@ pub fn multi_get(keys: &[BatchKey<'_>], options: &ReadOptions, sorted: bool) -> 
     stats.record(&results, &states);
     states.truncate(BATCH_SIZE);
     RECYCLED_STATES.set(states);
-    let unanswered = || Err(Error::aborted("a key of a batch was not looked up"));
+    let unanswered = || Err(Error::aborted("a key of the batch was not looked up"));
     results
         .into_iter()
         .map(|result| result.unwrap_or_else(unanswered))
@@ -132,7 +132,7 @@ struct BatchStats<'a> {
 
 impl<'a> BatchStats<'a> {
     fn new(keys: &'a [BatchKey<'_>]) -> BatchStats<'a> {
-        let reading = keys.first().map(|keys| &*keys.view.family);
+        let reading = keys.first().map(|key| &*key.view.family);
         let counts = reading.is_some_and(|reading| reading.statistics.is_some());
         BatchStats {
             reading,

@@ -195,7 +195,7 @@ impl BlobSource {
         }
         if options.cache_only {
             return Err(Error::incomplete(
-                "the value lies in a blob file, which read_tier forbids",
+                "the value is in a blob file, and read_tier forbids reading it",
             ));
         }
         let file = self.file(index.file)?;

@@ -34,7 +34,7 @@ impl Columns {
     ///
     /// # Errors
     ///
-    /// `Corruption` if it cannot be decoded, `NotSupported` if columns lie in blob files.
+    /// `Corruption` if it cannot be decoded, `NotSupported` if columns are stored in blob files.
     pub fn of_entity(entity: Value) -> Result<Columns> {
         let mut ranges = Vec::new();
         for column in decoded(&entity)?.columns() {
@@ -109,7 +109,7 @@ fn inline(value: ColumnValue<'_>) -> Result<&[u8]> {
     match value {
         ColumnValue::Inline(value) => Ok(value),
         ColumnValue::Blob(_) => Err(Error::corruption(
-            "a column lies in a blob file that was not read",
+            "the value of a column is in a blob file that was not read",
         )),
     }
 }

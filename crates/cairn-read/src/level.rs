@@ -53,7 +53,7 @@ impl Tables {
 /// The error of a read that would access storage although `read_tier` forbids it.
 #[cold]
 pub(crate) fn storage_forbidden() -> Error {
-    Error::incomplete("the read needs storage, which read_tier forbids")
+    Error::incomplete("the read needs storage access, which read_tier forbids")
 }
 
 /// An iterator over a level from 1 on. Implements the contract of `cairn_types::iter`.

@@ -47,7 +47,7 @@ pub fn full_merge(
             Code::MergeInProgress,
             Subcode::None,
             format!(
-                "column family {:?} holds merge operands and no merge operator was given",
+                "column family {:?} has merge operands, but no merge operator is set",
                 reading.family
             ),
         ));
@@ -76,7 +76,7 @@ pub fn full_merge(
                 Code::Corruption,
                 Subcode::MergeOperatorFailed,
                 format!(
-                    "merge operator {} refused {} operands in column family {:?}",
+                    "merge operator {} failed on {} operands in column family {:?}",
                     operator.name(),
                     operands.len(),
                     reading.family

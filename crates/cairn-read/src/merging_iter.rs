@@ -273,7 +273,7 @@ impl MergingIter {
     /// Moves to the next entry.
     #[expect(
         clippy::should_implement_trait,
-        reason = "the contract of iterators over entries names it so"
+        reason = "named by the contract of `cairn_types::iter`"
     )]
     #[inline]
     pub fn next(&mut self) -> Progress {
@@ -475,7 +475,9 @@ impl MergingIter {
             let (children, requests): (Vec<usize>, Vec<ReadRequest>) = self.requests().unzip();
             if children.is_empty() {
                 self.pending.clear();
-                return self.fail(Error::aborted("a source of an iterator was lost"));
+                return self.fail(Error::aborted(
+                    "a child of the merging iterator waits without a request",
+                ));
             }
             for (child, bytes) in children.into_iter().zip(read(&requests)) {
                 let _progress = self.supply(child, bytes);

@@ -42,7 +42,7 @@ impl ReadDeadline {
         match now < self.deadline {
             true => Ok(()),
             false => Err(Error::timed_out(format!(
-                "the deadline of the read passed {} microseconds ago",
+                "the deadline of the read expired {} microseconds ago",
                 now - self.deadline
             ))),
         }
@@ -87,7 +87,7 @@ impl ReadDeadline {
         let took = (reading.clock.monotonic_nanos().saturating_sub(began)) / 1_000;
         if self.io_timeout > 0 && took > self.io_timeout {
             return Err(Error::timed_out(format!(
-                "a read of a file took {took} microseconds, io_timeout allows {}",
+                "a file read took {took} microseconds, which exceeds io_timeout={}",
                 self.io_timeout
             )));
         }

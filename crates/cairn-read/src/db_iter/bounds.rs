@@ -23,7 +23,7 @@ pub(super) fn refused(view: &View, options: &ReadOptions) -> Option<Error> {
     match &options.timestamp {
         Some(_) if size == 0 => {
             return Some(Error::invalid_argument(
-                "the read has a timestamp, but the keys of the family have none",
+                "the read has a timestamp, but the keys of the column family have none",
             ));
         }
         Some(timestamp) if timestamp.len() != size => {

@@ -141,7 +141,7 @@ impl DbIter {
 /// one.
 #[expect(
     clippy::option_option,
-    reason = "that nothing is known is one thing, that there is no such key another"
+    reason = "`None`: unknown; `Some(None)`: there is no such key"
 )]
 fn end_of_prefix(extractor: &PrefixExtractor, prefix: &[u8]) -> Option<Option<Vec<u8>>> {
     match extractor {

@@ -252,7 +252,7 @@ impl DbIter {
             && !key::compare(order, &self.target, &self.last_reseek_target).is_lt()
         {
             return Err(Error::corruption(
-                "keys of a table are out of order: going back leads forward",
+                "keys of a table are out of order: the seek target did not move backward",
             ));
         }
         self.last_reseek_target.clone_from(&self.target);
@@ -392,7 +392,7 @@ impl DbIter {
         self.counters.counts.skipped += 1;
         if self.settings.max_skippable > 0 && self.counters.hidden > self.settings.max_skippable {
             return Err(Error::incomplete(format!(
-                "the iterator passed over more than {} hidden entries \
+                "the iterator skipped more than {} hidden entries \
                  (max_skippable_internal_keys)",
                 self.settings.max_skippable
             )));
