@@ -65,7 +65,7 @@ pub use batch::WriteBatch;
 pub use bounds::Range;
 pub use cairn_format::batch::Record;
 pub use cairn_jobs::pick::UserRange;
-pub use cairn_read::merging::{Below, Merged};
+pub use cairn_read::merge_operands::{Below, Merged};
 pub use cairn_read::{Columns, DbIter, Found, GetScratch, Value};
 pub use coalescing::CoalescingIter;
 pub use db::Db;

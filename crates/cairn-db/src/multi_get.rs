@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cairn_options::ReadOptions;
-use cairn_read::merging::{Below, Merged, full_merge};
-use cairn_read::{Columns, Found, Value, View, Wanted, multi_get};
+use cairn_read::merge_operands::{Below, Merged, full_merge};
+use cairn_read::{BatchKey, Columns, Found, Value, View, multi_get};
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::db::Db;
@@ -188,7 +188,7 @@ fn find_all<T>(
         refused.push(match found {
             Ok(lookup) => {
                 let view = &*views[of];
-                wanted.push(Wanted { view, lookup });
+                wanted.push(BatchKey { view, lookup });
                 None
             }
             Err(error) => Some(error),

@@ -75,7 +75,7 @@ impl FamilyState {
             max_sequential_skip: view.family.max_sequential_skip,
             memtable_op_scan_flush_trigger: 0,
             memtable_avg_op_scan_flush_trigger: 0,
-            drawn_by: None,
+            read_sampler: None,
             tables: tables.clone(),
             blobs: Arc::new(blobs),
             io: view.family.io.clone(),

@@ -172,7 +172,7 @@ impl Shared {
             max_sequential_skip: options.max_sequential_skip_in_iterations,
             memtable_op_scan_flush_trigger: options.memtable_op_scan_flush_trigger,
             memtable_avg_op_scan_flush_trigger: options.memtable_avg_op_scan_flush_trigger,
-            drawn_by: self.drawn_by(&options),
+            read_sampler: self.read_sampler(&options),
             tables: tables.clone(),
             blobs: view.family.blobs.clone(),
             io: view.family.io.clone(),

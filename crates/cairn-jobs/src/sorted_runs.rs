@@ -1,11 +1,11 @@
 //! Sorted runs of entries, and the merge of several runs.
 //!
 //! A compaction reads each run once from front to back, so runs only move forward. The merge is a
-//! [`Tournament`]. The winner stays the winner while its next key is smaller than the runner-up's, at
+//! [`LoserTree`]. The winner stays the winner while its next key is smaller than the runner-up's, at
 //! the cost of one comparison.
 
 use cairn_format::key;
-use cairn_read::tournament::{Player, Tournament};
+use cairn_read::loser_tree::{LoserTree, Player};
 use cairn_types::{KeyOrder, Result};
 
 /// A forward-only iterator over entries in internal-key order, with the contract of
@@ -34,7 +34,7 @@ pub trait Run {
 pub struct Merge<R> {
     order: KeyOrder,
     runs: Vec<R>,
-    players: Tournament,
+    tree: LoserTree,
     /// The best run other than the winner, if it is known.
     runner_up: Option<Player>,
     /// Entries passed.
@@ -48,7 +48,7 @@ impl<R: Run> Merge<R> {
         Merge {
             order,
             runs,
-            players: Tournament::NONE,
+            tree: LoserTree::NONE,
             runner_up: None,
             passed: 0,
         }
@@ -60,7 +60,7 @@ impl<R: Run> Merge<R> {
         self.passed
     }
 
-    /// Returns the tournament number of `run`: the [prefix](key::prefix) of its key, or the largest
+    /// Returns the loser_tree number of `run`: the [prefix](key::prefix) of its key, or the largest
     /// number at its end.
     #[inline]
     fn prefix(&self, run: usize) -> u64 {
@@ -75,13 +75,13 @@ impl<R: Run> Merge<R> {
     fn runner_up(&self) -> Option<Player> {
         let comes_first = comes_first(&self.order, &self.runs);
         let first = |a: Player, b: Player| if b.beats(a, &comes_first) { b } else { a };
-        self.players.rivals().reduce(first)
+        self.tree.rivals().reduce(first)
     }
 
     /// Returns the winner, once started.
     #[inline]
     fn current(&self) -> Option<&R> {
-        Some(&self.runs[self.players.winner()?.source])
+        Some(&self.runs[self.tree.winner()?.source])
     }
 }
 
@@ -101,19 +101,19 @@ fn comes_first<R: Run>(order: &KeyOrder, runs: &[R]) -> impl Fn(usize, usize) ->
 
 impl<R: Run> Run for Merge<R> {
     fn start(&mut self, target: Option<&[u8]>) {
-        self.players.begin(self.runs.len());
+        self.tree.reset(self.runs.len());
         for run in 0..self.runs.len() {
             self.runs[run].start(target);
             let prefix = self.prefix(run);
-            self.players
-                .enter(run, prefix, comes_first(&self.order, &self.runs));
+            self.tree
+                .insert(run, prefix, comes_first(&self.order, &self.runs));
         }
         self.runner_up = None;
     }
 
     #[inline]
     fn next(&mut self) {
-        let Some(Player { source, .. }) = self.players.winner() else {
+        let Some(Player { source, .. }) = self.tree.winner() else {
             return;
         };
         debug_assert!(self.runs[source].valid(), "`next` is called on an entry");
@@ -123,9 +123,9 @@ impl<R: Run> Run for Merge<R> {
         let player = Player { prefix, source };
         let comes_first = comes_first(&self.order, &self.runs);
         match self.runner_up {
-            Some(runner_up) if player.beats(runner_up, &comes_first) => self.players.keep(prefix),
+            Some(runner_up) if player.beats(runner_up, &comes_first) => self.tree.keep(prefix),
             _ => {
-                let wins_again = self.players.replay(prefix, comes_first).source == source;
+                let wins_again = self.tree.replay(prefix, comes_first).source == source;
                 self.runner_up = wins_again.then(|| self.runner_up()).flatten();
             }
         }

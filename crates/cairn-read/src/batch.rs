@@ -1,15 +1,15 @@
-//! Batched point reads: many keys, sorted once, descending together.
+//! Batched point lookups (`MultiGet`): keys are sorted once and searched together.
 //!
-//! All keys ask the memtables; then each goes from table to table until a filter admits it. Which tables
-//! these are differs from key to key. Only then are they searched, in steps that all keys make before
-//! the next: the index is asked; the memory of the data block is asked for; the block is taken hold of; it is
-//! searched. Each step, and each round of filters, asks for the memory of the next one, so that the misses of
-//! the processor's cache overlap. A key whose block is not in memory stops there while the others go
-//! on; when none can go on without a file, the blocks that all of them lack, of whatever files
-//! and levels, are read as one batch, each once, and the keys continue. The same batch carries
-//! blocks of indexes and filters; values in blob files follow in a batch of their own.
+//! All keys first search the memtables. Each then moves from table to table, different ones for
+//! different keys, until a filter admits it. The admitted keys search their tables in stages:
+//! search the index; prefetch the data block; pin the block; search it. Each stage, and each round
+//! of filter checks, prefetches the memory that the next one touches, so that cache misses overlap.
+//! A key whose block is not in memory is suspended while the others proceed. Once no key can
+//! proceed without I/O, the missing blocks of all keys, across files and levels, are deduplicated
+//! and read in one batch. The batch includes index and filter blocks; values in blob files are read
+//! in a separate batch.
 //!
-//! Each key has its own result: an error of one block is the error of the keys that need it.
+//! Every key has its own result: an error of a block fails only the keys that need it.
 
 use std::cell::Cell;
 
@@ -23,44 +23,45 @@ use cairn_platform::ReadRequest;
 use cairn_table::TableGet;
 use cairn_types::{Error, Result};
 
-use crate::counting::len_of;
 use crate::get::{Found, PointGet};
-use crate::patience::Patience;
+use crate::get_stats::len_of;
+use crate::read_deadline::ReadDeadline;
 use crate::view::{Reading, View};
 
-/// Keys that descend together. More overlap more reads; each costs some 400 bytes meanwhile.
-const TOGETHER: usize = 128;
-/// The same when `value_size_soft_limit` is set, so that little is read in vain.
-const TOGETHER_UNDER_LIMIT: usize = 32;
+/// Maximum number of keys searched together. A larger batch overlaps more reads; each key takes
+/// about 400 bytes while it is searched.
+const BATCH_SIZE: usize = 128;
+/// The same if `value_size_soft_limit` is set, to limit the values read beyond it.
+const BATCH_SIZE_UNDER_LIMIT: usize = 32;
 
-/// One key of a batch.
-pub struct Wanted<'a> {
-    /// The view of the key's family.
+/// A key of a batch.
+pub struct BatchKey<'a> {
+    /// The view of the column family.
     pub view: &'a View,
-    /// The key.
+    /// The lookup key.
     pub lookup: LookupKey,
 }
 
-/// The newest versions of all keys in `wanted`, in its order. `sorted` promises that keys of one
-/// family stand together and ascend, which saves sorting them.
+/// Looks up `keys` and returns their results in the same order. If `sorted`, the keys of each
+/// family are adjacent and ascending, which saves sorting them.
 ///
-/// When the values found exceed `value_size_soft_limit` the keys that are not yet done fail with
-/// `Aborted`; when the deadline passes, those that need a file fail with `TimedOut`.
+/// Once the values found exceed `value_size_soft_limit`, the remaining keys fail with `Aborted`.
+/// Once the deadline has passed, keys that need I/O fail with `TimedOut`.
 #[must_use]
-pub fn multi_get(wanted: &[Wanted<'_>], options: &ReadOptions, sorted: bool) -> Vec<Result<Found>> {
-    let mut results: Vec<Option<Result<Found>>> = wanted.iter().map(|_| None).collect();
-    let mut tally = Tally::begin(wanted);
+pub fn multi_get(keys: &[BatchKey<'_>], options: &ReadOptions, sorted: bool) -> Vec<Result<Found>> {
+    let mut results: Vec<Option<Result<Found>>> = keys.iter().map(|_| None).collect();
+    let mut stats = BatchStats::new(keys);
     let order = match sorted {
-        true => (0..wanted.len()).collect(),
-        false => in_order(wanted),
+        true => (0..keys.len()).collect(),
+        false => in_order(keys),
     };
-    let together = match options.value_size_soft_limit {
-        u64::MAX => TOGETHER,
-        _ => TOGETHER_UNDER_LIMIT,
+    let batch_size = match options.value_size_soft_limit {
+        u64::MAX => BATCH_SIZE,
+        _ => BATCH_SIZE_UNDER_LIMIT,
     };
     let mut bytes = 0_u64;
-    let mut states = STATES.take();
-    for part in order.chunks(together) {
+    let mut states = RECYCLED_STATES.take();
+    for part in order.chunks(batch_size) {
         let exceeded = bytes > options.value_size_soft_limit;
         if exceeded {
             for &at in part {
@@ -68,7 +69,7 @@ pub fn multi_get(wanted: &[Wanted<'_>], options: &ReadOptions, sorted: bool) -> 
             }
             continue;
         }
-        let mut batch = Batch::new(wanted, part, options, &mut states);
+        let mut batch = Batch::new(keys, part, options, &mut states);
         batch.search();
         batch.read_blobs();
         for (&at, member) in part.iter().zip(&mut batch.members) {
@@ -78,7 +79,7 @@ pub fn multi_get(wanted: &[Wanted<'_>], options: &ReadOptions, sorted: bool) -> 
                     Err(too_large(options))
                 }
                 false => {
-                    tally.note(at, member.get.hit());
+                    stats.add_hit(at, member.get.hit());
                     member.finish(&mut states)
                 }
             });
@@ -87,28 +88,28 @@ pub fn multi_get(wanted: &[Wanted<'_>], options: &ReadOptions, sorted: bool) -> 
             }
         }
     }
-    tally.bring(&results, &states);
-    states.truncate(TOGETHER);
-    STATES.set(states);
-    let unanswered = || Err(Error::aborted("a key of a batch was not looked up"));
+    stats.record(&results, &states);
+    states.truncate(BATCH_SIZE);
+    RECYCLED_STATES.set(states);
+    let unanswered = || Err(Error::aborted("a key of the batch was not looked up"));
     results
         .into_iter()
         .map(|result| result.unwrap_or_else(unanswered))
         .collect()
 }
 
-/// The positions of `wanted` by family and key.
-fn in_order(wanted: &[Wanted<'_>]) -> Vec<usize> {
-    // Families are told apart by where their views lie: any order of them will do.
+/// The indices of `keys`, sorted by family and key.
+fn in_order(keys: &[BatchKey<'_>]) -> Vec<usize> {
+    // The address of the view identifies the family; the order of families is irrelevant.
     let place = |at: usize| {
-        let Wanted { view, lookup } = &wanted[at];
+        let BatchKey { view, lookup } = &keys[at];
         let prefix = key::prefix(&view.family.order, lookup.internal());
         (std::ptr::from_ref::<View>(view), prefix, at)
     };
-    let mut places: Vec<_> = (0..wanted.len()).map(place).collect();
+    let mut places: Vec<_> = (0..keys.len()).map(place).collect();
     places.sort_unstable_by(|a, b| {
         (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| {
-            let (a, b) = (&wanted[a.2], &wanted[b.2]);
+            let (a, b) = (&keys[a.2], &keys[b.2]);
             let order = &a.view.family.order;
             key::compare(order, a.lookup.internal(), b.lookup.internal())
         })
@@ -117,36 +118,36 @@ fn in_order(wanted: &[Wanted<'_>]) -> Vec<usize> {
 }
 
 thread_local! {
-    /// The state of searches in tables, kept for the thread's next batch.
-    static STATES: Cell<Vec<TableGet>> = const { Cell::new(Vec::new()) };
+    /// Table search states, recycled by the next batch of the thread.
+    static RECYCLED_STATES: Cell<Vec<TableGet>> = const { Cell::new(Vec::new()) };
 }
 
-/// The counts of a batch for statistics.
-struct Tally<'a> {
+/// Statistics of a batch.
+struct BatchStats<'a> {
     reading: Option<&'a Reading>,
     began: Option<Began>,
-    /// Where the searches ended, if there are statistics.
+    /// The source in which each search ended; empty if statistics are disabled.
     hits: Vec<(usize, Hit)>,
 }
 
-impl<'a> Tally<'a> {
-    fn begin(wanted: &'a [Wanted<'_>]) -> Tally<'a> {
-        let reading = wanted.first().map(|wanted| &*wanted.view.family);
+impl<'a> BatchStats<'a> {
+    fn new(keys: &'a [BatchKey<'_>]) -> BatchStats<'a> {
+        let reading = keys.first().map(|key| &*key.view.family);
         let counts = reading.is_some_and(|reading| reading.statistics.is_some());
-        Tally {
+        BatchStats {
             reading,
             began: reading.map(Reading::began),
-            hits: Vec::with_capacity(if counts { wanted.len() } else { 0 }),
+            hits: Vec::with_capacity(if counts { keys.len() } else { 0 }),
         }
     }
 
-    fn note(&mut self, at: usize, hit: Hit) {
+    fn add_hit(&mut self, at: usize, hit: Hit) {
         if self.reading.is_some_and(|it| it.statistics.is_some()) {
             self.hits.push((at, hit));
         }
     }
 
-    fn bring(&self, results: &[Option<Result<Found>>], states: &[TableGet]) {
+    fn record(&self, results: &[Option<Result<Found>>], states: &[TableGet]) {
         let Some((reading, began)) = self.reading.zip(self.began) else {
             return;
         };
@@ -198,31 +199,31 @@ fn too_large(options: &ReadOptions) -> Error {
     ))
 }
 
-/// Keys that descend together.
+/// Keys that are searched together.
 struct Batch<'a> {
     members: Vec<Member<'a>>,
-    patience: Patience,
-    /// True if the times of its steps are counted by level.
-    timed: bool,
+    read_deadline: ReadDeadline,
+    /// True if the time of each stage is recorded by level.
+    timed_by_level: bool,
 }
 
-/// The time of a step that is counted by level. Keys take a step together, of tables of several levels:
-/// its time is shared equally among them.
+/// A timed stage. Its time is divided equally among the keys that take part, which may be in tables
+/// of different levels.
 #[derive(Default)]
-struct Step<'a> {
-    /// Where time comes from and when the step began; none if it is not counted.
+struct TimedStep<'a> {
+    /// The configuration with the clock, and the start time; `None` if no key takes part.
     began: Option<(&'a Reading, u64)>,
-    /// The levels of the keys that take it.
+    /// The levels of the keys that take part.
     levels: Vec<usize>,
 }
 
-impl<'a> Step<'a> {
+impl<'a> TimedStep<'a> {
     #[cold]
-    fn begin<'b>(members: impl Iterator<Item = &'b mut Member<'a>>) -> Step<'a>
+    fn begin<'b>(members: impl Iterator<Item = &'b mut Member<'a>>) -> TimedStep<'a>
     where
         'a: 'b,
     {
-        let mut step = Step::default();
+        let mut step = TimedStep::default();
         for member in members {
             let reading = member.get.reading();
             let now = || (reading, reading.clock.monotonic_nanos());
@@ -245,12 +246,12 @@ impl<'a> Step<'a> {
     }
 }
 
-/// One key on its way.
+/// A key that is being searched.
 struct Member<'a> {
     get: PointGet<'a>,
-    /// It stands at a table that may have it.
-    arrived: bool,
-    /// The error that ended its way.
+    /// True if the filter of the current table has admitted the key.
+    at_table: bool,
+    /// The error that ended the search.
     error: Option<Error>,
 }
 
@@ -263,7 +264,7 @@ impl Member<'_> {
         }
     }
 
-    /// Notes the error of a step.
+    /// Records the error of a stage.
     fn note(&mut self, result: Result<()>) {
         if let Err(error) = result {
             self.error = Some(error);
@@ -273,41 +274,41 @@ impl Member<'_> {
 
 impl<'a> Batch<'a> {
     fn new(
-        wanted: &'a [Wanted<'a>],
+        keys: &'a [BatchKey<'a>],
         part: &[usize],
         options: &'a ReadOptions,
         states: &mut Vec<TableGet>,
     ) -> Batch<'a> {
         let member = |&at: &usize| Member {
             get: PointGet::new(
-                wanted[at].view,
-                &wanted[at].lookup,
+                keys[at].view,
+                &keys[at].lookup,
                 options,
                 states.pop().unwrap_or_default(),
             ),
-            arrived: false,
+            at_table: false,
             error: None,
         };
         let members: Vec<_> = part.iter().map(member).collect();
         let first = members.first();
         Batch {
-            timed: first.is_some_and(|member| member.get.wants_times_by_level()),
+            timed_by_level: first.is_some_and(|member| member.get.wants_times_by_level()),
             members,
-            patience: Patience::of(options),
+            read_deadline: ReadDeadline::of(options),
         }
     }
 
-    /// Searches until every member is over or has failed.
+    /// Searches until every member has finished or failed.
     fn search(&mut self) {
         for member in &mut self.members {
-            member.get.ask_memtables();
+            member.get.search_memtables();
         }
         loop {
             while self.descend() {}
-            let stopped = |member: &&mut Member<'_>| member.get.is_stopped();
+            let stopped = |member: &&mut Member<'_>| member.get.is_blocked();
             let step = self
-                .timed
-                .then(|| Step::begin(self.members.iter_mut().filter(stopped)));
+                .timed_by_level
+                .then(|| TimedStep::begin(self.members.iter_mut().filter(stopped)));
             let any = self.fetch();
             if let Some(step) = step {
                 step.end();
@@ -318,25 +319,27 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Every member that can looks into the next table that may have its key. Returns whether any did.
+    /// Searches the next candidate table of every runnable member. Returns false if there was none.
     fn descend(&mut self) -> bool {
-        while self.ask_filters() {}
-        let step = self.timed.then(|| Step::begin(self.arrived()));
+        while self.check_filters() {}
+        let step = self
+            .timed_by_level
+            .then(|| TimedStep::begin(self.at_table()));
         let mut any = false;
-        for member in self.arrived() {
-            let located = member.get.locate();
+        for member in self.at_table() {
+            let located = member.get.search_index();
             member.note(located);
             any = true;
         }
         if any {
-            for member in self.arrived() {
-                member.get.reach();
+            for member in self.at_table() {
+                member.get.prefetch_block();
             }
-            for member in self.arrived() {
-                member.get.hold();
+            for member in self.at_table() {
+                member.get.pin_block();
             }
-            for member in self.arrived() {
-                member.arrived = false;
+            for member in self.at_table() {
+                member.at_table = false;
                 let searched = member.get.search_table();
                 member.note(searched);
             }
@@ -347,22 +350,23 @@ impl<'a> Batch<'a> {
         any
     }
 
-    /// Members that have not arrived ask the filter of their next table. Returns whether any has to go on.
-    fn ask_filters(&mut self) -> bool {
-        for member in self.going().filter(|member| !member.arrived) {
-            if member.get.approach() {
+    /// Checks the filter of the next table of every runnable member that is not at a table. Returns
+    /// true if a filter has excluded a key, whose next table then has to be checked.
+    fn check_filters(&mut self) -> bool {
+        for member in self.runnable().filter(|member| !member.at_table) {
+            if member.get.find_table() {
                 member.get.prefetch_filter();
             }
         }
-        let waiting = |member: &&mut Member<'_>| !member.arrived && member.get.level().is_some();
+        let waiting = |member: &&mut Member<'_>| !member.at_table && member.get.level().is_some();
         let step = self
-            .timed
-            .then(|| Step::begin(self.going().filter(waiting)));
+            .timed_by_level
+            .then(|| TimedStep::begin(self.runnable().filter(waiting)));
         let mut turned_away = false;
-        for member in self.going().filter(|member| !member.arrived) {
-            match member.get.is_admitted() {
+        for member in self.runnable().filter(|member| !member.at_table) {
+            match member.get.passes_filter() {
                 Ok(admitted) => {
-                    member.arrived = admitted;
+                    member.at_table = admitted;
                     turned_away |= !admitted;
                 }
                 Err(error) => member.error = Some(error),
@@ -374,38 +378,38 @@ impl<'a> Batch<'a> {
         turned_away
     }
 
-    /// Members that stand at a table that may have their key.
-    fn arrived(&mut self) -> impl Iterator<Item = &mut Member<'a>> {
-        let here = |member: &&mut Member<'_>| member.arrived && member.error.is_none();
+    /// Members whose current table may hold their key.
+    fn at_table(&mut self) -> impl Iterator<Item = &mut Member<'a>> {
+        let here = |member: &&mut Member<'_>| member.at_table && member.error.is_none();
         self.members.iter_mut().filter(here)
     }
 
-    /// Members that are neither over nor stopped.
-    fn going(&mut self) -> impl Iterator<Item = &mut Member<'a>> {
-        let goes = |member: &&mut Member<'_>| member.error.is_none() && member.get.can_go_on();
+    /// Members that have neither finished nor failed and do not wait for I/O.
+    fn runnable(&mut self) -> impl Iterator<Item = &mut Member<'a>> {
+        let goes = |member: &&mut Member<'_>| member.error.is_none() && member.get.is_runnable();
         self.members.iter_mut().filter(goes)
     }
 
-    /// Obtains what the members lack. Returns whether any lacked something.
+    /// Reads the missing blocks of all members. Returns false if none was missing.
     fn fetch(&mut self) -> bool {
         let mut any = false;
         let mut requests: Vec<ReadRequest> = Vec::new();
-        // Who is supplied by which request, and who by the member that a request was made for.
+        // Leaders are supplied by the request at the same index, followers by their leader.
         let mut leaders: Vec<usize> = Vec::new();
         let mut followers: Vec<(usize, usize)> = Vec::new();
         for at in 0..self.members.len() {
             let member = &mut self.members[at];
-            if member.error.is_some() || !member.get.is_stopped() {
+            if member.error.is_some() || !member.get.is_blocked() {
                 continue;
             }
             any = true;
-            match member.get.lacking() {
+            match member.get.next_request() {
                 Ok(None) => {}
                 Ok(Some(request)) => {
                     let same = |&leader: &usize| {
                         self.members[leader]
                             .get
-                            .lacks_the_same(&self.members[at].get)
+                            .needs_same_block(&self.members[at].get)
                     };
                     match leaders.iter().rposition(same) {
                         Some(leader) => followers.push((at, leader)),
@@ -423,7 +427,7 @@ impl<'a> Batch<'a> {
         };
         let reading = self.members[*first].get.reading();
         let mut failed: Vec<Option<Error>> = Vec::with_capacity(leaders.len());
-        for (&at, bytes) in leaders.iter().zip(self.patience.read_batch(
+        for (&at, bytes) in leaders.iter().zip(self.read_deadline.read_batch(
             reading,
             Activity::MultiGet,
             &requests,
@@ -448,7 +452,7 @@ impl<'a> Batch<'a> {
         true
     }
 
-    /// Reads the values that lie in blob files.
+    /// Reads the values that are stored in blob files.
     fn read_blobs(&mut self) {
         let mut of: Vec<usize> = Vec::new();
         let mut requests: Vec<ReadRequest> = Vec::new();
@@ -472,7 +476,7 @@ impl<'a> Batch<'a> {
         };
         let reading = self.members[*first].get.reading();
         let results = self
-            .patience
+            .read_deadline
             .read_batch(reading, Activity::MultiGet, &requests);
         for ((at, place), bytes) in of.into_iter().zip(places).zip(results) {
             let member = &mut self.members[at];

@@ -1,8 +1,8 @@
-//! Values in blob files: the blob files that are open, and the cache of blobs.
+//! Values in blob files: the open blob files of a family, and the blob cache.
 //!
-//! A blob is cached as reads hand it out: the whole record where values are stored as they are, the
-//! decompressed value where they are not, so that a hit is a pointer and nothing is copied. Blobs
-//! are the first to leave a cache that they share with blocks.
+//! The cache holds blobs in the form in which reads return them, so that a hit copies nothing: the
+//! whole record if values are uncompressed, the decompressed value otherwise. In a cache shared
+//! with blocks, blobs are evicted first.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -25,22 +25,21 @@ use cairn_types::{Error, FileNumber, Result};
 
 use crate::value::Value;
 
-/// The cache of a family's blobs.
+/// The blob cache of a family.
 #[derive(Clone, Debug)]
 pub struct BlobCache {
-    /// Where they are kept.
+    /// The cache, possibly shared with blocks.
     pub cache: Arc<BlockCache>,
-    /// A random number: what tells this opening of the family's files from all others that use
-    /// the cache.
+    /// A random number that distinguishes this opening of the family from other users of the cache.
     pub salt: u64,
 }
 
-/// The reach of a read for a blob.
+/// Options of a blob read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlobReadOptions {
-    /// True if the blob enters the cache.
+    /// True if the blob is inserted into the cache.
     pub fill_cache: bool,
-    /// True if only the cache may be asked.
+    /// True if only the cache may be read.
     pub cache_only: bool,
 }
 
@@ -62,7 +61,7 @@ impl From<&ReadOptions> for BlobReadOptions {
     }
 }
 
-/// Reads values out of a family's blob files, and keeps the files open.
+/// Reads values from the blob files of a family, and keeps the files open.
 pub struct BlobSource {
     fs: Arc<dyn FileSystem>,
     dir: PathBuf,
@@ -72,11 +71,11 @@ pub struct BlobSource {
     meter: Meter,
 }
 
-/// The file number of blobs that lie in the table that refers to them.
+/// The file number of blobs embedded in the table that refers to them.
 const EMBEDDED: FileNumber = FileNumber(0);
 
 impl BlobSource {
-    /// A source of the blob files in `dir`.
+    /// A source for the blob files in `dir`.
     #[must_use]
     pub fn new(
         fs: Arc<dyn FileSystem>,
@@ -94,34 +93,34 @@ impl BlobSource {
         }
     }
 
-    /// The source, with what counts and measures its reads.
+    /// Sets the meter for statistics and timings of reads.
     #[must_use]
     pub fn counting(mut self, meter: Meter) -> BlobSource {
         self.meter = meter;
         self
     }
 
-    fn tally(&self, change: impl FnOnce(&Update<'_>)) {
+    fn update_stats(&self, change: impl FnOnce(&Update<'_>)) {
         self.meter.update(change);
     }
 
-    /// Where the blob file with this number lies.
+    /// The path of the blob file `number`.
     #[must_use]
     pub fn path(&self, number: FileNumber) -> PathBuf {
         self.dir.join(names::blob(number))
     }
 
-    /// The cache of blobs, if there is one.
+    /// The blob cache, if there is one.
     #[must_use]
     pub fn cache(&self) -> Option<&Arc<BlockCache>> {
         self.cache.as_ref().map(|cache| &cache.cache)
     }
 
-    /// The blob file with this number, opened if it was not.
+    /// The blob file `number`, opened if necessary.
     ///
     /// # Errors
     ///
-    /// `IoError`, or `Corruption` if it is no blob file.
+    /// `IoError`, or `Corruption` if it is not a blob file.
     pub fn file(&self, number: FileNumber) -> Result<Arc<BlobFile>> {
         if let Some(file) = self.open.lock().get(&number) {
             return Ok(file.clone());
@@ -129,12 +128,13 @@ impl BlobSource {
         if number == EMBEDDED {
             return Err(Error::not_supported("values embedded in a table file"));
         }
-        // Opened without the lock: two readers may both do it, and one of them wins.
+        // The lock is not held while opening: if two readers open the file, one of the results is
+        // dropped.
         let opened = self.fs.open(&self.path(number), self.mode);
         let opened = opened
             .map(|file| counted_reads(file, &self.meter, ReadOf::Blob))
             .and_then(|file| BlobFile::open(file, number));
-        self.tally(|update| {
+        self.update_stats(|update| {
             update.add(Ticker::NoFileOpens, 1);
             update.add(Ticker::NoFileErrors, u64::from(opened.is_err()));
         });
@@ -142,12 +142,12 @@ impl BlobSource {
         Ok(self.open.lock().entry(number).or_insert(file).clone())
     }
 
-    /// The value of `user_key` (timestamp included) that the encoded `index` leads to.
+    /// Reads the value of `user_key` (including its timestamp) that the encoded `index` refers to.
     ///
     /// # Errors
     ///
-    /// `Corruption` if the index or what it leads to is damaged, those of [`BlobSource::file`],
-    /// and `Incomplete` if the blob is not in the only place that `options` allow to look.
+    /// `Corruption` if the index or the blob is damaged, those of [`BlobSource::file`], and
+    /// `Incomplete` if the blob is not cached and `options` allow only the cache.
     pub fn read(
         &self,
         index: &[u8],
@@ -156,19 +156,19 @@ impl BlobSource {
         options: BlobReadOptions,
     ) -> Result<Value> {
         match self.locate(index, user_key, options)? {
-            Located::Here(value) => Ok(value),
-            Located::There(place, request) => {
+            Located::Cached(value) => Ok(value),
+            Located::InFile(place, request) => {
                 self.complete(&place, user_key, io.read_now(&request)?)
             }
         }
     }
 
-    /// The value of `user_key` (timestamp included) that the encoded `index` leads to, if it is in
-    /// the cache, or what must be read for it.
+    /// Returns the value of `user_key` (including its timestamp) that the encoded `index` refers to
+    /// if it is cached, or else the read that obtains it.
     ///
     /// # Errors
     ///
-    /// Those of [`BlobSource::read`], but for those of reading.
+    /// Those of [`BlobSource::read`], except for those of reading the blob.
     pub fn locate(
         &self,
         index: &[u8],
@@ -180,7 +180,7 @@ impl BlobSource {
             && let Some(buffer) = cache.cache.lookup(&cache.key(&index), CacheRole::Blob)
             && let Some(range) = cached_value(&index, user_key, &buffer)
         {
-            self.tally(|update| {
+            self.update_stats(|update| {
                 update.add(Ticker::BlobDbCacheHit, 1);
                 update.add(Ticker::BlobDbCacheBytesRead, buffer.len() as u64);
             });
@@ -188,38 +188,38 @@ impl BlobSource {
                 perf.add(PerfMetric::BlobCacheHitCount, 1);
                 perf.add(PerfMetric::BlobCacheReadByte, buffer.len() as u64);
             });
-            return Ok(Located::Here(Value::in_block(buffer, range)));
+            return Ok(Located::Cached(Value::in_block(buffer, range)));
         }
         if self.cache.is_some() {
-            self.tally(|update| update.add(Ticker::BlobDbCacheMiss, 1));
+            self.update_stats(|update| update.add(Ticker::BlobDbCacheMiss, 1));
         }
         if options.cache_only {
             return Err(Error::incomplete(
-                "the value lies in a blob file, which read_tier forbids",
+                "the value is in a blob file, and read_tier forbids reading it",
             ));
         }
         let file = self.file(index.file)?;
         let request = file.request(&index, user_key)?;
-        let place = BlobPlace {
+        let place = PendingBlob {
             file,
             index,
             fill_cache: options.fill_cache,
         };
-        Ok(Located::There(place, request))
+        Ok(Located::InFile(place, request))
     }
 
-    /// The value of `user_key` at `place`, of the bytes that were read for it.
+    /// Decodes the value of `user_key` at `place` from `record`, the bytes read for it.
     ///
     /// # Errors
     ///
-    /// `Corruption` if they are damaged or another key's.
-    pub fn complete(&self, place: &BlobPlace, user_key: &[u8], record: Buffer) -> Result<Value> {
+    /// `Corruption` if they are damaged or belong to another key.
+    pub fn complete(&self, place: &PendingBlob, user_key: &[u8], record: Buffer) -> Result<Value> {
         let bytes = record.len() as u64;
         perf::count(|perf| {
             perf.add(PerfMetric::BlobReadCount, 1);
             perf.add(PerfMetric::BlobReadByte, bytes);
         });
-        self.tally(|update| update.add(Ticker::BlobDbBlobFileBytesRead, bytes));
+        self.update_stats(|update| update.add(Ticker::BlobDbBlobFileBytesRead, bytes));
         let is_compressed = place.index.compression != Compression::None as u8;
         let began = is_compressed.then(|| self.meter.began());
         let value = place.file.complete(&place.index, user_key, record)?;
@@ -232,12 +232,12 @@ impl BlobSource {
             && place.fill_cache
         {
             let kept = cache.insert(&place.index, buffer.clone());
-            self.tally(|update| count_insertion(update, kept, buffer.len()));
+            self.update_stats(|update| count_insertion(update, kept, buffer.len()));
         }
         Ok(Value::in_block(buffer, range))
     }
 
-    /// Puts `value` of `user_key`, which was just written, into the cache.
+    /// Inserts `value` of `user_key`, which was just written, into the cache.
     pub fn warm(&self, index: &BlobIndex, user_key: &[u8], value: &[u8]) {
         let Some(cache) = &self.cache else { return };
         let bytes = if index.compression == Compression::None as u8 {
@@ -249,25 +249,25 @@ impl BlobSource {
         };
         let len = bytes.len();
         let kept = cache.insert(index, bytes.into());
-        self.tally(|update| count_insertion(update, kept, len));
+        self.update_stats(|update| count_insertion(update, kept, len));
     }
 
-    /// Closes a blob file that has become obsolete.
+    /// Closes an obsolete blob file.
     pub fn forget(&self, number: FileNumber) {
         self.open.lock().remove(&number);
     }
 }
 
-/// Where a value of a blob file is.
+/// The location of a blob value.
 pub enum Located {
-    /// In memory.
-    Here(Value),
-    /// In its file: what these bytes are read for.
-    There(BlobPlace, ReadRequest),
+    /// In the cache.
+    Cached(Value),
+    /// In its file: the pending blob and the read that obtains it.
+    InFile(PendingBlob, ReadRequest),
 }
 
-/// A value in a blob file that was not read yet.
-pub struct BlobPlace {
+/// A blob value that has to be read from its file.
+pub struct PendingBlob {
     file: Arc<BlobFile>,
     index: BlobIndex,
     fill_cache: bool,
@@ -275,7 +275,7 @@ pub struct BlobPlace {
 
 impl BlobCache {
     fn key(&self, index: &BlobIndex) -> CacheKey {
-        // Odd, so that different files of one opening have different halves.
+        // The factor is odd, so the products of different file numbers differ.
         let file = index.file.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         CacheKey {
             high: self.salt.wrapping_add(file),
@@ -283,7 +283,7 @@ impl BlobCache {
         }
     }
 
-    /// Puts a blob into the cache. Whether it is kept is the cache's affair.
+    /// Inserts a blob into the cache. Returns false if the cache rejects it.
     fn insert(&self, index: &BlobIndex, buffer: Buffer) -> bool {
         let key = self.key(index);
         self.cache
@@ -291,7 +291,7 @@ impl BlobCache {
     }
 }
 
-/// A blob of `len` bytes was put into the cache, which has kept it or not.
+/// Records the insertion of a blob of `len` bytes, or its rejection.
 fn count_insertion(update: &Update<'_>, kept: bool, len: usize) {
     match kept {
         true => {
@@ -302,8 +302,8 @@ fn count_insertion(update: &Update<'_>, kept: bool, len: usize) {
     }
 }
 
-/// Where in a cached buffer the value of `user_key` at `index` lies. `None` if it cannot be there:
-/// an index that is damaged may lead to something else.
+/// The range of the value of `user_key` at `index` within a cached buffer. `None` if the buffer is
+/// not that of the key: a damaged index may refer to another blob.
 fn cached_value(index: &BlobIndex, user_key: &[u8], buffer: &Buffer) -> Option<Range<usize>> {
     if index.compression != Compression::None as u8 {
         return Some(0..buffer.len());

@@ -1,7 +1,7 @@
-//! The sources that a merging iterator joins: a memtable, a table, a level of tables.
+//! The children of a merging iterator: memtables, level-0 tables and sorted levels.
 //!
-//! All keep the contract of `cairn_types::iter`. They are rows of one enum, so that moving inside a
-//! block or a memtable is a branch and an inlined function, never a virtual call.
+//! All implement the contract of `cairn_types::iter`. They are variants of one enum, so that a step
+//! within a block or a memtable is a branch and an inlined call, never a virtual call.
 
 use cairn_format::block::{SkipLimits, Skipped};
 use cairn_format::key;
@@ -13,13 +13,13 @@ use cairn_types::{KeyOrder, PrefixExtractor, Progress, Result, SequenceNumber, V
 use crate::level::LevelIter;
 use crate::value::Value;
 
-/// One sorted source of entries.
+/// A sorted source of entries.
 pub enum Child {
-    /// A memtable; never lacks anything.
+    /// A memtable. Never misses a block.
     Memtable(MemtableIter),
-    /// A table of level 0, and the largest sequence number in it.
+    /// A level-0 table, and its largest sequence number.
     Table(Box<TableIter>, SequenceNumber),
-    /// The tables of a level below.
+    /// The tables of a level from 1 on.
     Level(Box<LevelIter>),
 }
 
@@ -42,7 +42,7 @@ macro_rules! moves {
 
 impl Child {
     moves! {
-        /// Moves to the first entry at or behind `target`, an internal key.
+        /// Moves to the first entry at or after `target`, an internal key.
         seek(target: &[u8]);
         /// Moves to the last entry at or before `target`, an internal key.
         seek_for_prev(target: &[u8]);
@@ -52,8 +52,8 @@ impl Child {
         seek_to_last();
     }
 
-    /// Moves to the entry behind the current one, and says the [prefix](key::prefix) that its key has in
-    /// `order`; `None` if the child itself has to say where it stands.
+    /// Moves to the next entry and returns the [prefix](key::prefix) of its key in `order`; `None`
+    /// if the caller has to inspect [`Child::progress`] and [`Child::valid`] instead.
     #[inline]
     pub fn next_prefix(&mut self, order: &KeyOrder) -> Option<u64> {
         match self {
@@ -66,7 +66,7 @@ impl Child {
         }
     }
 
-    /// Moves to the entry before the current one; see [`Child::next_prefix`].
+    /// Moves to the previous entry; see [`Child::next_prefix`].
     #[inline]
     pub fn prev_prefix(&mut self, order: &KeyOrder) -> Option<u64> {
         match self {
@@ -79,7 +79,7 @@ impl Child {
         }
     }
 
-    /// The outcome of the last movement.
+    /// The result of the last operation.
     #[inline]
     pub fn progress(&self) -> Progress {
         match self {
@@ -89,46 +89,47 @@ impl Child {
         }
     }
 
-    /// The first of four steps of `seek`, or of `seek_for_prev` if `back`: with `reach`, `hold` and
-    /// `arrive`, which follow, it does what these do. See `cairn_table`'s iterator for what that is
-    /// good for.
-    pub fn set_out(&mut self, target: &[u8], back: bool) {
+    /// The first stage of a seek, or of `seek_for_prev` if `back`: searches the index. Followed by
+    /// `prefetch_block`, `pin_block` and `finish_seek`. See `cairn_table::TableIter` for the
+    /// reason.
+    pub fn begin_seek(&mut self, target: &[u8], back: bool) {
         match self {
             Child::Memtable(_) => {}
             Child::Table(iter, _) => iter.set_out(target, back),
-            Child::Level(iter) => iter.set_out(target, back),
+            Child::Level(iter) => iter.begin_seek(target, back),
         }
     }
 
-    /// The second step of a seek.
-    pub fn reach(&mut self) {
+    /// The second stage of a seek: prefetches the data block.
+    pub fn prefetch_block(&mut self) {
         match self {
             Child::Memtable(_) => {}
             Child::Table(iter, _) => iter.reach(),
-            Child::Level(iter) => iter.reach(),
+            Child::Level(iter) => iter.prefetch_block(),
         }
     }
 
-    /// The third step of a seek.
-    pub fn hold(&mut self) {
+    /// The third stage of a seek: pins the data block.
+    pub fn pin_block(&mut self) {
         match self {
             Child::Memtable(_) => {}
             Child::Table(iter, _) => iter.hold(),
-            Child::Level(iter) => iter.hold(),
+            Child::Level(iter) => iter.pin_block(),
         }
     }
 
-    /// The last step of a seek to `target`.
-    pub fn arrive(&mut self, target: &[u8], back: bool) -> Progress {
+    /// The last stage of a seek to `target`.
+    pub fn finish_seek(&mut self, target: &[u8], back: bool) -> Progress {
         match self {
             Child::Memtable(_) if back => self.seek_for_prev(target),
             Child::Memtable(_) => self.seek(target),
             Child::Table(iter, _) => iter.arrive(),
-            Child::Level(iter) => iter.arrive(),
+            Child::Level(iter) => iter.finish_seek(),
         }
     }
 
-    /// Sets whether seeks may leave out memtables and tables whose filters do not know the prefix of the target.
+    /// Sets whether seeks may skip memtables and tables whose prefix filters exclude the prefix of
+    /// the target.
     pub fn set_prefix_filter(&mut self, on: bool, extractor: Option<&PrefixExtractor>) {
         match self {
             Child::Memtable(iter) => {
@@ -143,7 +144,7 @@ impl Child {
         }
     }
 
-    /// Passes over deletions, as `TableIter::skip_deletions` does.
+    /// Skips deletions; see `TableIter::skip_deletions`.
     #[inline]
     pub fn skip_deletions(
         &mut self,
@@ -176,8 +177,8 @@ impl Child {
         }
     }
 
-    /// Passes over deletions of this child and what they delete in `other`, as
-    /// `TableIter::skip_deleted` does; nothing if either is no table.
+    /// Skips deletions of this child together with the entries that they delete in `other`; see
+    /// `TableIter::skip_deleted`. Does nothing if either child is a memtable.
     pub fn skip_deleted(
         &mut self,
         other: &mut Child,
@@ -191,7 +192,7 @@ impl Child {
         (skipped, self.settle(progress), other.settle(other_progress))
     }
 
-    /// The iterator over the table that a child of tables is in.
+    /// The iterator over the current table; `None` for a memtable.
     fn table_iter(&mut self) -> Option<&mut TableIter> {
         match self {
             Child::Memtable(_) => None,
@@ -200,7 +201,7 @@ impl Child {
         }
     }
 
-    /// Goes on to the next table where the one that was moved forward has ended.
+    /// Continues with the next table if the current one is exhausted after a forward move.
     fn settle(&mut self, progress: Progress) -> Progress {
         match self {
             Child::Memtable(_) | Child::Table(..) => progress,
@@ -208,7 +209,7 @@ impl Child {
         }
     }
 
-    /// True if the child stands on an entry.
+    /// True if the child is positioned on an entry.
     #[inline]
     #[must_use]
     pub fn valid(&self) -> bool {
@@ -219,8 +220,8 @@ impl Child {
         }
     }
 
-    /// The internal key of the entry.
-    // Asked for several times in each step.
+    /// The internal key of the current entry.
+    // Called several times in each step.
     #[inline(always)]
     #[must_use]
     pub fn key(&self) -> &[u8] {
@@ -231,8 +232,8 @@ impl Child {
         }
     }
 
-    /// True if the entry is seen to have another user key than the one before it in the child; `false`
-    /// where that cannot be told. User keys are the same if `same` says so.
+    /// True if the entry is known to have a different user key than the preceding entry of the
+    /// child. `same` compares user keys for equality.
     #[inline]
     #[must_use]
     pub fn begins_key(&self, same: impl Fn(&[u8], &[u8]) -> bool) -> bool {
@@ -243,7 +244,7 @@ impl Child {
         }
     }
 
-    /// The internal key of the entry, and its value.
+    /// The internal key and the value of the current entry.
     #[inline(always)]
     #[must_use]
     pub fn entry(&self) -> (&[u8], &[u8]) {
@@ -254,7 +255,7 @@ impl Child {
         }
     }
 
-    /// The internal key of the entry, and the length of its value.
+    /// The internal key of the current entry and the length of its value.
     #[inline(always)]
     #[must_use]
     pub fn head(&self) -> (&[u8], usize) {
@@ -265,7 +266,7 @@ impl Child {
         }
     }
 
-    /// The value of the entry.
+    /// The value of the current entry.
     #[inline(always)]
     #[must_use]
     pub fn value(&self) -> &[u8] {
@@ -276,28 +277,28 @@ impl Child {
         }
     }
 
-    /// The value of the entry, kept alive.
+    /// The value of the current entry, pinned.
     ///
     /// # Panics
     ///
-    /// Unless the child stands on an entry.
+    /// If the child is not positioned on an entry.
     #[must_use]
     pub fn value_pin(&self) -> Value {
         let block = |(buffer, range)| Value::in_block(buffer, range);
         match self {
             Child::Memtable(iter) => {
-                Value::in_memtable(iter.pin().expect("the iterator stands on an entry"))
+                Value::in_memtable(iter.pin().expect("the iterator is positioned on an entry"))
             }
             Child::Table(iter, _) => block(iter.value_pin()),
             Child::Level(iter) => block(iter.value_pin()),
         }
     }
 
-    /// Why the child stands nowhere, if not because there are no more entries.
+    /// The error that ended the iteration, if any.
     ///
     /// # Errors
     ///
-    /// The error that ended the iteration.
+    /// The error of the table or of a read.
     pub fn status(&self) -> Result<()> {
         match self {
             Child::Memtable(_) => Ok(()),
@@ -306,7 +307,7 @@ impl Child {
         }
     }
 
-    /// The block that the child lacks; `None` if it lacks nothing.
+    /// The missing block; `None` if none is missing.
     #[must_use]
     pub fn request(&self) -> Option<ReadRequest> {
         match self {
@@ -316,7 +317,7 @@ impl Child {
         }
     }
 
-    /// Hands over what the child lacks, and goes on.
+    /// Supplies the missing block and continues the operation.
     pub fn supply(&mut self, bytes: Result<Buffer>) -> Progress {
         match self {
             Child::Memtable(_) => Progress::Ready,
@@ -325,8 +326,9 @@ impl Child {
         }
     }
 
-    /// No entry of the child is newer than this, and those of a memtable, where each entry and each range tombstone has
-    /// a number of its own, are not as new.
+    /// A range tombstone with a larger sequence number is newer than all entries of the child. For
+    /// a memtable, in which every entry and every tombstone has a number of its own, this is one
+    /// less than its largest sequence number.
     pub fn newest(&mut self) -> SequenceNumber {
         match self {
             Child::Memtable(iter) => {

@@ -1,4 +1,4 @@
-//! Wide-column entities as reads show them.
+//! Wide-column entities as returned by reads.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,22 +10,23 @@ use crate::blob::BlobReadOptions;
 use crate::value::Value;
 use crate::view::Reading;
 
-/// The columns of a key, sorted by name. A plain value is one column without a name.
+/// The columns of a key, sorted by name. A plain value is a single column with an empty name.
 #[derive(Clone, Debug)]
 pub struct Columns {
     value: Value,
-    /// Where in `value` name and value of each column lie; a plain value has no name at all.
-    places: Vec<(Range<usize>, Range<usize>)>,
+    /// The ranges of name and value of each column within `value`; the name of a plain value is
+    /// empty.
+    ranges: Vec<(Range<usize>, Range<usize>)>,
 }
 
 impl Columns {
-    /// The plain `value` as its only column.
+    /// A plain `value` as the only column.
     #[must_use]
     pub fn of_value(value: Value) -> Columns {
         let all = 0..value.len();
         Columns {
             value,
-            places: vec![(0..0, all)],
+            ranges: vec![(0..0, all)],
         }
     }
 
@@ -33,48 +34,48 @@ impl Columns {
     ///
     /// # Errors
     ///
-    /// `Corruption` if it cannot be decoded, `NotSupported` if columns lie in blob files.
+    /// `Corruption` if it cannot be decoded, `NotSupported` if columns are stored in blob files.
     pub fn of_entity(entity: Value) -> Result<Columns> {
-        let mut places = Vec::new();
+        let mut ranges = Vec::new();
         for column in decoded(&entity)?.columns() {
             let value = inline(column.value)?;
-            places.push((place(&entity, column.name), place(&entity, value)));
+            ranges.push((range_of(&entity, column.name), range_of(&entity, value)));
         }
         Ok(Columns {
             value: entity,
-            places,
+            ranges,
         })
     }
 
-    /// The columns of `parts` together. Of those with the same name the one of the last part counts.
+    /// Merges the columns of `parts`. If several parts have a column, the last one wins.
     #[must_use]
     pub fn coalesced(parts: &[Columns]) -> Columns {
         let all: BTreeMap<&[u8], &[u8]> = parts.iter().flat_map(Columns::iter).collect();
-        let (mut bytes, mut places) = (Vec::new(), Vec::with_capacity(all.len()));
+        let (mut bytes, mut ranges) = (Vec::new(), Vec::with_capacity(all.len()));
         for (name, value) in all {
             let from = bytes.len();
             bytes.extend_from_slice(name);
             let middle = bytes.len();
             bytes.extend_from_slice(value);
-            places.push((from..middle, middle..bytes.len()));
+            ranges.push((from..middle, middle..bytes.len()));
         }
         Columns {
             value: bytes.into(),
-            places,
+            ranges,
         }
     }
 
     /// True if more operands than `merge_operand_count_threshold` were merged into the entity; see
-    /// [`Value::has_too_many_operands`]. Coalesced columns do not say.
+    /// [`Value::has_too_many_operands`]. False for coalesced columns.
     #[must_use]
     pub fn has_too_many_operands(&self) -> bool {
         self.value.has_too_many_operands()
     }
 
-    /// The columns: name and value.
+    /// The names and values of the columns.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
         let bytes = |range: &Range<usize>| &self.value[range.clone()];
-        self.places
+        self.ranges
             .iter()
             .map(move |(name, value)| (bytes(name), bytes(value)))
     }
@@ -87,16 +88,16 @@ impl Columns {
             .map(|(_, value)| value)
     }
 
-    /// How many columns there are.
+    /// The number of columns.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.ranges.len()
     }
 
-    /// True if there is none.
+    /// True if there are no columns.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.ranges.is_empty()
     }
 }
 
@@ -108,30 +109,30 @@ fn inline(value: ColumnValue<'_>) -> Result<&[u8]> {
     match value {
         ColumnValue::Inline(value) => Ok(value),
         ColumnValue::Blob(_) => Err(Error::corruption(
-            "a column lies in a blob file that was not read",
+            "the value of a column is in a blob file that was not read",
         )),
     }
 }
 
-/// Where `part` lies in `whole`, of which it is a part.
-fn place(whole: &[u8], part: &[u8]) -> Range<usize> {
+/// The range of `part` within `whole`. `part` must be a subslice of `whole`.
+fn range_of(whole: &[u8], part: &[u8]) -> Range<usize> {
     let start = part.as_ptr() as usize - whole.as_ptr() as usize;
     start..start + part.len()
 }
 
-/// Where the default column of an encoded entity lies in it; empty if it has none.
+/// Returns the range of the default column within an encoded entity; empty if it has none.
 ///
 /// # Errors
 ///
 /// `Corruption` if the entity cannot be decoded.
 pub fn default_column(entity: &[u8]) -> Result<Range<usize>> {
     match decoded(entity)?.default_value() {
-        Some(value) => Ok(place(entity, inline(value)?)),
+        Some(value) => Ok(range_of(entity, inline(value)?)),
         None => Ok(0..0),
     }
 }
 
-/// Whether columns of an encoded entity lie in blob files.
+/// True if values of an encoded entity are stored in blob files.
 ///
 /// # Errors
 ///
@@ -140,8 +141,8 @@ pub fn has_blobs(entity: &[u8]) -> Result<bool> {
     Ok(decoded(entity)?.has_blobs())
 }
 
-/// `entity`, the value of `user_key`, with all columns in place: those that lie in blob files are
-/// read.
+/// Returns `entity`, the value of `user_key`, with the column values that are stored in blob files
+/// read and inlined.
 ///
 /// # Errors
 ///
@@ -183,8 +184,8 @@ fn encoded(columns: &[Column<'_>]) -> Result<Vec<u8>> {
     Ok(entity)
 }
 
-/// An encoded entity whose default column is replaced by what `merge` makes of it (an absent one
-/// counts as empty, as it does for reads).
+/// Returns an encoded entity with its default column replaced by the result of `merge`. A missing
+/// default column counts as empty, as in reads.
 ///
 /// # Errors
 ///

@@ -1,10 +1,10 @@
-//! Point reads: the newest visible version of one key.
+//! Point lookups: find the newest visible version of a key.
 //!
-//! The sources are asked from newest to oldest: the memtables, the files of level 0, then at most
-//! one file of each level below (more where the versions of a key are spread over neighbours). The
-//! first version that is no merge operand ends the search. `PointGet` runs over what is in memory
-//! and stops where it lacks something; [`get`] and [`get_async`] fetch what lacks and go on. A read
-//! that finds everything in memory counts one reference, on what holds the value.
+//! Sources are searched from newest to oldest: the memtables, the files of level 0, then at most
+//! one file of each further level (more if the versions of a key span files). The first version
+//! that is not a merge operand ends the search. `PointGet` runs on data in memory and stops at a
+//! missing block; [`get`] and [`get_async`] read the block and continue. A lookup served from
+//! memory takes a single reference, on the memory that holds the value.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -21,17 +21,17 @@ use cairn_table::{GetOptions, Table, TableGet};
 use cairn_types::{KeyOrder, Progress, Result, SequenceNumber, ValueKind};
 use cairn_version::{FileMeta, TableRef};
 
-use crate::blob::{BlobPlace, BlobReadOptions, Located};
+use crate::blob::{BlobReadOptions, Located, PendingBlob};
 use crate::columns::{Columns, default_column, with_blobs};
-use crate::counting::{count_get, count_tables};
-use crate::level::nothing_may_be_read;
-use crate::merging::{Below, Merged, full_merge};
-use crate::patience::Patience;
-use crate::sampling;
+use crate::file_read_sample;
+use crate::get_stats::{count_get, count_tables};
+use crate::level::storage_forbidden;
+use crate::merge_operands::{Below, Merged, full_merge};
+use crate::read_deadline::ReadDeadline;
 use crate::value::{Value, mergeable};
 use crate::view::{Reading, View};
 
-/// The result of a point read.
+/// The result of a point lookup.
 #[derive(Clone, Debug)]
 pub enum Found {
     /// The key has no value.
@@ -73,7 +73,7 @@ impl Found {
     }
 }
 
-/// The newest version of a key that is no operand, as it is stored.
+/// The newest version of a key that is not a merge operand, as stored.
 enum Newest {
     Missing,
     Value(Value),
@@ -82,56 +82,60 @@ enum Newest {
     Blob(Value),
 }
 
-/// Where a point read stands.
+/// The position of a point lookup.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Memtables,
-    /// The file of this level and position comes next.
+    /// The file at this position of this level is next.
     File(usize, usize),
-    /// This level comes next.
+    /// This level is next.
     Level(usize),
-    Over,
+    Done,
 }
 
-/// The block or file that a point read lacks.
-enum Lack<'a> {
-    /// A table that is not open yet.
+/// The resource that a point lookup is waiting for.
+enum Pending<'a> {
+    /// A table that has to be opened, and its level.
     Table(&'a Arc<FileMeta>, usize),
-    /// A block of the table that is being searched.
+    /// A block of the current table.
     Block,
 }
 
-/// The need for older versions.
+/// The state of the search for older versions.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
-    /// They do.
+enum SearchState {
+    /// All older versions are needed.
     Open,
-    /// Not those of older sources: a range tombstone covers them all.
+    /// Versions in older sources are hidden by a range tombstone; the current source may hold a
+    /// newer version.
     Covered,
-    /// None: the version that was seen last ends the search.
-    Reached,
+    /// No older versions are needed.
+    Finished,
 }
 
-/// The value of the versions seen so far.
+/// The versions found so far.
 struct Versions<'a> {
     /// Merge operands, newest first.
     operands: Vec<Value>,
     newest: Newest,
-    /// The user key of the newest version with its timestamp; empty where it is not noted.
+    /// The user key of the newest version with its timestamp; empty if not recorded.
     key: Vec<u8>,
-    /// The sequence number of the newest version, where it is noted.
+    /// The sequence number of the newest version; zero if not recorded.
     newest_seq: SequenceNumber,
-    /// True if these two are noted: where keys have timestamps, or the number is wanted.
-    notes_newest: bool,
-    /// The newest range tombstone over the key among the sources asked so far; where keys have timestamps each version is held
-    /// against those of `timed`, and this is the largest number.
+    /// True if `key` and `newest_seq` are recorded: if keys have timestamps, or if the caller needs
+    /// the number.
+    records_newest: bool,
+    /// The newest range tombstone over the key in the sources searched so far. If keys have
+    /// timestamps, each version is checked against `timed` instead, and this is the maximum
+    /// sequence number.
     covered_by: SequenceNumber,
-    timed: Option<Box<TimedCovers<'a>>>,
-    end: End,
+    timed: Option<Box<TimestampedTombstones<'a>>>,
+    state: SearchState,
 }
 
-/// Range tombstones of the sources asked so far, where it depends on the timestamp of a version which of them hide it.
-struct TimedCovers<'a> {
+/// The range tombstones of the sources searched so far. Used if keys have timestamps, because the
+/// tombstones that hide a version then depend on its timestamp.
+struct TimestampedTombstones<'a> {
     order: &'a KeyOrder,
     visible: SequenceNumber,
     read_ts: Option<&'a [u8]>,
@@ -139,7 +143,7 @@ struct TimedCovers<'a> {
 }
 
 impl Versions<'_> {
-    /// True if a range tombstone hides a version that is older than `covered_by`.
+    /// True if a range tombstone hides the version; called only if `seq` is less than `covered_by`.
     #[cold]
     fn is_hidden(&self, user_key: &[u8], seq: SequenceNumber) -> bool {
         self.timed.as_ref().is_none_or(|timed| {
@@ -150,20 +154,20 @@ impl Versions<'_> {
         })
     }
 
-    /// Takes the next older version; breaks off when no older one matters.
+    /// Adds the next older version. Returns `Break` if no older versions are needed.
     #[inline]
-    fn take(
+    fn add(
         &mut self,
         user_key: &[u8],
         seq: SequenceNumber,
         kind: ValueKind,
         value: impl FnOnce() -> Value,
     ) -> ControlFlow<()> {
-        self.end = End::Reached;
+        self.state = SearchState::Finished;
         if seq < self.covered_by && self.is_hidden(user_key, seq) {
             return ControlFlow::Break(());
         }
-        if self.notes_newest && self.operands.is_empty() {
+        if self.records_newest && self.operands.is_empty() {
             self.key.extend_from_slice(user_key);
             self.newest_seq = seq;
         }
@@ -178,7 +182,7 @@ impl Versions<'_> {
             }
             ValueKind::Merge => {
                 self.operands.push(value());
-                self.end = End::Open;
+                self.state = SearchState::Open;
                 return ControlFlow::Continue(());
             }
             _ => {}
@@ -187,31 +191,31 @@ impl Versions<'_> {
     }
 }
 
-/// How many filters of level 0 are asked for ahead.
-const AHEAD: usize = 8;
+/// Maximum number of level-0 filters that are prefetched.
+const PREFETCHED_FILTERS: usize = 8;
 
-/// A point read on its way.
+/// A point lookup in progress.
 pub(crate) struct PointGet<'a> {
     view: &'a View,
     lookup: &'a LookupKey,
     options: GetOptions,
-    /// The read's timestamp, for range tombstones.
+    /// The timestamp of the read, for range tombstones.
     read_ts: Option<&'a [u8]>,
     ignore_range_deletions: bool,
     tier: ReadTier,
-    patience: Patience,
+    read_deadline: ReadDeadline,
     stage: Stage,
-    /// The table that is being searched.
+    /// The current table.
     table: Option<TableRef<'a>>,
     state: TableGet,
-    lack: Option<Lack<'a>>,
+    pending: Option<Pending<'a>>,
     versions: Versions<'a>,
     hit: Hit,
-    /// More operands than this are too many.
-    most_operands: u64,
-    /// True if files that have no value of the key count this read.
-    drawn: bool,
-    /// True if the thread counts by level.
+    /// Maximum number of operands before the result is marked.
+    operand_threshold: u64,
+    /// True if the lookup is counted on files in which it finds no value.
+    sampled: bool,
+    /// True if perf counters by level are enabled.
     by_level: bool,
 }
 
@@ -233,96 +237,96 @@ impl<'a> PointGet<'a> {
             read_ts: options.timestamp.as_deref(),
             ignore_range_deletions: options.ignore_range_deletions,
             tier: options.read_tier,
-            patience: Patience::of(options),
+            read_deadline: ReadDeadline::of(options),
             stage: match options.read_tier {
                 ReadTier::Persisted => Stage::File(0, 0),
                 _ => Stage::Memtables,
             },
             table: None,
             state,
-            lack: None,
+            pending: None,
             hit: Hit::Nowhere,
-            most_operands: options.merge_operand_count_threshold.unwrap_or(u64::MAX),
-            drawn: view.family.draws(),
+            operand_threshold: options.merge_operand_count_threshold.unwrap_or(u64::MAX),
+            sampled: view.family.is_sampled(),
             by_level: by_level::is_wanted(),
             versions: Versions {
                 operands: Vec::new(),
                 newest: Newest::Missing,
                 key: Vec::new(),
                 newest_seq: SequenceNumber::ZERO,
-                notes_newest: view.family.order.timestamp_size() > 0,
+                records_newest: view.family.order.timestamp_size() > 0,
                 covered_by: SequenceNumber::ZERO,
                 timed: None,
-                end: End::Open,
+                state: SearchState::Open,
             },
         }
     }
 
-    /// Goes on until the search is over or something lacks.
+    /// Runs until the search is finished or waits for a table or block.
     #[inline]
     fn run(&mut self) -> Result<Progress> {
-        while self.stage != Stage::Over {
+        while self.stage != Stage::Done {
             if self.stage == Stage::Memtables {
-                self.ask_memtables();
-            } else if self.table.is_some() || self.approach() {
+                self.search_memtables();
+            } else if self.table.is_some() || self.find_table() {
                 self.search_table()?;
             }
-            if self.lack.is_some() {
+            if self.pending.is_some() {
                 return Ok(Progress::Lacks);
             }
         }
         Ok(Progress::Ready)
     }
 
-    /// Asks the memtables, if they come next.
+    /// Searches the memtables unless that is done.
     #[inline]
-    pub(crate) fn ask_memtables(&mut self) {
+    pub(crate) fn search_memtables(&mut self) {
         if self.stage != Stage::Memtables {
             return;
         }
-        self.search_memtables();
-        if self.versions.end == End::Reached {
+        self.lookup_in_memtables();
+        if self.versions.state == SearchState::Finished {
             self.hit = Hit::Memtable;
         }
-        if self.tier == ReadTier::Memtable || self.versions.end != End::Open {
-            self.stage = Stage::Over;
+        if self.tier == ReadTier::Memtable || self.versions.state != SearchState::Open {
+            self.stage = Stage::Done;
             return;
         }
         self.stage = Stage::File(0, 0);
         self.prefetch_filters();
     }
 
-    /// Asks for the memory of what the filters of level 0 have on the key, if there are several: most of them
-    /// will be asked, and each wait would begin when the one before has ended.
+    /// Prefetches the filter lines of the level-0 files for the key if there are several files:
+    /// most of these filters will be checked, and their cache misses would otherwise be serialized.
     #[inline]
     fn prefetch_filters(&self) {
         let files = self.view.version.level(0).files();
         if files.len() < 2 {
             return;
         }
-        for file in files.iter().take(AHEAD) {
+        for file in files.iter().take(PREFETCHED_FILTERS) {
             if let Some(table) = file.table.kept() {
                 table.prefetch_filter(self.lookup);
             }
         }
     }
 
-    /// Goes to the next table whose bounds are around the key, and returns whether there is one to be
-    /// searched. One that is not open stops the read.
+    /// Moves to the next table whose bounds contain the key. Returns true if there is a table to
+    /// search. If the table has to be opened, the lookup waits for it.
     #[inline]
-    pub(crate) fn approach(&mut self) -> bool {
+    pub(crate) fn find_table(&mut self) -> bool {
         if self.table.is_none()
             && let Some((file, level)) = self.next_file()
         {
             match file.table.get() {
                 Some(table) => self.enter(table),
-                None => self.lack = Some(Lack::Table(file, level)),
+                None => self.pending = Some(Pending::Table(file, level)),
             }
         }
         self.table.is_some()
     }
 
-    /// Asks for the memory of what the filter of the table that was approached has on the key.
+    /// Prefetches the filter line of the current table.
     #[inline]
     pub(crate) fn prefetch_filter(&self) {
         if let Some(table) = &self.table {
@@ -330,47 +334,47 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// Asks the filter of the table that was approached, and leaves the table if it surely does not have
-    /// the key. Returns whether the read is at a table.
+    /// Checks the filter of the current table and leaves the table if the filter excludes the key.
+    /// Returns true if there is still a current table.
     #[inline]
-    pub(crate) fn is_admitted(&mut self) -> Result<bool> {
+    pub(crate) fn passes_filter(&mut self) -> Result<bool> {
         let Some(table) = &self.table else {
             return Ok(false);
         };
         let admitted = table.admits(self.lookup, &mut self.state)?;
         if !admitted && let Some(table) = self.table.take() {
-            self.leave(&table);
+            self.finish_table(&table);
         }
         Ok(admitted)
     }
 
-    /// Asks the index of the table that was approached. Three steps ahead of [`PointGet::search_table`],
-    /// each of which asks for the memory that the next one touches.
+    /// Searches the index of the current table. The first of three stages before
+    /// [`PointGet::search_table`], each of which prefetches the memory that the next one touches.
     #[inline]
-    pub(crate) fn locate(&mut self) -> Result<()> {
+    pub(crate) fn search_index(&mut self) -> Result<()> {
         match &self.table {
             Some(table) => table.locate(self.lookup, &mut self.state),
             None => Ok(()),
         }
     }
 
-    /// Asks for the memory of the data block that [`PointGet::locate`] found.
+    /// Prefetches the data block found by [`PointGet::search_index`].
     #[inline]
-    pub(crate) fn reach(&mut self) {
+    pub(crate) fn prefetch_block(&mut self) {
         if let Some(table) = &self.table {
             table.reach(&mut self.state);
         }
     }
 
-    /// Takes hold of the data block that [`PointGet::locate`] found.
+    /// Pins the data block found by [`PointGet::search_index`].
     #[inline]
-    pub(crate) fn hold(&mut self) {
+    pub(crate) fn pin_block(&mut self) {
         if let Some(table) = &self.table {
             table.hold(self.lookup, &mut self.state);
         }
     }
 
-    /// Searches the table that was approached, until it has nothing more or lacks a block.
+    /// Searches the current table until it is exhausted or a block is missing.
     #[inline]
     pub(crate) fn search_table(&mut self) -> Result<()> {
         let Some(table) = self.table.take() else {
@@ -382,51 +386,52 @@ impl<'a> PointGet<'a> {
                 self.state.bring_counts(&table);
             }
             self.table = Some(table);
-            self.lack = progress.is_ok().then_some(Lack::Block);
+            self.pending = progress.is_ok().then_some(Pending::Block);
             return progress.map(|_| ());
         }
-        self.leave(&table);
+        self.finish_table(&table);
         Ok(())
     }
 
-    /// Goes on behind a table that has nothing more.
+    /// Finishes the search of a table.
     #[inline]
-    fn leave(&mut self, table: &Table) {
-        if self.drawn | self.by_level {
-            self.count_left(table);
+    fn finish_table(&mut self, table: &Table) {
+        if self.sampled | self.by_level {
+            self.count_finished_table(table);
         }
-        if self.versions.end != End::Open {
+        if self.versions.state != SearchState::Open {
             if let Stage::File(level, _) = self.stage {
                 self.hit = Hit::Level(level);
             }
-            self.stage = Stage::Over;
+            self.stage = Stage::Done;
         }
     }
 
-    /// Counts the read on the file that is left, if that had no value, and on its level.
+    /// Counts a lookup that found no value in the finished table, and records perf counters by
+    /// level.
     #[cold]
-    fn count_left(&self, table: &Table) {
+    fn count_finished_table(&self, table: &Table) {
         let Stage::File(level, next) = self.stage else {
             return;
         };
         let newest_is_missing = matches!(self.versions.newest, Newest::Missing);
-        if self.drawn
+        if self.sampled
             && newest_is_missing
             && let Some(file) = self.view.version.level(level).files().get(next - 1)
         {
-            sampling::count_in_vain(file);
+            file_read_sample::count_wasted(file);
         }
         if self.by_level {
             self.state.bring_counts(table);
-            // Operands that end here, even at a deletion, are a value of this level.
+            // Operands that end here, even at a deletion, yield a value from this level.
             let is_value = !newest_is_missing || !self.versions.operands.is_empty();
-            if is_value && self.versions.end == End::Reached {
+            if is_value && self.versions.state == SearchState::Finished {
                 by_level::add(level, LevelMetric::UserKeyReturnCount, 1);
             }
         }
     }
 
-    /// The level that is searched.
+    /// The level of the current table.
     pub(crate) fn level(&self) -> Option<usize> {
         match self.stage {
             Stage::File(level, _) => Some(level),
@@ -434,70 +439,70 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// True if times of tables are counted by level.
+    /// True if table search times are recorded by level.
     #[inline]
     pub(crate) fn wants_times_by_level(&self) -> bool {
         self.by_level && perf::wants_times()
     }
 
-    /// True if there is more to do that needs nothing that is not in memory.
+    /// True if the lookup can proceed without I/O.
     #[inline]
-    pub(crate) fn can_go_on(&self) -> bool {
-        self.lack.is_none() && self.stage != Stage::Over
+    pub(crate) fn is_runnable(&self) -> bool {
+        self.pending.is_none() && self.stage != Stage::Done
     }
 
-    /// True if the read waits for what it lacks.
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.lack.is_some()
+    /// True if the lookup waits for a table or a block.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.pending.is_some()
     }
 
     pub(crate) fn reading(&self) -> &'a Reading {
         &self.view.family
     }
 
-    /// Where the search ended.
+    /// The source in which the search ended.
     #[inline]
     pub(crate) fn hit(&self) -> Hit {
         self.hit
     }
 
-    /// The memory of the search, for the next one.
+    /// Returns the search state for reuse by another lookup.
     pub(crate) fn take_state(&mut self) -> TableGet {
         let mut state = std::mem::take(&mut self.state);
         state.reset();
         state
     }
 
-    /// Goes on until the search is over, reading on the calling thread.
+    /// Runs until the search is finished, reading on the calling thread.
     #[inline]
     fn run_blocking(&mut self) -> Result<()> {
         if self.wants_times_by_level() {
             return self.run_timed();
         }
         while !self.run()?.is_ready() {
-            self.obtain()?;
+            self.fetch_pending()?;
         }
         Ok(())
     }
 
-    /// Obtains what lacks on the calling thread.
+    /// Opens the table or reads the block that the lookup waits for, on the calling thread.
     #[inline]
-    fn obtain(&mut self) -> Result<()> {
-        if let Some(request) = self.lacking()? {
-            let bytes = self.patience.read(&self.view.family, &request);
+    fn fetch_pending(&mut self) -> Result<()> {
+        if let Some(request) = self.next_request()? {
+            let bytes = self.read_deadline.read(&self.view.family, &request);
             self.supply(bytes)?;
         }
         Ok(())
     }
 
-    /// The same, with the time in each table counted on its level: from opening it, if it is not open, to
-    /// leaving it.
+    /// [`PointGet::run_blocking`], recording the time spent in each table, including opening it, by
+    /// level.
     #[cold]
     fn run_timed(&mut self) -> Result<()> {
         let clock = &self.view.family.clock;
-        self.ask_memtables();
-        while self.stage != Stage::Over {
-            self.approach();
+        self.search_memtables();
+        while self.stage != Stage::Done {
+            self.find_table();
             let Some(level) = self.level() else {
                 continue;
             };
@@ -510,11 +515,11 @@ impl<'a> PointGet<'a> {
         Ok(())
     }
 
-    /// Goes on until the table that was approached is left.
+    /// Runs until the current table is finished.
     fn run_in_table(&mut self) -> Result<()> {
         loop {
-            if self.lack.is_some() {
-                self.obtain()?;
+            if self.pending.is_some() {
+                self.fetch_pending()?;
             }
             if self.table.is_none() {
                 return Ok(());
@@ -524,42 +529,42 @@ impl<'a> PointGet<'a> {
     }
 
     #[inline]
-    fn search_memtables(&mut self) {
+    fn lookup_in_memtables(&mut self) {
         for memtable in self.view.memtables() {
             if memtable.has_range_tombstones() && !self.ignore_range_deletions {
                 for group in memtable.range_tombstones().iter() {
-                    self.cover(group);
+                    self.add_tombstones(group);
                 }
             }
             let versions = &mut self.versions;
             memtable.find(self.lookup, |entry| {
                 let value = || Value::in_memtable(memtable.pin(entry));
-                versions.take(entry.user_key(), entry.seq(), entry.kind(), value)
+                versions.add(entry.user_key(), entry.seq(), entry.kind(), value)
             });
-            if self.versions.end == End::Reached {
+            if self.versions.state == SearchState::Finished {
                 return;
             }
         }
     }
 
-    /// Takes the tombstones of a source into account.
-    fn cover(&mut self, tombstones: &Arc<Fragments>) {
+    /// Adds the range tombstones of a source.
+    fn add_tombstones(&mut self, tombstones: &Arc<Fragments>) {
         let (order, lookup) = (&self.view.family.order, self.lookup);
         if order.timestamp_size() > 0 {
-            return self.cover_timed(tombstones);
+            return self.add_timestamped_tombstones(tombstones);
         }
         let seq = tombstones.covering(order, lookup.user(), lookup.seq());
         self.versions.covered_by = self.versions.covered_by.max(seq);
-        // This source may still hold what is newer than the tombstone.
+        // This source may still hold versions newer than the tombstone.
         if self.versions.covered_by > SequenceNumber::ZERO {
-            self.versions.end = End::Covered;
+            self.versions.state = SearchState::Covered;
         }
     }
 
     #[cold]
-    fn cover_timed(&mut self, tombstones: &Arc<Fragments>) {
+    fn add_timestamped_tombstones(&mut self, tombstones: &Arc<Fragments>) {
         let timed = self.versions.timed.get_or_insert_with(|| {
-            Box::new(TimedCovers {
+            Box::new(TimestampedTombstones {
                 order: &self.view.family.order,
                 visible: self.lookup.seq(),
                 read_ts: self.read_ts,
@@ -570,7 +575,7 @@ impl<'a> PointGet<'a> {
         self.versions.covered_by = SequenceNumber::MAX;
     }
 
-    /// The next file that may hold the key, and its level.
+    /// The next file whose bounds contain the key, and its level.
     #[inline]
     fn next_file(&mut self) -> Option<(&'a Arc<FileMeta>, usize)> {
         let order = &self.view.family.order;
@@ -586,7 +591,7 @@ impl<'a> PointGet<'a> {
                     if may_hold(order, file, user) {
                         return Some((file, level));
                     }
-                    if level > 0 && begins_behind(order, file, user) {
+                    if level > 0 && starts_after(order, file, user) {
                         self.stage = Stage::Level(level + 1);
                     }
                 }
@@ -598,21 +603,21 @@ impl<'a> PointGet<'a> {
                     };
                 }
                 _ => {
-                    self.stage = Stage::Over;
+                    self.stage = Stage::Done;
                     return None;
                 }
             }
         }
     }
 
-    /// Begins the search of a table.
+    /// Starts the search of a table.
     #[inline]
     fn enter(&mut self, table: TableRef<'a>) {
         if let Some(tombstones) = table.range_tombstones()
             && !self.ignore_range_deletions
         {
-            // The key lies within the bounds of the file, so all of these speak for it.
-            self.cover(tombstones);
+            // The key is within the bounds of the file, so all of its tombstones apply.
+            self.add_tombstones(tombstones);
         }
         self.table = Some(table);
     }
@@ -625,26 +630,27 @@ impl<'a> PointGet<'a> {
             &self.options,
             &mut self.state,
             &mut |key, value| {
-                // With timestamps the entries of older ones follow, whatever their sequence number.
+                // Versions with older timestamps follow, with any sequence number.
                 if key.seq > seq {
                     return ControlFlow::Continue(());
                 }
                 let pin = || Value::in_block(value.buffer.clone(), value.range.clone());
-                versions.take(key.user_key, key.seq, key.kind, pin)
+                versions.add(key.user_key, key.seq, key.kind, pin)
             },
         )
     }
 
-    /// The block that lacks, after a table that lacks was opened; `None` if that was all.
-    pub(crate) fn lacking(&mut self) -> Result<Option<ReadRequest>> {
+    /// Opens the table that the lookup waits for, or returns the read of the block that it waits
+    /// for.
+    pub(crate) fn next_request(&mut self) -> Result<Option<ReadRequest>> {
         if self.tier == ReadTier::BlockCache {
-            return Err(nothing_may_be_read());
+            return Err(storage_forbidden());
         }
-        match self.lack.take() {
+        match self.pending.take() {
             None => Ok(None),
-            Some(Lack::Block) => Ok(Some(self.state.request())),
-            Some(Lack::Table(file, level)) => {
-                self.patience.check(&self.view.family)?;
+            Some(Pending::Block) => Ok(Some(self.state.request())),
+            Some(Pending::Table(file, level)) => {
+                self.read_deadline.check(&self.view.family)?;
                 let family = &self.view.family;
                 let table = family.tables.open(file, level, &family.io)?;
                 self.enter(table);
@@ -653,7 +659,7 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// Hands over the block that lacks.
+    /// Supplies the missing block.
     pub(crate) fn supply(&mut self, bytes: Result<Buffer>) -> Result<()> {
         match &self.table {
             Some(table) => self.state.supply(table, bytes),
@@ -661,8 +667,8 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// True if `other`, which waits too, lacks the same block.
-    pub(crate) fn lacks_the_same(&self, other: &PointGet<'_>) -> bool {
+    /// True if `other` waits for the same block.
+    pub(crate) fn needs_same_block(&self, other: &PointGet<'_>) -> bool {
         let same_table = match (&self.table, &other.table) {
             (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs),
             _ => false,
@@ -670,32 +676,32 @@ impl<'a> PointGet<'a> {
         same_table && self.state.lacking_at() == other.state.lacking_at()
     }
 
-    /// Hands over the block that lacks from `other`, which lacked the same and has it now.
+    /// Supplies the missing block from `other`, which was waiting for the same one.
     pub(crate) fn supply_from(&mut self, other: &PointGet<'_>) {
         if !self.state.supply_from(&other.state) {
-            // `other` has found it in the cache or used it up: it is asked for again.
-            self.lack = Some(Lack::Block);
+            // `other` has found the block in the cache or is done with it: request it again.
+            self.pending = Some(Pending::Block);
         }
     }
 
-    /// The read of a plain value that lies in a blob file; `None` for other results, and
-    /// where it is in memory.
-    pub(crate) fn blob_request(&mut self) -> Result<Option<(BlobPlace, ReadRequest)>> {
+    /// The read of a plain value that is stored in a blob file; `None` for other results, and if
+    /// the blob is cached.
+    pub(crate) fn blob_request(&mut self) -> Result<Option<(PendingBlob, ReadRequest)>> {
         let Newest::Blob(index) = &self.versions.newest else {
             return Ok(None);
         };
         let blobs = &self.view.family.blobs;
         match blobs.locate(index, self.key(), self.blob_options())? {
-            Located::There(place, request) => Ok(Some((place, request))),
-            Located::Here(value) => {
+            Located::InFile(place, request) => Ok(Some((place, request))),
+            Located::Cached(value) => {
                 self.versions.newest = Newest::Value(value);
                 Ok(None)
             }
         }
     }
 
-    /// Hands over the bytes that [`PointGet::blob_request`] asked for.
-    pub(crate) fn supply_blob(&mut self, place: &BlobPlace, bytes: Buffer) -> Result<()> {
+    /// Supplies the bytes for [`PointGet::blob_request`].
+    pub(crate) fn supply_blob(&mut self, place: &PendingBlob, bytes: Buffer) -> Result<()> {
         let blobs = &self.view.family.blobs;
         self.versions.newest = Newest::Value(blobs.complete(place, self.key(), bytes)?);
         Ok(())
@@ -708,7 +714,7 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// The value of the versions. The read is then used up.
+    /// Returns the result of the lookup, which must not be used afterwards.
     #[inline]
     pub(crate) fn finish(&mut self) -> Result<Found> {
         if self.versions.operands.is_empty() && !self.view.family.dated {
@@ -718,15 +724,15 @@ impl<'a> PointGet<'a> {
                 other => self.versions.newest = other,
             }
         }
-        self.finish_slowly()
+        self.finish_general()
     }
 
-    fn finish_slowly(&mut self) -> Result<Found> {
+    fn finish_general(&mut self) -> Result<Found> {
         let stored = self.stored()?;
         let dated = self.view.family.dated;
         if self.versions.operands.is_empty() {
             return match stored {
-                Found::Value(value) if dated => value.undated().map(Found::Value),
+                Found::Value(value) if dated => value.strip_ttl().map(Found::Value),
                 stored => Ok(stored),
             };
         }
@@ -743,7 +749,7 @@ impl<'a> PointGet<'a> {
         if let Some(statistics) = &self.view.family.statistics {
             statistics.record(Histogram::ReadNumMergeOperands, count);
         }
-        let merged = |bytes| Value::merged(bytes, count > self.most_operands);
+        let merged = |bytes| Value::merged(bytes, count > self.operand_threshold);
         Ok(
             match full_merge(&self.view.family, self.key(), below, &operands)? {
                 Merged::Value(value) => Found::Value(merged(value)),
@@ -752,11 +758,11 @@ impl<'a> PointGet<'a> {
         )
     }
 
-    /// The value below the operands, and then those, oldest first.
+    /// Returns the base value and then the operands, oldest first.
     fn finish_operands(mut self) -> Result<Vec<Value>> {
         let dated = self.view.family.dated;
         let below = match self.stored()? {
-            Found::Value(value) => Some(shown(value, dated)?),
+            Found::Value(value) => Some(to_merge_form(value, dated)?),
             other => other.into_value()?,
         };
         let operands = std::mem::take(&mut self.versions.operands);
@@ -764,11 +770,11 @@ impl<'a> PointGet<'a> {
         below
             .into_iter()
             .map(Ok)
-            .chain(operands.map(|operand| shown(operand, dated)))
+            .chain(operands.map(|operand| to_merge_form(operand, dated)))
             .collect()
     }
 
-    /// The key, with the timestamp of its newest version.
+    /// The user key, with the timestamp of the newest version.
     fn key(&self) -> &[u8] {
         match self.view.family.order.timestamp_size() > 0 {
             true => &self.versions.key,
@@ -776,10 +782,10 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// The newest version that is no operand, with its date and with what of it lies in blob files.
+    /// The newest version that is not an operand, including its TTL timestamp, with blobs read.
     fn stored(&mut self) -> Result<Found> {
         if let Some((place, request)) = self.blob_request()? {
-            let bytes = self.patience.read(&self.view.family, &request)?;
+            let bytes = self.read_deadline.read(&self.view.family, &request)?;
             self.supply_blob(&place, bytes)?;
         }
         let newest = std::mem::replace(&mut self.versions.newest, Newest::Missing);
@@ -792,16 +798,16 @@ impl<'a> PointGet<'a> {
     }
 }
 
-/// The form of `stored` that a merge would see.
-fn shown(stored: Value, dated: bool) -> Result<Value> {
+/// Returns `stored` in the form that the merge operator receives.
+fn to_merge_form(stored: Value, dated: bool) -> Result<Value> {
     let len = mergeable(&stored, dated)?.len();
     Ok(stored.slice(0..len))
 }
 
-/// True if the bounds of `file` are around `user`.
+/// True if the bounds of `file` contain `user`.
 #[inline]
 fn may_hold(order: &KeyOrder, file: &FileMeta, user: &[u8]) -> bool {
-    !begins_behind(order, file, user)
+    !starts_after(order, file, user)
         && match order.compare_without_timestamp(file.largest.user_key(), user) {
             std::cmp::Ordering::Less => false,
             std::cmp::Ordering::Equal => !file.largest.is_exclusive_bound(),
@@ -810,24 +816,24 @@ fn may_hold(order: &KeyOrder, file: &FileMeta, user: &[u8]) -> bool {
 }
 
 #[inline]
-fn begins_behind(order: &KeyOrder, file: &FileMeta, user: &[u8]) -> bool {
+fn starts_after(order: &KeyOrder, file: &FileMeta, user: &[u8]) -> bool {
     order
         .compare_without_timestamp(file.smallest.user_key(), user)
         .is_gt()
 }
 
-/// The newest version of the key of `lookup` in `view`, as its sequence number sees it.
+/// Returns the newest version of the key in `view` that is visible to `lookup`.
 ///
 /// # Errors
 ///
-/// `IoError` and `Corruption` of the files that had to be read, `Incomplete` if `read_tier` forbids
-/// what the read needs, and those of a merge.
+/// `IoError` and `Corruption` of the files read, `Incomplete` if `read_tier` forbids a necessary
+/// read, `TimedOut`, and those of [`full_merge`].
 #[inline]
 pub fn get(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Found> {
     SCRATCH.with(|scratch| get_in(view, lookup, options, scratch))
 }
 
-/// [`get`] with memory that the caller keeps.
+/// [`get`] with a search state owned by the caller.
 ///
 /// # Errors
 ///
@@ -851,12 +857,12 @@ pub fn get_in(
     found
 }
 
-/// True if `view` has a write of the key of `lookup` that is newer than `since`, of whatever kind: a range
-/// tombstone over the key counts.
+/// True if `view` holds a write to the key of `lookup` that is newer than `since`. Range tombstones
+/// over the key count.
 ///
 /// # Errors
 ///
-/// Those of [`get`], but for those of a merge.
+/// Those of [`get`], except for those of a merge.
 pub fn is_written_since(
     view: &View,
     lookup: &LookupKey,
@@ -864,7 +870,7 @@ pub fn is_written_since(
     options: &ReadOptions,
 ) -> Result<bool> {
     let mut get = PointGet::new(view, lookup, options, TableGet::default());
-    get.versions.notes_newest = true;
+    get.versions.records_newest = true;
     let searched = get.run_blocking();
     if let Some(tables) = get.state.counts() {
         count_tables(&view.family, tables);
@@ -873,12 +879,12 @@ pub fn is_written_since(
     Ok(get.versions.newest_seq.max(get.versions.covered_by) > since)
 }
 
-/// The value that the key of `lookup` was set to and the operands since, oldest first, unmerged: as `get`
-/// would merge them. Nothing if the key has no value.
+/// Returns the base value of the key and its merge operands, oldest first, without merging them;
+/// empty if the key has no value.
 ///
 /// # Errors
 ///
-/// Those of [`get`], but for those of a merge.
+/// Those of [`get`], except for those of a merge.
 pub fn operands(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Vec<Value>> {
     let mut get = PointGet::new(view, lookup, options, TableGet::default());
     let searched = get.run_blocking();
@@ -889,22 +895,21 @@ pub fn operands(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Resul
     get.finish_operands()
 }
 
-/// The state of a search in a table, kept for the next get so that its memory is allocated
-/// once.
+/// A table search state that is reused by successive gets to avoid allocation.
 ///
-/// [`get`] keeps one for each thread. A caller that keeps something for each thread anyway can keep one of these
-/// beside it and use [`get_in`]: to find what belongs to a thread is a call in a shared library.
+/// [`get`] keeps one per thread. A caller with thread-local state of its own can keep one there and
+/// use [`get_in`]: in a shared library each access to a thread-local variable is a function call.
 #[derive(Default)]
 pub struct GetScratch(Cell<TableGet>);
 
 impl GetScratch {
-    /// Without memory yet.
+    /// An empty state without allocation.
     #[must_use]
     pub const fn new() -> GetScratch {
         GetScratch(Cell::new(TableGet::new()))
     }
 
-    /// Gives the memory back.
+    /// Frees the memory of the state.
     pub fn clear(&self) {
         self.0.take();
     }
@@ -914,7 +919,7 @@ thread_local! {
     static SCRATCH: GetScratch = const { GetScratch::new() };
 }
 
-/// [`get`], waiting in a future for blocks that are not in memory.
+/// Asynchronous [`get`]: blocks that are not in memory are awaited.
 ///
 /// # Errors
 ///
@@ -923,7 +928,7 @@ pub async fn get_async(view: &View, lookup: &LookupKey, options: &ReadOptions) -
     let began = view.family.began();
     let mut get = PointGet::new(view, lookup, options, TableGet::default());
     while !get.run()?.is_ready() {
-        if let Some(request) = get.lacking()? {
+        if let Some(request) = get.next_request()? {
             let bytes = view.family.io.read(request).await;
             get.supply(bytes)?;
         }

@@ -1,4 +1,4 @@
-//! A level as one sorted source: its tables one after another, each opened when it is reached.
+//! A sorted level as one source: its tables one after another, each opened when it is reached.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,23 +9,23 @@ use cairn_table::{IterOptions, Table, TableIter};
 use cairn_types::{Error, KeyOrder, Progress, Result, SequenceNumber};
 use cairn_version::{FileMeta, LevelFiles, TableRef};
 
-use crate::sampling;
+use crate::file_read_sample;
 use crate::view::Reading;
 
-/// Where an iterator finds tables, and how it reads them.
+/// The tables of an iterator, and the options for reading them.
 #[derive(Clone)]
 pub struct Tables {
-    /// The family.
+    /// The configuration of the family.
     pub reading: Arc<Reading>,
-    /// How blocks are read.
+    /// Options of table iterators.
     pub options: IterOptions,
-    /// Read nothing that is not in memory.
+    /// True if only cached data may be read.
     pub cache_only: bool,
 }
 
 impl Tables {
-    /// An iterator over `table`. Its prefix filter is not asked if it was opened before the family
-    /// got another extractor.
+    /// An iterator over `table`. Its prefix filter is ignored if the table was opened with a
+    /// different prefix extractor.
     #[must_use]
     pub fn iter(&self, table: Arc<Table>) -> TableIter {
         let mut options = self.options;
@@ -33,49 +33,49 @@ impl Tables {
         TableIter::new(table, options)
     }
 
-    /// The table of `file`, opened if need be.
+    /// The table of `file`, opened if necessary.
     ///
     /// # Errors
     ///
-    /// Those of opening it; `Incomplete` if it is not open and nothing may be read.
+    /// Those of opening it; `Incomplete` if it is not open and `cache_only` is set.
     pub fn table(&self, file: &Arc<FileMeta>, level: usize) -> Result<Arc<Table>> {
         if let Some(table) = file.table.get() {
             return Ok(table.into_arc());
         }
         if self.cache_only {
-            return Err(nothing_may_be_read());
+            return Err(storage_forbidden());
         }
         let opened = self.reading.tables.open(file, level, &self.reading.io);
         opened.map(TableRef::into_arc)
     }
 }
 
-/// The error of a read that needs storage although `read_tier` forbids it.
+/// The error of a read that would access storage although `read_tier` forbids it.
 #[cold]
-pub(crate) fn nothing_may_be_read() -> Error {
-    Error::incomplete("the read needs storage, which read_tier forbids")
+pub(crate) fn storage_forbidden() -> Error {
+    Error::incomplete("the read needs storage access, which read_tier forbids")
 }
 
-/// Walks the entries of a level from 1 on. Keeps the contract of `cairn_types::iter`.
+/// An iterator over a level from 1 on. Implements the contract of `cairn_types::iter`.
 pub struct LevelIter {
     level: usize,
     files: Arc<LevelFiles>,
     tables: Tables,
-    /// User key (without timestamp) at which the walk may end: later files are not opened.
+    /// Upper bound (a user key without timestamp): files that start at or after it are not opened.
     until: Option<Vec<u8>>,
-    /// The file whose table `iter` walks, by position.
+    /// The position of the file that `iter` reads.
     at: usize,
     iter: Option<TableIter>,
     back: bool,
-    /// True if the seek that goes on counts on the file where it ends.
-    drawn: bool,
+    /// True if the current seek is sampled for the file in which it ends.
+    sampled: bool,
     error: Option<Error>,
     largest_seq: Option<SequenceNumber>,
 }
 
 impl LevelIter {
-    /// An iterator over `files`, which make up `level`. Entries at or behind the user key `until`
-    /// need not be shown.
+    /// An iterator over `files`, the files of `level`. Entries at or after the user key `until` may
+    /// be omitted.
     #[must_use]
     pub fn new(
         level: usize,
@@ -91,13 +91,13 @@ impl LevelIter {
             at: 0,
             iter: None,
             back: false,
-            drawn: false,
+            sampled: false,
             error: None,
             largest_seq: None,
         }
     }
 
-    /// Moves to the first entry at or behind `target`.
+    /// Moves to the first entry at or after `target`.
     pub fn seek(&mut self, target: &[u8]) -> Progress {
         let at = self.find(target, false);
         self.start(at, false, |iter| iter.seek(target))
@@ -109,8 +109,9 @@ impl LevelIter {
         self.start(at, true, |iter| iter.seek_for_prev(target))
     }
 
-    /// Begins `seek`, or `seek_for_prev` if `back`, which [`LevelIter::arrive`] completes.
-    pub(crate) fn set_out(&mut self, target: &[u8], back: bool) {
+    /// Starts a staged `seek`, or `seek_for_prev` if `back`, completed by
+    /// [`LevelIter::finish_seek`].
+    pub(crate) fn begin_seek(&mut self, target: &[u8], back: bool) {
         let at = self.find(target, back);
         let _nowhere_yet = self.start(at, back, |iter| {
             iter.set_out(target, back);
@@ -118,36 +119,36 @@ impl LevelIter {
         });
     }
 
-    /// The file that may have the first entry at or behind `target`, or if `back` the last one at or
-    /// before it.
+    /// The position of the file that may hold the first entry at or after `target`, or, if `back`,
+    /// the last entry at or before it.
     fn find(&self, target: &[u8], back: bool) -> Option<usize> {
         let order = &self.tables.reading.order;
         let at = self.files.find(order, target);
-        let begins_behind =
+        let starts_after =
             |file: &Arc<FileMeta>| key::compare(order, file.smallest.as_bytes(), target).is_gt();
         match self.files.files().get(at) {
-            Some(file) if back && begins_behind(file) => at.checked_sub(1),
+            Some(file) if back && starts_after(file) => at.checked_sub(1),
             None if back => at.checked_sub(1),
             _ => Some(at),
         }
     }
 
-    /// Goes on with what [`LevelIter::set_out`] began.
-    pub(crate) fn reach(&mut self) {
+    /// The second stage of a seek: prefetches the data block.
+    pub(crate) fn prefetch_block(&mut self) {
         if let Some(iter) = &mut self.iter {
             iter.reach();
         }
     }
 
-    /// Goes on with what [`LevelIter::set_out`] began.
-    pub(crate) fn hold(&mut self) {
+    /// The third stage of a seek: pins the data block.
+    pub(crate) fn pin_block(&mut self) {
         if let Some(iter) = &mut self.iter {
             iter.hold();
         }
     }
 
-    /// Completes what [`LevelIter::set_out`] began.
-    pub(crate) fn arrive(&mut self) -> Progress {
+    /// The last stage of a seek.
+    pub(crate) fn finish_seek(&mut self) -> Progress {
         let Some(iter) = &mut self.iter else {
             return Progress::Ready;
         };
@@ -169,8 +170,8 @@ impl LevelIter {
         )
     }
 
-    /// Moves to the entry behind the current one, and says the [prefix](key::prefix) of its key as
-    /// `TableIter::next_prefix` does.
+    /// Moves to the next entry and returns the [prefix](key::prefix) of its key; see
+    /// `TableIter::next_prefix`.
     #[inline]
     pub fn next_prefix(&mut self, order: &KeyOrder) -> Option<u64> {
         self.back = false;
@@ -181,7 +182,7 @@ impl LevelIter {
         prefix
     }
 
-    /// Moves to the entry before the current one; see [`LevelIter::next_prefix`].
+    /// Moves to the previous entry; see [`LevelIter::next_prefix`].
     #[inline]
     pub fn prev_prefix(&mut self, order: &KeyOrder) -> Option<u64> {
         self.back = true;
@@ -192,21 +193,21 @@ impl LevelIter {
         prefix
     }
 
-    /// The outcome of the last movement.
+    /// The result of the last operation.
     #[inline]
     pub fn progress(&self) -> Progress {
         let iter = self.iter.as_ref();
         iter.map_or(Progress::Ready, TableIter::progress)
     }
 
-    /// Goes on after a step that may have led out of the current table.
+    /// Continues with the neighbouring table if a step has exhausted the current one.
     fn settle_step(&mut self) {
         if !self.valid() {
             let _progress = self.settle(self.progress());
         }
     }
 
-    /// Sets whether seeks may leave out tables whose filters do not know the prefix of the target.
+    /// Sets whether seeks may skip tables whose prefix filters exclude the prefix of the target.
     pub(crate) fn set_prefix_filter(&mut self, on: bool) {
         self.tables.options.prefix_filter = on;
         if let Some(iter) = &mut self.iter {
@@ -215,7 +216,7 @@ impl LevelIter {
         }
     }
 
-    /// Passes over deletions, as `TableIter::skip_deletions` does.
+    /// Skips deletions; see `TableIter::skip_deletions`.
     #[inline]
     pub(crate) fn skip_deletions(
         &mut self,
@@ -240,34 +241,34 @@ impl LevelIter {
         self.iter.as_mut()
     }
 
-    /// Goes on behind the current table if that was moved forward to its end.
+    /// Continues with the next table if the current one is exhausted after a forward move.
     pub(crate) fn settle_forward(&mut self, progress: Progress) -> Progress {
         self.back = false;
         self.settle(progress)
     }
 
-    /// True if the iterator stands on an entry.
+    /// True if the iterator is positioned on an entry.
     #[inline]
     #[must_use]
     pub fn valid(&self) -> bool {
         self.iter.as_ref().is_some_and(TableIter::valid)
     }
 
-    /// The internal key of the entry; empty when there is none.
+    /// The internal key of the current entry; empty if there is none.
     #[inline]
     #[must_use]
     pub fn key(&self) -> &[u8] {
         self.iter.as_ref().map_or(&[], TableIter::key)
     }
 
-    /// True if the entry is seen to begin a user key; see `TableIter::begins_key`.
+    /// True if the entry is known to be the first of its user key; see `TableIter::begins_key`.
     #[inline]
     #[must_use]
     pub(crate) fn begins_key(&self, same: impl Fn(&[u8], &[u8]) -> bool) -> bool {
         self.iter.as_ref().is_some_and(|iter| iter.begins_key(same))
     }
 
-    /// The internal key of the entry, and its value; empty when there is none.
+    /// The internal key and the value of the current entry; empty if there is none.
     #[inline(always)]
     #[must_use]
     pub(crate) fn entry(&self) -> (&[u8], &[u8]) {
@@ -277,18 +278,18 @@ impl LevelIter {
         }
     }
 
-    /// The internal key of the entry, and the length of its value; empty when there is none.
+    /// The internal key of the current entry and the length of its value; empty if there is none.
     #[inline(always)]
     #[must_use]
     pub(crate) fn head(&self) -> (&[u8], usize) {
-        // No closure, which would be a function of its own.
+        // A closure would not be inlined.
         match &self.iter {
             Some(iter) => iter.head(),
             None => (&[], 0),
         }
     }
 
-    /// The value of the entry; empty when there is none.
+    /// The value of the current entry; empty if there is none.
     #[inline(always)]
     #[must_use]
     pub fn value(&self) -> &[u8] {
@@ -298,22 +299,23 @@ impl LevelIter {
         }
     }
 
-    /// The value of the entry as a part of its block.
+    /// The value of the current entry as a range of its block.
     ///
     /// # Panics
     ///
-    /// Unless the iterator stands on an entry.
+    /// If the iterator is not positioned on an entry.
     #[must_use]
     pub fn value_pin(&self) -> (Buffer, Range<usize>) {
         let iter = self.iter.as_ref();
-        iter.expect("the iterator stands on an entry").value_pin()
+        iter.expect("the iterator is positioned on an entry")
+            .value_pin()
     }
 
-    /// Why the iterator stands nowhere, if not because there are no more entries.
+    /// The error that ended the iteration, if any.
     ///
     /// # Errors
     ///
-    /// The error that ended the iteration.
+    /// The error of the table or of a read.
     pub fn status(&self) -> Result<()> {
         match (&self.error, &self.iter) {
             (Some(error), _) => Err(error.clone()),
@@ -322,13 +324,13 @@ impl LevelIter {
         }
     }
 
-    /// The block that the iterator lacks.
+    /// The missing block.
     #[must_use]
     pub fn request(&self) -> Option<ReadRequest> {
         self.iter.as_ref().map(TableIter::request)
     }
 
-    /// Hands over what the iterator lacks, and goes on.
+    /// Supplies the missing block and continues the operation.
     pub fn supply(&mut self, bytes: Result<Buffer>) -> Progress {
         let Some(iter) = &mut self.iter else {
             return Progress::Ready;
@@ -337,7 +339,7 @@ impl LevelIter {
         self.settle(progress)
     }
 
-    /// No entry of the level is newer than this. Looks at every file, once.
+    /// Upper bound of the sequence numbers in the level. Computed over all files once.
     pub fn largest_seq(&mut self) -> SequenceNumber {
         *self.largest_seq.get_or_insert_with(|| {
             let files = self.files.files().iter();
@@ -345,7 +347,7 @@ impl LevelIter {
         })
     }
 
-    /// Begins a walk in the file at position `at`.
+    /// Positions in the file at position `at` by `seek`.
     fn start(
         &mut self,
         at: Option<usize>,
@@ -353,7 +355,7 @@ impl LevelIter {
         seek: impl FnOnce(&mut TableIter) -> Progress,
     ) -> Progress {
         self.back = back;
-        self.drawn = self.tables.reading.draws();
+        self.sampled = self.tables.reading.is_sampled();
         self.error = None;
         match self.enter(at) {
             Some(iter) => {
@@ -364,8 +366,8 @@ impl LevelIter {
         }
     }
 
-    /// Makes the file at position `at` the current one. `None` if there is none, or its table
-    /// could not be opened, which is then the status.
+    /// Makes the file at position `at` the current one. Returns `None` if there is none, or if its
+    /// table cannot be opened; the error is then the status.
     fn enter(&mut self, at: Option<usize>) -> Option<&mut TableIter> {
         let file = at.and_then(|at| Some((at, self.files.files().get(at)?)));
         let Some((at, file)) = file else {
@@ -383,11 +385,11 @@ impl LevelIter {
         self.iter.as_mut()
     }
 
-    /// Goes on to the neighbouring files for as long as the current one has no more entries.
+    /// Continues with neighbouring files while the current one is exhausted.
     fn settle(&mut self, mut progress: Progress) -> Progress {
         while let Some(iter) = &self.iter {
             if !progress.is_ready() || iter.valid() || iter.status().is_err() {
-                if self.drawn && iter.valid() {
+                if self.sampled && iter.valid() {
                     self.count_seek();
                 }
                 return progress;
@@ -395,8 +397,9 @@ impl LevelIter {
             let next = if self.back {
                 self.at.checked_sub(1)
             } else {
-                Some(self.at + 1)
-                    .filter(|&at| !self.begins_behind_end(at) && !self.begins_behind_prefix(at))
+                Some(self.at + 1).filter(|&at| {
+                    !self.starts_after_upper_bound(at) && !self.starts_after_prefix(at)
+                })
             };
             let back = self.back;
             progress = match self.enter(next) {
@@ -408,42 +411,43 @@ impl LevelIter {
         Progress::Ready
     }
 
-    /// Counts the seek that has ended on the file that it ended in, if a compaction would save it.
+    /// Counts the sampled seek on the file in which it ended, if a compaction would have saved it.
     #[cold]
     fn count_seek(&mut self) {
-        self.drawn = false;
+        self.sampled = false;
         if let Some(file) = self.files.files().get(self.at)
-            && key::parse(self.key()).is_ok_and(|key| sampling::is_in_vain(key.kind))
+            && key::parse(self.key()).is_ok_and(|key| file_read_sample::is_wasted(key.kind))
         {
-            sampling::count_in_vain(file);
+            file_read_sample::count_wasted(file);
         }
     }
 
-    /// True if the filter of the current table has said that it has nothing of the prefix that is sought, and the file
-    /// at position `at`, the next one, begins behind that prefix: nothing further on has it either.
-    fn begins_behind_prefix(&self, at: usize) -> bool {
+    /// True if the prefix filter of the current table has excluded the prefix of the target and the
+    /// next file, at position `at`, starts after that prefix, so that no later file holds it
+    /// either.
+    fn starts_after_prefix(&self, at: usize) -> bool {
         let Some(target) = self.iter.as_ref().and_then(TableIter::ruled_out) else {
             return false;
         };
         let Some(extractor) = &self.tables.reading.prefix_extractor else {
             return false;
         };
-        // Targets have the timestamps that their table has, or none.
+        // Targets carry the timestamp that their table expects, or none.
         if self.tables.reading.order.timestamp_size() > 0 {
             return false;
         }
-        let sought = extractor.prefix(key::user_key(target));
+        let prefix = extractor.prefix(key::user_key(target));
         let file = self.files.files().get(at);
-        sought.is_some()
-            && file.is_some_and(|file| extractor.prefix(file.smallest.user_key()) != sought)
+        prefix.is_some()
+            && file.is_some_and(|file| extractor.prefix(file.smallest.user_key()) != prefix)
     }
 
-    fn begins_behind_end(&self, at: usize) -> bool {
+    fn starts_after_upper_bound(&self, at: usize) -> bool {
         let order = &self.tables.reading.order;
         match (&self.until, self.files.files().get(at)) {
             (Some(until), Some(file)) => {
                 let first = key::strip_timestamp(file.smallest.user_key(), order.timestamp_size());
-                crate::bound::compare(order, first, until).is_ge()
+                crate::user_key::compare(order, first, until).is_ge()
             }
             _ => false,
         }

@@ -1,38 +1,38 @@
-//! The one read path: gets, merging iterators, visibility, merge operands.
+//! The read path: point lookups, merging iterators, visibility and merge operands.
 //!
-//! A read is given a [`View`] (memtables and tables of one family at one moment) and a sequence
-//! number. [`get()`] finds one key; a [`DbIter`] walks all of them. Both run over what is in memory
-//! and stop where something lacks; a small loop around them fetches it, blocking or in a future.
-//! Callers, and which view is the present one, are not known here.
+//! A read takes a [`View`] (the memtables and the version of one column family at one moment) and a
+//! sequence number. [`get()`] looks up one key; a [`DbIter`] iterates over all keys. Both run on
+//! data in memory and stop at a missing block; a small loop around them reads the block, blocking
+//! or in a future. The crate does not know its callers, nor which view is current.
 
 pub mod batch;
 pub mod blob;
-mod bound;
 pub mod child;
 pub mod columns;
-mod counting;
-mod cover;
+pub mod db_iter;
+mod file_read_sample;
 pub mod get;
+mod get_stats;
 pub mod level;
-pub mod merge;
-pub mod merging;
-mod patience;
-mod sampling;
-pub mod tournament;
+pub mod loser_tree;
+pub mod merge_operands;
+pub mod merging_iter;
+mod range_del_aggregator;
+mod read_deadline;
+mod user_key;
 pub mod value;
 pub mod view;
-pub mod visible;
 
-pub use batch::{Wanted, multi_get};
+pub use batch::{BatchKey, multi_get};
 pub use blob::{BlobCache, BlobReadOptions, BlobSource};
 pub use child::Child;
 pub use columns::Columns;
+pub use db_iter::DbIter;
 pub use get::{Found, GetScratch, get, get_async, get_in, is_written_since, operands};
 pub use level::{LevelIter, Tables};
-pub use merge::MergingIter;
+pub use merging_iter::MergingIter;
 pub use value::Value;
 pub use view::{Reading, View, ViewEnd};
-pub use visible::DbIter;
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! The result of a read: bytes where they lie, kept alive while the result lives.
+//! Values returned by reads: pinned in the block or memtable that holds them.
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -8,16 +8,19 @@ use cairn_memtable::PinnedEntry;
 use cairn_platform::Buffer;
 use cairn_types::{Error, Malformed, Result};
 
-/// A value, in the block, memtable or blob that holds it. It stays readable, and keeps that memory,
-/// for as long as it lives; `Value::to_vec` makes a copy that is independent.
+/// A value, pinned in the block, memtable entry or blob that holds it for as long as it lives.
+/// `Value::to_vec` makes an independent copy.
 #[derive(Clone)]
-pub struct Value(Place);
+pub struct Value(Storage);
 
 #[derive(Clone)]
-enum Place {
+enum Storage {
     Block(Buffer, Range<usize>),
     Memtable(PinnedEntry, Range<usize>),
-    Owned { bytes: Vec<u8>, of_too_many: bool },
+    Owned {
+        bytes: Vec<u8>,
+        too_many_operands: bool,
+    },
 }
 
 impl Value {
@@ -26,31 +29,35 @@ impl Value {
     #[must_use]
     pub fn in_block(buffer: Buffer, range: Range<usize>) -> Value {
         debug_assert!(range.end <= buffer.len());
-        Value(Place::Block(buffer, range))
+        Value(Storage::Block(buffer, range))
     }
 
-    /// The whole value of an entry of a memtable.
+    /// The value of a memtable entry.
     #[inline]
     #[must_use]
     pub fn in_memtable(entry: PinnedEntry) -> Value {
         let len = entry.value().len();
-        Value(Place::Memtable(entry, 0..len))
+        Value(Storage::Memtable(entry, 0..len))
     }
 
-    /// The value of merged operands; `of_too_many` if they were more than the reader wants.
-    pub(crate) fn merged(bytes: Vec<u8>, of_too_many: bool) -> Value {
-        Value(Place::Owned { bytes, of_too_many })
+    /// The result of a merge; `too_many_operands` if their number exceeded
+    /// `merge_operand_count_threshold`.
+    pub(crate) fn merged(bytes: Vec<u8>, too_many_operands: bool) -> Value {
+        Value(Storage::Owned {
+            bytes,
+            too_many_operands,
+        })
     }
 
-    /// True if more operands than `merge_operand_count_threshold` were merged into it by the read: what
-    /// RocksDB says with the subcode `MergeOperandThresholdExceeded`. A compaction of the key, or
-    /// writing this value, makes the next read cheaper.
+    /// True if the read merged more operands than `merge_operand_count_threshold`; RocksDB reports
+    /// the subcode `MergeOperandThresholdExceeded`. A compaction of the key, or a put of this
+    /// value, makes the next read cheaper.
     #[must_use]
     pub fn has_too_many_operands(&self) -> bool {
         matches!(
             self.0,
-            Place::Owned {
-                of_too_many: true,
+            Storage::Owned {
+                too_many_operands: true,
                 ..
             }
         )
@@ -60,46 +67,51 @@ impl Value {
     ///
     /// # Panics
     ///
-    /// If the range is not within the value.
+    /// If the range is out of bounds.
     #[must_use]
     pub fn slice(self, range: Range<usize>) -> Value {
         assert!(range.start <= range.end && range.end <= self.len());
         let moved = |outer: Range<usize>| outer.start + range.start..outer.start + range.end;
         Value(match self.0 {
-            Place::Block(buffer, outer) => Place::Block(buffer, moved(outer)),
-            Place::Memtable(entry, outer) => Place::Memtable(entry, moved(outer)),
-            Place::Owned { bytes, of_too_many } => Place::Owned {
+            Storage::Block(buffer, outer) => Storage::Block(buffer, moved(outer)),
+            Storage::Memtable(entry, outer) => Storage::Memtable(entry, moved(outer)),
+            Storage::Owned {
+                bytes,
+                too_many_operands,
+            } => Storage::Owned {
                 bytes: bytes[range].to_vec(),
-                of_too_many,
+                too_many_operands,
             },
         })
     }
 }
 
 impl Value {
-    /// The value without its date.
+    /// The value without its TTL timestamp.
     ///
     /// # Errors
     ///
     /// `Corruption` if it has none.
-    pub(crate) fn undated(self) -> Result<Value> {
-        let len = undated(&self)?.len();
+    pub(crate) fn strip_ttl(self) -> Result<Value> {
+        let len = strip_ttl(&self)?.len();
         Ok(self.slice(0..len))
     }
 }
 
-/// A dated value without its date.
+/// Returns a stored value without its TTL timestamp.
 ///
 /// # Errors
 ///
 /// `Corruption` if it has none.
-pub(crate) fn undated(stored: &[u8]) -> Result<&[u8]> {
+pub(crate) fn strip_ttl(stored: &[u8]) -> Result<&[u8]> {
     let decoded = dated::decode(stored);
-    decoded.map(|(value, _)| value).map_err(no_date)
+    decoded
+        .map(|(value, _)| value)
+        .map_err(missing_ttl_timestamp)
 }
 
-/// The form of an operand, or of the value below operands, that a merge sees; it may be `dated`. As in RocksDB
-/// nobody asks what date it is.
+/// Returns an operand, or the base value of operands, in the form that the merge operator receives:
+/// without its TTL timestamp if `dated`. As in RocksDB the range of the timestamp is not checked.
 ///
 /// # Errors
 ///
@@ -109,11 +121,11 @@ pub(crate) fn mergeable(stored: &[u8], dated: bool) -> Result<&[u8]> {
         return Ok(stored);
     }
     let split = dated::split(stored);
-    split.map(|(value, _)| value).map_err(no_date)
+    split.map(|(value, _)| value).map_err(missing_ttl_timestamp)
 }
 
 #[cold]
-fn no_date(malformed: Malformed) -> Error {
+fn missing_ttl_timestamp(malformed: Malformed) -> Error {
     malformed.in_file("a value of a database with a time to live", 0)
 }
 
@@ -126,7 +138,7 @@ impl From<Vec<u8>> for Value {
 impl From<Value> for Vec<u8> {
     fn from(value: Value) -> Vec<u8> {
         match value.0 {
-            Place::Owned { bytes, .. } => bytes,
+            Storage::Owned { bytes, .. } => bytes,
             _ => value.to_vec(),
         }
     }
@@ -137,9 +149,9 @@ impl Deref for Value {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Place::Block(buffer, range) => &buffer[range.clone()],
-            Place::Memtable(entry, range) => &entry.value()[range.clone()],
-            Place::Owned { bytes, .. } => bytes,
+            Storage::Block(buffer, range) => &buffer[range.clone()],
+            Storage::Memtable(entry, range) => &entry.value()[range.clone()],
+            Storage::Owned { bytes, .. } => bytes,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The view of a read: the memtables and the version of one family at one moment.
+//! The view of a read: the memtables and the version of one column family at one moment.
 
 use std::sync::Arc;
 
@@ -11,72 +11,73 @@ use cairn_version::{TableSource, Version};
 
 use crate::blob::BlobSource;
 
-/// The facts of a family that do not change while it is open.
+/// The configuration of a column family that is fixed while a view exists.
 pub struct Reading {
-    /// The name, for messages.
+    /// The name of the family, for messages.
     pub family: String,
     /// The order of the keys.
     pub order: KeyOrder,
-    /// Combines merge operands with values, both without their dates.
+    /// The merge operator. Its arguments have no TTL timestamps.
     pub merge_operator: Option<Arc<dyn MergeOperator>>,
-    /// True if values and operands are stored with their dates ([`cairn_format::dated`]), which no
-    /// reader is shown. Entities have none.
+    /// True if values and operands are stored with TTL timestamps ([`cairn_format::dated`]), which
+    /// reads strip. Entities have none.
     pub dated: bool,
     /// The extractor of prefix filters and prefix scans.
     pub prefix_extractor: Option<PrefixExtractor>,
-    /// Hidden entries that an iterator steps over before it seeks past them.
+    /// `max_sequential_skip_in_iterations`: hidden entries that an iterator skips before it
+    /// reseeks.
     pub max_sequential_skip: u64,
-    /// Hidden entries of the memtable after which a step of an iterator has it flushed; 0 for never.
+    /// Hidden memtable entries in one iterator step that trigger a flush; 0 for never.
     pub memtable_op_scan_flush_trigger: u32,
-    /// The same as an average over the steps between two seeks, if these pass over as many as one step
-    /// may; 0 for never.
+    /// Average number of hidden memtable entries per step between two seeks that triggers a flush,
+    /// if they also exceed `memtable_op_scan_flush_trigger` in total; 0 for never.
     pub memtable_avg_op_scan_flush_trigger: u32,
-    /// Draws the reads that are counted on the files that they go to; `None` if none are.
-    pub drawn_by: Option<Arc<dyn Random>>,
-    /// Opens the family's tables.
+    /// Random source that selects the sampled reads; `None` if sampling is disabled.
+    pub read_sampler: Option<Arc<dyn Random>>,
+    /// Opens the tables of the family.
     pub tables: Arc<TableSource>,
-    /// Reads values that lie in blob files.
+    /// Reads values from blob files.
     pub blobs: Arc<BlobSource>,
-    /// Carries reads out.
+    /// The I/O backend.
     pub io: Io,
-    /// The clock of deadlines.
+    /// The clock for deadlines and timers.
     pub clock: Arc<dyn Clock>,
     /// The statistics of reads.
     pub statistics: Option<Arc<Statistics>>,
 }
 
-/// The state of one family that a read sees. Immutable; a new one replaces it when memtables switch and when
-/// jobs install. A holder keeps its memtables in memory and its files on disk.
+/// The state of one column family that a read sees. Immutable; replaced when memtables switch and
+/// when jobs install a version. Holding a view keeps its memtables in memory and its files on disk.
 #[derive(Clone)]
 pub struct View {
-    /// The memtable that takes writes.
+    /// The active memtable.
     pub memtable: Arc<Memtable>,
-    /// Memtables that wait to be flushed, newest first.
+    /// Immutable memtables queued for flush, newest first.
     pub immutables: Vec<Arc<Memtable>>,
     /// The tables.
     pub version: Arc<Version>,
-    /// The facts that do not change while the family is open.
+    /// The configuration of the family.
     pub family: Arc<Reading>,
-    /// How many views of the family came before this one, and one more.
+    /// The sequence number of this view among the views of the family, from 1.
     pub number: u64,
-    /// Notes that the view was let go of. The last field: what the others keep is let go of before.
+    /// Signals the end of this view. The last field: dropped after the memtables and the version.
     pub end: ViewEnd,
 }
 
-/// Notes the ends of views: each clone sets a flag that all share as it is dropped. Files that only a view kept can be deleted
-/// from then on, and no look for such is needed before.
+/// A flag shared by all clones that is set when one of them is dropped. Files can become obsolete
+/// only if a view has ended, so the search for obsolete files is skipped while the flag is clear.
 #[derive(Clone, Debug, Default)]
 pub struct ViewEnd(Arc<AtomicBool>);
 
 impl ViewEnd {
-    /// True if a view has ended since the last call.
+    /// True if a view has ended since the last call. Clears the flag.
     #[must_use]
     pub fn take(&self) -> bool {
-        // Mostly nothing has, and nothing is written then: iterators on all cores come here.
+        // The load avoids writing to a cache line shared by iterators on all cores.
         self.0.load(Ordering::Acquire) && self.0.swap(false, Ordering::AcqRel)
     }
 
-    /// True if a view has ended since [`ViewEnd::take`] was called last.
+    /// True if a view has ended since the last call of [`ViewEnd::take`].
     #[must_use]
     pub fn is_noted(&self) -> bool {
         self.0.load(Ordering::Acquire)
@@ -97,7 +98,7 @@ impl View {
         std::iter::once(&self.memtable).chain(&self.immutables)
     }
 
-    /// The view after `memtable` has taken the place of the one that took writes.
+    /// Returns the view with `memtable` as the active memtable and the previous one immutable.
     #[must_use]
     pub fn with_new_memtable(&self, memtable: Arc<Memtable>) -> View {
         let mut immutables = Vec::with_capacity(self.immutables.len() + 1);
@@ -113,7 +114,7 @@ impl View {
         }
     }
 
-    /// The view after a job has installed `version`, without the memtables in `flushed`.
+    /// Returns the view with `version`, and without the memtables in `flushed`.
     #[must_use]
     pub fn with_version(&self, version: Arc<Version>, flushed: &[Arc<Memtable>]) -> View {
         let stays =

@@ -91,7 +91,7 @@ impl Shared {
             max_sequential_skip: options.max_sequential_skip_in_iterations,
             memtable_op_scan_flush_trigger: options.memtable_op_scan_flush_trigger,
             memtable_avg_op_scan_flush_trigger: options.memtable_avg_op_scan_flush_trigger,
-            drawn_by: self.drawn_by(&options),
+            read_sampler: self.read_sampler(&options),
             tables: tables.clone(),
             blobs: Arc::new(self.blob_source(&options, &tables)),
             io: self.context.io.clone(),
@@ -112,7 +112,7 @@ impl Shared {
     }
 
     /// The sampler of the reads that are counted on the files of a family of `options`, if any are.
-    pub(crate) fn drawn_by(&self, options: &FamilyOptions) -> Option<Arc<dyn Random>> {
+    pub(crate) fn read_sampler(&self, options: &FamilyOptions) -> Option<Arc<dyn Random>> {
         (options.read_triggered_compaction_threshold > 0.0)
             .then(|| self.context.world.random.clone())
     }

@@ -14,7 +14,7 @@ use cairn_format::dated;
 use cairn_format::key::LookupKey;
 use cairn_memtable::Memtable;
 use cairn_options::{FamilyOptions, ReadOptions, ReadTier};
-use cairn_read::merging::{Below, Merged, full_merge};
+use cairn_read::merge_operands::{Below, Merged, full_merge};
 use cairn_read::{Found, get};
 use cairn_types::{SequenceNumber, ValueKind};
 

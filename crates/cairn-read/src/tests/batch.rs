@@ -1,20 +1,20 @@
-//! Batched gets: the answers of single ones, whatever the batch.
+//! Batched lookups return the results of single gets.
 
 use super::*;
-use crate::batch::{Wanted, multi_get};
+use crate::batch::{BatchKey, multi_get};
 use cairn_types::Result;
 
 type Answers = Vec<Result<Option<Vec<u8>>>>;
 
 fn ask(world: &World, seq: u64, keys: &[Vec<u8>], options: &ReadOptions, sorted: bool) -> Answers {
-    let wanted: Vec<Wanted<'_>> = keys
+    let keys: Vec<BatchKey<'_>> = keys
         .iter()
-        .map(|key| Wanted {
+        .map(|key| BatchKey {
             view: &world.view,
             lookup: LookupKey::new(key, SequenceNumber(seq)),
         })
         .collect();
-    let found = multi_get(&wanted, options, sorted).into_iter();
+    let found = multi_get(&keys, options, sorted).into_iter();
     found
         .map(|found| Ok(found?.into_value()?.map(|value| value.to_vec())))
         .collect()
@@ -24,7 +24,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn a_batch_answers_like_single_gets(
+    fn batch_returns_the_results_of_single_gets(
         changes in proptest::collection::vec(change(), 1..80),
         shape in shape(),
         keys in proptest::collection::vec(key(), 0..200),
@@ -35,22 +35,22 @@ proptest! {
         let options = ReadOptions { fill_cache, ..ReadOptions::default() };
         let seq = changes.len() as u64;
         let expected = world.model(seq);
-        let wanted = |key: &Vec<u8>| {
+        let expected = |key: &Vec<u8>| {
             expected.iter().find(|(found, _)| found == key).map(|(_, value)| value.clone())
         };
-        // Keys out of the order that `sorted` promises are found all the same.
+        // Keys that violate the order promised by `sorted` are found as well.
         for _warmth in 0..2 {
             let found = ask(&world, seq, &keys, &options, sorted);
             prop_assert_eq!(found.len(), keys.len());
             for (key, found) in keys.iter().zip(found) {
-                prop_assert_eq!(found.unwrap(), wanted(key));
+                prop_assert_eq!(found.unwrap(), expected(key));
             }
         }
     }
 }
 
 #[test]
-fn an_error_of_one_key_leaves_the_others_right() {
+fn error_of_a_key_does_not_affect_other_keys() {
     let changes: Vec<Change> = (0..60u8)
         .map(|n| Change::Put(vec![n], vec![n; 20]))
         .collect();
@@ -69,7 +69,7 @@ fn an_error_of_one_key_leaves_the_others_right() {
 }
 
 #[test]
-fn a_limit_of_bytes_aborts_what_comes_behind_it() {
+fn value_size_soft_limit_aborts_remaining_keys() {
     let changes: Vec<Change> = (0..100u8)
         .map(|n| Change::Put(vec![n], vec![n; 10]))
         .collect();
@@ -89,7 +89,7 @@ fn a_limit_of_bytes_aborts_what_comes_behind_it() {
 }
 
 #[test]
-fn a_deadline_that_has_passed_stops_what_needs_files() {
+fn expired_deadline_fails_keys_that_need_io() {
     let changes = [put("a", "1"), put("b", "2")];
     let world = World::new(&changes, &shape_of(&[1]));
     let options = ReadOptions {

@@ -1,9 +1,9 @@
-//! Reads against a map that answers them: random views of memtables, level-0 tables and levels,
-//! in tiny blocks, and every operation in both directions at several snapshots.
+//! Reads compared with a map: random views of memtables, level-0 tables and levels with tiny
+//! blocks, and all operations in both directions at several snapshots.
 
 mod batch;
-mod covered;
 mod prefix;
+mod range_tombstones;
 mod world;
 
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use cairn_options::{ReadOptions, ReadTier};
 use cairn_types::{Code, KeyOrder, SequenceNumber};
 use proptest::prelude::*;
 
+use crate::db_iter::DbIter;
 use crate::get::{get, get_async};
 use crate::view::View;
-use crate::visible::DbIter;
 use world::{Change, Shape, World};
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
@@ -44,7 +44,7 @@ fn backward(iter: &mut DbIter) -> Pairs {
     found
 }
 
-/// A small key: few enough that versions pile up.
+/// A key from a set small enough that versions accumulate.
 fn key() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         4 => (0u8..20).prop_map(|n| vec![b'a' + n / 5, b'a' + n % 5]),
@@ -87,7 +87,7 @@ fn shape() -> impl Strategy<Value = Shape> {
         )
 }
 
-/// Everything about `world` at `seq`.
+/// Checks all operations of `world` at `seq`.
 fn check(world: &World, seq: u64, probes: &[Vec<u8>]) {
     let expected = world.model(seq);
     let options = ReadOptions::default();
@@ -134,7 +134,7 @@ fn check(world: &World, seq: u64, probes: &[Vec<u8>]) {
     }
 }
 
-/// A future that never waits.
+/// Returns the output of a future that is ready at once.
 fn ready<T>(future: impl Future<Output = T>) -> T {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::pin!(future).poll(&mut context) {
@@ -147,7 +147,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn every_read_agrees_with_a_map(
+    fn all_reads_match_the_map(
         changes in proptest::collection::vec(change(), 1..80),
         shape in shape(),
         probes in proptest::collection::vec(key(), 1..6),
@@ -159,7 +159,7 @@ proptest! {
     }
 
     #[test]
-    fn turning_around_anywhere_is_walking_a_list(
+    fn direction_changes_match_a_list(
         changes in proptest::collection::vec(change(), 1..60),
         shape in shape(),
         turns in proptest::collection::vec(0u8..4, 1..40),
@@ -216,7 +216,7 @@ proptest! {
     }
 
     #[test]
-    fn bounds_cut_a_walk(
+    fn bounds_limit_iteration(
         changes in proptest::collection::vec(change(), 1..60),
         shape in shape(),
         lower in proptest::option::of(key()),
@@ -266,7 +266,7 @@ fn put(key: &str, value: &str) -> Change {
 }
 
 #[test]
-fn a_walk_ends_with_the_prefix_it_began_in() {
+fn prefix_same_as_start_ends_iteration_with_the_prefix() {
     let changes = [
         put("aa", "1"),
         put("ab", "2"),
@@ -288,7 +288,7 @@ fn a_walk_ends_with_the_prefix_it_began_in() {
 }
 
 #[test]
-fn a_read_that_may_only_look_into_memory_says_what_it_could_not_do() {
+fn block_cache_tier_reports_incomplete_reads() {
     let changes = [put("a", "1"), put("b", "2")];
     let world = World::new(&changes, &shape_of(&[1]));
     let options = ReadOptions {
@@ -314,7 +314,7 @@ fn a_read_that_may_only_look_into_memory_says_what_it_could_not_do() {
 }
 
 #[test]
-fn an_iterator_gives_up_after_too_many_hidden_entries() {
+fn max_skippable_internal_keys_ends_iteration() {
     let mut changes: Vec<Change> = (0..50u8).map(|n| Change::Delete(vec![b'a', n])).collect();
     changes.push(put("b", "here"));
     let world = World::new(&changes, &shape_of(&[20, 20]));
@@ -332,7 +332,7 @@ fn an_iterator_gives_up_after_too_many_hidden_entries() {
 }
 
 #[test]
-fn operands_without_an_operator_are_an_error_not_an_end() {
+fn operands_without_a_merge_operator_are_an_error() {
     let changes = [
         put("a", "1"),
         Change::Merge(b"b".to_vec(), b"x".to_vec()),
@@ -351,7 +351,7 @@ fn operands_without_an_operator_are_an_error_not_an_end() {
 }
 
 #[test]
-fn an_entity_shows_its_columns_and_its_default_column_as_value() {
+fn entity_returns_columns_and_default_column_as_value() {
     let changes = [Change::PutEntity(b"k".to_vec(), vec![7]), put("l", "plain")];
     for layers in [&[][..], &[2][..]] {
         let world = World::new(&changes, &shape_of(layers));
@@ -375,7 +375,7 @@ fn an_entity_shows_its_columns_and_its_default_column_as_value() {
 }
 
 #[test]
-fn a_damaged_block_ends_the_walk_with_an_error() {
+fn corrupt_block_ends_iteration_with_an_error() {
     let changes: Vec<Change> = (0..60u8)
         .map(|n| Change::Put(vec![n], vec![n; 20]))
         .collect();
@@ -442,7 +442,7 @@ fn timestamps_select_versions() {
 }
 
 #[test]
-fn values_without_a_date_among_dated_ones_are_damage() {
+fn values_without_ttl_timestamp_are_corruption() {
     let early = [b"v".as_slice(), &(dated::EARLIEST - 1).to_le_bytes()].concat();
     for (value, words) in [
         (b"abc".to_vec(), "value's length less than timestamp's"),
@@ -450,13 +450,14 @@ fn values_without_a_date_among_dated_ones_are_damage() {
     ] {
         for layers in [&[][..], &[1]] {
             let change = Change::Put(b"k".to_vec(), value.clone());
-            expect_damage(&change, &shape_of(layers), words);
+            expect_corruption(&change, &shape_of(layers), words);
         }
     }
 }
 
-/// What `undated` writes is damage, of which `words` speak, to whoever expects dates.
-fn expect_damage(undated: &Change, shape: &Shape, words: &str) {
+/// Reads of `undated`, stored without a TTL timestamp, fail with a corruption that mentions `words`
+/// if the family expects one.
+fn expect_corruption(undated: &Change, shape: &Shape, words: &str) {
     let dated = Shape {
         dated: true,
         ..shape.clone()
@@ -467,7 +468,7 @@ fn expect_damage(undated: &Change, shape: &Shape, words: &str) {
         ..View::clone(&written.view)
     });
     let (seq, options) = (SequenceNumber(9), ReadOptions::default());
-    // The tables are those of the world that was written.
+    // The view refers to the tables of the world that wrote them.
     for file in written.view.version.files() {
         let family = &written.view.family;
         family.tables.open(file.1, file.0, &family.io).unwrap();

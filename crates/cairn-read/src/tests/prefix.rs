@@ -1,4 +1,4 @@
-//! Runs of deletions, and walks by prefix, against the map.
+//! Runs of deletions and prefix scans, compared with the map.
 
 use super::*;
 
@@ -6,7 +6,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn runs_of_deletions_hide_what_they_should(
+    fn runs_of_deletions_match_the_map(
         ops in proptest::collection::vec((0u8..60, 0u8..4), 1..150),
         shape in shape(),
         upper in proptest::option::of(0u8..60),
@@ -39,7 +39,7 @@ proptest! {
     }
 
     #[test]
-    fn a_prefix_walk_shows_all_of_its_prefix(
+    fn prefix_scan_returns_all_keys_of_the_prefix(
         changes in proptest::collection::vec(change(), 1..60),
         shape in shape(),
         probe in key(),
@@ -60,7 +60,7 @@ proptest! {
 }
 
 #[test]
-fn a_run_of_deletions_counts_against_the_limit() {
+fn run_of_deletions_counts_as_skipped_entries() {
     let mut changes: Vec<Change> = (0..50u8).map(|n| Change::Delete(vec![b'a', n])).collect();
     changes.push(put("b", "here"));
     for layers in [&[51][..], &[20, 20][..], &[][..]] {
@@ -79,7 +79,7 @@ fn a_run_of_deletions_counts_against_the_limit() {
 }
 
 #[test]
-fn a_run_over_its_values_counts_both_against_the_limit() {
+fn run_of_deletions_over_values_counts_both_as_skipped() {
     let mut changes: Vec<Change> = (0..50u8)
         .map(|n| Change::Put(vec![b'a', n], vec![n; 9]))
         .collect();
@@ -102,7 +102,7 @@ fn a_run_over_its_values_counts_both_against_the_limit() {
             assert_eq!(iter.valid(), found, "{layers:?}, at most {limit}");
             assert_eq!(iter.status().is_ok(), found);
         }
-        // A reader from before the deletions sees the values, one from among them the rest.
+        // A snapshot before the deletions sees all values, one between them the remaining values.
         for (seq, count) in [(50, 50), (75, 25), (100, 0)] {
             let seq = SequenceNumber(seq);
             let mut iter = DbIter::new(world.view.clone(), seq, &ReadOptions::default());
@@ -112,18 +112,19 @@ fn a_run_over_its_values_counts_both_against_the_limit() {
     }
 }
 
-/// What a seek over a run of deletions costs; by hand, optimized:
-/// `CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo test -p cairn-read what_runs_cost -- --ignored --nocapture`.
+/// The cost of a seek over a run of deletions. Run by hand, optimized:
+/// `CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo test -p cairn-read seek_over_run_cost -- --ignored
+/// --nocapture`.
 #[test]
 #[ignore = "a measurement"]
-fn what_runs_cost() {
+fn seek_over_run_cost() {
     let key = |n: u32| [b"key".as_slice(), &n.to_be_bytes()].concat();
     let mut changes: Vec<Change> = (0..100_000)
         .map(|n| Change::Put(key(n), vec![7; 20]))
         .collect();
     changes.extend((0..100_000).map(|n| Change::Delete(key(n))));
     changes.push(put("live", "here"));
-    // Deletions alone in a table; over the values that they delete; alone in a memtable.
+    // Deletions alone in a table; over the deleted values; alone in a memtable.
     for (what, from, layers) in [
         ("in a table", 100_000, &[100_001][..]),
         ("over values", 0, &[100_000, 100_001][..]),
@@ -146,24 +147,24 @@ fn what_runs_cost() {
     }
 }
 
-/// What steps and seeks cost in one sorted run; by hand, optimized:
-/// `CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo test -p cairn-read what_steps -- --ignored --nocapture`.
+/// The cost of steps and seeks in one sorted run. Run by hand, optimized:
+/// `CARGO_PROFILE_DEV_OPT_LEVEL=3 cargo test -p cairn-read step_cost -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement"]
-fn what_steps_in_one_run_cost() {
+fn step_cost_in_one_run() {
     measure_steps(&[20_000]);
 }
 
-/// The same in four.
+/// The same in four sorted runs.
 #[test]
 #[ignore = "a measurement"]
-fn what_steps_in_four_runs_cost() {
+fn step_cost_in_four_runs() {
     measure_steps(&[5_000; 4]);
 }
 
 fn measure_steps(layers: &[usize]) {
     const KEYS: u64 = 20_000;
-    // Each key once, in no order.
+    // Each key once, in random order.
     let mut numbers: Vec<u64> = (0..KEYS).collect();
     let mut random = 1u64;
     for at in (1..numbers.len()).rev() {
@@ -183,7 +184,7 @@ fn measure_steps(layers: &[usize]) {
         let seq = SequenceNumber(1_000_000);
         DbIter::new(world.view.clone(), seq, &ReadOptions::default())
     };
-    // Opened tables are known to have no range tombstones.
+    // Open tables are known to have no range tombstones.
     iter().seek_to_first();
     let mut iter = iter();
     for (what, back) in [("forward", false), ("back", true)] {

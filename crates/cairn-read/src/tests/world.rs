@@ -1,4 +1,4 @@
-//! A view with history in every place it can lie, and the map that says what is in it.
+//! A view with history in all kinds of sources, and the map of its expected contents.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ use cairn_version::{FileMeta, OpenTables, TableSource, TreeEdit, Version};
 use crate::blob::BlobSource;
 use crate::view::{Reading, View, ViewEnd};
 
-/// One write; its sequence number is its place in history, from 1.
+/// A write. Its sequence number is its index in the history, from 1.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     Put(Vec<u8>, Vec<u8>),
@@ -33,25 +33,25 @@ pub(super) enum Change {
     SingleDelete(Vec<u8>),
     Merge(Vec<u8>, Vec<u8>),
     DeleteRange(Vec<u8>, Vec<u8>),
-    /// An entity with this default column and another one.
+    /// An entity with this default column and one other column.
     PutEntity(Vec<u8>, Vec<u8>),
 }
 
-/// How history is laid out.
+/// The layout of the history.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
-    /// How many changes, from the oldest, lie in level 2, level 1, the older and the newer table
-    /// of level 0; of the rest one half is in an immutable memtable.
+    /// The number of changes, from the oldest, in level 2, level 1, the older and the newer level-0
+    /// table. Half of the remaining ones are in an immutable memtable.
     pub(super) layers: Vec<usize>,
-    /// Tables of a level.
+    /// The number of tables in a level.
     pub(super) files: usize,
     /// `max_sequential_skip_in_iterations`.
     pub(super) skip: u64,
     pub(super) block_size: u64,
-    /// Entries between restarts.
+    /// The restart interval.
     pub(super) interval: i32,
     pub(super) reverse: bool,
-    /// Values and operands are stored with dates.
+    /// True if values and operands are stored with TTL timestamps.
     pub(super) dated: bool,
 }
 
@@ -113,7 +113,7 @@ impl World {
             rest = newer;
         }
         let memtables = rest.split_at(rest.len() / 2);
-        // One of them with a filter, of whole keys: the walks of these tests leave their prefix.
+        // One of the memtables has a whole-key filter: the scans of these tests cross prefixes.
         let filter = FilterOptions {
             bytes: 64,
             whole_keys: true,
@@ -144,7 +144,7 @@ impl World {
             max_sequential_skip: shape.skip,
             memtable_op_scan_flush_trigger: 0,
             memtable_avg_op_scan_flush_trigger: 0,
-            drawn_by: None,
+            read_sampler: None,
             tables: Arc::new(TableSource {
                 fs: fs.clone(),
                 paths: vec![dir()],
@@ -188,7 +188,7 @@ impl World {
         &self.view.family.order
     }
 
-    /// What a reader at `seq` has to find, in order.
+    /// The expected entries at `seq`, in order.
     pub(super) fn model(&self, seq: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut map: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
         for change in &self.changes[..seq as usize] {
@@ -220,7 +220,7 @@ impl World {
         pairs
     }
 
-    /// Flips a bit in the table that was written first.
+    /// Flips a bit in the first table written.
     pub(super) fn damage_first_table(&self, offset: usize) {
         let path = dir().join("000010.sst");
         let file = self.fs.open(&path, FileMode::default()).unwrap();
@@ -237,7 +237,7 @@ impl World {
 }
 
 impl Change {
-    /// The change as an entry of a memtable, with a date where there is one.
+    /// The change as a memtable entry, with a TTL timestamp if `dated`.
     fn stored(&self, dated: bool) -> (ValueKind, Vec<u8>, Vec<u8>) {
         let (kind, key, mut value) = self.entry();
         if dated && matches!(kind, ValueKind::Value | ValueKind::Merge) {
@@ -246,7 +246,7 @@ impl Change {
         (kind, key, value)
     }
 
-    /// The change as an entry of a memtable.
+    /// The change as a memtable entry.
     fn entry(&self) -> (ValueKind, Vec<u8>, Vec<u8>) {
         match self.clone() {
             Change::Put(key, value) => (ValueKind::Value, key, value),
@@ -295,7 +295,7 @@ impl Builder {
         points.sort_by(|a, b| key::compare(&order, &a.0, &b.0));
         let mut from: Option<Vec<u8>> = None;
         for nth in 0..files {
-            // The next table begins with the user key of this point.
+            // The next table begins with this user key.
             let split = points.get(points.len() * (nth + 1) / files);
             let until = split
                 .filter(|_| nth + 1 < files)

@@ -1,5 +1,5 @@
-//! The extent of an iterator: bounds, prefixes, timestamps, and the sources that its
-//! options leave.
+//! The keys in scope of an iterator: bounds, prefixes, timestamps, and the sources selected by its
+//! options.
 
 use std::sync::Arc;
 
@@ -9,21 +9,21 @@ use cairn_types::{Error, KeyOrder, PrefixExtractor, Result, SequenceNumber, Valu
 use cairn_version::{FileMeta, LevelFiles};
 
 use super::{DbIter, PrefixUse};
-use crate::bound::compare;
 use crate::child::Child;
-use crate::cover::Cover;
 use crate::level::{LevelIter, Tables};
-use crate::merge;
+use crate::merging_iter;
+use crate::range_del_aggregator::RangeDelAggregator;
+use crate::user_key::compare;
 use crate::value::Value;
 use crate::view::View;
 
-/// The error for options that an iterator over `view` cannot honour.
+/// The error for options that an iterator over `view` does not support.
 pub(super) fn refused(view: &View, options: &ReadOptions) -> Option<Error> {
     let size = view.family.order.timestamp_size();
     match &options.timestamp {
         Some(_) if size == 0 => {
             return Some(Error::invalid_argument(
-                "the read has a timestamp, but the keys of the family have none",
+                "the read has a timestamp, but the keys of the column family have none",
             ));
         }
         Some(timestamp) if timestamp.len() != size => {
@@ -41,36 +41,36 @@ pub(super) fn refused(view: &View, options: &ReadOptions) -> Option<Error> {
         .then(|| Error::not_supported("iterators with read_tier kPersistedTier"))
 }
 
-/// The sources of `view` that `options` leave, newest first, and their range tombstones.
+/// The sources of `view` selected by `options`, newest first, and their range tombstones.
 pub(super) fn sources(
     view: &View,
     seq: SequenceNumber,
     read_ts: Option<Vec<u8>>,
     tables: &Tables,
     options: &ReadOptions,
-) -> Result<(Vec<Child>, Option<Cover>)> {
+) -> Result<(Vec<Child>, Option<RangeDelAggregator>)> {
     let order = &view.family.order;
-    let mut children = merge::no_children();
-    let mut cover = (!options.ignore_range_deletions)
-        .then(|| Cover::new(order.clone(), seq, read_ts, tables.clone()));
+    let mut children = merging_iter::no_children();
+    let mut range_dels = (!options.ignore_range_deletions)
+        .then(|| RangeDelAggregator::new(order.clone(), seq, read_ts, tables.clone()));
     for memtable in view.memtables() {
-        // What is inserted into an empty one from now on is newer than the read, unless that is to
-        // see all there will be.
+        // Entries added later to an empty memtable are newer than the snapshot, unless the iterator
+        // sees all sequence numbers.
         if !memtable.is_empty() || seq == SequenceNumber::MAX {
             children.push(Child::Memtable(memtable.iter()));
         }
-        if let Some(cover) = &mut cover
+        if let Some(range_dels) = &mut range_dels
             && memtable.has_range_tombstones()
         {
-            // One that has tombstones is not empty.
+            // A memtable with tombstones is not empty, so its child has just been added.
             let child = children.len().saturating_sub(1);
             for group in memtable.range_tombstones().iter() {
-                cover.add_memtable(child, group.clone());
+                range_dels.add_memtable(child, group.clone());
             }
         }
     }
     if options.read_tier == ReadTier::Memtable {
-        return Ok((children, cover));
+        return Ok((children, range_dels));
     }
     for (level, files) in view.version.levels().iter().enumerate() {
         if files.is_empty() {
@@ -82,8 +82,8 @@ pub(super) fn sources(
             if !files.is_empty() {
                 let until = options.iterate_upper_bound.clone();
                 let iter = LevelIter::new(level, files.clone(), tables.clone(), until);
-                if let Some(cover) = &mut cover {
-                    cover.add_level(children.len(), level, files.clone());
+                if let Some(range_dels) = &mut range_dels {
+                    range_dels.add_level(children.len(), level, files.clone());
                 }
                 children.push(Child::Level(Box::new(iter)));
             }
@@ -95,19 +95,19 @@ pub(super) fn sources(
             .filter(|file| is_within(view, file, options))
         {
             let table = tables.table(file, level)?;
-            if let Some(cover) = &mut cover
+            if let Some(range_dels) = &mut range_dels
                 && let Some(tombstones) = table.range_tombstones()
             {
-                cover.add_table(children.len(), file, tombstones);
+                range_dels.add_table(children.len(), file, tombstones);
             }
             let iter = tables.iter(table);
             children.push(Child::Table(Box::new(iter), file.largest_seq));
         }
     }
-    Ok((children, cover))
+    Ok((children, range_dels))
 }
 
-/// Those of `files` that the table filter of `options` chooses; `None` if there is no filter.
+/// The files selected by the table filter of `options`; `None` if there is no filter.
 fn chosen(
     files: &Arc<LevelFiles>,
     level: usize,
@@ -127,7 +127,7 @@ fn chosen(
     Ok(Some(Arc::new(files.filtered(keep))))
 }
 
-/// True if `file` may hold anything within the bounds.
+/// True if the key range of `file` intersects the bounds.
 fn is_within(view: &View, file: &Arc<FileMeta>, options: &ReadOptions) -> bool {
     let order = &view.family.order;
     let plain = |user| key::strip_timestamp(user, order.timestamp_size());
@@ -142,7 +142,7 @@ fn is_within(view: &View, file: &Arc<FileMeta>, options: &ReadOptions) -> bool {
 }
 
 impl DbIter {
-    /// True if two user keys are the same but for their timestamps.
+    /// True if two user keys are equal except for their timestamps.
     #[inline]
     pub(super) fn is_same(&self, a: &[u8], b: &[u8]) -> bool {
         let order = &self.view.family.order;
@@ -152,39 +152,39 @@ impl DbIter {
         order.compare_without_timestamp(a, b).is_eq()
     }
 
-    /// True if the timestamp of `user` is newer than the read's.
+    /// True if the timestamp of `user` is newer than that of the read.
     #[inline]
     pub(super) fn is_too_new(&self, user: &[u8]) -> bool {
-        let Some(read_ts) = &self.rules.read_ts else {
+        let Some(read_ts) = &self.settings.read_ts else {
             return false;
         };
-        // Of keys that differ in their timestamps only, the newer comes first.
+        // Keys that differ only in their timestamps are ordered newest first.
         let order = &self.view.family.order;
         let plain = key::strip_timestamp(user, order.timestamp_size());
         order.compare(user, &[plain, read_ts].concat()).is_lt()
     }
 
-    /// How user keys without timestamps stand to each other.
+    /// Compares two user keys without timestamps.
     #[inline]
     pub(super) fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
         compare(&self.view.family.order, a, b)
     }
 
-    /// True if a forward walk ends before `user`.
+    /// True if forward iteration ends before `user`.
     #[inline]
-    pub(super) fn is_behind_end(&self, user: &[u8]) -> bool {
-        (self.bounds.upper.is_some() || self.bounds.prefix.is_some()) && self.is_behind(user)
+    pub(super) fn is_past_end(&self, user: &[u8]) -> bool {
+        (self.bounds.upper.is_some() || self.bounds.prefix.is_some()) && self.is_after_end(user)
     }
 
-    /// Not where walks without bounds would have to make room for it.
+    /// Not inlined into iteration without bounds.
     #[inline(never)]
-    fn is_behind(&self, user: &[u8]) -> bool {
+    fn is_after_end(&self, user: &[u8]) -> bool {
         let plain = self.without_timestamp(user);
-        let behind = |upper: &Vec<u8>| self.compare(plain, upper).is_ge();
-        self.bounds.upper.as_ref().is_some_and(behind) || self.has_other_prefix(plain)
+        let after = |upper: &Vec<u8>| self.compare(plain, upper).is_ge();
+        self.bounds.upper.as_ref().is_some_and(after) || self.has_other_prefix(plain)
     }
 
-    /// True if a backward walk ends before it comes to `user`.
+    /// True if backward iteration ends before `user`.
     #[inline]
     pub(super) fn is_before_start(&self, user: &[u8]) -> bool {
         (self.bounds.lower.is_some() || self.bounds.prefix.is_some()) && self.is_before(user)
@@ -199,7 +199,7 @@ impl DbIter {
 
     #[inline]
     fn without_timestamp<'k>(&self, user: &'k [u8]) -> &'k [u8] {
-        match self.rules.untimed {
+        match self.settings.no_timestamps {
             true => user,
             false => key::strip_timestamp(user, self.view.family.order.timestamp_size()),
         }
@@ -217,11 +217,11 @@ impl DbIter {
             .is_some_and(|extractor| !extractor.prefix(plain).is_some_and(same))
     }
 
-    /// Decides whether a seek to `target` may leave out tables by their prefix filters.
+    /// Enables or disables the use of prefix filters for a seek to `target`.
     pub(super) fn choose_filter(&mut self, target: Option<&[u8]>, back: bool) {
-        let on = match (self.rules.prefix_use, target) {
+        let on = match (self.settings.prefix_use, target) {
             (PrefixUse::Always, Some(_)) => true,
-            (PrefixUse::Harmless, Some(target)) => !back && self.upper_ends_prefix_of(target),
+            (PrefixUse::WithinBound, Some(target)) => !back && self.upper_ends_prefix_of(target),
             _ => false,
         };
         if on != self.bounds.filtering {
@@ -231,7 +231,7 @@ impl DbIter {
         }
     }
 
-    /// True if every key from `target` up to the upper bound has the prefix of `target`.
+    /// True if all keys from `target` to the upper bound have the prefix of `target`.
     fn upper_ends_prefix_of(&self, target: &[u8]) -> bool {
         let family = &self.view.family;
         let (Some(upper), Some(extractor)) = (&self.bounds.upper, &family.prefix_extractor) else {
@@ -248,22 +248,22 @@ impl DbIter {
             && is_successor(prefix, upper)
     }
 
-    /// The prefix that all shown keys must have after a seek to `target`.
+    /// The prefix that all keys must have after a seek to `target`.
     pub(super) fn prefix_of(&self, target: &[u8]) -> Option<Vec<u8>> {
         let extractor = self.view.family.prefix_extractor.as_ref();
         extractor
-            .filter(|_| self.rules.same_prefix)
+            .filter(|_| self.settings.same_prefix)
             .and_then(|extractor| extractor.prefix(target))
             .map(<[u8]>::to_vec)
     }
 
-    /// Aims at the newest version of `plain` that the read sees.
-    pub(super) fn aim_before(&mut self, plain: &[u8]) {
+    /// Sets the target to the newest visible version of `plain`.
+    pub(super) fn set_target_newest_visible(&mut self, plain: &[u8]) {
         let size = self.view.family.order.timestamp_size();
         self.target.clear();
         self.target.reserve(plain.len() + size + key::SUFFIX_LEN);
         self.target.extend_from_slice(plain);
-        match &self.rules.read_ts {
+        match &self.settings.read_ts {
             Some(read_ts) => self.target.extend_from_slice(read_ts),
             None => self.target.resize(plain.len() + size, 0xff),
         }
@@ -271,28 +271,28 @@ impl DbIter {
         self.target.extend_from_slice(&packed.to_le_bytes());
     }
 
-    /// Aims before every version of `plain`.
-    pub(super) fn aim_before_all(&mut self, plain: &[u8]) {
+    /// Sets the target before all versions of `plain`.
+    pub(super) fn set_target_before_all(&mut self, plain: &[u8]) {
         let packed = key::pack(SequenceNumber::MAX, ValueKind::FOR_SEEK);
-        self.aim(plain, 0xff, packed);
+        self.set_target(plain, 0xff, packed);
     }
 
-    /// Aims behind every version of `plain`.
-    pub(super) fn aim_behind(&mut self, plain: &[u8]) {
-        self.aim(plain, 0, 0);
+    /// Sets the target after all versions of `plain`.
+    pub(super) fn set_target_after_all(&mut self, plain: &[u8]) {
+        self.set_target(plain, 0, 0);
     }
 
-    /// Aims behind every version of `key`.
-    pub(super) fn aim_last_version(&mut self) {
+    /// Sets the target after all versions of `key`.
+    pub(super) fn set_target_after_key(&mut self) {
         let user = std::mem::take(&mut self.key);
-        self.aim_behind(key::strip_timestamp(
+        self.set_target_after_all(key::strip_timestamp(
             &user,
             self.view.family.order.timestamp_size(),
         ));
         self.key = user;
     }
 
-    fn aim(&mut self, plain: &[u8], timestamp: u8, packed: u64) {
+    fn set_target(&mut self, plain: &[u8], timestamp: u8, packed: u64) {
         let size = self.view.family.order.timestamp_size();
         self.target.clear();
         self.target.extend_from_slice(plain);
@@ -300,16 +300,16 @@ impl DbIter {
         self.target.extend_from_slice(&packed.to_le_bytes());
     }
 
-    /// The value that an encoded blob index refers to.
+    /// Reads the value that an encoded blob index refers to.
     pub(super) fn blob(&self, index: &[u8]) -> Result<Value> {
         let family = &self.view.family;
         family
             .blobs
-            .read(index, &self.key, &family.io, self.rules.blob_options)
+            .read(index, &self.key, &family.io, self.settings.blob_options)
     }
 }
 
-/// True if `b` is the next of the byte strings of one length after `a`.
+/// True if `b` is the successor of `a` among the byte strings of the same length.
 fn is_successor(a: &[u8], b: &[u8]) -> bool {
     let mut next = a.to_vec();
     for byte in next.iter_mut().rev() {
@@ -321,7 +321,7 @@ fn is_successor(a: &[u8], b: &[u8]) -> bool {
     false
 }
 
-/// The error for an entry that no reader knows what to do with.
+/// The error for an entry of unknown kind.
 #[cold]
 pub(super) fn unknown_kind(internal: &[u8]) -> Error {
     Error::corruption(format!(

@@ -1,4 +1,4 @@
-//! The counts of point reads for statistics.
+//! Statistics of point lookups.
 
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{Began, Histogram, Hit, TableCounts, Update};
@@ -8,14 +8,14 @@ use crate::get::Found;
 use crate::view::Reading;
 
 impl Reading {
-    /// Begins to measure a read, if that is asked for.
+    /// Starts the timer of a read, if timing is enabled.
     #[inline]
     pub(crate) fn began(&self) -> Began {
         Began::now(self.statistics.as_deref(), &*self.clock)
     }
 }
 
-/// A get has ended.
+/// Records a completed get.
 #[inline]
 pub(crate) fn count_get(
     reading: &Reading,
@@ -55,7 +55,7 @@ pub(crate) fn count_get(
     }
 }
 
-/// A read that is no get has looked into tables.
+/// Records table accesses of a read other than a get.
 pub(crate) fn count_tables(reading: &Reading, tables: &TableCounts) {
     perf::count(|perf| perf.add_tables(tables));
     let update = |update: &Update<'_>| tables.bring_to(update);
@@ -68,7 +68,7 @@ pub(crate) fn count_tables(reading: &Reading, tables: &TableCounts) {
     }
 }
 
-/// Bytes of what was found, if something was.
+/// The length of the value, if one was found.
 #[inline]
 pub(crate) fn len_of(found: &Found) -> Option<u64> {
     match found {

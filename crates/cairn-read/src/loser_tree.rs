@@ -1,23 +1,24 @@
-//! The first of many sorted sources, found by a tournament of their keys.
+//! A loser tree: finds the first of many sorted sources.
 //!
-//! Sources play pairwise; each game's loser stays where it lost, and when the winner has another key,
-//! that plays again only where the winner came by. Games are decided by the first 8 bytes of the
-//! keys, which lie here side by side, and without a jump: who wins cannot be foretold, and a jump that
-//! is foretold wrongly costs more than the game. Only what those bytes cannot tell apart is asked for.
+//! Each internal node keeps the loser of the game played there. When the winner's source advances,
+//! only the games on its path to the root are replayed. Games compare the first 8 bytes of the
+//! keys, which are stored in the tree, without a branch: the outcome is unpredictable, and a
+//! mispredicted branch costs more than the game. Full keys are compared only if these prefixes are
+//! equal.
 
 use std::hint::select_unpredictable;
 
-/// A source that stands on a key, or has ended.
+/// A source and the prefix of its current key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Player {
-    /// A number that is smaller than another source's only if the key comes first.
+    /// A player with a smaller prefix precedes. The largest value if the source is exhausted.
     pub prefix: u64,
-    /// The source.
+    /// The index of the source.
     pub source: usize,
 }
 
 impl Player {
-    /// True if this one wins against `other`; see [`Tournament`] for `comes_first`.
+    /// True if this player wins against `other`; see [`LoserTree`] for `comes_first`.
     #[inline]
     #[must_use]
     pub fn beats(self, other: Player, comes_first: impl Fn(usize, usize) -> bool) -> bool {
@@ -28,44 +29,44 @@ impl Player {
     }
 }
 
-/// The entry of a place where no player has lost yet.
-const NOBODY: Player = Player {
+/// Marks a node at which no game has been played.
+const EMPTY: Player = Player {
     prefix: 0,
     source: usize::MAX,
 };
 
-/// The games of some sources.
+/// A loser tree over a number of sources.
 ///
-/// Functions that play take `comes_first`, which says of two sources with equal prefixes whether the
-/// first one wins.
+/// `comes_first(a, b)` is called for sources with equal prefixes and returns true if `a` precedes
+/// `b`.
 #[derive(Debug, Default)]
-pub struct Tournament {
-    /// The losers of all games: that of game `n` plays on in game `n / 2` if it wins, and source `s`
-    /// begins in game `(sources + s) / 2`. In place of game 0, which is not played, the winner.
+pub struct LoserTree {
+    /// The losers of all games. The winner of game `n` proceeds to game `n / 2`; source `s` starts
+    /// in game `(sources + s) / 2`. Index 0 holds the overall winner.
     losers: Vec<Player>,
 }
 
-impl Tournament {
-    /// One that has not begun, and has allocated nothing.
-    pub const NONE: Tournament = Tournament { losers: Vec::new() };
+impl LoserTree {
+    /// An empty tree without allocation.
+    pub const NONE: LoserTree = LoserTree { losers: Vec::new() };
 
-    /// Begins with `count` sources, which are to [enter](Tournament::enter) one by one.
+    /// Resets the tree to `count` sources, to be [inserted](LoserTree::insert) one by one.
     #[inline]
-    pub fn begin(&mut self, count: usize) {
+    pub fn reset(&mut self, count: usize) {
         if self.losers.len() != count {
-            self.losers.resize(count, NOBODY);
+            self.losers.resize(count, EMPTY);
         }
-        self.losers.fill(NOBODY);
+        self.losers.fill(EMPTY);
     }
 
-    /// Has `source` play for the first time, with a key of this prefix. Once all sources have entered there is
-    /// a winner.
+    /// Inserts `source`, whose key has this prefix. The winner is known once all sources are
+    /// inserted.
     ///
     /// # Panics
     ///
-    /// If there are not as many sources.
+    /// If `source` is out of range.
     #[inline]
-    pub fn enter(
+    pub fn insert(
         &mut self,
         source: usize,
         prefix: u64,
@@ -73,15 +74,16 @@ impl Tournament {
     ) {
         let mut player = Player { prefix, source };
         let mut game = (self.losers.len() + source) / 2;
-        // Who comes to a game first waits there.
-        while game > 0 && self.losers[game].source != NOBODY.source {
+        // The first player at a game waits for its opponent.
+        while game > 0 && self.losers[game].source != EMPTY.source {
             player = self.play(game, player, &comes_first);
             game /= 2;
         }
         self.losers[game] = player;
     }
 
-    /// The winner's source has another key, of this prefix: plays its games again. Returns who wins now.
+    /// Replays the games of the winner, whose source has advanced to a key of this prefix. Returns
+    /// the new winner.
     ///
     /// # Panics
     ///
@@ -99,7 +101,7 @@ impl Tournament {
         winner
     }
 
-    /// The winner's source has another key, of this prefix, and is known to win again.
+    /// Updates the prefix of the winner, whose source has advanced and is known to win again.
     ///
     /// # Panics
     ///
@@ -109,7 +111,8 @@ impl Tournament {
         self.losers[0].prefix = prefix;
     }
 
-    /// Plays `player` against who waits in `game`, and leaves the loser there.
+    /// Plays `player` against the loser stored at `game`, stores the loser there and returns the
+    /// winner.
     #[inline]
     fn play(
         &mut self,
@@ -123,14 +126,14 @@ impl Tournament {
         select_unpredictable(changes, other, player)
     }
 
-    /// The winner of all games; `None` if there are no sources.
+    /// The overall winner; `None` if there are no sources.
     #[inline]
     #[must_use]
     pub fn winner(&self) -> Option<Player> {
         self.losers.first().copied()
     }
 
-    /// The players that lost against the winner itself: the winner without it is one of them.
+    /// The players that lost directly against the winner. The runner-up is one of them.
     #[inline]
     pub fn rivals(&self) -> impl Iterator<Item = Player> {
         let mut game = match self.winner() {
@@ -157,8 +160,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Keys are a prefix and what follows it; a source that has ended has the largest prefix, which
-    /// others may have too.
+    /// A prefix and the rest of the key. An exhausted source has the largest prefix, which a key
+    /// may have too.
     type Key = Option<(u64, u8)>;
 
     fn key() -> impl Strategy<Value = Key> {
@@ -170,7 +173,7 @@ mod tests {
         key.map_or(u64::MAX, |(prefix, _)| prefix)
     }
 
-    /// The order of sources: those that have ended are last, and of equal keys the first source's first.
+    /// The sort key of a source: exhausted sources last, equal keys by index.
     fn place(keys: &[Key], source: usize) -> (bool, Key, usize) {
         (keys[source].is_none(), keys[source], source)
     }
@@ -183,32 +186,32 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_first_source_wins_and_the_second_is_among_its_rivals(
+        fn winner_is_first_source_and_runner_up_is_a_rival(
             mut keys in prop::collection::vec(key(), 0..12),
             changes in prop::collection::vec(key(), 0..40),
         ) {
-            let mut players = Tournament::NONE;
-            // What an earlier tournament left counts for nothing.
-            players.begin(3);
-            (0..3).for_each(|source| players.enter(source, 1, |a, b| a < b));
+            let mut tree = LoserTree::NONE;
+            // A reset discards earlier games.
+            tree.reset(3);
+            (0..3).for_each(|source| tree.insert(source, 1, |a, b| a < b));
             let comes_first = |keys: &[Key], a, b| {
-                assert_eq!(prefix(keys[a]), prefix(keys[b]), "others are not asked for");
+                assert_eq!(prefix(keys[a]), prefix(keys[b]), "called for equal prefixes only");
                 place(keys, a) < place(keys, b)
             };
-            players.begin(keys.len());
+            tree.reset(keys.len());
             for (source, key) in keys.iter().enumerate() {
-                players.enter(source, prefix(*key), |a, b| comes_first(&keys, a, b));
+                tree.insert(source, prefix(*key), |a, b| comes_first(&keys, a, b));
             }
             for change in changes {
                 let order = in_order(&keys);
-                let Some(winner) = players.winner() else {
+                let Some(winner) = tree.winner() else {
                     prop_assert!(keys.is_empty());
                     break;
                 };
                 prop_assert_eq!((winner.source, winner.prefix), (order[0], prefix(keys[order[0]])));
-                let best = players.rivals().map(|rival| place(&keys, rival.source)).min();
+                let best = tree.rivals().map(|rival| place(&keys, rival.source)).min();
                 prop_assert_eq!(best.map(|(.., source)| source), order.get(1).copied());
-                for rival in players.rivals() {
+                for rival in tree.rivals() {
                     prop_assert_eq!(rival.prefix, prefix(keys[rival.source]));
                     prop_assert_eq!(
                         winner.beats(rival, |a, b| comes_first(&keys, a, b)),
@@ -217,13 +220,13 @@ mod tests {
                 }
                 let others = order[1..].iter();
                 let others_like = others.filter(|&&other| prefix(keys[other]) == winner.prefix);
-                prop_assert_eq!(players.wins_by_prefix(), others_like.count() == 0);
+                prop_assert_eq!(tree.wins_by_prefix(), others_like.count() == 0);
                 keys[winner.source] = change;
                 if in_order(&keys)[0] == winner.source && change.is_some_and(|(_, rest)| rest > 0) {
-                    players.keep(prefix(change));
+                    tree.keep(prefix(change));
                 } else {
-                    let now = players.replay(prefix(change), |a, b| comes_first(&keys, a, b));
-                    prop_assert_eq!(Some(now), players.winner());
+                    let now = tree.replay(prefix(change), |a, b| comes_first(&keys, a, b));
+                    prop_assert_eq!(Some(now), tree.winner());
                 }
             }
         }

@@ -1,37 +1,39 @@
-//! The counts of an iterator for statistics: at each seek, and when it is dropped, what it did since.
+//! Statistics of iterators, collected locally and added at each seek and when the iterator is
+//! dropped.
 
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{Began, Histogram, Ticker, Update};
 
-use super::{At, DbIter, Part};
+use super::{DbIter, Part, Position};
 
-/// The counts since an iterator last brought them in.
+/// Counts since they were last added to the statistics.
 #[derive(Default)]
 pub(super) struct IterCounts {
     pub next: u64,
     pub next_found: u64,
     pub prev: u64,
     pub prev_found: u64,
-    /// Bytes of the keys and values that it stood on.
+    /// Bytes of the keys and values returned.
     pub bytes: u64,
-    /// Hidden entries passed over.
+    /// Hidden entries skipped.
     pub skipped: u64,
-    /// Those of them that were deletions.
+    /// Skipped deletions.
     pub deletions: u64,
-    /// Those that were too new to be seen.
+    /// Skipped entries that are newer than the read.
     pub recent: u64,
-    /// Entries that were looked at walking backward, those that it stood on among them.
+    /// Entries visited by backward iteration, including those returned.
     pub back: u64,
-    /// Those of them that were deletions.
+    /// Deletions among them.
     pub back_deletions: u64,
     /// Seeks past hidden entries.
     pub reseeks: u64,
 }
 
 impl IterCounts {
-    fn bring_to_perf(&self, perf: &perf::PerfContext) {
+    fn add_to_perf(&self, perf: &perf::PerfContext) {
         let hidden = self.skipped.saturating_sub(self.deletions + self.recent);
-        // What RocksDB calls skipped: an entry that is left too, and backward every one.
+        // RocksDB's definition of a skipped key includes the entry that `next` leaves and every
+        // entry visited backward.
         let entries = hidden + self.next + self.back;
         for (metric, count) in [
             (PerfMetric::IterNextCount, self.next),
@@ -65,35 +67,35 @@ impl IterCounts {
 }
 
 impl DbIter {
-    /// Bytes of the key and value that the iterator stands on.
+    /// Bytes of the current key and value.
     #[inline]
     fn entry_len(&self) -> u64 {
-        let value_len = match &self.at {
-            At::Entry(Part::All) => self.merging.head().1,
+        let value_len = match &self.position {
+            Position::Entry(Part::All) => self.merging.head().1,
             _ => self.value().len(),
         };
         (self.key().len() + value_len) as u64
     }
 
-    /// A seek of the user's has ended.
+    /// Records a completed seek.
     pub(super) fn count_seek(&mut self, began: Began) {
-        self.note_plain();
+        self.update_fast_ranges();
         let found = self.valid();
         if found {
-            self.passed.counts.bytes += self.entry_len();
+            self.counters.counts.bytes += self.entry_len();
         }
         let reading = &self.view.family;
         perf::count(|perf| {
-            self.passed.counts.bring_to_perf(perf);
+            self.counters.counts.add_to_perf(perf);
             perf.add(PerfMetric::IterSeekCount, 1);
         });
         let Some(statistics) = &reading.statistics else {
-            self.passed.counts = IterCounts::default();
+            self.counters.counts = IterCounts::default();
             return;
         };
         let micros = began.micros(&*reading.clock);
         let counted = statistics.update(|update| {
-            self.passed.counts.bring_to(update);
+            self.counters.counts.bring_to(update);
             update.add(Ticker::NumberDbSeek, 1);
             update.add(Ticker::NumberDbSeekFound, u64::from(found));
             if let Some(micros) = micros {
@@ -101,19 +103,19 @@ impl DbIter {
             }
         });
         if !counted {
-            self.passed.counts = IterCounts::default();
+            self.counters.counts = IterCounts::default();
         }
     }
 }
 
 impl DbIter {
-    /// A step has ended on an entry whose key and value have so many bytes.
+    /// Records a completed fast step to an entry of `bytes` bytes.
     #[inline]
-    pub(super) fn count_plain_step(&mut self, back: bool, bytes: u64) {
-        if !self.rules.has_statistics && !perf::is_in_use() {
+    pub(super) fn count_fast_step(&mut self, back: bool, bytes: u64) {
+        if !self.settings.has_statistics && !perf::is_in_use() {
             return;
         }
-        let counts = &mut self.passed.counts;
+        let counts = &mut self.counters.counts;
         let (steps, steps_found) = match back {
             false => (&mut counts.next, &mut counts.next_found),
             true => (&mut counts.prev, &mut counts.prev_found),
@@ -123,19 +125,19 @@ impl DbIter {
         counts.back += u64::from(back);
         counts.bytes += bytes;
         if perf::is_in_use() {
-            self.bring_counts();
+            self.flush_counts();
         }
     }
 
-    /// A step has ended. The thread's counters hear of it at once, statistics later.
+    /// Records a completed step: in the perf context at once, in the statistics later.
     #[inline]
     pub(super) fn count_step(&mut self, back: bool) {
-        if !self.rules.has_statistics && !perf::is_in_use() {
+        if !self.settings.has_statistics && !perf::is_in_use() {
             return;
         }
         let found = u64::from(self.valid());
         let bytes = if found > 0 { self.entry_len() } else { 0 };
-        let counts = &mut self.passed.counts;
+        let counts = &mut self.counters.counts;
         let (steps, steps_found) = match back {
             false => (&mut counts.next, &mut counts.next_found),
             true => (&mut counts.prev, &mut counts.prev_found),
@@ -144,26 +146,27 @@ impl DbIter {
         *steps_found += found;
         counts.bytes += bytes;
         if perf::is_in_use() {
-            self.bring_counts();
+            self.flush_counts();
         }
     }
 
-    /// The iterator is dropped.
+    /// Records the end of the iterator.
     pub(super) fn count_end(&mut self) {
         if let Some(statistics) = &self.view.family.statistics {
             statistics.update(|update| {
-                self.passed.counts.bring_to(update);
+                self.counters.counts.bring_to(update);
                 update.add(Ticker::NoIteratorDeleted, 1);
             });
         }
     }
 
     #[cold]
-    fn bring_counts(&mut self) {
-        perf::count(|perf| self.passed.counts.bring_to_perf(perf));
+    fn flush_counts(&mut self) {
+        perf::count(|perf| self.counters.counts.add_to_perf(perf));
         let statistics = self.view.family.statistics.as_ref();
-        if !statistics.is_some_and(|all| all.update(|update| self.passed.counts.bring_to(update))) {
-            self.passed.counts = IterCounts::default();
+        if !statistics.is_some_and(|all| all.update(|update| self.counters.counts.bring_to(update)))
+        {
+            self.counters.counts = IterCounts::default();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Applying merge operands, and what may lie below them.
+//! Application of merge operands to their base value.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,18 +9,18 @@ use cairn_types::{Code, Error, MergeInput, Result, Subcode};
 use crate::columns::merge_default;
 use crate::view::Reading;
 
-/// The base that operands are merged into.
+/// The base value of a merge.
 #[derive(Clone, Copy, Debug)]
 pub enum Below<'a> {
-    /// Nothing, or something deleted.
+    /// No value, or a deletion.
     Nothing,
     /// A plain value.
     Value(&'a [u8]),
-    /// An encoded entity; operands apply to its default column.
+    /// An encoded wide-column entity; operands apply to its default column.
     Entity(&'a [u8]),
 }
 
-/// The result of a merge: a plain value, or an encoded entity if one lay below.
+/// The result of a merge: a plain value, or an encoded entity if the base was one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Merged {
     /// A plain value.
@@ -29,12 +29,13 @@ pub enum Merged {
     Entity(Vec<u8>),
 }
 
-/// Merges `operands` (oldest first) of `user_key` (timestamp included) into what lies below them.
+/// Merges `operands`, oldest first, of `user_key` (including its timestamp) into the base value
+/// `below`.
 ///
 /// # Errors
 ///
-/// `MergeInProgress` if the family has no merge operator, `Corruption` (merge operator failed) if
-/// the operator refuses its input, `Aborted` if it panics, `Corruption` if the entity below cannot be decoded.
+/// `MergeInProgress` if the family has no merge operator, `Corruption` (`MergeOperatorFailed`) if
+/// the operator fails, `Aborted` if it panics, `Corruption` if the entity cannot be decoded.
 pub fn full_merge(
     reading: &Reading,
     user_key: &[u8],
@@ -46,7 +47,7 @@ pub fn full_merge(
             Code::MergeInProgress,
             Subcode::None,
             format!(
-                "column family {:?} holds merge operands and no merge operator was given",
+                "column family {:?} has merge operands, but no merge operator is set",
                 reading.family
             ),
         ));
@@ -59,7 +60,7 @@ pub fn full_merge(
             operands,
         };
         let began = reading.began();
-        // A panic of the operator is an error of what needed the value.
+        // A panic of the operator fails the operation that needed the value.
         let merged = catch_unwind(AssertUnwindSafe(|| operator.full_merge(&input)));
         let merged = merged.map_err(|_| {
             Error::aborted(format!(
@@ -75,7 +76,7 @@ pub fn full_merge(
                 Code::Corruption,
                 Subcode::MergeOperatorFailed,
                 format!(
-                    "merge operator {} refused {} operands in column family {:?}",
+                    "merge operator {} failed on {} operands in column family {:?}",
                     operator.name(),
                     operands.len(),
                     reading.family
@@ -90,7 +91,7 @@ pub fn full_merge(
     }
 }
 
-/// A merge operator was called.
+/// Records a call of the merge operator in the statistics.
 fn count_merge(reading: &Reading, began: Began, failed: bool) {
     let nanos = began.nanos(&*reading.clock);
     if let Some(statistics) = &reading.statistics

@@ -1,29 +1,30 @@
-//! Walking backward: the versions of a key come oldest first and are gathered until the next key
-//! begins. A version is not gathered if another source stands on a newer one that hides it. The only
-//! version of a key that is left is not gathered either: if its block tells it from the entry before (by its words, or because
-//! that is at hand), and no other source stands on the same key, the iterator stands on the entry in place.
+//! Backward iteration: the versions of a key are visited oldest first and gathered until the
+//! previous key begins. A version is not gathered if another child is positioned on a newer version
+//! that hides it. Nor is the last remaining version: if its block shows that the preceding entry
+//! has a different user key, and no other child is on the same key, the iterator is positioned on
+//! the entry in place.
 
 use cairn_format::key;
 use cairn_types::{Progress, Result, SequenceNumber, ValueKind};
 
-use super::rules::unknown_kind;
-use super::{At, DbIter, Newest, Part, Task};
+use super::bounds::unknown_kind;
+use super::{DbIter, Newest, Part, Position, Task};
 use crate::columns::default_column;
-use crate::merging::Below;
+use crate::merge_operands::Below;
 
 impl DbIter {
-    /// Goes on to the previous key that has a value.
-    pub(super) fn backward(&mut self) -> Result<Progress> {
+    /// Moves to the previous key that has a value.
+    pub(super) fn find_prev_entry(&mut self) -> Result<Progress> {
         loop {
             if !self.merging.valid() {
                 if self.merging.lacks() {
                     return Ok(Progress::Lacks);
                 }
                 self.merging.status()?;
-                if self.versions.same_key && self.stand_gathered()? {
+                if self.versions.same_key && self.resolve_gathered()? {
                     return Ok(Progress::Ready);
                 }
-                return self.end();
+                return self.end_iteration();
             }
             let internal = self.merging.key();
             let user = key::user_key(internal);
@@ -35,83 +36,83 @@ impl DbIter {
                     }
                     continue;
                 }
-                if self.stand_gathered()? {
+                if self.resolve_gathered()? {
                     return Ok(Progress::Ready);
                 }
                 continue;
             }
             if self.is_before_start(user) {
-                return self.stand(At::Nowhere);
+                return self.set_position(Position::Invalid);
             }
-            if let Some(cover) = &mut self.cover {
-                self.versions.covered_by = cover.covering(user)?;
-                // Should a child of newer entries stand on the same key, that comes next.
+            if let Some(range_dels) = &mut self.range_dels {
+                self.versions.covered_by = range_dels.covering(user)?;
+                // If a child with newer entries is on the same key, it is visited next.
                 let seq = SequenceNumber(key::packed(internal) >> 8);
-                if seq < self.versions.covered_by && self.skip_covered()? {
-                    self.passed.counts.back += 1;
+                if seq < self.versions.covered_by && self.skip_tombstone_range()? {
+                    self.counters.counts.back += 1;
                     continue;
                 }
             }
             let internal = self.merging.key();
             let user = key::user_key(internal);
-            if self.rules.untimed
-                && self.passed.skipped < self.view.family.max_sequential_skip
+            if self.settings.no_timestamps
+                && self.counters.skipped < self.view.family.max_sequential_skip
                 && self
                     .merging
                     .is_hidden(user, self.seq, |a, b| self.is_same(a, b))
             {
-                self.passed.skipped += 1;
-                self.passed.counts.back += 1;
+                self.counters.skipped += 1;
+                self.counters.counts.back += 1;
                 let _progress = self.merging.prev();
                 continue;
             }
             let packed = key::packed(internal);
             let seq = SequenceNumber(packed >> 8);
-            if self.rules.untimed
+            if self.settings.no_timestamps
                 && seq <= self.seq
                 && seq >= self.versions.covered_by
                 && self
                     .merging
-                    .stands_on_newest(user, |a, b| self.is_same(a, b))
+                    .is_newest_version(user, |a, b| self.is_same(a, b))
             {
-                // Truncation is meant: the kind is the lowest byte.
+                // The truncation is intended: the kind is the lowest byte.
                 match ValueKind::from_u8(packed as u8) {
                     Some(ValueKind::Value) => {
-                        self.passed.skipped = 0;
-                        self.passed.counts.back += 1;
-                        return self.stand_on(Part::All);
+                        self.counters.skipped = 0;
+                        self.counters.counts.back += 1;
+                        return self.set_entry(Part::All);
                     }
                     Some(kind) if kind.is_deletion() => {
-                        self.passed.hidden += 1;
-                        self.passed.counts.back += 1;
-                        self.passed.counts.back_deletions += 1;
+                        self.counters.hidden += 1;
+                        self.counters.counts.back += 1;
+                        self.counters.counts.back_deletions += 1;
                         let _progress = self.merging.prev();
                         continue;
                     }
                     _ => {}
                 }
             }
-            self.take_key();
+            self.save_key();
             self.versions.same_key = true;
-            self.passed.skipped = 0;
+            self.counters.skipped = 0;
             self.versions.newest = Newest::Missing;
             self.versions.operands.clear();
         }
     }
 
-    /// Adds the current entry, a version of `key`, to those gathered, and moves on.
+    /// Gathers the current entry, a version of `key`, and moves to the previous entry.
     fn gather(&mut self) -> Result<()> {
         let internal = self.merging.key();
         let parsed = key::parse(internal).map_err(|_| unknown_kind(internal))?;
-        self.passed.skipped += 1;
-        if self.passed.skipped > self.view.family.max_sequential_skip {
-            // Too many versions to walk through them: the newest one is sought instead.
-            self.passed.counts.reseeks += 1;
-            self.passed.skipped = 0;
+        self.counters.skipped += 1;
+        if self.counters.skipped > self.view.family.max_sequential_skip {
+            // Too many versions to visit one by one: seek to the newest visible one.
+            self.counters.counts.reseeks += 1;
+            self.counters.skipped = 0;
             self.versions.operands.clear();
             let user = std::mem::take(&mut self.key);
             let size = self.view.family.order.timestamp_size();
-            self.aim_before(key::strip_timestamp(&user, size));
+            self.set_target_newest_visible(key::strip_timestamp(&user, size));
             self.key = user;
             self.versions.covered_by = Default::default();
             let _progress = self.merging.seek(&self.target);
@@ -124,11 +125,11 @@ impl DbIter {
             return Ok(());
         }
         if self.view.family.order.timestamp_size() > 0 {
-            // The key is shown with the timestamp of the version that counts.
+            // The key is shown with the timestamp of its visible version.
             self.key.clear();
             self.key.extend_from_slice(parsed.user_key);
-            if let Some(cover) = &mut self.cover {
-                self.versions.covered_by = cover.covering(parsed.user_key)?;
+            if let Some(range_dels) = &mut self.range_dels {
+                self.versions.covered_by = range_dels.covering(parsed.user_key)?;
             }
         }
         let kind = match parsed.seq < self.versions.covered_by {
@@ -142,14 +143,14 @@ impl DbIter {
                 self.versions.newest = self.version(kind)?;
             }
         }
-        self.passed.hidden += u64::from(kind.is_deletion());
-        self.passed.counts.back += 1;
-        self.passed.counts.back_deletions += u64::from(kind.is_deletion());
+        self.counters.hidden += u64::from(kind.is_deletion());
+        self.counters.counts.back += 1;
+        self.counters.counts.back_deletions += u64::from(kind.is_deletion());
         let _progress = self.merging.prev();
         Ok(())
     }
 
-    /// The current entry, whose kind is `kind`, as a version that hides all older ones.
+    /// The current entry, of kind `kind`, as a version that hides all older ones.
     fn version(&self, kind: ValueKind) -> Result<Newest> {
         let value = || self.merging.value_pin();
         Ok(match kind {
@@ -166,8 +167,8 @@ impl DbIter {
         })
     }
 
-    /// All versions of `key` are gathered: stands on it if they amount to a value.
-    fn stand_gathered(&mut self) -> Result<bool> {
+    /// All versions of `key` are gathered. Positions on the key and returns true if it has a value.
+    fn resolve_gathered(&mut self) -> Result<bool> {
         self.versions.same_key = false;
         let newest = std::mem::replace(&mut self.versions.newest, Newest::Missing);
         let newest = match newest {
@@ -186,22 +187,22 @@ impl DbIter {
         }
         let at = match newest {
             Newest::Missing => return Ok(false),
-            Newest::Value(value) | Newest::Blob(value) => At::Value(self.without_date(value)?),
+            Newest::Value(value) | Newest::Blob(value) => Position::Value(self.strip_ttl(value)?),
             Newest::Entity(entity) => {
                 let column = default_column(&entity)?;
-                At::Entity(entity, column)
+                Position::Entity(entity, column)
             }
         };
-        let _progress = self.stand(at)?;
+        let _progress = self.set_position(at)?;
         Ok(true)
     }
 
-    /// Moves the merging iterator, backward, to the last entry before all versions of `key`.
+    /// Moves the merging iterator backward to the last entry before all versions of `key`.
     pub(super) fn seek_before_key(&mut self) {
-        self.astray = false;
+        self.needs_reposition = false;
         let user = std::mem::take(&mut self.key);
         let size = self.view.family.order.timestamp_size();
-        self.aim_before_all(key::strip_timestamp(&user, size));
+        self.set_target_before_all(key::strip_timestamp(&user, size));
         self.key = user;
         let _progress = self.merging.seek_for_prev(&self.target);
     }

@@ -1,8 +1,8 @@
-//! How long a read may take: `deadline` and `io_timeout`, looked at around every read of a file.
+//! The `deadline` and `io_timeout` of a read, checked before and after every file read.
 //!
-//! A read that blocks cannot be called back, so one that takes too long is noticed when it returns:
-//! its bytes are dropped and the call fails with `TimedOut`. What is in memory is served even
-//! after the deadline.
+//! A blocking read cannot be cancelled. One that exceeds a limit is detected when it returns: its
+//! data is discarded and the operation fails with `TimedOut`. Data in memory is returned even after
+//! the deadline.
 
 use cairn_observe::Activity;
 use cairn_observe::perf::{self, PerfMetric};
@@ -13,27 +13,27 @@ use cairn_types::{Error, Result};
 
 use crate::view::Reading;
 
-/// The limits of one read, in microseconds; 0 for none.
+/// The time limits of a read, in microseconds; 0 means no limit.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct ReadDeadline {
     deadline: u64,
     io_timeout: u64,
 }
 
-impl Patience {
+impl ReadDeadline {
     #[inline]
-    pub(crate) fn of(options: &ReadOptions) -> Patience {
-        Patience {
+    pub(crate) fn of(options: &ReadOptions) -> ReadDeadline {
+        ReadDeadline {
             deadline: options.deadline,
             io_timeout: options.io_timeout,
         }
     }
 
-    fn is_endless(self) -> bool {
+    fn is_unlimited(self) -> bool {
         self.deadline | self.io_timeout == 0
     }
 
-    /// Fails with `TimedOut` when the deadline has passed.
+    /// Fails with `TimedOut` if the deadline has passed.
     pub(crate) fn check(self, reading: &Reading) -> Result<()> {
         if self.deadline == 0 {
             return Ok(());
@@ -42,22 +42,22 @@ impl Patience {
         match now < self.deadline {
             true => Ok(()),
             false => Err(Error::timed_out(format!(
-                "the deadline of the read passed {} microseconds ago",
+                "the deadline of the read expired {} microseconds ago",
                 now - self.deadline
             ))),
         }
     }
 
-    /// Carries `request` of a get out.
+    /// Performs `request` for a get.
     pub(crate) fn read(self, reading: &Reading, request: &ReadRequest) -> Result<Buffer> {
         let read = || timed(reading, Activity::Get, || reading.io.read_now(request));
-        if self.is_endless() {
+        if self.is_unlimited() {
             return read();
         }
         self.within(reading, read)?
     }
 
-    /// Carries all of `requests` out for `activity`, as one wait.
+    /// Performs `requests` for `activity` as one batch.
     pub(crate) fn read_batch(
         self,
         reading: &Reading,
@@ -70,7 +70,7 @@ impl Patience {
             statistics.record(Histogram::MultigetIoBatchSize, requests.len() as u64);
         }
         let read = || timed(reading, activity, || reading.io.read_batch(requests));
-        if self.is_endless() {
+        if self.is_unlimited() {
             return read();
         }
         match self.within(reading, read) {
@@ -79,7 +79,7 @@ impl Patience {
         }
     }
 
-    /// The result of `read`, unless it begins or ends too late.
+    /// Returns the result of `read`, or `TimedOut` if it starts or ends too late.
     fn within<T>(self, reading: &Reading, read: impl FnOnce() -> T) -> Result<T> {
         self.check(reading)?;
         let began = reading.clock.monotonic_nanos();
@@ -87,7 +87,7 @@ impl Patience {
         let took = (reading.clock.monotonic_nanos().saturating_sub(began)) / 1_000;
         if self.io_timeout > 0 && took > self.io_timeout {
             return Err(Error::timed_out(format!(
-                "a read of a file took {took} microseconds, io_timeout allows {}",
+                "a file read took {took} microseconds, which exceeds io_timeout={}",
                 self.io_timeout
             )));
         }
@@ -96,8 +96,8 @@ impl Patience {
     }
 }
 
-/// The result of `read` for `activity`; its time goes to the statistics and the thread's
-/// counters, if they want it.
+/// Runs `read` for `activity` and, if enabled, adds its duration to the statistics and the perf
+/// context.
 fn timed<T>(reading: &Reading, activity: Activity, read: impl FnOnce() -> T) -> T {
     let statistics = reading.statistics.as_ref().filter(|s| s.wants_times());
     if statistics.is_none() && !perf::wants_times() {

@@ -1,5 +1,5 @@
-//! Range tombstones: many of them, in every place they can lie, against a map; and what reads cost among them,
-//! counted in comparisons of keys.
+//! Range tombstones in all kinds of sources, compared with a map, and the cost of reads among them
+//! in key comparisons.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -13,16 +13,16 @@ use proptest::prelude::*;
 
 use super::world::{Change, Shape, World};
 use super::{Pairs, backward, change, check, forward, key, shape, shape_of};
+use crate::db_iter::DbIter;
 use crate::get::get;
-use crate::visible::DbIter;
 
-/// A write; one of three deletes a range.
+/// A write, one in three a range deletion.
 fn ranged_change() -> impl Strategy<Value = Change> {
     let range = (key(), key()).prop_map(|(start, end)| Change::DeleteRange(start, end));
     prop_oneof![2 => change(), 1 => range]
 }
 
-/// Small keys with the timestamps of 8 bytes that order them.
+/// Keys with 8-byte timestamps.
 fn timed_change() -> impl Strategy<Value = (u8, u8, u8)> {
     (0u8..8, 0u8..10, 0u8..10)
 }
@@ -35,7 +35,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(160))]
 
     #[test]
-    fn many_range_tombstones_hide_what_a_map_loses(
+    fn many_range_tombstones_match_the_map(
         changes in proptest::collection::vec(ranged_change(), 1..120),
         shape in shape(),
         wide in proptest::collection::vec(0usize..30, 0..4),
@@ -48,7 +48,7 @@ proptest! {
     }
 
     #[test]
-    fn turning_around_among_range_tombstones_is_walking_a_list(
+    fn direction_changes_among_range_tombstones_match_a_list(
         changes in proptest::collection::vec(ranged_change(), 1..100),
         shape in shape(),
         layers in proptest::collection::vec(0usize..25, 0..4),
@@ -74,7 +74,7 @@ proptest! {
         for (kind, target) in moves {
             let here = expected.get(at).map(|(key, value)| (&key[..], &value[..]));
             prop_assert_eq!(iter.entry(), here);
-            // Counted from the end so that nothing before the first is nowhere too.
+            // Counted from the end, so that the position before the first entry is invalid too.
             match kind {
                 0 => {
                     iter.seek(&target);
@@ -99,12 +99,12 @@ proptest! {
     }
 
     #[test]
-    fn range_tombstones_with_timestamps_hide_what_is_not_newer(
+    fn timestamped_range_tombstones_hide_older_versions(
         list in proptest::collection::vec(timed_change(), 1..60),
         layers in proptest::collection::vec(0usize..20, 0..4),
         snapshot in 0u64..60,
     ) {
-        // Two writes share a timestamp now and then; later ones are never older.
+        // Some writes share a timestamp; later writes are never older.
         let ts = |at: usize| 10 + at as u64 * 2 / 3;
         let changes: Vec<Change> = list.iter().enumerate().map(|(at, &(kind, a, b))| match kind {
             0..4 => Change::Put(with_ts(a, ts(at)), vec![b; 9]),
@@ -142,7 +142,7 @@ proptest! {
     }
 }
 
-/// The order of bytes, which counts how often keys are compared.
+/// Bytewise order that counts comparisons.
 #[derive(Default)]
 struct Counting(AtomicU64);
 
@@ -157,7 +157,7 @@ impl Comparator for Counting {
     }
 }
 
-/// A world in whose order comparisons are counted.
+/// A world whose order counts comparisons.
 struct Counted {
     world: World,
     counting: Arc<Counting>,
@@ -174,7 +174,7 @@ impl Counted {
         };
         let world = World::with_operator(changes, &shape, None, order);
         let counted = Counted { world, counting };
-        // Opens tables, and builds what is built once.
+        // Opens the tables and builds lazily built state.
         counted.iter().seek_to_first();
         counted
     }
@@ -195,7 +195,7 @@ fn numbered(number: u32) -> Vec<u8> {
     number.to_be_bytes().to_vec()
 }
 
-/// An entry for every tenth number, and behind each a tombstone over the rest.
+/// An entry for every tenth number, each followed by a tombstone over the numbers in between.
 fn many_tombstones(count: u32) -> (Vec<Change>, Vec<Change>) {
     let entries = (0..count).flat_map(|n| [10 * n, 10 * n + 5]);
     let entries = entries.map(|n| Change::Put(numbered(n), b"value".to_vec()));
@@ -205,7 +205,7 @@ fn many_tombstones(count: u32) -> (Vec<Change>, Vec<Change>) {
 }
 
 #[test]
-fn among_many_range_tombstones_a_read_costs_what_its_searches_do() {
+fn reads_among_many_range_tombstones_cost_logarithmic_comparisons() {
     let count = 20_000;
     let (entries, ranges) = many_tombstones(count);
     let changes = [entries.clone(), ranges.clone()].concat();
@@ -251,13 +251,13 @@ fn among_many_range_tombstones_a_read_costs_what_its_searches_do() {
 }
 
 #[test]
-fn a_walk_goes_past_a_range_tombstone_at_once() {
+fn iteration_skips_a_range_tombstone_at_once() {
     let count = 100_000;
     let mut changes: Vec<Change> = (0..=count)
         .map(|n| Change::Put(numbered(n), b"value".to_vec()))
         .collect();
     changes.push(Change::DeleteRange(numbered(1), numbered(count)));
-    // The entries in a level, in level 0, and beside the tombstone in memory.
+    // The entries in a level, in level 0, and in the memtable of the tombstone.
     let entries = changes.len() - 1;
     for layers in [&[entries][..], &[entries, 0, 1], &[0, 0, entries], &[]] {
         let counted = Counted::new(&changes, layers);
@@ -291,7 +291,7 @@ fn a_walk_goes_past_a_range_tombstone_at_once() {
 }
 
 #[test]
-fn a_walk_among_long_range_tombstones_takes_few_comparisons_for_each() {
+fn iteration_among_long_range_tombstones_costs_few_comparisons_each() {
     let (count, width) = (2_000, 100);
     let mut changes: Vec<Change> = (0..=count * width)
         .map(|n| Change::Put(numbered(n), b"value".to_vec()))

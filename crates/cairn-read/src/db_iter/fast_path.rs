@@ -1,57 +1,59 @@
-//! Plain steps: those in which only keys, sequence numbers and kinds have to be thought of.
+//! The fast path of steps: only user keys, sequence numbers and kinds are checked.
 //!
-//! Bounds of the walk, a prefix that all keys must have, and range tombstones are thought of once, when
-//! the walk comes to where it stands: they amount to a key that ends the part of the walk in which
-//! they decide nothing. A step that stays before that key need not ask them again; one that does not asks them all.
+//! Iteration bounds, a required prefix and range tombstones are evaluated once, after a seek or a
+//! general step. They limit the *fast range*, the keys around the current position that are in
+//! bounds and uncovered. A step within the fast range checks none of them again; a step that leaves
+//! it is a general step.
 
 use cairn_format::key;
 use cairn_types::{KeyOrder, PrefixExtractor};
 
 use super::DbIter;
-use crate::cover::Cover;
+use crate::range_del_aggregator::RangeDelAggregator;
 
-/// How far steps in one direction are plain.
+/// The fast range in one direction.
 #[derive(Debug, Default)]
-pub(super) struct Reach {
+pub(super) struct FastRange {
     extent: Extent,
-    /// The key that ends it, if `extent` is `Limited`.
+    /// The key that ends the range, exclusive, if `extent` is `Limited`.
     limit: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Extent {
     #[default]
-    Nowhere,
-    Everywhere,
+    Empty,
+    Unbounded,
     Limited,
 }
 
-impl Reach {
-    /// True if there may be plain steps at all.
+impl FastRange {
+    /// True if the range is not empty.
     #[inline]
-    pub(super) fn is_somewhere(&self) -> bool {
-        self.extent != Extent::Nowhere
+    pub(super) fn is_enabled(&self) -> bool {
+        self.extent != Extent::Empty
     }
 
-    /// True if a step forward to the user key `user` is plain; it is not if it leads to the limit.
+    /// True if the range contains the user key `user`, reached by a forward step.
     #[inline]
-    pub(super) fn has_forward(&self, user: &[u8]) -> bool {
+    pub(super) fn contains_forward(&self, user: &[u8]) -> bool {
         self.extent != Extent::Limited || key::compare_bytewise(user, &self.limit).is_lt()
     }
 
-    /// True if a step back to the user key `user` is plain; it is not if it leads to the limit.
+    /// True if the range contains the user key `user`, reached by a backward step.
     #[inline]
-    pub(super) fn has_back(&self, user: &[u8]) -> bool {
+    pub(super) fn contains_backward(&self, user: &[u8]) -> bool {
         self.extent != Extent::Limited || key::compare_bytewise(user, &self.limit).is_gt()
     }
 
-    /// Steps are plain up to the nearest of `limits`, and everywhere without one; `nearer` chooses between two.
+    /// Extends the range to the nearest of `limits`, or without limit if there are none. `nearer`
+    /// selects the nearer of two.
     fn limit<'a>(
         &mut self,
         limits: impl Iterator<Item = &'a [u8]>,
         nearer: impl Fn(&'a [u8], &'a [u8]) -> &'a [u8],
     ) {
-        self.extent = Extent::Everywhere;
+        self.extent = Extent::Unbounded;
         if let Some(limit) = limits.reduce(nearer) {
             self.extent = Extent::Limited;
             self.limit.clear();
@@ -61,32 +63,32 @@ impl Reach {
 }
 
 impl DbIter {
-    /// Notes which steps are plain from where the iterator stands, until a seek or a step that is not
-    /// plain.
-    pub(super) fn note_plain(&mut self) {
-        self.plain
+    /// Computes the fast ranges at the current position. They are valid until the next seek or
+    /// general step.
+    pub(super) fn update_fast_ranges(&mut self) {
+        self.fast_ranges
             .iter_mut()
-            .for_each(|reach| reach.extent = Extent::Nowhere);
-        // Hidden entries are counted by step, which plain steps do not know of.
-        if !self.rules.simple || self.passed.waste.is_some() {
+            .for_each(|range| range.extent = Extent::Empty);
+        // Hidden entries are counted by step, which the fast path does not do.
+        if !self.settings.fast_path || self.counters.flush_trigger.is_some() {
             return;
         }
-        let cover = self.cover.as_mut().and_then(|cover| {
-            cover.forget_levels();
-            (!cover.is_empty()).then_some(&*cover)
+        let range_dels = self.range_dels.as_mut().and_then(|range_dels| {
+            range_dels.drop_empty_levels();
+            (!range_dels.is_empty()).then_some(&*range_dels)
         });
         let bounded = self.bounds.upper.is_some()
             || self.bounds.lower.is_some()
             || self.bounds.prefix.is_some();
-        if cover.is_none() && !bounded {
-            // Most walks: nothing ends them, and a seek need not look for what does.
-            for reach in &mut self.plain {
-                reach.extent = Extent::Everywhere;
+        if range_dels.is_none() && !bounded {
+            // The common case: no limits to compute.
+            for range in &mut self.fast_ranges {
+                range.extent = Extent::Unbounded;
             }
             return;
         }
-        let [after, before] = match cover.map(Cover::uncovered) {
-            // Tombstones hide what comes next, or may do so.
+        let [after, before] = match range_dels.map(RangeDelAggregator::uncovered) {
+            // The next key is covered, or may be.
             Some(None) => return,
             Some(Some(edges)) => edges,
             None => [None; 2],
@@ -110,32 +112,36 @@ impl DbIter {
         {
             return;
         }
-        let [forward, back] = &mut self.plain;
+        let [forward, back] = &mut self.fast_ranges;
         forward.limit(until.into_iter().flatten(), Ord::min);
         back.limit(from.into_iter().flatten(), Ord::max);
     }
 
-    /// True if it is known that no range tombstone covers `user`: what plain steps rely on.
+    /// True if `user` is known to be uncovered by range tombstones. An invariant of the fast path.
     pub(super) fn is_uncovered(&self, user: &[u8]) -> bool {
-        let cover = self.cover.as_ref();
-        cover.is_none_or(|cover| cover.is_known_uncovered(user))
+        let range_dels = self.range_dels.as_ref();
+        range_dels.is_none_or(|range_dels| range_dels.is_known_uncovered(user))
     }
 
-    /// [`DbIter::note_plain`] after a step that was not plain: only range tombstones that are known now may
-    /// decide where they did not.
+    /// Updates the fast ranges after a general step. Only tombstones can have changed them.
     #[inline]
-    pub(super) fn note_plain_again(&mut self) {
-        if self.cover.as_ref().is_some_and(|cover| !cover.is_empty()) {
-            self.note_plain();
+    pub(super) fn refresh_fast_ranges(&mut self) {
+        if self
+            .range_dels
+            .as_ref()
+            .is_some_and(|range_dels| !range_dels.is_empty())
+        {
+            self.update_fast_ranges();
         }
     }
 }
 
-/// The first key behind all those that have `prefix`, if any can be; `None` if these do not lie side by side
-/// in the order of their bytes, or are but one.
+/// Returns the first key after all keys with `prefix`, `Some(None)` if there is none. Returns
+/// `None` if the keys with the prefix are not contiguous in bytewise order, or if there is only
+/// one.
 #[expect(
     clippy::option_option,
-    reason = "that nothing is known is one thing, that there is no such key another"
+    reason = "`None`: unknown; `Some(None)`: there is no such key"
 )]
 fn end_of_prefix(extractor: &PrefixExtractor, prefix: &[u8]) -> Option<Option<Vec<u8>>> {
     match extractor {
@@ -158,13 +164,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_prefix_is_the_first_key_that_does_not_have_it() {
+    fn end_of_prefix_is_first_key_after_it() {
         let fixed = |n, prefix: &[u8]| end_of_prefix(&PrefixExtractor::Fixed(n), prefix);
         assert_eq!(fixed(2, b"ab"), Some(Some(b"ac".to_vec())));
         assert_eq!(fixed(3, b"a\xff\xff"), Some(Some(b"b".to_vec())));
         assert_eq!(fixed(2, b"\xff\xff"), Some(None));
         assert_eq!(fixed(0, b""), Some(None));
-        // A key that is shorter than a capped prefix is the only one that has it as a whole.
+        // A key shorter than a capped prefix is the only key with that prefix.
         assert_eq!(end_of_prefix(&PrefixExtractor::Capped(3), b"ab"), None);
         assert_eq!(end_of_prefix(&PrefixExtractor::Noop, b"ab"), None);
     }

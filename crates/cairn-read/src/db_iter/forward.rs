@@ -1,107 +1,107 @@
-//! Walking forward: the first visible version of a key decides about it.
+//! Forward iteration: the first visible version of a key determines its value.
 
 use cairn_format::block::SkipLimits;
 use cairn_format::key;
 use cairn_types::{Error, KeyOrder, Progress, Result, SequenceNumber, ValueKind};
 
-use super::rules::unknown_kind;
-use super::{At, DbIter, Part, Task};
+use super::bounds::unknown_kind;
+use super::{DbIter, Part, Position, Task};
 use crate::columns::{default_column, has_blobs, with_blobs};
-use crate::level::nothing_may_be_read;
-use crate::merging::{Below, Merged, full_merge};
+use crate::level::storage_forbidden;
+use crate::merge_operands::{Below, Merged, full_merge};
 use crate::value::{Value, mergeable};
 
 impl DbIter {
-    /// Goes on to the next key that has a value.
+    /// Moves to the next key that has a value.
     #[inline]
-    pub(super) fn forward(&mut self) -> Result<Progress> {
+    pub(super) fn find_next_entry(&mut self) -> Result<Progress> {
         loop {
             if !self.merging.valid() {
                 if self.merging.lacks() {
                     return Ok(Progress::Lacks);
                 }
-                return self.end();
+                return self.end_iteration();
             }
             let internal = self.merging.key();
             let user = key::user_key(internal);
             if self.versions.same_key && self.is_same(user, &self.key) {
-                self.pass_over(Passed::Older)?;
+                self.skip_entry(SkipReason::OlderVersion)?;
                 continue;
             }
-            if self.is_behind_end(user) {
-                return self.stand(At::Nowhere);
+            if self.is_past_end(user) {
+                return self.set_position(Position::Invalid);
             }
             let packed = key::packed(internal);
             let seq = SequenceNumber(packed >> 8);
             if seq > self.seq || self.is_too_new(user) {
-                self.passed.counts.recent += 1;
-                self.pass_over(Passed::Newer)?;
+                self.counters.counts.recent += 1;
+                self.skip_entry(SkipReason::NotVisible)?;
                 continue;
             }
-            if let Some(cover) = &mut self.cover {
-                self.versions.covered_by = cover.covering(user)?;
+            if let Some(range_dels) = &mut self.range_dels {
+                self.versions.covered_by = range_dels.covering(user)?;
                 if seq < self.versions.covered_by {
-                    if self.skip_covered()? {
+                    if self.skip_tombstone_range()? {
                         continue;
                     }
-                    // All of its key that is older lies under the tombstone too.
-                    self.hide_key();
+                    // The tombstone hides all older versions of the key.
+                    self.skip_key();
                     self.count_hidden()?;
                     let _progress = self.merging.next();
                     continue;
                 }
             }
-            // Truncation is meant: the kind is the lowest byte.
+            // The truncation is intended: the kind is the lowest byte.
             match ValueKind::from_u8(packed as u8) {
-                Some(ValueKind::Value) => return self.stand_on(Part::All),
+                Some(ValueKind::Value) => return self.set_entry(Part::All),
                 Some(kind) if kind.is_deletion() => {
                     if self.merging.may_have_more_of_key() && self.skip_deleted() {
                         continue;
                     }
-                    self.hide_key();
-                    self.passed.counts.deletions += 1;
+                    self.skip_key();
+                    self.counters.counts.deletions += 1;
                     self.count_hidden()?;
-                    self.count_waste();
+                    self.count_memtable_hidden();
                     let _progress = self.merging.next();
                     self.skip_deletions();
                 }
-                Some(kind) => return self.stand_or_collect(kind),
+                Some(kind) => return self.resolve_version(kind),
                 None => return Err(unknown_kind(internal)),
             }
         }
     }
 
-    /// The merging iterator stands on the version that decides, and it is no plain value.
-    fn stand_or_collect(&mut self, kind: ValueKind) -> Result<Progress> {
+    /// The merging iterator is on the newest visible version of a key, which is not a plain value.
+    fn resolve_version(&mut self, kind: ValueKind) -> Result<Progress> {
         let value = self.merging.value();
         match kind {
-            ValueKind::Value => self.stand_on(Part::All),
+            ValueKind::Value => self.set_entry(Part::All),
             ValueKind::ValuePreferredSeqno => {
                 let len = value.len().saturating_sub(size_of::<u64>());
-                self.stand_on(Part::Range(0..len))
+                self.set_entry(Part::Range(0..len))
             }
             ValueKind::WideColumnEntity => {
                 if has_blobs(value)? {
-                    self.hide_key();
+                    self.skip_key();
                     let entity = self.merging.value_pin();
-                    return self.stand_on_entity(entity);
+                    return self.set_entity(entity);
                 }
                 let column = default_column(value)?;
-                self.stand_on(Part::Column(column))
+                self.set_entry(Part::Column(column))
             }
-            ValueKind::BlobIndex if self.rules.unprepared && !self.back => {
-                self.hide_key();
+            ValueKind::BlobIndex if self.settings.defer_blob_values && !self.back => {
+                self.skip_key();
                 let index = self.merging.value_pin();
-                self.stand(At::Index(index))
+                self.set_position(Position::Index(index))
             }
             ValueKind::BlobIndex => {
-                self.hide_key();
+                self.skip_key();
                 let value = self.blob(self.merging.value())?;
-                let value = self.without_date(value)?;
-                self.stand(At::Value(value))
+                let value = self.strip_ttl(value)?;
+                self.set_position(Position::Value(value))
             }
             ValueKind::Merge => {
-                self.hide_key();
+                self.skip_key();
                 self.versions.operands.clear();
                 self.versions.operands.push(self.merging.value_pin());
                 self.task = Task::Collect;
@@ -112,8 +112,8 @@ impl DbIter {
         }
     }
 
-    /// Collects further operands of `key` until something below them ends the search.
-    pub(super) fn collect(&mut self) -> Result<Progress> {
+    /// Collects further operands of `key` until a base value, a deletion or the next key.
+    pub(super) fn collect_operands(&mut self) -> Result<Progress> {
         loop {
             if !self.merging.valid() {
                 if self.merging.lacks() {
@@ -154,55 +154,55 @@ impl DbIter {
         }
     }
 
-    /// Stands on `key` with what its operands (newest first) make of what lies below them.
+    /// Merges the operands of `key`, newest first, into `below` and positions on the result.
     fn merge_into(&mut self, below: Below<'_>) -> Result<Progress> {
         self.versions.operands.reverse();
         self.merge_gathered(below)
     }
 
-    /// Stands on `key` with what its operands (oldest first) make of what lies below them.
+    /// Merges the operands of `key`, oldest first, into `below` and positions on the result.
     pub(super) fn merge_gathered(&mut self, below: Below<'_>) -> Result<Progress> {
         let operands = self.versions.operands.iter();
         let operands: Result<Vec<&[u8]>> = operands
-            .map(|one| mergeable(one, self.rules.dated))
+            .map(|one| mergeable(one, self.settings.dated))
             .collect();
         let below = match below {
-            Below::Value(value) => Below::Value(mergeable(value, self.rules.dated)?),
+            Below::Value(value) => Below::Value(mergeable(value, self.settings.dated)?),
             other => other,
         };
         let merged = full_merge(&self.view.family, &self.key, below, &operands?)?;
         self.versions.operands.clear();
         match merged {
-            Merged::Value(value) => self.stand(At::Value(value.into())),
+            Merged::Value(value) => self.set_position(Position::Value(value.into())),
             Merged::Entity(entity) => {
                 let column = default_column(&entity)?;
-                self.stand(At::Entity(entity.into(), column))
+                self.set_position(Position::Entity(entity.into(), column))
             }
         }
     }
 
-    /// Stands on `key` with `entity`.
-    pub(super) fn stand_on_entity(&mut self, entity: Value) -> Result<Progress> {
+    /// Positions on `key` with `entity`.
+    pub(super) fn set_entity(&mut self, entity: Value) -> Result<Progress> {
         let entity = self.whole_entity(entity)?;
         let column = default_column(&entity)?;
-        self.stand(At::Entity(entity, column))
+        self.set_position(Position::Entity(entity, column))
     }
 
-    /// `entity`, the value of `key`, with the columns that lie in blob files.
+    /// Returns `entity`, the value of `key`, with its blobs read and inlined.
     pub(super) fn whole_entity(&self, entity: Value) -> Result<Value> {
-        if self.rules.cache_only && has_blobs(&entity)? {
-            return Err(nothing_may_be_read());
+        if self.settings.cache_only && has_blobs(&entity)? {
+            return Err(storage_forbidden());
         }
         with_blobs(
             &self.view.family,
             &self.key,
             entity,
-            self.rules.blob_options,
+            self.settings.blob_options,
         )
     }
 
-    /// The merging iterator stands on the newest visible version of `key`, or `key` has none.
-    pub(super) fn newest(&mut self) -> Result<Progress> {
+    /// The merging iterator is on the newest visible version of `key`, or past it if there is none.
+    pub(super) fn find_newest(&mut self) -> Result<Progress> {
         if !self.merging.valid() && self.merging.lacks() {
             return Ok(Progress::Lacks);
         }
@@ -214,54 +214,56 @@ impl DbIter {
             _ => None,
         };
         if version.is_some_and(|version| version.seq > self.seq) {
-            // Of keys with timestamps those with older ones follow, whatever their numbers.
+            // Versions with older timestamps follow, with any sequence number.
             let _progress = self.merging.next();
             return Ok(Progress::Ready);
         }
-        self.astray = true;
+        self.needs_reposition = true;
         let Some(parsed) = version.filter(|parsed| !parsed.kind.is_deletion()) else {
-            return self.go_back();
+            return self.continue_backward();
         };
-        if let Some(cover) = &mut self.cover {
-            self.versions.covered_by = cover.covering(parsed.user_key)?;
+        if let Some(range_dels) = &mut self.range_dels {
+            self.versions.covered_by = range_dels.covering(parsed.user_key)?;
         }
         if parsed.seq < self.versions.covered_by {
-            return self.go_back();
+            return self.continue_backward();
         }
-        let _progress = self.stand_or_collect(parsed.kind)?;
-        // Backward, the iterator stands on values of its own.
-        match std::mem::replace(&mut self.at, At::Nowhere) {
-            At::Entry(part) => {
+        let _progress = self.resolve_version(parsed.kind)?;
+        // In backward iteration the position does not refer to the entry of the merging iterator.
+        match std::mem::replace(&mut self.position, Position::Invalid) {
+            Position::Entry(part) => {
                 let value = self.merging.value_pin();
-                self.at = match part {
-                    Part::All => At::Value(value),
-                    Part::Range(range) => At::Value(value.slice(range)),
-                    Part::Column(range) => At::Entity(value, range),
+                self.position = match part {
+                    Part::All => Position::Value(value),
+                    Part::Range(range) => Position::Value(value.slice(range)),
+                    Part::Column(range) => Position::Entity(value, range),
                 };
             }
-            other => self.at = other,
+            other => self.position = other,
         }
         Ok(Progress::Ready)
     }
 
-    /// `key` has no value: goes on with what lies before it.
-    fn go_back(&mut self) -> Result<Progress> {
+    /// `key` has no value: continues with the preceding keys.
+    fn continue_backward(&mut self) -> Result<Progress> {
         self.seek_before_key();
         let order = &self.view.family.order;
-        if !self.sought.is_empty() && !key::compare(order, &self.target, &self.sought).is_lt() {
+        if !self.last_reseek_target.is_empty()
+            && !key::compare(order, &self.target, &self.last_reseek_target).is_lt()
+        {
             return Err(Error::corruption(
-                "keys of a table are out of order: going back leads forward",
+                "keys of a table are out of order: the seek target did not move backward",
             ));
         }
-        self.sought.clone_from(&self.target);
+        self.last_reseek_target.clone_from(&self.target);
         self.versions.same_key = false;
         self.task = Task::Backward;
         Ok(Progress::Ready)
     }
 
-    /// Passes over the deletion in front and those that follow, together with what lies under them
-    /// in the next source: the way through runs of deletions over the very entries that they
-    /// delete. `false` if nothing was passed.
+    /// Skips the current deletion and the following ones together with the entries that they hide
+    /// in the next child: the fast path through runs of deletions over the deleted entries. Returns
+    /// false if nothing was skipped.
     fn skip_deleted(&mut self) -> bool {
         if !self.skips_runs() {
             return false;
@@ -269,113 +271,114 @@ impl DbIter {
         let hidden = SkipLimits {
             seq: self.seq,
             limit: self.bounds.upper.as_deref(),
-            budget: self.hidden_budget(),
+            budget: self.skip_budget(),
         };
         let skipped = self.merging.skip_deleted(&hidden, &mut self.key);
         if skipped.total() == 0 {
             return false;
         }
         self.versions.same_key = true;
-        self.passed.skipped = 0;
-        self.passed.hidden += skipped.total();
-        self.passed.counts.skipped += skipped.total();
-        self.passed.counts.deletions += skipped.deletions;
+        self.counters.skipped = 0;
+        self.counters.hidden += skipped.total();
+        self.counters.counts.skipped += skipped.total();
+        self.counters.counts.deletions += skipped.deletions;
         true
     }
 
-    /// True if runs of deletions can be passed over at once: keys order as their bytes do.
+    /// True if runs of deletions can be skipped at once, which requires bytewise order.
     #[inline]
     fn skips_runs(&self) -> bool {
         matches!(self.view.family.order, KeyOrder::Bytewise) && self.bounds.prefix.is_none()
     }
 
-    /// How many more entries may be passed over.
+    /// The number of entries that may still be skipped.
     #[inline]
-    fn hidden_budget(&self) -> u64 {
-        match self.rules.max_hidden {
+    fn skip_budget(&self) -> u64 {
+        match self.settings.max_skippable {
             0 => u64::MAX,
-            max => max.saturating_sub(self.passed.hidden),
+            max => max.saturating_sub(self.counters.hidden),
         }
     }
 
-    /// Passes over the deletions that follow the one just passed, in the source that is in front:
-    /// the way through runs of them, which costs next to nothing for each.
+    /// Skips the deletions of the current child that follow the deletion just skipped: the fast
+    /// path through runs of deletions.
     #[inline]
     fn skip_deletions(&mut self) {
         if !self.skips_runs() || !self.merging.valid() {
             return;
         }
-        let budget = self.hidden_budget();
+        let budget = self.skip_budget();
         let (seq, upper) = (self.seq, self.bounds.upper.as_deref());
-        let wasted = self.passed.waste.is_some() && self.is_waste();
-        // The last of them becomes the key whose older entries are passed over.
+        let counted = self.counters.flush_trigger.is_some() && self.is_in_active_memtable();
+        // The last deletion becomes the key whose older versions are skipped.
         let skipped = self
             .merging
             .skip_deletions(seq, upper, budget, &mut self.key);
-        self.passed.hidden += skipped;
-        self.passed.counts.skipped += skipped;
-        self.passed.counts.deletions += skipped;
-        if let Some(waste) = self.passed.waste.as_mut().filter(|_| wasted) {
-            waste.passed(skipped);
+        self.counters.hidden += skipped;
+        self.counters.counts.skipped += skipped;
+        self.counters.counts.deletions += skipped;
+        if let Some(trigger) = self.counters.flush_trigger.as_mut().filter(|_| counted) {
+            trigger.add_hidden(skipped);
         }
     }
 
-    /// True if the current entry is one of the memtable that takes writes.
-    fn is_waste(&self) -> bool {
+    /// True if the current entry is in the active memtable.
+    fn is_in_active_memtable(&self) -> bool {
         let seq = SequenceNumber(key::packed(self.merging.key()) >> 8);
-        self.passed
-            .waste
+        self.counters
+            .flush_trigger
             .as_ref()
-            .is_some_and(|waste| waste.has(seq))
+            .is_some_and(|trigger| trigger.owns(seq))
     }
 
-    /// Counts the current entry, which is passed over, if that is counted.
+    /// Counts the current entry, which is hidden, for the flush trigger.
     #[inline]
-    fn count_waste(&mut self) {
-        if self.passed.waste.is_some()
-            && self.is_waste()
-            && let Some(waste) = &mut self.passed.waste
+    fn count_memtable_hidden(&mut self) {
+        if self.counters.flush_trigger.is_some()
+            && self.is_in_active_memtable()
+            && let Some(trigger) = &mut self.counters.flush_trigger
         {
-            waste.passed(1);
+            trigger.add_hidden(1);
         }
     }
 
-    /// From now on the entries of the current entry's key are passed over.
+    /// Marks the user key of the current entry as skipped: its older versions are hidden.
     #[inline]
-    fn hide_key(&mut self) {
-        // Entries are counted by key: many keys with few entries each are no reason to seek.
-        self.passed.skipped = 0;
-        self.take_key();
+    fn skip_key(&mut self) {
+        // The count for a reseek is per key: many keys with few versions each do not justify a
+        // seek.
+        self.counters.skipped = 0;
+        self.save_key();
         self.versions.same_key = true;
     }
 
-    /// Passes over the current entry; seeks when there have been many.
+    /// Skips the current entry, by a seek if too many have been skipped.
     #[inline]
-    fn pass_over(&mut self, passed: Passed) -> Result<()> {
+    fn skip_entry(&mut self, reason: SkipReason) -> Result<()> {
         self.count_hidden()?;
-        if passed == Passed::Older {
-            self.count_waste();
+        if reason == SkipReason::OlderVersion {
+            self.count_memtable_hidden();
         }
-        self.passed.skipped += 1;
-        if self.passed.skipped <= self.view.family.max_sequential_skip {
+        self.counters.skipped += 1;
+        if self.counters.skipped <= self.view.family.max_sequential_skip {
             let _progress = self.merging.next();
             return Ok(());
         }
-        self.passed.skipped = 0;
-        match passed {
-            Passed::Older => self.aim_last_version(),
-            Passed::Newer => {
+        self.counters.skipped = 0;
+        match reason {
+            SkipReason::OlderVersion => self.set_target_after_key(),
+            SkipReason::NotVisible => {
                 let user = key::user_key(self.merging.key()).to_vec();
                 let size = self.view.family.order.timestamp_size();
-                self.aim_before(key::strip_timestamp(&user, size));
+                self.set_target_newest_visible(key::strip_timestamp(&user, size));
             }
         }
         let order = &self.view.family.order;
-        let is_further =
-            self.sought.is_empty() || key::compare(order, &self.target, &self.sought).is_gt();
+        let is_further = self.last_reseek_target.is_empty()
+            || key::compare(order, &self.target, &self.last_reseek_target).is_gt();
         if is_further {
-            self.passed.counts.reseeks += 1;
-            self.sought.clone_from(&self.target);
+            self.counters.counts.reseeks += 1;
+            self.last_reseek_target.clone_from(&self.target);
             let _progress = self.merging.seek(&self.target);
         } else {
             let _progress = self.merging.next();
@@ -385,24 +388,24 @@ impl DbIter {
 
     #[inline]
     pub(super) fn count_hidden(&mut self) -> Result<()> {
-        self.passed.hidden += 1;
-        self.passed.counts.skipped += 1;
-        if self.rules.max_hidden > 0 && self.passed.hidden > self.rules.max_hidden {
+        self.counters.hidden += 1;
+        self.counters.counts.skipped += 1;
+        if self.settings.max_skippable > 0 && self.counters.hidden > self.settings.max_skippable {
             return Err(Error::incomplete(format!(
-                "the iterator passed over more than {} hidden entries \
+                "the iterator skipped more than {} hidden entries \
                  (max_skippable_internal_keys)",
-                self.rules.max_hidden
+                self.settings.max_skippable
             )));
         }
         Ok(())
     }
 }
 
-/// Why an entry is passed over.
+/// The reason for skipping an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Passed {
-    /// A newer version of its key has decided.
-    Older,
-    /// The read does not see it.
-    Newer,
+enum SkipReason {
+    /// A newer version of its key is visible.
+    OlderVersion,
+    /// It is newer than the snapshot or the timestamp of the read.
+    NotVisible,
 }

@@ -1,11 +1,11 @@
-//! Comparing user keys that have no timestamp, in orders with and without timestamps.
+//! Comparison of user keys without timestamps.
 
 use std::cmp::Ordering;
 
 use cairn_format::key;
 use cairn_types::KeyOrder;
 
-/// How user keys stand to each other; neither has a timestamp, whatever the order.
+/// Compares two user keys that have no timestamp, even if keys in `order` have one.
 #[inline]
 #[must_use]
 pub(crate) fn compare(order: &KeyOrder, a: &[u8], b: &[u8]) -> Ordering {

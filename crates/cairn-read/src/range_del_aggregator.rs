@@ -1,21 +1,22 @@
-//! Range tombstones of all sources of a read, as one question: what is the newest tombstone over
-//! this key?
+//! The range tombstones of all sources of a read: finds the newest tombstone that covers a key.
 //!
-//! Nothing is copied: each source keeps the shared fragments and the region in which the key lay that was asked last.
-//! The keys for which the answer holds, the *window*, lie between the nearest edges of all sources; inside it a
-//! question costs two comparisons of keys. A key outside moves those sources whose own window it has left, to
-//! a neighbouring region or by a binary search; where no source can have tombstones, a question costs nothing.
+//! Fragments are shared, not copied. Each source remembers the region of its fragments that
+//! contains the last key, and the answers of all sources hold within the *window* between the
+//! nearest edges. A lookup within the window costs two key comparisons. A lookup outside moves only
+//! the sources whose own edges it has passed, to the adjacent region or by binary search. If no
+//! source has tombstones, a lookup costs nothing.
 //!
-//! Sources are ranked as the children of the merging iterator are, newest first. What an older child holds of a
-//! key is older than everything that a newer one says of it, so a tombstone hides the whole range that it
-//! covers in all children behind its own, and [`Cover::end`] says how far those may be moved at once.
+//! Sources are ordered like the children of the merging iterator, newest first. The entries of an
+//! older child are older than every tombstone of a newer one, so a tombstone hides its whole range
+//! in all later children; [`RangeDelAggregator::hidden_until`] returns how far they can be advanced
+//! at once.
 //!
-//! A level is not asked at all once it is known that no file of it has tombstones.
+//! A level is dropped once all of its files are known to have no tombstones.
 //!
-//! Tombstones of a level are found by file, in the file that may hold the key, whether or not the
-//! iterator over that level has points there. Those of a file speak only for keys between its bounds, which
-//! are edges of its window. Where keys have timestamps, an answer depends on the
-//! key's own, and no window is kept.
+//! The tombstones of a level are looked up in the file whose bounds contain the key, whether or not
+//! the iterator over that level is positioned in it. They apply only within the bounds of the file,
+//! which are edges of the window. If keys have timestamps, the answer depends on the timestamp of
+//! the key, and no window is kept.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -25,88 +26,91 @@ use cairn_format::range_del::Fragments;
 use cairn_types::{KeyOrder, Result, SequenceNumber, ValueKind};
 use cairn_version::{FileMeta, LevelFiles};
 
-use crate::bound::compare;
 use crate::level::Tables;
+use crate::user_key::compare;
 
-/// The range tombstones of a view; see the module's documentation.
-pub(crate) struct Cover {
+/// The range tombstones of a view; see the module documentation.
+pub(crate) struct RangeDelAggregator {
     reader: Reader,
-    /// Newest first.
+    /// The sources, newest first.
     sources: Vec<Source>,
     window: Window,
 }
 
-/// The reader: its view, snapshot and timestamp.
+/// The parameters of the read: order, snapshot, timestamp and tables.
 struct Reader {
     order: KeyOrder,
-    /// Bytes of timestamp at the end of keys.
+    /// Length of the timestamp at the end of user keys, in bytes.
     timestamp_size: usize,
     visible: SequenceNumber,
     read_ts: Option<Vec<u8>>,
     tables: Tables,
-    /// A lookup key in the making; kept for its memory.
+    /// Buffer for lookup keys.
     target: Vec<u8>,
 }
 
-/// Where tombstones lie, and what they say of the key that was asked last.
+/// The tombstones of one child, positioned at the last key.
 struct Source {
-    /// The child of the merging iterator whose entries lie at the same place.
+    /// The child of the merging iterator that holds the entries of the same memtable, table or
+    /// level.
     child: usize,
-    place: Place,
-    /// The fragments over the key, and its region; none where no file is or the file has no tombstones.
+    location: Location,
+    /// The fragments at the last key, and the region that contains it; `None` if no file contains
+    /// the key or the file has no tombstones.
     fragments: Option<Arc<Fragments>>,
     region: usize,
-    /// The newest visible tombstone over the key, zero for none.
+    /// The newest visible tombstone over the key; zero if there is none.
     seq: SequenceNumber,
-    /// The first key for which that holds.
+    /// The first key to which `seq` applies.
     from: Edge,
-    /// The first key for which it does not.
+    /// The first key after that to which it does not.
     until: Edge,
 }
 
-enum Place {
+enum Location {
     Memtable,
-    /// A table of level 0.
+    /// A level-0 table.
     File(Arc<FileMeta>),
-    /// A level from 1 on, its files, and the file whose fragments are at hand.
+    /// The number and the files of a level from 1 on, and the position of the file whose fragments
+    /// are loaded.
     Level(usize, Arc<LevelFiles>, usize),
 }
 
-/// Where a window ends.
+/// An end of a window.
 #[derive(Clone, Copy, Debug, Default)]
 enum Edge {
-    /// Nowhere.
+    /// Unbounded.
     #[default]
     Open,
-    /// At the edge of fragments.
+    /// An edge of the fragments.
     Fragment(usize),
-    /// At the smallest key of the file at this position.
+    /// The smallest key of the file at this position.
     Smallest(usize),
-    /// At the largest key of the file at this position.
+    /// The largest key of the file at this position.
     Largest(usize),
-    /// Right behind it.
-    BehindLargest(usize),
+    /// Immediately after the largest key of the file at this position.
+    AfterLargest(usize),
 }
 
-/// Keys for which an answer holds: those for which it holds in all sources.
+/// The keys for which the answer of all sources is the same.
 #[derive(Clone, Copy, Default)]
 struct Window {
-    /// True if there is an answer at all.
+    /// True if there is a window.
     known: bool,
-    /// The sources that have the nearest edges.
+    /// The sources with the nearest edges.
     from: usize,
     until: usize,
     seq: SequenceNumber,
 }
 
-impl Cover {
+impl RangeDelAggregator {
     pub(crate) fn new(
         order: KeyOrder,
         visible: SequenceNumber,
         read_ts: Option<Vec<u8>>,
         tables: Tables,
-    ) -> Cover {
-        Cover {
+    ) -> RangeDelAggregator {
+        RangeDelAggregator {
             reader: Reader {
                 timestamp_size: order.timestamp_size(),
                 order,
@@ -120,14 +124,14 @@ impl Cover {
         }
     }
 
-    /// Adds tombstones of a memtable, whose entries `child` shows.
+    /// Adds tombstones of a memtable whose entries are those of `child`.
     pub(crate) fn add_memtable(&mut self, child: usize, fragments: Arc<Fragments>) {
         if !fragments.is_empty() {
-            self.add(child, Place::Memtable, Some(fragments));
+            self.add(child, Location::Memtable, Some(fragments));
         }
     }
 
-    /// Adds the tombstones of a table of level 0, whose entries `child` shows.
+    /// Adds the tombstones of a level-0 table whose entries are those of `child`.
     pub(crate) fn add_table(
         &mut self,
         child: usize,
@@ -135,23 +139,24 @@ impl Cover {
         fragments: &Arc<Fragments>,
     ) {
         if !fragments.is_empty() {
-            self.add(child, Place::File(file.clone()), Some(fragments.clone()));
+            self.add(child, Location::File(file.clone()), Some(fragments.clone()));
         }
     }
 
-    /// Adds the tombstones of `files`, which make up the level `number`, and whose entries `child` shows.
+    /// Adds the tombstones of `files`, the files of level `number`, whose entries are those of
+    /// `child`.
     pub(crate) fn add_level(&mut self, child: usize, number: usize, files: Arc<LevelFiles>) {
         if !files.has_no_tombstones() {
-            // No file is at hand yet.
+            // No file is loaded yet.
             let none = files.len();
-            self.add(child, Place::Level(number, files, none), None);
+            self.add(child, Location::Level(number, files, none), None);
         }
     }
 
-    fn add(&mut self, child: usize, place: Place, fragments: Option<Arc<Fragments>>) {
+    fn add(&mut self, child: usize, location: Location, fragments: Option<Arc<Fragments>>) {
         self.sources.push(Source {
             child,
-            place,
+            location,
             fragments,
             region: 0,
             seq: SequenceNumber::ZERO,
@@ -160,8 +165,8 @@ impl Cover {
         });
     }
 
-    /// The sequence number of the newest visible tombstone over `user_key`, zero for none. Entries
-    /// with smaller numbers are hidden.
+    /// Returns the sequence number of the newest visible tombstone that covers `user_key`, or zero.
+    /// Entries with smaller sequence numbers are hidden.
     ///
     /// # Errors
     ///
@@ -171,43 +176,44 @@ impl Cover {
         if self.is_empty() {
             return Ok(SequenceNumber::ZERO);
         }
-        if self.holds(user_key) {
+        if self.window_contains(user_key) {
             return Ok(self.window.seq);
         }
         self.find(user_key)
     }
 
-    /// True if no source can have tombstones.
+    /// True if no source has tombstones.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.sources.is_empty()
     }
 
-    /// Does not ask levels any more of which it is known by now that they have no tombstones.
-    pub(crate) fn forget_levels(&mut self) {
-        let is_idle = |source: &Source| matches!(&source.place, Place::Level(_, files, _) if files.has_no_tombstones());
+    /// Drops levels that are known by now to have no tombstones.
+    pub(crate) fn drop_empty_levels(&mut self) {
+        let is_idle = |source: &Source| matches!(&source.location, Location::Level(_, files, _) if files.has_no_tombstones());
         if self.sources.iter().any(is_idle) {
             self.sources.retain(|source| !is_idle(source));
             self.combine();
         }
     }
 
-    /// True if it is known, without looking at tables, that no tombstone covers `user_key`.
+    /// True if `user_key` is known to be uncovered without opening tables.
     pub(crate) fn is_known_uncovered(&self, user_key: &[u8]) -> bool {
-        self.is_empty() || self.window.seq == SequenceNumber::ZERO && self.holds(user_key)
+        self.is_empty() || self.window.seq == SequenceNumber::ZERO && self.window_contains(user_key)
     }
 
-    /// The edges of the window around the key that was asked last, if no tombstone covers that: the keys
-    /// between them, which are not the edges themselves, are not covered either.
+    /// The edges of the current window if no tombstone covers it. Keys strictly between the edges
+    /// are not covered.
     pub(crate) fn uncovered(&self) -> Option<[Option<&[u8]>; 2]> {
         let uncovered = self.window.known && self.window.seq == SequenceNumber::ZERO;
         uncovered.then(|| self.edges())
     }
 
-    /// Where the range around the key that was asked last ends, going forward or `back`, in which everything that `child`
-    /// holds is hidden; `None` if there is no such range. Forward the end is the first key behind the range, and
-    /// backward the first key in it. No entry of the child is newer than `largest` says.
-    pub(crate) fn end(
+    /// Returns the end of the range around the last key in which all entries of `child` are hidden;
+    /// `None` if there is no such range. Forward, the end is the first key after the range; with
+    /// `back`, it is the first key in the range. `largest` returns the largest sequence number of
+    /// the child.
+    pub(crate) fn hidden_until(
         &self,
         child: usize,
         back: bool,
@@ -235,24 +241,24 @@ impl Cover {
         end
     }
 
-    /// The newest child that has a tombstone over the key that was asked last, and the edge of what that covers, as
-    /// [`Cover::end`] says it of all children behind that one.
+    /// The newest child that has a tombstone over the last key, and the end of the range hidden in
+    /// all later children; see [`RangeDelAggregator::hidden_until`].
     pub(crate) fn newest_end(&self, back: bool) -> Option<(usize, &[u8])> {
         let covers = |source: &&Source| source.seq > SequenceNumber::ZERO;
         let source = self.sources.iter().find(covers)?;
-        let behind = source.child + 1;
-        let end = self.end(behind, back, || SequenceNumber::MAX)?;
+        let after = source.child + 1;
+        let end = self.hidden_until(after, back, || SequenceNumber::MAX)?;
         Some((source.child, end))
     }
 
     #[inline]
-    fn holds(&self, user_key: &[u8]) -> bool {
+    fn window_contains(&self, user_key: &[u8]) -> bool {
         let Window {
             known, from, until, ..
         } = self.window;
         known
             && self.reader.is_before_end(&self.sources[until], user_key)
-            && self.reader.is_behind_start(&self.sources[from], user_key)
+            && self.reader.is_after_start(&self.sources[from], user_key)
     }
 
     fn edges(&self) -> [Option<&[u8]>; 2] {
@@ -267,29 +273,30 @@ impl Cover {
         ]
     }
 
-    /// Moves the sources to `user_key`.
-    // Not cold: scans over many small tombstones come here for every one.
+    /// Moves all sources to `user_key`.
+    // Not cold: a scan over many small tombstones calls it for each of them.
     #[inline(never)]
     fn find(&mut self, user_key: &[u8]) -> Result<SequenceNumber> {
         let reader = &mut self.reader;
         let (plain, timestamp) = user_key.split_at(user_key.len() - reader.timestamp_size);
         let is_known = self.window.known;
         let Window { from, until, .. } = self.window;
-        // All sources begin at or before the key if the window does, and end behind it if the window does.
-        let is_forward = is_known && reader.is_behind_start(&self.sources[from], plain);
+        // If the key is after the start of the window, it is after the start of every source;
+        // likewise for the end.
+        let is_forward = is_known && reader.is_after_start(&self.sources[from], plain);
         let is_back = is_known && !is_forward && reader.is_before_end(&self.sources[until], plain);
         self.window.known = false;
         for source in &mut self.sources {
             if is_known
                 && (is_back || reader.is_before_end(source, plain))
-                && (is_forward || reader.is_behind_start(source, plain))
+                && (is_forward || reader.is_after_start(source, plain))
             {
                 continue;
             }
-            let has_stepped = is_forward && source.step(reader, plain)
+            let stepped = is_forward && source.step(reader, plain)
                 || is_back && source.step_back(reader, plain);
-            if !has_stepped {
-                source.go_to(reader, plain, timestamp)?;
+            if !stepped {
+                source.seek(reader, plain, timestamp)?;
             }
         }
         self.combine();
@@ -297,7 +304,7 @@ impl Cover {
         Ok(self.window.seq)
     }
 
-    /// Finds the window of all sources together.
+    /// Computes the window from the positions of all sources.
     fn combine(&mut self) {
         let mut window = Window {
             known: self.window.known,
@@ -310,7 +317,7 @@ impl Cover {
             if let Some(from) = reader.edge(source, source.from) {
                 let is_later = |known: &[u8]| match compare(&reader.order, known, from) {
                     Ordering::Less => true,
-                    Ordering::Equal => matches!(source.from, Edge::BehindLargest(_)),
+                    Ordering::Equal => matches!(source.from, Edge::AfterLargest(_)),
                     Ordering::Greater => false,
                 };
                 if edges[0].is_none_or(is_later) {
@@ -323,7 +330,7 @@ impl Cover {
                 (edges[1], window.until) = (Some(until), at);
             }
         }
-        // Where no source has an edge, any stands for all.
+        // If no source has an edge, any index will do.
         self.window = window;
     }
 }
@@ -336,30 +343,30 @@ impl Reader {
     }
 
     #[inline]
-    fn is_behind_start(&self, source: &Source, plain: &[u8]) -> bool {
+    fn is_after_start(&self, source: &Source, plain: &[u8]) -> bool {
         let from = self.edge(source, source.from);
         from.is_none_or(|from| match compare(&self.order, from, plain) {
             Ordering::Less => true,
-            Ordering::Equal => !matches!(source.from, Edge::BehindLargest(_)),
+            Ordering::Equal => !matches!(source.from, Edge::AfterLargest(_)),
             Ordering::Greater => false,
         })
     }
 
-    /// The user key of an edge of `source`, without timestamp.
+    /// The user key of an edge of `source`, without its timestamp.
     #[inline]
     fn edge<'a>(&self, source: &'a Source, edge: Edge) -> Option<&'a [u8]> {
         let user = match edge {
             Edge::Open => return None,
             Edge::Fragment(at) => return source.fragments.as_ref()?.edge(at),
-            Edge::Smallest(at) => source.place.file(at)?.smallest.user_key(),
-            Edge::Largest(at) | Edge::BehindLargest(at) => {
-                source.place.file(at)?.largest.user_key()
+            Edge::Smallest(at) => source.location.file(at)?.smallest.user_key(),
+            Edge::Largest(at) | Edge::AfterLargest(at) => {
+                source.location.file(at)?.largest.user_key()
             }
         };
         Some(key::strip_timestamp(user, self.timestamp_size))
     }
 
-    /// How the smallest and the largest key of `file` stand to `plain`.
+    /// Compares the smallest and the largest key of `file` with `plain`.
     fn bounds(&self, file: &FileMeta, plain: &[u8]) -> [Ordering; 2] {
         [&file.smallest, &file.largest].map(|bound| {
             let bound = key::strip_timestamp(bound.user_key(), self.timestamp_size);
@@ -369,9 +376,9 @@ impl Reader {
 }
 
 impl Source {
-    /// Moves to the key `plain`, which is not before the end of the region at hand, if it lies in the very next one: the step of a
-    /// walk from tombstone to tombstone, which costs two comparisons of keys. `false` if it does not, or if that region is
-    /// not within the file; then nothing has moved.
+    /// Moves forward to the key `plain` if it is in the adjacent region: a step from tombstone to
+    /// tombstone, which costs two key comparisons. Returns false, without moving, if it is not, or
+    /// if that region extends beyond the file.
     #[inline]
     fn step(&mut self, reader: &Reader, plain: &[u8]) -> bool {
         let (Edge::Fragment(crossed), Some(fragments)) = (self.until, &self.fragments) else {
@@ -380,7 +387,7 @@ impl Source {
         let next = crossed + 1;
         let is_less = |a: &[u8], b: &[u8]| compare(&reader.order, a, b).is_lt();
         let ends_in_file = |end: &[u8]| {
-            let file = self.place.current();
+            let file = self.location.current();
             file.is_none_or(|file| is_less(end, file.largest.user_key()))
         };
         let end = fragments.edge(next);
@@ -393,7 +400,7 @@ impl Source {
         true
     }
 
-    /// [`Source::step`] to a key before the region at hand.
+    /// Moves backward to the key `plain` if it is in the adjacent region; see [`Source::step`].
     #[inline]
     fn step_back(&mut self, reader: &Reader, plain: &[u8]) -> bool {
         let (Edge::Fragment(crossed), Some(fragments)) = (self.from, &self.fragments) else {
@@ -404,7 +411,7 @@ impl Source {
         };
         let is_less = |a: &[u8], b: &[u8]| compare(&reader.order, a, b).is_lt();
         let begins_in_file = |start: &[u8]| {
-            let file = self.place.current();
+            let file = self.location.current();
             file.is_none_or(|file| is_less(file.smallest.user_key(), start))
         };
         let start = fragments.edge(before);
@@ -418,36 +425,37 @@ impl Source {
     }
 
     /// Moves to the key `plain` with this timestamp.
-    fn go_to(&mut self, reader: &mut Reader, plain: &[u8], timestamp: &[u8]) -> Result<()> {
-        match &self.place {
-            Place::Memtable => self.ask(reader, plain, timestamp),
-            Place::File(file) => match reader.bounds(file, plain) {
-                [Ordering::Greater, _] => self.is_outside(Edge::Open, Edge::Smallest(0)),
-                [_, Ordering::Less] => self.is_outside(Edge::BehindLargest(0), Edge::Open),
+    fn seek(&mut self, reader: &mut Reader, plain: &[u8], timestamp: &[u8]) -> Result<()> {
+        match &self.location {
+            Location::Memtable => self.lookup(reader, plain, timestamp),
+            Location::File(file) => match reader.bounds(file, plain) {
+                [Ordering::Greater, _] => self.set_uncovered(Edge::Open, Edge::Smallest(0)),
+                [_, Ordering::Less] => self.set_uncovered(Edge::AfterLargest(0), Edge::Open),
                 [_, Ordering::Equal] if file.largest.is_exclusive_bound() => {
-                    self.is_outside(Edge::Largest(0), Edge::Open);
+                    self.set_uncovered(Edge::Largest(0), Edge::Open);
                 }
-                _ => self.ask_file(reader, 0, plain, timestamp),
+                _ => self.lookup_in_file(reader, 0, plain, timestamp),
             },
-            Place::Level(number, files, at) => {
+            Location::Level(number, files, at) => {
                 if let Some(file) = files.files().get(*at)
                     && self.fragments.is_some()
                     && let [Ordering::Less | Ordering::Equal, Ordering::Greater] =
                         reader.bounds(file, plain)
                 {
                     let at = *at;
-                    self.ask_file(reader, at, plain, timestamp);
+                    self.lookup_in_file(reader, at, plain, timestamp);
                     return Ok(());
                 }
                 let (number, files) = (*number, files.clone());
-                return self.go_to_file(reader, number, &files, plain, timestamp);
+                return self.seek_in_level(reader, number, &files, plain, timestamp);
             }
         }
         Ok(())
     }
 
-    /// Moves to the files of a level that may hold the key: one, or more where its versions are spread.
-    fn go_to_file(
+    /// Moves to the file of a level that may hold the key, or to several if its versions span
+    /// files.
+    fn seek_in_level(
         &mut self,
         reader: &mut Reader,
         number: usize,
@@ -465,7 +473,7 @@ impl Source {
         let before = found
             .checked_sub(1)
             .map(|before| (before, &files.files()[before]));
-        self.is_outside(before.map_or(Edge::Open, behind), Edge::Open);
+        self.set_uncovered(before.map_or(Edge::Open, edge_after), Edge::Open);
         let mut seq = SequenceNumber::ZERO;
         let mut is_in = false;
         for (at, file) in files.files().iter().enumerate().skip(found) {
@@ -478,20 +486,20 @@ impl Source {
             }
             if largest.is_eq() && file.largest.is_exclusive_bound() {
                 if !is_in {
-                    self.is_outside(Edge::Largest(at), Edge::Open);
+                    self.set_uncovered(Edge::Largest(at), Edge::Open);
                 }
                 continue;
             }
             let table = reader.tables.table(file, number)?;
             self.fragments = table.range_tombstones().cloned();
-            if let Place::Level(.., current) = &mut self.place {
+            if let Location::Level(.., current) = &mut self.location {
                 *current = at;
             }
             self.region = 0;
-            self.ask_file(reader, at, plain, timestamp);
+            self.lookup_in_file(reader, at, plain, timestamp);
             seq = seq.max(self.seq);
             if is_in {
-                // What the file before says holds for this key alone.
+                // The tombstones of the preceding file apply to this key only.
                 self.until = Edge::Smallest(at);
             }
             is_in = true;
@@ -503,14 +511,14 @@ impl Source {
         Ok(())
     }
 
-    /// The key lies in no file of the place.
-    fn is_outside(&mut self, from: Edge, until: Edge) {
+    /// Records that the key is in no file of the source.
+    fn set_uncovered(&mut self, from: Edge, until: Edge) {
         (self.seq, self.from, self.until) = (SequenceNumber::ZERO, from, until);
     }
 
-    /// Asks the fragments of the file at position `at`, between whose bounds the key lies.
-    fn ask_file(&mut self, reader: &Reader, at: usize, plain: &[u8], timestamp: &[u8]) {
-        self.ask(reader, plain, timestamp);
+    /// Looks up the key in the fragments of the file at position `at`, whose bounds contain it.
+    fn lookup_in_file(&mut self, reader: &Reader, at: usize, plain: &[u8], timestamp: &[u8]) {
+        self.lookup(reader, plain, timestamp);
         let edge = |edge| reader.edge(self, edge);
         let [from, until] = [edge(self.from), edge(self.until)];
         let [smallest, largest] = [edge(Edge::Smallest(at)), edge(Edge::Largest(at))];
@@ -522,17 +530,18 @@ impl Source {
         if is_clipped {
             self.from = Edge::Smallest(at);
         }
-        // At its last key itself a file may share the answer with the next one: the window ends before it.
+        // The next file may hold versions of the last key as well, so the window ends before that
+        // key.
         if is_cut_off {
             self.until = Edge::Largest(at);
         }
     }
 
-    /// Asks the fragments at hand.
+    /// Looks up the key in the loaded fragments.
     #[inline]
-    fn ask(&mut self, reader: &Reader, plain: &[u8], timestamp: &[u8]) {
+    fn lookup(&mut self, reader: &Reader, plain: &[u8], timestamp: &[u8]) {
         let Some(fragments) = &self.fragments else {
-            return self.is_outside(Edge::Open, Edge::Open);
+            return self.set_uncovered(Edge::Open, Edge::Open);
         };
         let order = &reader.order;
         self.region = fragments.region_near(order, self.region, plain);
@@ -557,21 +566,21 @@ impl Source {
     }
 }
 
-/// Right behind the file at this position.
-fn behind((at, file): (usize, &Arc<FileMeta>)) -> Edge {
+/// The edge after the file at this position.
+fn edge_after((at, file): (usize, &Arc<FileMeta>)) -> Edge {
     match file.largest.is_exclusive_bound() {
         true => Edge::Largest(at),
-        false => Edge::BehindLargest(at),
+        false => Edge::AfterLargest(at),
     }
 }
 
-impl Place {
-    /// The file whose fragments are at hand; none of a memtable.
+impl Location {
+    /// The file whose fragments are loaded; `None` for a memtable.
     #[inline]
     fn current(&self) -> Option<&FileMeta> {
         let at = match self {
-            Place::Level(.., at) => *at,
-            Place::Memtable | Place::File(_) => 0,
+            Location::Level(.., at) => *at,
+            Location::Memtable | Location::File(_) => 0,
         };
         self.file(at)
     }
@@ -579,9 +588,9 @@ impl Place {
     #[inline]
     fn file(&self, at: usize) -> Option<&FileMeta> {
         match self {
-            Place::Memtable => None,
-            Place::File(file) => Some(file),
-            Place::Level(_, files, _) => files.files().get(at).map(|file| &**file),
+            Location::Memtable => None,
+            Location::File(file) => Some(file),
+            Location::Level(_, files, _) => files.files().get(at).map(|file| &**file),
         }
     }
 }
