@@ -34,7 +34,7 @@ impl Columns {
     ///
     /// # Errors
     ///
-    /// `Corruption` if it cannot be decoded, `NotSupported` if columns are stored in blob files.
+    /// `Corruption` if it cannot be decoded or if the value of a column is in a blob file.
     pub fn of_entity(entity: Value) -> Result<Columns> {
         let mut ranges = Vec::new();
         for column in decoded(&entity)?.columns() {

@@ -6,7 +6,13 @@ use cairn_types::Result;
 
 type Answers = Vec<Result<Option<Vec<u8>>>>;
 
-fn ask(world: &World, seq: u64, keys: &[Vec<u8>], options: &ReadOptions, sorted: bool) -> Answers {
+fn multi_get_values(
+    world: &World,
+    seq: u64,
+    keys: &[Vec<u8>],
+    options: &ReadOptions,
+    sorted: bool,
+) -> Answers {
     let keys: Vec<BatchKey<'_>> = keys
         .iter()
         .map(|key| BatchKey {
@@ -40,7 +46,7 @@ proptest! {
         };
         // Keys that violate the order promised by `sorted` are found as well.
         for _warmth in 0..2 {
-            let found = ask(&world, seq, &keys, &options, sorted);
+            let found = multi_get_values(&world, seq, &keys, &options, sorted);
             prop_assert_eq!(found.len(), keys.len());
             for (key, found) in keys.iter().zip(found) {
                 prop_assert_eq!(found.unwrap(), expected(key));
@@ -57,7 +63,7 @@ fn error_of_a_key_does_not_affect_other_keys() {
     let world = World::new(&changes, &shape_of(&[60]));
     world.damage_first_table(300);
     let keys: Vec<Vec<u8>> = (0..60u8).rev().map(|n| vec![n]).collect();
-    let found = ask(&world, 99, &keys, &ReadOptions::default(), false);
+    let found = multi_get_values(&world, 99, &keys, &ReadOptions::default(), false);
     let damaged = found.iter().filter(|found| found.is_err()).count();
     assert!((1..6).contains(&damaged), "{damaged} keys of one block");
     for (key, found) in keys.iter().zip(found) {
@@ -79,7 +85,7 @@ fn value_size_soft_limit_aborts_remaining_keys() {
         value_size_soft_limit: 495,
         ..ReadOptions::default()
     };
-    let found = ask(&world, 999, &keys, &options, true);
+    let found = multi_get_values(&world, 999, &keys, &options, true);
     for (n, found) in found.into_iter().enumerate() {
         match n < 50 {
             true => assert_eq!(found.unwrap(), Some(vec![n as u8; 10])),
@@ -97,7 +103,7 @@ fn expired_deadline_fails_keys_that_need_io() {
         ..ReadOptions::default()
     };
     let keys = [b"a".to_vec(), b"b".to_vec()];
-    let found = ask(&world, 9, &keys, &options, true);
+    let found = multi_get_values(&world, 9, &keys, &options, true);
     assert_eq!(found[0].as_ref().unwrap_err().code(), Code::TimedOut);
     assert_eq!(found[1].as_ref().unwrap(), &Some(b"2".to_vec()));
     let lookup = LookupKey::new(b"a", SequenceNumber(9));

@@ -203,8 +203,8 @@ proptest! {
                 at += 1;
             } else if turn == 2 {
                 let mut entry = None;
-                let stands = iter.next_shown(|key, value| entry = Some((key.to_vec(), value.to_vec())));
-                prop_assert_eq!(stands, entry.is_some());
+                let valid = iter.next_shown(|key, value| entry = Some((key.to_vec(), value.to_vec())));
+                prop_assert_eq!(valid, entry.is_some());
                 shown = Some(entry);
                 at += 1;
             } else {
