@@ -10,13 +10,13 @@ use std::process::{Command, Stdio};
 /// A program or file that a step needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// How to test whether it is present.
+    /// The test for its presence.
     pub probe: Probe,
     /// Where it comes from.
     pub source: Source,
 }
 
-/// How to test whether a part is present.
+/// The test for the presence of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Probe {
     /// An executable in a directory of `PATH`.
@@ -85,7 +85,7 @@ pub fn missing<'p>(parts: impl IntoIterator<Item = &'p Part>) -> Vec<Part> {
     parts.copied().collect()
 }
 
-/// How this machine installs Debian packages.
+/// The command that installs Debian packages on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Installer {
     /// `apt-get` as root.

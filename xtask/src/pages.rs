@@ -145,7 +145,7 @@ fn pages(root: &Path) -> Result<Vec<PathBuf>, String> {
 struct Block {
     /// The number of its first line.
     line: usize,
-    /// How many headings stand above it.
+    /// The number of headings above it.
     section: usize,
     /// The name of the file that it is.
     file: Option<String>,
@@ -418,7 +418,7 @@ impl Page<'_> {
             })
     }
 
-    /// What a command printed, with the directories that pages name.
+    /// The output of a command, with its directories replaced by those that pages name.
     fn there(&self, text: &str) -> String {
         let places = self.places();
         let known = places.iter();

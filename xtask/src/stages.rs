@@ -159,7 +159,7 @@ fn without_c(root: &Path) -> Result<(), String> {
         &["cairn"],
     ];
     let packages = printed(&mut command(root, "cargo", &tree.concat()))?;
-    // What compiles C does so by the package `cc`.
+    // Packages that compile C depend on `cc`.
     if packages.lines().any(|package| package.starts_with("cc ")) {
         return Err("cairn without default features compiles C: see cargo tree -i cc".to_owned());
     }

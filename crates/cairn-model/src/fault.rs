@@ -330,7 +330,7 @@ struct Course<'c> {
     images: Vec<(DiskImage, image::Possible)>,
 }
 
-/// Whether a run continues.
+/// The decision to continue or end a run.
 #[derive(PartialEq, Eq)]
 enum Then {
     GoOn,

@@ -381,7 +381,7 @@ mod tests {
         assert_eq!(receive.recv(), Ok(1));
         assert!(pool.timers.is_running(), "a job was submitted");
         pool.join_all();
-        // Whether it is due before the threads are joined or after.
+        // The job may be due before the threads are joined or after.
         pool.spawn_after(Duration::from_millis(5), Priority::Low, job(2));
         pool.join_all();
         assert_eq!(receive.recv(), Ok(2));

@@ -9,6 +9,106 @@ use cairn_types::Result;
 use crate::db::Db;
 use crate::family::Family;
 
+/// Defines the calls that every cursor over one sorted sequence has, passed on to `inner`; a seek sets `moved`.
+macro_rules! cursor_methods {
+    () => {
+        /// Moves to the first key at or behind `target`. Keys are given and shown without timestamps.
+        #[inline]
+        pub fn seek(&mut self, target: &[u8]) {
+            self.moved = true;
+            self.inner.seek(target);
+        }
+
+        /// Moves to the last key at or before `target`.
+        pub fn seek_for_prev(&mut self, target: &[u8]) {
+            self.moved = true;
+            self.inner.seek_for_prev(target);
+        }
+
+        /// Moves to the first key.
+        pub fn seek_to_first(&mut self) {
+            self.moved = true;
+            self.inner.seek_to_first();
+        }
+
+        /// Moves to the last key.
+        pub fn seek_to_last(&mut self) {
+            self.moved = true;
+            self.inner.seek_to_last();
+        }
+
+        /// Moves to the next key. An iterator that is not valid stays so.
+        #[inline]
+        pub fn next(&mut self) {
+            self.inner.next();
+        }
+
+        /// Moves to the previous key. An iterator that is not valid stays so.
+        #[inline]
+        pub fn prev(&mut self) {
+            self.inner.prev();
+        }
+
+        /// True if the iterator stands on a key.
+        #[inline]
+        #[must_use]
+        pub fn valid(&self) -> bool {
+            self.inner.valid()
+        }
+
+        /// The key, without timestamp; empty if the iterator is not valid.
+        #[inline]
+        #[must_use]
+        pub fn key(&self) -> &[u8] {
+            self.inner.key()
+        }
+
+        /// The value, or the default column of an entity; empty if the iterator is not valid.
+        #[inline]
+        #[must_use]
+        pub fn value(&self) -> &[u8] {
+            self.inner.value()
+        }
+
+        /// Key and value, or `None` if the iterator stands on no entry.
+        #[inline]
+        #[must_use]
+        pub fn entry(&self) -> Option<(&[u8], &[u8])> {
+            self.inner.entry()
+        }
+
+        /// The value, kept alive beyond the next step; empty if the iterator is not valid.
+        #[must_use]
+        pub fn value_pinned(&self) -> Value {
+            self.inner.value_pinned()
+        }
+
+        /// The columns of the entry: those of an entity, or a plain value as the one without a name.
+        /// `None` if the iterator is not valid, or the entity cannot be decoded, which a get reports.
+        #[must_use]
+        pub fn columns(&self) -> Option<Columns> {
+            self.inner.columns()
+        }
+
+        /// The timestamp of the entry; empty where keys have none.
+        #[must_use]
+        pub fn timestamp(&self) -> &[u8] {
+            self.inner.timestamp()
+        }
+
+        /// The error that ended the walk, if the iterator does not stand on a key because of one.
+        ///
+        /// # Errors
+        ///
+        /// The error that ended the iteration: an error of a file, of a merge or of the options; `Incomplete`
+        /// when `read_tier` or `max_skippable_internal_keys` forbade to go on.
+        pub fn status(&self) -> Result<()> {
+            self.inner.status()
+        }
+    };
+}
+pub(crate) use cursor_methods;
+
 /// A cursor over the keys of one family, in order, both ways. It shows the state of the moment when
 /// it was made (or of a snapshot), whatever is written meanwhile.
 ///
@@ -56,99 +156,7 @@ impl<'db> Iter<'db> {
         }
     }
 
-    /// Moves to the first key at or behind `target`.
-    #[inline]
-    pub fn seek(&mut self, target: &[u8]) {
-        self.moved = true;
-        self.inner.seek(target);
-    }
-
-    /// Moves to the last key at or before `target`.
-    pub fn seek_for_prev(&mut self, target: &[u8]) {
-        self.moved = true;
-        self.inner.seek_for_prev(target);
-    }
-
-    /// Moves to the first key.
-    pub fn seek_to_first(&mut self) {
-        self.moved = true;
-        self.inner.seek_to_first();
-    }
-
-    /// Moves to the last key.
-    pub fn seek_to_last(&mut self) {
-        self.moved = true;
-        self.inner.seek_to_last();
-    }
-
-    /// Moves to the next key. An iterator that is not valid stays so.
-    #[inline]
-    pub fn next(&mut self) {
-        self.inner.next();
-    }
-
-    /// Moves to the previous key. An iterator that is not valid stays so.
-    #[inline]
-    pub fn prev(&mut self) {
-        self.inner.prev();
-    }
-
-    /// True if the iterator stands on a key.
-    #[inline]
-    #[must_use]
-    pub fn valid(&self) -> bool {
-        self.inner.valid()
-    }
-
-    /// The key, without timestamp; empty if the iterator is not valid.
-    #[inline]
-    #[must_use]
-    pub fn key(&self) -> &[u8] {
-        self.inner.key()
-    }
-
-    /// The value, or the default column of an entity; empty if the iterator is not valid.
-    #[inline]
-    #[must_use]
-    pub fn value(&self) -> &[u8] {
-        self.inner.value()
-    }
-
-    /// Key and value, or `None` if the iterator stands on no entry.
-    #[inline]
-    #[must_use]
-    pub fn entry(&self) -> Option<(&[u8], &[u8])> {
-        self.inner.entry()
-    }
-
-    /// The value, kept alive beyond the next step; empty if the iterator is not valid.
-    #[must_use]
-    pub fn value_pinned(&self) -> Value {
-        self.inner.value_pinned()
-    }
-
-    /// The columns of the entry: those of an entity, or a plain value as the one without a name.
-    /// `None` if the iterator is not valid, or the entity cannot be decoded, which a get reports.
-    #[must_use]
-    pub fn columns(&self) -> Option<Columns> {
-        self.inner.columns()
-    }
-
-    /// The timestamp of the entry; empty where keys have none.
-    #[must_use]
-    pub fn timestamp(&self) -> &[u8] {
-        self.inner.timestamp()
-    }
-
-    /// The error that ended the walk, if the iterator does not stand on a key because of one.
-    ///
-    /// # Errors
-    ///
-    /// The error that ended the iteration: an error of a file, of a merge or of the options; `Incomplete`
-    /// when `read_tier` or `max_skippable_internal_keys` forbade to go on.
-    pub fn status(&self) -> Result<()> {
-        self.inner.status()
-    }
+    cursor_methods!();
 
     /// Reads the value of the entry, if that was put off (`allow_unprepared_value`). `false` if it
     /// cannot be read: the error is then the status, and the iterator is on no key.

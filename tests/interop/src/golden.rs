@@ -23,7 +23,7 @@ pub struct Golden {
     pub comparators: BTreeMap<String, String>,
     /// True if the program must supply the comparator.
     pub needs_comparator: bool,
-    /// What RocksDB 11.9 reads, if an older version wrote the database: `true` if the same.
+    /// The content that RocksDB 11.9 reads, if an older version wrote the database; `true` if it is the same.
     pub read_by_newest: Value,
 }
 

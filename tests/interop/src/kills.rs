@@ -36,7 +36,7 @@ const OPTIONS: [&str; 4] = [
     "write_buffer_size=300000",
 ];
 
-/// How a child writes its logs.
+/// The write mode of a child's logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logs {
     /// Through a memory mapping.
@@ -45,7 +45,7 @@ pub enum Logs {
     Plain,
 }
 
-/// How often a recovery mode rejected a child's log.
+/// The number of logs of children that a recovery mode rejected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refused {
     /// Rejections with absolute consistency, by engine.

@@ -13,47 +13,16 @@ use loom::sync::MutexGuard;
 use loom::sync::atomic::fence;
 
 macro_rules! number {
-    ($(#[$doc:meta])* $name:ident, $number:ty) => {
-        $(#[$doc])*
+    ($name:ident, $number:ty) => {
         #[derive(Default)]
         pub(super) struct $name(loom::sync::atomic::$name);
 
-        #[allow(dead_code, reason = "each number needs some of the calls")]
         impl $name {
-            pub(super) fn new(value: $number) -> $name {
-                $name(loom::sync::atomic::$name::new(value))
-            }
-
             pub(super) fn load(&self, ordering: Ordering) -> $number {
                 fenced(ordering, |ordering| match ordering {
                     Ordering::AcqRel => self.0.load(Ordering::Acquire),
                     weaker => self.0.load(weaker),
                 })
-            }
-
-            pub(super) fn store(&self, value: $number, ordering: Ordering) {
-                fenced(ordering, |ordering| match ordering {
-                    Ordering::AcqRel => self.0.store(value, Ordering::Release),
-                    weaker => self.0.store(value, weaker),
-                });
-            }
-
-            pub(super) fn fetch_add(&self, value: $number, ordering: Ordering) -> $number {
-                fenced(ordering, |ordering| self.0.fetch_add(value, ordering))
-            }
-
-            pub(super) fn fetch_sub(&self, value: $number, ordering: Ordering) -> $number {
-                fenced(ordering, |ordering| self.0.fetch_sub(value, ordering))
-            }
-
-            pub(super) fn compare_exchange(
-                &self,
-                from: $number,
-                to: $number,
-                success: Ordering,
-                failure: Ordering,
-            ) -> Result<$number, $number> {
-                self.0.compare_exchange(from, to, success, failure)
             }
         }
     };
@@ -62,6 +31,49 @@ macro_rules! number {
 number!(AtomicU64, u64);
 number!(AtomicU32, u32);
 number!(AtomicUsize, usize);
+
+impl AtomicU64 {
+    pub(super) fn new(value: u64) -> AtomicU64 {
+        AtomicU64(loom::sync::atomic::AtomicU64::new(value))
+    }
+
+    pub(super) fn store(&self, value: u64, ordering: Ordering) {
+        fenced(ordering, |ordering| match ordering {
+            Ordering::AcqRel => self.0.store(value, Ordering::Release),
+            weaker => self.0.store(value, weaker),
+        });
+    }
+
+    pub(super) fn fetch_add(&self, value: u64, ordering: Ordering) -> u64 {
+        fenced(ordering, |ordering| self.0.fetch_add(value, ordering))
+    }
+
+    pub(super) fn fetch_sub(&self, value: u64, ordering: Ordering) -> u64 {
+        fenced(ordering, |ordering| self.0.fetch_sub(value, ordering))
+    }
+}
+
+impl AtomicU32 {
+    pub(super) fn compare_exchange(
+        &self,
+        from: u32,
+        to: u32,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u32, u32> {
+        self.0.compare_exchange(from, to, success, failure)
+    }
+}
+
+impl AtomicUsize {
+    pub(super) fn new(value: usize) -> AtomicUsize {
+        AtomicUsize(loom::sync::atomic::AtomicUsize::new(value))
+    }
+
+    pub(super) fn fetch_sub(&self, value: usize, ordering: Ordering) -> usize {
+        fenced(ordering, |ordering| self.0.fetch_sub(value, ordering))
+    }
+}
 
 /// A flag that threads share.
 pub(super) struct AtomicBool(loom::sync::atomic::AtomicBool);

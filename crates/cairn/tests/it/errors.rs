@@ -7,7 +7,7 @@ use cairn::{Code, Db, Error, Options, ReadOptions, Subcode, WriteOptions};
 
 use crate::database;
 
-/// What a program may do about an error.
+/// The reaction of a program to an error.
 fn remedy(error: &Error) -> &'static str {
     match (error.code(), error.subcode()) {
         (Code::IoError, Subcode::NoSpace) => "free space",

@@ -136,7 +136,7 @@ fn recorder<'a>(state: *mut c_void) -> &'a Recorder {
     unsafe { &*state.cast::<Recorder>() }
 }
 
-/// Whether a database handle was passed, as a word.
+/// The presence of a database handle, as a word.
 fn given(db: Handle) -> &'static str {
     match db.is_null() {
         true => " db=null",

@@ -363,7 +363,7 @@ impl Maker<'_> {
             let (a, b) = self.range();
             changes.push(Change::Range(cf, a, b));
         }
-        // Whether an ingestion with these options fails depends on the shape of the tree.
+        // An ingestion with these options may fail, depending on the shape of the tree.
         let bits = if self.set.still {
             self.random.below(32)
         } else {

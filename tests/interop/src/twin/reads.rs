@@ -117,7 +117,7 @@ impl Side {
         format!("{status} {fits} {there} {length} {}", short(value))
     }
 
-    /// Whether a key may exist depends on caches, but a definite "no" must be true.
+    /// `key_may_exist` depends on caches, but a definite "no" must be true.
     fn may_exist(&mut self, family: Handle, options: Handle, key: &[u8]) -> String {
         let (mut value, mut length, mut there) = (null_mut(), 0, 0);
         let may = c!(
