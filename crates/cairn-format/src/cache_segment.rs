@@ -49,6 +49,8 @@ pub const ROW_LEN: usize = 28;
 pub const RECORD_HEADER_LEN: usize = 40;
 
 const MAGIC: &[u8; 8] = b"CRNCACHE";
+/// The format version. A higher one is also needed when blocks are cached in another form, since a segment
+/// written before would be taken for current.
 const VERSION: u32 = 1;
 const CHECKED_HEADER: usize = HEADER_LEN - 8;
 const RECORD_CHECKSUM: usize = 8;

@@ -18,7 +18,7 @@
 mod codec;
 mod compressed;
 mod division;
-// mod flash;
+mod flash;
 mod recent_keys;
 
 use cairn_compress::Compression;
@@ -30,7 +30,7 @@ pub use compressed::{
     AdmissionPolicy, CompressedCacheOptions, CompressedCacheStats, CompressedSecondaryCache,
 };
 pub use division::{Division, Shares};
-// pub use flash::{FlashAdmission, FlashCache, FlashCacheOptions, FlashCacheStats};
+pub use flash::{FlashAdmission, FlashCache, FlashCacheOptions, FlashCacheStats};
 
 /// A cache tier that a database may use, from fastest to slowest (RocksDB's `CacheTier`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
