@@ -11,5 +11,8 @@ pub mod secondary;
 pub mod write_buffer;
 
 pub use arena::Arena;
-pub use cache::{BlockCache, CacheKey, CacheOptions, CachePriority, CacheRole, RoleCounts};
+pub use cache::{
+    BlockCache, CacheCharge, CacheEntry, CacheKey, CacheKind, CacheOptions, CachePriority,
+    CacheRole, MemoryUse, RoleCounts,
+};
 pub use write_buffer::WriteBufferManager;
