@@ -4,8 +4,10 @@ use cairn_compress::{
     CodecOptions, Compression, Compressor, Framing, declared_len, decompress, decompress_exact,
 };
 use cairn_platform::Buffer;
-use cairn_platform::sync::Mutex;
+use cairn_platform::sync::{Arc, Mutex};
 use cairn_types::Result;
+
+use super::Bytes;
 
 /// A codec with idle compressors, of which there are as many as threads ever compressed at a time.
 pub(super) struct Codec {
@@ -43,7 +45,8 @@ impl Codec {
     }
 
     /// The compressed form of `raw`; `None` if that is not shorter, or there is no compression.
-    pub(super) fn compress(&self, raw: &[u8]) -> Option<Buffer> {
+    pub(super) fn compress(&self, raw: &[u8]) -> Option<Bytes> {
+        let len = u32::try_from(raw.len()).ok()?;
         if self.kind == Compression::None {
             return None;
         }
@@ -57,7 +60,11 @@ impl Codec {
         };
         worker.out.clear();
         let shorter = worker.compressor.compress(raw, &mut worker.out);
-        let compressed = matches!(shorter, Ok(true)).then(|| Buffer::from(&worker.out[..]));
+        let compressed = matches!(shorter, Ok(true)).then(|| Bytes::Compressed {
+            bytes: Arc::from(&worker.out[..]),
+            codec: self.kind,
+            len,
+        });
         // The output of an exceptionally large block is not kept.
         worker.out.shrink_to(256 << 10);
         self.idle.lock().push(worker);
@@ -87,11 +94,12 @@ mod tests {
         for kind in [Compression::Lz4, Compression::Zstd, Compression::Snappy] {
             let codec = Codec::new(kind, CodecOptions::default()).unwrap();
             for _ in 0..2 {
-                let stored = codec.compress(&raw).unwrap();
+                let bytes = codec.compress(&raw).unwrap();
+                let stored = bytes.stored();
                 assert!(stored.len() < raw.len() / 2);
-                assert_eq!(&*expand(kind, &stored, raw.len()).unwrap(), &raw[..]);
-                assert!(expand(kind, &stored, raw.len() - 1).is_none());
-                assert!(expand(kind, &stored, raw.len() + 1).is_none());
+                assert_eq!(&*bytes.expand().unwrap(), &raw[..]);
+                assert!(expand(kind, stored, raw.len() - 1).is_none());
+                assert!(expand(kind, stored, raw.len() + 1).is_none());
                 assert!(expand(kind, &stored[..stored.len() / 2], raw.len()).is_none());
             }
             assert_eq!(codec.idle.lock().len(), 1);
@@ -102,12 +110,9 @@ mod tests {
     fn a_high_ratio_round_trips() {
         let raw = vec![7; 4 << 20];
         let codec = Codec::new(Compression::Zstd, CodecOptions::default()).unwrap();
-        let stored = codec.compress(&raw).unwrap();
-        assert!(stored.len() < 4096);
-        assert_eq!(
-            &*expand(codec.kind(), &stored, raw.len()).unwrap(),
-            &raw[..]
-        );
+        let bytes = codec.compress(&raw).unwrap();
+        assert!(bytes.stored().len() < 4096);
+        assert_eq!(&*bytes.expand().unwrap(), &raw[..]);
     }
 
     #[test]

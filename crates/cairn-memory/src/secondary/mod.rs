@@ -23,6 +23,7 @@ mod recent_keys;
 
 use cairn_compress::Compression;
 use cairn_platform::Buffer;
+use cairn_platform::sync::Arc;
 
 use crate::cache::{CacheKey, CachePriority, CacheRole};
 
@@ -45,13 +46,16 @@ pub enum CacheTier {
     NonVolatileBlock = 2,
 }
 
-/// The form of the bytes of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// As in the block cache.
-    Plain,
-    /// Compressed by a tier.
+/// The bytes of an entry, shared.
+#[derive(Clone, Debug)]
+pub enum Bytes {
+    /// As in the block cache, but for the tail of the buffer, which is derived from the rest and no part of the
+    /// entry.
+    Plain(Buffer),
+    /// Compressed by a tier, which does not need the header of a buffer.
     Compressed {
+        /// The compressed bytes.
+        bytes: Arc<[u8]>,
         /// The codec, which is not [`Compression::None`].
         codec: Compression,
         /// The length of the decompressed bytes.
@@ -59,15 +63,59 @@ pub enum Form {
     },
 }
 
+impl Bytes {
+    /// The bytes as they are stored.
+    #[must_use]
+    pub fn stored(&self) -> &[u8] {
+        match self {
+            Bytes::Plain(buffer) => buffer,
+            Bytes::Compressed { bytes, .. } => bytes,
+        }
+    }
+
+    /// The memory in use, with the rounding of glibc's allocator.
+    #[must_use]
+    pub fn memory_usage(&self) -> usize {
+        /// The header of an allocation, and of a buffer, and two reference counts.
+        const ALLOCATION: usize = 8;
+        const BUFFER: usize = 64;
+        const COUNTS: usize = 16;
+        let rounded = |len: usize| (len + ALLOCATION).next_multiple_of(16).max(32);
+        match self {
+            Bytes::Plain(buffer) => BUFFER + rounded(buffer.memory_usage()),
+            Bytes::Compressed { bytes, .. } => rounded(COUNTS + bytes.len()),
+        }
+    }
+
+    /// The decompressed bytes. `None` if they are damaged.
+    fn expand(&self) -> Option<Buffer> {
+        match self {
+            Bytes::Plain(buffer) => Some(buffer.clone()),
+            Bytes::Compressed { bytes, codec, len } => {
+                // At least 32 bits on every supported platform.
+                codec::expand(*codec, bytes, *len as usize)
+            }
+        }
+    }
+
+    /// The bytes in an allocation of their own length, without a tail.
+    fn trimmed(&self) -> Bytes {
+        match self {
+            Bytes::Plain(buffer) if buffer.memory_usage() != buffer.len() => {
+                Bytes::Plain(Buffer::from(&buffer[..]))
+            }
+            bytes => bytes.clone(),
+        }
+    }
+}
+
 /// An entry offered to a tier.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer<'a> {
     /// The key.
     pub key: CacheKey,
-    /// The bytes, without the tail of a [`Buffer`], which is derived from them.
-    pub bytes: &'a Buffer,
-    /// The form of the bytes.
-    pub form: Form,
+    /// The bytes.
+    pub bytes: &'a Bytes,
     /// The role.
     pub role: CacheRole,
     /// The priority in the block cache.
@@ -90,8 +138,8 @@ pub struct Found {
     /// True if the entry should be inserted into the block cache. Otherwise it has been used too rarely, and
     /// the buffer is for the caller alone.
     pub keep: bool,
-    /// The bytes as the tier stores them and their codec, if they are compressed.
-    stored: Option<(Buffer, Compression)>,
+    /// The bytes as the tier stores them.
+    stored: Bytes,
 }
 
 /// Counters of the entries of one role in a tier, since it was created.

@@ -14,9 +14,9 @@
 //! through a tenth of the memory.
 //!
 //! **Memory.** The capacity bounds everything: stored bytes as the allocator rounds them, nodes, hash tables
-//! and recorded keys. An entry costs about 110 bytes beyond its stored bytes, and 1/128 of the capacity holds keys.
-//! Nothing in the tier is ever in use by a reader, so the limit is always strict. An entry is stored in an
-//! allocation of its own length; RocksDB's `enable_custom_split_merge`, which splits entries to fit the size
+//! and recorded keys. A compressed entry costs about 100 bytes beyond its stored bytes, and 1/128 of the capacity
+//! holds keys. Nothing in the tier is ever in use by a reader, so the limit is always strict. An entry is stored
+//! in an allocation of its own length; RocksDB's `enable_custom_split_merge`, which splits entries to fit the size
 //! classes of jemalloc, has no counterpart, and neither has the `compress_format_version` of earlier versions:
 //! the form in memory is visible to no one.
 //!
@@ -30,14 +30,13 @@
 mod shard;
 
 use cairn_compress::{CodecOptions, Compression};
-use cairn_platform::Buffer;
 use cairn_platform::sync::{Arc, AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering};
 use cairn_types::Result;
 
-use super::codec::{Codec, expand};
-use super::{CacheTier, Form, Found, Offer, SecondaryCache, TierCounts, hash_of};
+use super::codec::Codec;
+use super::{Bytes, CacheTier, Found, Offer, SecondaryCache, TierCounts, hash_of};
 use crate::cache::{CacheKey, CacheRole};
-use shard::{Admission, Evicted, Hit, Shard};
+use shard::{Admission, Evicted, Shard};
 
 /// The entries that a tier admits (RocksDB's `TieredAdmissionPolicy`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -274,40 +273,30 @@ impl CompressedSecondaryCache {
 
     /// Compresses and inserts an admitted entry.
     fn store(&self, hash: u64, offer: &Offer<'_>, proven: bool) -> bool {
-        let (stored, form) = self.stored_form(offer);
+        let bytes = self.compressed(offer);
         let mut evicted = Vec::new();
         let mut shard = self.shard(hash).lock();
-        let kept = shard.insert(hash, offer, stored, form, proven, &mut evicted);
+        let kept = shard.insert(hash, offer, bytes, proven, &mut evicted);
         drop(shard);
         self.demote(evicted);
         kept
     }
 
-    /// The bytes to keep of an offered entry, in an allocation of their own length, and their form.
-    fn stored_form(&self, offer: &Offer<'_>) -> (Buffer, Form) {
-        let exact = |bytes: &Buffer| match bytes.memory_usage() == bytes.len() {
-            true => bytes.clone(),
-            false => Buffer::from(&bytes[..]),
+    /// The bytes to keep of an offered entry.
+    fn compressed(&self, offer: &Offer<'_>) -> Bytes {
+        let Bytes::Plain(plain) = offer.bytes else {
+            return offer.bytes.clone();
         };
-        let compressible = offer.form == Form::Plain
-            && !self.plain_roles[offer.role as usize]
-            && self.codec.kind() != Compression::None;
-        let Some(len) = u32::try_from(offer.bytes.len())
-            .ok()
-            .filter(|_| compressible)
-        else {
-            return (exact(offer.bytes), offer.form);
-        };
-        let codec = self.codec.kind();
-        let (stored, form) = match self.codec.compress(offer.bytes) {
-            Some(stored) => (stored, Form::Compressed { codec, len }),
-            None => (exact(offer.bytes), Form::Plain),
-        };
+        if self.plain_roles[offer.role as usize] || self.codec.kind() == Compression::None {
+            return offer.bytes.trimmed();
+        }
+        let bytes = self.codec.compress(plain);
+        let bytes = bytes.unwrap_or_else(|| offer.bytes.trimmed());
         self.uncompressed_bytes
-            .fetch_add(u64::from(len), Ordering::Relaxed);
+            .fetch_add(plain.len() as u64, Ordering::Relaxed);
         self.compressed_bytes
-            .fetch_add(stored.len() as u64, Ordering::Relaxed);
-        (stored, form)
+            .fetch_add(bytes.stored().len() as u64, Ordering::Relaxed);
+        bytes
     }
 
     /// Offers evicted entries to the tier below.
@@ -320,8 +309,7 @@ impl CompressedSecondaryCache {
             if entry.lowest == CacheTier::NonVolatileBlock {
                 below.insert(&Offer {
                     key: entry.key,
-                    bytes: &entry.stored,
-                    form: entry.form,
+                    bytes: &entry.bytes,
                     role: entry.role,
                     priority: entry.priority,
                     hit: entry.hit,
@@ -343,17 +331,9 @@ impl CompressedSecondaryCache {
             return Some(found);
         }
         self.hits_below_offered.fetch_add(1, Ordering::Relaxed);
-        let (bytes, form) = match &found.stored {
-            Some((stored, codec)) => {
-                let len = u32::try_from(found.buffer.len()).expect("a buffer is less than 4 GiB");
-                (stored, Form::Compressed { codec: *codec, len })
-            }
-            None => (&found.buffer, Form::Plain),
-        };
         let offer = Offer {
             key: *key,
-            bytes,
-            form,
+            bytes: &found.stored,
             role: found.role,
             priority: found.priority,
             hit: true,
@@ -399,27 +379,14 @@ impl SecondaryCache for CompressedSecondaryCache {
                 _ => None,
             };
         };
-        let Hit {
-            stored,
-            form,
-            role,
-            priority,
-            promoted,
-        } = hit;
-        let (buffer, stored) = match form {
-            Form::Plain => (stored, None),
-            Form::Compressed { codec, len } => {
-                let buffer = expand(codec, &stored, len as usize);
-                debug_assert!(buffer.is_some(), "memory does not change by itself");
-                (buffer?, Some((stored, codec)))
-            }
-        };
+        let buffer = hit.bytes.expand();
+        debug_assert!(buffer.is_some(), "memory does not change by itself");
         Some(Found {
-            buffer,
-            role,
-            priority,
-            keep: promoted,
-            stored,
+            buffer: buffer?,
+            role: hit.role,
+            priority: hit.priority,
+            keep: hit.promoted,
+            stored: hit.bytes,
         })
     }
 

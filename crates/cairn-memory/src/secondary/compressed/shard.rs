@@ -4,10 +4,8 @@
 //! `usage` is the memory of all of it: entries as allocated, nodes, table and recorded keys. It is at most the
 //! limit after every operation, but for [`Shard::set_limit`], which evicts in steps.
 
-use cairn_platform::Buffer;
-
 use super::super::recent_keys::RecentKeys;
-use super::super::{CacheTier, Form, Offer, Removal, TierCounts};
+use super::super::{Bytes, CacheTier, Offer, Removal, TierCounts};
 use super::{CompressedCacheStats, hash_of};
 use crate::cache::{CacheKey, CachePriority, CacheRole};
 
@@ -36,8 +34,7 @@ enum Queue {
 /// An entry and its links. A free node has no bytes, and `next` chains the free ones.
 struct Node {
     key: CacheKey,
-    stored: Option<Buffer>,
-    form: Form,
+    bytes: Option<Bytes>,
     /// The next younger entry of the queue.
     prev: u32,
     /// The next older entry of the queue.
@@ -80,8 +77,7 @@ pub(super) enum Admission {
 /// An entry that was evicted.
 pub(super) struct Evicted {
     pub(super) key: CacheKey,
-    pub(super) stored: Buffer,
-    pub(super) form: Form,
+    pub(super) bytes: Bytes,
     pub(super) role: CacheRole,
     pub(super) priority: CachePriority,
     pub(super) lowest: CacheTier,
@@ -91,8 +87,7 @@ pub(super) struct Evicted {
 
 /// An entry that was found.
 pub(super) struct Hit {
-    pub(super) stored: Buffer,
-    pub(super) form: Form,
+    pub(super) bytes: Bytes,
     pub(super) role: CacheRole,
     pub(super) priority: CachePriority,
     /// True if it was removed because it moves to the block cache.
@@ -116,16 +111,9 @@ pub(super) struct Shard {
     promotions: u64,
 }
 
-/// The memory that `len` shared bytes take: two reference counts, and the header and the rounding of glibc's
-/// allocator.
-fn charge(len: usize) -> usize {
-    (len + 16 + 8).next_multiple_of(16).max(32)
-}
-
 impl Node {
     fn charge(&self) -> usize {
-        let stored = self.stored.as_ref();
-        stored.map_or(0, |stored| charge(stored.memory_usage()))
+        self.bytes.as_ref().map_or(0, Bytes::memory_usage)
     }
 }
 
@@ -164,8 +152,7 @@ impl Shard {
         &mut self,
         hash: u64,
         offer: &Offer<'_>,
-        stored: Buffer,
-        form: Form,
+        bytes: Bytes,
         proven: bool,
         evicted: &mut Vec<Evicted>,
     ) -> bool {
@@ -173,7 +160,7 @@ impl Shard {
             // Another thread was faster; the bytes are the same.
             return true;
         }
-        let charge = charge(stored.memory_usage());
+        let charge = bytes.memory_usage();
         if charge + self.overhead_with_one_more() > self.limit {
             self.counts[offer.role as usize].refusals += 1;
             return false;
@@ -188,11 +175,10 @@ impl Shard {
             false => Queue::Small,
         };
         let counts = &mut self.counts[offer.role as usize];
-        counts.inserted(stored.len());
+        counts.inserted(bytes.stored().len());
         let node = Node {
             key: offer.key,
-            stored: Some(stored),
-            form,
+            bytes: Some(bytes),
             prev: NONE,
             next: NONE,
             role: offer.role,
@@ -217,8 +203,7 @@ impl Shard {
         let promoted = promote && node.hits > 0;
         node.hits = (node.hits + u8::from(promote)).min(MAX_HITS);
         let hit = Hit {
-            stored: node.stored.clone()?,
-            form: node.form,
+            bytes: node.bytes.clone()?,
             role: node.role,
             priority: node.priority,
             promoted,
@@ -248,8 +233,9 @@ impl Shard {
     /// Erases all entries, and returns them to be freed.
     pub(super) fn clear(&mut self) -> impl Drop + use<> {
         for node in &self.nodes {
-            if let Some(stored) = &node.stored {
-                self.counts[node.role as usize].removed(stored.len(), Removal::Erased);
+            if let Some(bytes) = &node.bytes {
+                let len = bytes.stored().len();
+                self.counts[node.role as usize].removed(len, Removal::Erased);
             }
         }
         self.queues = Default::default();
@@ -339,7 +325,7 @@ impl Shard {
         );
         let mut table = vec![NONE; places].into_boxed_slice();
         for (at, node) in (0u32..).zip(&self.nodes) {
-            if node.stored.is_some() {
+            if node.bytes.is_some() {
                 put(&mut table, hash_of(&node.key), at);
             }
         }
@@ -358,8 +344,8 @@ impl Shard {
         for queue in [Queue::Small, Queue::Main] {
             let mut at = queues[queue as usize].old;
             while let Some(node) = all.get_mut(at as usize) {
-                let stored = node.stored.take();
-                self.nodes.push(Node { stored, ..*node });
+                let bytes = node.bytes.take();
+                self.nodes.push(Node { bytes, ..*node });
                 at = node.prev;
                 self.link(self.nodes.len() - 1, queue);
             }
@@ -387,11 +373,11 @@ impl Shard {
                 self.link(at as usize, Queue::Main);
                 continue;
             }
-            let (key, form, lowest) = (node.key, node.form, node.lowest);
+            let (key, lowest) = (node.key, node.lowest);
             let (role, priority, queue) = (node.role, node.priority, node.queue);
             let hash = hash_of(&key);
             let place = self.find(hash, |node| node == at);
-            let stored = self.remove(
+            let bytes = self.remove(
                 place.expect("every linked node is in the table"),
                 Removal::Evicted,
             );
@@ -400,8 +386,7 @@ impl Shard {
             }
             return Some(Evicted {
                 key,
-                stored,
-                form,
+                bytes,
                 role,
                 priority,
                 lowest,
@@ -411,18 +396,18 @@ impl Shard {
     }
 
     /// Removes the entry at a place of the table, and returns its bytes.
-    fn remove(&mut self, place: usize, reason: Removal) -> Buffer {
+    fn remove(&mut self, place: usize, reason: Removal) -> Bytes {
         let at = self.table[place];
         self.unlink(at);
         self.close_gap(place);
         let node = &mut self.nodes[at as usize];
-        let stored = node.stored.take().expect("a linked node has bytes");
+        let bytes = node.bytes.take().expect("a linked node has bytes");
         node.next = self.free;
         let role = node.role as usize;
         self.free = at;
         self.free_count += 1;
-        self.counts[role].removed(stored.len(), reason);
-        stored
+        self.counts[role].removed(bytes.stored().len(), reason);
+        bytes
     }
 
     /// Adds a node, for which there is room, and returns its index.

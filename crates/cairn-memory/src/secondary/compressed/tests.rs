@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
+use cairn_platform::Buffer;
+
 use super::*;
 use crate::cache::CachePriority;
 
@@ -12,21 +14,20 @@ fn key(n: u64) -> CacheKey {
 }
 
 /// Bytes that compress to less than half, or not at all, and are different for each `n`.
-fn block(n: u64, len: usize, compressible: bool) -> Buffer {
+fn block(n: u64, len: usize, compressible: bool) -> Bytes {
     let word = |at: usize| {
         let step = if compressible { at / 100 } else { at };
         let mixed = (n * 1_000_003 + step as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 56
     };
     let bytes: Vec<u8> = (0..len).map(|at| word(at) as u8).collect();
-    Buffer::from(bytes)
+    Bytes::Plain(Buffer::from(bytes))
 }
 
-fn offer(n: u64, bytes: &Buffer, hit: bool) -> Offer<'_> {
+fn offer(n: u64, bytes: &Bytes, hit: bool) -> Offer<'_> {
     Offer {
         key: key(n),
         bytes,
-        form: Form::Plain,
         role: CacheRole::Data,
         priority: CachePriority::Low,
         hit,
@@ -81,7 +82,7 @@ fn the_second_hit_promotes_an_entry_and_its_next_eviction_stores_it() {
     put(&cache, 1);
     put(&cache, 1);
     let first = look(&cache, 1).unwrap();
-    assert_eq!(&first.buffer[..], &block(1, 4000, true)[..]);
+    assert_eq!(&first.buffer[..], block(1, 4000, true).stored());
     assert!(!first.keep && cache.contains(&key(1)));
     assert_eq!(
         (first.role, first.priority),
@@ -156,8 +157,8 @@ fn incompressible_entries_and_filters_are_stored_as_they_are() {
     }));
     assert_eq!(cache.role_counts(CacheRole::Data).usage, 3000);
     assert_eq!(cache.role_counts(CacheRole::Filter).usage, 3000);
-    assert_eq!(&look(&cache, 1).unwrap().buffer[..], &noise[..]);
-    assert_eq!(&look(&cache, 2).unwrap().buffer[..], &even[..]);
+    assert_eq!(&look(&cache, 1).unwrap().buffer[..], noise.stored());
+    assert_eq!(&look(&cache, 2).unwrap().buffer[..], even.stored());
     let stats = cache.stats();
     assert_eq!(
         (stats.uncompressed_bytes, stats.compressed_bytes),
@@ -176,7 +177,7 @@ fn every_codec_is_possible() {
         put(&cache, 1);
         assert_eq!(
             &look(&cache, 1).unwrap().buffer[..],
-            &block(1, 4000, true)[..]
+            block(1, 4000, true).stored()
         );
         let stored = cache.counts().usage;
         assert_eq!(stored == 4000, compression == Compression::None);
@@ -192,10 +193,10 @@ fn every_codec_is_possible() {
 fn tails_are_not_stored() {
     let cache = cache(1 << 20, AdmissionPolicy::AllowAll);
     let noise = block(1, 3000, false);
-    let bytes = Buffer::with_tail(&noise, &[7; 500]);
+    let bytes = Bytes::Plain(Buffer::with_tail(noise.stored(), &[7; 500]));
     cache.insert(&offer(1, &bytes, false));
     let found = look(&cache, 1).unwrap().buffer;
-    assert_eq!((&found[..], found.tail()), (&noise[..], &[][..]));
+    assert_eq!((&found[..], found.tail()), (noise.stored(), &[][..]));
     assert_eq!(found.memory_usage(), 3000);
 }
 
@@ -262,7 +263,7 @@ fn a_lower_capacity_frees_memory() {
     for n in some {
         assert_eq!(
             &look(&cache, n).unwrap().buffer[..],
-            &block(n, 4000, true)[..]
+            block(n, 4000, true).stored()
         );
     }
     cache.set_capacity(0);
@@ -286,24 +287,25 @@ fn a_cleared_tier_is_empty() {
 /// A tier that records the offers it gets and has one entry.
 #[derive(Default)]
 struct Below {
-    offers: Mutex<Vec<(u64, bool, Form)>>,
-    has: Option<(u64, Buffer)>,
+    offers: Mutex<Vec<(u64, bool, Bytes)>>,
+    has: Option<(u64, Bytes)>,
 }
 
 impl SecondaryCache for Below {
     fn insert(&self, offer: &Offer<'_>) -> bool {
         let n = offer.key.low ^ 9;
-        self.offers.lock().push((n, offer.hit, offer.form));
+        let offered = (n, offer.hit, offer.bytes.clone());
+        self.offers.lock().push(offered);
         true
     }
     fn lookup(&self, key: &CacheKey, promote: bool, _lowest: CacheTier) -> Option<Found> {
         let (_, bytes) = self.has.as_ref().filter(|(n, _)| self::key(*n) == *key)?;
         Some(Found {
-            buffer: bytes.clone(),
+            buffer: bytes.expand()?,
             role: CacheRole::Index,
             priority: CachePriority::High,
             keep: promote,
-            stored: None,
+            stored: bytes.clone(),
         })
     }
     fn contains(&self, _: &CacheKey) -> bool {
@@ -340,10 +342,10 @@ fn evicted_entries_go_to_the_tier_below_compressed() {
     let offers = below.offers.lock();
     assert_eq!(offers.len() as u64, cache.counts().evictions);
     assert!(offers.len() > 100);
-    for (n, hit, form) in offers.iter() {
+    for (n, hit, bytes) in offers.iter() {
         assert_eq!(*hit, n % 2 == 0);
         assert!(
-            matches!(form, Form::Compressed { codec, len: 4000 } if *codec == Compression::FAST)
+            matches!(bytes, Bytes::Compressed { codec, len: 4000, .. } if *codec == Compression::FAST)
         );
     }
 }
@@ -363,7 +365,8 @@ fn three_queues_pass_blocks_read_to_the_tier_below() {
         ..offer(2, &bytes, false)
     });
     cache.insert(&offer(3, &bytes, true));
-    assert_eq!(*below.offers.lock(), [(1, false, Form::Plain)]);
+    let offered: Vec<u64> = below.offers.lock().iter().map(|offer| offer.0).collect();
+    assert_eq!(offered, [1]);
 
     // Found below: first for the block cache, then, as that lost it, for this tier.
     let first = look(&cache, 5).unwrap();
@@ -373,7 +376,7 @@ fn three_queues_pass_blocks_read_to_the_tier_below() {
     assert!(unpromoted.is_some_and(|found| !found.keep));
     assert!(!look(&cache, 5).unwrap().keep);
     assert_eq!(cache.role_counts(CacheRole::Index).entries, 1);
-    assert_eq!(&look(&cache, 5).unwrap().buffer[..], &bytes[..]);
+    assert_eq!(&look(&cache, 5).unwrap().buffer[..], bytes.stored());
     let stats = cache.stats();
     assert_eq!((stats.hits_below_offered, stats.hits_below_skipped), (2, 1));
     assert!(
@@ -398,7 +401,7 @@ fn threads_share_the_tier() {
                     let n = (round * 31 + thread * 17) % 200;
                     match look(cache, n) {
                         Some(found) => {
-                            assert_eq!(&found.buffer[..], &block(n, 900, n % 3 == 0)[..])
+                            assert_eq!(&found.buffer[..], block(n, 900, n % 3 == 0).stored())
                         }
                         None => {
                             cache.insert(&offer(n, &block(n, 900, n % 3 == 0), round % 2 == 0));
@@ -477,7 +480,8 @@ proptest! {
                     let found = cache.lookup(&key(n), promote, CacheTier::VolatileCompressed);
                     prop_assert_eq!(found.is_some(), before);
                     if let Some(found) = found {
-                        prop_assert_eq!(&found.buffer[..], &block(n, lens[&n], n % 3 != 0)[..]);
+                        let right = block(n, lens[&n], n % 3 != 0);
+                        prop_assert_eq!(&found.buffer[..], right.stored());
                         prop_assert_eq!(cache.contains(&key(n)), !found.keep);
                     }
                 }

@@ -10,10 +10,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use cairn_platform::Buffer;
-
 use super::super::recent_keys::RecentKeys;
-use super::super::{Form, Offer, Removal, TierCounts};
+use super::super::{Bytes, Offer, Removal, TierCounts};
 use crate::cache::{CacheKey, CachePriority, CacheRole};
 
 /// The place of an entry.
@@ -35,8 +33,7 @@ pub(super) struct Place {
 #[derive(Clone)]
 pub(super) struct Pending {
     pub(super) key: CacheKey,
-    pub(super) bytes: Buffer,
-    pub(super) form: Form,
+    pub(super) bytes: Bytes,
     pub(super) role: CacheRole,
     pub(super) priority: CachePriority,
     pub(super) hit: bool,
@@ -106,11 +103,10 @@ impl IndexShard {
 
     /// Adds a new entry, in memory.
     pub(super) fn add(&mut self, hash: u64, offer: &Offer<'_>) {
-        self.counts[offer.role as usize].inserted(offer.bytes.len());
+        self.counts[offer.role as usize].inserted(offer.bytes.stored().len());
         let pending = Pending {
             key: offer.key,
             bytes: offer.bytes.clone(),
-            form: offer.form,
             role: offer.role,
             priority: offer.priority,
             hit: false,
@@ -174,7 +170,7 @@ impl IndexShard {
         let place = self.placed.remove(&hash);
         let (len, role) = match (&place, &pending) {
             (Some(place), _) => (place.len as usize, place.role),
-            (None, Some(pending)) => (pending.bytes.len(), pending.role),
+            (None, Some(pending)) => (pending.bytes.stored().len(), pending.role),
             (None, None) => return None,
         };
         self.counts[role as usize].removed(len, Removal::Erased);
@@ -204,7 +200,7 @@ impl IndexShard {
         match self.pending.get(&hash) {
             Some(pending) => {
                 counts.usage -= u64::from(place.len);
-                counts.usage += pending.bytes.len() as u64;
+                counts.usage += pending.bytes.stored().len() as u64;
             }
             None => counts.removed(place.len as usize, Removal::Evicted),
         }
@@ -217,7 +213,7 @@ impl IndexShard {
         };
         if !self.placed.contains_key(&hash) {
             let counts = &mut self.counts[pending.role as usize];
-            counts.removed(pending.bytes.len(), Removal::Evicted);
+            counts.removed(pending.bytes.stored().len(), Removal::Evicted);
         }
         pending.bytes.memory_usage()
     }
@@ -229,11 +225,10 @@ impl IndexShard {
         let held = pending.bytes.memory_usage();
         if !self.placed.contains_key(&hash) {
             let counts = &mut self.counts[pending.role as usize];
-            counts.usage -= pending.bytes.len() as u64;
-            counts.usage += by.bytes.len() as u64;
+            counts.usage -= pending.bytes.stored().len() as u64;
+            counts.usage += by.bytes.stored().len() as u64;
         }
         pending.bytes = by.bytes.clone();
-        pending.form = by.form;
         Some(held)
     }
 
@@ -245,7 +240,7 @@ impl IndexShard {
         place.role = pending.role;
         debug_assert!(!self.placed.contains_key(&hash), "the old place is gone");
         let counts = &mut self.counts[pending.role as usize];
-        counts.usage -= pending.bytes.len() as u64;
+        counts.usage -= pending.bytes.stored().len() as u64;
         counts.usage += u64::from(place.len);
         self.placed.insert(hash, place);
         Some(pending.bytes.memory_usage())
@@ -258,7 +253,7 @@ impl IndexShard {
         let held = held.sum();
         for (hash, pending) in std::mem::take(&mut self.pending) {
             if !self.placed.contains_key(&hash) {
-                self.counts[pending.role as usize].removed(pending.bytes.len(), reason);
+                self.counts[pending.role as usize].removed(pending.bytes.stored().len(), reason);
             }
         }
         for place in std::mem::take(&mut self.placed).into_values() {
@@ -273,8 +268,9 @@ impl IndexShard {
 
     /// The memory used beside the bytes of pending entries.
     pub(super) fn memory_usage(&self) -> usize {
-        // A place has a byte of the table beside it.
-        self.placed.capacity() * (size_of::<(u64, Place)>() + 1) * 8 / 7
+        // A place has a byte of the table beside it, and a hash in the list of its segment.
+        self.placed.len() * size_of::<u64>()
+            + self.placed.capacity() * (size_of::<(u64, Place)>() + 1) * 8 / 7
             + self.pending.capacity() * (size_of::<(u64, Pending)>() + 1) * 8 / 7
             + self.keys.memory_usage()
     }

@@ -33,7 +33,7 @@
 //! **Keys.** Blocks of tables without a unique id have keys that are numbers of this process
 //! ([`is_process_local`]). They would denote other blocks after a restart, and are not stored.
 //!
-//! **Cost.** An entry takes about 45 bytes of memory. A lookup is a search in a sharded hash table, and a read
+//! **Cost.** An entry takes 37 to 65 bytes of memory. A lookup is a search in a sharded hash table, and a read
 //! of one record if the entry is there. Capacity and usage count the device; [`FlashCacheStats`] has the
 //! memory.
 //!
@@ -66,8 +66,8 @@ use cairn_platform::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, OnceL
 use cairn_platform::{Buffer, Executor, Priority, World};
 use cairn_types::{Error, Result};
 
-use super::codec::{Codec, expand};
-use super::{CacheTier, Form, Found, Offer, Removal, SecondaryCache, TierCounts, hash_of};
+use super::codec::Codec;
+use super::{Bytes, CacheTier, Found, Offer, Removal, SecondaryCache, TierCounts, hash_of};
 use crate::cache::{CacheKey, CachePriority, CacheRole};
 use files::{FoundSegment, SegmentFiles};
 use index::{IndexShard, Located, Place};
@@ -337,16 +337,15 @@ fn priority_of(priority: u8) -> CachePriority {
     }
 }
 
-/// The bytes in a record, decompressed, and in their stored form if that is compressed. `None` if they are
-/// damaged.
-fn content(record: &SegmentRecord<'_>) -> Option<(Buffer, Option<(Buffer, Compression)>)> {
-    let stored = Buffer::from(record.payload);
-    match Compression::from_u8(record.codec)? {
-        Compression::None => Some((stored, None)),
-        codec => {
-            let raw_len = usize::try_from(record.raw_len).ok()?;
-            Some((expand(codec, &stored, raw_len)?, Some((stored, codec))))
-        }
+/// The bytes in a record, which is compressed by `codec`.
+fn bytes_of(codec: Compression, record: &SegmentRecord<'_>) -> Bytes {
+    match codec {
+        Compression::None => Bytes::Plain(Buffer::from(record.payload)),
+        codec => Bytes::Compressed {
+            bytes: Arc::from(record.payload),
+            codec,
+            len: record.raw_len,
+        },
     }
 }
 
@@ -459,9 +458,9 @@ impl Inner {
     fn lookup_placed(&self, hash: u64, key: &CacheKey, place: Place) -> Option<Found> {
         let mut bytes = Vec::new();
         let found = self.read(place, Some(key), &mut bytes).and_then(|record| {
-            let (buffer, stored) = content(&record)?;
+            let stored = bytes_of(Compression::from_u8(record.codec)?, &record);
             Some(Found {
-                buffer,
+                buffer: stored.expand()?,
                 role: role_of(record.role),
                 priority: priority_of(record.priority),
                 keep: true,
@@ -538,7 +537,7 @@ impl SecondaryCache for FlashCache {
             shard.placeholders += 1;
             return false;
         }
-        if offer.bytes.len() > longest || !inner.enqueue(hash, memory) {
+        if offer.bytes.stored().len() > longest || !inner.enqueue(hash, memory) {
             shard.refuse(hash, offer.role);
             return false;
         }
@@ -567,19 +566,12 @@ impl SecondaryCache for FlashCache {
             }
             Located::Pending(pending) => pending,
         };
-        let (buffer, stored) = match pending.form {
-            Form::Plain => (pending.bytes, None),
-            Form::Compressed { codec, len } => {
-                let buffer = expand(codec, &pending.bytes, len as usize)?;
-                (buffer, Some((pending.bytes, codec)))
-            }
-        };
         Some(Found {
-            buffer,
+            buffer: pending.bytes.expand()?,
             role: pending.role,
             priority: pending.priority,
             keep: promote,
-            stored,
+            stored: pending.bytes,
         })
     }
 

@@ -7,13 +7,13 @@ use std::collections::{BTreeSet, VecDeque};
 
 use cairn_compress::Compression;
 use cairn_format::cache_segment::{SegmentBuilder, SegmentRecord};
+use cairn_platform::Priority;
 use cairn_platform::sync::{Arc, Ordering};
-use cairn_platform::{Buffer, Priority};
 use cairn_types::Result;
 
-use super::super::{Form, hash_of};
+use super::super::{Bytes, hash_of};
 use super::index::{Pending, Place};
-use super::{Inner, priority_of, role_of};
+use super::{Inner, bytes_of, priority_of, role_of};
 use crate::cache::CacheKey;
 
 /// The number of waiting bytes that start the job, unless a segment is smaller than four times that.
@@ -231,7 +231,7 @@ impl Writer {
             return Ok(());
         };
         inner.compress(hash, &mut pending);
-        let len = pending.bytes.len();
+        let len = pending.bytes.stored().len();
         let full = |building: &Building| building.builder.len_with(len) > inner.segment_size;
         if self.building.as_ref().is_some_and(full) {
             self.write(inner)?;
@@ -351,9 +351,9 @@ impl Written {
 
 impl Building {
     fn add(&mut self, hash: u64, pending: &Pending) {
-        let (codec, raw_len) = match pending.form {
-            Form::Plain => (Compression::None, pending.bytes.len() as u32),
-            Form::Compressed { codec, len } => (codec, len),
+        let (codec, raw_len) = match &pending.bytes {
+            Bytes::Plain(buffer) => (Compression::None, buffer.len() as u32),
+            Bytes::Compressed { codec, len, .. } => (*codec, *len),
         };
         let added = self.builder.add(&SegmentRecord {
             key: [pending.key.high, pending.key.low],
@@ -361,7 +361,7 @@ impl Building {
             role: pending.role as u8,
             priority: pending.priority as u8,
             codec: codec as u8,
-            payload: &pending.bytes,
+            payload: pending.bytes.stored(),
         });
         debug_assert!(added, "a segment is less than 4 GiB");
         self.tags.push(hash);
@@ -387,17 +387,9 @@ impl Building {
             let (Some(codec), true) = (codec, fits && hash_of(&key) == *tag) else {
                 continue;
             };
-            let form = match codec {
-                Compression::None => Form::Plain,
-                codec => Form::Compressed {
-                    codec,
-                    len: record.raw_len,
-                },
-            };
             let pending = Pending {
                 key,
-                bytes: Buffer::from(record.payload),
-                form,
+                bytes: bytes_of(codec, &record),
                 role: role_of(record.role),
                 priority: priority_of(record.priority),
                 hit: false,
@@ -431,18 +423,16 @@ impl Inner {
 
     /// Compresses a pending entry, in memory as well, where it stays until its segment is written.
     fn compress(&self, hash: u64, pending: &mut Pending) {
-        if pending.form != Form::Plain || self.plain_roles[pending.role as usize] {
+        let Bytes::Plain(plain) = &pending.bytes else {
+            return;
+        };
+        if self.plain_roles[pending.role as usize] {
             return;
         }
-        let Ok(len) = u32::try_from(pending.bytes.len()) else {
+        let Some(bytes) = self.codec.compress(plain) else {
             return;
         };
-        let Some(stored) = self.codec.compress(&pending.bytes) else {
-            return;
-        };
-        let codec = self.codec.kind();
-        pending.bytes = stored;
-        pending.form = Form::Compressed { codec, len };
+        pending.bytes = bytes;
         let memory = pending.bytes.memory_usage();
         if let Some(held) = self.shard(hash).lock().replace(hash, pending) {
             self.pending_bytes.fetch_add(memory, Ordering::Relaxed);
