@@ -78,6 +78,7 @@ impl FamilyState {
             read_sampler: None,
             tables: tables.clone(),
             blobs: Arc::new(blobs),
+            row_cache: None,
             io: view.family.io.clone(),
             clock: view.family.clock.clone(),
             statistics: None,

@@ -88,6 +88,7 @@ impl SstFileReader {
                 FileMode::default(),
                 None,
             )),
+            row_cache: None,
             io: io.clone(),
             clock: world.clock.clone(),
             statistics: None,

@@ -31,6 +31,7 @@ mod paths;
 mod properties;
 mod reads;
 mod repair;
+mod row_cache;
 mod sizes;
 mod space;
 mod spared;

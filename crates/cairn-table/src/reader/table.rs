@@ -131,6 +131,14 @@ impl Table {
         self.global_seqno
     }
 
+    /// Returns the id from which the keys of the table's blocks in the cache derive: of the file's unique id, or
+    /// of this opening for files without one.
+    #[inline]
+    #[must_use]
+    pub fn cache_id(&self) -> [u64; 2] {
+        self.cache_file
+    }
+
     /// Returns the order of user keys that the table was opened with.
     #[must_use]
     pub fn order(&self) -> &KeyOrder {
