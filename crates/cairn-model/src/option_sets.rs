@@ -90,6 +90,20 @@ pub const SETS: &[NamedSet] = &[
         table: "",
     },
     NamedSet {
+        name: "rows",
+        db: "row_cache=1M",
+        family: "level0_file_num_compaction_trigger=3;disable_auto_compactions=false;\
+                 target_file_size_base=2048",
+        table: "block_size=256",
+    },
+    NamedSet {
+        name: "few-rows",
+        db: "row_cache=3000",
+        family: "enable_blob_files=true;min_blob_size=12;disable_auto_compactions=true",
+        table: "no_block_cache=true;partition_filters=true;index_type=kTwoLevelIndexSearch;\
+                filter_policy=bloomfilter:10:false;metadata_block_size=128",
+    },
+    NamedSet {
         name: "bounded-blobs",
         db: "max_subcompactions=3",
         family: "enable_blob_files=true;min_blob_size=0;blob_space_target=1.2;\
