@@ -175,7 +175,7 @@ impl Table {
             .map_err(|error| self.bad(error, found_in.offset))
     }
 
-    fn cache_key(&self, handle: Handle) -> CacheKey {
+    pub(crate) fn cache_key(&self, handle: Handle) -> CacheKey {
         CacheKey::of_block(self.cache_file, handle.offset)
     }
 
@@ -298,7 +298,7 @@ impl Table {
             let block =
                 block_fetcher::unpack(raw, lack.handle, footer, dictionary, verify, room, meter)?;
             match form {
-                Some(form) => block_fetcher::without_prefix(block, form, footer, room),
+                Some(form) => block_fetcher::without_prefix(block, form, footer.version, room),
                 None => Ok(block),
             }
         };
