@@ -59,6 +59,7 @@ impl FamilyState {
             meter: self.tables().meter.clone(),
             last_level: self.tables().last_level,
             open_tables: self.tables().open_tables.clone(),
+            uncache_aggressiveness: 0,
         });
         let blobs = cairn_read::BlobSource::new(
             tables.fs.clone(),

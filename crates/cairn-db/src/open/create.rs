@@ -160,6 +160,7 @@ impl Shared {
             meter: self.telemetry.meter(),
             last_level: usize::try_from(options.num_levels - 1).unwrap_or(0),
             open_tables: self.open_tables.clone(),
+            uncache_aggressiveness: options.uncache_aggressiveness,
         }
     }
 

@@ -46,4 +46,5 @@ mod ttl;
 mod views;
 mod wal;
 mod walks;
+mod warm;
 mod writers;

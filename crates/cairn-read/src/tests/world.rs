@@ -161,6 +161,7 @@ impl World {
                 meter: Meter::default(),
                 last_level: usize::MAX,
                 open_tables: OpenTables::new(None),
+                uncache_aggressiveness: 0,
             }),
             blobs: Arc::new(BlobSource::new(
                 fs.clone(),

@@ -10,6 +10,7 @@ pub(crate) mod open;
 mod prefetch;
 mod table;
 pub(crate) mod table_stats;
+mod uncache;
 mod verify;
 
 pub use get::{GetOptions, TableGet, ValueRef};
