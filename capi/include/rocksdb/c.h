@@ -1000,7 +1000,8 @@ void rocksdb_lru_cache_options_set_capacity(struct rocksdb_lru_cache_options_t *
 void rocksdb_lru_cache_options_set_num_shard_bits(struct rocksdb_lru_cache_options_t *opt,
                                                   int num_shard_bits);
 
-// Ignored: Cairn's cache uses the process's allocator.
+// Sets the allocator of blocks. There is none to set: `rocksdb_jemalloc_nodump_allocator_create`, which makes
+// them, returns null and an error.
 void rocksdb_lru_cache_options_set_memory_allocator(struct rocksdb_lru_cache_options_t *opt,
                                                     struct rocksdb_memory_allocator_t *allocator);
 
@@ -1020,7 +1021,8 @@ void rocksdb_hyper_clock_cache_options_set_estimated_entry_charge(struct rocksdb
 void rocksdb_hyper_clock_cache_options_set_num_shard_bits(struct rocksdb_hyper_clock_cache_options_t *opt,
                                                           int num_shard_bits);
 
-// Ignored: Cairn's cache uses the process's allocator.
+// Sets the allocator of blocks. There is none to set: `rocksdb_jemalloc_nodump_allocator_create`, which makes
+// them, returns null and an error.
 void rocksdb_hyper_clock_cache_options_set_memory_allocator(struct rocksdb_hyper_clock_cache_options_t *opt,
                                                             struct rocksdb_memory_allocator_t *allocator);
 
