@@ -5,6 +5,7 @@ mod best_effort;
 mod blobs;
 mod buffers;
 mod by_level;
+mod cached;
 mod callouts;
 mod changes;
 mod checks;

@@ -139,6 +139,12 @@ impl Table {
         self.cache_file
     }
 
+    /// True if [`Table::cache_id`] is that of every opening of the file.
+    #[must_use]
+    pub fn has_lasting_cache_id(&self) -> bool {
+        super::open::unique_id(&self.properties).is_some()
+    }
+
     /// Returns the order of user keys that the table was opened with.
     #[must_use]
     pub fn order(&self) -> &KeyOrder {
