@@ -11,6 +11,7 @@ pub mod write_buffer;
 
 pub use arena::Arena;
 pub use cache::{
-    BlockCache, CacheEntry, CacheKey, CacheKind, CacheOptions, CachePriority, CacheRole, RoleCounts,
+    BlockCache, CacheCharge, CacheEntry, CacheKey, CacheKind, CacheOptions, CachePriority,
+    CacheRole, MemoryUse, RoleCounts,
 };
 pub use write_buffer::WriteBufferManager;
