@@ -20,6 +20,7 @@
 //! An entry is charged for its buffer and for the overhead of the cache, whether or not a reader holds the
 //! buffer. Evicting a buffer in use frees no memory, so such entries are skipped while there are others.
 
+pub mod policy;
 mod role;
 mod shard;
 mod table;

@@ -1,0 +1,229 @@
+//! The eviction policy of one shard of the fast cache: an adaptive form of W-TinyLFU without work on hits.
+//!
+//! # The protocol
+//!
+//! The shard owns the table of entries, their buffers and their touch counters; the policy knows of an entry
+//! its hash, its charge, its priority and its [`NodeId`], and is called under the shard's lock only:
+//!
+//! - A *hit* does not call the policy. It adds one to the touch counter of the entry, a byte that saturates
+//!   (at 255, or at any smaller number of at least 15; less costs hit ratio).
+//! - An *insertion* calls [`Policy::victim`] and [`Policy::evicted`] until the new entry fits, and then
+//!   [`Policy::insert`] with a touch counter of zero.
+//! - [`Policy::victim`] looks at a few entries through a callback, which takes the touches counted since the
+//!   last look, and so resets the counter to zero, or reports that a reader holds the entry.
+//! - An *erasure* calls [`Policy::remove`].
+//!
+//! # The order of evictions
+//!
+//! Priorities are absolute: an entry is evicted only if no entry of a lower priority is cached that no reader
+//! holds. Each priority is a *class* with queues and parameters of its own, and the rest applies to each:
+//!
+//! ```text
+//!              read while here          score above the edge's lowest
+//!   insert     +-----<-----+            +------------->-------------+
+//!     |        |           |            |                           v
+//!     +-----> fresh ----> aged ---------+--> evicted              main, by score
+//!             |---- window ----|             (becomes a ghost)      |      ^
+//!                                                                  v      | read while here
+//!                                              evicted <--------- edge ----+
+//! ```
+//!
+//! - A new entry enters the *window*, a queue in order of insertion. When the window exceeds its share, its
+//!   oldest entry is moved to the young end if it was read since it entered, is moved to the *main part* if
+//!   its score exceeds that of the oldest entry of the *edge*, and is evicted otherwise. When the window is
+//!   within its share, the oldest entry of the edge is evicted.
+//! - The main part has a queue for each power of two of the score. The lowest ones feed the edge, which is a
+//!   sixteenth of the class. Reads become known when an entry is looked at: on its way into the edge, and at
+//!   the end of the edge.
+//! - A *score* is the number of reads, halved once in a half-life (`score`). Evicted entries leave their score
+//!   with the ghosts (`ghosts`) and resume it if they are inserted again.
+//! - An entry that merely ties with the edge is not admitted: the read for which it was inserted does not
+//!   count. In a loop over more than fits all scores tie, so that a part of the loop stays.
+//!
+//! # What adapts
+//!
+//! - The *share of the window*, from a hundredth to nearly all. An entry that is missed within a sixteenth of
+//!   the class after it was evicted from the window would have been a hit had the window been larger by that
+//!   much; an entry of the edge that was read would have been a miss had the main part been smaller by the
+//!   edge. Each event moves the border by a multiple of the entry's charge. With the border near its lower end
+//!   the order is that of LFU with aging and keeps scans and loops out; near its upper end it is close to LRU
+//!   and follows a hot set that moves.
+//! - The *half-life*, from 4 to 20 reads for each entry of the class. An entry from which six or more reads
+//!   were expected since the last look and that had none has probably lost its readers: it shortens the
+//!   half-life, while others lengthen it.
+//!
+//! Time is the number of reads that became known, so that the policy is deterministic.
+//!
+//! # Costs
+//!
+//! 32 bytes an entry and 8 to 16 bytes for its ghosts. An insertion touches a few nodes and one line of the
+//! ghosts. A call of [`Policy::victim`] looks at three to five entries on average, and at [`MAX_LOOKS`] at
+//! most.
+
+mod class;
+mod ghosts;
+mod queues;
+mod score;
+
+use class::{Choice, Class, Looks, QUEUES};
+use ghosts::Ghosts;
+pub use queues::NodeId;
+use queues::{Part, Place, Queues};
+
+use super::CachePriority;
+
+/// Number of priorities.
+const CLASSES: usize = CachePriority::IN_ORDER.len();
+/// The most entries that a call of [`Policy::victim`] looks at.
+pub const MAX_LOOKS: usize = 256;
+/// The looks after which [`Policy::victim`] takes the next entry that no reader holds.
+const CHOOSY_LOOKS: usize = 48;
+/// One of so many parts of the capacity is free while the cache fills. A window that exceeds its share by such
+/// a part of the class gives entries to the main part, which has not grown by admissions yet.
+const SLACK: usize = 128;
+
+/// The state of an entry, as reported by the callback of [`Policy::victim`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// A reader holds the entry, so that its eviction would free no memory. The touch counter is unchanged.
+    InUse,
+    /// No reader holds the entry. This is its touch counter, which the callback has reset to zero.
+    Touches(u8),
+}
+
+/// The policy of a shard; see the module's documentation.
+pub struct Policy {
+    queues: Queues,
+    classes: [Class; CLASSES],
+    ghosts: Ghosts,
+    capacity: usize,
+}
+
+impl Policy {
+    /// Creates the policy of a shard of `capacity` bytes.
+    #[must_use]
+    pub fn new(capacity: usize) -> Policy {
+        Policy {
+            queues: Queues::new(CLASSES * QUEUES),
+            classes: std::array::from_fn(Class::new),
+            ghosts: Ghosts::default(),
+            capacity,
+        }
+    }
+
+    /// Changes the capacity. Evicting what exceeds it is left to the caller.
+    pub fn set_capacity(&mut self, capacity: usize) {
+        self.capacity = capacity;
+    }
+
+    /// The sum of the charges.
+    #[must_use]
+    pub fn usage(&self) -> usize {
+        self.classes.iter().map(Class::usage).sum()
+    }
+
+    /// The number of entries.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// True if there is no entry.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of memory of the policy.
+    #[must_use]
+    pub fn memory_usage(&self) -> usize {
+        self.queues.memory_usage() + self.ghosts.capacity() * size_of::<u32>()
+    }
+
+    /// Adds an entry that was just read, and returns its node. The node is valid until it is passed to
+    /// [`Policy::remove`] or [`Policy::evicted`]. Charges are limited to 4 GiB.
+    pub fn insert(&mut self, hash: u64, charge: usize, priority: CachePriority) -> NodeId {
+        let charge = limited(charge);
+        let class = &mut self.classes[priority as usize];
+        class.note_reads(1, &mut self.queues);
+        let ghost = self.ghosts.take(hash, class.now());
+        if let Some(stamp) = ghost.and_then(|ghost| ghost.stamp) {
+            class.note_ghost(stamp, charge);
+        }
+        let score = score::with_reads(ghost.map_or(0, |ghost| ghost.score), 1);
+        let id = self.queues.create(hash, charge, score, class.now());
+        class.push(id, Part::Fresh, &mut self.queues);
+        let contested = self.is_contested(priority);
+        let class = &mut self.classes[priority as usize];
+        let slack = if contested { class.usage() / SLACK } else { 0 };
+        class.spill(slack, &mut self.queues);
+        id
+    }
+
+    /// Chooses the entry to evict next, which the caller then passes to [`Policy::evicted`] or
+    /// [`Policy::remove`]. Returns `None` if there is no entry, or if readers hold every entry looked at.
+    pub fn victim(&mut self, mut look: impl FnMut(NodeId) -> Seen) -> Option<NodeId> {
+        let mut looks = Looks {
+            look: &mut look,
+            left: MAX_LOOKS,
+        };
+        for class in &mut self.classes {
+            match class.choose(&mut self.queues, &mut looks, CHOOSY_LOOKS) {
+                Choice::Victim(id) => return Some(id),
+                Choice::NoneFound => return None,
+                Choice::AllInUse => {}
+            }
+        }
+        None
+    }
+
+    /// Removes an evicted entry, and remembers it as a ghost.
+    pub fn evicted(&mut self, id: NodeId) {
+        let entries = self.queues.len();
+        let node = *self.queues.node(id);
+        let place = self.unlink(id);
+        let class = &mut self.classes[usize::from(place.class)];
+        let stamp = match place.part {
+            Part::Fresh | Part::Aged => Some(class.stamp_eviction(node.charge)),
+            Part::Edge | Part::Main => None,
+        };
+        let score = score::decayed(node.score, class.now().wrapping_sub(node.tick));
+        self.ghosts
+            .insert(node.hash, score, stamp, class.now(), entries);
+    }
+
+    /// Removes an erased entry.
+    pub fn remove(&mut self, id: NodeId) {
+        self.unlink(id);
+    }
+
+    /// Changes the charge of an entry.
+    pub fn replace_charge(&mut self, id: NodeId, charge: usize) {
+        let charge = limited(charge);
+        let node = self.queues.node_mut(id);
+        let before = std::mem::replace(&mut node.charge, charge);
+        let place = node.place.expect("the entry is present");
+        self.classes[usize::from(place.class)].replace_charge(place.part, before, charge);
+    }
+
+    fn unlink(&mut self, id: NodeId) -> Place {
+        let charge = self.queues.node(id).charge;
+        let place = self.queues.unlink(id);
+        self.classes[usize::from(place.class)].forget(place.part, charge);
+        self.queues.delete(id);
+        place
+    }
+
+    /// True if entries of `priority` are evicted at present: if there is no room, and no entry of a lower
+    /// priority.
+    fn is_contested(&self, priority: CachePriority) -> bool {
+        let lower = &self.classes[..priority as usize];
+        lower.iter().all(|class| class.len() == 0)
+            && self.usage() >= self.capacity - self.capacity / SLACK
+    }
+}
+
+/// A charge as stored.
+fn limited(charge: usize) -> u32 {
+    u32::try_from(charge).unwrap_or(u32::MAX)
+}
