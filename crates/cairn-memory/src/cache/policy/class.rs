@@ -1,6 +1,6 @@
 //! The entries of one priority: window, edge and main part, and the parameters that adapt.
 
-use super::queues::{NodeId, Part, PARTS, Place, Queues};
+use super::queues::{NodeId, PARTS, Part, Place, Queues};
 use super::score::{self, BANDS, READ, Score, TICKS_PER_HALF_LIFE};
 use super::{Seen, ghosts};
 
@@ -8,7 +8,7 @@ use super::{Seen, ghosts};
 pub(super) const QUEUES: usize = Part::Main as usize + BANDS;
 
 /// The share of the window at the start, and its bounds.
-const FIRST_SHARE: f64 = 0.03;
+const FIRST_SHARE: f64 = 0.02;
 const SHARES: [f64; 2] = [0.01, 0.99];
 /// The edge is one of so many parts of the class.
 const EDGE: usize = 16;
@@ -16,6 +16,8 @@ const EDGE: usize = 16;
 const STAMPS_PER_CLASS: usize = 128;
 /// Charges by which an event moves the border of the window.
 const STEP: f64 = 8.0;
+/// The window is well below its share if it lacks this share of the class, or half of its own.
+const LACK: f64 = 1.0 / 64.0;
 
 /// The half-life at the start and its bounds, in reads for each entry of the class.
 const FIRST_HALF_LIFE: f64 = 10.0;
@@ -23,7 +25,7 @@ const HALF_LIVES: [f64; 2] = [4.0, 20.0];
 /// Reads added to a half-life, for classes of few entries.
 const LEAST_READS: f64 = 64.0;
 /// Expected reads from which a look tells if an entry still has readers.
-const EXPECTED: f64 = 6.0;
+const EXPECTED: f64 = 8.0;
 /// Ticks between such looks, so that bursts of other reads between them have no weight.
 const LEAST_TICKS: u16 = 4;
 /// Factors by which an entry that has readers, or that has lost them, changes the half-life.
@@ -75,6 +77,8 @@ pub(super) struct Class {
     reads: u64,
     /// Bytes evicted from the window, in units, modulo [`ghosts::STAMPS`].
     stamp: u32,
+    /// The turn that is noted with reads.
+    turn: u16,
     /// Bytes evicted from the window that are less than a unit.
     unstamped: usize,
 }
@@ -92,6 +96,7 @@ impl Class {
             reads: 0,
             stamp: 0,
             unstamped: 0,
+            turn: 0,
         }
     }
 
@@ -109,28 +114,38 @@ impl Class {
         self.tick
     }
 
-    /// Adds a node at the young end of a part.
-    pub(super) fn push(&mut self, id: NodeId, part: Part, queues: &mut Queues) {
-        let node = queues.node(id);
-        let queue = match part {
-            Part::Main => Part::Main as usize + score::band(node.score),
-            other => other as usize,
-        };
-        self.bytes[part as usize] += node.charge as usize;
-        self.len += 1;
-        let class = self.at;
-        queues.push(self.queue(queue), id, Place { class, part });
+    /// Sets the turn that is noted with reads.
+    pub(super) fn set_turn(&mut self, turn: u16) {
+        self.turn = turn;
     }
 
-    /// Corrects the sums for a node that was unlinked.
-    pub(super) fn forget(&mut self, part: Part, charge: u32) {
-        self.bytes[part as usize] -= charge as usize;
+    /// Adds a node that is in no queue, for an entry that was just read.
+    pub(super) fn insert(&mut self, id: NodeId, queues: &mut Queues) {
+        let node = queues.node_mut(id);
+        node.tick = self.tick;
+        node.turn = self.turn;
+        self.push(id, Part::Fresh, queues);
+    }
+
+    /// Adds a node that another class removed.
+    pub(super) fn take_over(&mut self, id: NodeId, queues: &mut Queues) {
+        queues.node_mut(id).tick = self.tick;
+        self.push(id, Part::Edge, queues);
+    }
+
+    /// Removes a node from its queue, and returns its part.
+    pub(super) fn remove(&mut self, id: NodeId, queues: &mut Queues) -> Part {
+        let part = queues.unlink(id).part;
+        self.bytes[part as usize] -= queues.node(id).charge as usize;
         self.len -= 1;
+        part
     }
 
-    pub(super) fn replace_charge(&mut self, part: Part, before: u32, now: u32) {
+    pub(super) fn replace_charge(&mut self, id: NodeId, charge: u32, queues: &mut Queues) {
+        let part = queues.place(id).part;
+        let before = std::mem::replace(&mut queues.node_mut(id).charge, charge);
         let bytes = &mut self.bytes[part as usize];
-        *bytes = *bytes - before as usize + now as usize;
+        *bytes = *bytes - before as usize + charge as usize;
     }
 
     /// Lets the time pass for a number of reads. At the end of a half-life each band of the main part is
@@ -144,7 +159,7 @@ impl Class {
         }
         self.reads = 0;
         self.tick = self.tick.wrapping_add(1);
-        if self.tick % TICKS_PER_HALF_LIFE == 0 {
+        if self.tick.is_multiple_of(TICKS_PER_HALF_LIFE) {
             for band in 1..BANDS {
                 let from = self.queue(Part::Main as usize + band);
                 queues.append(from, from - 1);
@@ -205,7 +220,7 @@ impl Class {
     fn step(&mut self, queues: &mut Queues, looks: &mut Looks<'_>) -> Option<NodeId> {
         let edge = self.oldest(Part::Edge as usize, queues);
         match (self.window_end(queues), edge) {
-            (Some(candidate), Some(edge)) if self.window_exceeds(0) => {
+            (Some(candidate), Some(edge)) if !self.window_lacks() => {
                 self.compare(candidate, edge, queues, looks)
             }
             (Some(candidate), None) => {
@@ -264,9 +279,9 @@ impl Class {
         let reads = match looks.at(id) {
             Seen::Touches(reads) => reads,
             Seen::InUse => {
-                let part = match queues.node(id).place.map(|place| place.part) {
-                    Some(Part::Aged) | None => Part::Fresh,
-                    Some(part) => part,
+                let part = match queues.place(id).part {
+                    Part::Aged => Part::Fresh,
+                    part => part,
                 };
                 self.shift(id, part, queues);
                 return None;
@@ -276,6 +291,9 @@ impl Class {
         let node = queues.node_mut(id);
         node.score = score;
         node.tick = self.tick;
+        if reads > 0 {
+            node.turn = self.turn;
+        }
         self.note_reads(reads, queues);
         Some(reads > 0)
     }
@@ -297,6 +315,15 @@ impl Class {
                 self.shift(id, part, queues);
             }
         }
+    }
+
+    /// Looks at the entry of the main part with the lowest score, and returns it if it was not read.
+    pub(super) fn review(&mut self, queues: &mut Queues, looks: &mut Looks<'_>) -> Option<NodeId> {
+        let mut bands = Part::Edge as usize..QUEUES;
+        let id = bands.find_map(|queue| self.oldest(queue, queues))?;
+        let read = self.look(id, queues, looks)?;
+        self.shift(id, Part::Main, queues);
+        (!read).then_some(id)
     }
 
     /// Adapts the half-life to an entry that had a score at a tick and was read, or not, since then.
@@ -346,13 +373,25 @@ impl Class {
 
     /// Moves a node to the young end of a part of the class.
     fn shift(&mut self, id: NodeId, part: Part, queues: &mut Queues) {
-        let charge = queues.node(id).charge;
-        let before = queues.unlink(id);
-        self.forget(before.part, charge);
+        self.remove(id, queues);
         self.push(id, part, queues);
     }
 
-    fn score_now(&self, id: NodeId, queues: &Queues) -> Score {
+    /// Adds a node that is in no queue at the young end of a part.
+    fn push(&mut self, id: NodeId, part: Part, queues: &mut Queues) {
+        let node = queues.node(id);
+        let queue = match part {
+            Part::Main => Part::Main as usize + score::band(node.score),
+            other => other as usize,
+        };
+        self.bytes[part as usize] += node.charge as usize;
+        self.len += 1;
+        let class = self.at;
+        queues.push(self.queue(queue), id, Place { class, part });
+    }
+
+    /// The score of an entry at present.
+    pub(super) fn score_now(&self, id: NodeId, queues: &Queues) -> Score {
         let node = queues.node(id);
         score::decayed(node.score, self.tick.wrapping_sub(node.tick))
     }
@@ -373,6 +412,13 @@ impl Class {
         (fresh + aged) as f64 > self.share * self.usage() as f64 + slack as f64
     }
 
+    /// True if the window is well below its share.
+    fn window_lacks(&self) -> bool {
+        let [fresh, aged, ..] = self.bytes;
+        let least = (self.share / 2.0).max(self.share - LACK);
+        ((fresh + aged) as f64) < least * self.usage() as f64
+    }
+
     /// Moves the border between window and main part by a number of bytes.
     fn move_border(&mut self, bytes: f64) {
         let share = self.share + bytes / self.usage().max(1) as f64;
@@ -390,4 +436,27 @@ impl Class {
 fn exceeds(candidate: Score, edge: Score) -> bool {
     let margin = READ.min(2 * edge) + edge / 16;
     candidate > edge + margin
+}
+
+/// The parts, oldest entries first.
+#[cfg(test)]
+pub(super) const PARTS_IN_ORDER: [Part; PARTS] = [Part::Aged, Part::Fresh, Part::Edge, Part::Main];
+
+#[cfg(test)]
+impl Class {
+    /// The bytes of a part.
+    pub(super) fn bytes_of(&self, part: Part) -> usize {
+        self.bytes[part as usize]
+    }
+
+    /// The nodes in the queues of a part.
+    pub(super) fn ids_of(&self, part: Part, queues: &Queues) -> Vec<NodeId> {
+        let last = match part {
+            Part::Main => QUEUES,
+            other => other as usize + 1,
+        };
+        (part as usize..last)
+            .flat_map(|queue| queues.iter(self.queue(queue)))
+            .collect()
+    }
 }

@@ -5,7 +5,7 @@
 //!        fingerprint   window stamp      time      score
 //! ```
 //!
-//! The table has sets of eight records. A full set replaces the record with the oldest time. A lookup compares
+//! The table has sets of eight records, youngest first; a full set forgets the oldest. A lookup compares
 //! fingerprints only, so that about one of 500 lookups finds the record of another entry.
 
 use super::score::{self, Score};
@@ -73,13 +73,11 @@ impl Ghosts {
             | (low_bits(time) << TIME_SHIFT)
             | encode(score);
         let set = self.set(hash);
-        let slot = (set.start..set.end)
-            .find(|at| same(self.records[*at], hash))
-            .or_else(|| (set.start..set.end).find(|at| self.records[*at] == 0))
-            .or_else(|| set.max_by_key(|at| age(self.records[*at], time)));
-        if let Some(slot) = slot {
-            self.records[slot] = record;
-        }
+        let set = &mut self.records[set];
+        let unused = |record: &u32| *record == 0 || same(*record, hash);
+        let slot = set.iter().position(unused).unwrap_or(WAYS - 1);
+        set[..=slot].rotate_right(1);
+        set[0] = record;
     }
 
     /// Removes and returns the record of an entry.
@@ -180,10 +178,7 @@ mod tests {
             let stored = decode(encode(score));
             assert!(stored <= score, "{score} {stored}");
             let most = (15u16 << 6) << UNIT_SHIFT;
-            assert!(
-                stored + score / 8 + 2 > score.min(most),
-                "{score} {stored}"
-            );
+            assert!(stored + score / 8 + 2 > score.min(most), "{score} {stored}");
         }
     }
 

@@ -16,7 +16,8 @@
 //! # The order of evictions
 //!
 //! Priorities are absolute: an entry is evicted only if no entry of a lower priority is cached that no reader
-//! holds. Each priority is a *class* with queues and parameters of its own, and the rest applies to each:
+//! holds. The one exception is an entry that was not read while 32 times the capacity was evicted, such as the
+//! index of a table that is long deleted: it is moved to the priority of the current victims. Each priority is a *class* with queues and parameters of its own, and the rest applies to each:
 //!
 //! ```text
 //!              read while here          score above the edge's lowest
@@ -28,10 +29,11 @@
 //!                                              evicted <--------- edge ----+
 //! ```
 //!
-//! - A new entry enters the *window*, a queue in order of insertion. When the window exceeds its share, its
-//!   oldest entry is moved to the young end if it was read since it entered, is moved to the *main part* if
-//!   its score exceeds that of the oldest entry of the *edge*, and is evicted otherwise. When the window is
-//!   within its share, the oldest entry of the edge is evicted.
+//! - A new entry enters the *window*, a queue in order of insertion. For an eviction its oldest entry is
+//!   compared with the oldest entry of the *edge*. It is moved to the *main part* if its score is higher; else
+//!   to the young end of the window, if it was read since it entered; else it is evicted. If the window is
+//!   well below its share, the oldest entry of the edge is evicted instead; if the window is well above, it
+//!   gives entries to the main part without a comparison.
 //! - The main part has a queue for each power of two of the score. The lowest ones feed the edge, which is a
 //!   sixteenth of the class. Reads become known when an entry is looked at: on its way into the edge, and at
 //!   the end of the edge.
@@ -68,7 +70,7 @@ mod score;
 use class::{Choice, Class, Looks, QUEUES};
 use ghosts::Ghosts;
 pub use queues::NodeId;
-use queues::{Part, Place, Queues};
+use queues::{Part, Queues};
 
 use super::CachePriority;
 
@@ -78,9 +80,15 @@ const CLASSES: usize = CachePriority::IN_ORDER.len();
 pub const MAX_LOOKS: usize = 256;
 /// The looks after which [`Policy::victim`] takes the next entry that no reader holds.
 const CHOOSY_LOOKS: usize = 48;
-/// One of so many parts of the capacity is free while the cache fills. A window that exceeds its share by such
-/// a part of the class gives entries to the main part, which has not grown by admissions yet.
+/// One of so many parts of the capacity is free while the cache fills. A window that exceeds its share by more
+/// than such a part of the class, and some entries, gives entries to the main part without a comparison.
 const SLACK: usize = 128;
+/// Choices of a victim for each review of an entry of a higher priority.
+const REVIEW_PERIOD: u32 = 8;
+/// Evictions are counted in turns of one of so many parts of the capacity.
+const TURNS_PER_CAPACITY: usize = 4;
+/// The turns after which an entry that was not read loses its priority.
+const STALE_TURNS: u16 = 32 * TURNS_PER_CAPACITY as u16;
 
 /// The state of an entry, as reported by the callback of [`Policy::victim`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +105,12 @@ pub struct Policy {
     classes: [Class; CLASSES],
     ghosts: Ghosts,
     capacity: usize,
+    /// Victims chosen, modulo 2^32.
+    choices: u32,
+    /// The time that is measured in evictions, modulo 2^16.
+    turn: u16,
+    /// Bytes evicted in this turn.
+    evicted: usize,
 }
 
 impl Policy {
@@ -108,6 +122,9 @@ impl Policy {
             classes: std::array::from_fn(Class::new),
             ghosts: Ghosts::default(),
             capacity,
+            choices: 0,
+            turn: 0,
+            evicted: 0,
         }
     }
 
@@ -144,18 +161,21 @@ impl Policy {
     /// [`Policy::remove`] or [`Policy::evicted`]. Charges are limited to 4 GiB.
     pub fn insert(&mut self, hash: u64, charge: usize, priority: CachePriority) -> NodeId {
         let charge = limited(charge);
+        let contested = self.is_contested(priority);
         let class = &mut self.classes[priority as usize];
+        class.set_turn(self.turn);
         class.note_reads(1, &mut self.queues);
         let ghost = self.ghosts.take(hash, class.now());
         if let Some(stamp) = ghost.and_then(|ghost| ghost.stamp) {
             class.note_ghost(stamp, charge);
         }
         let score = score::with_reads(ghost.map_or(0, |ghost| ghost.score), 1);
-        let id = self.queues.create(hash, charge, score, class.now());
-        class.push(id, Part::Fresh, &mut self.queues);
-        let contested = self.is_contested(priority);
-        let class = &mut self.classes[priority as usize];
-        let slack = if contested { class.usage() / SLACK } else { 0 };
+        let id = self.queues.create(hash, charge, score);
+        class.insert(id, &mut self.queues);
+        let slack = match contested {
+            true => class.usage() / SLACK + 2 * charge as usize,
+            false => 0,
+        };
         class.spill(slack, &mut self.queues);
         id
     }
@@ -167,9 +187,12 @@ impl Policy {
             look: &mut look,
             left: MAX_LOOKS,
         };
-        for class in &mut self.classes {
-            match class.choose(&mut self.queues, &mut looks, CHOOSY_LOOKS) {
-                Choice::Victim(id) => return Some(id),
+        for at in 0..CLASSES {
+            match self.classes[at].choose(&mut self.queues, &mut looks, CHOOSY_LOOKS) {
+                Choice::Victim(id) => {
+                    self.review(at, &mut looks);
+                    return Some(id);
+                }
                 Choice::NoneFound => return None,
                 Choice::AllInUse => {}
             }
@@ -177,41 +200,56 @@ impl Policy {
         None
     }
 
+    /// Looks now and then at an entry of a priority above the class `victims`, and moves it there if it is
+    /// stale.
+    fn review(&mut self, victims: usize, looks: &mut Looks<'_>) {
+        self.choices = self.choices.wrapping_add(1);
+        if !self.choices.is_multiple_of(REVIEW_PERIOD) {
+            return;
+        }
+        let Some(at) = (victims + 1..CLASSES).find(|at| self.classes[*at].len() > 0) else {
+            return;
+        };
+        let class = &mut self.classes[at];
+        class.set_turn(self.turn);
+        if let Some(id) = class.review(&mut self.queues, looks)
+            && self.turn.wrapping_sub(self.queues.node(id).turn) >= STALE_TURNS
+        {
+            class.remove(id, &mut self.queues);
+            self.classes[victims].take_over(id, &mut self.queues);
+        }
+    }
+
     /// Removes an evicted entry, and remembers it as a ghost.
     pub fn evicted(&mut self, id: NodeId) {
         let entries = self.queues.len();
-        let node = *self.queues.node(id);
-        let place = self.unlink(id);
-        let class = &mut self.classes[usize::from(place.class)];
-        let stamp = match place.part {
-            Part::Fresh | Part::Aged => Some(class.stamp_eviction(node.charge)),
+        let (hash, charge) = (self.queues.node(id).hash, self.queues.node(id).charge);
+        self.evicted += charge as usize;
+        if self.evicted >= self.capacity / TURNS_PER_CAPACITY {
+            self.evicted = 0;
+            self.turn = self.turn.wrapping_add(1);
+        }
+        let class = &mut self.classes[usize::from(self.queues.place(id).class)];
+        let score = class.score_now(id, &self.queues);
+        let stamp = match class.remove(id, &mut self.queues) {
+            Part::Fresh | Part::Aged => Some(class.stamp_eviction(charge)),
             Part::Edge | Part::Main => None,
         };
-        let score = score::decayed(node.score, class.now().wrapping_sub(node.tick));
-        self.ghosts
-            .insert(node.hash, score, stamp, class.now(), entries);
+        self.queues.delete(id);
+        self.ghosts.insert(hash, score, stamp, class.now(), entries);
     }
 
     /// Removes an erased entry.
     pub fn remove(&mut self, id: NodeId) {
-        self.unlink(id);
+        let class = usize::from(self.queues.place(id).class);
+        self.classes[class].remove(id, &mut self.queues);
+        self.queues.delete(id);
     }
 
     /// Changes the charge of an entry.
     pub fn replace_charge(&mut self, id: NodeId, charge: usize) {
-        let charge = limited(charge);
-        let node = self.queues.node_mut(id);
-        let before = std::mem::replace(&mut node.charge, charge);
-        let place = node.place.expect("the entry is present");
-        self.classes[usize::from(place.class)].replace_charge(place.part, before, charge);
-    }
-
-    fn unlink(&mut self, id: NodeId) -> Place {
-        let charge = self.queues.node(id).charge;
-        let place = self.queues.unlink(id);
-        self.classes[usize::from(place.class)].forget(place.part, charge);
-        self.queues.delete(id);
-        place
+        let class = usize::from(self.queues.place(id).class);
+        self.classes[class].replace_charge(id, limited(charge), &mut self.queues);
     }
 
     /// True if entries of `priority` are evicted at present: if there is no room, and no entry of a lower
@@ -227,3 +265,6 @@ impl Policy {
 fn limited(charge: usize) -> u32 {
     u32::try_from(charge).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests;

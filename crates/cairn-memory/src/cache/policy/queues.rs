@@ -42,6 +42,8 @@ pub(super) struct Node {
     pub(super) score: Score,
     /// The tick at which the score was current.
     pub(super) tick: u16,
+    /// The turn in which a read was seen last.
+    pub(super) turn: u16,
     pub(super) place: Option<Place>,
 }
 
@@ -66,6 +68,7 @@ impl Queues {
             charge: 0,
             score: 0,
             tick: 0,
+            turn: 0,
             place: None,
         };
         Queues {
@@ -94,15 +97,21 @@ impl Queues {
         &mut self.nodes[id as usize]
     }
 
+    /// The place of a node that is in a queue.
+    pub(super) fn place(&self, id: NodeId) -> Place {
+        self.node(id).place.expect("the node is in a queue")
+    }
+
     /// Creates a node that is in no queue.
-    pub(super) fn create(&mut self, hash: u64, charge: u32, score: Score, tick: u16) -> NodeId {
+    pub(super) fn create(&mut self, hash: u64, charge: u32, score: Score) -> NodeId {
         let node = Node {
             hash,
             prev: 0,
             next: 0,
             charge,
             score,
-            tick,
+            tick: 0,
+            turn: 0,
             place: None,
         };
         self.len += 1;
