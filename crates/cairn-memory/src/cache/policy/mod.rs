@@ -5,28 +5,29 @@
 //! The shard owns the table of entries, their buffers and their touch counters; the policy knows of an entry
 //! its hash, its charge, its priority and its [`NodeId`], and is called under the shard's lock only:
 //!
-//! - A *hit* does not call the policy. It adds one to the touch counter of the entry, a byte that saturates
-//!   (at 255, or at any smaller number of at least 15; less costs hit ratio).
+//! - A *hit* does not call the policy. It adds one to the touch counter of the entry, which may saturate (at
+//!   255, or at any smaller number of at least 15; less costs hit ratio).
 //! - An *insertion* calls [`Policy::victim`] and [`Policy::evicted`] until the new entry fits, and then
-//!   [`Policy::insert`] with a touch counter of zero.
+//!   [`Policy::insert`]. The policy does not know the capacity, which may belong to several shards.
 //! - [`Policy::victim`] looks at a few entries through a callback, which takes the touches counted since the
-//!   last look, and so resets the counter to zero, or reports that a reader holds the entry.
+//!   last look, or reports that a reader holds the entry.
 //! - An *erasure* calls [`Policy::remove`].
 //!
 //! # The order of evictions
 //!
 //! Priorities are absolute: an entry is evicted only if no entry of a lower priority is cached that no reader
-//! holds. The one exception is an entry that was not read while 32 times the capacity was evicted, such as the
-//! index of a table that is long deleted: it is moved to the priority of the current victims. Each priority is a *class* with queues and parameters of its own, and the rest applies to each:
+//! holds. The one exception is an entry that was not read while 32 times the size of the cache was evicted,
+//! such as the index of a deleted table: it is moved to the priority of the current victims. Each priority is a
+//! *class* with queues and parameters of its own:
 //!
 //! ```text
-//!              read while here          score above the edge's lowest
-//!   insert     +-----<-----+            +------------->-------------+
-//!     |        |           |            |                           v
-//!     +-----> fresh ----> aged ---------+--> evicted              main, by score
-//!             |---- window ----|             (becomes a ghost)      |      ^
-//!                                                                  v      | read while here
-//!                                              evicted <--------- edge ----+
+//!          if it was read                   if its score is higher
+//!          +-----<-----+                 +------------->------------+
+//!          v           |                 |                          v
+//!  ---> fresh -----> aged -----> compared with the edge    main, by score <--+
+//!       `--- window ---'                 |                          |        | if it was read
+//!                                        v                          v        |
+//!                                     evicted <------------------ edge ------+
 //! ```
 //!
 //! - A new entry enters the *window*, a queue in order of insertion. For an eviction its oldest entry is
@@ -50,9 +51,9 @@
 //!   edge. Each event moves the border by a multiple of the entry's charge. With the border near its lower end
 //!   the order is that of LFU with aging and keeps scans and loops out; near its upper end it is close to LRU
 //!   and follows a hot set that moves.
-//! - The *half-life*, from 4 to 20 reads for each entry of the class. An entry from which six or more reads
-//!   were expected since the last look and that had none has probably lost its readers: it shortens the
-//!   half-life, while others lengthen it.
+//! - The *half-life*, from 4 to 20 reads for each entry of the class. An entry from which eight or more
+//!   reads were expected since the last look and that had none has probably lost its readers: it
+//!   shortens the half-life, while others lengthen it.
 //!
 //! Time is the number of reads that became known, so that the policy is deterministic.
 //!
@@ -80,22 +81,24 @@ const CLASSES: usize = CachePriority::IN_ORDER.len();
 pub const MAX_LOOKS: usize = 256;
 /// The looks after which [`Policy::victim`] takes the next entry that no reader holds.
 const CHOOSY_LOOKS: usize = 48;
-/// One of so many parts of the capacity is free while the cache fills. A window that exceeds its share by more
-/// than such a part of the class, and some entries, gives entries to the main part without a comparison.
+/// A window that exceeds its share by one of so many parts of the class, and some entries, gives entries to the
+/// main part without a comparison.
 const SLACK: usize = 128;
+/// Insertions without an eviction after which the cache is not full.
+const FULL_FOR: u32 = 64;
 /// Choices of a victim for each review of an entry of a higher priority.
 const REVIEW_PERIOD: u32 = 8;
-/// Evictions are counted in turns of one of so many parts of the capacity.
-const TURNS_PER_CAPACITY: usize = 4;
+/// Evictions are counted in turns of one of so many parts of the cache.
+const TURNS_PER_CACHE: usize = 4;
 /// The turns after which an entry that was not read loses its priority.
-const STALE_TURNS: u16 = 32 * TURNS_PER_CAPACITY as u16;
+const STALE_TURNS: u16 = 32 * TURNS_PER_CACHE as u16;
 
 /// The state of an entry, as reported by the callback of [`Policy::victim`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// A reader holds the entry, so that its eviction would free no memory. The touch counter is unchanged.
+    /// A reader holds the entry, so that its eviction would free no memory.
     InUse,
-    /// No reader holds the entry. This is its touch counter, which the callback has reset to zero.
+    /// No reader holds the entry. It was read so many times since its insertion or the last such answer.
     Touches(u8),
 }
 
@@ -104,7 +107,8 @@ pub struct Policy {
     queues: Queues,
     classes: [Class; CLASSES],
     ghosts: Ghosts,
-    capacity: usize,
+    /// Insertions for which the cache counts as full.
+    full_for: u32,
     /// Victims chosen, modulo 2^32.
     choices: u32,
     /// The time that is measured in evictions, modulo 2^16.
@@ -114,23 +118,18 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Creates the policy of a shard of `capacity` bytes.
+    /// Creates the policy of an empty shard.
     #[must_use]
-    pub fn new(capacity: usize) -> Policy {
+    pub fn new() -> Policy {
         Policy {
             queues: Queues::new(CLASSES * QUEUES),
             classes: std::array::from_fn(Class::new),
             ghosts: Ghosts::default(),
-            capacity,
+            full_for: 0,
             choices: 0,
             turn: 0,
             evicted: 0,
         }
-    }
-
-    /// Changes the capacity. Evicting what exceeds it is left to the caller.
-    pub fn set_capacity(&mut self, capacity: usize) {
-        self.capacity = capacity;
     }
 
     /// The sum of the charges.
@@ -162,6 +161,7 @@ impl Policy {
     pub fn insert(&mut self, hash: u64, charge: usize, priority: CachePriority) -> NodeId {
         let charge = limited(charge);
         let contested = self.is_contested(priority);
+        self.full_for = self.full_for.saturating_sub(1);
         let class = &mut self.classes[priority as usize];
         class.set_turn(self.turn);
         class.note_reads(1, &mut self.queues);
@@ -224,8 +224,9 @@ impl Policy {
     pub fn evicted(&mut self, id: NodeId) {
         let entries = self.queues.len();
         let (hash, charge) = (self.queues.node(id).hash, self.queues.node(id).charge);
+        self.full_for = FULL_FOR;
         self.evicted += charge as usize;
-        if self.evicted >= self.capacity / TURNS_PER_CAPACITY {
+        if self.evicted >= self.usage() / TURNS_PER_CACHE {
             self.evicted = 0;
             self.turn = self.turn.wrapping_add(1);
         }
@@ -246,18 +247,29 @@ impl Policy {
         self.queues.delete(id);
     }
 
+    /// The charge of an entry.
+    #[must_use]
+    pub fn charge(&self, id: NodeId) -> usize {
+        self.queues.node(id).charge as usize
+    }
+
     /// Changes the charge of an entry.
     pub fn replace_charge(&mut self, id: NodeId, charge: usize) {
         let class = usize::from(self.queues.place(id).class);
         self.classes[class].replace_charge(id, limited(charge), &mut self.queues);
     }
 
-    /// True if entries of `priority` are evicted at present: if there is no room, and no entry of a lower
-    /// priority.
+    /// True if entries of `priority` are evicted at present: if the cache is full, and there is no entry of a
+    /// lower priority.
     fn is_contested(&self, priority: CachePriority) -> bool {
         let lower = &self.classes[..priority as usize];
-        lower.iter().all(|class| class.len() == 0)
-            && self.usage() >= self.capacity - self.capacity / SLACK
+        self.full_for > 0 && lower.iter().all(|class| class.len() == 0)
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy::new()
     }
 }
 

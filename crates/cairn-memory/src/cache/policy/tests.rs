@@ -30,7 +30,7 @@ struct Entry {
 impl Shard {
     fn new(capacity: usize) -> Shard {
         Shard {
-            policy: Policy::new(capacity),
+            policy: Policy::new(),
             capacity,
             nodes: HashMap::new(),
             entries: HashMap::new(),
@@ -285,7 +285,6 @@ fn a_cache_that_grows_uses_its_room_for_what_is_hot() {
     let mut shard = Shard::new(100);
     shard.read_all((0..40).flat_map(|_| 0..1000));
     shard.capacity = 900;
-    shard.policy.set_capacity(900);
     shard.read_all((0..40).flat_map(|_| 0..1000));
     let hits = shard.read_all(0..1000);
     assert!(hits > 840, "{hits}");
@@ -349,7 +348,6 @@ proptest! {
                 },
                 Operation::Capacity(capacity) => {
                     shard.capacity = capacity;
-                    shard.policy.set_capacity(capacity);
                 }
                 Operation::Evict => {
                     let unused = shard.entries.values().filter(|entry| !entry.in_use);
