@@ -15,6 +15,7 @@
 mod charge;
 mod clock;
 mod lru;
+pub mod policy;
 mod role;
 mod store;
 mod tiers;
