@@ -15,8 +15,8 @@ use cairn_options::DbOptions;
 use cairn_platform::{Executor, Priority};
 use cairn_types::{Error, Result};
 
+use crate::catalog::family::FamilyState;
 use crate::compaction::Chosen;
-use crate::family::FamilyState;
 use crate::jobs::{JobKind, Jobs, is_called_off};
 use crate::scheduler::{self, Work};
 use crate::shared::{Shared, Tree};

@@ -24,7 +24,7 @@ use cairn_types::{Code, Error, FileNumber, Result, SequenceNumber, TableFileCrea
 use cairn_version::compaction_score::{self, AgeLimits};
 use cairn_version::{TableRef, TreeEdit, Version};
 
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::install::Change;
 use crate::shared::{Immutable, Shared, Tree};
 use crate::watch::Watch;

@@ -9,11 +9,11 @@ use cairn_options::{DbOptions, FamilyOptions, WriteOptions};
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::batch::WriteBatch;
-use crate::family::FamilyDescriptor;
+use crate::catalog::family::FamilyDescriptor;
+use crate::catalog::snapshot::Snapshot;
 use crate::handle::{Family, Handle};
 use crate::open::dropped_records::Dropped;
 use crate::shared::Shared;
-use crate::snapshot::Snapshot;
 
 /// An open database. Cheap to clone; every clone, and every [`Family`], is the same database,
 /// which is closed when the last of them is dropped or one of them calls [`Db::close`].

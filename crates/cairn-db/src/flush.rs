@@ -13,8 +13,8 @@ use cairn_observe::{BackgroundErrorReason, FlushReason};
 use cairn_options::FlushOptions;
 use cairn_types::{Error, Result, TableFileCreationReason};
 
+use crate::catalog::family::FamilyState;
 use crate::db::Db;
-use crate::family::FamilyState;
 use crate::handle::Family;
 use crate::install::Change;
 use crate::jobs::JobKind;

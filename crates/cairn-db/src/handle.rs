@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_options::FamilyOptions;
 use cairn_platform::Priority;
 
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::shared::Shared;
 
 /// The state that all handles of a database share. Dropped with the last of them, it closes the database.

@@ -15,7 +15,7 @@ use cairn_types::{Error, FileNumber, Result};
 use cairn_version::manifest::{Contents, FamilyContents, Manifest};
 use cairn_version::{TreeEdit, Version};
 
-use crate::family::{Families, FamilyState};
+use crate::catalog::family::{Families, FamilyState};
 use crate::invariants::check_version;
 use crate::shared::{Shared, Tree};
 

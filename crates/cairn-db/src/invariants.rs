@@ -19,7 +19,7 @@ use cairn_read::View;
 use cairn_types::{FileNumber, KeyOrder};
 use cairn_version::{Version, bounds};
 
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::install::Change;
 use crate::locks::Rank;
 use crate::shared::{FamilyTree, Shared, Tree};

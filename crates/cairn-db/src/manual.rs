@@ -17,8 +17,8 @@ use cairn_options::{Canceled, CompactRangeOptions, CompactionOptions, Compaction
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
 use cairn_version::Version;
 
+use crate::catalog::family::FamilyState;
 use crate::compaction::{Chosen, manual_blob_gc};
-use crate::family::FamilyState;
 use crate::handle::Family;
 use crate::jobs::{JobKind, is_called_off};
 use crate::shared::{Shared, Tree};

@@ -7,8 +7,8 @@ use cairn_read::merge_operands::{Below, Merged, full_merge};
 use cairn_read::{BatchKey, Columns, Found, Value, View, multi_get};
 use cairn_types::{Error, Result, SequenceNumber};
 
+use crate::catalog::family::FamilyState;
 use crate::db::Db;
-use crate::family::FamilyState;
 use crate::handle::Family;
 use crate::reads::{lookup, tier_of};
 use crate::release::check_held;

@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use crate::blob_stats::{BlobStats, blob_cache};
+use crate::catalog::family::FamilyState;
 use crate::db::Db;
-use crate::family::FamilyState;
 use crate::handle::Family;
 use crate::shared::{FamilyTree, Shared};
 use crate::stats_text::{Map, stall_text};

@@ -16,10 +16,10 @@ use cairn_observe::statistics::Ticker;
 use cairn_platform::{FileSystem, Priority};
 use cairn_types::{FileNumber, Result, Subcode};
 
+use crate::catalog::obsolete_files::Unread;
+use crate::catalog::sst_file_manager::is_trash;
 use crate::locks::RankedGuard;
-use crate::obsolete_files::Unread;
 use crate::shared::{Shared, Tree};
-use crate::sst_file_manager::is_trash;
 
 /// The files that a full scan keeps.
 pub(crate) struct Keep {

@@ -8,7 +8,7 @@ use cairn_options::{ReadOptions, ReadTier};
 use cairn_read::{Columns, Found, GetScratch, Value, View, get, get_in, is_written_since};
 use cairn_types::{Error, Result, SequenceNumber};
 
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::handle::Family;
 use crate::release::check_held;
 use crate::shared::Shared;

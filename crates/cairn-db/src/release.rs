@@ -12,8 +12,8 @@ use cairn_read::{Reading, View};
 use cairn_types::{Error, Result};
 use cairn_version::{TableSource, Version};
 
+use crate::catalog::family::{Families, FamilyState};
 use crate::db::Db;
-use crate::family::{Families, FamilyState};
 use crate::handle::Family;
 use crate::shared::Shared;
 

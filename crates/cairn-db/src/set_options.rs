@@ -15,8 +15,8 @@ use cairn_read::{Reading, View};
 use cairn_types::{Error, Result};
 
 use crate::background::reserve_threads;
+use crate::catalog::family::FamilyState;
 use crate::db::Db;
-use crate::family::FamilyState;
 use crate::handle::Family;
 use crate::locks::Rank;
 use crate::settings::Change;

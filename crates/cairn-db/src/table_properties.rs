@@ -9,7 +9,7 @@ use cairn_read::View;
 use cairn_types::Result;
 use cairn_version::FileMeta;
 
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::handle::Family;
 use crate::shared::Shared;
 use crate::stats_text::Map;

@@ -25,7 +25,7 @@ use cairn_platform::Priority;
 use cairn_types::{Code, Error, FileNumber, Result, Severity};
 
 use super::BackgroundError;
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::jobs::JobKind;
 use crate::shared::Shared;
 

@@ -108,7 +108,7 @@ impl Shared {
         options: &FamilyOptions,
         import: &ImportColumnFamilyOptions,
         exports: &[ExportImportFilesMetaData],
-    ) -> Result<Arc<crate::family::FamilyState>> {
+    ) -> Result<Arc<crate::catalog::family::FamilyState>> {
         self.check_writable()?;
         if name.is_empty() {
             return Err(Error::invalid_argument("a column family needs a name"));

@@ -13,8 +13,8 @@ use cairn_version::manifest::Manifest;
 use cairn_version::{BlobFileMeta, FileMeta, Version};
 
 use super::capture::Capture;
+use crate::catalog::family::FamilyState;
 use crate::db::Db;
-use crate::family::FamilyState;
 use crate::handle::Family;
 use crate::locks::Rank;
 use crate::shared::Shared;

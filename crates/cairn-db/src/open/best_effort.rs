@@ -16,7 +16,7 @@ use cairn_version::manifest::{FileProbe, Recovered, replay_best_effort};
 
 use super::create::table_dirs;
 use super::{OpenRequest, descriptor};
-use crate::file_numbers::is_own;
+use crate::catalog::file_numbers::is_own;
 use crate::files::lost::Lost;
 use crate::shared::Shared;
 

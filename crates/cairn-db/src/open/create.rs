@@ -20,8 +20,8 @@ use cairn_version::manifest::{self, Manifest, RecoveredFamily};
 use cairn_version::{TableSource, TreeEdit, Version};
 use cairn_wal::WalOptions;
 
-use crate::family::FamilyDescriptor;
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyDescriptor;
+use crate::catalog::family::FamilyState;
 use crate::invariants::check_version;
 use crate::locks::Rank;
 use crate::shared::{FamilyTree, Shared};

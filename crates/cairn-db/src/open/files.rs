@@ -17,7 +17,7 @@ use cairn_version::FileMeta;
 use cairn_version::manifest::{Recovered, RecoveredFamily};
 
 use super::OpenRequest;
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::purge::{self, Keep};
 use crate::shared::Shared;
 

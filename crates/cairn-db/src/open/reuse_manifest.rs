@@ -13,7 +13,7 @@ use cairn_types::Result;
 use cairn_version::manifest::{Manifest, Recovered, RecoveredFamily};
 use cairn_version::{FileMeta, TreeEdit, Version};
 
-use crate::family::Families;
+use crate::catalog::family::Families;
 use crate::shared::Shared;
 
 impl Shared {

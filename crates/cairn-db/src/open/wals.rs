@@ -17,8 +17,8 @@ use cairn_wal::{WalEvent, WalFile, WalReader, WalSummary, check_predecessor};
 
 use super::dropped_records::Dropped;
 use super::replay::{RecordedSizes, Replay, Sink};
-use crate::family::{Families, FamilyState};
-use crate::file_numbers::is_own;
+use crate::catalog::family::{Families, FamilyState};
+use crate::catalog::file_numbers::is_own;
 use crate::files::copy;
 use crate::invariants::check_version;
 use crate::shared::Shared;

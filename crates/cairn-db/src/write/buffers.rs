@@ -6,7 +6,7 @@ use cairn_memory::write_buffer::{FlushPolicy, Woken};
 use cairn_platform::Priority;
 use cairn_types::{Error, Result};
 
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::locks::Rank;
 use crate::shared::Shared;
 

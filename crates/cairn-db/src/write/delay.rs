@@ -12,7 +12,7 @@ use cairn_types::{Error, Result};
 
 use super::stall::{Cause, Condition};
 use crate::batch::WriteBatch;
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::shared::{FamilyTree, Shared, Tree};
 
 /// The longest sleep of a delayed write before it checks the condition again.

@@ -9,7 +9,7 @@ use cairn_types::{Result, SequenceNumber, ValueKind};
 
 use super::commit::Company;
 use super::entry::{Entry, entry};
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::shared::Shared;
 use crate::write::successive_merges::merge_on_write;
 

@@ -18,7 +18,7 @@ use cairn_read::merge_operands::{Below, Merged, full_merge};
 use cairn_read::{Found, get};
 use cairn_types::{SequenceNumber, ValueKind};
 
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::shared::Shared;
 
 impl Shared {

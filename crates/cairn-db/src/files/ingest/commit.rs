@@ -15,7 +15,7 @@ use cairn_version::{FileMeta, TreeEdit, Version};
 
 use super::ReplaceRange;
 use super::prepare::{Prepared, PreparedFile, contains};
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::files::copy;
 use crate::install::retire;
 use crate::invariants::check_version;

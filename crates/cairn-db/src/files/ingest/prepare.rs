@@ -15,7 +15,7 @@ use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_version::file_meta::{EntryCounts, NO_CHECKSUM_FUNCTION};
 
 use super::{Ingestion, ReplaceRange};
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::files::copy;
 use crate::files::external::Reader;
 use crate::shared::Shared;
