@@ -47,7 +47,7 @@ fn single_apart(
 
 impl Db {
     pub(crate) fn new(shared: Arc<Shared>) -> Result<Db> {
-        let state = shared.families.load().get(0).cloned();
+        let state = shared.catalog.families().get(0).cloned();
         let state = state.ok_or_else(|| Error::corruption("the database has no default family"))?;
         let handle = Arc::new(Handle { shared });
         let default = Family {
@@ -106,7 +106,7 @@ impl Db {
     /// The family of this name, or `None`.
     #[must_use]
     pub fn family(&self, name: &str) -> Option<Family> {
-        let state = self.shared().families.load().named(name).cloned()?;
+        let state = self.shared().catalog.families().named(name).cloned()?;
         Some(Family {
             state,
             db: self.handle.clone(),
@@ -116,7 +116,7 @@ impl Db {
     /// The live families, in the order of their creation.
     #[must_use]
     pub fn families(&self) -> Vec<Family> {
-        let families = self.shared().families.load();
+        let families = self.shared().catalog.families();
         families
             .iter()
             .map(|state| Family {
@@ -185,9 +185,12 @@ impl Db {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let shared = self.shared();
-        let snapshot = shared.snapshots.take(|| shared.published());
+        let snapshot = shared.catalog.snapshots().take(|| shared.published());
         let now = shared.context.world.clock.wall_seconds();
-        shared.snapshots.note_time(snapshot.sequence(), now);
+        shared
+            .catalog
+            .snapshots()
+            .note_time(snapshot.sequence(), now);
         snapshot
     }
 

@@ -50,7 +50,7 @@ impl Shared {
     /// them if they are flushed together.
     pub(crate) fn flushed_with(&self, families: &[Arc<FamilyState>]) -> Vec<Arc<FamilyState>> {
         match self.flushes_atomically() {
-            true => self.families.load().iter().cloned().collect(),
+            true => self.catalog.families().iter().cloned().collect(),
             false => families.to_vec(),
         }
     }
@@ -157,7 +157,7 @@ impl Shared {
 
     /// Writes the immutable memtables of all families to tables and installs them together.
     pub(crate) fn flush_all(self: &Arc<Self>) -> Result<()> {
-        let families = self.families.load_full();
+        let families = self.catalog.families_full();
         // Families switch together under this lock: families that switched with another one wait with it.
         let waiting: Vec<(Arc<FamilyState>, Vec<Immutable>)> = {
             let mut tree = self.tree.lock();
@@ -448,7 +448,7 @@ impl Db {
     /// The error that made the database read-only; `ShutdownInProgress`.
     pub fn flush_families_with(&self, families: &[&Family], options: &FlushOptions) -> Result<()> {
         let states: Vec<_> = match families {
-            [] => self.shared().families.load().iter().cloned().collect(),
+            [] => self.shared().catalog.families().iter().cloned().collect(),
             families => families.iter().map(|family| family.state.clone()).collect(),
         };
         if let Some(dropped) = states.iter().find(|state| state.is_dropped()) {

@@ -105,7 +105,7 @@ impl Drop for Family {
                 .telemetry
                 .notify(|listener| listener.on_column_family_handle_deletion_started(name));
         }
-        let default = shared.families.load().get(0).cloned();
+        let default = shared.catalog.families().get(0).cloned();
         if let Some(default) = default {
             self.state = default;
             match shared.options().avoid_unnecessary_blocking_io {

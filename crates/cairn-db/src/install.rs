@@ -55,7 +55,7 @@ impl Shared {
         if let Some(first) = first_log {
             self.sync_logs_before(first)?;
         }
-        let mut manifest = self.manifest.lock();
+        let mut manifest = self.catalog.lock_manifest();
         let (dropped, group): (Vec<_>, Vec<_>) =
             group.iter().partition(|(family, _)| family.is_dropped());
         for (family, change) in &dropped {
@@ -124,15 +124,15 @@ impl Shared {
                     state.log_number = number;
                 }
             }
-            self.space.track(family, Some(&base), &next);
+            self.catalog.space().track(family, Some(&base), &next);
             retire(&mut tree, family, &base, &next);
             let view = family.view().with_version(next, &change.flushed);
             family.set_view(view);
             family.keep_history(&change.flushed);
         }
         self.check_tree(&tree);
-        self.purge_hint.note_obsolete();
-        self.snapshots.forget_bottom();
+        self.catalog.purge_hint().note_obsolete();
+        self.catalog.snapshots().forget_bottom();
         Ok(())
     }
 
@@ -196,7 +196,7 @@ impl Shared {
             .as_mut()
             .ok_or_else(|| Error::shutdown("the database is closed"))?;
         if let Some(last) = edits.last_mut() {
-            last.next_file_number = Some(self.next_file_number());
+            last.next_file_number = Some(self.catalog.next_file_number());
             last.last_sequence = last.last_sequence.max(Some(self.published()));
         }
         self.check_edits(&edits);
@@ -207,7 +207,7 @@ impl Shared {
                 .append_group(edits)
                 .inspect_err(|error| self.manifest_failed(reason, error));
         }
-        let families = self.families.load_full();
+        let families = self.catalog.families_full();
         let next = self
             .write_manifest(&families, &edits)
             .inspect_err(|error| {
@@ -245,7 +245,7 @@ impl Shared {
     ) -> Result<Manifest> {
         // It says of each family which logs it needs.
         self.sync_logs_before(FileNumber(u64::MAX))?;
-        let number = self.new_file_number();
+        let number = self.catalog.new_file_number();
         let tracks = self.options().track_and_verify_wals_in_manifest;
         let (logs, min_log, max_family, wals, log_reach) = {
             let tree = self.tree.lock();
@@ -280,7 +280,7 @@ impl Shared {
                 .options()
                 .write_dbid_to_manifest
                 .then_some(self.context.db_id.as_str()),
-            next_file: self.next_file_number(),
+            next_file: self.catalog.next_file_number(),
             last_sequence: self.published(),
             min_log_to_keep: min_log,
             max_family,

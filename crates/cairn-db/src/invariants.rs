@@ -34,7 +34,7 @@ impl Shared {
             self.context.locks.is_held(Rank::Tree),
             "views and trees of families change under the lock of the tree"
         );
-        let families = self.families.load();
+        let families = self.catalog.families();
         for family in families.iter() {
             let state = tree.families.get(&family.id());
             debug_assert!(
@@ -81,7 +81,7 @@ impl Shared {
             "the logs that {name:?} needs ascend: {logs:?} (S3)"
         );
         debug_assert!(
-            logs.last() < Some(&self.next_file_number()),
+            logs.last() < Some(&self.catalog.next_file_number()),
             "{name:?} needs log {:?}, which does not exist (S3)",
             logs.last()
         );
@@ -118,7 +118,7 @@ impl Shared {
             "a flush of {:?} deletes no table",
             family.name()
         );
-        let limit = self.next_file_number();
+        let limit = self.catalog.next_file_number();
         let is_moved = |number| change.edit.deleted.iter().any(|(_, gone)| *gone == number);
         for (level, file) in &change.edit.added {
             assert!(
@@ -177,7 +177,7 @@ impl Shared {
             self.context.locks.is_held(Rank::Manifest),
             "the MANIFEST is written under its lock"
         );
-        let limit = self.next_file_number();
+        let limit = self.catalog.next_file_number();
         for edit in edits {
             debug_assert!(
                 edit.new_files.iter().all(|file| file.number < limit),

@@ -106,7 +106,7 @@ const NUMBERS: &[(&str, Number)] = &[
         u64::from(s.deletes_files)
     }),
     ("rocksdb.oldest-snapshot-time", |s| {
-        s.shared.snapshots.oldest_time()
+        s.shared.catalog.snapshots().oldest_time()
     }),
     ("rocksdb.num-live-versions", |s| {
         s.family.live_versions() as u64
@@ -126,10 +126,10 @@ const NUMBERS: &[(&str, Number)] = &[
             .map_or(0, |cache| cache.pinned_usage() as u64)
     }),
     ("rocksdb.num-snapshots", |s| {
-        s.shared.snapshots.count() as u64
+        s.shared.catalog.snapshots().count() as u64
     }),
     ("rocksdb.oldest-snapshot-sequence", |s| {
-        s.shared.snapshots.oldest().map_or(0, |seq| seq.0)
+        s.shared.catalog.snapshots().oldest().map_or(0, |seq| seq.0)
     }),
     ("rocksdb.min-log-number-to-keep", |s| s.min_log),
     ("rocksdb.total-sst-files-size", |s| {
@@ -144,7 +144,7 @@ const NUMBERS: &[(&str, Number)] = &[
     }),
     ("rocksdb.actual-delayed-write-rate", |s| match s.condition {
         Condition::Delayed(_) => {
-            let families = s.shared.families.load();
+            let families = s.shared.catalog.families();
             let delayed = families.iter().filter(|family| family.is_stalled());
             delayed
                 .map(|family| family.throttle.rate())
@@ -436,7 +436,7 @@ impl Shared {
 
     /// The numbers of all families together. A cache that several families share counts once.
     pub(crate) fn aggregated(&self, name: &str) -> Option<u64> {
-        let families = self.families.load_full();
+        let families = self.catalog.families_full();
         let mut seen = Vec::new();
         let mut sum = 0_u64;
         for family in families.iter() {

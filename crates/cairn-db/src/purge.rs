@@ -126,9 +126,11 @@ impl Shared {
                 return;
             }
             // Before the files are looked at: a view that ends meanwhile is noted for the next time.
-            self.purge_hint.begin_scan();
+            self.catalog.purge_hint().begin_scan();
             let unread = tree.obsolete.take_unread();
-            self.purge_hint.set_obsolete(!tree.obsolete.is_empty());
+            self.catalog
+                .purge_hint()
+                .set_obsolete(!tree.obsolete.is_empty());
             (unread, tree.logs.take_unneeded())
         };
         debug_assert!(
@@ -151,7 +153,7 @@ impl Shared {
         let tables = unread.tables.iter().map(|(_, file)| file.number);
         let blobs = unread.blobs.iter().map(|(_, number)| *number);
         let gone: BTreeSet<FileNumber> = tables.chain(blobs).collect();
-        let families = self.families.load();
+        let families = self.catalog.families();
         !gone.is_empty()
             && families.iter().any(|family| {
                 let version = &family.view().version;
@@ -197,14 +199,17 @@ impl Shared {
         }
         let meter = self.telemetry.meter();
         let deleted = move || meter.add(Ticker::FilesDeletedFromTrashQueue, 1);
-        let is_trash = self.space.discard(&self.context.world, path, deleted);
+        let is_trash = self
+            .catalog
+            .space()
+            .discard(&self.context.world, path, deleted);
         self.telemetry
             .tick(Ticker::FilesMarkedTrash, u64::from(is_trash));
         let result = match is_trash {
             true => Ok(()),
             false => remove(&*self.context.world.fs, path).inspect(|()| {
                 self.telemetry.tick(Ticker::FilesDeletedImmediately, 1);
-                self.space.untrack(path);
+                self.catalog.space().untrack(path);
             }),
         };
         self.telemetry.report_deletion(path, 0, &result);
@@ -240,7 +245,7 @@ impl Shared {
     /// True if a reader may have kept something: only the last one of a view keeps files, so that the others do not look
     /// through what is obsolete.
     fn may_have_obsolete(&self) -> bool {
-        self.purge_hint.may_have_unread()
+        self.catalog.purge_hint().may_have_unread()
             && !self.lifecycle.is_closing()
             && !self.context.is_forked()
     }

@@ -111,7 +111,7 @@ impl Shared {
         }
         // A change of options that began before the closing ends before.
         let _alone = self.settings.begin_change();
-        let families = self.families.load_full();
+        let families = self.catalog.families_full();
         let dropped = {
             let mut tree = self.tree.lock();
             assert!(
@@ -134,8 +134,8 @@ impl Shared {
         if let Some(default) = families.get(0) {
             left.insert(default.clone());
         }
-        self.families.store(left);
-        self.default_cache.store(None);
+        self.catalog.store_families(left);
+        self.catalog.release_default_cache();
         self.context.info.end();
     }
 }

@@ -148,9 +148,7 @@ impl Shared {
 
     /// Puts `options` in force. The caller holds the lock of the tree, under which views change.
     fn put_in_force(&self, family: &FamilyState, mut options: FamilyOptions) {
-        if options.table.block_cache.is_none() && !options.table.no_block_cache {
-            options.table.block_cache = self.default_cache.load_full();
-        }
+        self.catalog.fill_in_cache(&mut options);
         debug_assert!(
             self.context.locks.is_held(Rank::Tree),
             "views change under the lock of the tree"
@@ -205,7 +203,9 @@ impl Shared {
             return Ok(());
         }
         reserve_threads(&*self.context.world.executor, &after);
-        self.open_tables.set_limit(after.open_table_limit());
+        self.catalog
+            .open_tables()
+            .set_limit(after.open_table_limit());
         let write_back = after.wal_bytes_per_sync;
         let log_changes = write_back != before.wal_bytes_per_sync;
         change.replace(after);

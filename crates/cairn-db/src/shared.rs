@@ -7,22 +7,17 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-use arc_swap::{ArcSwapOption, Guard};
-use cairn_memory::BlockCache;
+use arc_swap::Guard;
 use cairn_memory::WriteBufferManager;
 use cairn_memtable::Memtable;
 use cairn_observe::FlushReason;
 use cairn_options::DbOptions;
 use cairn_platform::sync::Condvar;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
-use cairn_version::OpenTables;
-use cairn_version::manifest::Manifest;
 
-use crate::catalog::family::{FamilyState, FamilyTable};
-use crate::catalog::file_numbers::FileNumbers;
-use crate::catalog::obsolete_files::{ObsoleteFiles, PurgeHint};
-use crate::catalog::snapshot::Snapshots;
-use crate::catalog::sst_file_manager::Space;
+use crate::catalog::Catalog;
+use crate::catalog::family::FamilyState;
+use crate::catalog::obsolete_files::ObsoleteFiles;
 use crate::context::DbContext;
 use crate::errors::retry::{Damaged, Retry};
 use crate::errors::state::Errors;
@@ -48,18 +43,7 @@ pub(crate) struct Shared {
     pub(crate) opening: RecoveryInfo,
     pub(crate) lifecycle: Lifecycle,
 
-    pub(crate) families: FamilyTable,
-    /// The open tables of all families.
-    pub(crate) open_tables: Arc<OpenTables>,
-    /// The cache of families that bring none of their own.
-    /// None once the database is released.
-    pub(crate) default_cache: ArcSwapOption<BlockCache>,
-    pub(crate) snapshots: Arc<Snapshots>,
-    pub(crate) manifest: Ranked<Option<Manifest>>,
-    pub(crate) file_numbers: FileNumbers,
-    pub(crate) purge_hint: PurgeHint,
-    pub(crate) space: Space,
-
+    pub(crate) catalog: Catalog,
     pub(crate) writes: WritePath,
     pub(crate) signals: Signals,
 
@@ -212,21 +196,6 @@ impl Shared {
     /// The options in effect now. Ask once and keep the answer where two of them belong together.
     pub(crate) fn options(&self) -> Guard<Arc<DbOptions>> {
         self.settings.get()
-    }
-
-    /// A number for a new file.
-    pub(crate) fn new_file_number(&self) -> FileNumber {
-        self.file_numbers.take()
-    }
-
-    /// The number that the next file gets, unless another thread takes it first.
-    pub(crate) fn next_file_number(&self) -> FileNumber {
-        self.file_numbers.next()
-    }
-
-    /// Keeps `number` from being given to a new file.
-    pub(crate) fn note_used_number(&self, number: FileNumber) {
-        self.file_numbers.note_used(number);
     }
 
     /// The error that made the database read-only, as later writes report it.

@@ -25,7 +25,7 @@ impl Db {
             .telemetry
             .begin_operation("", Operation::VerifyDbChecksum);
         let views: Vec<Arc<View>> = {
-            let families = shared.families.load();
+            let families = shared.catalog.families();
             families
                 .iter()
                 .map(|family| family.view.load_full())

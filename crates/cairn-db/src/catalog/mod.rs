@@ -5,3 +5,133 @@ pub(crate) mod file_numbers;
 pub(crate) mod obsolete_files;
 pub(crate) mod snapshot;
 pub(crate) mod sst_file_manager;
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwapOption, Guard};
+use cairn_memory::{BlockCache, CacheOptions};
+use cairn_options::{DbOptions, FamilyOptions};
+use cairn_types::FileNumber;
+use cairn_version::OpenTables;
+use cairn_version::manifest::Manifest;
+
+use crate::context::DbContext;
+use crate::locks::{Rank, Ranked, RankedGuard};
+use family::{Families, FamilyState, FamilyTable};
+use file_numbers::FileNumbers;
+use obsolete_files::PurgeHint;
+use snapshot::Snapshots;
+use sst_file_manager::Space;
+
+/// Bytes of the block cache that families without one of their own share.
+const DEFAULT_CACHE_BYTES: usize = 32 << 20;
+
+/// The families of a database and their files.
+pub(crate) struct Catalog {
+    families: FamilyTable,
+    /// The open tables of all families.
+    open_tables: Arc<OpenTables>,
+    /// The cache of families that bring none of their own.
+    /// None once the database is released.
+    default_cache: ArcSwapOption<BlockCache>,
+    snapshots: Arc<Snapshots>,
+    manifest: Ranked<Option<Manifest>>,
+    file_numbers: FileNumbers,
+    purge_hint: PurgeHint,
+    space: Space,
+}
+
+impl Catalog {
+    /// A catalog without families, whose files get numbers from `next_file` on.
+    pub(crate) fn new(context: &DbContext, options: &DbOptions, next_file: FileNumber) -> Catalog {
+        let locks = context.locks;
+        Catalog {
+            families: FamilyTable::default(),
+            open_tables: OpenTables::new(options.open_table_limit()),
+            default_cache: ArcSwapOption::from_pointee(BlockCache::new(
+                DEFAULT_CACHE_BYTES,
+                CacheOptions::default(),
+            )),
+            snapshots: Arc::new(Snapshots::new(locks)),
+            manifest: locks.mutex(Rank::Manifest, None),
+            file_numbers: FileNumbers::new(next_file),
+            purge_hint: PurgeHint::default(),
+            space: Space::new(options, context.read_only),
+        }
+    }
+
+    /// The live families, without counting a reference.
+    #[inline]
+    pub(crate) fn families(&self) -> Guard<Arc<Families>> {
+        self.families.load()
+    }
+
+    /// The live families.
+    pub(crate) fn families_full(&self) -> Arc<Families> {
+        self.families.load_full()
+    }
+
+    /// Replaces the live families. The caller leads and has the lock of the MANIFEST, or is alone.
+    pub(crate) fn store_families(&self, families: Families) {
+        self.families.store(families);
+    }
+
+    /// The family with number 0; `None` before families are known.
+    #[inline]
+    pub(crate) fn default_family(&self) -> Option<&Arc<FamilyState>> {
+        self.families.default_family()
+    }
+
+    /// The live snapshots.
+    #[inline]
+    pub(crate) fn snapshots(&self) -> &Arc<Snapshots> {
+        &self.snapshots
+    }
+
+    /// The room that the files take.
+    pub(crate) fn space(&self) -> &Space {
+        &self.space
+    }
+
+    /// The hint of obsolete files without a reader.
+    pub(crate) fn purge_hint(&self) -> &PurgeHint {
+        &self.purge_hint
+    }
+
+    /// The MANIFEST; `None` if closed or read-only.
+    pub(crate) fn lock_manifest(&self) -> RankedGuard<'_, Option<Manifest>> {
+        self.manifest.lock()
+    }
+
+    /// A number for a new file.
+    pub(crate) fn new_file_number(&self) -> FileNumber {
+        self.file_numbers.take()
+    }
+
+    /// The number that the next file gets, unless another thread takes it first.
+    pub(crate) fn next_file_number(&self) -> FileNumber {
+        self.file_numbers.next()
+    }
+
+    /// Keeps `number` from being given to a new file.
+    pub(crate) fn note_used_number(&self, number: FileNumber) {
+        self.file_numbers.note_used(number);
+    }
+
+    /// The open tables of all families.
+    pub(crate) fn open_tables(&self) -> &Arc<OpenTables> {
+        &self.open_tables
+    }
+
+    /// Gives `options` the default cache if they bring none of their own and want one.
+    pub(crate) fn fill_in_cache(&self, options: &mut FamilyOptions) {
+        if options.table.block_cache.is_none() && !options.table.no_block_cache {
+            options.table.block_cache = self.default_cache.load_full();
+        }
+    }
+
+    /// Gives the default cache back.
+    pub(crate) fn release_default_cache(&self) {
+        self.default_cache.store(None);
+    }
+}

@@ -117,7 +117,7 @@ impl Shared {
             // The free space is unknown.
             Err(_) => return true,
         };
-        let families = self.families.load();
+        let families = self.catalog.families();
         let needed: usize = families
             .iter()
             .map(|family| {
@@ -284,7 +284,7 @@ impl Shared {
         if let Some(log) = self.writes.writer.lock().log.as_mut() {
             log.mark_failed();
         }
-        let families: Vec<Arc<FamilyState>> = self.families.load().iter().cloned().collect();
+        let families: Vec<Arc<FamilyState>> = self.catalog.families().iter().cloned().collect();
         self.switch_memtables(&families, true)?;
         drop(lead);
         self.telemetry.deliver();
@@ -299,7 +299,7 @@ impl Shared {
     /// Records in the MANIFEST which logs are needed: those of writes that failed are not, even where nothing
     /// had to be flushed. It is the first edit in a new MANIFEST if the old one failed.
     fn release_older_logs(&self) -> Result<()> {
-        let mut manifest = self.manifest.lock();
+        let mut manifest = self.catalog.lock_manifest();
         let (numbers, min_log) = {
             let tree = self.tree.lock();
             let numbers: Vec<_> = tree

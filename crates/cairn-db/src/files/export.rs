@@ -262,7 +262,12 @@ impl Shared {
             ));
         }
         let properties = external.table.properties();
-        let mut meta = FileMeta::new(self.new_file_number(), external.size, smallest, largest);
+        let mut meta = FileMeta::new(
+            self.catalog.new_file_number(),
+            external.size,
+            smallest,
+            largest,
+        );
         (meta.smallest_seq, meta.largest_seq) = (file.smallest_seqno, file.largest_seqno);
         if meta.smallest_seq > meta.largest_seq || meta.largest_seq > SequenceNumber::MAX {
             return Err(Error::corruption(format!(

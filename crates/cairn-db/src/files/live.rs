@@ -259,7 +259,7 @@ impl Shared {
         if finished + current < wal_bytes && !unlogged {
             return Ok(());
         }
-        let families: Vec<_> = self.families.load().iter().cloned().collect();
+        let families: Vec<_> = self.catalog.families().iter().cloned().collect();
         self.flush(&families)
     }
 
@@ -286,7 +286,7 @@ impl Shared {
             let writer = self.writes.writer.lock();
             writer.log.as_ref().map(|log| (log.number(), log.len()))
         };
-        let manifest = self.manifest.lock();
+        let manifest = self.catalog.lock_manifest();
         let manifest = manifest
             .as_ref()
             .ok_or_else(|| Error::shutdown("the database is closed"))?;
@@ -298,7 +298,7 @@ impl Shared {
             logs: Vec::new(),
             last: self.published(),
         };
-        for family in self.families.load().iter() {
+        for family in self.catalog.families().iter() {
             let version = family.view().version.clone();
             let tables = family.tables();
             let dir = |file: &FileMeta| {
@@ -588,7 +588,7 @@ impl Db {
     #[must_use]
     pub fn live_files_metadata(&self) -> Vec<LiveFileMetaData> {
         let shared = self.shared();
-        let families = shared.families.load();
+        let families = shared.catalog.families();
         let all = ColumnFamilyMetaDataOptions::default();
         families
             .iter()
@@ -637,7 +637,7 @@ impl Db {
     #[must_use]
     pub fn live_files_checksum_info(&self) -> Vec<(u64, Vec<u8>, String)> {
         let mut all = Vec::new();
-        for family in self.shared().families.load().iter() {
+        for family in self.shared().catalog.families().iter() {
             let version = family.view().version.clone();
             all.extend(version.files().map(|(_, file)| {
                 let checksum = file.file_checksum.clone();
@@ -669,7 +669,7 @@ impl Db {
             .telemetry
             .begin_operation("", Operation::VerifyFileChecksums);
         let _kept = shared.keep_files();
-        for family in shared.families.load().iter() {
+        for family in shared.catalog.families().iter() {
             let view = family.view();
             for (_, file) in view.version.files() {
                 let path = family.tables().path(file);

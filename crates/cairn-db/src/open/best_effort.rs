@@ -87,7 +87,7 @@ impl Shared {
         let fs = &*self.context.world.fs;
         let min_log = self.tree.lock().logs.first_needed();
         // No MANIFEST has that number yet.
-        let needed = self.needed(self.next_file_number(), min_log);
+        let needed = self.needed(self.catalog.next_file_number(), min_log);
         let own = [&self.context.dir, &self.context.wal_dir];
         let mut dirs: BTreeSet<PathBuf> = self.all_table_dirs();
         dirs.extend(own.map(PathBuf::clone));

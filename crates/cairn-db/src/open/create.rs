@@ -71,9 +71,7 @@ impl Shared {
         version: Version,
         last: SequenceNumber,
     ) -> FamilyState {
-        if options.table.block_cache.is_none() && !options.table.no_block_cache {
-            options.table.block_cache = self.default_cache.load_full();
-        }
+        self.catalog.fill_in_cache(&mut options);
         self.signals.note_options(&options);
         assert_eq!(
             options.comparator.name(),
@@ -104,7 +102,7 @@ impl Shared {
             version: Arc::new(version),
             family: Arc::new(reading),
             number: 1,
-            end: self.purge_hint.view_end(),
+            end: self.catalog.purge_hint().view_end(),
         };
         // The first epoch is that of files that are ingested behind.
         let reserved = u64::from(options.allows_ingest_behind(&self.options()));
@@ -147,7 +145,7 @@ impl Shared {
             advise_random: db.advise_random_on_open,
             meter: self.telemetry.meter(),
             last_level: usize::try_from(options.num_levels - 1).unwrap_or(0),
-            open_tables: self.open_tables.clone(),
+            open_tables: self.catalog.open_tables().clone(),
         }
     }
 
@@ -176,7 +174,7 @@ impl Shared {
 
     /// The directories of the tables of all families.
     pub(crate) fn all_table_dirs(&self) -> BTreeSet<PathBuf> {
-        let families = self.families.load();
+        let families = self.catalog.families();
         families
             .iter()
             .flat_map(|family| self.table_dirs(&family.options()))
@@ -245,8 +243,8 @@ impl Shared {
             .as_ref()
             .map(CurrentLog::number);
         let log = log.ok_or_else(|| Error::shutdown("the database is closed"))?;
-        let mut manifest = self.manifest.lock();
-        let mut families = (*self.families.load_full()).clone();
+        let mut manifest = self.catalog.lock_manifest();
+        let mut families = (*self.catalog.families_full()).clone();
         let first_id = self.tree.lock().max_family + 1;
         let tables = new.iter().flat_map(|family| &family.tables.added);
         let largest = tables.map(|(_, file)| file.largest_seq).max();
@@ -279,7 +277,7 @@ impl Shared {
                 assert!(before.is_none(), "a new family has no tree yet");
             }
         }
-        self.families.store(families);
+        self.catalog.store_families(families);
         self.check_tree(&self.tree.lock());
         self.state_timestamp_sizes(&created)?;
         if let Some(largest) = largest {
@@ -346,7 +344,7 @@ impl Shared {
     }
 
     fn drop_family_led(self: &Arc<Self>, family: &Arc<FamilyState>) -> Result<()> {
-        let mut manifest = self.manifest.lock();
+        let mut manifest = self.catalog.lock_manifest();
         if family.is_dropped() {
             return Err(Error::invalid_argument(format!(
                 "column family {:?} was dropped already",
@@ -364,8 +362,8 @@ impl Shared {
         }
         self.log_edits(&mut manifest, vec![record])?;
         family.mark_dropped();
-        let families = self.families.load_full();
-        self.families.store(families.without(family.id()));
+        let families = self.catalog.families_full();
+        self.catalog.store_families(families.without(family.id()));
         let mut tree = self.tree.lock();
         let gone = tree.families.remove(&family.id());
         assert!(
@@ -381,7 +379,7 @@ impl Shared {
         tree.obsolete
             .add(&family.tables(), &view.family.blobs, &view.version, None);
         drop(view);
-        self.purge_hint.note_obsolete();
+        self.catalog.purge_hint().note_obsolete();
         self.check_tree(&tree);
         self.update_conditions(&mut tree);
         self.changed.notify_all();
@@ -391,7 +389,7 @@ impl Shared {
     }
 
     pub(crate) fn update_wal_limit(&self) {
-        let families = self.families.load();
+        let families = self.catalog.families();
         let options: Vec<_> = families.iter().map(|family| family.options()).collect();
         let limit = self.options().wal_limit(options.iter().map(|one| &***one));
         self.signals.set_wal_limit(limit);
@@ -437,8 +435,8 @@ impl Shared {
             log.state_predecessor(&predecessor)?;
         }
         let stamped: Vec<(u32, u16)> = self
-            .families
-            .load()
+            .catalog
+            .families()
             .iter()
             .filter_map(|family| timestamp_size(family))
             .collect();
@@ -507,19 +505,19 @@ impl Shared {
             self.tree.lock().jobs.are_over(),
             "no job begins in a database that is being closed"
         );
-        let manifest = self.manifest.lock().take();
+        let manifest = self.catalog.lock_manifest().take();
         let manifest = manifest.map_or(Ok(()), |manifest| self.close_manifest(manifest));
         self.delete_recycled_logs();
         self.purge();
         self.tree.lock().jobs.give_up_directory();
         self.wait_until(|tree| !tree.jobs.have_purges())?;
         let has_log = self.writes.writer.lock().log.is_some();
-        let has_manifest = self.manifest.lock().is_some();
+        let has_manifest = self.catalog.lock_manifest().is_some();
         assert!(
             !has_log && !has_manifest,
             "log and MANIFEST are closed before the directory is released"
         );
-        self.space.untrack_all();
+        self.catalog.space().untrack_all();
         self.lifecycle.release_directory();
         flushed.and(synced).and(manifest)
     }
@@ -549,7 +547,7 @@ impl Shared {
             }
             done => return done,
         }
-        let fresh = self.write_manifest(&self.families.load_full(), &[])?;
+        let fresh = self.write_manifest(&self.catalog.families_full(), &[])?;
         let (next, bytes) = (fresh.number(), fresh.size());
         fresh.close()?;
         manifest::verify(fs, &self.context.dir, next, bytes)?;
@@ -573,7 +571,7 @@ impl Shared {
         }
         // Writes without a log are lost then, and the caller that closes the database gets the reason.
         self.check_failure()?;
-        let families: Vec<_> = self.families.load().iter().cloned().collect();
+        let families: Vec<_> = self.catalog.families().iter().cloned().collect();
         self.flush_because(&families, FlushReason::ShutDown);
         self.flush(&families)
     }

@@ -247,7 +247,7 @@ impl Shared {
     /// Writes the options in effect to a new OPTIONS file, and returns its name. Only one may do so at a
     /// time.
     pub(super) fn add_options_file(&self) -> Result<String> {
-        let families = self.families.load();
+        let families = self.catalog.families();
         let file = OptionsFile {
             db: (**self.options()).clone(),
             families: families
@@ -256,7 +256,7 @@ impl Shared {
                 .collect(),
             ..OptionsFile::default()
         };
-        let number = self.new_file_number();
+        let number = self.catalog.new_file_number();
         let temporary = self
             .context
             .dir
@@ -274,7 +274,7 @@ impl Shared {
     /// The files that an opening leaves in place.
     pub(super) fn needed(&self, manifest: FileNumber, min_log: FileNumber) -> Keep {
         let mut live = BTreeSet::new();
-        for family in self.families.load().iter() {
+        for family in self.catalog.families().iter() {
             let version = &family.view().version;
             live.extend(version.files().map(|(_, file)| file.number));
             live.extend(version.blob_files().keys().copied());
@@ -283,7 +283,7 @@ impl Shared {
             manifest,
             min_log,
             live,
-            min_pending: self.next_file_number(),
+            min_pending: self.catalog.next_file_number(),
         }
     }
 
@@ -336,7 +336,7 @@ impl Shared {
         dirs.remove(&self.context.dir);
         let note = |name: &String| {
             if let Some(number) = FileName::parse(name).and_then(FileName::number) {
-                self.note_used_number(number);
+                self.catalog.note_used_number(number);
             }
         };
         own.iter().for_each(note);
@@ -348,7 +348,7 @@ impl Shared {
 
     /// Checks that every table of the tree is there, in its full length.
     pub(super) fn check_tables(&self) -> Result<()> {
-        for family in self.families.load().iter() {
+        for family in self.catalog.families().iter() {
             let (view, tables) = (family.view(), family.tables());
             let mut files: Vec<&FileMeta> = view.version.files().map(|(_, file)| &**file).collect();
             files.sort_by_key(|file| tables.dir(file));

@@ -24,25 +24,21 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arc_swap::ArcSwapOption;
 use cairn_format::names::FileName;
-use cairn_memory::{BlockCache, CacheOptions};
 use cairn_observe::threads::{Operation, Tracker};
 use cairn_observe::{Level, LogOptions, Logger};
 use cairn_options::{DbOptions, FamilyOptions, InfoLogLevel};
 use cairn_platform::sync::Condvar;
 use cairn_platform::{FileSystem, Io, Process, World};
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode};
+use cairn_version::Version;
 use cairn_version::manifest::{self, Recovered, RecoveredFamily};
-use cairn_version::{OpenTables, Version};
 
 use crate::background::reserve_threads;
+use crate::catalog::Catalog;
+use crate::catalog::family::Families;
 use crate::catalog::family::FamilyDescriptor;
-use crate::catalog::family::{Families, FamilyTable};
-use crate::catalog::file_numbers::{FileNumbers, is_own};
-use crate::catalog::obsolete_files::PurgeHint;
-use crate::catalog::snapshot::Snapshots;
-use crate::catalog::sst_file_manager::Space;
+use crate::catalog::file_numbers::is_own;
 use crate::context::DbContext;
 use crate::db::Db;
 use crate::errors::state::Errors;
@@ -58,9 +54,6 @@ use recovery_info::RecoveryInfo;
 
 pub use dropped_records::Dropped;
 pub(crate) use files::read_small;
-
-/// Bytes of the block cache that families without one of their own share.
-const DEFAULT_CACHE_BYTES: usize = 32 << 20;
 
 /// A request to open a database.
 pub struct OpenRequest<'a> {
@@ -153,7 +146,7 @@ pub(crate) fn open_above(
     shared.finish_opening(&recovered, names)?;
     shared.hold_tables()?;
     let has_log = shared.writes.writer.lock().log.is_some();
-    let has_manifest = shared.manifest.lock().is_some();
+    let has_manifest = shared.catalog.lock_manifest().is_some();
     assert!(
         has_log == writes && has_manifest == writes,
         "a database that is open for writing has a log and a MANIFEST"
@@ -418,22 +411,13 @@ fn assemble(
         !request.read_only,
         "a database that is open for writing holds its directory"
     );
+    let catalog = Catalog::new(&context, &options, recovered.next_file);
     let shared = Shared {
         telemetry: Arc::new(Telemetry::new(context.clone(), &options, threads)),
         context,
         opening: RecoveryInfo::new(replay_above),
         lifecycle: Lifecycle::new(lock, locks),
-        families: FamilyTable::default(),
-        open_tables: OpenTables::new(options.open_table_limit()),
-        default_cache: ArcSwapOption::from_pointee(BlockCache::new(
-            DEFAULT_CACHE_BYTES,
-            CacheOptions::default(),
-        )),
-        snapshots: Arc::new(Snapshots::new(locks)),
-        manifest: locks.mutex(Rank::Manifest, None),
-        file_numbers: FileNumbers::new(recovered.next_file),
-        purge_hint: PurgeHint::default(),
-        space: Space::new(&options, request.read_only),
+        catalog,
         writes: WritePath::new(&options, locks),
         signals: Signals::default(),
         tree: locks.mutex(
@@ -522,7 +506,7 @@ fn add_families(shared: &Shared, named: Named<'_>) {
         )));
     }
     drop(tree);
-    shared.families.store(families);
+    shared.catalog.store_families(families);
 }
 
 /// The info log of the database in `dir`, which has `names`.

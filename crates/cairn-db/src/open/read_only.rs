@@ -26,7 +26,7 @@ impl Shared {
         if !self.context.read_only || options.max_open_files >= 0 {
             return Ok(());
         }
-        for family in self.families.load().iter() {
+        for family in self.catalog.families().iter() {
             for (level, file) in family.view().version.files() {
                 match family.tables().open(file, level, &self.context.io) {
                     Err(error)
@@ -59,7 +59,7 @@ impl Shared {
             logs: Vec::new(),
             last: self.published(),
         };
-        let families = self.families.load();
+        let families = self.catalog.families();
         for family in &recovered.families {
             let open = families.get(family.id);
             let dirs = open.map_or_else(

@@ -104,7 +104,7 @@ impl Shared {
         let db_id = options.write_dbid_to_manifest && recovered.db_id.is_none();
         edits.push(VersionEdit {
             db_id: db_id.then(|| self.context.db_id.clone()),
-            next_file_number: Some(self.next_file_number()),
+            next_file_number: Some(self.catalog.next_file_number()),
             last_sequence: Some(self.published()),
             max_family: Some(tree.max_family),
             min_log_number_to_keep: Some(tree.logs.first_needed()),

@@ -454,7 +454,7 @@ impl Shared {
         names: Vec<String>,
     ) -> Result<()> {
         if !self.context.read_only {
-            for family in self.families.load().iter() {
+            for family in self.catalog.families().iter() {
                 self.create_table_dirs(&family.options())?;
             }
             self.skip_used_numbers(&names)?;
@@ -499,15 +499,15 @@ impl Shared {
             let used = outcome.logs.iter().map(|log| (log.file.number, log.used));
             return self.note_opened(recovered, &found, &used.collect::<Vec<_>>());
         }
-        self.note_used_number(outcome.newest);
+        self.catalog.note_used_number(outcome.newest);
         self.become_current(recovered, &outcome, names)?;
         let mut event = self.telemetry.event(job, "recovery_finished");
         event.text("status", "OK");
         self.telemetry.log_event(&event);
         self.telemetry.deliver();
-        for family in self.families.load().iter() {
+        for family in self.catalog.families().iter() {
             let version = family.view().version.clone();
-            self.space.track(family, None, &version);
+            self.catalog.space().track(family, None, &version);
         }
         assert!(
             self.tree.lock().jobs.are_idle(),
@@ -519,7 +519,7 @@ impl Shared {
     }
 
     fn largest_sequence_in_files(&self) -> SequenceNumber {
-        let families = self.families.load();
+        let families = self.catalog.families();
         let largest = families.iter().flat_map(|family| {
             let version = family.view().version.clone();
             version.files().map(|(_, file)| file.largest_seq).max()
@@ -532,7 +532,7 @@ impl Shared {
         recovered: &Recovered,
         mut logs: Vec<WalFile>,
     ) -> Result<Outcome> {
-        let families = self.families.load_full();
+        let families = self.catalog.families_full();
         let open: Vec<_> = recovered
             .families
             .iter()
@@ -643,7 +643,7 @@ impl Shared {
             view.immutables.is_empty(),
             "a memtable that recovery fills is flushed at once"
         );
-        let limit = self.next_file_number();
+        let limit = self.catalog.next_file_number();
         let edit = self.write_memtables(
             family,
             &view.version,
@@ -674,10 +674,10 @@ impl Shared {
         outcome: &Outcome,
         names: Vec<String>,
     ) -> Result<()> {
-        let families = self.families.load_full();
+        let families = self.catalog.families_full();
         let dropped = self.opening.has_dropped();
         let keep_logs = self.options().avoid_flush_during_recovery && !outcome.flushed && !dropped;
-        let log = self.new_file_number();
+        let log = self.catalog.new_file_number();
         assert!(
             outcome.newest < log,
             "log {log} is newer than any that was found, the newest of which is {}",
@@ -737,7 +737,7 @@ impl Shared {
             "MANIFEST {number} is newer than the one that was read, {}",
             recovered.manifest
         );
-        let before = self.manifest.lock().replace(manifest);
+        let before = self.catalog.lock_manifest().replace(manifest);
         assert!(before.is_none(), "an opening begins one MANIFEST");
         let next = self.create_log(log, None, None)?;
         let how = match next.is_mapped() {

@@ -120,7 +120,7 @@ impl Shared {
     /// read as one.
     #[cold]
     fn refuse_timestamps(&self, batch: &WriteBatch) -> Result<()> {
-        let families = self.families.load();
+        let families = self.catalog.families();
         let stamped = |family: &&Arc<FamilyState>| {
             family.order().timestamp_size() > 0 && batch.writes_to(family.id())
         };
@@ -183,7 +183,7 @@ impl Shared {
         if batch.families().is_empty() {
             return Ok(());
         }
-        let families = self.families.load();
+        let families = self.catalog.families();
         for id in batch.families() {
             if families.get(*id).is_none() {
                 return Err(Error::invalid_argument(format!(

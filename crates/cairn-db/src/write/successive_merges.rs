@@ -31,7 +31,7 @@ impl Shared {
 
     #[cold]
     fn merges_early(&self) -> bool {
-        let families = self.families.load();
+        let families = self.catalog.families();
         families
             .iter()
             .any(|family| family.options().max_successive_merges > 0)

@@ -75,8 +75,8 @@ impl Shared {
         // No log number will say that the files are newer than what the logs hold.
         let log_reach = self.durable_log_reach();
         // What enters without a number must not become visible to a snapshot that is older.
-        let pause = self.snapshots.pause();
-        let mut manifest = self.manifest.lock();
+        let pause = self.catalog.snapshots().pause();
+        let mut manifest = self.catalog.lock_manifest();
         let mut reserved = Reserved::default();
         let entering = self.guarded("placing files", || self.enter(prepared, &mut reserved));
         let (entering, last) = match entering {
@@ -184,7 +184,7 @@ impl Shared {
             self.writes.commits.allocated(),
             "no insertion is under way"
         );
-        let limit = self.next_file_number();
+        let limit = self.catalog.next_file_number();
         let mut last = before;
         let mut all = Vec::with_capacity(prepared.len());
         for job in prepared {
@@ -238,7 +238,7 @@ impl Shared {
                 CompactionStyle::Level => self.base_level(family, view),
                 _ => 1,
             },
-            new_sequence: options.snapshot_consistency && self.snapshots.count() > 0,
+            new_sequence: options.snapshot_consistency && self.catalog.snapshots().count() > 0,
             files_overlap: job.batches.len() > 1,
             keep_sequences: options.allow_db_generated_files,
             last_level_only: options.fail_if_not_bottommost_level,
@@ -375,7 +375,7 @@ impl Shared {
         let fs = &*self.context.world.fs;
         // The file may be a link to one that is not ours to change, so a changed copy takes its
         // name.
-        let number = self.new_file_number();
+        let number = self.catalog.new_file_number();
         let name = cairn_format::names::FileName::Temp(number).to_string();
         let changed = file.inside.with_file_name(name);
         let seq = place.seq.0.to_le_bytes();
@@ -468,13 +468,14 @@ impl Shared {
                 "the lock of the MANIFEST keeps the version of {:?}",
                 family.name()
             );
-            self.space
+            self.catalog
+                .space()
                 .track(family, Some(&entering.base), &entering.next);
             retire(&mut tree, family, &entering.base, &entering.next);
             let view = family.view().with_version(entering.next.clone(), &[]);
             family.set_view(view);
         }
-        self.purge_hint.note_obsolete();
+        self.catalog.purge_hint().note_obsolete();
         self.check_tree(&tree);
         drop(tree);
         // A reader that sees the number sees the files that have it.
