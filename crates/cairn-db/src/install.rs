@@ -17,7 +17,7 @@ use cairn_version::{TreeEdit, Version};
 
 use crate::catalog::family::{Families, FamilyState};
 use crate::invariants::check_version;
-use crate::shared::{Shared, Tree};
+use crate::shared::Shared;
 
 /// A change to install: files, and the memtables and logs that it replaces.
 #[derive(Default)]
@@ -125,13 +125,12 @@ impl Shared {
                 }
             }
             self.catalog.space().track(family, Some(&base), &next);
-            retire(&mut tree, family, &base, &next);
+            self.catalog.retire(family, &base, Some(&next));
             let view = family.view().with_version(next, &change.flushed);
             family.set_view(view);
             family.keep_history(&change.flushed);
         }
         self.check_tree(&tree);
-        self.catalog.purge_hint().note_obsolete();
         self.catalog.snapshots().forget_bottom();
         Ok(())
     }
@@ -148,11 +147,12 @@ impl Shared {
                     "table {}, which is deleted, is in no version",
                     file.number
                 );
-                self.delete(&family.tables().path(file));
+                self.catalog.delete(&family.tables().path(file));
             }
         }
         for blob in &edit.added_blobs {
-            self.delete(&family.view().family.blobs.path(blob.number));
+            self.catalog
+                .delete(&family.view().family.blobs.path(blob.number));
         }
     }
 
@@ -227,7 +227,7 @@ impl Shared {
                 .info
                 .warn(format_args!("closing {number} failed: {error}"));
         }
-        self.delete(
+        self.catalog.delete(
             &self
                 .context
                 .dir
@@ -321,16 +321,4 @@ impl Shared {
         )?;
         Ok(manifest.measured(self.telemetry.meter()))
     }
-}
-
-/// Hands the files that `next` has no more to the deletion of obsolete files.
-pub(crate) fn retire(tree: &mut Tree, family: &FamilyState, base: &Arc<Version>, next: &Version) {
-    assert!(
-        Arc::ptr_eq(base, &family.view().version),
-        "the current version of {:?} is the one that is replaced",
-        family.name()
-    );
-    family.note_replaced(base);
-    let blobs = &family.view().family.blobs;
-    tree.obsolete.add(&family.tables(), blobs, base, Some(next));
 }

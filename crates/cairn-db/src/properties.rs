@@ -191,8 +191,7 @@ fn live_table_bytes(s: &Sources<'_>) -> u64 {
 }
 
 fn obsolete_table_bytes(s: &Sources<'_>) -> u64 {
-    let tree = s.shared.tree.lock();
-    tree.obsolete.table_bytes()
+    s.shared.catalog.obsolete_table_bytes()
 }
 
 /// Tables that are opened, at most, for an estimate.
@@ -331,7 +330,7 @@ impl Shared {
             min_log: tree.logs.first_needed().0,
             running_runs: runs.sum(),
             aborts: tree.jobs.aborts() as u64,
-            deletes_files: !tree.obsolete.are_disabled(),
+            deletes_files: self.catalog.deletes_files(),
         };
         drop(tree);
         Some(number(&sources))

@@ -121,7 +121,6 @@ impl Shared {
             for family in tree.families.values_mut() {
                 family.immutables = Vec::new();
             }
-            tree.obsolete.forget();
             std::mem::take(&mut tree.dropped_families)
         };
         for family in families.iter() {
@@ -135,6 +134,7 @@ impl Shared {
             left.insert(default.clone());
         }
         self.catalog.store_families(left);
+        self.catalog.forget_obsolete();
         self.catalog.release_default_cache();
         self.context.info.end();
     }

@@ -251,7 +251,7 @@ impl Shared {
             // For RocksDB too they change, but it writes a file into a directory that it only reads.
             return Ok(());
         }
-        let written = self.write_options_file();
+        let written = self.catalog.write_options_file();
         change.set_unsaved(written.is_err());
         written.map_err(|error| {
             self.context.info.warn(format_args!(

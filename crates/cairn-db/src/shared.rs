@@ -17,7 +17,6 @@ use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 
 use crate::catalog::Catalog;
 use crate::catalog::family::FamilyState;
-use crate::catalog::obsolete_files::ObsoleteFiles;
 use crate::context::DbContext;
 use crate::errors::retry::{Damaged, Retry};
 use crate::errors::state::Errors;
@@ -39,7 +38,7 @@ use crate::write::wal_locks::WalLocks;
 pub(crate) struct Shared {
     pub(crate) context: Arc<DbContext>,
     pub(crate) telemetry: Arc<Telemetry>,
-    pub(crate) settings: Settings,
+    pub(crate) settings: Arc<Settings>,
     pub(crate) opening: RecoveryInfo,
     pub(crate) lifecycle: Lifecycle,
 
@@ -107,8 +106,6 @@ pub(crate) struct Tree {
     pub(crate) logs: LogSet,
     /// Background jobs and the holds on them.
     pub(crate) jobs: Jobs,
-    /// Obsolete files that are still read, or whose deletion is disabled.
-    pub(crate) obsolete: ObsoleteFiles,
     /// Families that were dropped, for as long as handles of them live.
     pub(crate) dropped_families: Vec<Weak<FamilyState>>,
     /// The condition of writes: the worst of all families.
@@ -160,7 +157,6 @@ impl Tree {
             families: BTreeMap::new(),
             logs: LogSet::new(min_log),
             jobs: Jobs::default(),
-            obsolete: ObsoleteFiles::default(),
             dropped_families: Vec::new(),
             condition: Condition::Normal,
             wal_locks: WalLocks::default(),

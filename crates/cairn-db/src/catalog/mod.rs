@@ -3,6 +3,8 @@
 pub(crate) mod family;
 pub(crate) mod file_numbers;
 pub(crate) mod obsolete_files;
+pub(crate) mod options_file;
+pub(crate) mod purge;
 pub(crate) mod snapshot;
 pub(crate) mod sst_file_manager;
 
@@ -11,15 +13,19 @@ use std::sync::Arc;
 use arc_swap::{ArcSwapOption, Guard};
 use cairn_memory::{BlockCache, CacheOptions};
 use cairn_options::{DbOptions, FamilyOptions};
+use cairn_platform::sync::Mutex;
+use cairn_read::ViewEnd;
 use cairn_types::FileNumber;
-use cairn_version::OpenTables;
 use cairn_version::manifest::Manifest;
+use cairn_version::{OpenTables, Version};
 
 use crate::context::DbContext;
 use crate::locks::{Rank, Ranked, RankedGuard};
+use crate::settings::Settings;
+use crate::telemetry::Telemetry;
 use family::{Families, FamilyState, FamilyTable};
 use file_numbers::FileNumbers;
-use obsolete_files::PurgeHint;
+use obsolete_files::{ObsoleteFiles, PurgeHint};
 use snapshot::Snapshots;
 use sst_file_manager::Space;
 
@@ -28,6 +34,9 @@ const DEFAULT_CACHE_BYTES: usize = 32 << 20;
 
 /// The families of a database and their files.
 pub(crate) struct Catalog {
+    context: Arc<DbContext>,
+    telemetry: Arc<Telemetry>,
+    settings: Arc<Settings>,
     families: FamilyTable,
     /// The open tables of all families.
     open_tables: Arc<OpenTables>,
@@ -37,14 +46,22 @@ pub(crate) struct Catalog {
     snapshots: Arc<Snapshots>,
     manifest: Ranked<Option<Manifest>>,
     file_numbers: FileNumbers,
+    /// Obsolete files that are still read, or whose deletion is disabled. No other lock is taken while this one is held.
+    obsolete: Mutex<ObsoleteFiles>,
     purge_hint: PurgeHint,
     space: Space,
 }
 
 impl Catalog {
     /// A catalog without families, whose files get numbers from `next_file` on.
-    pub(crate) fn new(context: &DbContext, options: &DbOptions, next_file: FileNumber) -> Catalog {
+    pub(crate) fn new(
+        context: Arc<DbContext>,
+        telemetry: Arc<Telemetry>,
+        settings: Arc<Settings>,
+        next_file: FileNumber,
+    ) -> Catalog {
         let locks = context.locks;
+        let options = settings.get();
         Catalog {
             families: FamilyTable::default(),
             open_tables: OpenTables::new(options.open_table_limit()),
@@ -55,9 +72,18 @@ impl Catalog {
             snapshots: Arc::new(Snapshots::new(locks)),
             manifest: locks.mutex(Rank::Manifest, None),
             file_numbers: FileNumbers::new(next_file),
+            obsolete: Mutex::default(),
             purge_hint: PurgeHint::default(),
-            space: Space::new(options, context.read_only),
+            space: Space::new(&options, context.read_only),
+            context,
+            telemetry,
+            settings,
         }
+    }
+
+    /// The options in effect now.
+    fn options(&self) -> Guard<Arc<DbOptions>> {
+        self.settings.get()
     }
 
     /// The live families, without counting a reference.
@@ -93,9 +119,9 @@ impl Catalog {
         &self.space
     }
 
-    /// The hint of obsolete files without a reader.
-    pub(crate) fn purge_hint(&self) -> &PurgeHint {
-        &self.purge_hint
+    /// The mark that views leave at their end.
+    pub(crate) fn view_end(&self) -> ViewEnd {
+        self.purge_hint.view_end()
     }
 
     /// The MANIFEST; `None` if closed or read-only.
@@ -133,5 +159,23 @@ impl Catalog {
     /// Gives the default cache back.
     pub(crate) fn release_default_cache(&self) {
         self.default_cache.store(None);
+    }
+
+    /// Hands the files that `next`, the version after that of `family`, has no more to the deletion of obsolete files:
+    /// all of them without a `next` one, for a dropped family.
+    pub(crate) fn retire(&self, family: &FamilyState, base: &Arc<Version>, next: Option<&Version>) {
+        assert!(
+            Arc::ptr_eq(base, &family.view().version),
+            "the current version of {:?} is the one that is replaced",
+            family.name()
+        );
+        if next.is_some() {
+            family.note_replaced(base);
+        }
+        let blobs = &family.view().family.blobs;
+        self.obsolete
+            .lock()
+            .add(&family.tables(), blobs, base, next);
+        self.purge_hint.note_obsolete();
     }
 }

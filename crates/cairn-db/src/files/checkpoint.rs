@@ -41,7 +41,7 @@ impl Shared {
             self.stage(&staging, &file)?;
         }
         assert!(
-            self.tree.lock().obsolete.are_pinned(),
+            self.catalog.has_pins(),
             "files are kept until a checkpoint has them all"
         );
         staging.publish()?;

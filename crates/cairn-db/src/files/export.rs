@@ -140,7 +140,9 @@ impl Shared {
                 // With a MANIFEST in doubt the database is read-only, and the files may be part of
                 // it.
                 if !self.errors.stop_writes() {
-                    imported.iter().for_each(|file| self.delete(&file.inside));
+                    imported
+                        .iter()
+                        .for_each(|file| self.catalog.delete(&file.inside));
                 }
                 return Err(error);
             }

@@ -8,12 +8,13 @@ use cairn_format::names::{self, FileName};
 use cairn_jobs::checksum;
 use cairn_observe::statistics::{Histogram, Ticker};
 use cairn_observe::threads::Operation;
-use cairn_types::{Error, FileNumber, Result, SequenceNumber};
+use cairn_types::{Error, Result, SequenceNumber};
 use cairn_version::manifest::Manifest;
 use cairn_version::{BlobFileMeta, FileMeta, Version};
 
 use super::capture::Capture;
 use crate::catalog::family::FamilyState;
+use crate::catalog::purge::Pin;
 use crate::db::Db;
 use crate::handle::Family;
 use crate::locks::Rank;
@@ -205,39 +206,39 @@ pub struct LiveFilesStorageInfoOptions {
 }
 
 /// Keeps files from deletion while it lives.
-pub(crate) struct Kept<'a>(&'a Shared);
+pub(crate) struct Kept<'a> {
+    shared: &'a Shared,
+    pin: Option<Pin<'a>>,
+}
 
 impl Drop for Kept<'_> {
     fn drop(&mut self) {
-        let held = self.0.tree.lock().obsolete.unpin();
-        self.0.delete_held(held);
+        self.pin = None;
+        self.shared.purge_what_waited();
     }
 }
 
 impl Shared {
-    fn disable_file_deletions(&self) {
-        self.tree.lock().obsolete.disable();
-    }
-
-    /// Ends one [`Shared::disable_file_deletions`]; with the last of them, what waited is deleted.
+    /// Ends one [`Catalog::disable_deletions`](crate::catalog::Catalog::disable_deletions); with the last of them, what
+    /// waited is deleted.
     fn enable_file_deletions(&self) {
-        let held = self.tree.lock().obsolete.enable();
-        self.delete_held(held);
+        self.catalog.enable_deletions();
+        self.purge_what_waited();
     }
 
-    /// Deletes what waited for deletions to be enabled, if they are, and what has become obsolete.
-    fn delete_held(&self, held: Option<Vec<PathBuf>>) {
-        let Some(held) = held.filter(|_| !self.tree.lock().jobs.gave_up_directory()) else {
-            return;
-        };
-        held.iter().for_each(|path| self.delete(path));
-        self.purge();
+    /// Deletes what has become obsolete while deletions were disabled, if they are enabled again.
+    fn purge_what_waited(&self) {
+        if self.catalog.deletes_files() && !self.tree.lock().jobs.gave_up_directory() {
+            self.purge();
+        }
     }
 
     /// Keeps all files that are live now, or become obsolete meanwhile.
     pub(crate) fn keep_files(&self) -> Kept<'_> {
-        self.tree.lock().obsolete.pin();
-        Kept(self)
+        Kept {
+            shared: self,
+            pin: Some(self.catalog.pin_files()),
+        }
     }
 
     /// Flushes everything if the logs have at least `wal_bytes`.
@@ -423,23 +424,6 @@ impl Shared {
         }
     }
 
-    /// The newest OPTIONS file, with its length.
-    pub(crate) fn newest_options(&self) -> Result<Option<(FileNumber, u64)>> {
-        let _alone = self.settings.lock_file();
-        let fs = &*self.context.world.fs;
-        let numbers = fs.list(&self.context.dir)?.into_iter().filter_map(|name| {
-            match FileName::parse(&name) {
-                Some(FileName::Options(number)) => Some(number),
-                _ => None,
-            }
-        });
-        let Some(newest) = numbers.max() else {
-            return Ok(None);
-        };
-        let path = self.context.dir.join(FileName::Options(newest).to_string());
-        Ok(Some((newest, fs.status(&path)?.len)))
-    }
-
     /// Every file of `capture` as part of a copy.
     pub(crate) fn storage_infos(
         &self,
@@ -508,7 +492,7 @@ impl Shared {
                 size,
             )
         });
-        if let Some((number, size)) = self.newest_options()? {
+        if let Some((number, size)) = self.catalog.newest_options()? {
             let name = FileName::Options(number);
             all.push(info(
                 FileType::Options,
@@ -569,7 +553,7 @@ impl Db {
     /// `NotSupported` in a forked child.
     pub fn disable_file_deletions(&self) -> Result<()> {
         self.shared().context.check_process()?;
-        self.shared().disable_file_deletions();
+        self.shared().catalog.disable_deletions();
         Ok(())
     }
 

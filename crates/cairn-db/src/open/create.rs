@@ -102,7 +102,7 @@ impl Shared {
             version: Arc::new(version),
             family: Arc::new(reading),
             number: 1,
-            end: self.catalog.purge_hint().view_end(),
+            end: self.catalog.view_end(),
         };
         // The first epoch is that of files that are ingested behind.
         let reserved = u64::from(options.allows_ingest_behind(&self.options()));
@@ -287,7 +287,7 @@ impl Shared {
         self.update_wal_limit();
         drop(manifest);
         self.begin_timers();
-        self.write_options_file()?;
+        self.catalog.write_options_file()?;
         Ok(created)
     }
 
@@ -340,7 +340,7 @@ impl Shared {
         self.drop_family_led(family)?;
         drop(lead);
         self.purge();
-        self.write_options_file()
+        self.catalog.write_options_file()
     }
 
     fn drop_family_led(self: &Arc<Self>, family: &Arc<FamilyState>) -> Result<()> {
@@ -375,11 +375,9 @@ impl Shared {
         tree.dropped_families
             .retain(|dropped| dropped.strong_count() > 0);
         tree.dropped_families.push(Arc::downgrade(family));
-        let view = family.view.load_full();
-        tree.obsolete
-            .add(&family.tables(), &view.family.blobs, &view.version, None);
-        drop(view);
-        self.catalog.purge_hint().note_obsolete();
+        let version = family.view().version.clone();
+        self.catalog.retire(family, &version, None);
+        drop(version);
         self.check_tree(&tree);
         self.update_conditions(&mut tree);
         self.changed.notify_all();
@@ -510,6 +508,7 @@ impl Shared {
         self.delete_recycled_logs();
         self.purge();
         self.tree.lock().jobs.give_up_directory();
+        self.catalog.give_up_directory();
         self.wait_until(|tree| !tree.jobs.have_purges())?;
         let has_log = self.writes.writer.lock().log.is_some();
         let has_manifest = self.catalog.lock_manifest().is_some();
@@ -551,7 +550,7 @@ impl Shared {
         let (next, bytes) = (fresh.number(), fresh.size());
         fresh.close()?;
         manifest::verify(fs, &self.context.dir, next, bytes)?;
-        self.delete(
+        self.catalog.delete(
             &self
                 .context
                 .dir

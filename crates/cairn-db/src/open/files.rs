@@ -18,7 +18,8 @@ use cairn_version::manifest::{Recovered, RecoveredFamily};
 
 use super::OpenRequest;
 use crate::catalog::family::FamilyState;
-use crate::purge::{self, Keep};
+use crate::catalog::options_file::replace;
+use crate::catalog::purge::{self, Keep};
 use crate::shared::Shared;
 
 /// More bytes than any of the small files is read to.
@@ -94,19 +95,6 @@ pub(super) fn identity(
         replace(fs, &temporary, &path, id.as_bytes())?;
     }
     Ok(id)
-}
-
-/// Puts a file with `content` in the place of `path`, by way of `temporary`, durably.
-fn replace(fs: &dyn FileSystem, temporary: &Path, path: &Path, content: &[u8]) -> Result<()> {
-    if fs.exists(temporary)? {
-        fs.remove(temporary)?;
-    }
-    let file = fs.create(temporary, FileMode::default())?;
-    file.append(content)?;
-    file.sync(false)?;
-    file.close()?;
-    fs.rename(temporary, path)?;
-    fs.sync_dir(path.parent().unwrap_or(Path::new(".")))
 }
 
 /// The newest OPTIONS file of a database that is being opened, read when it is first needed.
@@ -234,43 +222,6 @@ fn check_table(family: &FamilyState, file: &FileMeta, found: Result<Status>) -> 
 }
 
 impl Shared {
-    /// Writes the options in effect to a new OPTIONS file, and deletes all but the newest two.
-    pub(crate) fn write_options_file(&self) -> Result<()> {
-        let _alone = self.settings.lock_file();
-        self.add_options_file()?;
-        for name in purge::old_options(self.context.world.fs.list(&self.context.dir)?) {
-            self.delete(&self.context.dir.join(name));
-        }
-        Ok(())
-    }
-
-    /// Writes the options in effect to a new OPTIONS file, and returns its name. Only one may do so at a
-    /// time.
-    pub(super) fn add_options_file(&self) -> Result<String> {
-        let families = self.catalog.families();
-        let file = OptionsFile {
-            db: (**self.options()).clone(),
-            families: families
-                .iter()
-                .map(|family| (family.name().to_owned(), (**family.options()).clone()))
-                .collect(),
-            ..OptionsFile::default()
-        };
-        let number = self.catalog.new_file_number();
-        let temporary = self
-            .context
-            .dir
-            .join(FileName::OptionsTemp(number).to_string());
-        let name = FileName::Options(number).to_string();
-        replace(
-            &*self.context.world.fs,
-            &temporary,
-            &self.context.dir.join(&name),
-            file.to_text().as_bytes(),
-        )?;
-        Ok(name)
-    }
-
     /// The files that an opening leaves in place.
     pub(super) fn needed(&self, manifest: FileNumber, min_log: FileNumber) -> Keep {
         let mut live = BTreeSet::new();

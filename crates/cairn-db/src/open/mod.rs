@@ -411,14 +411,22 @@ fn assemble(
         !request.read_only,
         "a database that is open for writing holds its directory"
     );
-    let catalog = Catalog::new(&context, &options, recovered.next_file);
+    let telemetry = Arc::new(Telemetry::new(context.clone(), &options, threads));
+    let writes = WritePath::new(&options, locks);
+    let settings = Arc::new(Settings::new(options, locks));
+    let catalog = Catalog::new(
+        context.clone(),
+        telemetry.clone(),
+        settings.clone(),
+        recovered.next_file,
+    );
     let shared = Shared {
-        telemetry: Arc::new(Telemetry::new(context.clone(), &options, threads)),
+        telemetry,
         context,
         opening: RecoveryInfo::new(replay_above),
         lifecycle: Lifecycle::new(lock, locks),
         catalog,
-        writes: WritePath::new(&options, locks),
+        writes,
         signals: Signals::default(),
         tree: locks.mutex(
             Rank::Tree,
@@ -427,7 +435,7 @@ fn assemble(
         changed: Condvar::new(),
         timers: Timers::default(),
         errors: Errors::new(locks),
-        settings: Settings::new(options, locks),
+        settings,
     };
     shared.signals.set_wal_limit(wal_limit);
     if request.read_only {

@@ -749,7 +749,7 @@ impl Shared {
         assert!(before.is_none(), "an opening begins one log");
         self.check_tree(&self.tree.lock());
         // Cleaning up removes those that it replaces.
-        let options = self.add_options_file()?;
+        let options = self.catalog.add_options_file()?;
         self.clean_up(number, min_log, names, options)?;
         self.context.info.info(format_args!(
             "opened: {} families, MANIFEST {number} after {}, log {log} {how}, last sequence number {}",

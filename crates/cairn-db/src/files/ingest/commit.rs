@@ -17,7 +17,6 @@ use super::ReplaceRange;
 use super::prepare::{Prepared, PreparedFile, contains};
 use crate::catalog::family::FamilyState;
 use crate::files::copy;
-use crate::install::retire;
 use crate::invariants::check_version;
 use crate::locks::Rank;
 use crate::shared::{Shared, Tree};
@@ -460,7 +459,7 @@ impl Shared {
             self.context.locks.is_held(Rank::Manifest),
             "versions change under the lock of the MANIFEST"
         );
-        let mut tree = self.tree.lock();
+        let tree = self.tree.lock();
         for (job, entering) in prepared.iter().zip(entering) {
             let family = job.family();
             assert!(
@@ -471,11 +470,11 @@ impl Shared {
             self.catalog
                 .space()
                 .track(family, Some(&entering.base), &entering.next);
-            retire(&mut tree, family, &entering.base, &entering.next);
+            self.catalog
+                .retire(family, &entering.base, Some(&entering.next));
             let view = family.view().with_version(entering.next.clone(), &[]);
             family.set_view(view);
         }
-        self.catalog.purge_hint().note_obsolete();
         self.check_tree(&tree);
         drop(tree);
         // A reader that sees the number sees the files that have it.
