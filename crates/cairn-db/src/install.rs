@@ -247,7 +247,7 @@ impl Shared {
         self.sync_logs_before(FileNumber(u64::MAX))?;
         let number = self.catalog.new_file_number();
         let tracks = self.options().track_and_verify_wals_in_manifest;
-        let (logs, min_log, max_family, wals, log_reach) = {
+        let (logs, min_log, wals, log_reach) = {
             let tree = self.tree.lock();
             // The log that is written has no length yet.
             let finished = tree.logs.needed();
@@ -260,13 +260,7 @@ impl Shared {
                 .iter()
                 .map(|(id, state)| (*id, state.log_number))
                 .collect();
-            (
-                logs,
-                tree.logs.first_needed(),
-                tree.max_family,
-                wals,
-                tree.logs.reach(),
-            )
+            (logs, tree.logs.first_needed(), wals, tree.logs.reach())
         };
         let versions: Vec<(Arc<FamilyState>, Arc<Version>)> = families
             .iter()
@@ -283,7 +277,7 @@ impl Shared {
             next_file: self.catalog.next_file_number(),
             last_sequence: self.published(),
             min_log_to_keep: min_log,
-            max_family,
+            max_family: families.max_id(),
             wals: &wals,
             log_reach,
             families: versions

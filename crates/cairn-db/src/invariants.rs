@@ -48,7 +48,7 @@ impl Shared {
                 family.name()
             );
             debug_assert!(
-                family.id() <= tree.max_family,
+                family.id() <= families.max_id(),
                 "family {} has a larger id than was ever used",
                 family.id()
             );

@@ -112,7 +112,7 @@ impl Shared {
         // A change of options that began before the closing ends before.
         let _alone = self.settings.begin_change();
         let families = self.catalog.families_full();
-        let dropped = {
+        {
             let mut tree = self.tree.lock();
             assert!(
                 tree.jobs.are_over(),
@@ -121,12 +121,11 @@ impl Shared {
             for family in tree.families.values_mut() {
                 family.immutables = Vec::new();
             }
-            std::mem::take(&mut tree.dropped_families)
-        };
+        }
         for family in families.iter() {
             family.release();
         }
-        for family in dropped.iter().filter_map(std::sync::Weak::upgrade) {
+        for family in self.catalog.take_dropped() {
             family.release();
         }
         let mut left = Families::default();

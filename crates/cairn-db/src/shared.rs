@@ -5,7 +5,7 @@
 //! for a job holds none of them but the lead, and helps the executor first.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use arc_swap::Guard;
 use cairn_memory::WriteBufferManager;
@@ -16,7 +16,6 @@ use cairn_platform::sync::Condvar;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 
 use crate::catalog::Catalog;
-use crate::catalog::family::FamilyState;
 use crate::context::DbContext;
 use crate::errors::retry::{Damaged, Retry};
 use crate::errors::state::Errors;
@@ -106,14 +105,10 @@ pub(crate) struct Tree {
     pub(crate) logs: LogSet,
     /// Background jobs and the holds on them.
     pub(crate) jobs: Jobs,
-    /// Families that were dropped, for as long as handles of them live.
-    pub(crate) dropped_families: Vec<Weak<FamilyState>>,
     /// The condition of writes: the worst of all families.
     pub(crate) condition: Condition,
     /// The holders of `lock_wal`.
     pub(crate) wal_locks: WalLocks,
-    /// The largest family id ever used.
-    pub(crate) max_family: u32,
 }
 
 /// The part of [`Tree`] that belongs to one family.
@@ -151,16 +146,14 @@ pub(crate) struct Immutable {
 }
 
 impl Tree {
-    /// A tree without families. Recovery needs no log before `min_log`; `max_family` is the largest id that a family had.
-    pub(crate) fn new(min_log: FileNumber, max_family: u32) -> Tree {
+    /// A tree without families. Recovery needs no log before `min_log`.
+    pub(crate) fn new(min_log: FileNumber) -> Tree {
         Tree {
             families: BTreeMap::new(),
             logs: LogSet::new(min_log),
             jobs: Jobs::default(),
-            dropped_families: Vec::new(),
             condition: Condition::Normal,
             wal_locks: WalLocks::default(),
-            max_family,
         }
     }
 }

@@ -260,6 +260,8 @@ pub(crate) struct FamilyTable {
     /// The family with number 0, which every database has and none drops, so that a write to it does not load all
     /// families.
     default: OnceLock<Arc<FamilyState>>,
+    /// Families that were dropped, for as long as handles of them live.
+    dropped: Mutex<Vec<Weak<FamilyState>>>,
 }
 
 impl FamilyTable {
@@ -286,6 +288,19 @@ impl FamilyTable {
         self.live.store(Arc::new(families));
     }
 
+    /// Records that `family` was dropped.
+    pub(super) fn note_dropped(&self, family: &Arc<FamilyState>) {
+        let mut dropped = self.dropped.lock();
+        dropped.retain(|family| family.strong_count() > 0);
+        dropped.push(Arc::downgrade(family));
+    }
+
+    /// Takes the families that were dropped and have handles.
+    pub(super) fn take_dropped(&self) -> Vec<Arc<FamilyState>> {
+        let dropped = std::mem::take(&mut *self.dropped.lock());
+        dropped.iter().filter_map(Weak::upgrade).collect()
+    }
+
     /// The family with number 0; `None` before families are known.
     #[inline]
     pub(crate) fn default_family(&self) -> Option<&Arc<FamilyState>> {
@@ -297,9 +312,24 @@ impl FamilyTable {
 #[derive(Clone, Default)]
 pub(crate) struct Families {
     by_id: BTreeMap<u32, Arc<FamilyState>>,
+    /// The largest id that a family ever had.
+    max_id: u32,
 }
 
 impl Families {
+    /// No families. The largest id that one ever had is `max_id`.
+    pub(crate) fn none(max_id: u32) -> Families {
+        Families {
+            by_id: BTreeMap::new(),
+            max_id,
+        }
+    }
+
+    /// The largest id that a family ever had.
+    pub(crate) fn max_id(&self) -> u32 {
+        self.max_id
+    }
+
     pub(crate) fn get(&self, id: u32) -> Option<&Arc<FamilyState>> {
         self.by_id.get(&id)
     }
@@ -314,6 +344,7 @@ impl Families {
 
     pub(crate) fn insert(&mut self, family: Arc<FamilyState>) {
         let (id, name) = (family.id(), family.name().to_owned());
+        self.max_id = self.max_id.max(id);
         let before = self.by_id.insert(id, family);
         assert!(before.is_none(), "the id {id} of family {name:?} is new");
     }

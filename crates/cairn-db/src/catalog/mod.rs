@@ -108,6 +108,16 @@ impl Catalog {
         self.families.default_family()
     }
 
+    /// Records that `family` was dropped.
+    pub(crate) fn note_dropped(&self, family: &Arc<FamilyState>) {
+        self.families.note_dropped(family);
+    }
+
+    /// Takes the families that were dropped and have handles.
+    pub(crate) fn take_dropped(&self) -> Vec<Arc<FamilyState>> {
+        self.families.take_dropped()
+    }
+
     /// The live snapshots.
     #[inline]
     pub(crate) fn snapshots(&self) -> &Arc<Snapshots> {

@@ -245,7 +245,7 @@ impl Shared {
         let log = log.ok_or_else(|| Error::shutdown("the database is closed"))?;
         let mut manifest = self.catalog.lock_manifest();
         let mut families = (*self.catalog.families_full()).clone();
-        let first_id = self.tree.lock().max_family + 1;
+        let first_id = families.max_id() + 1;
         let tables = new.iter().flat_map(|family| &family.tables.added);
         let largest = tables.map(|(_, file)| file.largest_seq).max();
         let mut records = Vec::new();
@@ -259,6 +259,11 @@ impl Shared {
             }
             records.extend(family.records(id, log));
             let state = Arc::new(self.created(id, family, log)?);
+            assert!(
+                families.max_id() < id,
+                "the id {id} was never used: the largest is {}",
+                families.max_id()
+            );
             families.insert(state.clone());
             created.push(state);
         }
@@ -266,13 +271,6 @@ impl Shared {
         {
             let mut tree = self.tree.lock();
             for state in &created {
-                assert!(
-                    tree.max_family < state.id(),
-                    "the id {} was never used: the largest is {}",
-                    state.id(),
-                    tree.max_family
-                );
-                tree.max_family = state.id();
                 let before = tree.families.insert(state.id(), FamilyTree::new(log));
                 assert!(before.is_none(), "a new family has no tree yet");
             }
@@ -372,10 +370,8 @@ impl Shared {
             family.name()
         );
         tree.logs.release_before(min_log);
-        tree.dropped_families
-            .retain(|dropped| dropped.strong_count() > 0);
-        tree.dropped_families.push(Arc::downgrade(family));
         let version = family.view().version.clone();
+        self.catalog.note_dropped(family);
         self.catalog.retire(family, &version, None);
         drop(version);
         self.check_tree(&tree);

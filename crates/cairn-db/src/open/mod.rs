@@ -428,10 +428,7 @@ fn assemble(
         catalog,
         writes,
         signals: Signals::default(),
-        tree: locks.mutex(
-            Rank::Tree,
-            Tree::new(recovered.min_log_to_keep, recovered.max_family),
-        ),
+        tree: locks.mutex(Rank::Tree, Tree::new(recovered.min_log_to_keep)),
         changed: Condvar::new(),
         timers: Timers::default(),
         errors: Errors::new(locks),
@@ -441,7 +438,7 @@ fn assemble(
     if request.read_only {
         shared.signals.request_attention();
     }
-    add_families(&shared, named);
+    add_families(&shared, named, recovered.max_family);
     Ok(shared)
 }
 
@@ -492,15 +489,15 @@ fn context_of(
 }
 
 /// Adds the families that the MANIFEST has, each with an empty memtable.
-fn add_families(shared: &Shared, named: Named<'_>) {
-    let mut families = Families::default();
+fn add_families(shared: &Shared, named: Named<'_>, max_id: u32) {
+    let mut families = Families::none(max_id);
     let mut tree = shared.tree.lock();
     for (family, options, version) in named {
         assert!(
-            family.id <= tree.max_family,
+            family.id <= max_id,
             "family {} has a larger id than the MANIFEST names, {}",
             family.id,
-            tree.max_family
+            max_id
         );
         let before = tree
             .families

@@ -106,7 +106,7 @@ impl Shared {
             db_id: db_id.then(|| self.context.db_id.clone()),
             next_file_number: Some(self.catalog.next_file_number()),
             last_sequence: Some(self.published()),
-            max_family: Some(tree.max_family),
+            max_family: Some(families.max_id()),
             min_log_number_to_keep: Some(tree.logs.first_needed()),
             ..VersionEdit::default()
         });
