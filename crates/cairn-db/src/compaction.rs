@@ -25,7 +25,7 @@ use cairn_version::compaction_score::{self, AgeLimits};
 use cairn_version::{TableRef, TreeEdit, Version};
 
 use crate::catalog::family::FamilyState;
-use crate::install::Change;
+use crate::catalog::install::Change;
 use crate::shared::{Immutable, Shared, Tree};
 use crate::watch::Watch;
 use crate::write::stall::Condition;

@@ -14,9 +14,9 @@ use cairn_options::FlushOptions;
 use cairn_types::{Error, Result, TableFileCreationReason};
 
 use crate::catalog::family::FamilyState;
+use crate::catalog::install::Change;
 use crate::db::Db;
 use crate::handle::Family;
-use crate::install::Change;
 use crate::jobs::JobKind;
 use crate::shared::{FamilyTree, Immutable, Shared, Tree};
 use crate::watch::Watch;

@@ -24,7 +24,6 @@ mod flush;
 mod handle;
 pub(crate) mod header;
 mod idle_workers;
-mod install;
 mod invariants;
 mod iter;
 mod jobs;

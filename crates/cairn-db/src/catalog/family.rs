@@ -13,7 +13,7 @@ use cairn_types::KeyOrder;
 use cairn_version::manifest::RecoveredFamily;
 use cairn_version::{TableSource, Version};
 
-use crate::invariants::check_memtables;
+use crate::catalog::invariants::check_memtables;
 use crate::work::WorkCounts;
 use crate::write::early_switch::EarlySwitch;
 use crate::write::pace::Pace;

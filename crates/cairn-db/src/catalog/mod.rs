@@ -2,10 +2,15 @@
 
 pub(crate) mod family;
 pub(crate) mod file_numbers;
+pub(crate) mod install;
+pub(crate) mod invariants;
+pub(crate) mod manifest;
 pub(crate) mod obsolete_files;
 pub(crate) mod options_file;
 pub(crate) mod purge;
+mod reuse_manifest;
 pub(crate) mod snapshot;
+pub(crate) mod sources;
 pub(crate) mod sst_file_manager;
 
 use std::sync::Arc;

@@ -14,9 +14,9 @@ use cairn_types::{FileNumber, KeyOrder, Result, Subcode};
 use cairn_version::FileMeta;
 use cairn_version::manifest::{FileProbe, Recovered, replay_best_effort};
 
-use super::create::table_dirs;
 use super::{OpenRequest, descriptor};
 use crate::catalog::file_numbers::is_own;
+use crate::catalog::sources::table_dirs;
 use crate::files::lost::Lost;
 use crate::shared::Shared;
 

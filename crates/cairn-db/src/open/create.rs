@@ -1,28 +1,21 @@
 //! Families that come and go, new logs, and the end of an open database.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_format::log::Predecessor;
 use cairn_format::manifest::{FamilyChange, VersionEdit};
-use cairn_format::names::FileName;
 use cairn_memtable::{FilterOptions, Memtable};
 use cairn_observe::FlushReason;
 use cairn_observe::callback::{self, Within};
-use cairn_observe::statistics::Ticker;
-use cairn_options::{DbOptions, FamilyOptions, MemtableFactory, WalWriteMode};
-use cairn_platform::Random;
-use cairn_platform::fs::FileMode;
-use cairn_read::{BlobCache, BlobSource, Reading, View};
+use cairn_options::{FamilyOptions, MemtableFactory, WalWriteMode};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
-use cairn_version::manifest::{self, Manifest, RecoveredFamily};
-use cairn_version::{TableSource, TreeEdit, Version};
+use cairn_version::manifest::RecoveredFamily;
+use cairn_version::{TreeEdit, Version};
 use cairn_wal::WalOptions;
 
 use crate::catalog::family::FamilyDescriptor;
 use crate::catalog::family::FamilyState;
-use crate::invariants::check_version;
+use crate::catalog::invariants::check_version;
 use crate::locks::Rank;
 use crate::shared::{FamilyTree, Shared};
 use crate::ttl;
@@ -63,92 +56,6 @@ impl NewFamily {
 }
 
 impl Shared {
-    /// The state of a family with `version` and an empty memtable, for writes after `last`.
-    pub(super) fn new_family(
-        &self,
-        family: &RecoveredFamily,
-        mut options: FamilyOptions,
-        version: Version,
-        last: SequenceNumber,
-    ) -> FamilyState {
-        self.catalog.fill_in_cache(&mut options);
-        self.signals.note_options(&options);
-        assert_eq!(
-            options.comparator.name(),
-            version.order().name(),
-            "the tables of family {:?} are in the order of its options",
-            family.name
-        );
-        let tables = Arc::new(self.table_source(&options));
-        let reading = Reading {
-            family: family.name.clone(),
-            order: options.comparator.clone(),
-            merge_operator: options.merge_operator.clone(),
-            dated: self.context.dated,
-            prefix_extractor: options.prefix_extractor.clone(),
-            max_sequential_skip: options.max_sequential_skip_in_iterations,
-            memtable_op_scan_flush_trigger: options.memtable_op_scan_flush_trigger,
-            memtable_avg_op_scan_flush_trigger: options.memtable_avg_op_scan_flush_trigger,
-            read_sampler: self.read_sampler(&options),
-            tables: tables.clone(),
-            blobs: Arc::new(self.blob_source(&options, &tables)),
-            io: self.context.io.clone(),
-            clock: self.context.world.clock.clone(),
-            statistics: self.telemetry.statistics().cloned(),
-        };
-        let view = View {
-            memtable: self.new_memtable(&options, last),
-            immutables: Vec::new(),
-            version: Arc::new(version),
-            family: Arc::new(reading),
-            number: 1,
-            end: self.catalog.view_end(),
-        };
-        // The first epoch is that of files that are ingested behind.
-        let reserved = u64::from(options.allows_ingest_behind(&self.options()));
-        FamilyState::new(family, Arc::new(options), view, tables, reserved)
-    }
-
-    /// The sampler of the reads that are counted on the files of a family of `options`, if any are.
-    pub(crate) fn read_sampler(&self, options: &FamilyOptions) -> Option<Arc<dyn Random>> {
-        (options.read_triggered_compaction_threshold > 0.0)
-            .then(|| self.context.world.random.clone())
-    }
-
-    /// The source of the blob files of a family of `options`.
-    fn blob_source(&self, options: &FamilyOptions, tables: &TableSource) -> BlobSource {
-        let cache = options.blob_cache.clone().map(|cache| BlobCache {
-            cache,
-            salt: self.context.world.random.next_u64(),
-        });
-        let dir = self.table_dirs(options).swap_remove(0);
-        BlobSource::new(self.context.world.fs.clone(), dir, tables.mode, cache)
-            .counting(self.telemetry.meter())
-    }
-
-    /// The source of the tables of a family of `options`.
-    pub(crate) fn table_source(&self, options: &FamilyOptions) -> TableSource {
-        let db = self.options();
-        TableSource {
-            fs: self.context.world.fs.clone(),
-            paths: self.table_dirs(options),
-            order: options.comparator.clone(),
-            prefix_extractor: options.prefix_extractor.clone(),
-            cache: options.table.block_cache.clone(),
-            options: Arc::new(options.table.clone()),
-            verify_unique_id: db.verify_sst_unique_id_in_manifest,
-            mode: FileMode {
-                direct: db.use_direct_reads,
-                mapped: db.allow_mmap_reads,
-                ..FileMode::default()
-            },
-            advise_random: db.advise_random_on_open,
-            meter: self.telemetry.meter(),
-            last_level: usize::try_from(options.num_levels - 1).unwrap_or(0),
-            open_tables: self.catalog.open_tables().clone(),
-        }
-    }
-
     /// A memtable for a family of `options`, for writes after `last`.
     pub(crate) fn new_memtable(
         &self,
@@ -165,31 +72,6 @@ impl Shared {
             Some(buffers) => memtable.accounted(buffers.clone()),
             None => memtable,
         })
-    }
-
-    /// The directories of the tables of a family with these options, by path id.
-    pub(crate) fn table_dirs(&self, family: &FamilyOptions) -> Vec<PathBuf> {
-        table_dirs(&self.context.dir, &self.options(), family)
-    }
-
-    /// The directories of the tables of all families.
-    pub(crate) fn all_table_dirs(&self) -> BTreeSet<PathBuf> {
-        let families = self.catalog.families();
-        families
-            .iter()
-            .flat_map(|family| self.table_dirs(&family.options()))
-            .collect()
-    }
-
-    /// Makes the directories of a family's tables.
-    pub(crate) fn create_table_dirs(&self, family: &FamilyOptions) -> Result<()> {
-        family.check_paths(&self.options())?;
-        family.check_ingest_behind(&self.options())?;
-        let dirs = self.table_dirs(family);
-        let others = dirs.iter().filter(|dir| **dir != self.context.dir);
-        others
-            .into_iter()
-            .try_for_each(|dir| super::create_dir(&*self.context.world.fs, dir, false))
     }
 
     /// Creates families, durably: all of them or none.
@@ -517,44 +399,6 @@ impl Shared {
         flushed.and(synced).and(manifest)
     }
 
-    /// Closes the MANIFEST; first it is read back if the options say so, and written anew if it is
-    /// damaged.
-    fn close_manifest(&self, mut manifest: Manifest) -> Result<()> {
-        if self.options().reuse_manifest_on_open
-            && !self.errors.stop_writes()
-            && !manifest.has_failed()
-        {
-            manifest.end()?;
-        }
-        let (number, bytes) = (manifest.number(), manifest.size());
-        manifest.close()?;
-        if !self.options().verify_manifest_content_on_close || self.errors.stop_writes() {
-            return Ok(());
-        }
-        let fs = &*self.context.world.fs;
-        match manifest::verify(fs, &self.context.dir, number, bytes) {
-            Err(error) if error.is_corruption() => {
-                self.telemetry
-                    .tick(Ticker::ManifestValidationFailureCount, 1);
-                self.context
-                    .info
-                    .error(format_args!("MANIFEST {number} is written anew: {error}"));
-            }
-            done => return done,
-        }
-        let fresh = self.write_manifest(&self.catalog.families_full(), &[])?;
-        let (next, bytes) = (fresh.number(), fresh.size());
-        fresh.close()?;
-        manifest::verify(fs, &self.context.dir, next, bytes)?;
-        self.catalog.delete(
-            &self
-                .context
-                .dir
-                .join(FileName::Manifest(number).to_string()),
-        );
-        Ok(())
-    }
-
     /// Flushes what was written without a log, unless the options say that it may be lost.
     pub(crate) fn flush_unlogged(self: &Arc<Self>) -> Result<()> {
         if self.context.read_only
@@ -569,14 +413,6 @@ impl Shared {
         let families: Vec<_> = self.catalog.families().iter().cloned().collect();
         self.flush_because(&families, FlushReason::ShutDown);
         self.flush(&families)
-    }
-}
-
-/// The directories of the tables of a `family` of the database in `dir`, by path id.
-pub(super) fn table_dirs(dir: &Path, options: &DbOptions, family: &FamilyOptions) -> Vec<PathBuf> {
-    match family.paths_of(options) {
-        [] => vec![dir.to_owned()],
-        paths => paths.iter().map(|place| place.path.clone()).collect(),
     }
 }
 

@@ -16,11 +16,9 @@ mod files;
 mod read_only;
 pub(crate) mod recovery_info;
 mod replay;
-mod reuse_manifest;
 mod wals;
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -39,6 +37,7 @@ use crate::catalog::Catalog;
 use crate::catalog::family::Families;
 use crate::catalog::family::FamilyDescriptor;
 use crate::catalog::file_numbers::is_own;
+use crate::catalog::sources::create_dir;
 use crate::context::DbContext;
 use crate::db::Db;
 use crate::errors::state::Errors;
@@ -168,37 +167,6 @@ fn with_listeners<'a>(request: &OpenRequest<'a>) -> OpenRequest<'a> {
             ..world.clone()
         },
         ..*request
-    }
-}
-
-/// Creates `dir` if it is missing, so that it survives a power cut. Its name is made durable also
-/// if it is there, but not of a database that is `known`: an opening before may have failed between
-/// creating and syncing it.
-fn create_dir(fs: &dyn FileSystem, dir: &Path, known: bool) -> Result<()> {
-    if fs.exists(dir)? {
-        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
-        return match parent {
-            Some(parent) if !known => match fs.sync_dir(parent) {
-                // A directory of another owner: it was not created here.
-                Err(error) if error.io_kind() == Some(ErrorKind::PermissionDenied) => Ok(()),
-                done => done,
-            },
-            _ => Ok(()),
-        };
-    }
-    fs.create_dir_all(dir)?;
-    // Directories above that were created too hang on the first one that was there.
-    let parents = dir
-        .ancestors()
-        .skip(1)
-        .filter(|parent| !parent.as_os_str().is_empty());
-    for parent in parents {
-        fs.sync_dir(parent)?;
-    }
-    if dir.is_relative() {
-        fs.sync_dir(Path::new("."))
-    } else {
-        Ok(())
     }
 }
 

@@ -19,8 +19,8 @@ use super::dropped_records::Dropped;
 use super::replay::{RecordedSizes, Replay, Sink};
 use crate::catalog::family::{Families, FamilyState};
 use crate::catalog::file_numbers::is_own;
+use crate::catalog::invariants::check_version;
 use crate::files::copy;
-use crate::invariants::check_version;
 use crate::shared::Shared;
 
 /// A batch is at least its header.

@@ -16,8 +16,8 @@ use cairn_version::{FileMeta, TreeEdit, Version};
 use super::ReplaceRange;
 use super::prepare::{Prepared, PreparedFile, contains};
 use crate::catalog::family::FamilyState;
+use crate::catalog::invariants::check_version;
 use crate::files::copy;
-use crate::invariants::check_version;
 use crate::locks::Rank;
 use crate::shared::{Shared, Tree};
 

@@ -19,7 +19,7 @@ use crate::shared::Shared;
 impl Shared {
     /// The MANIFEST that was recovered, with what the opening adds to it; `None` if a fresh one has to be
     /// written.
-    pub(super) fn reuse_manifest(
+    pub(crate) fn reuse_manifest(
         &self,
         recovered: &Recovered,
         families: &Families,
