@@ -167,7 +167,7 @@ impl Shared {
                     ..Change::default()
                 };
                 let _stage = threads::stage(Stage::CompactionInstall);
-                self.install(family, change).map(|()| done)
+                self.catalog.install(&**self, family, change).map(|()| done)
             });
         let micros = (self.context.world.clock.monotonic_nanos() - started) / 1000;
         let outcome = done.as_ref().map(|done| (&done.edit, done.stats));
@@ -242,10 +242,11 @@ impl Shared {
             edit,
             flushed: memtables,
             log_number: Some(newest.next_log),
+            ingested: None,
         };
         {
             let _stage = threads::stage(Stage::InstallFlushResults);
-            self.install(family, change)?;
+            self.catalog.install(&**self, family, change)?;
         }
         let nanos = self.context.world.clock.monotonic_nanos() - started;
         family.early.flushed(bytes, nanos);

@@ -183,7 +183,7 @@ impl Shared {
                 Ok(job) => jobs.push(job),
                 Err(error) => {
                     for job in &jobs {
-                        self.delete_outputs(&job.family, &job.change.edit);
+                        self.catalog.delete_outputs(&job.family, &job.change.edit);
                     }
                     return Err(error);
                 }
@@ -192,7 +192,7 @@ impl Shared {
         let group: Vec<_> = jobs.iter().map(|job| (&*job.family, &job.change)).collect();
         {
             let _stage = threads::stage(Stage::InstallFlushResults);
-            self.install_together(&group)?;
+            self.catalog.install_together(&**self, &group)?;
         }
         for job in jobs {
             let micros = (self.context.world.clock.monotonic_nanos() - job.started) / 1000;
@@ -234,6 +234,7 @@ impl Shared {
                 edit,
                 flushed,
                 log_number: immutables.last().map(|newest| newest.next_log),
+                ingested: None,
             },
             watch,
             info,

@@ -11,6 +11,7 @@ mod batch;
 mod blob_stats;
 mod bounds;
 mod catalog;
+mod catalog_env;
 mod clip;
 mod coalescing;
 mod compaction;

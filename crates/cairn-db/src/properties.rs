@@ -297,7 +297,7 @@ impl Shared {
     /// The property `name` of `family` as a number, if it is one.
     pub(crate) fn property_number(&self, family: &FamilyState, name: &str) -> Option<u64> {
         self.context.check_reader().ok()?;
-        let view = family.view.load_full();
+        let view = family.view_full();
         if let Some(number) = self.optional_number(family, &view, name) {
             return number;
         }
@@ -366,7 +366,7 @@ impl Shared {
         if let Some(number) = self.property_number(family, name) {
             return Some(number.to_string());
         }
-        let view = family.view.load_full();
+        let view = family.view_full();
         let argument = |prefix: &str| -> Option<usize> { name.strip_prefix(prefix)?.parse().ok() };
         if let Some(level) = argument("rocksdb.num-files-at-level") {
             return Some(view.version.levels().get(level)?.len().to_string());
@@ -413,7 +413,7 @@ impl Shared {
 
     /// The property `name` of `family` as a map, if it has that form.
     pub(crate) fn property_map(&self, family: &FamilyState, name: &str) -> Option<Map> {
-        let view = family.view.load_full();
+        let view = family.view_full();
         if let Some(level) = name.strip_prefix("rocksdb.aggregated-table-properties-at-level") {
             let sum = self.aggregated_properties(family, &view, Some(level.parse().ok()?))?;
             return Some(table_properties_map(&sum));

@@ -19,12 +19,17 @@ impl Shared {
 
     /// Deletes what no reader and no recovery needs.
     fn purge_files(&self) {
-        if !self.catalog.purge() {
-            let unsynced = self.tree.lock().logs.take_unneeded_syncs();
+        self.catalog.purge();
+        let mut tree = self.tree.lock();
+        // Looked at under the lock: a copy that pins files lists the logs that it needs under it too.
+        if !self.catalog.deletes_files() {
+            let unsynced = tree.logs.take_unneeded_syncs();
+            drop(tree);
             unsynced.iter().for_each(|log| log.forget());
             return;
         }
-        let logs = self.tree.lock().logs.take_unneeded();
+        let logs = tree.logs.take_unneeded();
+        drop(tree);
         logs.unsynced.iter().for_each(|log| log.forget());
         self.retire_logs(logs.logs);
     }

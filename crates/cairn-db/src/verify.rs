@@ -26,10 +26,7 @@ impl Db {
             .begin_operation("", Operation::VerifyDbChecksum);
         let views: Vec<Arc<View>> = {
             let families = shared.catalog.families();
-            families
-                .iter()
-                .map(|family| family.view.load_full())
-                .collect()
+            families.iter().map(|family| family.view_full()).collect()
         };
         let result = views.iter().try_for_each(|view| {
             Activity::VerifyDbChecksum.run(|| self.verify_view(view, options))

@@ -13,7 +13,7 @@ use cairn_types::KeyOrder;
 use cairn_version::manifest::RecoveredFamily;
 use cairn_version::{TableSource, Version};
 
-use crate::catalog::invariants::check_memtables;
+use super::invariants::check_memtables;
 use crate::work::WorkCounts;
 use crate::write::early_switch::EarlySwitch;
 use crate::write::pace::Pace;
@@ -28,7 +28,7 @@ pub(crate) struct FamilyState {
     /// The order of the keys, which never changes.
     order: KeyOrder,
     /// The state that reads see. Replaced as a whole when memtables switch and when jobs install.
-    pub(crate) view: ArcSwap<View>,
+    view: ArcSwap<View>,
     /// Opens the family's tables. Replaced when options that it goes by change.
     tables: ArcSwap<TableSource>,
     /// The size of the memtable, in bytes, at which the next leader must look at it.
@@ -151,6 +151,11 @@ impl FamilyState {
     /// The state that reads see now, without counting a reference.
     pub(crate) fn view(&self) -> Guard<Arc<View>> {
         self.view.load()
+    }
+
+    /// The state that reads see now.
+    pub(crate) fn view_full(&self) -> Arc<View> {
+        self.view.load_full()
     }
 
     /// The memtable that takes writes. Only the leader of the write queue may rely on it staying.

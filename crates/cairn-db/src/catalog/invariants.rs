@@ -1,23 +1,26 @@
-//! Invariants of the catalog, asserted at installs.
+//! Invariants of the catalog, asserted at installs. Those that concern memtables and logs as well are in `invariants.rs` of
+//! the crate, which numbers them all.
 
 use cairn_format::manifest::VersionEdit;
 use cairn_read::View;
 use cairn_types::KeyOrder;
 use cairn_version::{Version, bounds};
 
+use super::Catalog;
+use super::env::LogState;
 use super::family::FamilyState;
 use super::install::Change;
 use crate::locks::Rank;
-use crate::shared::Shared;
 
-impl Shared {
+impl Catalog {
     /// Checks a change of `family` that is about to be installed on `base` and makes `next` of it.
-    pub(crate) fn check_change(
+    pub(super) fn check_change(
         &self,
         family: &FamilyState,
         change: &Change,
         base: &Version,
         next: &Version,
+        logs: &LogState,
     ) {
         debug_assert!(
             self.context.locks.is_held(Rank::Manifest),
@@ -33,7 +36,7 @@ impl Shared {
             "a flush of {:?} deletes no table",
             family.name()
         );
-        let limit = self.catalog.next_file_number();
+        let limit = self.next_file_number();
         let is_moved = |number| change.edit.deleted.iter().any(|(_, gone)| *gone == number);
         for (level, file) in &change.edit.added {
             assert!(
@@ -48,7 +51,7 @@ impl Shared {
             );
             // Compactions go by what is in their inputs, which other programs may have written.
             assert!(
-                change.flushed.is_empty() || file.largest_seq <= self.published(),
+                change.flushed.is_empty() || file.largest_seq <= logs.last_sequence,
                 "a flush writes table {} with entries that are not visible: {}",
                 file.number,
                 file.largest_seq
@@ -61,38 +64,35 @@ impl Shared {
                 blob.number
             );
         }
-        if let Some(state) = self.tree.lock().families.get(&family.id()) {
-            let waiting = state.immutables.iter().map(|one| &one.memtable);
-            assert!(
-                change.flushed.len() <= state.immutables.len()
-                    && change
-                        .flushed
-                        .iter()
-                        .zip(waiting)
-                        .all(|(flushed, waiting)| std::sync::Arc::ptr_eq(flushed, waiting)),
-                "the oldest memtables of {:?} are flushed first",
-                family.name()
-            );
-            assert!(
-                change
-                    .log_number
-                    .is_none_or(|number| state.log_number <= number),
-                "the log number of {:?} falls from {} to {:?}",
-                family.name(),
-                state.log_number,
-                change.log_number
-            );
-        }
+        let view = family.view();
+        let waiting = view.immutables.iter().rev();
+        assert!(
+            change.flushed.len() <= view.immutables.len()
+                && change
+                    .flushed
+                    .iter()
+                    .zip(waiting)
+                    .all(|(flushed, waiting)| std::sync::Arc::ptr_eq(flushed, waiting)),
+            "the oldest memtables of {:?} are flushed first",
+            family.name()
+        );
+        let before = logs.families.get(&family.id());
+        assert!(
+            before <= change.log_number.as_ref().or(before),
+            "the log number of {:?} falls from {before:?} to {:?}",
+            family.name(),
+            change.log_number
+        );
         check_version(next);
     }
 
     /// Checks the numbers in `edits`, which are about to be appended to the MANIFEST.
-    pub(crate) fn check_edits(&self, edits: &[VersionEdit]) {
+    pub(super) fn check_edits(&self, edits: &[VersionEdit]) {
         debug_assert!(
             self.context.locks.is_held(Rank::Manifest),
             "the MANIFEST is written under its lock"
         );
-        let limit = self.catalog.next_file_number();
+        let limit = self.next_file_number();
         for edit in edits {
             debug_assert!(
                 edit.new_files.iter().all(|file| file.number < limit),

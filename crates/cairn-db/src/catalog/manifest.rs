@@ -1,4 +1,4 @@
-//! The MANIFEST of an open database.
+//! The MANIFEST of an open database: appending edits, replacing it, closing it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,52 +9,44 @@ use cairn_observe::BackgroundErrorReason;
 use cairn_observe::statistics::Ticker;
 use cairn_types::{Error, FileNumber, Result};
 use cairn_version::Version;
-use cairn_version::manifest::{self, Contents, FamilyContents, Manifest};
+use cairn_version::manifest::{self, Contents, FamilyContents, Manifest, Recovered};
 
-use super::family::{Families, FamilyState};
+use super::Catalog;
+use super::env::{CatalogEnv, Installed, InstalledKind};
+use super::family::FamilyState;
+use super::install::Editor;
 use super::invariants::check_version;
-use crate::shared::Shared;
 
-impl Shared {
+impl Editor<'_> {
     /// Appends `edits`, which count together or not at all, and replaces the MANIFEST if it has
-    /// outgrown what it describes.
-    pub(crate) fn log_edits(
-        &self,
-        manifest: &mut Option<Manifest>,
-        edits: Vec<VersionEdit>,
-    ) -> Result<()> {
-        self.log_edits_for(BackgroundErrorReason::ManifestWrite, manifest, edits)
-    }
-
-    /// [`Shared::log_edits`], with the reason that listeners get if it fails.
-    pub(super) fn log_edits_for(
-        &self,
+    /// outgrown what it describes. Listeners get `reason` if that fails.
+    pub(super) fn log_edits(
+        &mut self,
+        env: &impl CatalogEnv,
         reason: BackgroundErrorReason,
-        manifest: &mut Option<Manifest>,
         mut edits: Vec<VersionEdit>,
     ) -> Result<()> {
-        let current = manifest
+        let catalog = self.catalog;
+        let current = self
+            .manifest
             .as_mut()
             .ok_or_else(|| Error::shutdown("the database is closed"))?;
         if let Some(last) = edits.last_mut() {
-            last.next_file_number = Some(self.catalog.next_file_number());
-            last.last_sequence = last.last_sequence.max(Some(self.published()));
+            last.next_file_number = Some(catalog.next_file_number());
+            last.last_sequence = last.last_sequence.max(Some(env.log_state().last_sequence));
         }
-        self.check_edits(&edits);
-        let options = self.options();
+        catalog.check_edits(&edits);
+        let options = catalog.options();
         let percent = u32::try_from(options.max_manifest_space_amp_pct).unwrap_or(0);
         if !current.wants_rotation(options.max_manifest_file_size, percent) {
             return current
                 .append_group(edits)
-                .inspect_err(|error| self.manifest_failed(reason, error));
+                .inspect_err(|error| env.manifest_failed(reason, error));
         }
-        let families = self.catalog.families_full();
-        let next = self
-            .write_manifest(&families, &edits)
-            .inspect_err(|error| {
-                current.give_up();
-                self.manifest_failed(reason, error);
-            })?;
+        let next = catalog.write_manifest(env, &edits).inspect_err(|error| {
+            current.give_up();
+            env.manifest_failed(reason, error);
+        })?;
         let old = std::mem::replace(current, next);
         let number = old.number();
         assert!(
@@ -64,45 +56,116 @@ impl Shared {
         );
         // All of it is in the new one.
         if let Err(error) = old.close() {
-            self.context
+            catalog
+                .context
                 .info
                 .warn(format_args!("closing {number} failed: {error}"));
         }
-        self.catalog.delete(
-            &self
-                .context
-                .dir
-                .join(FileName::Manifest(number).to_string()),
-        );
+        catalog.delete_manifest(number);
+        Ok(())
+    }
+}
+
+impl Catalog {
+    /// Appends `record`, which is of no family.
+    ///
+    /// # Errors
+    ///
+    /// `IoError` of the MANIFEST; `ShutdownInProgress`.
+    pub(crate) fn log_record(&self, env: &impl CatalogEnv, record: VersionEdit) -> Result<()> {
+        let reason = BackgroundErrorReason::ManifestWrite;
+        self.edit().log_edits(env, reason, vec![record])
+    }
+
+    /// Records which logs are needed: those of writes that failed are not, even where nothing
+    /// had to be flushed. It is the first edit in a new MANIFEST if the old one failed.
+    ///
+    /// # Errors
+    ///
+    /// `IoError` of the MANIFEST or of a log.
+    pub(crate) fn release_logs(&self, env: &impl CatalogEnv) -> Result<()> {
+        let mut editor = self.edit();
+        let logs = env.log_state();
+        let min_log = logs.families.values().min().copied();
+        let min_log = min_log.unwrap_or(logs.first_needed);
+        let mut edits = Vec::new();
+        if self.options().track_and_verify_wals_in_manifest {
+            edits.push(VersionEdit {
+                wals_deleted_before: Some(min_log),
+                ..VersionEdit::default()
+            });
+        }
+        edits.extend(logs.families.iter().map(|(id, number)| VersionEdit {
+            log_number: Some(*number),
+            min_log_number_to_keep: (*id == 0).then_some(min_log),
+            ..VersionEdit::of_family(*id)
+        }));
+        env.sync_logs_before(FileNumber(u64::MAX))?;
+        editor.log_edits(env, BackgroundErrorReason::ManifestWrite, edits)?;
+        let installed = Installed {
+            kind: InstalledKind::Logs,
+            min_log: Some(min_log),
+            last_sequence: None,
+        };
+        env.installed(&installed, || {});
         Ok(())
     }
 
-    /// Writes the state of `families`, followed by `edits`, to a new MANIFEST that becomes the
-    /// current one.
-    pub(crate) fn write_manifest(
+    /// Begins the MANIFEST of an opening: that which was `recovered`, if it can be appended to, or a new one. Returns its
+    /// number.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`.
+    pub(crate) fn begin_manifest(
         &self,
-        families: &Families,
-        edits: &[VersionEdit],
-    ) -> Result<Manifest> {
-        // It says of each family which logs it needs.
-        self.sync_logs_before(FileNumber(u64::MAX))?;
-        let number = self.catalog.new_file_number();
-        let tracks = self.options().track_and_verify_wals_in_manifest;
-        let (logs, min_log, wals, log_reach) = {
-            let tree = self.tree.lock();
-            // The log that is written has no length yet.
-            let finished = tree.logs.needed();
-            let wals: BTreeMap<FileNumber, Option<u64>> = finished
-                .filter(|(_, len)| tracks && *len > 0)
-                .map(|(number, len)| (number, Some(len)))
-                .collect();
-            let logs: BTreeMap<u32, FileNumber> = tree
-                .families
-                .iter()
-                .map(|(id, state)| (*id, state.log_number))
-                .collect();
-            (logs, tree.logs.first_needed(), wals, tree.logs.reach())
+        env: &impl CatalogEnv,
+        recovered: &Recovered,
+        keep_logs: bool,
+    ) -> Result<FileNumber> {
+        let manifest = match self.reuse_manifest(env, recovered, keep_logs)? {
+            Some(manifest) => {
+                assert_eq!(
+                    manifest.number(),
+                    recovered.manifest,
+                    "a MANIFEST that is reused keeps its number"
+                );
+                manifest
+            }
+            None => self.write_manifest(env, &[])?,
         };
+        let number = manifest.number();
+        assert!(
+            recovered.manifest <= number,
+            "MANIFEST {number} is newer than the one that was read, {}",
+            recovered.manifest
+        );
+        let before = self.manifest.lock().replace(manifest);
+        assert!(before.is_none(), "an opening begins one MANIFEST");
+        Ok(number)
+    }
+
+    /// True if there is a MANIFEST to which edits are appended: the database is open for writing.
+    pub(crate) fn has_manifest(&self) -> bool {
+        self.manifest.lock().is_some()
+    }
+
+    /// Writes the state of the live families, followed by `edits`, to a new MANIFEST that becomes the
+    /// current one.
+    fn write_manifest(&self, env: &impl CatalogEnv, edits: &[VersionEdit]) -> Result<Manifest> {
+        // It says of each family which logs it needs.
+        env.sync_logs_before(FileNumber(u64::MAX))?;
+        let number = self.new_file_number();
+        let tracks = self.options().track_and_verify_wals_in_manifest;
+        let logs = env.log_state();
+        // The log that is written has no length yet.
+        let wals: BTreeMap<FileNumber, Option<u64>> = logs
+            .lengths
+            .iter()
+            .filter(|(_, len)| tracks && **len > 0)
+            .map(|(number, len)| (*number, Some(*len)))
+            .collect();
+        let families = self.families_full();
         let versions: Vec<(Arc<FamilyState>, Arc<Version>)> = families
             .iter()
             .map(|family| (family.clone(), family.view().version.clone()))
@@ -115,19 +178,19 @@ impl Shared {
                 .options()
                 .write_dbid_to_manifest
                 .then_some(self.context.db_id.as_str()),
-            next_file: self.catalog.next_file_number(),
-            last_sequence: self.published(),
-            min_log_to_keep: min_log,
+            next_file: self.next_file_number(),
+            last_sequence: logs.last_sequence,
+            min_log_to_keep: logs.first_needed,
             max_family: families.max_id(),
             wals: &wals,
-            log_reach,
+            log_reach: logs.reach,
             families: versions
                 .iter()
                 .map(|(family, version)| FamilyContents {
                     id: family.id(),
                     name: family.name(),
                     version,
-                    log_number: logs.get(&family.id()).copied().unwrap_or_default(),
+                    log_number: logs.families.get(&family.id()).copied().unwrap_or_default(),
                     full_history_ts_low: &family.full_history_ts_low,
                     persist_timestamps: family.persist_timestamps,
                 })
@@ -144,7 +207,7 @@ impl Shared {
         debug_assert!(
             families
                 .iter()
-                .all(|family| logs.contains_key(&family.id())),
+                .all(|family| logs.families.contains_key(&family.id())),
             "each family that is written has a log number"
         );
         let manifest = Manifest::create(
@@ -157,18 +220,22 @@ impl Shared {
         Ok(manifest.measured(self.telemetry.meter()))
     }
 
-    /// Closes the MANIFEST; first it is read back if the options say so, and written anew if it is
-    /// damaged.
-    pub(crate) fn close_manifest(&self, mut manifest: Manifest) -> Result<()> {
-        if self.options().reuse_manifest_on_open
-            && !self.errors.stop_writes()
-            && !manifest.has_failed()
-        {
+    /// Closes the MANIFEST, if there is one. That of a `healthy` database is read back first if the options say so, and
+    /// written anew if it is damaged.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`.
+    pub(crate) fn close_manifest(&self, env: &impl CatalogEnv, healthy: bool) -> Result<()> {
+        let Some(mut manifest) = self.manifest.lock().take() else {
+            return Ok(());
+        };
+        if self.options().reuse_manifest_on_open && healthy && !manifest.has_failed() {
             manifest.end()?;
         }
         let (number, bytes) = (manifest.number(), manifest.size());
         manifest.close()?;
-        if !self.options().verify_manifest_content_on_close || self.errors.stop_writes() {
+        if !self.options().verify_manifest_content_on_close || !healthy {
             return Ok(());
         }
         let fs = &*self.context.world.fs;
@@ -182,16 +249,17 @@ impl Shared {
             }
             done => return done,
         }
-        let fresh = self.write_manifest(&self.catalog.families_full(), &[])?;
+        let fresh = self.write_manifest(env, &[])?;
         let (next, bytes) = (fresh.number(), fresh.size());
         fresh.close()?;
         manifest::verify(fs, &self.context.dir, next, bytes)?;
-        self.catalog.delete(
-            &self
-                .context
-                .dir
-                .join(FileName::Manifest(number).to_string()),
-        );
+        self.delete_manifest(number);
         Ok(())
+    }
+
+    /// Deletes a MANIFEST that another one has replaced.
+    fn delete_manifest(&self, number: FileNumber) {
+        let name = FileName::Manifest(number).to_string();
+        self.delete(&self.context.dir.join(name));
     }
 }

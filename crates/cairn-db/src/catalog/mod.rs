@@ -1,13 +1,17 @@
 //! The catalog: the families of a database, their views, and the files behind them.
 
+pub(crate) mod create;
+pub(crate) mod env;
 pub(crate) mod family;
 pub(crate) mod file_numbers;
 pub(crate) mod install;
 pub(crate) mod invariants;
-pub(crate) mod manifest;
+pub(crate) mod live_files;
+mod manifest;
 pub(crate) mod obsolete_files;
 pub(crate) mod options_file;
 pub(crate) mod purge;
+pub(crate) mod release;
 mod reuse_manifest;
 pub(crate) mod snapshot;
 pub(crate) mod sources;
@@ -19,13 +23,12 @@ use arc_swap::{ArcSwapOption, Guard};
 use cairn_memory::{BlockCache, CacheOptions};
 use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::sync::Mutex;
-use cairn_read::ViewEnd;
 use cairn_types::FileNumber;
+use cairn_version::OpenTables;
 use cairn_version::manifest::Manifest;
-use cairn_version::{OpenTables, Version};
 
 use crate::context::DbContext;
-use crate::locks::{Rank, Ranked, RankedGuard};
+use crate::locks::{Rank, Ranked};
 use crate::settings::Settings;
 use crate::telemetry::Telemetry;
 use family::{Families, FamilyState, FamilyTable};
@@ -102,25 +105,10 @@ impl Catalog {
         self.families.load_full()
     }
 
-    /// Replaces the live families. The caller leads and has the lock of the MANIFEST, or is alone.
-    pub(crate) fn store_families(&self, families: Families) {
-        self.families.store(families);
-    }
-
     /// The family with number 0; `None` before families are known.
     #[inline]
     pub(crate) fn default_family(&self) -> Option<&Arc<FamilyState>> {
         self.families.default_family()
-    }
-
-    /// Records that `family` was dropped.
-    pub(crate) fn note_dropped(&self, family: &Arc<FamilyState>) {
-        self.families.note_dropped(family);
-    }
-
-    /// Takes the families that were dropped and have handles.
-    pub(crate) fn take_dropped(&self) -> Vec<Arc<FamilyState>> {
-        self.families.take_dropped()
     }
 
     /// The live snapshots.
@@ -132,16 +120,6 @@ impl Catalog {
     /// The room that the files take.
     pub(crate) fn space(&self) -> &Space {
         &self.space
-    }
-
-    /// The mark that views leave at their end.
-    pub(crate) fn view_end(&self) -> ViewEnd {
-        self.purge_hint.view_end()
-    }
-
-    /// The MANIFEST; `None` if closed or read-only.
-    pub(crate) fn lock_manifest(&self) -> RankedGuard<'_, Option<Manifest>> {
-        self.manifest.lock()
     }
 
     /// A number for a new file.
@@ -159,38 +137,15 @@ impl Catalog {
         self.file_numbers.note_used(number);
     }
 
-    /// The open tables of all families.
-    pub(crate) fn open_tables(&self) -> &Arc<OpenTables> {
-        &self.open_tables
+    /// Bounds the number of open tables; `None` for no bound.
+    pub(crate) fn set_open_table_limit(&self, limit: Option<usize>) {
+        self.open_tables.set_limit(limit);
     }
 
     /// Gives `options` the default cache if they bring none of their own and want one.
-    pub(crate) fn fill_in_cache(&self, options: &mut FamilyOptions) {
+    fn fill_in_cache(&self, options: &mut FamilyOptions) {
         if options.table.block_cache.is_none() && !options.table.no_block_cache {
             options.table.block_cache = self.default_cache.load_full();
         }
-    }
-
-    /// Gives the default cache back.
-    pub(crate) fn release_default_cache(&self) {
-        self.default_cache.store(None);
-    }
-
-    /// Hands the files that `next`, the version after that of `family`, has no more to the deletion of obsolete files:
-    /// all of them without a `next` one, for a dropped family.
-    pub(crate) fn retire(&self, family: &FamilyState, base: &Arc<Version>, next: Option<&Version>) {
-        assert!(
-            Arc::ptr_eq(base, &family.view().version),
-            "the current version of {:?} is the one that is replaced",
-            family.name()
-        );
-        if next.is_some() {
-            family.note_replaced(base);
-        }
-        let blobs = &family.view().family.blobs;
-        self.obsolete
-            .lock()
-            .add(&family.tables(), blobs, base, next);
-        self.purge_hint.note_obsolete();
     }
 }

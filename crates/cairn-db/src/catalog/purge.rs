@@ -156,11 +156,6 @@ impl Catalog {
         held.iter().flatten().for_each(|path| self.delete(path));
     }
 
-    /// Drops all obsolete files, so that their tables are closed. The next opening deletes them.
-    pub(crate) fn forget_obsolete(&self) {
-        self.obsolete.lock().forget();
-    }
-
     /// Total size of the obsolete tables, in bytes.
     pub(crate) fn obsolete_table_bytes(&self) -> u64 {
         self.obsolete.lock().table_bytes()
@@ -176,13 +171,13 @@ impl Catalog {
         self.purge_hint.may_have_unread()
     }
 
-    /// Deletes obsolete tables and blob files without a reader. Returns false if deletions are disabled. The caller
-    /// does not hold the lock of the tree.
-    pub(crate) fn purge(&self) -> bool {
+    /// Deletes obsolete tables and blob files without a reader, unless deletions are disabled. The caller does not hold
+    /// the lock of the tree.
+    pub(crate) fn purge(&self) {
         let unread = {
             let mut obsolete = self.obsolete.lock();
             if obsolete.are_disabled() {
-                return false;
+                return;
             }
             // Before the files are looked at: a view that ends meanwhile is noted for the next time.
             self.purge_hint.begin_scan();
@@ -201,7 +196,6 @@ impl Catalog {
             source.forget(number);
             self.delete(&source.path(number));
         }
-        true
     }
 
     /// True if a current version has one of the files.

@@ -5,28 +5,29 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cairn_memtable::Memtable;
 use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::fs::FileMode;
 use cairn_platform::{FileSystem, Random};
 use cairn_read::{BlobCache, BlobSource, Reading, View};
-use cairn_types::{Result, SequenceNumber};
+use cairn_types::Result;
 use cairn_version::manifest::RecoveredFamily;
 use cairn_version::{TableSource, Version};
 
+use super::Catalog;
 use super::family::FamilyState;
-use crate::shared::Shared;
+use crate::locks::Rank;
 
-impl Shared {
-    /// The state of a family with `version` and an empty memtable, for writes after `last`.
-    pub(crate) fn new_family(
+impl Catalog {
+    /// The state of a family with `version` and an empty `memtable`.
+    pub(super) fn new_family(
         &self,
         family: &RecoveredFamily,
         mut options: FamilyOptions,
         version: Version,
-        last: SequenceNumber,
+        memtable: Arc<Memtable>,
     ) -> FamilyState {
-        self.catalog.fill_in_cache(&mut options);
-        self.signals.note_options(&options);
+        self.fill_in_cache(&mut options);
         assert_eq!(
             options.comparator.name(),
             version.order().name(),
@@ -51,20 +52,58 @@ impl Shared {
             statistics: self.telemetry.statistics().cloned(),
         };
         let view = View {
-            memtable: self.new_memtable(&options, last),
+            memtable,
             immutables: Vec::new(),
             version: Arc::new(version),
             family: Arc::new(reading),
             number: 1,
-            end: self.catalog.view_end(),
+            end: self.purge_hint.view_end(),
         };
         // The first epoch is that of files that are ingested behind.
         let reserved = u64::from(options.allows_ingest_behind(&self.options()));
         FamilyState::new(family, Arc::new(options), view, tables, reserved)
     }
 
+    /// Puts `options` of `family` in force. The caller holds the lock of the tree, under which views change.
+    pub(crate) fn change_options(&self, family: &FamilyState, mut options: FamilyOptions) {
+        self.fill_in_cache(&mut options);
+        debug_assert!(
+            self.context.locks.is_held(Rank::Tree),
+            "views change under the lock of the tree"
+        );
+        assert_eq!(
+            options.comparator.name(),
+            family.order().name(),
+            "the order of the keys never changes"
+        );
+        let tables = Arc::new(self.table_source(&options));
+        let view = family.view_full();
+        let reading = Reading {
+            family: view.family.family.clone(),
+            order: view.family.order.clone(),
+            merge_operator: view.family.merge_operator.clone(),
+            dated: view.family.dated,
+            prefix_extractor: options.prefix_extractor.clone(),
+            max_sequential_skip: options.max_sequential_skip_in_iterations,
+            memtable_op_scan_flush_trigger: options.memtable_op_scan_flush_trigger,
+            memtable_avg_op_scan_flush_trigger: options.memtable_avg_op_scan_flush_trigger,
+            read_sampler: self.read_sampler(&options),
+            tables: tables.clone(),
+            blobs: view.family.blobs.clone(),
+            io: view.family.io.clone(),
+            clock: view.family.clock.clone(),
+            statistics: view.family.statistics.clone(),
+        };
+        family.set_options(Arc::new(options), tables);
+        family.set_view(View {
+            family: Arc::new(reading),
+            number: view.number + 1,
+            ..View::clone(&view)
+        });
+    }
+
     /// The sampler of the reads that are counted on the files of a family of `options`, if any are.
-    pub(crate) fn read_sampler(&self, options: &FamilyOptions) -> Option<Arc<dyn Random>> {
+    fn read_sampler(&self, options: &FamilyOptions) -> Option<Arc<dyn Random>> {
         (options.read_triggered_compaction_threshold > 0.0)
             .then(|| self.context.world.random.clone())
     }
@@ -81,7 +120,7 @@ impl Shared {
     }
 
     /// The source of the tables of a family of `options`.
-    pub(crate) fn table_source(&self, options: &FamilyOptions) -> TableSource {
+    fn table_source(&self, options: &FamilyOptions) -> TableSource {
         let db = self.options();
         TableSource {
             fs: self.context.world.fs.clone(),
@@ -99,7 +138,7 @@ impl Shared {
             advise_random: db.advise_random_on_open,
             meter: self.telemetry.meter(),
             last_level: usize::try_from(options.num_levels - 1).unwrap_or(0),
-            open_tables: self.catalog.open_tables().clone(),
+            open_tables: self.open_tables.clone(),
         }
     }
 
@@ -110,7 +149,7 @@ impl Shared {
 
     /// The directories of the tables of all families.
     pub(crate) fn all_table_dirs(&self) -> BTreeSet<PathBuf> {
-        let families = self.catalog.families();
+        let families = self.families();
         families
             .iter()
             .flat_map(|family| self.table_dirs(&family.options()))

@@ -95,7 +95,7 @@ impl Shared {
     }
 
     /// [`Shared::background_error`] of the MANIFEST, for which listeners get `reason`.
-    pub(crate) fn manifest_failed(&self, reason: BackgroundErrorReason, error: &Error) {
+    pub(crate) fn manifest_error(&self, reason: BackgroundErrorReason, error: &Error) {
         self.background_error_said(BackgroundErrorReason::ManifestWrite, reason, error);
     }
 

@@ -48,7 +48,7 @@ impl Shared {
         self.context.info.info(format_args!(
             "checkpoint {} with {} tables, up to sequence number {}",
             dir.display(),
-            capture.tables.len(),
+            capture.files.tables.len(),
             capture.last
         ));
         Ok(capture.last)

@@ -11,6 +11,7 @@ use cairn_options::{FamilyOptions, ImportColumnFamilyOptions};
 use cairn_types::{Error, KeyOrder, Result, SequenceNumber};
 use cairn_version::{FileMeta, TreeEdit};
 
+use crate::catalog::create::NewFamily;
 use crate::db::Db;
 use crate::files::checkpoint::link_or_copy;
 use crate::files::copy;
@@ -18,7 +19,6 @@ use crate::files::external::Reader;
 use crate::files::live::{ColumnFamilyMetaDataOptions, LiveFileMetaData};
 use crate::files::staging::Staging;
 use crate::handle::Family;
-use crate::open::create::NewFamily;
 use crate::shared::Shared;
 use crate::ttl;
 
@@ -178,8 +178,8 @@ impl Shared {
             prefix_extractor: options.prefix_extractor.clone(),
             options: Arc::new(options.table.clone()),
         };
-        self.create_table_dirs(options)?;
-        let dir = &self.table_dirs(options)[0];
+        self.catalog.create_table_dirs(options)?;
+        let dir = &self.catalog.table_dirs(options)[0];
         for file in exports.iter().flat_map(|export| &export.files) {
             let outside = path_of(file)?;
             let meta = self

@@ -9,7 +9,6 @@ use cairn_jobs::checksum;
 use cairn_observe::statistics::{Histogram, Ticker};
 use cairn_observe::threads::Operation;
 use cairn_types::{Error, Result, SequenceNumber};
-use cairn_version::manifest::Manifest;
 use cairn_version::{BlobFileMeta, FileMeta, Version};
 
 use super::capture::Capture;
@@ -287,33 +286,12 @@ impl Shared {
             let writer = self.writes.writer.lock();
             writer.log.as_ref().map(|log| (log.number(), log.len()))
         };
-        let manifest = self.catalog.lock_manifest();
-        let manifest = manifest
-            .as_ref()
-            .ok_or_else(|| Error::shutdown("the database is closed"))?;
-        let number_and_size = |manifest: &Manifest| (manifest.number(), manifest.size());
+        let editor = self.catalog.edit();
         let mut capture = Capture {
-            tables: Vec::new(),
-            blobs: Vec::new(),
-            manifest: number_and_size(manifest),
+            files: editor.live_files()?,
             logs: Vec::new(),
             last: self.published(),
         };
-        for family in self.catalog.families().iter() {
-            let version = family.view().version.clone();
-            let tables = family.tables();
-            let dir = |file: &FileMeta| {
-                let path = tables.path(file);
-                path.parent()
-                    .map_or(self.context.dir.clone(), PathBuf::from)
-            };
-            for (_, file) in version.files() {
-                capture.tables.push((dir(file), file.clone()));
-            }
-            for blob in version.blob_files().values() {
-                capture.blobs.push((tables.paths[0].clone(), blob.clone()));
-            }
-        }
         let tree = self.tree.lock();
         debug_assert!(
             current.is_none_or(|(current, _)| tree.logs.needed().any(|(log, _)| log == current)),
@@ -448,7 +426,7 @@ impl Shared {
                 trim_to_size: false,
             };
         let mut all = Vec::new();
-        for (dir, file) in &capture.tables {
+        for (dir, file) in &capture.files.tables {
             let name = FileName::Table(file.number);
             let mut table = info(FileType::Table, name, dir.clone(), file.size);
             table.temperature = file.temperature;
@@ -458,7 +436,7 @@ impl Shared {
             }
             all.push(table);
         }
-        for (dir, blob) in &capture.blobs {
+        for (dir, blob) in &capture.files.blobs {
             let name = FileName::Blob(blob.number);
             let size = self
                 .context
@@ -475,7 +453,7 @@ impl Shared {
             }
             all.push(entry);
         }
-        let (number, size) = capture.manifest;
+        let (number, size) = capture.files.manifest;
         let manifest = FileName::Manifest(number);
         all.push(LiveFileStorageInfo {
             trim_to_size: true,
@@ -598,7 +576,7 @@ impl Db {
             .into_iter()
             .filter(|info| info.file_type != FileType::Wal)
             .map(|info| format!("/{}", info.relative_filename));
-        Ok((names.collect(), capture.manifest.1))
+        Ok((names.collect(), capture.files.manifest.1))
     }
 
     /// Every file that a copy of the database needs, logs included, with how much of it. Files

@@ -89,7 +89,7 @@ impl Shared {
         // No MANIFEST has that number yet.
         let needed = self.needed(self.catalog.next_file_number(), min_log);
         let own = [&self.context.dir, &self.context.wal_dir];
-        let mut dirs: BTreeSet<PathBuf> = self.all_table_dirs();
+        let mut dirs: BTreeSet<PathBuf> = self.catalog.all_table_dirs();
         dirs.extend(own.map(PathBuf::clone));
         let (mut data, mut manifests) = (Vec::new(), Vec::new());
         for dir in dirs {

@@ -3,57 +3,21 @@
 use std::sync::Arc;
 
 use cairn_format::log::Predecessor;
-use cairn_format::manifest::{FamilyChange, VersionEdit};
 use cairn_memtable::{FilterOptions, Memtable};
 use cairn_observe::FlushReason;
 use cairn_observe::callback::{self, Within};
 use cairn_options::{FamilyOptions, MemtableFactory, WalWriteMode};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
-use cairn_version::manifest::RecoveredFamily;
-use cairn_version::{TreeEdit, Version};
+use cairn_version::TreeEdit;
 use cairn_wal::WalOptions;
 
+use crate::catalog::create::NewFamily;
 use crate::catalog::family::FamilyDescriptor;
 use crate::catalog::family::FamilyState;
-use crate::catalog::invariants::check_version;
 use crate::locks::Rank;
-use crate::shared::{FamilyTree, Shared};
+use crate::shared::Shared;
 use crate::ttl;
 use crate::write::log::{CurrentLog, Expected};
-
-/// A column family to create: checked options, and the tables that it begins with.
-pub(crate) struct NewFamily {
-    pub(crate) name: String,
-    pub(crate) options: FamilyOptions,
-    pub(crate) tables: TreeEdit,
-}
-
-impl NewFamily {
-    /// The MANIFEST records of the family as `id`, whose first log is `log`.
-    fn records(&self, id: u32, log: FileNumber) -> Vec<VersionEdit> {
-        let mut records = vec![VersionEdit {
-            comparator: Some(self.options.comparator.name().to_owned()),
-            family_change: Some(FamilyChange::Add {
-                name: self.name.clone(),
-            }),
-            log_number: Some(log),
-            max_family: Some(id),
-            persist_timestamps: Some(true),
-            ..VersionEdit::of_family(id)
-        }];
-        assert!(
-            self.tables.deleted.is_empty(),
-            "a new family deletes no table"
-        );
-        if !self.tables.is_empty() {
-            let mut record = self.tables.record(id);
-            let added = self.tables.added.iter();
-            record.last_sequence = added.map(|(_, file)| file.largest_seq).max();
-            records.push(record);
-        }
-        records
-    }
-}
 
 impl Shared {
     /// A memtable for a family of `options`, for writes after `last`.
@@ -103,7 +67,7 @@ impl Shared {
         let mut options = options.clone();
         ttl::agree(self.context.dated, name, &mut options)?;
         let options = options.sanitize(&self.options());
-        self.create_table_dirs(&options)?;
+        self.catalog.create_table_dirs(&options)?;
         Ok(NewFamily {
             name: name.clone(),
             options,
@@ -125,73 +89,21 @@ impl Shared {
             .as_ref()
             .map(CurrentLog::number);
         let log = log.ok_or_else(|| Error::shutdown("the database is closed"))?;
-        let mut manifest = self.catalog.lock_manifest();
-        let mut families = (*self.catalog.families_full()).clone();
-        let first_id = families.max_id() + 1;
-        let tables = new.iter().flat_map(|family| &family.tables.added);
-        let largest = tables.map(|(_, file)| file.largest_seq).max();
-        let mut records = Vec::new();
-        let mut created = Vec::new();
-        for (id, family) in (first_id..).zip(new) {
-            if families.named(&family.name).is_some() {
-                return Err(Error::invalid_argument(format!(
-                    "column family {:?} exists already",
-                    family.name
-                )));
-            }
-            records.extend(family.records(id, log));
-            let state = Arc::new(self.created(id, family, log)?);
-            assert!(
-                families.max_id() < id,
-                "the id {id} was never used: the largest is {}",
-                families.max_id()
-            );
-            families.insert(state.clone());
-            created.push(state);
+        // A write to a family of `new` must find its options noted.
+        new.iter()
+            .for_each(|family| self.signals.note_options(&family.options));
+        let last = self.published();
+        let created = self.catalog.create_families(&**self, new, log, |options| {
+            self.new_memtable(options, last)
+        })?;
+        for family in &created {
+            self.log_options_of_family(family.name(), &family.options());
         }
-        self.log_edits(&mut manifest, records)?;
-        {
-            let mut tree = self.tree.lock();
-            for state in &created {
-                let before = tree.families.insert(state.id(), FamilyTree::new(log));
-                assert!(before.is_none(), "a new family has no tree yet");
-            }
-        }
-        self.catalog.store_families(families);
-        self.check_tree(&self.tree.lock());
         self.state_timestamp_sizes(&created)?;
-        if let Some(largest) = largest {
-            // A reader that sees the number sees the family that has it.
-            self.writes.commits.skip_to(largest);
-        }
         self.update_wal_limit();
-        drop(manifest);
         self.begin_timers();
         self.catalog.write_options_file()?;
         Ok(created)
-    }
-
-    /// The state of a new family `id` whose first log is `log`.
-    fn created(&self, id: u32, family: NewFamily, log: FileNumber) -> Result<FamilyState> {
-        let NewFamily {
-            name,
-            options,
-            tables,
-        } = family;
-        let levels = usize::try_from(options.num_levels).unwrap_or(1).max(1);
-        let version = Version::empty(options.comparator.clone(), levels).with_edit(&tables)?;
-        check_version(&version);
-        let recovered = RecoveredFamily {
-            id,
-            name,
-            version: version.clone(),
-            log_number: log,
-            full_history_ts_low: Vec::new(),
-            persist_timestamps: true,
-        };
-        let family = self.new_family(&recovered, options, version, self.published());
-        self.log_options_of_family(family.name(), &family.options());
-        Ok(family)
     }
 
     /// Records the timestamp sizes of new `families` in the current log.
@@ -217,51 +129,11 @@ impl Shared {
             ));
         }
         let lead = self.lead_alone()?;
-        self.drop_family_led(family)?;
+        self.catalog.drop_family(&**self, family)?;
+        self.update_wal_limit();
         drop(lead);
         self.purge();
         self.catalog.write_options_file()
-    }
-
-    fn drop_family_led(self: &Arc<Self>, family: &Arc<FamilyState>) -> Result<()> {
-        let mut manifest = self.catalog.lock_manifest();
-        if family.is_dropped() {
-            return Err(Error::invalid_argument(format!(
-                "column family {:?} was dropped already",
-                family.name()
-            )));
-        }
-        let min_log = self.min_log_without(family);
-        let mut record = VersionEdit {
-            family_change: Some(FamilyChange::Drop),
-            min_log_number_to_keep: Some(min_log),
-            ..VersionEdit::of_family(family.id())
-        };
-        if self.options().track_and_verify_wals_in_manifest {
-            record.wals_deleted_before = record.min_log_number_to_keep;
-        }
-        self.log_edits(&mut manifest, vec![record])?;
-        family.mark_dropped();
-        let families = self.catalog.families_full();
-        self.catalog.store_families(families.without(family.id()));
-        let mut tree = self.tree.lock();
-        let gone = tree.families.remove(&family.id());
-        assert!(
-            gone.is_some(),
-            "family {:?}, which is dropped, has a tree",
-            family.name()
-        );
-        tree.logs.release_before(min_log);
-        let version = family.view().version.clone();
-        self.catalog.note_dropped(family);
-        self.catalog.retire(family, &version, None);
-        drop(version);
-        self.check_tree(&tree);
-        self.update_conditions(&mut tree);
-        self.changed.notify_all();
-        drop(tree);
-        self.update_wal_limit();
-        Ok(())
     }
 
     pub(crate) fn update_wal_limit(&self) {
@@ -381,15 +253,16 @@ impl Shared {
             self.tree.lock().jobs.are_over(),
             "no job begins in a database that is being closed"
         );
-        let manifest = self.catalog.lock_manifest().take();
-        let manifest = manifest.map_or(Ok(()), |manifest| self.close_manifest(manifest));
+        let manifest = self
+            .catalog
+            .close_manifest(&**self, !self.errors.stop_writes());
         self.delete_recycled_logs();
         self.purge();
         self.tree.lock().jobs.give_up_directory();
         self.catalog.give_up_directory();
         self.wait_until(|tree| !tree.jobs.have_purges())?;
         let has_log = self.writes.writer.lock().log.is_some();
-        let has_manifest = self.catalog.lock_manifest().is_some();
+        let has_manifest = self.catalog.has_manifest();
         assert!(
             !has_log && !has_manifest,
             "log and MANIFEST are closed before the directory is released"

@@ -260,7 +260,7 @@ impl Shared {
         self.open_archive(min_log)?;
         let fs = &*self.context.world.fs;
         let dirs = [&self.context.dir, &self.context.wal_dir];
-        for dir in self.all_table_dirs() {
+        for dir in self.catalog.all_table_dirs() {
             if !dirs.contains(&&dir) {
                 purge::scan_tables(fs, &dir, &keep)?;
             }
@@ -282,7 +282,7 @@ impl Shared {
     /// of the database, nor in any other.
     pub(super) fn skip_used_numbers(&self, own: &[String]) -> Result<()> {
         let fs = &*self.context.world.fs;
-        let mut dirs = self.all_table_dirs();
+        let mut dirs = self.catalog.all_table_dirs();
         dirs.insert(self.context.wal_dir.clone());
         dirs.remove(&self.context.dir);
         let note = |name: &String| {

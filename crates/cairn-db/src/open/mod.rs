@@ -27,14 +27,13 @@ use cairn_observe::threads::{Operation, Tracker};
 use cairn_observe::{Level, LogOptions, Logger};
 use cairn_options::{DbOptions, FamilyOptions, InfoLogLevel};
 use cairn_platform::sync::Condvar;
-use cairn_platform::{FileSystem, Io, Process, World};
+use cairn_platform::{Io, Process, World};
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode};
 use cairn_version::Version;
 use cairn_version::manifest::{self, Recovered, RecoveredFamily};
 
 use crate::background::reserve_threads;
 use crate::catalog::Catalog;
-use crate::catalog::family::Families;
 use crate::catalog::family::FamilyDescriptor;
 use crate::catalog::file_numbers::is_own;
 use crate::catalog::sources::create_dir;
@@ -145,7 +144,7 @@ pub(crate) fn open_above(
     shared.finish_opening(&recovered, names)?;
     shared.hold_tables()?;
     let has_log = shared.writes.writer.lock().log.is_some();
-    let has_manifest = shared.catalog.lock_manifest().is_some();
+    let has_manifest = shared.catalog.has_manifest();
     assert!(
         has_log == writes && has_manifest == writes,
         "a database that is open for writing has a log and a MANIFEST"
@@ -456,30 +455,19 @@ fn context_of(
     })
 }
 
-/// Adds the families that the MANIFEST has, each with an empty memtable.
+/// Adds the families that the MANIFEST has, each with an empty memtable. The largest id that a family ever had is `max_id`.
 fn add_families(shared: &Shared, named: Named<'_>, max_id: u32) {
-    let mut families = Families::none(max_id);
-    let mut tree = shared.tree.lock();
-    for (family, options, version) in named {
-        assert!(
-            family.id <= max_id,
-            "family {} has a larger id than the MANIFEST names, {}",
-            family.id,
-            max_id
-        );
+    for (family, options, _) in &named {
+        shared.signals.note_options(options);
+        let mut tree = shared.tree.lock();
         let before = tree
             .families
             .insert(family.id, FamilyTree::new(family.log_number));
         assert!(before.is_none(), "family {} is recovered once", family.id);
-        families.insert(Arc::new(shared.new_family(
-            family,
-            options,
-            version,
-            SequenceNumber::default(),
-        )));
     }
-    drop(tree);
-    shared.catalog.store_families(families);
+    shared.catalog.recover_families(named, max_id, |options| {
+        shared.new_memtable(options, SequenceNumber::default())
+    });
 }
 
 /// The info log of the database in `dir`, which has `names`.

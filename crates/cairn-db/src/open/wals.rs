@@ -455,7 +455,7 @@ impl Shared {
     ) -> Result<()> {
         if !self.context.read_only {
             for family in self.catalog.families().iter() {
-                self.create_table_dirs(&family.options())?;
+                self.catalog.create_table_dirs(&family.options())?;
             }
             self.skip_used_numbers(&names)?;
         }
@@ -638,7 +638,7 @@ impl Shared {
 
     /// Writes the memtable of `family` to a table of the version that is being recovered.
     fn flush_recovered(self: &Arc<Self>, family: &Arc<FamilyState>) -> Result<()> {
-        let view = family.view.load_full();
+        let view = family.view_full();
         assert!(
             view.immutables.is_empty(),
             "a memtable that recovery fills is flushed at once"
@@ -710,35 +710,18 @@ impl Shared {
                     .all(|family| family.view().memtable.is_empty()),
             "what recovery found is in tables before its logs are released"
         );
-        for dir in self.all_table_dirs() {
+        for dir in self.catalog.all_table_dirs() {
             self.context.world.fs.sync_dir(&dir)?;
         }
         if self.options().best_efforts_recovery {
             self.set_aside()?;
         }
-        let manifest = match self.reuse_manifest(recovered, &families, keep_logs)? {
-            Some(manifest) => {
-                assert_eq!(
-                    manifest.number(),
-                    recovered.manifest,
-                    "a MANIFEST that is reused keeps its number"
-                );
-                manifest
-            }
-            None => self.write_manifest(&families, &[])?,
-        };
-        let (number, min_log) = (manifest.number(), self.tree.lock().logs.first_needed());
+        let number = self.catalog.begin_manifest(&**self, recovered, keep_logs)?;
+        let min_log = self.tree.lock().logs.first_needed();
         assert!(
             keep_logs || min_log == log,
             "recovery needs no log that was flushed: it begins at {min_log}, and the next log is {log}"
         );
-        assert!(
-            recovered.manifest <= number,
-            "MANIFEST {number} is newer than the one that was read, {}",
-            recovered.manifest
-        );
-        let before = self.catalog.lock_manifest().replace(manifest);
-        assert!(before.is_none(), "an opening begins one MANIFEST");
         let next = self.create_log(log, None, None)?;
         let how = match next.is_mapped() {
             true => "written through a mapping",

@@ -170,7 +170,7 @@ impl Shared {
 
     /// Makes every log before `log` durable where that is the first one that some family needs, for the
     /// MANIFEST to say: a power cut would otherwise take from the others what it leaves to this one.
-    pub(crate) fn sync_logs_before(&self, log: FileNumber) -> Result<()> {
+    pub(crate) fn sync_unsynced_logs(&self, log: FileNumber) -> Result<()> {
         if !self.has_families() {
             return Ok(());
         }
@@ -403,7 +403,7 @@ impl Shared {
                 wal_additions: vec![finished],
                 ..VersionEdit::default()
             };
-            self.log_edits(&mut self.catalog.lock_manifest(), vec![record])?;
+            self.catalog.log_record(&**self, record)?;
             steps.lap("the MANIFEST");
         }
         let (old, number) = self.replace_log(&ended, steps)?;

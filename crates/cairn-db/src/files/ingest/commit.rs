@@ -16,7 +16,7 @@ use cairn_version::{FileMeta, TreeEdit, Version};
 use super::ReplaceRange;
 use super::prepare::{Prepared, PreparedFile, contains};
 use crate::catalog::family::FamilyState;
-use crate::catalog::invariants::check_version;
+use crate::catalog::install::{Change, Ingested};
 use crate::files::copy;
 use crate::locks::Rank;
 use crate::shared::{Shared, Tree};
@@ -33,13 +33,6 @@ impl From<Error> for Failed {
     fn from(error: Error) -> Failed {
         Failed::Nothing(error)
     }
-}
-
-/// The change of one family's tree.
-struct Entering {
-    base: Arc<Version>,
-    next: Arc<Version>,
-    edit: TreeEdit,
 }
 
 /// Levels in which compactions must not write where files enter.
@@ -75,39 +68,25 @@ impl Shared {
         let log_reach = self.durable_log_reach();
         // What enters without a number must not become visible to a snapshot that is older.
         let pause = self.catalog.snapshots().pause();
-        let mut manifest = self.catalog.lock_manifest();
+        let editor = self.catalog.edit();
         let mut reserved = Reserved::default();
-        let entering = self.guarded("placing files", || self.enter(prepared, &mut reserved));
-        let (entering, last) = match entering {
+        let mut changes = Vec::new();
+        let entering = self.guarded("placing files", || {
+            changes = self.enter(prepared, log_reach, &mut reserved)?;
+            let families = prepared.iter().map(|job| &**job.family());
+            editor.prepare(&**self, families.zip(&changes).collect())
+        });
+        let entering = match entering {
             Ok(entering) => entering,
             Err(error) => {
                 self.end_reservations(reserved);
                 return Err(Failed::Nothing(error));
             }
         };
-        assert_eq!(
-            prepared.len(),
-            entering.len(),
-            "each family has a change of its tree"
-        );
-        assert!(
-            self.published() <= last,
-            "an ingestion takes numbers that follow those assigned"
-        );
-        let records = prepared.iter().zip(&entering).map(|(job, entering)| {
-            let mut record = entering.edit.record(job.family().id());
-            record.last_sequence = Some(last);
-            record.log_reach = log_reach;
-            record
-        });
-        let logged = self.log_edits(&mut manifest, records.collect());
-        if let Err(error) = logged {
+        if let Err(error) = editor.commit(&**self, &entering) {
             self.end_reservations(reserved);
             return Err(Failed::InDoubt(error));
         }
-        self.tree.lock().logs.set_reach(log_reach);
-        self.show(prepared, &entering, last);
-        drop(manifest);
         drop(pause);
         self.end_reservations(reserved);
         Ok(())
@@ -171,12 +150,13 @@ impl Shared {
         self.flush_led(&overlapped)
     }
 
-    /// Finds a place for every file, and the version that has it there. The places are reserved.
+    /// Finds a place for every file, and reserves it. Returns the changes that bring the files there, one for each family.
     fn enter(
         self: &Arc<Self>,
         prepared: &[Prepared<'_>],
+        log_reach: Option<LogReach>,
         reserved: &mut Reserved,
-    ) -> Result<(Vec<Entering>, SequenceNumber)> {
+    ) -> Result<Vec<Change>> {
         let before = self.published();
         assert_eq!(
             before,
@@ -220,11 +200,22 @@ impl Shared {
                 last = last.max(meta.largest_seq);
                 edit.added.push((place.level, Arc::new(meta)));
             }
-            let next = Arc::new(base.with_edit(&edit)?);
-            check_version(&next);
-            all.push(Entering { base, next, edit });
+            all.push(edit);
         }
-        Ok((all, last))
+        assert!(
+            before <= last,
+            "an ingestion takes numbers that follow those assigned"
+        );
+        let ingested = Ingested {
+            last_sequence: last,
+            log_reach,
+        };
+        let changes = all.into_iter().map(|edit| Change {
+            edit,
+            ingested: Some(ingested),
+            ..Change::default()
+        });
+        Ok(changes.collect())
     }
 
     fn rules(self: &Arc<Self>, job: &Prepared<'_>, view: &View) -> Rules {
@@ -451,34 +442,6 @@ impl Shared {
         meta.marked = file.counts.range_deletions == 1 && file.counts.entries == 1;
         assert!(meta.counts.set(file.counts).is_ok(), "the metadata is new");
         meta
-    }
-
-    /// Shows the new versions to readers, and then the new sequence number.
-    fn show(&self, prepared: &[Prepared<'_>], entering: &[Entering], last: SequenceNumber) {
-        debug_assert!(
-            self.context.locks.is_held(Rank::Manifest),
-            "versions change under the lock of the MANIFEST"
-        );
-        let tree = self.tree.lock();
-        for (job, entering) in prepared.iter().zip(entering) {
-            let family = job.family();
-            assert!(
-                Arc::ptr_eq(&family.view().version, &entering.base),
-                "the lock of the MANIFEST keeps the version of {:?}",
-                family.name()
-            );
-            self.catalog
-                .space()
-                .track(family, Some(&entering.base), &entering.next);
-            self.catalog
-                .retire(family, &entering.base, Some(&entering.next));
-            let view = family.view().with_version(entering.next.clone(), &[]);
-            family.set_view(view);
-        }
-        self.check_tree(&tree);
-        drop(tree);
-        // A reader that sees the number sees the files that have it.
-        self.writes.commits.skip_to(last);
     }
 
     /// Notifies listeners of a file that was ingested. Not inlined, so that a stack names it.
