@@ -185,13 +185,7 @@ impl Db {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let shared = self.shared();
-        let snapshot = shared.catalog.snapshots().take(|| shared.published());
-        let now = shared.context.world.clock.wall_seconds();
-        shared
-            .catalog
-            .snapshots()
-            .note_time(snapshot.sequence(), now);
-        snapshot
+        shared.catalog.snapshot(|| shared.published())
     }
 
     /// The sequence number of the last write.

@@ -1,19 +1,47 @@
 //! Families that come and go.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_format::manifest::{FamilyChange, VersionEdit};
 use cairn_memtable::Memtable;
 use cairn_observe::BackgroundErrorReason;
 use cairn_options::FamilyOptions;
-use cairn_types::{Error, FileNumber, Result};
-use cairn_version::manifest::RecoveredFamily;
+use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber};
+use cairn_version::manifest::{Recovered, RecoveredFamily};
 use cairn_version::{TreeEdit, Version};
 
 use super::Catalog;
 use super::env::{CatalogEnv, Installed, InstalledKind};
 use super::family::{Families, FamilyState};
 use super::invariants::check_version;
+
+/// The state of a database that does not exist yet: the default family, without anything in it.
+pub(crate) fn new_database(order: KeyOrder) -> Recovered {
+    let default = RecoveredFamily {
+        id: 0,
+        name: "default".to_owned(),
+        version: Version::empty(order, 1),
+        log_number: FileNumber(0),
+        full_history_ts_low: Vec::new(),
+        persist_timestamps: true,
+    };
+    Recovered {
+        manifest: FileNumber(0),
+        manifest_bytes: 0,
+        families: vec![default],
+        next_file: FileNumber(1),
+        last_sequence: SequenceNumber::ZERO,
+        min_log_to_keep: FileNumber(0),
+        max_family: 0,
+        db_id: None,
+        wals: BTreeMap::new(),
+        log_reach: None,
+        set_back: Vec::new(),
+        unread: None,
+        ending: None,
+    }
+}
 
 /// A column family to create: checked options, and the tables that it begins with.
 pub(crate) struct NewFamily {

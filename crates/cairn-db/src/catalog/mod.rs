@@ -1,4 +1,28 @@
 //! The catalog: the families of a database, their views, and the files behind them.
+//!
+//! ```text
+//! edit -> [checked against the version] -> MANIFEST, synced -> [memtables and logs] -> next view -> obsolete files
+//! ```
+//!
+//! The catalog owns the families and their published views, the open tables, the snapshots, the MANIFEST, the file
+//! numbers, the obsolete files and the OPTIONS files. It knows memtables and logs as [`CatalogEnv`](env::CatalogEnv), so
+//! that tests run it over a simulated disk, without a write path and without jobs.
+//!
+//! - A reader takes the view of a family ([`family::FamilyState::view`]): one load of an atomic pointer.
+//! - A flush or compaction calls [`Catalog::install`], or [`Catalog::install_together`] for several families. What has to
+//!   choose levels or copy files while no version changes takes an [`install::Editor`] first.
+//! - A copy of files holds the result of [`Catalog::pin_files`].
+//! - [`Catalog::purge`] deletes what is obsolete and not read any more.
+//!
+//! Invariants:
+//!
+//! K1. A version is shown only after the MANIFEST has it durably.
+//! K2. The changes of a group are shown under one lock, and are durable together or not at all.
+//! K3. A file of a view is not deleted; nor is one that was live when files were pinned, as long as they are.
+//! K4. Each file number is given out once, and the numbers in the MANIFEST are below its next file number.
+//! K5. After a MANIFEST has failed no edit is appended to it: the next one goes to a new MANIFEST.
+//!
+//! Edits are one at a time, under the lock of the MANIFEST. The lock of the obsolete files is a leaf.
 
 pub(crate) mod create;
 pub(crate) mod env;
@@ -16,6 +40,8 @@ mod reuse_manifest;
 pub(crate) mod snapshot;
 pub(crate) mod sources;
 pub(crate) mod sst_file_manager;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 use std::sync::Arc;
 
@@ -23,7 +49,7 @@ use arc_swap::{ArcSwapOption, Guard};
 use cairn_memory::{BlockCache, CacheOptions};
 use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::sync::Mutex;
-use cairn_types::FileNumber;
+use cairn_types::{FileNumber, SequenceNumber};
 use cairn_version::OpenTables;
 use cairn_version::manifest::Manifest;
 
@@ -34,7 +60,7 @@ use crate::telemetry::Telemetry;
 use family::{Families, FamilyState, FamilyTable};
 use file_numbers::FileNumbers;
 use obsolete_files::{ObsoleteFiles, PurgeHint};
-use snapshot::Snapshots;
+use snapshot::{Snapshot, Snapshots};
 use sst_file_manager::Space;
 
 /// Bytes of the block cache that families without one of their own share.
@@ -109,6 +135,14 @@ impl Catalog {
     #[inline]
     pub(crate) fn default_family(&self) -> Option<&Arc<FamilyState>> {
         self.families.default_family()
+    }
+
+    /// A snapshot of what `visible` returns, the last visible write. It is called under a lock.
+    pub(crate) fn snapshot(&self, visible: impl FnOnce() -> SequenceNumber) -> Snapshot {
+        let snapshot = self.snapshots.take(visible);
+        let now = self.context.world.clock.wall_seconds();
+        self.snapshots.note_time(snapshot.sequence(), now);
+        snapshot
     }
 
     /// The live snapshots.

@@ -28,12 +28,13 @@ use cairn_observe::{Level, LogOptions, Logger};
 use cairn_options::{DbOptions, FamilyOptions, InfoLogLevel};
 use cairn_platform::sync::Condvar;
 use cairn_platform::{Io, Process, World};
-use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode};
+use cairn_types::{Error, KeyOrder, Result, SequenceNumber, Subcode};
 use cairn_version::Version;
 use cairn_version::manifest::{self, Recovered, RecoveredFamily};
 
 use crate::background::reserve_threads;
 use crate::catalog::Catalog;
+use crate::catalog::create::new_database;
 use crate::catalog::family::FamilyDescriptor;
 use crate::catalog::file_numbers::is_own;
 use crate::catalog::sources::create_dir;
@@ -209,7 +210,8 @@ fn recover_manifest(
             files::refuse_orphaned_logs(fs, dir, options)?;
             let given = descriptor(request, "default").map(|given| &given.options);
             let given = given.or(request.others);
-            fresh(given.map_or(KeyOrder::Bytewise, |options| options.comparator.clone()))
+            let order = given.map_or(KeyOrder::Bytewise, |options| options.comparator.clone());
+            Ok(new_database(order))
         }
     }
 }
@@ -229,33 +231,6 @@ pub(crate) fn check_numbers(recovered: &Recovered) -> Result<()> {
             recovered.manifest, recovered.next_file, recovered.max_family
         ))),
     }
-}
-
-/// The state of a database without anything in it.
-fn fresh(order: KeyOrder) -> Result<Recovered> {
-    let default = RecoveredFamily {
-        id: 0,
-        name: "default".to_owned(),
-        version: Version::empty(order, 1),
-        log_number: FileNumber(0),
-        full_history_ts_low: Vec::new(),
-        persist_timestamps: true,
-    };
-    Ok(Recovered {
-        manifest: FileNumber(0),
-        manifest_bytes: 0,
-        families: vec![default],
-        next_file: FileNumber(1),
-        last_sequence: SequenceNumber::ZERO,
-        min_log_to_keep: FileNumber(0),
-        max_family: 0,
-        db_id: None,
-        wals: BTreeMap::new(),
-        log_reach: None,
-        set_back: Vec::new(),
-        unread: None,
-        ending: None,
-    })
 }
 
 fn descriptor<'a>(request: &OpenRequest<'a>, name: &str) -> Option<&'a FamilyDescriptor> {
