@@ -252,6 +252,21 @@ impl Shared {
         self.flush_with(&self.flushed_with(families), &at_once)
     }
 
+    /// Flushes everything for a copy of the database if the logs have at least `wal_bytes`.
+    pub(crate) fn flush_for_copy(self: &Arc<Self>, wal_bytes: u64) -> Result<()> {
+        self.context.check_process()?;
+        if wal_bytes == u64::MAX || self.context.read_only {
+            return Ok(());
+        }
+        // What no log has would be missing from the copy.
+        let unlogged = self.signals.has_unlogged();
+        if self.log_bytes() < wal_bytes && !unlogged {
+            return Ok(());
+        }
+        let families: Vec<_> = self.catalog.families().iter().cloned().collect();
+        self.flush(&families)
+    }
+
     /// Switches the memtables of `families` and of no others, as `options` say.
     fn flush_with(
         self: &Arc<Self>,

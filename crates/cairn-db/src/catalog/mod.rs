@@ -40,7 +40,8 @@ mod reuse_manifest;
 pub(crate) mod snapshot;
 pub(crate) mod sources;
 pub(crate) mod sst_file_manager;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests;
 
 use std::sync::Arc;

@@ -156,8 +156,7 @@ impl Shared {
                 }
             }
         }
-        self.signals.request_attention();
-        self.schedule(&mut self.tree.lock());
+        self.schedule_due();
         Ok(state)
     }
 

@@ -13,10 +13,8 @@ use cairn_version::{BlobFileMeta, FileMeta, Version};
 
 use super::capture::Capture;
 use crate::catalog::family::FamilyState;
-use crate::catalog::purge::Pin;
 use crate::db::Db;
 use crate::handle::Family;
-use crate::locks::Rank;
 use crate::shared::Shared;
 
 /// A table of the tree.
@@ -204,65 +202,7 @@ pub struct LiveFilesStorageInfoOptions {
     pub wal_size_for_flush: u64,
 }
 
-/// Keeps files from deletion while it lives.
-pub(crate) struct Kept<'a> {
-    shared: &'a Shared,
-    pin: Option<Pin<'a>>,
-}
-
-impl Drop for Kept<'_> {
-    fn drop(&mut self) {
-        self.pin = None;
-        self.shared.purge_what_waited();
-    }
-}
-
 impl Shared {
-    /// Ends one [`Catalog::disable_deletions`](crate::catalog::Catalog::disable_deletions); with the last of them, what
-    /// waited is deleted.
-    fn enable_file_deletions(&self) {
-        self.catalog.enable_deletions();
-        self.purge_what_waited();
-    }
-
-    /// Deletes what has become obsolete while deletions were disabled, if they are enabled again.
-    fn purge_what_waited(&self) {
-        if self.catalog.deletes_files() && !self.tree.lock().jobs.gave_up_directory() {
-            self.purge();
-        }
-    }
-
-    /// Keeps all files that are live now, or become obsolete meanwhile.
-    pub(crate) fn keep_files(&self) -> Kept<'_> {
-        Kept {
-            shared: self,
-            pin: Some(self.catalog.pin_files()),
-        }
-    }
-
-    /// Flushes everything if the logs have at least `wal_bytes`.
-    pub(crate) fn flush_for_copy(self: &Arc<Self>, wal_bytes: u64) -> Result<()> {
-        self.context.check_process()?;
-        if wal_bytes == u64::MAX || self.context.read_only {
-            return Ok(());
-        }
-        let finished = self.tree.lock().logs.bytes();
-        let current = self
-            .writes
-            .writer
-            .lock()
-            .log
-            .as_ref()
-            .map_or(0, |log| log.len());
-        // What no log has would be missing from the copy.
-        let unlogged = self.signals.has_unlogged();
-        if finished + current < wal_bytes && !unlogged {
-            return Ok(());
-        }
-        let families: Vec<_> = self.catalog.families().iter().cloned().collect();
-        self.flush(&families)
-    }
-
     /// The state of this moment. The caller keeps files from deletion. Writers wait shortly.
     pub(crate) fn capture(self: &Arc<Self>) -> Result<Capture> {
         if self.context.read_only {
@@ -274,36 +214,15 @@ impl Shared {
     }
 
     fn capture_led(&self) -> Result<Capture> {
-        debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
-        assert_eq!(
-            self.published(),
-            self.writes.commits.allocated(),
-            "no insertion is under way: the logs of a copy end with its last write"
-        );
         // What waits in memory belongs to the state too.
         self.flush_wal(false)?;
-        let current = {
-            let writer = self.writes.writer.lock();
-            writer.log.as_ref().map(|log| (log.number(), log.len()))
-        };
+        // The logs and the MANIFEST are of one moment: what the MANIFEST has in logs stays in them.
         let editor = self.catalog.edit();
-        let mut capture = Capture {
+        Ok(Capture {
             files: editor.live_files()?,
-            logs: Vec::new(),
-            last: self.published(),
-        };
-        let tree = self.tree.lock();
-        debug_assert!(
-            current.is_none_or(|(current, _)| tree.logs.needed().any(|(log, _)| log == current)),
-            "recovery needs the current log: {current:?}"
-        );
-        for (number, len) in tree.logs.needed() {
-            match current {
-                Some((current, len)) if current == number => capture.logs.push((number, len)),
-                _ => capture.logs.push((number, len)),
-            }
-        }
-        Ok(capture)
+            logs: self.needed_logs(),
+            last: self.last_write(),
+        })
     }
 
     /// The metadata of `file`.
@@ -349,11 +268,7 @@ impl Shared {
         family: &FamilyState,
         options: &ColumnFamilyMetaDataOptions,
     ) -> ColumnFamilyMetaData {
-        let busy = {
-            let tree = self.tree.lock();
-            let state = tree.families.get(&family.id());
-            state.map(|state| state.busy.clone()).unwrap_or_default()
-        };
+        let busy = self.in_progress(family);
         let version = family.view().version.clone();
         let mut metadata = ColumnFamilyMetaData {
             name: family.name().to_owned(),

@@ -16,6 +16,7 @@ pub(crate) mod entry;
 pub(crate) mod insert;
 pub(crate) mod log;
 pub(crate) mod log_set;
+mod log_state;
 #[cfg(loom)]
 mod loomed;
 pub(crate) mod order;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use cairn_format::key::InternalKey;
 use cairn_format::manifest::LogReach;
 use cairn_jobs::checksum as file_checksum;
-use cairn_jobs::ingest::{self, Place, Rules};
-use cairn_jobs::pick::JobId;
+use cairn_jobs::ingest::{self, Incoming, Place, Rules};
+use cairn_jobs::pick::InProgress;
 use cairn_observe::listener::ExternalFileIngestionInfo;
 use cairn_options::CompactionStyle;
 use cairn_read::View;
@@ -19,7 +19,8 @@ use crate::catalog::family::FamilyState;
 use crate::catalog::install::{Change, Ingested};
 use crate::files::copy;
 use crate::locks::Rank;
-use crate::shared::{Shared, Tree};
+use crate::reservations::{Range, Reservations};
+use crate::shared::Shared;
 
 /// The state after an ingestion that failed.
 pub(super) enum Failed {
@@ -32,20 +33,6 @@ pub(super) enum Failed {
 impl From<Error> for Failed {
     fn from(error: Error) -> Failed {
         Failed::Nothing(error)
-    }
-}
-
-/// Levels in which compactions must not write where files enter.
-#[derive(Default)]
-struct Reserved(Vec<(u32, JobId)>);
-
-impl Reserved {
-    fn give_back(self, tree: &mut Tree) {
-        for (family, id) in self.0 {
-            if let Some(state) = tree.families.get_mut(&family) {
-                state.busy.remove(id);
-            }
-        }
     }
 }
 
@@ -66,58 +53,18 @@ impl Shared {
         self.flush_wal(true)?;
         // No log number will say that the files are newer than what the logs hold.
         let log_reach = self.durable_log_reach();
+        let mut reserved = self.reservations();
         // What enters without a number must not become visible to a snapshot that is older.
-        let pause = self.catalog.snapshots().pause();
+        let _pause = self.catalog.snapshots().pause();
         let editor = self.catalog.edit();
-        let mut reserved = Reserved::default();
         let mut changes = Vec::new();
         let entering = self.guarded("placing files", || {
             changes = self.enter(prepared, log_reach, &mut reserved)?;
             let families = prepared.iter().map(|job| &**job.family());
             editor.prepare(&**self, families.zip(&changes).collect())
-        });
-        let entering = match entering {
-            Ok(entering) => entering,
-            Err(error) => {
-                self.end_reservations(reserved);
-                return Err(Failed::Nothing(error));
-            }
-        };
-        if let Err(error) = editor.commit(&**self, &entering) {
-            self.end_reservations(reserved);
-            return Err(Failed::InDoubt(error));
-        }
-        drop(pause);
-        self.end_reservations(reserved);
-        Ok(())
-    }
-
-    /// The last log that has records, and where they end. The caller leads, and has synced the logs.
-    fn durable_log_reach(&self) -> Option<LogReach> {
-        debug_assert!(
-            self.context.locks.is_held(Rank::Lead),
-            "the caller leads, so that no log grows"
-        );
-        let current = self.writes.writer.lock().log.as_ref().and_then(|log| {
-            (!log.is_empty()).then(|| LogReach {
-                number: log.number(),
-                bytes: log.len(),
-            })
-        });
-        let finished = || {
-            let tree = self.tree.lock();
-            let last = tree.logs.iter().rev().find(|(_, bytes)| *bytes > 0);
-            last.map(|(number, bytes)| LogReach { number, bytes })
-        };
-        current.or_else(finished)
-    }
-
-    fn end_reservations(self: &Arc<Self>, reserved: Reserved) {
-        let mut tree = self.tree.lock();
-        reserved.give_back(&mut tree);
-        self.update_conditions(&mut tree);
-        self.schedule(&mut tree);
-        self.changed.notify_all();
+        })?;
+        let committed = editor.commit(&**self, &entering);
+        committed.map_err(Failed::InDoubt)
     }
 
     /// Flushes the families whose memtables overlap the files.
@@ -155,14 +102,9 @@ impl Shared {
         self: &Arc<Self>,
         prepared: &[Prepared<'_>],
         log_reach: Option<LogReach>,
-        reserved: &mut Reserved,
+        reserved: &mut Reservations<'_>,
     ) -> Result<Vec<Change>> {
-        let before = self.published();
-        assert_eq!(
-            before,
-            self.writes.commits.allocated(),
-            "no insertion is under way"
-        );
+        let before = self.last_write();
         let limit = self.catalog.next_file_number();
         let mut last = before;
         let mut all = Vec::with_capacity(prepared.len());
@@ -247,13 +189,7 @@ impl Shared {
             return Ok(Vec::new());
         };
         let order = base.order();
-        let tree = self.tree.lock();
-        let busy = tree
-            .families
-            .get(&job.family().id())
-            .map(|state| state.busy.clone())
-            .unwrap_or_default();
-        drop(tree);
+        let busy = self.in_progress(job.family());
         let compacting =
             || Error::invalid_argument("the range to be replaced overlaps a running compaction");
         let Some(range) = range else {
@@ -298,7 +234,7 @@ impl Shared {
         base: &Version,
         rules: &Rules,
         before: SequenceNumber,
-        reserved: &mut Reserved,
+        reserved: &mut Reservations<'_>,
     ) -> Result<Vec<Place>> {
         let family = job.family();
         let context = self.job_context(family);
@@ -317,38 +253,17 @@ impl Shared {
             }
             incoming.push(bounds);
         }
-        let mut tree = self.tree.lock();
-        let state = tree.families.get_mut(&family.id()).ok_or_else(|| {
-            Error::invalid_argument(format!("column family {:?} was dropped", family.name()))
-        })?;
-        let mut last = before;
-        let mut previous = None;
-        let mut places = Vec::with_capacity(job.files.len());
-        for batch in &job.batches {
-            let mut uppermost = usize::MAX;
-            for &at in batch {
-                let place = ingest::place(base, &state.busy, rules, &incoming[at], last, previous)?;
-                let needs_number = place.seq > SequenceNumber::ZERO;
-                if needs_number && !job.ingestion.options.allow_global_seqno {
-                    return Err(Error::invalid_argument(
-                        "a file needs a sequence number (it overlaps the database, or snapshots \
-                         exist), and allow_global_seqno is false",
-                    ));
-                }
-                last = last.max(place.seq);
-                uppermost = uppermost.min(place.level);
-                places.push(place);
-            }
-            previous = Some(uppermost);
-        }
-        for (&at, place) in job.batches.iter().flatten().zip(&places) {
-            let bounds = &incoming[at];
-            let id = state
-                .busy
-                .reserve(place.level, &bounds.smallest, &bounds.largest);
-            reserved.0.push((family.id(), id));
-        }
-        Ok(places)
+        reserved.reserve(family, |busy| {
+            let places = places_beside(job, base, busy, rules, before, &incoming)?;
+            let ranges = job.batches.iter().flatten().zip(&places);
+            let ranges = ranges.map(|(&at, place)| Range {
+                level: place.level,
+                smallest: incoming[at].smallest.clone(),
+                largest: incoming[at].largest.clone(),
+            });
+            let ranges = ranges.collect();
+            Ok((places, ranges))
+        })
     }
 
     /// Writes the sequence number into the file if `write_global_seqno` is set. Returns the checksum of the
@@ -503,6 +418,38 @@ fn reaches_into(order: &cairn_types::KeyOrder, range: &ingest::Incoming, file: &
     let end = compare(file.largest.user_key(), range.smallest.user_key());
     compare(file.smallest.user_key(), range.largest.user_key()).is_lt()
         && (end.is_gt() || end.is_eq() && !file.largest.is_exclusive_bound())
+}
+
+/// The places of one family's files, in the order of the batches, beside the compactions in work.
+fn places_beside(
+    job: &Prepared<'_>,
+    base: &Version,
+    busy: &InProgress,
+    rules: &Rules,
+    before: SequenceNumber,
+    incoming: &[Incoming],
+) -> Result<Vec<Place>> {
+    let mut last = before;
+    let mut previous = None;
+    let mut places = Vec::with_capacity(job.files.len());
+    for batch in &job.batches {
+        let mut uppermost = usize::MAX;
+        for &at in batch {
+            let place = ingest::place(base, busy, rules, &incoming[at], last, previous)?;
+            let needs_number = place.seq > SequenceNumber::ZERO;
+            if needs_number && !job.ingestion.options.allow_global_seqno {
+                return Err(Error::invalid_argument(
+                    "a file needs a sequence number (it overlaps the database, or snapshots \
+                     exist), and allow_global_seqno is false",
+                ));
+            }
+            last = last.max(place.seq);
+            uppermost = uppermost.min(place.level);
+            places.push(place);
+        }
+        previous = Some(uppermost);
+    }
+    Ok(places)
 }
 
 impl Prepared<'_> {
