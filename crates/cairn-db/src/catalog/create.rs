@@ -78,8 +78,8 @@ impl NewFamily {
 }
 
 impl Catalog {
-    /// Makes the families that the MANIFEST has the live ones, each with its log number and an empty memtable. The largest
-    /// id that a family ever had is `max_id`.
+    /// Makes the families that the MANIFEST has the live ones, each with an empty memtable. The largest id that a family
+    /// ever had is `max_id`.
     pub(crate) fn recover_families(
         &self,
         recovered: Vec<(&RecoveredFamily, FamilyOptions, Version)>,

@@ -154,6 +154,7 @@ impl FamilyState {
     }
 
     /// The state that reads see now.
+    #[inline]
     pub(crate) fn view_full(&self) -> Arc<View> {
         self.view.load_full()
     }
@@ -282,7 +283,7 @@ impl FamilyTable {
     }
 
     /// Replaces the live families. The caller leads and has the lock of the MANIFEST, or is alone.
-    pub(crate) fn store(&self, families: Families) {
+    pub(super) fn store(&self, families: Families) {
         if let Some(family) = families.get(0) {
             self.default.get_or_init(|| family.clone());
         }

@@ -1,5 +1,4 @@
-//! Live files: lists and metadata of the files of the tree, and their protection from deletion while they are
-//! copied.
+//! Live files: lists and metadata of the files of the tree.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
