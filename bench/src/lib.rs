@@ -7,6 +7,7 @@
 
 mod bench_stats;
 mod benchmarks;
+mod cache_sim;
 pub mod cairn_engine;
 mod compare;
 mod db_dir;
@@ -42,6 +43,9 @@ use progress::{Begin, NoProgress, Progress};
 ///
 /// `InvalidArgument` for unknown names and inconsistent flags; `Corruption` if a value is not the written one; errors of engines, files and worker processes.
 pub fn bench(flags: &Flags, begin: Begin<'_>, out: &mut dyn Write) -> Result<()> {
+    if flags.benchmarks == cache_sim::NAME {
+        return printed(cache_sim::run(out));
+    }
     if flags.compares() {
         return report::run(flags, out);
     }

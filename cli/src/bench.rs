@@ -36,6 +36,7 @@ Benchmarks (those marked * begin with a fresh database unless --use_existing_db 
   ycsba .. ycsbf    the workloads of the Yahoo! Cloud Serving Benchmark, keys zipfian
   mixgraph          gets, puts and walks by models of keys and lengths (--mix_*, --key_dist_*, ...)
   filllinkbench*    LinkBench's graph of --num nodes    linkbench       LinkBench's mix over it
+  cachesim          simulate cache policies on traces, alone and without a database: hit ratios
 
 Examples:
   cairn bench
