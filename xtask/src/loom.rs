@@ -7,7 +7,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Crates with loom tests. The full names of such tests contain `loom`.
-const CRATES: [&str; 3] = ["cairn-memtable", "cairn-observe", "cairn-db"];
+const CRATES: [&str; 5] = [
+    "cairn-platform",
+    "cairn-memory",
+    "cairn-memtable",
+    "cairn-observe",
+    "cairn-db",
+];
 
 /// Builds and runs the tests.
 pub fn run(root: &Path) -> Result<(), String> {
