@@ -438,3 +438,67 @@ impl Benchmark {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        flags: Flags,
+    }
+
+    fn flags(line: &str) -> Flags {
+        let words = ["bench"].into_iter().chain(line.split_whitespace());
+        Cli::try_parse_from(words).unwrap().flags.settled()
+    }
+
+    #[test]
+    fn presets_are_lists_of_benchmarks() {
+        let flags = flags("--num=80000");
+        let all = Benchmark::list("cache,blobcache", &flags).unwrap();
+        let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names[..2], ["cache95t1", "cache95t2"]);
+        let parts = [
+            "blobcache-fill",
+            "blobcache-lru",
+            "blobcache-pools",
+            "blobcache-fast",
+        ];
+        assert_eq!(names[6..], parts);
+        let [fill, lru, pools, fast] = &all[6..] else {
+            panic!("{names:?}")
+        };
+        assert!(fill.fresh && fill.flags.threads == 1 && !fill.counts_misses);
+        assert!(fill.setup.options.contains("enable_blob_files=true"));
+        let cache = |one: &Benchmark| one.setup.cache.expect("blobs are in the block cache");
+        assert_eq!(cache(lru).capacity, 80_000 * (16 + 1024) / 8);
+        assert!(cache(lru).with_blobs && lru.flags.threads == 16);
+        assert_eq!(
+            (cache(pools).high_ratio, cache(pools).low_ratio),
+            (Some(0.1), Some(0.4))
+        );
+        assert_eq!(cache(lru).low_ratio, Some(0.0));
+        assert_eq!(
+            (cache(fast).high_ratio, cache(fast).low_ratio),
+            (None, None)
+        );
+        assert_eq!(cache(fast).kind, Some(CacheType::HyperClock));
+        assert_eq!(lru.setup.options, fast.setup.options);
+    }
+
+    #[test]
+    fn several_databases_are_refused_where_one_is_needed() {
+        let flags = flags("--num_multi_db=3");
+        for name in ["fillrandom", "readwhilewriting", "seekrandom", "stats"] {
+            assert!(Benchmark::named(name, 0, &flags).is_ok(), "{name}");
+        }
+        for name in ["linkbench", "ycsba", "open", "debt", "readseq"] {
+            let error = Benchmark::named(name, 0, &flags).unwrap_err();
+            assert!(error.to_string().contains("--num_multi_db"), "{error}");
+        }
+    }
+}

@@ -4,9 +4,9 @@ use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
 
-use cairn::{CompactRangeOptions, Db, Error, Family, Iter, Options, ReadOptions, Result};
+use cairn::{CompactRangeOptions, Db, Family, Iter, Options, ReadOptions, Result};
 use cairn::{WriteBatch, WriteOptions};
-use cairn_memory::{BlockCache, CacheKey, CacheOptions, CachePriority, CacheRole};
+use cairn_memory::{BlockCache, CacheKey, CacheKind, CacheOptions, CachePriority, CacheRole};
 use cairn_platform::Buffer;
 
 use crate::engine::{
@@ -49,13 +49,13 @@ impl Source for CairnSource {
     }
 
     fn bare_cache(&self, settings: &CacheSettings) -> Result<Arc<BlockCache>> {
-        if settings.kind == Some(CacheType::HyperClock) {
-            return Err(Error::not_supported(
-                "Cairn has one block cache, the LRU cache",
-            ));
-        }
         let usual = CacheOptions::default();
         let options = CacheOptions {
+            kind: match settings.kind {
+                Some(CacheType::HyperClock) => CacheKind::Clock,
+                // The kind of a cache given by its size, in all engines.
+                Some(CacheType::Lru) | None => CacheKind::Lru,
+            },
             num_shard_bits: settings.shard_bits.and_then(|bits| bits.try_into().ok()),
             high_pri_pool_ratio: settings.high_ratio.unwrap_or(usual.high_pri_pool_ratio),
             low_pri_pool_ratio: settings.low_ratio.unwrap_or(usual.low_pri_pool_ratio),

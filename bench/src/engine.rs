@@ -27,10 +27,10 @@ pub struct Settings {
 /// The kind of a block cache, by db_bench's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CacheType {
-    /// The LRU cache.
+    /// An LRU cache, with pools by priority.
     #[value(name = "lru_cache")]
     Lru,
-    /// RocksDB's HyperClock cache with a table that grows, or the cache of another engine for its place.
+    /// RocksDB's HyperClock cache with a table that grows, and Cairn's clock cache.
     #[value(name = "hyper_clock_cache", alias = "auto_hyper_clock_cache")]
     HyperClock,
 }
@@ -38,8 +38,8 @@ pub enum CacheType {
 impl CacheType {
     /// Every kind, and the suffix of an engine name that selects it.
     pub const SUFFIXES: [(CacheType, &'static str); 2] = [
-        (CacheType::Lru, "+lru"),
         (CacheType::HyperClock, "+hyperclock"),
+        (CacheType::Lru, "+lru"),
     ];
 
     /// Splits the suffix off an engine name.
@@ -55,7 +55,7 @@ impl CacheType {
 /// Settings of a block cache.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CacheSettings {
-    /// The kind; `None` for that of a cache given by its size.
+    /// The kind; `None` for that of a cache given by its size, an LRU cache.
     pub kind: Option<CacheType>,
     /// The capacity in bytes.
     pub capacity: usize,
@@ -67,6 +67,25 @@ pub struct CacheSettings {
     pub low_ratio: Option<f64>,
     /// True if blobs are cached too.
     pub with_blobs: bool,
+}
+
+impl std::fmt::Display for CacheSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = match self.kind {
+            Some(CacheType::HyperClock) => "hyper_clock_cache",
+            Some(CacheType::Lru) | None => "lru_cache",
+        };
+        write!(f, "{kind} of {} bytes", self.capacity)?;
+        if let Some(bits) = self.shard_bits {
+            write!(f, ", 2^{bits} shards")?;
+        }
+        for (name, ratio) in [("metadata", self.high_ratio), ("data", self.low_ratio)] {
+            if let Some(ratio) = ratio {
+                write!(f, ", {ratio} for {name}")?;
+            }
+        }
+        f.write_str(if self.with_blobs { ", with blobs" } else { "" })
+    }
 }
 
 /// Opens databases of one engine.

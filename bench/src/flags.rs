@@ -179,7 +179,7 @@ pub struct Flags {
     /// Median size of the data of LinkBench's links.
     #[arg(long = "link_datasize", value_name = "BYTES", default_value_t = 8)]
     pub link_datasize: usize,
-    /// Memory for the block cache and the memtables, with a suffix K, M or G: an eighth is the limit of
+    /// Memory for the block cache and the memtables; suffixes K, M and G are accepted: an eighth is the limit of
     /// all memtables (`db_write_buffer_size`, each of half of it), and the rest is the block cache unless
     /// --cache_size is given. The page cache is not included; --use_direct_reads avoids it.
     #[arg(long = "memory_budget", value_name = "BYTES", value_parser = size)]
@@ -187,8 +187,8 @@ pub struct Flags {
     /// Size of LinkBench's data, as a multiple of the --memory_budget.
     #[arg(long = "data_per_memory", value_name = "N", default_value_t = 7.0)]
     pub data_per_memory: f64,
-    /// Kind of the block cache: lru_cache or hyper_clock_cache [default: that of the engine for a cache
-    /// given by its size].
+    /// Kind of the block cache: lru_cache or hyper_clock_cache [default: that of a cache given by its size,
+    /// an LRU cache].
     #[arg(long = "cache_type", value_name = "NAME")]
     pub cache_type: Option<CacheType>,
     /// Base-2 logarithm of the number of shards of the block cache [default: the engine's].
@@ -341,15 +341,13 @@ fn size(text: &str) -> std::result::Result<u64, String> {
     size.ok_or_else(|| "expected bytes, with an optional suffix K, M or G".to_owned())
 }
 
-/// Returns Cairn and the caches of the library that `cargo xtask reference` builds, if it and its shim
+/// Returns the caches of Cairn, and of the library that `cargo xtask reference` builds if it and its shim
 /// exist.
 fn cache_engines() -> Vec<String> {
-    let mut engines = vec![OURS.to_owned()];
+    let kinds = |engine: &str| CacheType::SUFFIXES.map(|(_, suffix)| format!("{engine}{suffix}"));
+    let mut engines = kinds(OURS).to_vec();
     match rocksdb::Library::reference() {
-        Ok(path) => {
-            let kinds = CacheType::SUFFIXES.iter();
-            engines.extend(kinds.map(|(_, suffix)| format!("{}{suffix}", path.display())));
-        }
+        Ok(path) => engines.extend(kinds(&path.to_string_lossy())),
         Err(error) => eprintln!("Cairn only: {error}"),
     }
     engines
@@ -658,7 +656,8 @@ mod tests {
         assert!(options.contains("{block_cache=73400320}"), "{options}");
         let sized = "cairn bench --memory_budget=80M --cache_size=5M --benchmarks=linkbench --data-per-memory=2";
         let half = parsed(sized);
-        assert_eq!(half.num, flags.num.div_ceil(7) * 2);
+        let times = half.raw_bytes() as f64 / f64::from(80 << 20);
+        assert!((times - 2.0).abs() < 0.01, "{times}");
         assert!(half.engine_options().contains("{block_cache=5M}"));
         assert_eq!(parsed("cairn bench --memory_budget=80M").num, USUAL_NUM);
         assert_eq!(parsed(&format!("{sized} --num=9")).num, 9);
@@ -689,6 +688,32 @@ mod tests {
         assert_eq!(parsed(apart).cache_settings(), None);
         assert_eq!(parsed(apart).engine_options(), "blob_cache=8M;");
         assert_eq!(parsed(apart).bare_cache_settings().capacity, 1 << 30);
+    }
+
+    #[test]
+    fn direct_io_is_an_option_of_the_engine() {
+        let line = "cairn bench --use_direct_reads --use_direct_io_for_flush_and_compaction=true";
+        let options = parsed(line).engine_options();
+        assert_eq!(
+            options,
+            "use_direct_reads=true;use_direct_io_for_flush_and_compaction=true;"
+        );
+    }
+
+    #[test]
+    fn caches_are_compared_unless_an_engine_is_given() {
+        let engines = |line: &str| parsed(&format!("cairn bench --benchmarks={line}")).engines;
+        assert_eq!(engines("cache")[..2], ["ours+hyperclock", "ours+lru"]);
+        assert_eq!(engines("cache95t1,cache60t4")[0], "ours+hyperclock");
+        for line in [
+            "cache --engine=x.so",
+            "cache --rounds=1",
+            "cache,readrandom",
+            "readrandom",
+        ] {
+            assert!(engines(line).is_empty(), "{line}");
+        }
+        assert_eq!(engines("cache --engines=ours+lru"), ["ours+lru"]);
     }
 
     #[test]

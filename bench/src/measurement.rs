@@ -158,6 +158,15 @@ impl Measurement {
     }
 }
 
+/// Formats a figure: as an integer if it is large.
+#[must_use]
+pub fn figure_text(value: f64) -> String {
+    match value.abs() >= 1000.0 {
+        true => format!("{value:.0}"),
+        false => format!("{value:.3}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,6 @@
 //! The driver: data written to RocksDB is read back.
 
-use cairn_bench::engine::{CacheSettings, CacheType};
+use cairn_bench::engine::{BareCache, CacheSettings, CacheType};
 use cairn_bench::rocksdb::{Db, Library, OpenMode, Tuning, list_families};
 
 #[test]
@@ -95,4 +95,40 @@ fn a_hyper_clock_cache_joins_the_options_of_the_text() {
     assert!(log.contains("AutoHyperClockCache"), "{log}");
     assert!(log.contains("CompactOnDeletionCollector"), "{log}");
     assert!(log.contains("block_size: 8192"), "{log}");
+}
+
+/// The library of the tests has no shim beside it, that of `cargo xtask reference` has one.
+#[test]
+fn operations_on_a_cache_need_the_shim() {
+    if Library::left_out("rocksdb") {
+        return;
+    }
+    let library = Library::locate().unwrap();
+    for kind in [CacheType::Lru, CacheType::HyperClock] {
+        let settings = CacheSettings {
+            kind: Some(kind),
+            capacity: 1 << 20,
+            shard_bits: Some(0),
+            high_ratio: Some(0.1),
+            low_ratio: Some(0.4),
+            with_blobs: false,
+        };
+        let cache = match library.bare_cache(&settings) {
+            Ok(cache) => cache,
+            Err(error) => {
+                assert!(error.to_string().contains("cargo xtask reference"));
+                assert!(library.cache(&settings).is_err());
+                continue;
+            }
+        };
+        assert_eq!(cache.lookup([1, 2]), None);
+        for number in 0..1000 {
+            assert!(cache.insert([number, 7], number, 10_000));
+        }
+        let cached = (0..1000).filter(|number| match cache.lookup([*number, 7]) {
+            Some(found) => found == *number,
+            None => false,
+        });
+        assert!((80..105).contains(&cached.count()), "{kind:?}");
+    }
 }

@@ -79,6 +79,15 @@ pub fn facts(flags: &Flags) -> Vec<(&'static str, String)> {
         ("rounds", flags.round_count().to_string()),
         ("options of every engine", flags.engine_options()),
     ];
+    if let Some(cache) = flags.cache_settings() {
+        facts.push(("shared cache", cache.to_string()));
+    }
+    if flags.databases() > 1 {
+        facts.push(("databases", flags.databases().to_string()));
+    }
+    if let Some(budget) = flags.memory_budget {
+        facts.push(("memory budget", format!("{budget} bytes")));
+    }
     if let Some(prepare) = &flags.prepare {
         facts.push(("prepared by", prepare.clone()));
     }
@@ -119,6 +128,12 @@ pub fn head(flags: &Flags, out: &mut dyn Write) -> std::io::Result<()> {
     writeln!(out, "Engines:    {}", flags.engine_names().join(", "))?;
     writeln!(out, "DB path:    [{}]", directory(flags).display())?;
     writeln!(out, "Options:    {}", flags.engine_options())?;
+    if let Some(cache) = flags.cache_settings() {
+        writeln!(out, "Cache:      {cache}")?;
+    }
+    if flags.databases() > 1 {
+        writeln!(out, "Databases:  {}", flags.databases())?;
+    }
     writeln!(out, "{}", "-".repeat(48))?;
     out.flush()
 }

@@ -20,7 +20,7 @@ use crate::engine::{Cursor, Engine, Session, Settings, Source};
 use crate::flags::Flags;
 use crate::key_value_gen::{Layout, Rng, Values, make_missing};
 use crate::linkbench::MOST_NODE_DATA;
-use crate::measurement::Measurement;
+use crate::measurement::{Measurement, figure_text};
 use crate::mixgraph::SHORTEST_VALUE;
 use crate::multi_db::MultiDb;
 use crate::progress::{Begin, Progress};
@@ -68,7 +68,7 @@ pub fn print(outcome: &Outcome, out: &mut dyn Write) -> std::io::Result<()> {
         writeln!(out, "{percentiles}")?;
     }
     for (name, value) in &measured.figures {
-        writeln!(out, "{name}: {value:.3}")?;
+        writeln!(out, "{name}: {}", figure_text(*value))?;
     }
     if !outcome.text.is_empty() {
         writeln!(out, "{}", outcome.text.trim_end())?;
