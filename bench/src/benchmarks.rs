@@ -296,32 +296,36 @@ impl Benchmark {
                     all: name == "openall",
                 }
             }
-            _ => match (Mix::named(name), Case::named(name), BlobCache::named(name)) {
-                (Some(mix), ..) => Kind::Ycsb(mix),
-                (_, Some(case), _) => {
-                    own.threads = case.threads;
-                    Kind::BareCache(case)
-                }
-                (.., Some(case)) => {
-                    case.apply(own);
-                    benchmark.setup = Setup::of(own);
-                    benchmark.fresh = case == BlobCache::Fill;
-                    benchmark.counts_misses = case != BlobCache::Fill;
-                    match case {
-                        BlobCache::Fill => Kind::Debt,
-                        _ => Kind::Get(Target::Any),
-                    }
-                }
-                _ => {
-                    return Err(Error::invalid_argument(format!(
-                        "unknown benchmark {name}; `cairn bench --help` lists them"
-                    )));
-                }
-            },
+            _ => benchmark.in_series()?,
         };
         benchmark.flags.check_prefixes()?;
         benchmark.check_databases()?;
         Ok(benchmark)
+    }
+
+    /// Returns the kind of a benchmark that is one of a series, and sets its flags.
+    fn in_series(&mut self) -> Result<Kind> {
+        let name = &self.name;
+        if let Some(mix) = Mix::named(name) {
+            return Ok(Kind::Ycsb(mix));
+        }
+        if let Some(case) = Case::named(name) {
+            self.flags.threads = case.threads;
+            return Ok(Kind::BareCache(case));
+        }
+        let Some(case) = BlobCache::named(name) else {
+            return Err(Error::invalid_argument(format!(
+                "unknown benchmark {name}; `cairn bench --help` lists them"
+            )));
+        };
+        case.apply(&mut self.flags);
+        self.setup = Setup::of(&self.flags);
+        self.fresh = case == BlobCache::Fill;
+        self.counts_misses = !self.fresh;
+        Ok(match case {
+            BlobCache::Fill => Kind::Debt,
+            _ => Kind::Get(Target::Any),
+        })
     }
 
     /// Checks that the benchmark can run with several databases if there are several.
