@@ -2,7 +2,7 @@
 //
 // c.h creates and resizes caches, but has no lookup, no insertion, and no ratios of the priority pools. `cargo xtask
 // reference` compiles this file with RocksDB's headers and flags and links it with the library that it built. Values
-// are allocated by malloc, and only their first eight bytes are written.
+// are allocated by malloc, and a number is written at the start and every 4 KiB, so that their pages are resident.
 
 #include <cstdint>
 #include <cstdlib>
@@ -24,6 +24,8 @@ struct rocksdb_cache_t {
 };
 
 namespace {
+
+constexpr size_t kPage = 4096;
 
 void FreeValue(Cache::ObjectPtr value, MemoryAllocator*) { std::free(value); }
 
@@ -63,13 +65,15 @@ bool cairn_shim_lookup(rocksdb_cache_t* cache, const uint64_t* key, uint64_t* he
   return true;
 }
 
-// Inserts a value of `length` bytes, at least 8, that begins with `head`. False if the cache rejects it.
+// Inserts a value of `length` bytes, at least 8, with `head` at its start and every 4 KiB. False if the cache rejects it.
 bool cairn_shim_insert(rocksdb_cache_t* cache, const uint64_t* key, uint64_t head, size_t length) {
   void* value = std::malloc(length);
   if (value == nullptr) {
     return false;
   }
-  std::memcpy(value, &head, sizeof(head));
+  for (size_t at = 0; at + sizeof(head) <= length; at += kPage) {
+    std::memcpy(static_cast<char*>(value) + at, &head, sizeof(head));
+  }
   // On failure the cache leaves the value to the caller.
   if (cache->rep->Insert(KeyOf(key), value, &kDataBlock, length).ok()) {
     return true;

@@ -18,8 +18,12 @@ const BLOBS: &str = "blobcache";
 const BLOB_VALUE: usize = 1024;
 const BLOB_THREADS: u64 = 16;
 
-/// The raw data of that preset as a multiple of its cache, unless the size of the cache is given.
-const BLOBS_PER_CACHE: u64 = 8;
+/// The raw data of that preset as a multiple of its cache, unless the size of the cache is given. Data blocks
+/// take half of such a cache, and an LRU cache with one pool evicts some of them.
+const BLOBS_PER_CACHE: u64 = 28;
+
+/// Reads of all threads for each entry, unless --reads is given.
+const READS_PER_BLOB: u64 = 5;
 
 /// A part of the preset `blobcache`: values in blob files, cached together with data blocks and metadata
 /// in a cache that is too small for them, and read at random by 16 threads.
@@ -81,6 +85,8 @@ impl BlobCache {
         if flags.threads == 1 && self != BlobCache::Fill {
             flags.threads = BLOB_THREADS;
         }
+        let reads = (flags.num * READS_PER_BLOB).div_ceil(flags.threads.max(1));
+        flags.reads = flags.reads.or(i64::try_from(reads).ok());
     }
 }
 
@@ -479,8 +485,9 @@ mod tests {
         assert!(fill.fresh && fill.flags.threads == 1 && !fill.counts_misses);
         assert!(fill.setup.options.contains("enable_blob_files=true"));
         let cache = |one: &Benchmark| one.setup.cache.expect("blobs are in the block cache");
-        assert_eq!(cache(lru).capacity, 80_000 * (16 + 1024) / 8);
+        assert_eq!(cache(lru).capacity, 80_000 * (16 + 1024) / 28);
         assert!(cache(lru).with_blobs && lru.flags.threads == 16);
+        assert_eq!(lru.operations(), 25_000);
         assert_eq!(
             (cache(pools).high_ratio, cache(pools).low_ratio),
             (Some(0.1), Some(0.4))

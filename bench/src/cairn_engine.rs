@@ -65,6 +65,9 @@ impl Source for CairnSource {
     }
 }
 
+/// Distance between the numbers in a value of a cache without a database.
+const PAGE: usize = 4096;
+
 /// A block cache of databases.
 pub struct Cache {
     blocks: Arc<BlockCache>,
@@ -84,7 +87,11 @@ impl BareCache for Arc<BlockCache> {
     fn insert(&self, [high, low]: [u64; 2], number: u64, len: usize) -> bool {
         let head = number.to_le_bytes();
         let value = Buffer::filled(len.max(head.len()), 0, |bytes| {
-            bytes[..head.len()].copy_from_slice(&head);
+            for page in bytes.chunks_mut(PAGE) {
+                if let Some(start) = page.first_chunk_mut() {
+                    *start = head;
+                }
+            }
             Ok::<(), Infallible>(())
         });
         let Ok(value) = value;

@@ -125,7 +125,8 @@ pub trait BareCache: Sync {
     /// Returns the number of the value of `key`; `None` if it is not cached.
     fn lookup(&self, key: [u64; 2]) -> Option<u64>;
 
-    /// Inserts a value of `len` bytes, at least 8, which begins with `number`. False if it is rejected.
+    /// Inserts a value of `len` bytes, at least 8, with `number` at its start and every 4 KiB, so that its
+    /// pages are resident as those of a block that was read. False if it is rejected.
     fn insert(&self, key: [u64; 2], number: u64, len: usize) -> bool;
 }
 

@@ -380,7 +380,8 @@ impl Flags {
     }
 
     /// True if LinkBench is among the benchmarks.
-    fn uses_graph(&self) -> bool {
+    #[must_use]
+    pub fn uses_graph(&self) -> bool {
         let mut names = self.prepare.iter().chain([&self.benchmarks]);
         names.any(|names| names.contains("linkbench"))
     }

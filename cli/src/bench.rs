@@ -37,8 +37,9 @@ Benchmarks (those marked * begin with a fresh database unless --use_existing_db 
   mixgraph          gets, puts and walks by models of keys and lengths (--mix_*, --key_dist_*, ...)
   filllinkbench*    LinkBench's graph of --num nodes    linkbench       LinkBench's mix over it
   blobcache         blobcache-fill*, -lru, -pools, -fast: values of 1 KB in blob files, read at random by 16
-                    threads with a cache of an eighth of the data, in which blobs, data blocks and metadata
-                    are in one pool, in pools, or in the cache without ratios; cache misses are counted
+                    threads, 5 reads an entry, with a cache of 1/28 of the data for blobs, data blocks and
+                    metadata: LRU with a pool for metadata (0.1), LRU with one for data blocks too (0.4), and
+                    the clock cache; cache misses are counted
   cache             lookups in a block cache without a database, and insertions after misses: values of 4 to
                     16 KiB, skew 0.99, --cache_size (1 GiB). The cases are cache95t1 to cache60t16: a hit ratio
                     of about 95 % or 60 %, and 1, 2 or 16 threads. Without --engines it compares Cairn's caches

@@ -79,6 +79,11 @@ pub fn facts(flags: &Flags) -> Vec<(&'static str, String)> {
         ("rounds", flags.round_count().to_string()),
         ("options of every engine", flags.engine_options()),
     ];
+    if flags.uses_graph() {
+        let (node, link) = (flags.node_datasize, flags.link_datasize);
+        let medians = format!("medians of {node} bytes a node and {link} a link");
+        facts.push(("graph", medians));
+    }
     if let Some(cache) = flags.cache_settings() {
         facts.push(("shared cache", cache.to_string()));
     }
@@ -122,6 +127,13 @@ pub fn head(flags: &Flags, out: &mut dyn Write) -> std::io::Result<()> {
         flags.value_size as f64 * flags.compression_ratio
     )?;
     writeln!(out, "Entries:    {}", flags.num)?;
+    if flags.uses_graph() {
+        let (node, link) = (flags.node_datasize, flags.link_datasize);
+        writeln!(
+            out,
+            "Graph:      medians of {node} bytes a node and {link} a link"
+        )?;
+    }
     let raw = flags.raw_bytes() as f64 / f64::from(1 << 20);
     writeln!(out, "RawSize:    {raw:.1} MB (estimated)")?;
     writeln!(out, "Threads:    {}", flags.threads)?;
