@@ -12,6 +12,7 @@
 //! An entry is charged for its buffer and for the overhead of the cache, whether or not a reader holds the
 //! buffer. Evicting a buffer in use frees no memory, so such entries are skipped while there are others.
 
+mod charge;
 mod clock;
 mod lru;
 mod role;
@@ -20,6 +21,8 @@ mod store;
 use cairn_platform::Buffer;
 use cairn_platform::sync::{AtomicUsize, Ordering};
 
+use charge::Charges;
+pub use charge::{CacheCharge, MemoryUse};
 use clock::ClockCache;
 use lru::LruCache;
 pub use role::{CachePriority, CacheRole, RoleCounts};
@@ -149,6 +152,7 @@ pub struct BlockCache {
     kind: Kind,
     shards: usize,
     capacity: AtomicUsize,
+    charges: Charges,
     options: CacheOptions,
 }
 
@@ -198,6 +202,7 @@ impl BlockCache {
             kind,
             shards,
             capacity: AtomicUsize::new(0),
+            charges: Charges::default(),
             options,
         };
         cache.set_capacity(capacity);
@@ -305,10 +310,23 @@ impl BlockCache {
         self.store().usage()
     }
 
-    /// Changes one of the reservations of capacity from `before` bytes to `now`.
-    pub(crate) fn set_reserved(&self, before: usize, now: usize) {
+    /// Changes a charge from `before` bytes to `now`.
+    fn change_charge(&self, what: MemoryUse, before: usize, now: usize) {
         let mut evicted = Vec::new();
+        self.charges.change(what, before, now);
         self.store().reserve(before, now, &mut evicted);
+    }
+
+    /// Bytes charged for memory outside of the cache; see [`CacheCharge`].
+    #[must_use]
+    pub fn charged(&self, what: MemoryUse) -> usize {
+        self.charges.of(what)
+    }
+
+    /// Bytes charged for all memory outside of the cache.
+    #[must_use]
+    pub fn all_charged(&self) -> usize {
+        self.charges.sum()
     }
 
     /// Bytes charged for entries in use. Scans the whole cache.
@@ -395,5 +413,8 @@ impl std::fmt::Debug for BlockCache {
     }
 }
 
+#[cfg(shuttle)]
 #[cfg(test)]
+mod shuttle_tests;
+#[cfg(all(test, not(shuttle)))]
 mod tests;

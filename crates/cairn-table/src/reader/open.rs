@@ -503,7 +503,8 @@ pub(crate) fn unique_id(properties: &Properties) -> Option<UniqueId> {
 }
 
 /// Returns the base of the cache keys of this file: its hashed unique id, so that keys of different
-/// files do not collide, or a process-wide number for files without an id.
+/// files do not collide, or a process-wide number for files without an id. The flash cache, which outlives the
+/// process, recognises such numbers by their size.
 fn cache_file(params: &OpenParams, id: Option<UniqueId>) -> [u64; 2] {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     match id {
