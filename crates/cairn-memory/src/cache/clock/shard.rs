@@ -9,6 +9,7 @@ use super::super::{CacheEntry, CacheKey, CachePriority, CacheRole, Evicted, Role
 use super::ENTRY_OVERHEAD;
 use super::index::Index;
 use super::queues::{Queues, Seen};
+use crate::secondary::CacheTier;
 
 const ROLES: usize = CacheRole::ALL.len();
 
@@ -34,9 +35,10 @@ pub(super) struct Locked<'a> {
     state: MutexGuard<'a, State>,
 }
 
-/// Role and priority of an entry as one number.
-fn class(role: CacheRole, priority: CachePriority) -> u32 {
-    u32::from(role as u8) | u32::from(priority as u8) << 8
+/// Role, priority and lowest tier of an entry as one number.
+fn class(entry: &Insertion) -> u32 {
+    let role = u32::from(entry.role as u8);
+    role | u32::from(entry.priority as u8) << 8 | u32::from(entry.lowest as u8) << 16
 }
 
 fn role_of(class: u32) -> CacheRole {
@@ -44,7 +46,15 @@ fn role_of(class: u32) -> CacheRole {
 }
 
 fn priority_of(class: u32) -> CachePriority {
-    CachePriority::IN_ORDER[(class >> 8) as usize]
+    CachePriority::IN_ORDER[(class >> 8 & 0xff) as usize]
+}
+
+fn lowest_of(class: u32) -> CacheTier {
+    match class >> 16 {
+        0 => CacheTier::Volatile,
+        1 => CacheTier::VolatileCompressed,
+        _ => CacheTier::NonVolatileBlock,
+    }
 }
 
 fn words(key: &CacheKey) -> [u64; 2] {
@@ -139,7 +149,7 @@ impl Locked<'_> {
         let node = self.state.queues.insert(charge, entry.priority);
         let note = EntryNote {
             link: node,
-            class: class(entry.role, entry.priority),
+            class: class(&entry),
             born,
         };
         let number = publish(entry.buffer, words(&entry.key), note);
@@ -249,6 +259,7 @@ impl Locked<'_> {
             role,
             priority: priority_of(entry.note.class),
             is_hit: entry.hits > 0,
+            lowest: lowest_of(entry.note.class),
             overhead: ENTRY_OVERHEAD,
         }
     }
