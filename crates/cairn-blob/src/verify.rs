@@ -50,7 +50,7 @@ impl BlobFile {
         let in_file = |error: Malformed| error.in_file(names::blob(self.number()), at);
         let room = self.records_end() - at;
         if room < RECORD_HEADER_LEN as u64 {
-            return Err(in_file(Malformed::at(0, "record is cut short")));
+            return Err(in_file(Malformed::at(0, "record is truncated")));
         }
         let header = self.read_at(at, RECORD_HEADER_LEN)?;
         let header = RecordHeader::decode(&header).map_err(in_file)?;

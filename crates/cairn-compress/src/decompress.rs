@@ -103,7 +103,7 @@ pub fn declared_len(
     let cut = || {
         Malformed::at(
             0,
-            "size of the uncompressed block is cut short or too large",
+            "size of the uncompressed block is truncated or too large",
         )
     };
     let (len, stream) = match (kind, framing) {
@@ -296,7 +296,7 @@ fn inflate(input: &[u8], dictionary: Option<&Dictionary>, out: &mut [u8]) -> Dec
         flate2::Status::StreamEnd => Ok(Attempt::Wrote(stream.total_out() as usize)),
         _ => Err(broken(
             Compression::Zlib,
-            "cut short, or longer than declared",
+            "truncated, or longer than declared",
         )),
     }
 }
@@ -308,7 +308,7 @@ fn bunzip2(input: &[u8], out: &mut [u8]) -> Decoded<Attempt> {
         Ok(bzip2::Status::StreamEnd) => Ok(Attempt::Wrote(stream.total_out() as usize)),
         Ok(_) => Err(broken(
             Compression::Bzip2,
-            "cut short, or longer than declared",
+            "truncated, or longer than declared",
         )),
         Err(error) => Err(broken(Compression::Bzip2, error)),
     }
@@ -336,7 +336,7 @@ fn inflate_growing(input: &[u8], dictionary: Option<&Dictionary>, max: usize) ->
             return Ok(out);
         }
         if stream.total_in() as usize == taken && out.len() == had {
-            return Err(broken(Compression::Zlib, "cut short"));
+            return Err(broken(Compression::Zlib, "truncated"));
         }
     }
     Err(broken(Compression::Zlib, "longer than declared or allowed"))
@@ -354,7 +354,7 @@ fn bunzip2_growing(input: &[u8], max: usize) -> Decoded<Vec<u8>> {
             return Ok(out);
         }
         if stream.total_in() as usize == taken && out.len() == had {
-            return Err(broken(Compression::Bzip2, "cut short"));
+            return Err(broken(Compression::Bzip2, "truncated"));
         }
     }
     Err(broken(

@@ -328,7 +328,7 @@ impl PartialEq for Error {
 pub struct Malformed {
     /// Offset in the decoder's input, in bytes.
     pub at: usize,
-    /// A description, as a clause: "footer is cut short", "restart count: expected 1 to 7, found 99".
+    /// A description, as a clause: "footer is truncated", "restart count: expected 1 to 7, found 99".
     pub what: Cow<'static, str>,
     /// True if the input may be valid but is of an unsupported kind.
     pub unsupported: bool,
