@@ -142,7 +142,7 @@ impl BuildParams {
             return refuse("block_align needs compression kNoCompression".to_owned());
         }
         if options.block_align && !options.block_size.is_power_of_two() {
-            return refuse("block_align needs a block_size that is a power of two".to_owned());
+            return refuse("block_align requires a block_size that is a power of two".to_owned());
         }
         if options.super_block_alignment_size > 0
             && !options.super_block_alignment_size.is_power_of_two()
