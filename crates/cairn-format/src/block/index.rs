@@ -234,7 +234,7 @@ impl IndexCursor {
 
     /// Makes the cursor invalid and sets the format of its blocks.
     #[inline]
-    pub fn turn_to(&mut self, form: IndexForm) {
+    pub fn reset(&mut self, form: IndexForm) {
         self.form = form;
         self.clear();
     }

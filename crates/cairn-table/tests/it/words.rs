@@ -1,4 +1,4 @@
-//! Search words of cached blocks are built in memory allocated with the block.
+//! Key words of cached blocks are built in memory allocated with the block.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ fn blocks_of_uniform_entries_do_not_move() {
     let entries = entries(|_| 100);
     for compression in [Compression::None, Compression::Lz4] {
         let (table, cache) = cached(&entries, compression);
-        // Read some blocks one by one and some by readahead.
+        // Reads some blocks one by one and some by readahead.
         get(&table, key::user_key(&entries[2500].0), 9).unwrap();
         assert_eq!(forward(&table).unwrap(), entries);
         let read = cache.usage();
