@@ -30,7 +30,9 @@ pub(super) fn show(page: &mut Page<'_>) -> Result<()> {
                 dropped.reason, dropped.offset, dropped.bytes
             ))?,
             Event::End(end) => return page.line(format_args!("end at offset {}", end.offset)),
-            other => page.damage(format_args!("record type that is valid in WALs only: {other:?}"))?,
+            other => page.damage(format_args!(
+                "record type that is valid in WALs only: {other:?}"
+            ))?,
         }
     }
 }

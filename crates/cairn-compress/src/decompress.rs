@@ -384,7 +384,8 @@ pub(crate) fn by_doubling(
             } else {
                 lz4::decompress_some(stream, dictionary, &mut out)
             };
-            let written = written.ok_or_else(|| broken(kind, "malformed, or longer than declared"))?;
+            let written =
+                written.ok_or_else(|| broken(kind, "malformed, or longer than declared"))?;
             Some(written).filter(|&written| whole || written < len)
         };
         match written {

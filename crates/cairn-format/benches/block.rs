@@ -79,7 +79,8 @@ fn data(c: &mut Criterion) {
         c.bench_function(name, |b| {
             b.iter(|| {
                 let target = next.next().expect("the targets repeat").internal();
-                let layout = BlockLayout::parse(&bytes, BlockKind::Data).expect("the block is valid");
+                let layout =
+                    BlockLayout::parse(&bytes, BlockKind::Data).expect("the block is valid");
                 cursor
                     .seek_point(&bytes, &layout, &ORDER, target)
                     .expect("the block is valid");
@@ -150,7 +151,9 @@ fn index(c: &mut Criterion) {
 fn filter(c: &mut Criterion) {
     for text in ["bloomfilter:10", "ribbonfilter:10"] {
         let policy = FilterPolicy::from_text(text).expect("a policy");
-        let mut builder = policy.builder(7, Some(1)).expect("the policy builds filters");
+        let mut builder = policy
+            .builder(7, Some(1))
+            .expect("the policy builds filters");
         (0..30_000).for_each(|i| builder.add_key(&user_key(i)));
         let bytes = builder.finish();
         for (what, from) in [("present", 0), ("absent", 1 << 40)] {

@@ -1,8 +1,8 @@
 //! Verifies new tables before they are installed (`paranoid_file_checks`, `verify_output_flags`).
 //!
 //! A table is read back right after it is written and synced. On a mismatch the job fails and its
-//! inputs stay. The cost is one hash per written entry and a full read of the table bypassing the block
-//! cache; nothing if verification is off.
+//! inputs are kept. The cost is one hash per written entry and a full read of the table that
+//! bypasses the block cache; none if verification is off.
 
 use cairn_format::checksum::crc32c_extend;
 use cairn_format::key;
@@ -84,7 +84,7 @@ impl OutputValidator {
         }
     }
 
-    /// Reads `file`, a table of `level`, and compares it with the written entries.
+    /// Reads `file`, a table of `level`, and compares it to the written entries.
     ///
     /// # Errors
     ///

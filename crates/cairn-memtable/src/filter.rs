@@ -119,10 +119,7 @@ impl Filter {
     fn probes(&self, hash: u64) -> impl Iterator<Item = (&AtomicU64, u64)> {
         // Less than the number of lines, as the hash is less than 2^64.
         let line = (u128::from(hash) * self.lines.len() as u128) >> 64;
-        debug_assert!(
-            (line as usize) < self.lines.len(),
-            "a hash maps to a line"
-        );
+        debug_assert!((line as usize) < self.lines.len(), "a hash maps to a line");
         let words = &self.lines[line as usize].0;
         let mixed = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (0..PROBES).map(move |nth| {

@@ -271,7 +271,9 @@ impl Reader {
             .iter_mut()
             .find(|(other, _)| other == name);
         let (_, options) = found.ok_or_else(|| {
-            Error::corruption(format!("the table options of {name} precede its column family options"))
+            Error::corruption(format!(
+                "the table options of {name} precede its column family options"
+            ))
         })?;
         Ok(&mut options.table)
     }
@@ -326,7 +328,9 @@ impl Reader {
             ));
         }
         if self.file.families.is_empty() {
-            return Err(Error::corruption("the OPTIONS file has no default column family"));
+            return Err(Error::corruption(
+                "the OPTIONS file has no default column family",
+            ));
         }
         Ok(self.file)
     }

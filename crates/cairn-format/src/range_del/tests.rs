@@ -121,7 +121,11 @@ fn tombstones_do_not_cover_newer_timestamps() {
             .0
     };
     assert_eq!(covering(b"d", 400, 600), 8);
-    assert_eq!(covering(b"d", 200, 400), 4, "the newer one is not visible yet");
+    assert_eq!(
+        covering(b"d", 200, 400),
+        4,
+        "the newer one is not visible yet"
+    );
     assert_eq!(
         covering(b"d", 400, 450),
         0,

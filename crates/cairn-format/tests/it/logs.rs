@@ -138,7 +138,10 @@ fn prepared_sections_are_read_with_their_markers() {
     let commits = count(|r| matches!(r, Record::Commit { .. }));
     let rollbacks = count(|r| matches!(r, Record::Rollback { .. }));
     assert!(commits > 0 && rollbacks > 0);
-    assert!(prepared > commits + rollbacks, "one transaction is still undecided");
+    assert!(
+        prepared > commits + rollbacks,
+        "one transaction is still undecided"
+    );
     assert_eq!(prepared, count(|r| matches!(r, Record::BeginPrepare(_))));
 }
 

@@ -386,7 +386,10 @@ fn the_filter_saves_searches_and_counts_as_memory() {
     }
     let absent = 1000..11_000_u32;
     let walked = absent.filter(|n| table.may_have(&n.to_be_bytes())).count();
-    assert!(walked < 100, "{walked} of 10000 absent keys were searched for");
+    assert!(
+        walked < 100,
+        "{walked} of 10000 absent keys were searched for"
+    );
     assert!(without.may_have(b"x"));
     assert!(!table.has_prefixes_of(Some(&PrefixExtractor::Noop)));
 }

@@ -80,7 +80,10 @@ fn a_panicking_comparator_leaves_a_sorted_and_complete_list() {
         let found: Vec<u64> = std::iter::successors(list.first(), Entry::next)
             .map(|entry| number(&entry))
             .collect();
-        assert!(found.is_sorted_by(|a, b| a < b), "keys are sorted and unique");
+        assert!(
+            found.is_sorted_by(|a, b| a < b),
+            "keys are sorted and unique"
+        );
         for key in &done {
             assert!(found.binary_search(key).is_ok());
             let at = list.at_or_after(&key.to_be_bytes(), u64::MAX);

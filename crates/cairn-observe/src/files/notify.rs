@@ -81,7 +81,11 @@ impl Began<'_> {
         (offset, length): (u64, u64),
         result: Result<()>,
     ) -> Result<()> {
-        let nanos = self.notifier.clock.monotonic_nanos().saturating_sub(self.nanos);
+        let nanos = self
+            .notifier
+            .clock
+            .monotonic_nanos()
+            .saturating_sub(self.nanos);
         let info = FileOperationInfo {
             operation,
             path: self.path,

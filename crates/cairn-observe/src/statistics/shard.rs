@@ -29,7 +29,7 @@ use super::get_kinds::{self, Gets, Kind};
 use super::histogram::Histogram;
 use super::histogram_data::Distribution;
 use super::reset::{Generation, SamplesOf, Start};
-use super::samples::{Samples, CommonValues};
+use super::samples::{CommonValues, Samples};
 use super::single_writer::{Sum, TryLock};
 use super::thread_slots::SLOTS;
 use super::ticker::Ticker;

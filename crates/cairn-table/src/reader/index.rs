@@ -345,9 +345,8 @@ fn land(
 ) -> Result<Landing> {
     let mut go = || {
         let layout = BlockLayout::parse(bytes, BlockKind::Index)?;
-        let by_words = |cursor: &mut IndexCursor, i| {
-            words.is_some_and(|words| cursor.move_by_words(words, i))
-        };
+        let by_words =
+            |cursor: &mut IndexCursor, i| words.is_some_and(|words| cursor.move_by_words(words, i));
         match landing {
             Landing::First if by_words(cursor, 0) => {}
             Landing::First => cursor.first(bytes, &layout)?,

@@ -377,10 +377,7 @@ impl TableIter {
     /// Unless the iterator is valid.
     #[must_use]
     pub fn value_pin(&self) -> (Buffer, Range<usize>) {
-        let block = self
-            .block
-            .as_ref()
-            .expect("the iterator is valid");
+        let block = self.block.as_ref().expect("the iterator is valid");
         (block.0.clone(), self.data.value_range())
     }
 
@@ -600,11 +597,7 @@ impl TableIter {
     /// Unless the last step returned [`Progress::Lacks`].
     #[must_use]
     pub fn request(&self) -> ReadRequest {
-        self.lack
-            .as_ref()
-            .expect("a block is missing")
-            .1
-            .clone()
+        self.lack.as_ref().expect("a block is missing").1.clone()
     }
 
     /// Supplies the missing block, possibly followed by more bytes, and continues.

@@ -187,7 +187,9 @@ mod tests {
             let len = read(&file, &mut prefetch, at);
             assert!(len <= PIECE);
             let requested = file.requested.lock();
-            let ready = requested.last().map_or(0, |&(start, len)| start + len as u64);
+            let ready = requested
+                .last()
+                .map_or(0, |&(start, len)| start + len as u64);
             assert!(
                 ready >= (at + AHEAD / 2).min(END - PIECE),
                 "{at} of {ready}"

@@ -285,7 +285,10 @@ impl<'a> Survey<'a> {
                     .missing_blobs
                     .first_key_value()
                     .map(|(number, _)| number));
-                let lost = lost.map_or_else(|| "it has no files".to_owned(), |n| format!("{n} is missing"));
+                let lost = lost.map_or_else(
+                    || "it has no files".to_owned(),
+                    |n| format!("{n} is missing"),
+                );
                 return Err(Error::corruption(format!(
                     "column family {:?} is never complete in {}: {lost}",
                     family.name,

@@ -462,8 +462,7 @@ impl Replay {
         order: &dyn Fn(&str, &str) -> Result<KeyOrder>,
         end: u64,
     ) -> Result<Recovered> {
-        let missing =
-            |what: &str| Error::corruption(format!("no {what} is recorded"));
+        let missing = |what: &str| Error::corruption(format!("no {what} is recorded"));
         let next_file = self.next_file.ok_or_else(|| missing("next file number"))?;
         let last_sequence = self
             .last_sequence

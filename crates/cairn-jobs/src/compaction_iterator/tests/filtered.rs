@@ -85,13 +85,13 @@ fn the_filter_sees_only_the_newest_version_of_a_key() {
     assert!(asked.is_empty(), "{asked:?}");
 }
 
-/// Short skips step, long skips seek; the output is the same.
+/// Short distances are skipped by steps, long ones by a seek; the output is the same.
 #[test]
 fn a_filter_can_skip_keys() {
     for last in [20_u8, 200] {
         let skip = move |key: &str, _: FilterValue<'_>| match key {
             "002" => FilterDecision::RemoveAndSkipUntil(user(last)),
-            // A skip target at the key itself keeps the key.
+            // If the skip target is the key itself, the key is kept.
             "001" => FilterDecision::RemoveAndSkipUntil(user(1)),
             _ => FilterDecision::Keep,
         };
@@ -117,7 +117,7 @@ fn merge_operands_are_filtered_one_by_one_and_kept_for_snapshots() {
     assert_eq!(asked, ["001+C"]);
 }
 
-/// With all operands dropped, the value below becomes the newest of its key.
+/// If all operands are dropped, the value below becomes the newest entry of its key.
 #[test]
 fn the_filter_sees_a_value_below_dropped_operands() {
     let only_values = |_: &str, value: FilterValue<'_>| match value {
