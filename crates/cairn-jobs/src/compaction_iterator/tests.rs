@@ -10,7 +10,7 @@ use cairn_version::{FileMeta, TreeEdit, Version};
 use proptest::prelude::*;
 
 use crate::lower_levels::LowerLevels;
-use crate::model::{Join, State, Write, compact, lawful, user, writes};
+use crate::model::{Join, State, Write, compact, user, with_valid_single_deletions, writes};
 
 /// Formats written entries: key, sequence number, kind and value.
 fn shown(state: &State) -> Vec<String> {
@@ -206,7 +206,7 @@ proptest! {
         partial in any::<bool>(),
         operator in any::<bool>(),
     ) {
-        let history = lawful(history);
+        let history = with_valid_single_deletions(history);
         let cut = cut.min(history.len());
         let (mut old, mut new) = (State::default(), State::default());
         old.write(&history[..cut], 1);

@@ -1,4 +1,4 @@
-//! Snapshots and iterators show one moment.
+//! Snapshots and iterators show one point in time.
 
 use cairn::{CompactRangeOptions, FamilyOptions, ReadOptions};
 
