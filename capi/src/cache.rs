@@ -7,15 +7,15 @@ use cairn_memory::{BlockCache, CacheOptions};
 
 use crate::handle::{create, maybe, of, of_mut};
 
-/// The options of a cache, with its capacity.
+/// The options of a cache, including its capacity.
 #[derive(Clone, Default)]
 pub struct Options {
     capacity: usize,
-    /// The options. With `-1`, the number of shard bits follows from the capacity.
+    /// The options. If the number of shard bits is `-1`, it is derived from the capacity.
     pub build: CacheOptions,
 }
 
-/// A custom memory allocator, of which there is none yet.
+/// A custom memory allocator; none is supported yet.
 pub struct Allocator;
 
 handles! {
@@ -84,17 +84,17 @@ c_functions! {
     fn rocksdb_cache_get_capacity(cache: *const rocksdb_cache_t) -> usize {
         of(cache).capacity()
     }
-    /// Returns the bytes in the cache.
+    /// Returns the number of bytes in the cache.
     fn rocksdb_cache_get_usage(cache: *const rocksdb_cache_t) -> usize {
         of(cache).usage()
     }
-    /// Returns the bytes of pinned entries.
+    /// Returns the number of bytes in pinned entries.
     fn rocksdb_cache_get_pinned_usage(cache: *const rocksdb_cache_t) -> usize {
         of(cache).pinned_usage()
     }
     /// Returns the number of slots of the cache's table.
     fn rocksdb_cache_get_table_address_count(cache: *const rocksdb_cache_t) -> usize {
-        // The table grows with its entries, so it has no notable number of empty slots.
+        // The table grows with its entries, so it has hardly any empty slots.
         of(cache).entries()
     }
     /// Returns the number of entries.

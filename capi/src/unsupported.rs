@@ -1,9 +1,10 @@
 //! Functions of unsupported features: they exist so that programs link, and report that they are not
 //! implemented.
 //!
-//! A function with an `errptr` returns `Not implemented: <function>: <what>`. A function that sets an
-//! option of existing options makes the calls fail that use them. All others create or take objects of
-//! an unsupported feature: they return null or zero and write a line to the LOG of every open database.
+//! A function with an `errptr` returns `Not implemented: <function>: <what>`. A function that sets
+//! an option makes the calls that use the options fail. All others create or take objects of an
+//! unsupported feature: they return null or zero and write a line to the LOG of every open
+//! database.
 
 use std::ffi::{c_char, c_int, c_uchar, c_void};
 
@@ -78,7 +79,7 @@ c_unbuilt! { "a row cache":
     at(opt) fn rocksdb_options_set_row_cache(opt: *mut rocksdb_options_t, cache: *mut rocksdb_cache_t);
 }
 
-c_unbuilt! { "allocators of the program":
+c_unbuilt! { "custom memory allocators":
     err(errptr) fn rocksdb_jemalloc_nodump_allocator_create(errptr: *mut *mut c_char) -> *mut rocksdb_memory_allocator_t;
 }
 

@@ -334,7 +334,7 @@ proptest! {
         }
         for (words, i) in words.iter().flat_map(|words| (0..).map(move |i| (words, i)).take(wanted.len() + 1)) {
             let before = cursor.valid().then(|| cursor.handle());
-            if !cursor.stand_by_words(words, i) {
+            if !cursor.move_by_words(words, i) {
                 prop_assert_eq!(cursor.valid().then(|| cursor.handle()), before);
                 continue;
             }

@@ -308,7 +308,7 @@ proptest! {
         let rewritten = global.then_some(SequenceNumber(7));
         let decoded = Fragments::decode(builder.finish(), &order, rewritten).unwrap();
         let built = Fragments::build(&order, &all);
-        prop_assert!(overlapping || matches!(built.over, Over::Disjoint(_)));
+        prop_assert!(overlapping || matches!(built.over, Coverage::Disjoint(_)));
         let stacked = parts(&all);
         for t in all.iter_mut().filter(|_| global) {
             t.seq = SequenceNumber(7);
