@@ -8,7 +8,7 @@ use cairn_memory::{BlockCache, CacheOptions};
 use crate::handle::{create, maybe, of, of_mut};
 
 /// The options of a cache, including its capacity.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Options {
     capacity: usize,
     /// The options. If the number of shard bits is `-1`, it is derived from the capacity.
@@ -51,11 +51,11 @@ fn new_cache(capacity: usize, build: CacheOptions) -> *mut rocksdb_cache_t {
 c_functions! {
     /// Creates a cache of `capacity` bytes.
     fn rocksdb_cache_create_lru(capacity: usize) -> *mut rocksdb_cache_t {
-        new_cache(capacity, CacheOptions::default())
+        new_cache(capacity, CacheOptions::lru())
     }
     /// Creates a cache that rejects insertions beyond `capacity` bytes.
     fn rocksdb_cache_create_lru_with_strict_capacity_limit(capacity: usize) -> *mut rocksdb_cache_t {
-        new_cache(capacity, CacheOptions { strict_capacity_limit: true, ..CacheOptions::default() })
+        new_cache(capacity, CacheOptions { strict_capacity_limit: true, ..CacheOptions::lru() })
     }
     /// Creates a cache with options.
     fn rocksdb_cache_create_lru_opts(opt: *const rocksdb_lru_cache_options_t) -> *mut rocksdb_cache_t {
@@ -94,8 +94,7 @@ c_functions! {
     }
     /// Returns the number of slots of the cache's table.
     fn rocksdb_cache_get_table_address_count(cache: *const rocksdb_cache_t) -> usize {
-        // The table grows with its entries, so it has hardly any empty slots.
-        of(cache).entries()
+        of(cache).table_places()
     }
     /// Returns the number of entries.
     fn rocksdb_cache_get_occupancy_count(cache: *const rocksdb_cache_t) -> usize {
@@ -104,7 +103,7 @@ c_functions! {
 
     /// Creates options of an LRU cache.
     fn rocksdb_lru_cache_options_create() -> *mut rocksdb_lru_cache_options_t {
-        create(Options::default())
+        create(Options { capacity: 0, build: CacheOptions::lru() })
     }
     /// Sets the capacity in bytes.
     fn rocksdb_lru_cache_options_set_capacity(opt: *mut rocksdb_lru_cache_options_t, capacity: usize) {

@@ -9,8 +9,8 @@ use cairn_format::blob::{
 };
 use cairn_format::names;
 use cairn_platform::RandomAccessFile;
-use cairn_platform::io::{Buffer, ReadRequest};
 use cairn_platform::sync::Arc;
+use cairn_platform::{Buffer, ReadRequest};
 use cairn_types::{Error, FileNumber, Malformed, Result};
 
 /// The maximum length of a value in bytes. RocksDB stores value lengths in 32 bits.

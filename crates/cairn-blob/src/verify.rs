@@ -3,7 +3,7 @@
 use cairn_compress::Compression;
 use cairn_format::blob::{HEADER_LEN, RECORD_HEADER_LEN, RecordHeader};
 use cairn_format::names;
-use cairn_platform::io::{Buffer, ReadRequest};
+use cairn_platform::{Buffer, ReadRequest};
 use cairn_types::{Error, Malformed, Result};
 
 use crate::reader::BlobFile;

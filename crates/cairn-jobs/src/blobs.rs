@@ -12,8 +12,8 @@ use cairn_format::blob::{BlobIndex, FOOTER_LEN};
 use cairn_observe::files::measured_writes;
 use cairn_observe::statistics::{Histogram, Ticker};
 use cairn_platform::WritableFile;
-use cairn_platform::io::{Buffer, ReadRequest};
 use cairn_platform::sync::Arc;
+use cairn_platform::{Buffer, ReadRequest};
 use cairn_types::{FileNumber, Result};
 use cairn_version::BlobFileMeta;
 

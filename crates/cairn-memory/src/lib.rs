@@ -10,5 +10,8 @@ mod extents;
 pub mod write_buffer;
 
 pub use arena::Arena;
-pub use cache::{BlockCache, CacheKey, CacheOptions, CachePriority, CacheRole, RoleCounts};
+pub use cache::{
+    BlockCache, CacheCharge, CacheEntry, CacheKey, CacheKind, CacheOptions, CachePriority,
+    CacheRole, MemoryUse, RoleCounts,
+};
 pub use write_buffer::WriteBufferManager;

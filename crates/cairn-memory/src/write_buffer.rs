@@ -17,7 +17,7 @@
 
 use cairn_platform::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering};
 
-use crate::cache::BlockCache;
+use crate::cache::{BlockCache, CacheCharge, MemoryUse};
 
 /// The granularity in bytes of charges to the cache.
 const STEP: usize = 256 << 10;
@@ -48,9 +48,8 @@ pub struct WriteBufferManager {
     used: AtomicUsize,
     /// Bytes of mutable memtables.
     active: AtomicUsize,
-    cache: Option<Arc<BlockCache>>,
-    /// Bytes charged to the cache.
-    charged: Mutex<usize>,
+    /// The charge to the cache, if there is one.
+    charge: Option<Mutex<CacheCharge>>,
     waiters: Mutex<Vec<std::sync::Weak<dyn Woken>>>,
 }
 
@@ -69,8 +68,8 @@ impl WriteBufferManager {
             flushes_largest: AtomicBool::new(false),
             used: AtomicUsize::new(0),
             active: AtomicUsize::new(0),
-            cache,
-            charged: Mutex::new(0),
+            charge: cache
+                .map(|cache| Mutex::new(CacheCharge::new(cache, MemoryUse::WriteBuffer, 0))),
             waiters: Mutex::new(Vec::new()),
         }
     }
@@ -84,7 +83,7 @@ impl WriteBufferManager {
     /// True if memtables are charged to a cache.
     #[must_use]
     pub fn cost_to_cache(&self) -> bool {
-        self.cache.is_some()
+        self.charge.is_some()
     }
 
     /// True if writes are stalled when the budget is exhausted.
@@ -142,7 +141,9 @@ impl WriteBufferManager {
     /// Bytes charged to the cache.
     #[must_use]
     pub fn dummy_entries_in_cache_usage(&self) -> usize {
-        *self.charged.lock()
+        self.charge
+            .as_ref()
+            .map_or(0, |charge| charge.lock().bytes())
     }
 
     /// True if a memtable should be flushed to keep within the budget.
@@ -210,20 +211,11 @@ impl WriteBufferManager {
     /// Adjusts the charge of the cache to the memory in use. The charge falls with a delay, to avoid
     /// oscillation.
     fn charge(&self) {
-        let Some(cache) = &self.cache else { return };
-        let mut charged = self.charged.lock();
+        let Some(charge) = &self.charge else { return };
+        let mut charge = charge.lock();
         let wanted = self.memory_usage().next_multiple_of(STEP);
-        if wanted > *charged || wanted < *charged / 4 * 3 {
-            cache.set_reserved(*charged, wanted);
-            *charged = wanted;
-        }
-    }
-}
-
-impl Drop for WriteBufferManager {
-    fn drop(&mut self) {
-        if let Some(cache) = &self.cache {
-            cache.set_reserved(*self.charged.lock(), 0);
+        if wanted > charge.bytes() || wanted < charge.bytes() / 4 * 3 {
+            charge.set(wanted);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cairn_format::filter::FilterPolicy;
 use cairn_format::options_text::statements;
-use cairn_memory::{BlockCache, CacheOptions, WriteBufferManager};
+use cairn_memory::{BlockCache, CacheKind, CacheOptions, WriteBufferManager};
 use cairn_observe::statistics::{Keeping, StatsLevel};
 use cairn_observe::{Listeners, LogSink, Statistics};
 use cairn_platform::{RateLimiter, SstFileManager};
@@ -215,15 +215,26 @@ impl Text for Vec<u8> {
     }
 }
 
-/// A block cache, as its capacity in bytes or as `{capacity=8M;num_shard_bits=4;...}`. Parsing creates
-/// a new cache; clones of the options share it.
+/// The kind of cache with RocksDB's name `id`.
+fn cache_kind(id: &str) -> Result<CacheKind, Refusal> {
+    match id {
+        "LRUCache" => Ok(CacheKind::Lru),
+        "HyperClockCache" => Ok(CacheKind::Clock),
+        _ => Err(format!(
+            "{id} is not a kind of cache: expected LRUCache or HyperClockCache"
+        )),
+    }
+}
+
+/// A block cache, as its capacity in bytes or as `{capacity=8M;num_shard_bits=4;...}`: an LRU cache unless
+/// `id=HyperClockCache`. Parsing creates a new cache; clones of the options share it.
 impl Text for Option<Arc<BlockCache>> {
     fn parse(text: &str) -> Result<Self, Refusal> {
         if text == NULL || text.is_empty() {
             return Ok(None);
         }
         let mut capacity = None;
-        let mut options = CacheOptions::default();
+        let mut options = CacheOptions::lru();
         let inner = text
             .strip_prefix('{')
             .and_then(|text| text.strip_suffix('}'));
@@ -233,8 +244,7 @@ impl Text for Option<Arc<BlockCache>> {
         };
         for (name, value) in properties {
             match name {
-                // Cairn's cache takes the place of both of RocksDB's.
-                "id" if matches!(value, "LRUCache" | "HyperClockCache") => {}
+                "id" => options.kind = cache_kind(value)?,
                 "capacity" => capacity = Some(usize::parse(value)?),
                 "num_shard_bits" => options.num_shard_bits = i32::parse(value)?.try_into().ok(),
                 "strict_capacity_limit" => options.strict_capacity_limit = bool::parse(value)?,
@@ -252,8 +262,12 @@ impl Text for Option<Arc<BlockCache>> {
             return NULL.to_owned();
         };
         let options = cache.options();
+        let id = match options.kind {
+            CacheKind::Clock => "id=HyperClockCache;",
+            CacheKind::Lru => "",
+        };
         format!(
-            "{{capacity={};num_shard_bits={};strict_capacity_limit={};high_pri_pool_ratio={};low_pri_pool_ratio={};}}",
+            "{{{id}capacity={};num_shard_bits={};strict_capacity_limit={};high_pri_pool_ratio={};low_pri_pool_ratio={};}}",
             cache.capacity(),
             options.num_shard_bits.map_or(-1, i64::from),
             options.strict_capacity_limit,

@@ -1,4 +1,4 @@
-//! Reads: shared buffers, read requests, and their execution.
+//! Reads: requests, and their execution.
 //!
 //! The read path does not perform I/O. It returns what it needs as a [`ReadRequest`] (see
 //! `cairn_types::iter`), and [`Io`] obtains the bytes. [`Io::read`] is the single asynchronous leaf of the
@@ -6,218 +6,13 @@
 //! [`Io::read_now`] without any overhead.
 
 use std::future::Future;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use cairn_types::{Error, Result};
 
+use crate::buffer::{Buffer, pool};
 use crate::fs::{RandomAccessFile, ReadAt};
 use crate::rate_limited_file::Limits;
-use crate::{buffer_pool, prefetch, prefetch_address};
-
-/// A reference-counted, immutable buffer: a block as read, or decompressed. Cloning increments the reference
-/// count.
-///
-/// The bytes may be followed by a tail: data derived from them, in the same allocation. The allocation may be
-/// longer than both, to leave room for a tail or because it was reused (`buffer_pool`).
-#[derive(Clone)]
-pub struct Buffer {
-    all: Arc<[u8]>,
-    len: u32,
-    tail: u32,
-}
-
-impl Buffer {
-    /// Copies `bytes` and appends the tail `tail`.
-    #[must_use]
-    pub fn with_tail(bytes: &[u8], tail: &[u8]) -> Buffer {
-        let mut whole = buffer_pool::memory(bytes.len() + tail.len());
-        let parts = Arc::get_mut(&mut whole).expect("the buffer is not shared yet");
-        let (first, rest) = parts.split_at_mut(bytes.len());
-        first.copy_from_slice(bytes);
-        rest[..tail.len()].copy_from_slice(tail);
-        Buffer {
-            all: whole,
-            len: length(bytes.len()),
-            tail: length(tail.len()),
-        }
-    }
-
-    /// Copies `bytes`, with room for a tail of `room` bytes; see [`Buffer::lay_tail`].
-    #[must_use]
-    pub fn with_room(bytes: &[u8], room: usize) -> Buffer {
-        if room == 0 {
-            return Buffer::from(bytes);
-        }
-        let mut whole = buffer_pool::memory(bytes.len() + room);
-        let parts = Arc::get_mut(&mut whole).expect("the buffer is not shared yet");
-        parts[..bytes.len()].copy_from_slice(bytes);
-        Buffer::of(whole, bytes.len())
-    }
-
-    /// Replaces the tail in place. Returns false if there is not enough room or the buffer is shared.
-    pub fn lay_tail(&mut self, tail: &[u8]) -> bool {
-        let at = self.bytes();
-        let place = Arc::get_mut(&mut self.all).and_then(|all| all.get_mut(at..at + tail.len()));
-        let Some(place) = place else {
-            return false;
-        };
-        place.copy_from_slice(tail);
-        self.tail = length(tail.len());
-        true
-    }
-
-    /// True if both share the same memory.
-    #[must_use]
-    pub fn is_same(&self, other: &Buffer) -> bool {
-        Arc::ptr_eq(&self.all, &other.all)
-    }
-
-    /// Shortens the buffer by its last `len` bytes, which become its tail.
-    ///
-    /// # Panics
-    ///
-    /// If it has fewer bytes.
-    #[must_use]
-    pub fn cut(mut self, len: usize) -> Buffer {
-        assert!(
-            len <= self.bytes(),
-            "a buffer of {} bytes is cut by {len}",
-            self.len
-        );
-        self.len -= length(len);
-        self.tail += length(len);
-        self
-    }
-
-    /// The tail; usually empty.
-    #[inline]
-    #[must_use]
-    pub fn tail(&self) -> &[u8] {
-        &self.all[self.bytes()..][..self.tail as usize]
-    }
-
-    /// The number of bytes before the tail.
-    #[inline]
-    fn bytes(&self) -> usize {
-        self.len as usize
-    }
-
-    /// Prefetches the memory that a search accesses first: the start, the reference count, and the end.
-    #[inline]
-    pub fn prefetch(&self) {
-        let whole = &self.all[..self.bytes() + self.tail as usize];
-        prefetch::first(whole);
-        prefetch::last(whole, (self.tail as usize).clamp(64, 256));
-    }
-
-    /// Prefetches the `len` bytes at `at`, as far as they are part of the buffer.
-    #[inline]
-    pub fn prefetch_at(&self, at: usize, len: usize) {
-        let end = self.bytes().min(at.saturating_add(len));
-        prefetch::last(self.all.get(at..end).unwrap_or_default(), len);
-    }
-
-    /// Prefetches the cache line at offset `at`, which may be outside the buffer.
-    #[inline]
-    pub fn prefetch_line(&self, at: usize) {
-        prefetch_address(self.all.as_ptr().addr().wrapping_add(at));
-    }
-
-    /// The size of the allocation, including the tail and unused bytes.
-    #[inline]
-    #[must_use]
-    pub fn memory_usage(&self) -> usize {
-        self.all.len()
-    }
-
-    /// Creates a buffer of `len` bytes written by `fill`, with room for a tail of `room` bytes. The memory
-    /// passed to `fill` is zeroed or has the content of a previous buffer.
-    ///
-    /// # Errors
-    ///
-    /// Those of `fill`.
-    pub fn filled<E>(
-        len: usize,
-        room: usize,
-        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
-    ) -> Result<Buffer, E> {
-        Buffer::refilled(None, len, room, fill)
-    }
-
-    /// [`Buffer::filled`] that reuses the memory of `spent` if it has the same length and is not shared.
-    fn refilled<E>(
-        spent: Option<Buffer>,
-        len: usize,
-        room: usize,
-        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
-    ) -> Result<Buffer, E> {
-        let mut bytes = spent
-            .map(|spent| spent.all)
-            .filter(|all| buffer_pool::fits(all.len(), len + room) && Arc::strong_count(all) == 1)
-            .unwrap_or_else(|| buffer_pool::memory(len + room));
-        fill(&mut Arc::get_mut(&mut bytes).expect("the buffer is not shared")[..len])?;
-        Ok(Buffer::of(bytes, len))
-    }
-
-    /// Drops the buffer. If it is not shared, its memory may be reused for the thread's next buffer of
-    /// similar length.
-    pub fn recycle(self) {
-        buffer_pool::keep(self.all);
-    }
-
-    /// The number of references.
-    #[must_use]
-    pub fn holders(&self) -> usize {
-        Arc::strong_count(&self.all)
-    }
-
-    fn whole(all: Arc<[u8]>) -> Buffer {
-        let len = all.len();
-        Buffer::of(all, len)
-    }
-
-    /// A buffer of the first `len` bytes of `all`.
-    fn of(all: Arc<[u8]>, len: usize) -> Buffer {
-        Buffer {
-            all,
-            len: length(len),
-            tail: 0,
-        }
-    }
-}
-
-impl From<Vec<u8>> for Buffer {
-    fn from(bytes: Vec<u8>) -> Buffer {
-        Buffer::whole(bytes.into())
-    }
-}
-
-impl From<&[u8]> for Buffer {
-    fn from(bytes: &[u8]) -> Buffer {
-        Buffer::whole(bytes.into())
-    }
-}
-
-impl Deref for Buffer {
-    type Target = [u8];
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        &self.all[..self.bytes()]
-    }
-}
-
-/// Converts a length to its stored form.
-#[inline]
-fn length(len: usize) -> u32 {
-    u32::try_from(len).expect("a buffer is less than 4 GiB")
-}
-
-impl std::fmt::Debug for Buffer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Buffer({} bytes)", self.len())
-    }
-}
 
 /// A range of a file to be read.
 #[derive(Clone)]
@@ -351,17 +146,16 @@ impl Io {
         let mut results = Vec::with_capacity(requests.len());
         let same_file = |a: &ReadRequest, b: &ReadRequest| Arc::ptr_eq(&a.file, &b.file);
         for batch in requests.chunk_by(same_file) {
-            let mut bytes: Vec<Arc<[u8]>> = batch
+            let mut bytes: Vec<Box<[u8]>> = batch
                 .iter()
-                .map(|request| buffer_pool::memory(request.len + request.room))
+                .map(|request| pool::memory(request.len + request.room))
                 .collect();
             let mut reads: Vec<ReadAt<'_>> = batch
                 .iter()
                 .zip(&mut bytes)
                 .map(|(request, bytes)| ReadAt {
                     offset: request.offset,
-                    buf: &mut Arc::get_mut(bytes).expect("the buffer is not shared yet")
-                        [..request.len],
+                    buf: &mut bytes[..request.len],
                     got: Ok(0),
                 })
                 .collect();

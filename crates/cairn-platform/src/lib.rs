@@ -6,7 +6,7 @@
 //! whole engine can run.
 
 pub mod backoff;
-mod buffer_pool;
+mod buffer;
 pub mod clock;
 pub mod cores;
 pub mod encrypted;
@@ -29,6 +29,7 @@ pub mod world;
 pub mod wrapper;
 
 // Used by the macros of `fs`.
+pub use buffer::{Buffer, Entry, EntryNote};
 #[doc(hidden)]
 pub use cairn_types;
 pub use clock::Clock;
@@ -37,7 +38,7 @@ pub use encrypted::{
 };
 pub use executor::{Executor, Job, Priority};
 pub use fs::{FileSystem, RandomAccessFile, WritableFile};
-pub use io::{Buffer, Io, ReadRequest};
+pub use io::{Io, ReadRequest};
 pub use mem::MemFileSystem;
 pub use posix::{PosixFileSystem, Process, SystemClock, SystemRandom, huge, region};
 pub use prefetch::prefetch_address;

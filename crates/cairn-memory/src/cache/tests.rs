@@ -1,6 +1,6 @@
 //! Tests of the cache through its public interface.
 
-use super::shard::ENTRY_OVERHEAD;
+use super::clock::ENTRY_OVERHEAD;
 use super::*;
 
 fn key(n: u64) -> CacheKey {
@@ -16,6 +16,7 @@ const CHARGE: usize = 1000 + ENTRY_OVERHEAD;
 /// One shard with room for `blocks` blocks.
 fn cache(blocks: usize, high: f64, low: f64, strict: bool) -> BlockCache {
     let options = CacheOptions {
+        kind: CacheKind::Clock,
         num_shard_bits: Some(0),
         strict_capacity_limit: strict,
         high_pri_pool_ratio: high,
@@ -101,7 +102,11 @@ fn eviction_follows_priorities_without_pool_ratios() {
 
 #[test]
 fn a_pool_ratio_bounds_the_pool() {
-    let cache = cache(8, 0.5, 0.0, false);
+    let options = CacheOptions {
+        num_shard_bits: Some(0),
+        ..CacheOptions::lru()
+    };
+    let cache = BlockCache::new(8 * (1000 + super::lru::ENTRY_OVERHEAD), options);
     for n in 0..8 {
         put(&cache, n, CachePriority::High);
     }
@@ -291,7 +296,7 @@ fn a_tail_is_appended_in_place_unless_the_buffer_is_held() {
     let (cache, key) = cache_with(Buffer::with_room(&[7; 100], 40));
     let looks = cache.get(&key).expect("it is here");
     let laid = cache.lay_tail(&key, looks.clone(), &[9; 40]);
-    assert_eq!(looks.tail(), []);
+    assert!(looks.tail().is_empty());
     assert_eq!(laid.tail(), [9; 40]);
     let found = cache.get(&key).expect("it is here");
     assert!(found.is_same(&laid) && !found.is_same(&looks));

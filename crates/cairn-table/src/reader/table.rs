@@ -218,7 +218,7 @@ impl Table {
     /// Returns `block`, a cached data block, with its search words if it can have any.
     #[inline]
     pub(crate) fn with_words(&self, lack: MissingBlock, block: Buffer) -> Buffer {
-        let is_bare = matches!(block.tail().len(), 0 | TRAILER_LEN);
+        let is_bare = block.tail().is_empty();
         let wants_words = is_bare && lack.role == CacheRole::Data && self.room(lack.handle) > 0;
         match wants_words {
             true => self.lay_words(lack, block),

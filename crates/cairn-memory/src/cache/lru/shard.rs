@@ -7,13 +7,14 @@
 
 use cairn_platform::Buffer;
 
-use super::role::{CachePriority, CacheRole, RoleCounts};
+use super::super::CacheEntry;
+use super::super::store::Insertion;
+use super::super::{CacheKey, CacheOptions, CachePriority, CacheRole, Evicted, RoleCounts};
 use super::table::{Hashed, Table};
-use super::{CacheKey, CacheOptions};
 
 /// The overhead of the cache per entry, approximately: its line and a share of the free ones, the node, and
 /// the reference counts.
-pub(super) const ENTRY_OVERHEAD: usize = 176;
+pub(in crate::cache) const ENTRY_OVERHEAD: usize = 176;
 
 /// The maximum touch count of an entry, and thus the number of times that it escapes eviction.
 const MAX_TOUCHES: u8 = 3;
@@ -158,16 +159,15 @@ impl Shard {
         self.table.find(hash, |slot| slot.key == *key).is_some()
     }
 
-    pub(super) fn insert(
-        &mut self,
-        hash: u64,
-        key: CacheKey,
-        buffer: Buffer,
-        role: CacheRole,
-        priority: CachePriority,
-        evicted: &mut Vec<Buffer>,
-    ) -> bool {
-        evicted.extend(self.erase(hash, &key));
+    pub(super) fn insert(&mut self, entry: Insertion, evicted: &mut Vec<Evicted>) -> bool {
+        let Insertion {
+            hash,
+            key,
+            buffer,
+            role,
+            priority,
+        } = entry;
+        drop(self.erase(hash, &key));
         let charge = buffer.memory_usage() + ENTRY_OVERHEAD;
         let fits = charge <= self.limits.capacity;
         if !fits || (!self.make_room(charge, evicted) && self.limits.strict) {
@@ -207,7 +207,7 @@ impl Shard {
             return Err(buffer);
         };
         drop(buffer);
-        match slot.buffer.lay_tail(tail) {
+        match slot.buffer.append_tail(tail) {
             true => Ok(slot.buffer.clone()),
             false => Err(slot.buffer.clone()),
         }
@@ -219,13 +219,13 @@ impl Shard {
         hash: u64,
         key: &CacheKey,
         buffer: Buffer,
-        evicted: &mut Vec<Buffer>,
+        evicted: &mut Vec<Evicted>,
     ) {
         let Some(slot) = self.table.find_mut(hash, |slot| slot.key == *key) else {
             return;
         };
         let before = slot.charge();
-        evicted.push(std::mem::replace(&mut slot.buffer, buffer));
+        slot.buffer = buffer;
         let (node, role, now) = (slot.node, slot.role, slot.charge());
         let pool = self.nodes[node as usize].pool;
         self.unlink(node, before);
@@ -236,12 +236,12 @@ impl Shard {
         self.make_room(0, evicted);
     }
 
-    pub(super) fn erase(&mut self, hash: u64, key: &CacheKey) -> Option<Buffer> {
+    pub(super) fn erase(&mut self, hash: u64, key: &CacheKey) -> Option<Evicted> {
         let slot = self.table.remove(hash, |slot| slot.key == *key)?;
         Some(self.forget(slot))
     }
 
-    pub(super) fn erase_unused(&mut self, evicted: &mut Vec<Buffer>) {
+    pub(super) fn erase_unused(&mut self, evicted: &mut Vec<Evicted>) {
         for pool in CachePriority::IN_ORDER {
             let mut at = self.queues[pool as usize].tail;
             while at != NONE {
@@ -254,7 +254,7 @@ impl Shard {
         }
     }
 
-    pub(super) fn set_limits(&mut self, limits: Limits, evicted: &mut Vec<Buffer>) {
+    pub(super) fn set_limits(&mut self, limits: Limits, evicted: &mut Vec<Evicted>) {
         self.limits = limits;
         self.demote_overflow();
         while self.usage() > limits.capacity {
@@ -282,12 +282,28 @@ impl Shard {
         self.table.len()
     }
 
+    pub(super) fn places(&self) -> usize {
+        self.table.places()
+    }
+
+    pub(super) fn all(&self) -> Vec<CacheEntry> {
+        let entry = |slot: &Slot| CacheEntry {
+            key: slot.key,
+            role: slot.role,
+            priority: slot.priority,
+            charge: slot.charge(),
+            hits: u32::from(slot.touches),
+            age_seconds: 0,
+        };
+        self.table.iter().map(entry).collect()
+    }
+
     pub(super) fn counts(&self, role: CacheRole) -> RoleCounts {
         self.counts[role as usize]
     }
 
     /// Evicts entries until `charge` more bytes fit. Returns false if that is impossible.
-    fn make_room(&mut self, charge: usize, evicted: &mut Vec<Buffer>) -> bool {
+    fn make_room(&mut self, charge: usize, evicted: &mut Vec<Evicted>) -> bool {
         while self.usage() + charge > self.limits.capacity {
             if !self.evict_one(evicted) {
                 return false;
@@ -297,7 +313,7 @@ impl Shard {
     }
 
     /// Evicts one entry of the lowest non-empty pool. Returns false if none was found that is not in use.
-    fn evict_one(&mut self, evicted: &mut Vec<Buffer>) -> bool {
+    fn evict_one(&mut self, evicted: &mut Vec<Evicted>) -> bool {
         let mut examined = 0;
         for pool in CachePriority::IN_ORDER {
             let rounds = self.table.len();
@@ -369,14 +385,14 @@ impl Shard {
         self.table.find(hash, |slot| slot.node == node)
     }
 
-    fn remove_node(&mut self, node: u32) -> Option<Buffer> {
+    fn remove_node(&mut self, node: u32) -> Option<Evicted> {
         let hash = self.nodes[node as usize].hash;
         let slot = self.table.remove(hash, |slot| slot.node == node)?;
         Some(self.forget(slot))
     }
 
     /// Removes an entry, already taken from the table, from its queue and the counters.
-    fn forget(&mut self, slot: Slot) -> Buffer {
+    fn forget(&mut self, slot: Slot) -> Evicted {
         let charge = slot.charge();
         debug_assert!(
             self.counts[slot.role as usize].usage >= charge,
@@ -388,7 +404,14 @@ impl Shard {
         let counts = &mut self.counts[slot.role as usize];
         counts.entries -= 1;
         counts.usage -= charge;
-        slot.buffer
+        Evicted {
+            key: slot.key,
+            buffer: slot.buffer,
+            role: slot.role,
+            priority: slot.priority,
+            is_hit: slot.touches > 0,
+            overhead: ENTRY_OVERHEAD,
+        }
     }
 
     fn new_node(&mut self, hash: u64, pool: CachePriority) -> u32 {

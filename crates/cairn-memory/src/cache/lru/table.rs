@@ -33,6 +33,10 @@ impl<T: Hashed> Table<T> {
         }
     }
 
+    pub(super) fn places(&self) -> usize {
+        self.places.len()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.len
     }

@@ -1,4 +1,4 @@
-//! A thread-local pool of buffers for blocks.
+//! A thread-local pool of memory for buffers.
 //!
 //! A full cache evicts a block for each one that it inserts. Freeing the memory of the old block and
 //! allocating and clearing new memory costs up to a third of reading the block from the page cache. The
@@ -11,7 +11,6 @@
 
 use std::cell::RefCell;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 
 /// The maximum number of buffers kept by a thread.
 const MAX_BUFFERS: usize = 8;
@@ -25,7 +24,7 @@ const STEPS: usize = 32;
 
 thread_local! {
     /// The buffers kept by the thread. Has a capacity only once a buffer was kept.
-    static POOL: RefCell<Vec<Arc<[u8]>>> = const { RefCell::new(Vec::new()) };
+    static POOL: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The length to allocate for `len` bytes.
@@ -41,9 +40,9 @@ pub(crate) fn fits(length: usize, len: usize) -> bool {
     (len..=rounded(len)).contains(&length)
 }
 
-/// Adds `piece` to the pool, unless it is shared or of an unsuitable length.
-pub(crate) fn keep(mut piece: Arc<[u8]>) {
-    if !POOLED_LENGTHS.contains(&piece.len()) || Arc::get_mut(&mut piece).is_none() {
+/// Adds `piece` to the pool, unless it is of an unsuitable length.
+pub(crate) fn keep(piece: Box<[u8]>) {
+    if !POOLED_LENGTHS.contains(&piece.len()) {
         return;
     }
     // An exiting thread keeps nothing.
@@ -56,9 +55,9 @@ pub(crate) fn keep(mut piece: Arc<[u8]>) {
     });
 }
 
-/// A buffer of at least `len` bytes that is not shared, with arbitrary content.
-pub(crate) fn memory(len: usize) -> Arc<[u8]> {
-    let taken = |pool: &RefCell<Vec<Arc<[u8]>>>| {
+/// Memory of at least `len` bytes, with arbitrary content.
+pub(crate) fn memory(len: usize) -> Box<[u8]> {
+    let taken = |pool: &RefCell<Vec<Box<[u8]>>>| {
         let mut pool = pool.borrow_mut();
         match pool.iter().rposition(|piece| fits(piece.len(), len)) {
             Some(at) => Ok(pool.swap_remove(at)),
@@ -70,29 +69,25 @@ pub(crate) fn memory(len: usize) -> Arc<[u8]> {
         true => POOL.try_with(taken).unwrap_or(Err(len)),
         false => Err(len),
     };
-    taken.unwrap_or_else(|len| std::iter::repeat_n(0, len).collect())
+    taken.unwrap_or_else(|len| vec![0; len].into_boxed_slice())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn piece(len: usize) -> Arc<[u8]> {
+    fn piece(len: usize) -> Box<[u8]> {
         std::iter::repeat_n(7, len).collect()
     }
 
     #[test]
-    fn unshared_buffers_are_reused_for_suitable_lengths() {
+    fn memory_is_reused_for_suitable_lengths() {
         assert_eq!(memory(4201).len(), 4201, "the pool is empty");
         keep(piece(4200));
         assert_eq!(memory(4225).len(), 4352, "too short");
         assert_eq!(memory(2000).len(), 2016, "too long");
         assert_eq!(memory(4100).len(), 4200);
         assert_eq!(memory(4100).len(), 4224, "taken once");
-        let held = piece(4200);
-        keep(held.clone());
-        assert_eq!(memory(4200)[0], 0);
-        assert_eq!(held[0], 7);
         keep(piece(MAX_LENGTH + 1));
         assert_eq!(memory(MAX_LENGTH + 1)[0], 0);
     }

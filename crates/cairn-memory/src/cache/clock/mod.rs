@@ -1,0 +1,259 @@
+//! The clock cache: lookups take no lock.
+//!
+//! An entry is a buffer whose header is published (`cairn_platform::Buffer`). A lookup finds the number of the
+//! header in the index of its shard, takes a reference with one atomic operation, and checks the key
+//! afterwards. It marks the entry as hit in the header and touches nothing else. Insertion, eviction and
+//! erasure take the lock of a shard, which guards the order of eviction and the counters.
+//!
+//! The capacity belongs to the cache as a whole. An insertion charges its bytes first, evicts from its own
+//! shard, and from others if its own has nothing left that can be evicted. If readers hold everything, the cache
+//! exceeds its capacity (unless it is strict) until the next insertion or change of capacity or charges.
+//!
+//! Invariants:
+//!
+//! C1. `usage` is the sum of the charges of all entries, of insertions in progress, and of reservations.
+//! C2. An entry is in the index of its shard exactly while its buffer is published and has a node.
+//! C3. No thread holds the locks of two shards.
+
+mod index;
+mod queues;
+mod shard;
+
+use cairn_platform::sync::Ordering;
+use cairn_platform::sync::modelled::AtomicUsize;
+use cairn_platform::{Buffer, Clock, SystemClock};
+
+use super::store::{Insertion, Store};
+use super::{CacheEntry, CacheKey, CacheOptions, CacheRole, Evicted, RoleCounts, shard_of};
+use shard::{Locked, Shard};
+
+/// The overhead of the cache per entry, approximately: the header, the node, the places in the index, and what
+/// the allocator adds.
+pub(super) const ENTRY_OVERHEAD: usize = 136;
+
+/// A clock cache; see the module's documentation.
+pub(super) struct ClockCache {
+    /// A power of two.
+    shards: Box<[Shard]>,
+    capacity: AtomicUsize,
+    usage: AtomicUsize,
+    /// The shard that gives up entries next when room is made for something other than an entry.
+    next: AtomicUsize,
+    options: CacheOptions,
+    /// The time of creation, in seconds of the clock.
+    created: u64,
+}
+
+/// The number of entries that are evicted while the lock of a shard is held.
+const BATCH: usize = 32;
+
+fn seconds() -> u64 {
+    SystemClock.monotonic_nanos() / 1_000_000_000
+}
+
+impl ClockCache {
+    /// Creates a cache of `shards` shards without capacity.
+    pub(super) fn new(shards: usize, options: CacheOptions) -> ClockCache {
+        ClockCache {
+            shards: (0..shards).map(|_| Shard::new()).collect(),
+            capacity: AtomicUsize::new(0),
+            usage: AtomicUsize::new(0),
+            next: AtomicUsize::new(0),
+            options,
+            created: seconds(),
+        }
+    }
+
+    #[inline]
+    fn shard(&self, hash: u64) -> &Shard {
+        &self.shards[shard_of(hash, self.shards.len())]
+    }
+
+    /// Bytes by which the usage exceeds the capacity.
+    fn excess(&self) -> usize {
+        // Relaxed, here and elsewhere: a sum that orders nothing.
+        let usage = self.usage.load(Ordering::Relaxed);
+        usage.saturating_sub(self.capacity.load(Ordering::Relaxed))
+    }
+
+    fn discharge(&self, bytes: usize) {
+        let before = self.usage.fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(before >= bytes, "C1");
+    }
+
+    /// Evicts entries of all shards, a few of each in turn, until the usage is within the capacity. Returns
+    /// false if that is impossible.
+    fn make_room(&self, evicted: &mut Vec<Evicted>) -> bool {
+        let mut idle = 0;
+        while self.excess() > 0 {
+            if idle == self.shards.len() {
+                return false;
+            }
+            let at = self.next.fetch_add(1, Ordering::Relaxed);
+            let shard = &self.shards[at & (self.shards.len() - 1)];
+            match self.evict_from(shard, evicted) {
+                0 => idle += 1,
+                _ => idle = 0,
+            }
+        }
+        true
+    }
+
+    /// Evicts up to [`BATCH`] entries of a shard while the usage exceeds the capacity. Returns their number.
+    fn evict_from(&self, shard: &Shard, evicted: &mut Vec<Evicted>) -> usize {
+        self.evict_locked(&mut shard.lock(), evicted)
+    }
+
+    fn evict_locked(&self, state: &mut Locked<'_>, evicted: &mut Vec<Evicted>) -> usize {
+        let mut count = 0;
+        while count < BATCH && self.excess() > 0 {
+            let Some(victim) = state.evict() else { break };
+            self.discharge(victim.charge());
+            evicted.push(victim);
+            count += 1;
+        }
+        count
+    }
+}
+
+impl Store for ClockCache {
+    #[inline]
+    fn lookup(&self, hash: u64, key: &CacheKey, role: CacheRole) -> Option<Buffer> {
+        self.shard(hash).lookup(hash, key, role)
+    }
+
+    #[inline]
+    fn announce(&self, hash: u64) {
+        self.shard(hash).index().prefetch(hash);
+    }
+
+    #[inline]
+    fn prefetch(&self, hash: u64, _key: &CacheKey) {
+        // Another key with the same tag is so rare that the key need not be compared.
+        self.shard(hash).index().find(hash, |number| {
+            Buffer::prefetch_content(number);
+            Some(())
+        });
+    }
+
+    fn contains(&self, hash: u64, key: &CacheKey) -> bool {
+        self.shard(hash).lock().find(hash, key).is_some()
+    }
+
+    fn insert(&self, entry: Insertion, evicted: &mut Vec<Evicted>) -> bool {
+        let charge = entry.buffer.memory_usage() + ENTRY_OVERHEAD;
+        let shard = self.shard(entry.hash);
+        let mut state = shard.lock();
+        if let Some(old) = state.erase(entry.hash, &entry.key) {
+            self.discharge(old.charge());
+        }
+        if charge > self.capacity.load(Ordering::Relaxed) {
+            state.refuse(entry.role);
+            return false;
+        }
+        self.usage.fetch_add(charge, Ordering::Relaxed);
+        self.evict_locked(&mut state, evicted);
+        if self.excess() > 0 {
+            drop(state);
+            let fits = self.make_room(evicted);
+            state = shard.lock();
+            if !fits && self.options.strict_capacity_limit {
+                self.discharge(charge);
+                state.refuse(entry.role);
+                return false;
+            }
+        }
+        let born = u32::try_from(seconds() - self.created).unwrap_or(u32::MAX);
+        if let Some(replaced) = state.insert(entry, charge, born) {
+            self.discharge(replaced.charge());
+        }
+        true
+    }
+
+    fn lay_tail(
+        &self,
+        hash: u64,
+        key: &CacheKey,
+        buffer: Buffer,
+        tail: &[u8],
+        evicted: &mut Vec<Evicted>,
+    ) -> Buffer {
+        let mut state = self.shard(hash).lock();
+        let Some(number) = state.find(hash, key) else {
+            drop(state);
+            return Buffer::with_tail(&buffer, tail);
+        };
+        let buffer = match buffer.publish_tail(number, tail) {
+            Ok(laid) => return laid,
+            Err(buffer) => buffer,
+        };
+        let copy = Buffer::with_tail(&buffer, tail);
+        let charge = copy.memory_usage() + ENTRY_OVERHEAD;
+        self.usage.fetch_add(charge, Ordering::Relaxed);
+        let before = state.replace(hash, number, copy.clone(), charge);
+        drop(state);
+        self.discharge(before);
+        self.make_room(evicted);
+        copy
+    }
+
+    fn erase(&self, hash: u64, key: &CacheKey) -> Option<Evicted> {
+        let erased = self.shard(hash).lock().erase(hash, key)?;
+        self.discharge(erased.charge());
+        Some(erased)
+    }
+
+    fn erase_unused(&self, evicted: &mut Vec<Evicted>) {
+        for shard in &self.shards {
+            let first = evicted.len();
+            shard.lock().erase_unused(evicted);
+            self.discharge(evicted[first..].iter().map(Evicted::charge).sum());
+        }
+    }
+
+    fn usage(&self) -> usize {
+        self.usage.load(Ordering::Relaxed)
+    }
+
+    fn pinned_usage(&self) -> usize {
+        let pinned = |shard: &Shard| shard.lock().pinned_usage();
+        self.shards.iter().map(pinned).sum()
+    }
+
+    fn entries(&self) -> usize {
+        self.shards.iter().map(|shard| shard.index().len()).sum()
+    }
+
+    fn places(&self) -> usize {
+        self.shards.iter().map(|shard| shard.index().places()).sum()
+    }
+
+    fn set_capacity(&self, capacity: usize, evicted: &mut Vec<Evicted>) {
+        self.capacity.store(capacity, Ordering::Relaxed);
+        self.make_room(evicted);
+    }
+
+    fn reserve(&self, before: usize, now: usize, evicted: &mut Vec<Evicted>) {
+        self.usage.fetch_add(now, Ordering::Relaxed);
+        self.discharge(before);
+        if now > before {
+            self.make_room(evicted);
+        }
+    }
+
+    fn counts(&self, role: CacheRole) -> RoleCounts {
+        let mut sum = RoleCounts::default();
+        for shard in &self.shards {
+            sum.add(&shard.counts(role));
+        }
+        sum
+    }
+
+    fn for_each(&self, visit: &mut dyn FnMut(CacheEntry)) {
+        let now = u32::try_from(seconds() - self.created).unwrap_or(u32::MAX);
+        for shard in &self.shards {
+            let entries = shard.lock().all(now);
+            entries.into_iter().for_each(&mut *visit);
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! One shard of the clock cache: an index that is read without a lock, and the state behind the lock.
+
+use cairn_platform::sync::Ordering;
+use cairn_platform::sync::modelled::{AtomicU64, Mutex, MutexGuard};
+use cairn_platform::{Buffer, EntryNote};
+
+use super::super::store::Insertion;
+use super::super::{CacheEntry, CacheKey, CachePriority, CacheRole, Evicted, RoleCounts};
+use super::ENTRY_OVERHEAD;
+use super::index::Index;
+use super::queues::{Queues, Seen};
+
+const ROLES: usize = CacheRole::ALL.len();
+
+/// A shard on cache lines of its own, to avoid false sharing; see the module's documentation.
+#[repr(align(128))]
+pub(super) struct Shard {
+    index: Index,
+    misses: [AtomicU64; ROLES],
+    state: Mutex<State>,
+}
+
+/// What the lock guards: the order of eviction, and counters.
+struct State {
+    queues: Queues,
+    /// By node of `queues`: the number of the entry, and its hits when it was last examined.
+    entries: Vec<(u32, u32)>,
+    counts: [RoleCounts; ROLES],
+}
+
+/// A locked shard.
+pub(super) struct Locked<'a> {
+    index: &'a Index,
+    state: MutexGuard<'a, State>,
+}
+
+/// Role and priority of an entry as one number.
+fn class(role: CacheRole, priority: CachePriority) -> u32 {
+    u32::from(role as u8) | u32::from(priority as u8) << 8
+}
+
+fn role_of(class: u32) -> CacheRole {
+    CacheRole::ALL[(class & 0xff) as usize]
+}
+
+fn priority_of(class: u32) -> CachePriority {
+    CachePriority::IN_ORDER[(class >> 8) as usize]
+}
+
+fn words(key: &CacheKey) -> [u64; 2] {
+    [key.high, key.low]
+}
+
+fn key_of([high, low]: [u64; 2]) -> CacheKey {
+    CacheKey { high, low }
+}
+
+/// The state of an entry that the cache has.
+fn look(number: u32) -> cairn_platform::Entry {
+    Buffer::entry(number).expect("the number is one of an entry")
+}
+
+fn hash_of(number: u32) -> u64 {
+    key_of(look(number).key).hash()
+}
+
+impl Shard {
+    pub(super) fn new() -> Shard {
+        Shard {
+            index: Index::new(),
+            misses: Default::default(),
+            state: Mutex::new(State {
+                queues: Queues::new(),
+                entries: Vec::new(),
+                counts: Default::default(),
+            }),
+        }
+    }
+
+    #[inline]
+    pub(super) fn index(&self) -> &Index {
+        &self.index
+    }
+
+    #[inline]
+    pub(super) fn lookup(&self, hash: u64, key: &CacheKey, role: CacheRole) -> Option<Buffer> {
+        let words = words(key);
+        let found = self.index.find(hash, |number| Buffer::pin(number, words));
+        if found.is_none() {
+            self.misses[role as usize].fetch_add(1, Ordering::Relaxed);
+        }
+        found
+    }
+
+    pub(super) fn lock(&self) -> Locked<'_> {
+        Locked {
+            index: &self.index,
+            state: self.state.lock(),
+        }
+    }
+
+    /// The counters of `role`. Hits of present entries are counted in their headers.
+    pub(super) fn counts(&self, role: CacheRole) -> RoleCounts {
+        let locked = self.lock();
+        let mut counts = locked.state.counts[role as usize];
+        counts.misses = self.misses[role as usize].load(Ordering::Relaxed);
+        for number in locked.numbers() {
+            let entry = look(number);
+            if role_of(entry.note.class) == role {
+                counts.hits += u64::from(entry.hits);
+            }
+        }
+        counts
+    }
+}
+
+impl Drop for Shard {
+    fn drop(&mut self) {
+        let mut evicted = Vec::new();
+        self.lock().remove_all(&mut evicted, |_| true);
+    }
+}
+
+impl Locked<'_> {
+    fn numbers(&self) -> Vec<u32> {
+        self.index.numbers()
+    }
+
+    /// The number of the entry of `key`.
+    pub(super) fn find(&self, hash: u64, key: &CacheKey) -> Option<u32> {
+        let words = words(key);
+        self.index
+            .find(hash, |number| (look(number).key == words).then_some(number))
+    }
+
+    /// Adds an entry. Returns the one that it replaces.
+    pub(super) fn insert(&mut self, entry: Insertion, charge: usize, born: u32) -> Option<Evicted> {
+        let replaced = self.erase(entry.hash, &entry.key);
+        let node = self.state.queues.insert(charge, entry.priority);
+        let note = EntryNote {
+            link: node,
+            class: class(entry.role, entry.priority),
+            born,
+        };
+        let number = publish(entry.buffer, words(&entry.key), note);
+        self.set_entry(node, number);
+        self.index.insert(entry.hash, number, hash_of);
+        let counts = &mut self.state.counts[entry.role as usize];
+        counts.insertions += 1;
+        counts.entries += 1;
+        counts.usage += charge;
+        replaced
+    }
+
+    fn set_entry(&mut self, node: u32, number: u32) {
+        let entries = &mut self.state.entries;
+        let at = node as usize;
+        if entries.len() <= at {
+            entries.resize(at + 1, (0, 0));
+        }
+        entries[at] = (number, 0);
+    }
+
+    /// Replaces the buffer of the entry `number` by `copy`, which has the same bytes. Returns the charge
+    /// before.
+    pub(super) fn replace(&mut self, hash: u64, number: u32, copy: Buffer, charge: usize) -> usize {
+        let note = look(number).note;
+        let before = self.state.queues.charge(note.link);
+        let key = look(number).key;
+        let replacement = publish(copy, key, note);
+        self.index.insert(hash, replacement, hash_of);
+        self.index.remove(hash, number);
+        let hits = look(number).hits;
+        drop(Buffer::unpublish(number));
+        self.set_entry(note.link, replacement);
+        self.state.queues.set_charge(note.link, charge);
+        let counts = &mut self.state.counts[role_of(note.class) as usize];
+        counts.usage = counts.usage - before + charge;
+        counts.hits += u64::from(hits);
+        before
+    }
+
+    /// Counts an entry that was not kept.
+    pub(super) fn refuse(&mut self, role: CacheRole) {
+        self.state.counts[role as usize].refusals += 1;
+    }
+
+    /// Removes the entry that is worth least and is not held by a reader.
+    pub(super) fn evict(&mut self) -> Option<Evicted> {
+        let State {
+            queues, entries, ..
+        } = &mut *self.state;
+        let node = queues.victim(|node| {
+            let (number, hits) = &mut entries[node as usize];
+            let entry = look(*number);
+            let before = std::mem::replace(hits, entry.hits);
+            Seen {
+                is_hit: entry.hits != before,
+                is_held: entry.is_held,
+            }
+        })?;
+        let (number, _) = self.state.entries[node as usize];
+        let evicted = self.remove(hash_of(number), number);
+        self.state.counts[evicted.role as usize].evictions += 1;
+        Some(evicted)
+    }
+
+    /// Removes the entry of `key`.
+    pub(super) fn erase(&mut self, hash: u64, key: &CacheKey) -> Option<Evicted> {
+        let number = self.find(hash, key)?;
+        Some(self.remove(hash, number))
+    }
+
+    /// Removes every entry that no reader holds.
+    pub(super) fn erase_unused(&mut self, evicted: &mut Vec<Evicted>) {
+        self.remove_all(evicted, |entry| !entry.is_held);
+    }
+
+    fn remove_all(
+        &mut self,
+        evicted: &mut Vec<Evicted>,
+        which: impl Fn(&cairn_platform::Entry) -> bool,
+    ) {
+        for number in self.numbers() {
+            if which(&look(number)) {
+                evicted.push(self.remove(hash_of(number), number));
+            }
+        }
+    }
+
+    fn remove(&mut self, hash: u64, number: u32) -> Evicted {
+        let entry = look(number);
+        assert!(self.index.remove(hash, number), "C2: the entry is indexed");
+        let buffer = Buffer::unpublish(number).expect("C2: the entry is published");
+        let role = role_of(entry.note.class);
+        let charge = self.state.queues.charge(entry.note.link);
+        self.state.queues.remove(entry.note.link);
+        let counts = &mut self.state.counts[role as usize];
+        counts.entries -= 1;
+        counts.usage -= charge;
+        counts.hits += u64::from(entry.hits);
+        debug_assert!(
+            self.state.queues.usage() == self.state.counts.iter().map(|it| it.usage).sum::<usize>(),
+            "the charges of roles and queues are the same"
+        );
+        Evicted {
+            key: key_of(entry.key),
+            buffer,
+            role,
+            priority: priority_of(entry.note.class),
+            is_hit: entry.hits > 0,
+            overhead: ENTRY_OVERHEAD,
+        }
+    }
+
+    pub(super) fn pinned_usage(&self) -> usize {
+        let entries = self.numbers().into_iter().map(look);
+        let held = entries.filter(|entry| entry.is_held);
+        held.map(|entry| entry.memory_usage + ENTRY_OVERHEAD).sum()
+    }
+
+    /// The entries, with their ages at `now`.
+    pub(super) fn all(&self, now: u32) -> Vec<CacheEntry> {
+        let entry = |number| {
+            let entry = look(number);
+            CacheEntry {
+                key: key_of(entry.key),
+                role: role_of(entry.note.class),
+                priority: priority_of(entry.note.class),
+                charge: entry.memory_usage + ENTRY_OVERHEAD,
+                hits: entry.hits,
+                age_seconds: now.saturating_sub(entry.note.born),
+            }
+        };
+        self.numbers().into_iter().map(entry).collect()
+    }
+}
+
+/// Publishes `buffer`, or a copy if it was the entry of a cache before.
+fn publish(buffer: Buffer, key: [u64; 2], note: EntryNote) -> u32 {
+    let refused = match buffer.publish(key, note) {
+        Ok(number) => return number,
+        Err(refused) => refused,
+    };
+    let copy = Buffer::with_tail(&refused, refused.tail());
+    copy.publish(key, note).expect("a new buffer has no key")
+}

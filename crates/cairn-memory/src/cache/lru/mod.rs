@@ -1,0 +1,192 @@
+//! The LRU cache: shards with a hash table of entries and a queue per pool, behind one short lock each.
+
+mod shard;
+mod table;
+
+use cairn_platform::sync::{AtomicUsize, Mutex, Ordering};
+use cairn_platform::{Buffer, prefetch_address};
+
+use super::store::{Insertion, Store};
+use super::{CacheEntry, CacheKey, CacheOptions, CacheRole, Evicted, RoleCounts, shard_of};
+#[cfg(test)]
+pub(in crate::cache) use shard::ENTRY_OVERHEAD;
+use shard::{Limits, Shard};
+
+/// A sharded LRU cache; see the module's documentation.
+pub(super) struct LruCache {
+    /// A power of two.
+    shards: Box<[Padded]>,
+    capacity: AtomicUsize,
+    /// Bytes of the capacity that are reserved for other uses.
+    reserved: AtomicUsize,
+    options: CacheOptions,
+}
+
+/// A shard on cache lines of its own, to avoid false sharing of the locks.
+#[repr(align(128))]
+struct Padded {
+    /// The address of the table's lines. Written under the lock and read without it; a stale or inconsistent
+    /// value only causes a useless prefetch.
+    lines_at: AtomicUsize,
+    lines_mask: AtomicUsize,
+    shard: Mutex<Shard>,
+}
+
+impl Padded {
+    fn new() -> Padded {
+        Padded {
+            lines_at: AtomicUsize::new(0),
+            lines_mask: AtomicUsize::new(0),
+            shard: Mutex::new(Shard::default()),
+        }
+    }
+
+    /// Publishes the address of the table's lines after an insertion.
+    #[inline]
+    fn note_lines(&self, shard: &Shard) {
+        let (at, mask) = shard.lines();
+        // Relaxed, here and for the loads: see the fields.
+        self.lines_at.store(at, Ordering::Relaxed);
+        self.lines_mask.store(mask, Ordering::Relaxed);
+    }
+}
+
+/// Size in bytes of a line of the table, and of the processor's cache.
+const LINE: usize = 64;
+
+impl LruCache {
+    /// Creates a cache of `shards` shards without capacity.
+    pub(super) fn new(shards: usize, options: CacheOptions) -> LruCache {
+        LruCache {
+            shards: (0..shards).map(|_| Padded::new()).collect(),
+            capacity: AtomicUsize::new(0),
+            reserved: AtomicUsize::new(0),
+            options,
+        }
+    }
+
+    fn padded(&self, hash: u64) -> &Padded {
+        &self.shards[shard_of(hash, self.shards.len())]
+    }
+
+    fn shard(&self, hash: u64) -> &Mutex<Shard> {
+        &self.padded(hash).shard
+    }
+
+    fn sum(&self, of: impl Fn(&Shard) -> usize) -> usize {
+        self.shards.iter().map(|it| of(&it.shard.lock())).sum()
+    }
+
+    fn apply_limits(&self, evicted: &mut Vec<Evicted>) {
+        // Relaxed: the limits in effect are set under each shard's lock.
+        let capacity = self.capacity.load(Ordering::Relaxed);
+        let free = capacity.saturating_sub(self.reserved.load(Ordering::Relaxed));
+        let limits = Limits::new(free.div_ceil(self.shards.len()), &self.options);
+        for shard in &self.shards {
+            shard.shard.lock().set_limits(limits, evicted);
+        }
+    }
+}
+
+impl Store for LruCache {
+    #[inline]
+    fn lookup(&self, hash: u64, key: &CacheKey, role: CacheRole) -> Option<Buffer> {
+        self.shard(hash).lock().get(hash, key, role)
+    }
+
+    #[inline]
+    fn announce(&self, hash: u64) {
+        let padded = self.padded(hash);
+        let mask = padded.lines_mask.load(Ordering::Relaxed);
+        let at = padded.lines_at.load(Ordering::Relaxed);
+        // Truncation is intended: the lowest bits are used.
+        prefetch_address(at.wrapping_add((hash as usize & mask).wrapping_mul(LINE)));
+    }
+
+    #[inline]
+    fn prefetch(&self, hash: u64, key: &CacheKey) {
+        self.shard(hash).lock().prefetch(hash, key);
+    }
+
+    fn contains(&self, hash: u64, key: &CacheKey) -> bool {
+        self.shard(hash).lock().contains(hash, key)
+    }
+
+    fn insert(&self, entry: Insertion, evicted: &mut Vec<Evicted>) -> bool {
+        let padded = self.padded(entry.hash);
+        let mut shard = padded.shard.lock();
+        let kept = shard.insert(entry, evicted);
+        padded.note_lines(&shard);
+        kept
+    }
+
+    fn lay_tail(
+        &self,
+        hash: u64,
+        key: &CacheKey,
+        buffer: Buffer,
+        tail: &[u8],
+        evicted: &mut Vec<Evicted>,
+    ) -> Buffer {
+        let buffer = match self.shard(hash).lock().lay_tail(hash, key, buffer, tail) {
+            Ok(laid) => return laid,
+            Err(buffer) => buffer,
+        };
+        let copy = Buffer::with_tail(&buffer, tail);
+        let mut shard = self.shard(hash).lock();
+        shard.replace(hash, key, copy.clone(), evicted);
+        copy
+    }
+
+    fn erase(&self, hash: u64, key: &CacheKey) -> Option<Evicted> {
+        self.shard(hash).lock().erase(hash, key)
+    }
+
+    fn erase_unused(&self, evicted: &mut Vec<Evicted>) {
+        for shard in &self.shards {
+            shard.shard.lock().erase_unused(evicted);
+        }
+    }
+
+    fn usage(&self) -> usize {
+        self.sum(Shard::usage) + self.reserved.load(Ordering::Relaxed)
+    }
+
+    fn pinned_usage(&self) -> usize {
+        self.sum(Shard::pinned_usage)
+    }
+
+    fn entries(&self) -> usize {
+        self.sum(Shard::len)
+    }
+
+    fn places(&self) -> usize {
+        self.sum(Shard::places)
+    }
+
+    fn set_capacity(&self, capacity: usize, evicted: &mut Vec<Evicted>) {
+        self.capacity.store(capacity, Ordering::Relaxed);
+        self.apply_limits(evicted);
+    }
+
+    fn reserve(&self, before: usize, now: usize, evicted: &mut Vec<Evicted>) {
+        self.reserved.fetch_add(now, Ordering::Relaxed);
+        self.reserved.fetch_sub(before, Ordering::Relaxed);
+        self.apply_limits(evicted);
+    }
+
+    fn counts(&self, role: CacheRole) -> RoleCounts {
+        let mut sum = RoleCounts::default();
+        for shard in &self.shards {
+            sum.add(&shard.shard.lock().counts(role));
+        }
+        sum
+    }
+
+    fn for_each(&self, visit: &mut dyn FnMut(CacheEntry)) {
+        for shard in &self.shards {
+            let entries = shard.shard.lock().all();
+            entries.into_iter().for_each(&mut *visit);
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! The headers of buffers: the reference count of a buffer, and its cache entry.
+//!
+//! Headers are *type-stable*: the memory of a header remains a header for the life of the process, also while
+//! no buffer uses it. A reader that found the number of a header in a hash table may therefore take a
+//! reference first and check afterwards whether the header still belongs to the block it looks for
+//! ([`Header::try_pin`]). A cache hit thus costs one atomic operation, its release another, and neither waits
+//! for a thread that inserts or evicts.
+//!
+//! Invariants, beside those of the reference word (`word`):
+//!
+//! H1. The memory of a buffer is freed by the thread that ends the use of its header.
+//! H2. The key is written once per use, before the entry is published, so that a reader that pinned the entry
+//!     reads a stable key.
+//!
+//! Cost: 64 bytes a header, for as many as were in use at the same time. Headers are allocated in segments of
+//! doubling size; the pages of a segment that were never used take no memory.
+
+use std::cell::RefCell;
+use std::ptr::NonNull;
+
+use super::word::RefWord;
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Mutex, OnceLock, Ordering};
+
+/// Number of no header.
+const NONE: u32 = u32::MAX;
+
+/// The header of one buffer; see the module's documentation.
+#[repr(align(64))]
+pub(crate) struct Header {
+    word: RefWord,
+    /// The memory of the buffer, a `Box<[u8]>` of `capacity` bytes.
+    memory: AtomicPtr<u8>,
+    key: [AtomicU64; 2],
+    capacity: AtomicU32,
+    /// The lengths of the buffer and its tail as cached.
+    len: AtomicU32,
+    tail: AtomicU32,
+    /// The number of hits since the entry was cached.
+    hits: AtomicU32,
+    /// The cache's data about the entry. In a free header, the next one in the list of free headers.
+    link: AtomicU32,
+    class: AtomicU32,
+    born: AtomicU32,
+    number: AtomicU32,
+}
+
+// A header is one cache line: a hit touches no other.
+#[cfg(not(any(loom, shuttle)))]
+const _: () = assert!(size_of::<Header>() == 64);
+
+impl Header {
+    /// Starts a use of the header with one reference.
+    fn begin(&self, memory: NonNull<u8>, capacity: u32) {
+        // Relaxed: the fields are published with the word.
+        self.memory.store(memory.as_ptr(), Ordering::Relaxed);
+        self.capacity.store(capacity, Ordering::Relaxed);
+        self.word.begin();
+    }
+
+    /// Adds a reference for a caller that has one.
+    #[inline]
+    pub(super) fn retain(&self) {
+        self.word.retain();
+    }
+
+    /// Gives a reference back, and frees the buffer if it was the last.
+    #[inline]
+    pub(super) fn release(&self) {
+        if self.word.release() {
+            self.free();
+        }
+    }
+
+    /// Frees the buffer and the header after the end of the use.
+    fn free(&self) {
+        drop(self.take_memory());
+        HEADERS.give(self);
+    }
+
+    /// Returns the memory of a buffer that nothing refers to.
+    fn take_memory(&self) -> Box<[u8]> {
+        let memory = self.memory.load(Ordering::Relaxed);
+        let capacity = self.capacity.load(Ordering::Relaxed) as usize;
+        let memory = std::ptr::slice_from_raw_parts_mut(memory, capacity);
+        // SAFETY: H1: `memory` came from a box of `capacity` bytes, and this is the end of its use.
+        unsafe { Box::from_raw(memory) }
+    }
+
+    /// The number of references.
+    pub(super) fn holders(&self) -> usize {
+        self.word.holders()
+    }
+
+    #[inline]
+    pub(super) fn memory(&self) -> NonNull<u8> {
+        // Never null: `begin` stores a pointer of a box.
+        NonNull::new(self.memory.load(Ordering::Relaxed)).unwrap_or(NonNull::dangling())
+    }
+
+    #[inline]
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity.load(Ordering::Relaxed) as usize
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn tail(&self) -> u32 {
+        // Acquire: with the bytes of a tail that was added in place.
+        self.tail.load(Ordering::Acquire)
+    }
+
+    /// Publishes the length of a tail that was written behind the buffer.
+    pub(super) fn set_tail(&self, tail: u32) {
+        self.tail.store(tail, Ordering::Release);
+    }
+
+    /// Takes a reference if a cache has the buffer under `key`, and counts a hit.
+    #[inline]
+    pub(super) fn pin_if(&self, key: [u64; 2]) -> bool {
+        if let Err(ends) = self.word.try_pin() {
+            if ends {
+                self.free();
+            }
+            return false;
+        }
+        if self.has_key(key) {
+            // Two relaxed operations instead of an atomic one: a lost hit does no harm.
+            let hits = self.hits.load(Ordering::Relaxed);
+            self.hits.store(hits.wrapping_add(1), Ordering::Relaxed);
+            return true;
+        }
+        self.release();
+        false
+    }
+
+    #[inline]
+    fn has_key(&self, key: [u64; 2]) -> bool {
+        self.key() == key
+    }
+
+    #[inline]
+    pub(super) fn key(&self) -> [u64; 2] {
+        [
+            self.key[0].load(Ordering::Relaxed),
+            self.key[1].load(Ordering::Relaxed),
+        ]
+    }
+
+    /// Gives the buffer its key, unless it has been given one. The caller has a reference.
+    pub(super) fn claim(&self, key: [u64; 2]) -> bool {
+        if !self.word.claim() {
+            return false;
+        }
+        self.key[0].store(key[0], Ordering::Relaxed);
+        self.key[1].store(key[1], Ordering::Relaxed);
+        true
+    }
+
+    /// Makes the entry of a claimed buffer visible to readers. The cache takes over one reference.
+    pub(super) fn publish(&self, len: u32, tail: u32) {
+        self.len.store(len, Ordering::Relaxed);
+        self.tail.store(tail, Ordering::Relaxed);
+        self.hits.store(0, Ordering::Relaxed);
+        self.word.publish();
+    }
+
+    /// Hides the entry from readers. The caller takes over the cache's reference.
+    pub(super) fn unpublish(&self) {
+        self.word.unpublish();
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.number.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn hits(&self) -> u32 {
+        self.hits.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note(&self) -> EntryNote {
+        EntryNote {
+            link: self.link.load(Ordering::Relaxed),
+            class: self.class.load(Ordering::Relaxed),
+            born: self.born.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(super) fn set_note(&self, note: EntryNote) {
+        self.link.store(note.link, Ordering::Relaxed);
+        self.class.store(note.class, Ordering::Relaxed);
+        self.born.store(note.born, Ordering::Relaxed);
+    }
+}
+
+/// Three numbers that a cache keeps with an entry. They have no meaning here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EntryNote {
+    /// The entry's place in the cache's own order.
+    pub link: u32,
+    /// Role and priority.
+    pub class: u32,
+    /// The time of the insertion, on a clock of the cache.
+    pub born: u32,
+}
+
+/// The number of headers in the first segment, a power of two. Each further segment is twice as long.
+const FIRST: u32 = 1 << 10;
+/// Segments for all numbers of 32 bits.
+const SEGMENTS: usize = 22;
+
+/// The headers of the process.
+static HEADERS: Headers = Headers {
+    segments: [const { OnceLock::new() }; SEGMENTS],
+    free: Mutex::new(Free {
+        first: NONE,
+        next: 0,
+    }),
+};
+
+struct Headers {
+    segments: [OnceLock<&'static [Header]>; SEGMENTS],
+    free: Mutex<Free>,
+}
+
+/// The list of free headers, chained by `link`, and the number of the first that was never used.
+struct Free {
+    first: u32,
+    next: u32,
+}
+
+/// The number of free headers that a thread keeps for itself.
+const KEPT: usize = 32;
+
+thread_local! {
+    static MINE: RefCell<Mine> = const { RefCell::new(Mine(Vec::new())) };
+}
+
+/// The free headers of a thread.
+struct Mine(Vec<&'static Header>);
+
+impl Drop for Mine {
+    fn drop(&mut self) {
+        HEADERS.free.lock().chain(self.0.drain(..));
+    }
+}
+
+impl Free {
+    fn chain(&mut self, headers: impl Iterator<Item = &'static Header>) {
+        for header in headers {
+            header.link.store(self.first, Ordering::Relaxed);
+            self.first = header.number();
+        }
+    }
+}
+
+impl Headers {
+    /// The header with `number`, which was returned by [`Header::number`].
+    #[inline]
+    fn get(&self, number: u32) -> Option<&'static Header> {
+        let (segment, at) = place(number);
+        self.segments.get(segment)?.get()?.get(at)
+    }
+
+    /// A free header, which is the caller's.
+    fn take(&self) -> &'static Header {
+        if cfg!(shuttle) {
+            // Shuttle's threads are one to the system, and share what is kept for a thread.
+            return self.take_shared(&mut self.free.lock());
+        }
+        let mine = MINE.try_with(|mine| mine.borrow_mut().0.pop());
+        if let Ok(Some(header)) = mine {
+            return header;
+        }
+        let mut free = self.free.lock();
+        let taken = self.take_shared(&mut free);
+        // An exiting thread keeps none.
+        let _ = MINE.try_with(|mine| {
+            let mine = &mut mine.borrow_mut().0;
+            while mine.len() < KEPT / 2 && free.first != NONE {
+                mine.push(self.take_shared(&mut free));
+            }
+        });
+        taken
+    }
+
+    fn take_shared(&self, free: &mut Free) -> &'static Header {
+        if let Some(header) = self.get(free.first) {
+            free.first = header.link.load(Ordering::Relaxed);
+            return header;
+        }
+        let number = free.next;
+        assert!(number < NONE - FIRST, "fewer than 2^32 buffers exist");
+        free.next += 1;
+        let (segment, at) = place(number);
+        let header = &self.segments[segment].get_or_init(|| new_segment(segment))[at];
+        header.number.store(number, Ordering::Relaxed);
+        header
+    }
+
+    /// Takes a header back.
+    fn give(&self, header: &Header) {
+        let Some(header) = self.get(header.number()) else {
+            return;
+        };
+        if cfg!(shuttle) {
+            return self.free.lock().chain(std::iter::once(header));
+        }
+        let given = MINE.try_with(|mine| {
+            let mine = &mut mine.borrow_mut().0;
+            if mine.len() == KEPT {
+                self.free.lock().chain(mine.drain(KEPT / 2..));
+            }
+            mine.push(header);
+        });
+        if given.is_err() {
+            self.free.lock().chain(std::iter::once(header));
+        }
+    }
+}
+
+/// The segment of a header, and its index there.
+#[inline]
+fn place(number: u32) -> (usize, usize) {
+    let from_first = u64::from(number) + u64::from(FIRST);
+    let segment = from_first.ilog2() - FIRST.ilog2();
+    let at = from_first - (u64::from(FIRST) << segment);
+    (segment as usize, at as usize)
+}
+
+/// Segments of zeros, which the system provides without touching their pages.
+#[cfg(not(shuttle))]
+#[cold]
+fn new_segment(segment: usize) -> &'static [Header] {
+    let len = (FIRST as usize) << segment;
+    let layout = std::alloc::Layout::array::<Header>(len).expect("a segment is below 2^38 bytes");
+    // SAFETY: the layout has a size; the pages are zero, and a header of zeros is valid: each field is an
+    // atomic integer or pointer, and without LIVE it is free. The segment is never deallocated.
+    unsafe {
+        let Some(first) = NonNull::new(std::alloc::alloc_zeroed(layout)) else {
+            std::alloc::handle_alloc_error(layout);
+        };
+        std::slice::from_raw_parts(first.as_ptr().cast::<Header>(), len)
+    }
+}
+
+/// Shuttle's atomics are not valid when they are zero.
+#[cfg(shuttle)]
+fn new_segment(segment: usize) -> &'static [Header] {
+    let header = || Header {
+        word: RefWord::new(),
+        memory: AtomicPtr::new(std::ptr::null_mut()),
+        key: [AtomicU64::new(0), AtomicU64::new(0)],
+        capacity: AtomicU32::new(0),
+        len: AtomicU32::new(0),
+        tail: AtomicU32::new(0),
+        hits: AtomicU32::new(0),
+        link: AtomicU32::new(0),
+        class: AtomicU32::new(0),
+        born: AtomicU32::new(0),
+        number: AtomicU32::new(0),
+    };
+    let headers: Vec<Header> = (0..(FIRST as usize) << segment).map(|_| header()).collect();
+    headers.leak()
+}
+
+/// A header for a buffer in `memory`, with one reference.
+pub(super) fn begin(memory: Box<[u8]>) -> &'static Header {
+    let capacity = super::length(memory.len());
+    let header = HEADERS.take();
+    let memory = NonNull::from(Box::leak(memory)).cast();
+    header.begin(memory, capacity);
+    header
+}
+
+/// Ends the use of a header whose only reference is the caller's, and returns the memory.
+///
+/// Returns `None` if a reader is just taking a reference in vain; the caller's is given back then.
+pub(super) fn end(header: &'static Header) -> Option<Box<[u8]>> {
+    if !header.word.end_unique() {
+        header.release();
+        return None;
+    }
+    let memory = header.take_memory();
+    HEADERS.give(header);
+    Some(memory)
+}
+
+/// The header with `number`.
+#[inline]
+pub(super) fn numbered(number: u32) -> Option<&'static Header> {
+    HEADERS.get(number)
+}

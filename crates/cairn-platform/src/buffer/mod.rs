@@ -1,0 +1,405 @@
+//! Shared, immutable buffers: blocks and values as read, or decompressed.
+//!
+//! A buffer is memory and a header (`header`), in which references are counted and which doubles as the
+//! entry of a cache. A cache keeps the *number* of a header, obtained by [`Buffer::publish`]. Its readers turn
+//! it into a buffer by [`Buffer::pin`], without a lock, although the number may be outdated.
+//!
+//! The bytes may be followed by a tail: data derived from them, in the same allocation. The allocation may be
+//! longer than both, to leave room for a tail or because it was reused (`pool`).
+//!
+//! Invariant: the bytes that a buffer shows never change. A tail is written only where no buffer that exists
+//! shows the memory.
+
+#![expect(
+    unsafe_code,
+    reason = "buffers count their references in a header that outlives them"
+)]
+
+mod header;
+pub(crate) mod pool;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
+mod word;
+
+use std::ops::Deref;
+use std::ptr::NonNull;
+
+pub use header::EntryNote;
+use header::Header;
+
+use crate::{prefetch, prefetch_address};
+
+/// A reference-counted, immutable buffer; see the module's documentation. Cloning increments the reference
+/// count.
+pub struct Buffer {
+    header: &'static Header,
+    /// The first of the header's `capacity` bytes.
+    memory: NonNull<u8>,
+    len: u32,
+    tail: u32,
+}
+
+// SAFETY: the memory is only read through shared references, except where a reference count of one or the
+// rules of `tail_in_place` exclude readers.
+unsafe impl Send for Buffer {}
+// SAFETY: as above.
+unsafe impl Sync for Buffer {}
+
+impl Clone for Buffer {
+    #[inline]
+    fn clone(&self) -> Buffer {
+        self.header.retain();
+        Buffer { ..*self }
+    }
+}
+
+impl Drop for Buffer {
+    #[inline]
+    fn drop(&mut self) {
+        self.header.release();
+    }
+}
+
+impl Buffer {
+    /// Copies `bytes` and appends the tail `tail`.
+    #[must_use]
+    pub fn with_tail(bytes: &[u8], tail: &[u8]) -> Buffer {
+        let mut memory = pool::memory(bytes.len() + tail.len());
+        let (first, rest) = memory.split_at_mut(bytes.len());
+        first.copy_from_slice(bytes);
+        rest[..tail.len()].copy_from_slice(tail);
+        let mut buffer = Buffer::of(memory, bytes.len());
+        buffer.tail = length(tail.len());
+        buffer
+    }
+
+    /// Copies `bytes`, with room for a tail of `room` bytes; see [`Buffer::append_tail`].
+    #[must_use]
+    pub fn with_room(bytes: &[u8], room: usize) -> Buffer {
+        let mut memory = match room {
+            0 => return Buffer::from(bytes),
+            _ => pool::memory(bytes.len() + room),
+        };
+        memory[..bytes.len()].copy_from_slice(bytes);
+        Buffer::of(memory, bytes.len())
+    }
+
+    /// Appends `tail` in place. Returns false if the buffer has a tail, there is not enough room, or others
+    /// refer to the buffer: `others` is the number of references beside this one that show only the bytes of
+    /// this buffer.
+    fn tail_in_place(&mut self, tail: &[u8], others: usize) -> bool {
+        let fits = self.bytes() + tail.len() <= self.memory_usage();
+        if self.tail > 0 || !fits || self.header.holders() > others + 1 {
+            return false;
+        }
+        // SAFETY: the range is within the memory. Each reference shows only the first `len` bytes: those
+        // that exist were counted, and later ones are clones of them or taken by `pin`, which shows the tail
+        // once its length is published.
+        unsafe {
+            let place = self.memory.as_ptr().add(self.bytes());
+            place.copy_from_nonoverlapping(tail.as_ptr(), tail.len());
+        }
+        self.tail = length(tail.len());
+        true
+    }
+
+    /// Appends `tail` in place. Returns false if the buffer has a tail or is shared, or if there is not enough
+    /// room.
+    pub fn append_tail(&mut self, tail: &[u8]) -> bool {
+        self.tail_in_place(tail, 0)
+    }
+
+    /// True if both share the same memory.
+    #[must_use]
+    pub fn is_same(&self, other: &Buffer) -> bool {
+        std::ptr::eq(self.header, other.header)
+    }
+
+    /// Shortens the buffer by its last `len` bytes.
+    ///
+    /// # Panics
+    ///
+    /// If it has fewer bytes, or a tail.
+    #[must_use]
+    pub fn cut(mut self, len: usize) -> Buffer {
+        assert!(
+            len <= self.bytes() && self.tail == 0,
+            "a buffer of {} bytes is cut by {len}",
+            self.len
+        );
+        self.len -= length(len);
+        self
+    }
+
+    /// The tail; usually empty.
+    #[inline]
+    #[must_use]
+    pub fn tail(&self) -> &[u8] {
+        &self.whole()[self.bytes()..]
+    }
+
+    /// The bytes and the tail.
+    #[inline]
+    fn whole(&self) -> &[u8] {
+        let len = self.bytes() + self.tail as usize;
+        // SAFETY: the reference keeps the memory, of which the first `len` bytes do not change.
+        unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), len) }
+    }
+
+    /// The number of bytes before the tail.
+    #[inline]
+    fn bytes(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Prefetches the memory that a search accesses first: the start and the end.
+    #[inline]
+    pub fn prefetch(&self) {
+        let whole = self.whole();
+        prefetch::first(whole);
+        prefetch::last(whole, (self.tail as usize).clamp(64, 256));
+    }
+
+    /// Prefetches the `len` bytes at `at`, as far as they are part of the buffer.
+    #[inline]
+    pub fn prefetch_at(&self, at: usize, len: usize) {
+        let end = self.bytes().min(at.saturating_add(len));
+        prefetch::last(self.get(at..end).unwrap_or_default(), len);
+    }
+
+    /// Prefetches the cache line at offset `at`, which may be outside the buffer.
+    #[inline]
+    pub fn prefetch_line(&self, at: usize) {
+        prefetch_address(self.memory.addr().get().wrapping_add(at));
+    }
+
+    /// The size of the allocation, including the tail and unused bytes.
+    #[inline]
+    #[must_use]
+    pub fn memory_usage(&self) -> usize {
+        self.header.capacity()
+    }
+
+    /// Creates a buffer of `len` bytes written by `fill`, with room for a tail of `room` bytes. The memory
+    /// passed to `fill` is zeroed or has the content of a previous buffer.
+    ///
+    /// # Errors
+    ///
+    /// Those of `fill`.
+    pub fn filled<E>(
+        len: usize,
+        room: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<Buffer, E> {
+        Buffer::refilled(None, len, room, fill)
+    }
+
+    /// [`Buffer::filled`] that reuses the memory of `spent` if it has a suitable length and is not shared.
+    pub(crate) fn refilled<E>(
+        spent: Option<Buffer>,
+        len: usize,
+        room: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<Buffer, E> {
+        let mut memory = spent
+            .filter(|spent| pool::fits(spent.memory_usage(), len + room))
+            .and_then(Buffer::into_memory)
+            .unwrap_or_else(|| pool::memory(len + room));
+        fill(&mut memory[..len])?;
+        Ok(Buffer::of(memory, len))
+    }
+
+    /// The memory of the buffer, unless it is shared.
+    fn into_memory(self) -> Option<Box<[u8]>> {
+        // The reference is given back by `end`.
+        header::end(std::mem::ManuallyDrop::new(self).header)
+    }
+
+    /// Drops the buffer. If it is not shared, its memory may be reused for the thread's next buffer of
+    /// similar length.
+    pub fn recycle(self) {
+        if let Some(memory) = self.into_memory() {
+            pool::keep(memory);
+        }
+    }
+
+    /// The number of references.
+    #[must_use]
+    pub fn holders(&self) -> usize {
+        self.header.holders()
+    }
+
+    /// A buffer of the first `len` bytes of `memory`.
+    pub(crate) fn of(memory: Box<[u8]>, len: usize) -> Buffer {
+        assert!(len <= memory.len(), "the bytes are in the memory");
+        let header = header::begin(memory);
+        Buffer {
+            header,
+            memory: header.memory(),
+            len: length(len),
+            tail: 0,
+        }
+    }
+}
+
+/// Calls for caches. A cache has at most one entry of a buffer, and changes entries under a lock of its own.
+impl Buffer {
+    /// Makes the buffer the entry of `key`: from now on [`Buffer::pin`] finds it. The cache takes over the
+    /// reference and removes the entry by [`Buffer::unpublish`]. Returns the number of the entry.
+    ///
+    /// # Errors
+    ///
+    /// The buffer, if it has been the entry of a cache before.
+    pub fn publish(self, key: [u64; 2], note: EntryNote) -> Result<u32, Buffer> {
+        if !self.header.claim(key) {
+            return Err(self);
+        }
+        self.header.set_note(note);
+        self.header.publish(self.len, self.tail);
+        // The reference is the cache's.
+        Ok(std::mem::ManuallyDrop::new(self).header.number())
+    }
+
+    /// The buffer of the entry `number`, if that is an entry of `key` at this moment. Counts a hit.
+    ///
+    /// `number` is one that [`Buffer::publish`] returned at any time. The entry may have been removed since.
+    #[inline]
+    #[must_use]
+    pub fn pin(number: u32, key: [u64; 2]) -> Option<Buffer> {
+        let header = header::numbered(number)?;
+        header.pin_if(key).then(|| Buffer::of_entry(header))
+    }
+
+    /// A buffer for a reference that the caller has taken.
+    #[inline]
+    fn of_entry(header: &'static Header) -> Buffer {
+        // The tail first: its length is published after its bytes.
+        let tail = header.tail();
+        Buffer {
+            header,
+            memory: header.memory(),
+            len: header.len(),
+            tail,
+        }
+    }
+
+    /// Removes the entry `number` and returns the cache's reference.
+    #[must_use]
+    pub fn unpublish(number: u32) -> Option<Buffer> {
+        let header = header::numbered(number)?;
+        header.unpublish();
+        Some(Buffer::of_entry(header))
+    }
+
+    /// Appends `tail` to this buffer and the entry `number`, in place, if it is the entry's buffer, there is
+    /// room, and no other reader has it.
+    ///
+    /// # Errors
+    ///
+    /// The buffer, if not.
+    pub fn publish_tail(mut self, number: u32, tail: &[u8]) -> Result<Buffer, Buffer> {
+        let is_entry = header::numbered(number).is_some_and(|it| std::ptr::eq(it, self.header));
+        // The other reference is the cache's.
+        if !is_entry || self.len != self.header.len() || !self.tail_in_place(tail, 1) {
+            return Err(self);
+        }
+        self.header.set_tail(self.tail);
+        Ok(self)
+    }
+
+    /// Prefetches the header of the entry `number`.
+    #[inline]
+    pub fn prefetch_entry(number: u32) {
+        if let Some(header) = header::numbered(number) {
+            prefetch_address(std::ptr::from_ref(header).addr());
+        }
+    }
+
+    /// Prefetches the parts of the buffer of the entry `number` that a search reads first.
+    #[inline]
+    pub fn prefetch_content(number: u32) {
+        let Some(header) = header::numbered(number) else {
+            return;
+        };
+        // The entry may have been removed: the addresses are only hints.
+        let start = header.memory().addr().get();
+        let end = start.wrapping_add((header.len() + header.tail()) as usize);
+        prefetch_address(start);
+        for line in 1..=(header.tail() as usize).clamp(64, 256).div_ceil(64) {
+            prefetch_address(end.wrapping_sub(64 * line));
+        }
+    }
+
+    /// The state of the entry `number`, of which the cache has the reference.
+    #[must_use]
+    pub fn entry(number: u32) -> Option<Entry> {
+        let header = header::numbered(number)?;
+        Some(Entry {
+            len: header.len() as usize,
+            memory_usage: header.capacity(),
+            hits: header.hits(),
+            is_held: header.holders() > 1,
+            key: header.key(),
+            note: header.note(),
+        })
+    }
+
+    /// Changes the cache's data about the entry `number`.
+    pub fn set_note(number: u32, note: EntryNote) {
+        if let Some(header) = header::numbered(number) {
+            header.set_note(note);
+        }
+    }
+}
+
+/// The state of a cache entry.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// The number of bytes without the tail.
+    pub len: usize,
+    /// The size of the allocation.
+    pub memory_usage: usize,
+    /// The number of hits since the entry was made, modulo 2^32. A hit may be missing if threads hit the entry
+    /// at the same time.
+    pub hits: u32,
+    /// True if a reader refers to the buffer.
+    pub is_held: bool,
+    /// The key of the entry.
+    pub key: [u64; 2],
+    /// The cache's data.
+    pub note: EntryNote,
+}
+
+impl From<Vec<u8>> for Buffer {
+    fn from(bytes: Vec<u8>) -> Buffer {
+        let len = bytes.len();
+        Buffer::of(bytes.into_boxed_slice(), len)
+    }
+}
+
+impl From<&[u8]> for Buffer {
+    fn from(bytes: &[u8]) -> Buffer {
+        Buffer::of(bytes.into(), bytes.len())
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: as in `whole`.
+        unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), self.bytes()) }
+    }
+}
+
+/// Converts a length to its stored form.
+#[inline]
+fn length(len: usize) -> u32 {
+    u32::try_from(len).expect("a buffer is less than 4 GiB")
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer({} bytes)", self.len())
+    }
+}
