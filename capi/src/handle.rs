@@ -873,7 +873,7 @@ mod tests {
         // On a busy machine the detaching thread may not run at all in one round.
         assert!(
             (0..100).any(|_| detached_while_traded() > 0),
-            "some were detached while they were traded"
+            "some were detached while threads exchanged them"
         );
         let resident = traded_t::shells().pool.lock().resident();
         // Each queued shell may keep a page.

@@ -349,7 +349,7 @@ fn check_wal(path: &Path, number: FileNumber, found: &mut Findings<'_>) -> Resul
             }
             WalEvent::Dropped(dropped) if dropped.reason.is_torn() => {
                 found.note(&format!(
-                    "note: {} at offset {} of {}: a write was cut short there",
+                    "note: {} at offset {} of {}: interrupted write",
                     dropped.reason,
                     dropped.offset,
                     path.display()

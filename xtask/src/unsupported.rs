@@ -149,7 +149,9 @@ pub fn lines(root: &Path) -> Vec<String> {
         match of("no").len() {
             0 => {}
             1 => parts.push("1 function takes an object that cannot be created".to_owned()),
-            count => parts.push(format!("{count} functions take an object that cannot be created")),
+            count => parts.push(format!(
+                "{count} functions take an object that cannot be created"
+            )),
         }
         format!("- {}: {}.", feature.name, parts.join("; "))
     };

@@ -56,20 +56,25 @@ impl Drop for Filter {
 }
 
 impl Filter {
-    /// Creates the filter of a subcompaction, if the options set one; `asked` is passed to its
+    /// Creates the filter of a subcompaction, if the options set one; `filter_context` is passed to its
     /// factory. A filter without a factory runs in compactions only.
     ///
     /// # Errors
     ///
     /// `NotSupported` if `ignore_snapshots` of the filter returns false.
-    pub(crate) fn of_job(context: &JobContext, asked: &FilterContext) -> Result<Option<Filter>> {
+    pub(crate) fn of_job(
+        context: &JobContext,
+        filter_context: &FilterContext,
+    ) -> Result<Option<Filter>> {
         let options = &context.family.options;
-        let compacts = asked.reason == cairn_types::TableFileCreationReason::Compaction;
+        let compacts = filter_context.reason == cairn_types::TableFileCreationReason::Compaction;
         let single = options.compaction_filter.get().filter(|_| compacts);
         let filter = match (single, options.compaction_filter_factory.get()) {
             (Some(filter), _) => Some(filter.clone()),
-            (None, Some(factory)) if factory.should_filter_table_file_creation(asked.reason) => {
-                factory.create(asked)
+            (None, Some(factory))
+                if factory.should_filter_table_file_creation(filter_context.reason) =>
+            {
+                factory.create(filter_context)
             }
             (None, _) => None,
         };
@@ -88,7 +93,7 @@ impl Filter {
         }
         Ok(Some(Filter {
             filter,
-            level: asked.input_start_level.unwrap_or(0),
+            level: filter_context.input_start_level.unwrap_or(0),
             blobs: Some((context.family.blobs.clone(), context.io.clone())),
             meter: context.meter.clone(),
             filtering: Cell::new(0),

@@ -60,7 +60,7 @@ impl OutputValidator {
     ) -> Option<OutputValidator> {
         let flags = options.verify_output_flags;
         let job = if flushes { FLUSHES } else { COMPACTIONS };
-        let asked = match flags & job {
+        let requested = match flags & job {
             0 => 0,
             _ => flags & (BLOCKS | ENTRIES | FILE),
         };
@@ -68,7 +68,7 @@ impl OutputValidator {
             true => BLOCKS | ENTRIES,
             false => 0,
         };
-        let what = asked | paranoid;
+        let what = requested | paranoid;
         (what != 0).then(|| OutputValidator {
             what,
             order: order.clone(),

@@ -199,7 +199,7 @@ impl<'f> Runner<'f> {
     /// Returns the number of reported background errors.
     #[must_use]
     pub fn background_errors(&self) -> u64 {
-        // Relaxed: counters that order nothing.
+        // Relaxed: counters that order no other memory access.
         let each = self.errors.iter();
         each.map(|errors| errors.load(Ordering::Relaxed)).sum()
     }

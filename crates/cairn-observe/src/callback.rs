@@ -43,7 +43,7 @@ impl Within {
                 "a callback of background work may not wait for flushes, compactions or the closing of the \
                  database"
             }
-            Within::Closing => "a listener of the shutdown may not close the database again",
+            Within::Closing => "a shutdown listener may not close the database again",
         }
     }
 }
@@ -55,7 +55,7 @@ thread_local! {
     static CALLS: RefCell<Vec<(usize, Within)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// EndCall a call when dropped.
+/// Ends a call when dropped.
 struct EndCall;
 
 impl Drop for EndCall {

@@ -263,14 +263,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leisure_jobs_do_not_advance_the_time() {
+    fn jobs_that_no_caller_waits_for_do_not_advance_the_time() {
         let clock = Arc::new(SimClock::default());
         let executor = SimExecutor::with_clock(1, clock.clone());
         executor.spawn_at_leisure(Duration::from_secs(5), Priority::Low, Box::new(|| {}));
         assert_eq!((executor.delayed(), executor.waiting()), (0, 0));
         assert!(
             !executor.help_later(),
-            "a leisure job does not advance the time"
+            "a background job does not advance the time"
         );
         clock.advance(Duration::from_secs(5));
         assert!(executor.help());

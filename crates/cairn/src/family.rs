@@ -93,7 +93,7 @@ impl<'db> Family<'db> {
     ///
     /// # Errors
     ///
-    /// `IoError` or `Corruption` of a file that had to be read.
+    /// `IoError` or `Corruption` of a file that was read.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         self.inner.get(key)
@@ -103,7 +103,7 @@ impl<'db> Family<'db> {
     ///
     /// # Errors
     ///
-    /// Those of [`Family::get`]; `Incomplete` if `read_tier` forbids what the read needs.
+    /// Those of [`Family::get`]; `Incomplete` if `read_tier` forbids a necessary read.
     #[inline]
     pub fn get_with(&self, key: &[u8], options: &ReadOptions) -> Result<Option<Value>> {
         self.inner.get_with(key, options)
@@ -177,7 +177,7 @@ impl<'db> Family<'db> {
         self.inner.put_with(key, value, options)
     }
 
-    /// Deletes `key`. Deleting what does not exist is no error.
+    /// Deletes `key`. Deleting a missing key is not an error.
     ///
     /// # Errors
     ///
@@ -205,7 +205,7 @@ impl<'db> Family<'db> {
         self.inner.single_delete(key)
     }
 
-    /// Deletes every key from `begin` up to, not including, `end`.
+    /// Deletes all keys from `begin` up to, but excluding, `end`.
     ///
     /// # Errors
     ///
@@ -263,7 +263,7 @@ impl<'db> Family<'db> {
     ///
     /// # Errors
     ///
-    /// `Corruption` if a name repeats; else see [`Db::write_with`].
+    /// `Corruption` if a name is repeated; see also [`Db::write_with`].
     pub fn put_entity(&self, key: &[u8], columns: &[Column<'_>]) -> Result<()> {
         self.inner.put_entity(key, columns)
     }
@@ -282,8 +282,8 @@ impl<'db> Family<'db> {
         self.inner.put_entity_with(key, columns, options)
     }
 
-    /// The columns of `key`, sorted by name, or `None` if it has no value. A plain value is a
-    /// single column with an empty name.
+    /// The columns of `key`, sorted by name, or `None` if the key does not exist. A plain value is
+    /// a single column with an empty name.
     ///
     /// # Errors
     ///

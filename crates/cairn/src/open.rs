@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn background_jobs_are_as_many_as_cores_unless_something_else_is_asked_for() {
+    fn max_background_jobs_defaults_to_the_number_of_cores() {
         let jobs = Options::default().db.max_background_jobs;
         assert_eq!(jobs as usize, cores().max(2));
         let one = Options::default().text("max_background_jobs=1").unwrap();

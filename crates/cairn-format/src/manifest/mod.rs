@@ -3,7 +3,7 @@
 //! An edit is a sequence of `varint32 tag, body` up to the end of its record. Unknown tags with bit 13 set
 //! have a length and are skipped; others are rejected. The bodies are described at [`tag`].
 //!
-//! This module encodes and decodes edits and validates each field by itself. Consistency with
+//! This module encodes and decodes edits and validates each field individually. Consistency with
 //! earlier edits (levels, overlap, column families) is checked when they are replayed.
 
 mod blob_file;

@@ -9,11 +9,11 @@
 //!     45     8  magic number                    magic number
 //! ```
 //!
-//! Version 0 has the 40 bytes of handles, a magic number of its own, and CRC32C. Since version 6,
-//! the index is found through the metaindex, and the footer has its own checksum, which depends on
-//! the footer's offset, so that a footer of another file is detected. The metaindex size has 32
-//! bits in versions 6 and 7. In version 8 it has 16; the other 16 give the number of bytes between
-//! the metaindex and the footer, which readers skip.
+//! Version 0 has the 40 bytes of handles, its own magic number, and CRC32C. Since version 6, the
+//! index is found through the metaindex, and the footer has its own checksum, which depends on the
+//! footer's offset, so that a footer of another file is detected. The metaindex size has 32 bits in
+//! versions 6 and 7. In version 8 it has 16; the other 16 give the number of bytes between the
+//! metaindex and the footer, which readers skip.
 
 use cairn_types::{Decoded, Malformed};
 

@@ -204,7 +204,7 @@ fn measure_steps(layers: &[usize]) {
             }
             assert_eq!(bytes as u64, KEYS * 116);
         });
-        println!("{what}: {} ns a step", best / KEYS);
+        println!("{what}: {} ns per step", best / KEYS);
     }
     let mut at = 0;
     let best = best_nanos(&mut || {

@@ -275,7 +275,7 @@ impl Manifest {
         self.failed
     }
 
-    /// Appends `edits`, each atomic by itself, with one sync.
+    /// Appends `edits`, each individually atomic, with one sync.
     ///
     /// # Errors
     ///

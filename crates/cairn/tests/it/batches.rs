@@ -37,7 +37,7 @@ fn a_batch_round_trips_through_its_serialized_form() {
 }
 
 #[test]
-fn a_batch_over_its_limit_is_refused_until_it_is_told_to_forget() {
+fn a_batch_over_its_limit_is_rejected_until_its_error_is_cleared() {
     let db = database("");
     let mut batch = WriteBatch::with_max_bytes(64);
     batch.put(b"a", b"1");
