@@ -113,7 +113,7 @@ fn an_edit_that_contradicts_the_tree_is_corruption() {
         &added(vec![(2, meta(8, "c", "a", 1, 1))]),
         "larger than its largest",
     );
-    fails(&added(vec![(64, meta(8, "a", "c", 1, 1))]), "level 64");
+    fails(&added(vec![(64, meta(8, "a", "c", 1, 1))]), "found 64");
     let gone = TreeEdit {
         deleted: vec![(2, FileNumber(7))],
         ..TreeEdit::default()
