@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     match (result, flushed) {
         (Ok(true), Ok(())) => ExitCode::SUCCESS,
         (Ok(false), Ok(())) => ExitCode::FAILURE,
-        // The reader has closed the pipe, as in `| head`: not an error.
+        // The reader has closed the pipe, as in `| head`, which is not an error.
         (_, Err(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         (Ok(_), Err(error)) => failed(&Error::io_text(format!("print: {error}"))),
         (Err(error), _) => failed(&error),

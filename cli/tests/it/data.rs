@@ -125,7 +125,7 @@ fn a_dump_is_restored() {
 }
 
 #[test]
-fn mistakes_are_explained() {
+fn invalid_arguments_are_explained() {
     let (dir, db) = place();
     assert!(refused(&["scan", "--db", &db]).contains("db"));
     let file = dir.path().join("bad.csv");
@@ -166,7 +166,7 @@ fn option_strings_may_mix_database_and_family_options() {
         "a",
         "1",
     ]);
-    // The OPTIONS file has the given options in RocksDB's form.
+    // The OPTIONS file records the given options in RocksDB's form.
     let names = fs::read_dir(&db)
         .unwrap()
         .map(|entry| entry.unwrap().path());
@@ -184,10 +184,10 @@ fn option_strings_may_mix_database_and_family_options() {
     }
 }
 
-/// A write was missing from later reads: best-efforts recovery, which reads no logs, was taken over from the OPTIONS
-/// file of the opening that it was given to.
+/// Regression test: a write was missing from later reads, because best-efforts recovery, which
+/// reads no WALs, was taken over from the OPTIONS file of an earlier open.
 #[test]
-fn best_efforts_recovery_is_for_one_opening() {
+fn best_efforts_recovery_applies_to_one_open_only() {
     let (_dir, db) = place();
     printed(&["put", "--db", &db, "--create", "a", "1"]);
     let once = ["--options", "best_efforts_recovery=true"];

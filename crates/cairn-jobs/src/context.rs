@@ -1,4 +1,4 @@
-//! The environment of a job: family, database, readers and services.
+//! The environment of a job: family, database, snapshots and services.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ pub type RequestThread = dyn Fn() -> Option<Permit> + Send + Sync;
 /// The right to use one extra thread for a job. Dropping it returns the thread.
 pub type Permit = Box<dyn Send>;
 
-/// The environment of a job: the family, the database, and the state of readers at its start.
+/// The environment of a job: the family, the database, and the snapshots at its start.
 #[derive(Clone)]
 pub struct JobContext {
     /// File system, clock, executor and random numbers.
@@ -138,14 +138,14 @@ impl JobContext {
     }
 }
 
-/// A set of flags, any of which cancels a job.
+/// A cancellation token: a set of flags, any of which cancels a job.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel {
     flags: Vec<Arc<AtomicBool>>,
 }
 
 impl Cancel {
-    /// Creates a token that is set as soon as one of `flags` is.
+    /// Creates a token that is set once any of `flags` is set.
     #[must_use]
     pub fn any(flags: impl IntoIterator<Item = Arc<AtomicBool>>) -> Cancel {
         Cancel {
@@ -173,7 +173,7 @@ pub struct BlobGc {
 }
 
 impl BlobGc {
-    /// Reads the settings from the options of a family.
+    /// Takes the settings from the options of a column family.
     #[must_use]
     pub fn new(options: &FamilyOptions) -> BlobGc {
         BlobGc {

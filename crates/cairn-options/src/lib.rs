@@ -4,9 +4,9 @@
 //! RocksDB 11.12, whether it is changeable at run time, and whether Cairn supports it. Text forms,
 //! OPTIONS files and the rejection of unsupported features are derived from the rows.
 //!
-//! *Parsing* knows every RocksDB option and stores any valid value, so that every OPTIONS file can be
-//! read. *Support* ([`Options::unsupported`]) names the options whose values require unsupported
-//! features; opening for writing rejects those, opening for reading ignores them.
+//! *Parsing* accepts every RocksDB option with any valid value, so that every OPTIONS file can be
+//! read. *Support* ([`Options::unsupported`]) lists the options whose values require unsupported
+//! features: opening for writing rejects them, opening for reading ignores them.
 //!
 //! ```
 //! use cairn_options::{FamilyOptions, Options};

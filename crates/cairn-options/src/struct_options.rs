@@ -6,7 +6,7 @@ use crate::rows::options;
 options! {
     /// Compression options.
     CompressionOptions, "CompressionOptions" {
-        /// Window size of zlib, in its notation.
+        /// Window size of zlib, as zlib's `windowBits`.
         window_bits: i32 = -14, dynamic;
         /// Compression level; 32767 for the codec's default.
         level: i32 = 32767, dynamic;
@@ -22,11 +22,11 @@ options! {
         enabled: bool = false, dynamic;
         /// Maximum data buffered for sampling, in bytes; 0 for no limit.
         max_dict_buffer_bytes: u64 = 0, dynamic;
-        /// True if zstd's trainer builds the dictionary, false for its finalizer.
+        /// True if zstd's trainer builds the dictionary, false if its finalizer does.
         use_zstd_dict_trainer: bool = true, dynamic;
-        /// A compressed block is kept if its size is at most this many 1024ths of the original.
+        /// A block is stored compressed if its size is at most this many 1024ths of the original.
         max_compressed_bytes_per_kb: i32 = 896, dynamic, recent;
-        /// True if compression is skipped for most blocks while they shrink too little.
+        /// True if compression is skipped for most blocks while it saves too little.
         auto_skip: bool = false, dynamic, recent;
         /// Sampling interval of skipped blocks; 0 for 64.
         auto_skip_min_sample_every: i32 = 0, dynamic, recent;

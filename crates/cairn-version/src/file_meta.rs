@@ -102,8 +102,9 @@ pub struct FileMeta {
     pub max_timestamp: Vec<u8>,
     /// True if its keys are stored with their timestamps.
     pub timestamps_persisted: bool,
-    /// True if the job that wrote it kept no old version for a snapshot and no deletion that could be
-    /// dropped at the bottom, so that compacting it again would not shrink it. Not persisted.
+    /// True if the job that wrote the file kept neither an old version for a snapshot nor a
+    /// deletion that could be dropped at the bottom, so that compacting it again would not shrink
+    /// it. Not persisted.
     pub settled: bool,
     /// Set by `SuggestCompactRange`. Not persisted.
     pub suggested: OnceLock<()>,

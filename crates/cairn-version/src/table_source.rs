@@ -1,6 +1,6 @@
-//! Opens the tables of a family on first use.
+//! Opens the tables of a column family on first use.
 //!
-//! The open table is stored in its file's metadata, so reads reach it by a pointer; see
+//! The open table is stored in the metadata of its file, so reads reach it through a pointer; see
 //! [`crate::open_tables`] for when it is closed.
 
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ pub struct TableSource {
     pub verify_unique_id: bool,
     /// The mode in which files are opened.
     pub mode: FileMode,
-    /// True if the kernel is advised of random access.
+    /// True if the kernel is told to expect random access.
     pub advise_random: bool,
     /// Statistics sink for reads.
     pub meter: Meter,
@@ -98,8 +98,8 @@ impl TableSource {
         Ok(table)
     }
 
-    /// Opens the table of `file` for one reader, independent of the shared one: a compaction reads it
-    /// in another mode.
+    /// Opens the table of `file` for one reader, independently of the shared one: a compaction may
+    /// read it in another mode.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Properties of the public types, checked at compile time: each is `Debug` and can be sent to another
-//! thread, and all but cursors and writers can be shared between threads.
+//! Compile-time checks of the public types: each implements `Debug` and `Send`, and all but cursors
+//! and writers implement `Sync`.
 
 use std::fmt::Debug;
 

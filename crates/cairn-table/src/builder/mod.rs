@@ -35,7 +35,7 @@ use index::{IndexRows, PrefixRows};
 pub use params::{BuildParams, TableIdentity, TableTimes};
 use warmer::Warmer;
 
-/// A finished table as needed for its file metadata.
+/// The facts about a finished table that its file metadata needs.
 #[derive(Clone, Debug)]
 pub struct TableStats {
     /// The table properties.
@@ -170,7 +170,7 @@ impl TableBuilder {
                 || key::compare(&self.order, self.last_key(), key).is_lt(),
             "entries are added in order"
         );
-        // Merges and filters may produce entries above the size limit.
+        // Merge operators and compaction filters may produce entries above the size limit.
         check_entry(key::user_key(key).len(), value.len())?;
         if self.data.is_full_for(key, value) {
             self.end_block(Some(key))?;
@@ -298,7 +298,7 @@ impl TableBuilder {
     /// Returns the file size up to the last finished data block; buffered blocks count uncompressed.
     #[must_use]
     pub fn file_size(&self) -> u64 {
-        self.output.offset() + self.data.waiting_bytes()
+        self.output.offset() + self.data.buffered_bytes()
     }
 
     /// Returns the estimated final file size, including the current data block and the parts after it.
@@ -320,8 +320,8 @@ impl TableBuilder {
         Some((SequenceNumber(least), SequenceNumber(most)))
     }
 
-    /// Returns the properties collected so far. The caller completes them before
-    /// [`TableBuilder::finish`] (user-collected properties in `others`, times).
+    /// Returns the properties collected so far. Before [`TableBuilder::finish`], the caller adds
+    /// the times and, in `others`, the user-collected properties.
     pub fn properties_mut(&mut self) -> &mut Properties {
         &mut self.properties
     }

@@ -1,4 +1,5 @@
-//! Key anchors: keys that divide a table into parts of similar size, from its index alone.
+//! Key anchors: keys that divide a table into parts of similar size, determined from its index
+//! alone.
 
 use cairn_platform::Io;
 use cairn_types::Result;

@@ -40,9 +40,10 @@ pub struct OpenParams {
     pub cache: Option<Arc<BlockCache>>,
     /// Unique id in the MANIFEST, if it is to be verified.
     pub expected_unique_id: Option<[u64; 2]>,
-    /// Largest sequence number in the MANIFEST: that of every entry of an ingested file.
+    /// Largest sequence number in the MANIFEST; in an ingested file, the sequence number of every
+    /// entry.
     pub largest_seq: Option<SequenceNumber>,
-    /// Size of everything after the data blocks, if known: it is read at once.
+    /// Size of everything after the data blocks, if known. It is read in one piece.
     pub tail_size: Option<u64>,
     /// Statistics sink.
     pub meter: Meter,
@@ -65,11 +66,12 @@ impl Default for OpenParams {
     }
 }
 
-/// Bytes read from the end of a file of unknown tail size.
+/// The number of bytes read from the end of a file whose tail size is unknown.
 const DEFAULT_TAIL: u64 = 16 << 10;
 /// The first format version with escaped handles in an index.
 const ESCAPES_SINCE: u32 = 8;
-/// Maximum bytes read at once when a table is opened, whatever the MANIFEST says.
+/// The maximum number of bytes read at once when a table is opened, whatever size the MANIFEST
+/// states.
 const MAX_TAIL: u64 = 8 << 20;
 
 /// A file being opened, with its tail in memory.
@@ -124,7 +126,7 @@ impl Opening<'_> {
     }
 }
 
-/// The kind of a metadata block, as the pinning rules distinguish them.
+/// The kind of a metadata block, as distinguished by the pinning rules.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tier {
     TopLevel,
@@ -197,7 +199,7 @@ fn index_form(footer: &Footer, properties: &Properties, first_keys: bool) -> Ind
     }
 }
 
-/// Returns the size of the search words of a typical data block; 0 if keys are not compared bytewise as
+/// Returns the size of the key words of a typical data block; 0 if keys are not compared bytewise as
 /// stored.
 fn words(properties: &Properties, order: &KeyOrder, global_seqno: Option<SequenceNumber>) -> u64 {
     if !order.is_bytewise() || global_seqno.is_some() {
@@ -206,7 +208,7 @@ fn words(properties: &Properties, order: &KeyOrder, global_seqno: Option<Sequenc
     let usual = properties
         .num_entries
         .div_ceil(properties.num_data_blocks.max(1));
-    // Plus one: with entries of equal length, the count per block varies by one.
+    // Plus one, because the count per block varies by one even if all entries have the same length.
     DataWords::encoded_len(usual.saturating_add(1))
 }
 
@@ -369,7 +371,7 @@ impl Opening<'_> {
         if ours.strip_suffix(".u64ts") == Some(theirs) {
             return Ok(true);
         }
-        // Timestamps that were never stored may be disabled again.
+        // An order without timestamps is accepted if the file never stored any.
         if theirs.strip_suffix(".u64ts") == Some(ours) && properties.timestamps_stripped {
             return Ok(false);
         }
@@ -494,7 +496,7 @@ impl Opening<'_> {
     }
 }
 
-/// Returns the unique id that the properties define.
+/// Returns the unique id derived from the properties.
 pub(crate) fn unique_id(properties: &Properties) -> Option<UniqueId> {
     UniqueId::of_table(
         &properties.db_id,
