@@ -214,6 +214,12 @@ impl Shared {
         self.settings.get()
     }
 
+    /// True if all memory is charged to the block cache, whatever `cache_usage_options` of the families say: a
+    /// memory budget is in force.
+    pub(crate) fn charges_all(&self) -> bool {
+        false
+    }
+
     /// A number for a new file.
     pub(crate) fn new_file_number(&self) -> FileNumber {
         self.file_numbers.take()

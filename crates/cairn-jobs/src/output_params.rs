@@ -105,6 +105,7 @@ impl OutputParams {
             bytes_per_sync: context.database.options.bytes_per_sync,
             file_checksum: context.database.options.file_checksum_gen_factory.is_some(),
             meter: context.meter.clone(),
+            charge: context.family.charge.clone(),
             ..BuildParams::default()
         }
     }

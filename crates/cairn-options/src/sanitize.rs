@@ -8,7 +8,9 @@ use cairn_types::{Error, Result};
 
 use crate::customizable::DbPath;
 use crate::db::DbOptions;
-use crate::enums::{CompactionStyle, Compression, IndexType, TableKind, WalRecoveryMode};
+use crate::enums::{
+    ChargeDecision, CompactionStyle, Compression, IndexType, TableKind, WalRecoveryMode,
+};
 use crate::family::{DEFAULT_TTL, FamilyOptions};
 use crate::offpeak;
 use crate::rows::Options;
@@ -210,6 +212,19 @@ impl TableOptions {
         require(
             !(self.no_block_cache && self.pin_l0_filter_and_index_blocks_in_cache),
             "pin_l0_filter_and_index_blocks_in_cache needs a block cache, but no_block_cache is set",
+        )?;
+        let charged = &self.cache_usage_options;
+        let decisions = [
+            charged.options,
+            charged.compression_dictionary_building_buffer,
+            charged.filter_construction,
+            charged.block_based_table_reader,
+            charged.file_metadata,
+            charged.blob_cache,
+        ];
+        require(
+            !(self.no_block_cache && decisions.contains(&ChargeDecision::Enabled)),
+            "cache_usage_options charges to the block cache, but no_block_cache is set",
         )?;
         require(
             self.data_block_hash_table_util_ratio > 0.0,

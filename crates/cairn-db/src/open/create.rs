@@ -137,6 +137,10 @@ impl Shared {
             order: options.comparator.clone(),
             prefix_extractor: options.prefix_extractor.clone(),
             cache: options.table.block_cache.clone(),
+            charged: options
+                .table
+                .cache_usage_options
+                .charged(self.charges_all()),
             options: Arc::new(options.table.clone()),
             verify_unique_id: db.verify_sst_unique_id_in_manifest,
             mode: FileMode {
@@ -432,6 +436,9 @@ impl Shared {
         log.write_back_every(self.options().wal_bytes_per_sync);
         if self.options().manual_wal_flush {
             log.flush_by_hand();
+        }
+        if let Some(family) = self.families.default_family() {
+            log.charge_to(&family.tables().charge_policy());
         }
         if let Some(predecessor) = predecessor {
             log.state_predecessor(&predecessor)?;

@@ -22,7 +22,7 @@ use cairn_platform::Buffer;
 use cairn_platform::sync::{AtomicUsize, Ordering};
 
 use charge::Charges;
-pub use charge::{CacheCharge, MemoryUse};
+pub use charge::{CacheCharge, ChargePolicy, MemoryUse, MemoryUses};
 use clock::ClockCache;
 use lru::LruCache;
 pub use role::{CachePriority, CacheRole, RoleCounts};

@@ -10,7 +10,7 @@ use cairn_platform::WritableFile;
 use cairn_types::Result;
 
 /// Write buffer size: fits into the cache of a core.
-const BUFFER_BYTES: usize = 256 << 10;
+pub(crate) const BUFFER_BYTES: usize = 256 << 10;
 
 /// Writeback interval if `bytes_per_sync` is 0. Without it, writeback would start with the final sync,
 /// which would block the job and its memtable, and other syncs would wait for a whole table.

@@ -7,6 +7,7 @@ use cairn_format::filter::FilterBuilder;
 use cairn_format::table::Properties;
 use cairn_format::table::footer::LATEST_VERSION;
 use cairn_format::table::properties::Origin;
+use cairn_memory::ChargePolicy;
 use cairn_observe::statistics::Meter;
 use cairn_options::{
     CompressionOptions, IndexShortening, IndexType, KeyCommonPrefix, TableOptions,
@@ -55,6 +56,8 @@ pub struct BuildParams {
     pub file_checksum: bool,
     /// Statistics sink.
     pub meter: Meter,
+    /// The memory of the builder that is charged to the family's block cache.
+    pub charge: ChargePolicy,
 }
 
 /// The origin of a table as recorded in its properties.
@@ -120,6 +123,7 @@ impl Default for BuildParams {
             bytes_per_sync: 0,
             file_checksum: false,
             meter: Meter::default(),
+            charge: ChargePolicy::default(),
         }
     }
 }

@@ -48,6 +48,10 @@ impl FakeEnv {
 }
 
 impl CommitEnv for FakeEnv {
+    fn charge_batch(&self, _: usize) -> Option<CacheCharge> {
+        None
+    }
+
     fn prepare(&self, _no_slowdown: bool) -> Result<()> {
         match self.refuses.load(Ordering::Relaxed) {
             true => Err(Error::incomplete("no room")),
