@@ -6,6 +6,7 @@
     reason = "a test fails by panicking, and its fixtures lie in real files"
 )]
 
+mod charges;
 mod damage;
 mod golden;
 mod resumed;
