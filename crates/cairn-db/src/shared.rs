@@ -28,6 +28,7 @@ use crate::lifecycle::Lifecycle;
 use crate::locks::{Locks, Rank, Ranked};
 use crate::obsolete_files::{ObsoleteFiles, PurgeHint};
 use crate::open::recovery_info::RecoveryInfo;
+use crate::open_iterators::OpenIterators;
 use crate::settings::Settings;
 use crate::snapshot::Snapshots;
 use crate::sst_file_manager::Space;
@@ -55,6 +56,7 @@ pub(crate) struct Shared {
     /// None once the database is released.
     pub(crate) default_cache: ArcSwapOption<BlockCache>,
     pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) iterators: Arc<OpenIterators>,
     pub(crate) manifest: Ranked<Option<Manifest>>,
     pub(crate) file_numbers: FileNumbers,
     pub(crate) purge_hint: PurgeHint,

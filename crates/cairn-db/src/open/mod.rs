@@ -46,6 +46,7 @@ use crate::file_numbers::{FileNumbers, is_own};
 use crate::lifecycle::Lifecycle;
 use crate::locks::{Locks, Rank};
 use crate::obsolete_files::PurgeHint;
+use crate::open_iterators::OpenIterators;
 use crate::settings::Settings;
 use crate::shared::{FamilyTree, Shared, Tree, WritePath};
 use crate::snapshot::Snapshots;
@@ -430,6 +431,7 @@ fn assemble(
             CacheOptions::default(),
         )),
         snapshots: Arc::new(Snapshots::new(locks)),
+        iterators: OpenIterators::new(),
         manifest: locks.mutex(Rank::Manifest, None),
         file_numbers: FileNumbers::new(recovered.next_file),
         purge_hint: PurgeHint::default(),
