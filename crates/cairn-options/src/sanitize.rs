@@ -311,6 +311,11 @@ impl FamilyOptions {
     /// `InvalidArgument` with the reason.
     pub fn validate(&self) -> Result<()> {
         self.table.validate()?;
+        let charges_blobs = self.table.cache_usage_options.blob_cache == ChargeDecision::Enabled;
+        require(
+            !charges_blobs || self.blob_cache.is_some(),
+            "cache_usage_options charges the blob cache, but there is no blob_cache",
+        )?;
         let all = self.compression_per_level.iter().chain([&self.compression]);
         for kind in all.chain(&self.bottommost_compression) {
             require(kind.is_supported(), &kind.absence())?;

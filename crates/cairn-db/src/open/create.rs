@@ -126,6 +126,7 @@ impl Shared {
         let dir = self.table_dirs(options).swap_remove(0);
         BlobSource::new(self.context.world.fs.clone(), dir, tables.mode, cache)
             .counting(self.telemetry.meter())
+            .charging(tables.charge_policy())
     }
 
     /// The source of the tables of a family of `options`.

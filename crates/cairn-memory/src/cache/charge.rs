@@ -138,6 +138,12 @@ impl ChargePolicy {
         ChargePolicy { cache, uses }
     }
 
+    /// The cache, if `what` is charged to it.
+    #[must_use]
+    pub fn cache_of(&self, what: MemoryUse) -> Option<&Arc<BlockCache>> {
+        self.cache.as_ref().filter(|_| self.uses.contains(what))
+    }
+
     /// Charges `bytes`, if `what` is charged.
     #[inline]
     #[must_use]
@@ -286,6 +292,27 @@ mod tests {
             assert_eq!(cache.usage(), entries);
         }
     }
+    #[test]
+    fn a_cache_of_blobs_is_charged_once_while_it_lives() {
+        let blocks = Arc::new(BlockCache::new(8 << 20, CacheOptions::default()));
+        let blobs = Arc::new(BlockCache::new(1 << 20, CacheOptions::default()));
+        blobs.charge_to(&blobs);
+        blobs.charge_to(&blocks);
+        blobs.charge_to(&blocks);
+        blocks.charge_to(&blobs);
+        let mut evicted = 0;
+        for n in 0..1000 {
+            let (key, blob) = (CacheKey { high: 1, low: n }, Buffer::from(vec![0; 10_000]));
+            blobs.insert(key, blob, CacheRole::Blob, CachePriority::Bottom);
+            let charged = blocks.charged(MemoryUse::BlobCache);
+            assert!(charged.abs_diff(blobs.usage()) < CacheCharge::STEP);
+            evicted += usize::from(blobs.entries() as u64 <= n);
+        }
+        assert!(evicted > 0 && blobs.all_charged() == 0);
+        drop(blobs);
+        assert_eq!(blocks.usage(), 0);
+    }
+
     #[test]
     fn only_the_uses_of_the_policy_are_charged() {
         let cache = Arc::new(BlockCache::new(1 << 20, CacheOptions::default()));
