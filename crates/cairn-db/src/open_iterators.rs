@@ -333,11 +333,12 @@ mod tests {
         }
         for _ in 0..10 {
             let there = list.clone();
-            let thread = std::thread::spawn(move || {
-                let listed = there.add(&held(7));
-                there.remove(listed);
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    let listed = there.add(&held(7));
+                    there.remove(listed);
+                });
             });
-            thread.join().unwrap();
         }
         assert_eq!(list.pool.lock().made, 4);
     }

@@ -287,9 +287,8 @@ impl CurrentLog {
             self.writer.add_parts(&[&seq.0.to_le_bytes(), rest])?;
             self.last_batch = *seq;
         }
-        match sync || !self.flushed_by_hand {
-            true => self.hand_over()?,
-            false => {}
+        if sync || !self.flushed_by_hand {
+            self.hand_over()?;
         }
         self.follow_memory();
         Ok(())

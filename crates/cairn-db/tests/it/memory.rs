@@ -19,8 +19,8 @@ fn opened(world: &World, path: &Path, cache: &Arc<BlockCache>, usage: &str) -> D
     let mut family = small();
     family.table.block_cache = Some(cache.clone());
     family.disable_auto_compactions = true;
-    let usage = [("cache_usage_options", usage)];
-    family.table.set(usage[0].0, usage[0].1).unwrap();
+    let set = family.table.set("cache_usage_options", usage);
+    set.expect("the options are known");
     open(&OpenRequest {
         path,
         options: &db_options(),
@@ -29,16 +29,17 @@ fn opened(world: &World, path: &Path, cache: &Arc<BlockCache>, usage: &str) -> D
         read_only: false,
         world: world.clone(),
     })
-    .unwrap()
+    .expect("it opens")
 }
 
 fn fill(db: &Db, rounds: u32) {
     for round in 0..rounds {
         for n in 0..200 {
             let key = format!("key{n:05}");
-            db.put(key.as_bytes(), &[round as u8; 100]).unwrap();
+            db.put(key.as_bytes(), &[round as u8; 100])
+                .expect("it writes");
         }
-        db.flush().unwrap();
+        db.flush().expect("it flushes");
     }
 }
 
@@ -185,8 +186,8 @@ fn number(json: &str, from: &str, name: &str) -> f64 {
         .find(&name)
         .unwrap_or_else(|| panic!("no {name} in {rest}"));
     let rest = &rest[at + name.len()..];
-    let end = rest.find([',', '}', ']']).unwrap();
-    rest[..end].parse().unwrap()
+    let end = rest.find([',', '}', ']']).expect("a value ends");
+    rest[..end].parse().expect("a number")
 }
 
 #[test]

@@ -320,7 +320,7 @@ fn nothing_stays_charged_after_a_panic() {
     assert_charged(&cache, &[MemoryUse::TableReader]);
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         let state = &mut TableGet::new();
-        let mut io = |state: &mut TableGet| {
+        let io = |state: &mut TableGet| {
             let bytes = Io::blocking().read_now(&state.request());
             state.supply(&table, bytes).unwrap();
         };
