@@ -15,6 +15,7 @@ mod finish;
 mod hash_buffer;
 mod index;
 mod params;
+mod warmer;
 
 use std::sync::Arc;
 
@@ -33,6 +34,7 @@ use file_writer::{BUFFER_BYTES, FileWriter, FileWriterOptions};
 use filter::FilterKeys;
 use index::{IndexRows, PrefixRows};
 pub use params::{BuildParams, TableIdentity, TableTimes};
+use warmer::Warmer;
 
 /// A finished table as needed for its file metadata.
 #[derive(Clone, Debug)]
@@ -65,6 +67,7 @@ pub struct TableBuilder {
     filter: Option<FilterKeys>,
     tombstones: Vec<(Vec<u8>, Vec<u8>)>,
     properties: Properties,
+    warmer: Option<Warmer>,
     stripped: Vec<u8>,
     seqs: Option<(u64, u64)>,
     /// True if an index block was stored compressed.
@@ -131,11 +134,13 @@ impl TableBuilder {
             .filter(|_| index_kind == IndexKind::Hash)
             .map(|extractor| PrefixRows::new(extractor, file_timestamp_size));
         let first_keys = index_kind == IndexKind::FirstKey;
+        let properties = params.properties();
         Ok(TableBuilder {
+            warmer: Warmer::new(&params, &properties),
             data: DataBlocks::new(&params)?,
             index: IndexRows::new(order.clone(), params.index_shortening(), first_keys),
             filter: params.filter_keys(file_timestamp_size),
-            properties: params.properties(),
+            properties,
             order,
             strip,
             output,
@@ -283,7 +288,8 @@ impl TableBuilder {
             filter.end_block();
         }
         self.follow_memory();
-        self.data.end_block(&mut self.output, &mut self.index)
+        self.data
+            .end_block(&mut self.output, &mut self.index, self.warmer.as_ref())
     }
 
     /// Adjusts the charges to the memory in use.
