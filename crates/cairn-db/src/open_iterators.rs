@@ -333,12 +333,12 @@ mod tests {
         }
         for _ in 0..10 {
             let there = list.clone();
-            std::thread::scope(|scope| {
-                scope.spawn(move || {
-                    let listed = there.add(&held(7));
-                    there.remove(listed);
-                });
+            // Joined, a thread has returned its slabs; the end of a scope does not wait for that.
+            let thread = std::thread::Builder::new().spawn(move || {
+                let listed = there.add(&held(7));
+                there.remove(listed);
             });
+            thread.unwrap().join().unwrap();
         }
         assert_eq!(list.pool.lock().made, 4);
     }
