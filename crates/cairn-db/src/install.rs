@@ -128,6 +128,10 @@ impl Shared {
             retire(&mut tree, family, &base, &next);
             let view = family.view().with_version(next, &change.flushed);
             family.set_view(view);
+            change
+                .flushed
+                .iter()
+                .for_each(|memtable| memtable.mark_flushed());
             family.keep_history(&change.flushed);
         }
         self.check_tree(&tree);

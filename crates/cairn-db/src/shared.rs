@@ -13,7 +13,7 @@ use cairn_memory::WriteBufferManager;
 use cairn_memtable::Memtable;
 use cairn_observe::FlushReason;
 use cairn_options::DbOptions;
-use cairn_platform::sync::Condvar;
+use cairn_platform::sync::{AtomicBool, Condvar};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_version::OpenTables;
 use cairn_version::manifest::Manifest;
@@ -78,6 +78,8 @@ pub(crate) struct WritePath {
     pub(crate) low_pri_throttle: Throttle,
     /// The budget that memtables keep, if there is one.
     pub(crate) buffers: Option<Arc<WriteBufferManager>>,
+    /// True if another database that shares the budget has requested a flush.
+    pub(crate) flush_requested: AtomicBool,
 }
 
 impl WritePath {
@@ -95,6 +97,7 @@ impl WritePath {
             ),
             low_pri_throttle: Throttle::new(low_pri_rate(options)),
             buffers: budget_of(options),
+            flush_requested: AtomicBool::new(false),
         }
     }
 }
