@@ -19,8 +19,9 @@ mod role;
 mod store;
 
 use cairn_platform::Buffer;
-use cairn_platform::sync::{AtomicUsize, Ordering};
+use cairn_platform::sync::{AtomicUsize, OnceLock, Ordering};
 
+use crate::budget::{Ghosts, ReuseCurve};
 use charge::Charges;
 pub use charge::{CacheCharge, MemoryUse};
 use clock::ClockCache;
@@ -154,6 +155,8 @@ pub struct BlockCache {
     capacity: AtomicUsize,
     charges: Charges,
     options: CacheOptions,
+    /// Evicted keys, if they are observed.
+    ghosts: OnceLock<Ghosts>,
 }
 
 enum Kind {
@@ -173,12 +176,8 @@ fn shard_of(hash: u64, shards: usize) -> usize {
     (hash >> 20) as usize & (shards - 1)
 }
 
-/// Frees entries when no lock is held. Their memory may be used for the next block that the thread reads.
-fn recycle(evicted: Vec<Evicted>) {
-    for entry in evicted {
-        entry.buffer.recycle();
-    }
-}
+/// The step in which the capacity is lowered, in bytes.
+const LOWERING_STEP: usize = 8 << 20;
 
 impl BlockCache {
     /// Creates a cache of `capacity` bytes. With capacity 0 nothing is kept.
@@ -204,6 +203,7 @@ impl BlockCache {
             capacity: AtomicUsize::new(0),
             charges: Charges::default(),
             options,
+            ghosts: OnceLock::new(),
         };
         cache.set_capacity(capacity);
         cache
@@ -270,6 +270,9 @@ impl BlockCache {
         priority: CachePriority,
     ) -> bool {
         let mut evicted = Vec::new();
+        if let Some(ghosts) = self.ghosts.get() {
+            ghosts.inserted(key.hash(), buffer.memory_usage());
+        }
         let entry = Insertion {
             hash: key.hash(),
             key,
@@ -278,7 +281,7 @@ impl BlockCache {
             priority,
         };
         let kept = self.store().insert(entry, &mut evicted);
-        recycle(evicted);
+        self.recycle(evicted);
         kept
     }
 
@@ -289,7 +292,7 @@ impl BlockCache {
         let mut evicted = Vec::new();
         let store = self.store();
         let laid = store.lay_tail(key.hash(), key, buffer, tail, &mut evicted);
-        recycle(evicted);
+        self.recycle(evicted);
         laid
     }
 
@@ -315,6 +318,7 @@ impl BlockCache {
         let mut evicted = Vec::new();
         self.charges.change(what, before, now);
         self.store().reserve(before, now, &mut evicted);
+        self.recycle(evicted);
     }
 
     /// Bytes charged for memory outside of the cache; see [`CacheCharge`].
@@ -366,11 +370,43 @@ impl BlockCache {
         self.shards
     }
 
-    /// Changes the capacity and evicts entries beyond it.
+    /// Changes the capacity and evicts entries beyond it, in small steps, so that their memory is freed while
+    /// lookups and insertions continue.
     pub fn set_capacity(&self, capacity: usize) {
         self.capacity.store(capacity, Ordering::Relaxed);
-        let mut evicted = Vec::new();
-        self.store().set_capacity(capacity, &mut evicted);
+        let mut next = self.usage();
+        loop {
+            next = next.saturating_sub(LOWERING_STEP).max(capacity);
+            let mut evicted = Vec::new();
+            self.store().set_capacity(next, &mut evicted);
+            self.recycle(evicted);
+            if next == capacity {
+                break;
+            }
+        }
+        if let Some(ghosts) = self.ghosts.get() {
+            ghosts.set_capacity(capacity);
+        }
+    }
+
+    /// Starts the observation of evicted keys that are inserted again.
+    pub(crate) fn observe_evictions(&self) {
+        self.ghosts.get_or_init(|| Ghosts::new(self.capacity()));
+    }
+
+    /// The insertions of evicted keys since the last call, and the bytes inserted so far, if they are observed.
+    pub(crate) fn take_reuse(&self) -> (ReuseCurve, u64) {
+        self.ghosts.get().map(Ghosts::take).unwrap_or_default()
+    }
+
+    /// Frees entries when no lock is held. Their memory may be used for the next block that the thread reads.
+    fn recycle(&self, evicted: Vec<Evicted>) {
+        for entry in evicted {
+            if let Some(ghosts) = self.ghosts.get() {
+                ghosts.evicted(entry.key.hash(), entry.charge());
+            }
+            entry.buffer.recycle();
+        }
     }
 
     /// Bytes charged for entries of `role`.
