@@ -1,7 +1,9 @@
-//! Loom tests: model checking of the lock-free code.
+//! Model checking of the lock-free code: all interleavings with loom, random ones with shuttle.
 //!
-//! The tested crate is compiled with `--cfg loom`, which replaces its atomics by loom's. Its
-//! dependencies are compiled without it and shared with the other tests.
+//! A crate tested with loom is compiled with `--cfg loom`, which replaces its atomics by loom's. Its
+//! dependencies are compiled without it and shared with the other tests. Shuttle tests the block cache as a
+//! whole, over two crates; they and their dependencies are compiled with `--cfg shuttle` in a target folder
+//! of their own.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -17,7 +19,28 @@ const CRATES: [&str; 5] = [
 
 /// Builds and runs the tests.
 pub fn run(root: &Path) -> Result<(), String> {
-    CRATES.iter().try_for_each(|name| explore(root, name))
+    CRATES.iter().try_for_each(|name| explore(root, name))?;
+    shuttle(root)
+}
+
+/// Runs the shuttle tests, one at a time: they share the headers of buffers.
+fn shuttle(root: &Path) -> Result<(), String> {
+    let test = "test --locked -p cairn-memory --lib --target-dir target/shuttle -- --test-threads=1 shuttle";
+    println!("+ RUSTFLAGS=\"--cfg shuttle\" cargo {test}");
+    let run = Command::new("cargo")
+        .args(test.split(' '))
+        .env("RUSTFLAGS", "--cfg shuttle")
+        .current_dir(root)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cargo: {error}"))?;
+    let said = String::from_utf8_lossy(&run.stdout);
+    print!("{said}");
+    match run.status.success() && !said.contains("running 0 tests") {
+        true => Ok(()),
+        false => Err(format!("the shuttle tests: {}", run.status)),
+    }
 }
 
 fn explore(root: &Path, name: &str) -> Result<(), String> {

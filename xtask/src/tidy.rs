@@ -57,7 +57,7 @@ const UNSAFE_ALLOWED: [&str; 9] = [
 ];
 
 /// The modules of cairn-format, and the fuzz target of each.
-const FUZZED: [(&str, &str); 17] = [
+const FUZZED: [(&str, &str); 19] = [
     ("coding", "varint_key"),
     ("dated", "dated_values"),
     ("key", "varint_key"),
@@ -72,6 +72,8 @@ const FUZZED: [(&str, &str); 17] = [
     ("batch", "write_batch"),
     ("manifest", "manifest"),
     ("blob", "blob_file"),
+    ("cache_segment", "cache_segment"),
+    ("cache_dump", "cache_dump"),
     ("wide", "wide_columns"),
     ("options_text", "options_text"),
     ("names", "names"),

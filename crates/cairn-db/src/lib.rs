@@ -10,6 +10,7 @@ mod background;
 mod batch;
 mod blob_stats;
 mod bounds;
+mod cached;
 mod clip;
 mod coalescing;
 mod compaction;
@@ -63,6 +64,7 @@ mod write;
 
 pub use batch::WriteBatch;
 pub use bounds::Range;
+pub use cached::{CacheDump, CacheLoad};
 pub use cairn_format::batch::Record;
 pub use cairn_jobs::pick::UserRange;
 pub use cairn_read::merge_operands::{Below, Merged};

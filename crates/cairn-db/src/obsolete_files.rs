@@ -249,6 +249,7 @@ mod tests {
             meter: Meter::default(),
             last_level: 6,
             open_tables: OpenTables::new(None),
+            uncache_aggressiveness: 0,
         };
         let blobs = BlobSource::new(fs, PathBuf::from("/"), FileMode::default(), None);
         (Arc::new(tables), Arc::new(blobs))

@@ -284,6 +284,7 @@ const TEXTS: &[&str] = &[
     "rocksdb.blob-cache-capacity",
     "rocksdb.blob-cache-usage",
     "rocksdb.blob-cache-pinned-usage",
+    "cairn.cache",
 ];
 
 impl Shared {
@@ -366,6 +367,9 @@ impl Shared {
         self.context.check_reader().ok()?;
         if let Some(number) = self.property_number(family, name) {
             return Some(number.to_string());
+        }
+        if name == "cairn.cache" {
+            return Some(self.cached());
         }
         let view = family.view.load_full();
         let argument = |prefix: &str| -> Option<usize> { name.strip_prefix(prefix)?.parse().ok() };

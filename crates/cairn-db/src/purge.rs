@@ -136,6 +136,7 @@ impl Shared {
             "a file that is deleted is in no current version"
         );
         for (tables, file) in unread.tables {
+            tables.uncache(&file);
             self.delete(&tables.path(&file));
         }
         for (source, number) in unread.blobs {

@@ -59,6 +59,7 @@ impl FamilyState {
             meter: self.tables().meter.clone(),
             last_level: self.tables().last_level,
             open_tables: self.tables().open_tables.clone(),
+            uncache_aggressiveness: 0,
         });
         let blobs = cairn_read::BlobSource::new(
             tables.fs.clone(),
@@ -78,6 +79,7 @@ impl FamilyState {
             read_sampler: None,
             tables: tables.clone(),
             blobs: Arc::new(blobs),
+            row_cache: None,
             io: view.family.io.clone(),
             clock: view.family.clock.clone(),
             statistics: None,

@@ -175,6 +175,7 @@ impl Shared {
             read_sampler: self.read_sampler(&options),
             tables: tables.clone(),
             blobs: view.family.blobs.clone(),
+            row_cache: view.family.row_cache.clone(),
             io: view.family.io.clone(),
             clock: view.family.clock.clone(),
             statistics: view.family.statistics.clone(),

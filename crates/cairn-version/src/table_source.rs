@@ -45,6 +45,8 @@ pub struct TableSource {
     pub last_level: usize,
     /// The open tables of the database.
     pub open_tables: Arc<OpenTables>,
+    /// The family's `uncache_aggressiveness`.
+    pub uncache_aggressiveness: u32,
 }
 
 impl TableSource {
@@ -60,6 +62,17 @@ impl TableSource {
     #[must_use]
     pub fn dir(&self, file: &FileMeta) -> Option<&PathBuf> {
         self.paths.get(file.path_id as usize).or(self.paths.first())
+    }
+
+    /// Erases blocks of the obsolete `file` from the block cache, as the option says, if its table is open.
+    /// Mapped files are left alone, as in RocksDB: their blocks are not copied into the cache.
+    pub fn uncache(&self, file: &FileMeta) {
+        if self.uncache_aggressiveness > 0
+            && !self.mode.mapped
+            && let Some(table) = file.table.peek()
+        {
+            table.uncache(self.uncache_aggressiveness);
+        }
     }
 
     /// Returns the table of `file`, opening it if necessary. It stays open for its holders, and for

@@ -14,7 +14,7 @@ use cairn_observe::statistics::Ticker;
 use cairn_options::{DbOptions, FamilyOptions, MemtableFactory, WalWriteMode};
 use cairn_platform::Random;
 use cairn_platform::fs::FileMode;
-use cairn_read::{BlobCache, BlobSource, Reading, View};
+use cairn_read::{BlobCache, BlobSource, Reading, RowCache, View};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_version::manifest::{self, Manifest, RecoveredFamily};
 use cairn_version::{TableSource, TreeEdit, Version};
@@ -94,6 +94,7 @@ impl Shared {
             read_sampler: self.read_sampler(&options),
             tables: tables.clone(),
             blobs: Arc::new(self.blob_source(&options, &tables)),
+            row_cache: self.row_cache(&options),
             io: self.context.io.clone(),
             clock: self.context.world.clock.clone(),
             statistics: self.telemetry.statistics().cloned(),
@@ -128,6 +129,17 @@ impl Shared {
             .counting(self.telemetry.meter())
     }
 
+    /// The row cache of a family of `options`, if it has one.
+    fn row_cache(&self, options: &FamilyOptions) -> Option<RowCache> {
+        let db = self.options();
+        let cache = db.row_cache.clone();
+        let cache = cache.filter(|_| options.comparator.timestamp_size() == 0)?;
+        Some(RowCache {
+            cache,
+            salt: self.context.world.random.next_u64(),
+        })
+    }
+
     /// The source of the tables of a family of `options`.
     pub(crate) fn table_source(&self, options: &FamilyOptions) -> TableSource {
         let db = self.options();
@@ -148,6 +160,7 @@ impl Shared {
             meter: self.telemetry.meter(),
             last_level: usize::try_from(options.num_levels - 1).unwrap_or(0),
             open_tables: self.open_tables.clone(),
+            uncache_aggressiveness: options.uncache_aggressiveness,
         }
     }
 

@@ -449,5 +449,8 @@ impl std::fmt::Debug for BlockCache {
     }
 }
 
+#[cfg(shuttle)]
 #[cfg(test)]
+mod shuttle_tests;
+#[cfg(all(test, not(shuttle)))]
 mod tests;

@@ -45,7 +45,7 @@ pub(crate) struct Header {
 }
 
 // A header is one cache line: a hit touches no other.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(size_of::<Header>() == 64);
 
 impl Header {
@@ -265,6 +265,10 @@ impl Headers {
 
     /// A free header, which is the caller's.
     fn take(&self) -> &'static Header {
+        if cfg!(shuttle) {
+            // Shuttle's threads are one to the system, and share what is kept for a thread.
+            return self.take_shared(&mut self.free.lock());
+        }
         let mine = MINE.try_with(|mine| mine.borrow_mut().0.pop());
         if let Ok(Some(header)) = mine {
             return header;
@@ -300,6 +304,9 @@ impl Headers {
         let Some(header) = self.get(header.number()) else {
             return;
         };
+        if cfg!(shuttle) {
+            return self.free.lock().chain(std::iter::once(header));
+        }
         let given = MINE.try_with(|mine| {
             let mine = &mut mine.borrow_mut().0;
             if mine.len() == KEPT {
@@ -322,6 +329,8 @@ fn place(number: u32) -> (usize, usize) {
     (segment as usize, at as usize)
 }
 
+/// Segments of zeros, which the system provides without touching their pages.
+#[cfg(not(shuttle))]
 #[cold]
 fn new_segment(segment: usize) -> &'static [Header] {
     let len = (FIRST as usize) << segment;
@@ -334,6 +343,26 @@ fn new_segment(segment: usize) -> &'static [Header] {
         };
         std::slice::from_raw_parts(first.as_ptr().cast::<Header>(), len)
     }
+}
+
+/// Shuttle's atomics are not valid when they are zero.
+#[cfg(shuttle)]
+fn new_segment(segment: usize) -> &'static [Header] {
+    let header = || Header {
+        word: RefWord::new(),
+        memory: AtomicPtr::new(std::ptr::null_mut()),
+        key: [AtomicU64::new(0), AtomicU64::new(0)],
+        capacity: AtomicU32::new(0),
+        len: AtomicU32::new(0),
+        tail: AtomicU32::new(0),
+        hits: AtomicU32::new(0),
+        link: AtomicU32::new(0),
+        class: AtomicU32::new(0),
+        born: AtomicU32::new(0),
+        number: AtomicU32::new(0),
+    };
+    let headers: Vec<Header> = (0..(FIRST as usize) << segment).map(|_| header()).collect();
+    headers.leak()
 }
 
 /// A header for a buffer in `memory`, with one reference.

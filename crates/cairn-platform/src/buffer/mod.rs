@@ -17,7 +17,7 @@
 
 mod header;
 pub(crate) mod pool;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 mod word;
 

@@ -13,7 +13,7 @@
 use crate::sync::Ordering;
 
 #[cfg(not(loom))]
-use crate::sync::AtomicU64;
+use crate::sync::modelled::AtomicU64;
 #[cfg(loom)]
 use loom::sync::atomic::AtomicU64;
 
@@ -30,8 +30,8 @@ pub(super) struct RefWord(AtomicU64);
 pub(super) type Ends = bool;
 
 impl RefWord {
-    #[cfg(all(test, loom))]
-    fn new() -> RefWord {
+    #[cfg(any(all(test, loom), shuttle))]
+    pub(super) fn new() -> RefWord {
         RefWord(AtomicU64::new(0))
     }
 

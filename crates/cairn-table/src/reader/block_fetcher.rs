@@ -108,14 +108,14 @@ pub(crate) fn unpack(
 const COMMON_PREFIX_SINCE: u32 = 8;
 
 /// Returns `block` with whole keys, as cursors expect, instead of a common prefix; with room for a tail
-/// of `room` bytes if it is rebuilt.
+/// of `room` bytes if it is rebuilt. `version` is the format version of the table.
 pub(crate) fn without_prefix(
     block: Buffer,
     form: EntryForm,
-    footer: &Footer,
+    version: u32,
     room: usize,
 ) -> Decoded<Buffer> {
-    if footer.version < COMMON_PREFIX_SINCE {
+    if version < COMMON_PREFIX_SINCE {
         return Ok(block);
     }
     Ok(match expand(&block, form)? {

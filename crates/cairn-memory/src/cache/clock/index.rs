@@ -14,7 +14,7 @@ use cairn_platform::prefetch_address;
 use cairn_platform::sync::Ordering;
 
 #[cfg(not(loom))]
-use cairn_platform::sync::{AtomicU32, AtomicU64, AtomicUsize};
+use cairn_platform::sync::modelled::{AtomicU32, AtomicU64, AtomicUsize};
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 

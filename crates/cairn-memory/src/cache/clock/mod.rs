@@ -6,7 +6,8 @@
 //! erasure take the lock of a shard, which guards the order of eviction and the counters.
 //!
 //! The capacity belongs to the cache as a whole. An insertion charges its bytes first, evicts from its own
-//! shard, and from others if its own has nothing left that can be evicted.
+//! shard, and from others if its own has nothing left that can be evicted. If readers hold everything, the cache
+//! exceeds its capacity (unless it is strict) until the next insertion or change of capacity or charges.
 //!
 //! Invariants:
 //!
@@ -18,7 +19,8 @@ mod index;
 mod queues;
 mod shard;
 
-use cairn_platform::sync::{AtomicUsize, Ordering};
+use cairn_platform::sync::Ordering;
+use cairn_platform::sync::modelled::AtomicUsize;
 use cairn_platform::{Buffer, Clock, SystemClock};
 
 use super::store::{Insertion, Store};

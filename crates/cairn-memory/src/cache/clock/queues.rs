@@ -111,7 +111,8 @@ impl Queues {
     pub(super) fn victim(&mut self, mut look: impl FnMut(u32) -> Seen) -> Option<u32> {
         let mut examined = 0;
         for priority in CachePriority::IN_ORDER {
-            for _ in 0..self.len {
+            // A second round finds entries whose hits the first one has cleared.
+            for _ in 0..=2 * self.len {
                 let at = self.queues[priority as usize].tail;
                 if at == NONE {
                     break;

@@ -1,6 +1,7 @@
 //! One shard of the clock cache: an index that is read without a lock, and the state behind the lock.
 
-use cairn_platform::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
+use cairn_platform::sync::Ordering;
+use cairn_platform::sync::modelled::{AtomicU64, Mutex, MutexGuard};
 use cairn_platform::{Buffer, EntryNote};
 
 use super::super::store::Insertion;

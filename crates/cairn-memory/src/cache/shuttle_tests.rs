@@ -1,0 +1,139 @@
+//! The clock cache as a whole under shuttle: random schedules of threads that look up, insert, erase, and
+//! change the capacity.
+
+use std::sync::Arc;
+
+use super::*;
+use shuttle::thread;
+
+const SCHEDULES: usize = 3_000;
+const KEYS: u64 = 4;
+const CHARGE: usize = 64 + clock::ENTRY_OVERHEAD;
+
+fn key(n: u64) -> CacheKey {
+    CacheKey { high: 1, low: n }
+}
+
+fn small() -> Arc<BlockCache> {
+    let options = CacheOptions {
+        num_shard_bits: Some(0),
+        ..CacheOptions::default()
+    };
+    Arc::new(BlockCache::new(3 * CHARGE, options))
+}
+
+fn put(cache: &BlockCache, n: u64) {
+    let block = Buffer::from(vec![n as u8; 64]);
+    cache.insert(key(n), block, CacheRole::Data, CachePriority::Low);
+}
+
+fn check(cache: &BlockCache, n: u64) -> Option<Buffer> {
+    let found = cache.get(&key(n))?;
+    assert_eq!(*found, [n as u8; 64], "another key's block");
+    Some(found)
+}
+
+/// At rest, everything inserted is evicted, erased or present.
+fn settled(cache: &BlockCache) {
+    let counts = cache.counts();
+    assert_eq!(counts.usage, cache.usage());
+    assert_eq!(counts.usage, counts.entries * CHARGE);
+    assert_eq!(counts.entries, cache.entries());
+    // Entries that were inserted while all others were held make room now.
+    cache.set_capacity(cache.capacity());
+    assert!(cache.usage() <= cache.capacity());
+}
+
+fn explore(check: impl Fn() + Send + Sync + 'static) {
+    shuttle::check_pct(check, SCHEDULES, 3);
+}
+
+#[test]
+fn shuttle_readers_and_writers_share_a_full_cache() {
+    explore(|| {
+        let cache = small();
+        let threads: Vec<_> = (0..3_u64)
+            .map(|thread| {
+                let cache = cache.clone();
+                thread::spawn(move || {
+                    for round in 0..4 {
+                        let n = (thread + round * 3) % KEYS;
+                        let pinned = check(&cache, n);
+                        if pinned.is_none() {
+                            put(&cache, n);
+                        }
+                        check(&cache, (n + 1) % KEYS);
+                        drop(pinned);
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|it| it.join().unwrap());
+        settled(&cache);
+    });
+}
+
+#[test]
+fn shuttle_erasures_and_capacities_meet_readers() {
+    explore(|| {
+        let cache = small();
+        put(&cache, 0);
+        put(&cache, 1);
+        let reader = {
+            let cache = cache.clone();
+            thread::spawn(move || {
+                let first = check(&cache, 0);
+                let second = check(&cache, 1);
+                drop(first);
+                check(&cache, 0);
+                drop(second);
+            })
+        };
+        let eraser = {
+            let cache = cache.clone();
+            thread::spawn(move || {
+                cache.erase(&key(0));
+                put(&cache, 0);
+                cache.erase_unused();
+            })
+        };
+        cache.set_capacity(CHARGE);
+        put(&cache, 2);
+        cache.set_capacity(3 * CHARGE);
+        reader.join().unwrap();
+        eraser.join().unwrap();
+        settled(&cache);
+    });
+}
+
+#[test]
+fn shuttle_tails_are_laid_under_readers() {
+    explore(|| {
+        let cache = small();
+        let block = Buffer::with_room(&[7; 40], 24);
+        cache.insert(key(0), block, CacheRole::Data, CachePriority::Low);
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let cache = cache.clone();
+                thread::spawn(move || {
+                    let Some(found) = cache.get(&key(0)) else {
+                        return;
+                    };
+                    let before = found.clone();
+                    let bare = before.tail().is_empty();
+                    if bare {
+                        let laid = cache.lay_tail(&key(0), found, &[9; 24]);
+                        assert_eq!((&*laid, laid.tail()), (&[7; 40][..], &[9; 24][..]));
+                        assert!(before.tail().is_empty());
+                    } else {
+                        assert_eq!(before.tail(), [9; 24]);
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|it| it.join().unwrap());
+        let found = cache.get(&key(0)).expect("it stays");
+        assert_eq!(*found, [7; 40]);
+        settled(&cache);
+    });
+}
