@@ -10,6 +10,7 @@ mod background;
 mod batch;
 mod blob_stats;
 mod bounds;
+mod budget;
 mod cached;
 mod clip;
 mod coalescing;

@@ -18,6 +18,7 @@ use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_version::OpenTables;
 use cairn_version::manifest::Manifest;
 
+use crate::budget::Budget;
 use crate::context::DbContext;
 use crate::errors::retry::{Damaged, Retry};
 use crate::errors::state::Errors;
@@ -54,6 +55,8 @@ pub(crate) struct Shared {
     /// The cache of families that bring none of their own.
     /// None once the database is released.
     pub(crate) default_cache: ArcSwapOption<BlockCache>,
+    /// The memory budget, if there is one.
+    pub(crate) budget: Option<Budget>,
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) manifest: Ranked<Option<Manifest>>,
     pub(crate) file_numbers: FileNumbers,
@@ -102,11 +105,17 @@ impl WritePath {
     }
 }
 
-/// The budget of memtables that a database with `options` keeps: the one it shares with others, or one of its own.
+/// The budget of memtables that a database with `options` keeps: the one it shares with others, one of its own, or that
+/// of its memory budget.
 fn budget_of(options: &DbOptions) -> Option<Arc<WriteBufferManager>> {
+    let memory = options.memory_budget.as_ref();
     options.write_buffer_manager.clone().or_else(|| {
         let size = usize::try_from(options.db_write_buffer_size).unwrap_or(usize::MAX);
-        (size > 0).then(|| Arc::new(WriteBufferManager::new(size, None, false)))
+        if size == 0 {
+            return memory.map(|memory| memory.write_buffer_manager().clone());
+        }
+        let cache = memory.map(|memory| memory.cache().clone());
+        Some(Arc::new(WriteBufferManager::new(size, cache, false)))
     })
 }
 

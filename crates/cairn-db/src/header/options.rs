@@ -120,6 +120,7 @@ const OF_DATABASE: &[&str] = &[
     "skip_stats_update_on_db_open",
     "allow_2pc",
     "wal_write_mode",
+    "memory_budget",
     "dump_malloc_stats",
     "info_log_level",
     "db_paths",
@@ -341,9 +342,10 @@ fn db_value(head: &str, options: &DbOptions) -> Option<String> {
             Compression::from_option_name(&value).map_or(value, |codec| (codec as u8).to_string())
         }
         ("file_checksum_gen_factory", "nullptr") => "Unknown".to_owned(),
-        ("statistics" | "rate_limiter_bytes_per_sec" | "write_buffer_manager", "nullptr") => {
-            "(nil)".to_owned()
-        }
+        (
+            "statistics" | "rate_limiter_bytes_per_sec" | "write_buffer_manager" | "memory_budget",
+            "nullptr",
+        ) => "(nil)".to_owned(),
         _ => plain(name, &value),
     })
 }

@@ -120,7 +120,9 @@ impl Shared {
 
     /// The source of the blob files of a family of `options`.
     fn blob_source(&self, options: &FamilyOptions, tables: &TableSource) -> BlobSource {
-        let cache = options.blob_cache.clone().map(|cache| BlobCache {
+        let of_budget = self.budget.as_ref().map(|budget| budget.of.cache().clone());
+        let cache = options.blob_cache.clone().or(of_budget);
+        let cache = cache.map(|cache| BlobCache {
             cache,
             salt: self.context.world.random.next_u64(),
         });
@@ -143,13 +145,19 @@ impl Shared {
     /// The source of the tables of a family of `options`.
     pub(crate) fn table_source(&self, options: &FamilyOptions) -> TableSource {
         let db = self.options();
+        if let (Some(budget), Some(cache)) = (&self.budget, &options.table.block_cache) {
+            budget.of.include_cache(cache);
+        }
         TableSource {
             fs: self.context.world.fs.clone(),
             paths: self.table_dirs(options),
             order: options.comparator.clone(),
             prefix_extractor: options.prefix_extractor.clone(),
             cache: options.table.block_cache.clone(),
-            options: Arc::new(options.table.clone()),
+            options: Arc::new(match &self.budget {
+                Some(budget) => budget.table_options(&options.table),
+                None => options.table.clone(),
+            }),
             verify_unique_id: db.verify_sst_unique_id_in_manifest,
             mode: FileMode {
                 direct: db.use_direct_reads,

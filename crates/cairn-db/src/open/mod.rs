@@ -37,6 +37,7 @@ use cairn_version::manifest::{self, Recovered, RecoveredFamily};
 use cairn_version::{OpenTables, Version};
 
 use crate::background::reserve_threads;
+use crate::budget::Budget;
 use crate::context::DbContext;
 use crate::db::Db;
 use crate::errors::state::Errors;
@@ -142,6 +143,10 @@ pub(crate) fn open_above(
     if let Some(buffers) = &shared.writes.buffers {
         let weak = Arc::downgrade(&shared);
         buffers.register(weak);
+    }
+    if let Some(budget) = &shared.budget {
+        let weak = Arc::downgrade(&shared);
+        budget.of.register(weak);
     }
     // Weak: an attempt whose time has not come keeps no closed database in memory.
     let owner = Arc::downgrade(&shared);
@@ -408,7 +413,13 @@ fn assemble(
         replay_above,
     } = foundation;
     let wal_limit = options.wal_limit(named.iter().map(|(_, family, _)| family));
-    let context = Arc::new(context_of(request, &options, dir, recovered, names)?);
+    let budget = options.memory_budget.clone().map(Budget::new);
+    let mut context = context_of(request, &options, dir, recovered, names)?;
+    if let Some(budget) = &budget {
+        let world = &mut context.world;
+        world.fs = budget.timed(world.fs.clone(), world.clock.clone());
+    }
+    let context = Arc::new(context);
     if !request.read_only {
         reserve_threads(&*context.world.executor, &options);
     }
@@ -425,10 +436,8 @@ fn assemble(
         lifecycle: Lifecycle::new(lock, locks),
         families: FamilyTable::default(),
         open_tables: OpenTables::new(options.open_table_limit()),
-        default_cache: ArcSwapOption::from_pointee(BlockCache::new(
-            DEFAULT_CACHE_BYTES,
-            CacheOptions::default(),
-        )),
+        default_cache: ArcSwapOption::from(Some(default_cache(&options))),
+        budget,
         snapshots: Arc::new(Snapshots::new(locks)),
         manifest: locks.mutex(Rank::Manifest, None),
         file_numbers: FileNumbers::new(recovered.next_file),
@@ -451,6 +460,17 @@ fn assemble(
     }
     add_families(&shared, named);
     Ok(shared)
+}
+
+/// The block cache of the families that have none of their own.
+fn default_cache(options: &DbOptions) -> Arc<BlockCache> {
+    match &options.memory_budget {
+        Some(budget) => budget.cache().clone(),
+        None => Arc::new(BlockCache::new(
+            DEFAULT_CACHE_BYTES,
+            CacheOptions::default(),
+        )),
+    }
 }
 
 /// The facts of the database in `dir`, which has `names`; its info log begins.
