@@ -597,9 +597,10 @@ mod tests {
         let To::File(sink) = &log.0 else {
             panic!("it is a file")
         };
-        let header = &sink.open.lock().header;
-        assert_eq!(header.len(), 6);
-        assert!(Arc::ptr_eq(&header[1].lines, &header[5].lines));
+        let open = sink.open.lock();
+        assert_eq!(open.header.len(), 6);
+        assert!(Arc::ptr_eq(&open.header[1].lines, &open.header[5].lines));
+        drop(open);
         (0..20).for_each(|_| log.info("some event of the engine"));
         let text = content(&world, "/db/LOG");
         let lines: Vec<_> = text

@@ -430,6 +430,7 @@ fn cache_text(options: &TableOptions, described: &str) -> String {
         return "  block_cache: (nil)\n".to_owned();
     };
     let strict = plain("", member_of(described, "strict_capacity_limit"));
+    let cache = Arc::as_ptr(cache);
     format!(
         "  block_cache: {cache:p}\n  block_cache_name: CairnCache\n  block_cache_options:\n    \
          capacity : {}\n    num_shard_bits : {}\n    strict_capacity_limit : {strict}\n    \
