@@ -94,7 +94,7 @@ impl Shared {
     /// Nanoseconds of all flushes and compactions, and bytes of the files.
     fn merges_and_size(&self) -> (u64, u64) {
         let (mut micros, mut stored) = (0, 0);
-        let families = self.families.load();
+        let families = self.catalog.families();
         for family in families.iter() {
             let work = family.work.get();
             micros += work.levels.values().map(|level| level.micros).sum::<u64>();

@@ -4,6 +4,7 @@
 //! [`family_lines`] or [`table_text`]; an option that RocksDB does not print follows behind those that it does,
 //! and a test finds one that is in no list.
 
+use cairn_memory::BlockCache;
 use cairn_options::enums::{KeyCommonPrefix, PrepopulateBlockCache, WalRecoveryMode};
 use cairn_options::{
     Compression, DataBlockIndexType, DbOptions, FamilyOptions, IndexShortening, IndexType, Options,
@@ -430,7 +431,7 @@ fn cache_text(options: &TableOptions, described: &str) -> String {
         return "  block_cache: (nil)\n".to_owned();
     };
     let strict = plain("", member_of(described, "strict_capacity_limit"));
-    let cache = Arc::as_ptr(cache);
+    let cache: &BlockCache = cache;
     format!(
         "  block_cache: {cache:p}\n  block_cache_name: CairnCache\n  block_cache_options:\n    \
          capacity : {}\n    num_shard_bits : {}\n    strict_capacity_limit : {strict}\n    \

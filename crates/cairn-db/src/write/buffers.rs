@@ -8,7 +8,7 @@ use cairn_platform::Priority;
 use cairn_platform::sync::Ordering;
 use cairn_types::{Error, Result};
 
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::locks::Rank;
 use crate::shared::Shared;
 
@@ -41,7 +41,7 @@ impl Shared {
     }
 
     fn family_of_largest_memtable(&self) -> Vec<Arc<FamilyState>> {
-        let families = self.families.load();
+        let families = self.catalog.families();
         let filled = families
             .iter()
             .filter(|family| family.memtable().first_seq().is_some());
@@ -51,7 +51,7 @@ impl Shared {
 
     /// The family whose memtable has been filled for longest.
     fn family_of_oldest_memtable(&self) -> Vec<Arc<FamilyState>> {
-        let families = self.families.load();
+        let families = self.catalog.families();
         let filled = families.iter().filter_map(|family| {
             let first = family.memtable().first_seq()?;
             Some((first, family.clone()))
@@ -102,7 +102,7 @@ impl MemtableOwner for Shared {
         if self.check_writable().is_err() {
             return 0;
         }
-        let families = self.families.load();
+        let families = self.catalog.families();
         let filled = families
             .iter()
             .filter(|family| family.memtable().first_seq().is_some());

@@ -39,6 +39,7 @@ pub use reuse::ReuseCurve;
 pub use split::{DataSize, MemoryRegion, MemorySplit};
 
 use crate::cache::{BlockCache, CacheCharge, CacheOptions, MemoryUse};
+use crate::secondary::{CompressedCacheOptions, CompressedSecondaryCache};
 use crate::write_buffer::{FlushPolicy, WriteBufferManager};
 
 /// The share of the available memory that an automatic budget takes, in percent. The rest is for the program that
@@ -81,14 +82,8 @@ pub trait Budgeted: Send + Sync {
     fn take_work(&self) -> DatabaseWork;
 }
 
-/// A tier whose capacity a budget sets.
-pub trait Resizable: Send + Sync {
-    /// Changes the capacity to `bytes`.
-    fn set_capacity(&self, bytes: usize);
-
-    /// Nanoseconds of a hit, approximately.
-    fn hit_nanos(&self) -> f64;
-}
+/// Nanoseconds of a hit in the compressed tier: the decompression of 4 KiB with LZ4, and an insertion.
+const UNPACK_NANOS: f64 = 6_000.0;
 
 /// One number for the memory of several databases; see the module's documentation.
 pub struct MemoryBudget {
@@ -107,7 +102,8 @@ struct State {
     /// Regions whose sizes were set explicitly.
     fixed: Vec<MemoryRegion>,
     data: DataSize,
-    tier: Option<Weak<dyn Resizable>>,
+    /// The charge of the compressed tier; `None` without one.
+    tier: Option<CacheCharge>,
     /// Caches of explicit sizes, which are charged to the budget.
     explicit: Vec<(Weak<BlockCache>, CacheCharge)>,
     damping: Damping,
@@ -167,7 +163,9 @@ impl MemoryBudget {
         let outside = outside(bytes);
         let data = DataSize::default();
         let split = split::initial(split::divided(bytes)?, outside, &data);
-        let cache = Arc::new(BlockCache::new(split.sum(), CacheOptions::default()));
+        let cache = Arc::new(cache_with_tier(split.sum()));
+        let tier = cache.tier().is_some();
+        let tier = tier.then(|| CacheCharge::new(cache.clone(), MemoryUse::CompressedTier, 0));
         let memtables = split.get(MemoryRegion::Memtables);
         let buffers = WriteBufferManager::new(memtables, Some(cache.clone()), true);
         buffers.set_flush_policy(FlushPolicy::LargestAcrossDatabases);
@@ -182,7 +180,7 @@ impl MemoryBudget {
                 split,
                 fixed: Vec::new(),
                 data,
-                tier: None,
+                tier,
                 explicit: Vec::new(),
                 damping: Damping::default(),
                 moves: VecDeque::new(),
@@ -190,7 +188,7 @@ impl MemoryBudget {
             }),
             databases: Mutex::default(),
         };
-        budget.apply(&split, None);
+        budget.put_in_force(budget.state.lock(), split);
         Ok(Arc::new(budget))
     }
 
@@ -286,17 +284,6 @@ impl MemoryBudget {
         Ok(())
     }
 
-    /// Puts a compressed tier below the block cache under the budget. Its memory is charged to the block cache by
-    /// the tier.
-    pub fn set_compressed_tier(&self, tier: Weak<dyn Resizable>) {
-        let mut state = self.state.lock();
-        let bytes = state.split.get(MemoryRegion::Compressed);
-        if let Some(tier) = tier.upgrade() {
-            tier.set_capacity(bytes);
-        }
-        state.tier = Some(tier);
-    }
-
     /// Charges a cache whose size is explicit to the budget, for as long as it lives.
     pub fn include_cache(&self, cache: &Arc<BlockCache>) {
         if Arc::ptr_eq(cache, &self.cache) {
@@ -385,19 +372,40 @@ impl MemoryBudget {
         split: MemorySplit,
     ) {
         state.split = split;
-        let tier = state.tier.as_ref().and_then(Weak::upgrade);
-        self.apply(&split, tier.as_deref());
-    }
-
-    /// Sets the capacities of the regions.
-    fn apply(&self, split: &MemorySplit, tier: Option<&dyn Resizable>) {
         self.buffers
             .set_buffer_size(split.get(MemoryRegion::Memtables));
-        if let Some(tier) = tier {
-            tier.set_capacity(split.get(MemoryRegion::Compressed));
+        let capacity = split.sum() - split.get(MemoryRegion::PageCache);
+        let tier = split.get(MemoryRegion::Compressed);
+        let shrinks = capacity < self.cache.capacity();
+        if shrinks {
+            self.cache.set_capacity(capacity);
         }
-        self.cache
-            .set_capacity(split.sum() - split.get(MemoryRegion::PageCache));
+        if let (Some(charge), Some(below)) = (&mut state.tier, self.cache.tier()) {
+            // The one that loses memory is changed first.
+            if tier < charge.bytes() {
+                below.set_capacity(tier);
+                charge.set(tier);
+            } else {
+                charge.set(tier);
+                below.set_capacity(tier);
+            }
+        }
+        if !shrinks {
+            self.cache.set_capacity(capacity);
+        }
+    }
+}
+
+/// The cache of a budget, with a compressed tier if its codec is part of the build.
+fn cache_with_tier(capacity: usize) -> BlockCache {
+    let options = CacheOptions::default();
+    let tier = CompressedSecondaryCache::new(&CompressedCacheOptions {
+        capacity: 0,
+        ..CompressedCacheOptions::default()
+    });
+    match tier {
+        Ok(tier) => BlockCache::with_tier(capacity, options, Arc::new(tier)),
+        Err(_) => BlockCache::new(capacity, options),
     }
 }
 
@@ -453,15 +461,14 @@ impl State {
             0 => 0.5,
             inserted => (observed.reads.bytes as f64 / inserted as f64).clamp(0.1, 1.0),
         };
-        let tier = self.tier.as_ref().and_then(Weak::upgrade);
         Observations {
             nanos: observed.nanos,
             split: self.split,
-            bounds: MemoryRegion::ALL.map(|region| self.bounds(region, cache, tier.is_some())),
+            bounds: MemoryRegion::ALL.map(|region| self.bounds(region, cache, self.tier.is_some())),
             reuse: observed.reuse.clone(),
             reads: observed.reads,
             stored_share,
-            unpack_nanos: tier.map_or(0.0, |tier| tier.hit_nanos()),
+            unpack_nanos: UNPACK_NANOS,
             merge_nanos: observed.merge_nanos,
             data_bytes: self.data.stored,
             limit_flushes: observed.limit_flushes > 0,

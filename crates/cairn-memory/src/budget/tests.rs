@@ -176,25 +176,15 @@ fn explicit_sizes_do_not_move() {
     assert_eq!((budget.split().sum(), budget.moves().len()), (sum, 0));
 }
 
-struct Tier(AtomicU64);
-
-impl Resizable for Tier {
-    fn set_capacity(&self, bytes: usize) {
-        self.0.store(bytes as u64, Ordering::Relaxed);
-    }
-
-    fn hit_nanos(&self) -> f64 {
-        8_000.0
-    }
-}
-
 #[test]
-fn the_compressed_tier_gets_its_size() {
+fn the_compressed_tier_takes_its_size_from_the_cache() {
     let budget = MemoryBudget::new(64 * MIB).unwrap();
-    let tier = Arc::new(Tier(AtomicU64::new(1)));
-    let weak: Weak<Tier> = Arc::downgrade(&tier);
-    budget.set_compressed_tier(weak);
-    assert_eq!(tier.0.load(Ordering::Relaxed), 0);
+    let tier = budget.cache().tier().expect("there is one");
+    assert_eq!(tier.capacity(), 0);
     budget.fix(MemoryRegion::Compressed, 5 * MIB).unwrap();
-    assert_eq!(tier.0.load(Ordering::Relaxed), 5 * MIB as u64);
+    assert_eq!(tier.capacity(), 5 * MIB);
+    assert_eq!(budget.cache().charged(MemoryUse::CompressedTier), 5 * MIB);
+    budget.fix(MemoryRegion::Compressed, MIB).unwrap();
+    assert_eq!(tier.capacity(), MIB);
+    assert_eq!(budget.cache().charged(MemoryUse::CompressedTier), MIB);
 }

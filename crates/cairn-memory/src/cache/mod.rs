@@ -15,8 +15,10 @@
 mod charge;
 mod clock;
 mod lru;
+pub mod policy;
 mod role;
 mod store;
+mod tiers;
 
 use cairn_platform::Buffer;
 use cairn_platform::sync::{AtomicUsize, OnceLock, Ordering};
@@ -28,6 +30,9 @@ use clock::ClockCache;
 use lru::LruCache;
 pub use role::{CachePriority, CacheRole, RoleCounts};
 use store::{Insertion, Store};
+use tiers::TierBelow;
+
+use crate::secondary::CacheTier;
 
 /// The key of a cache entry: a file and a position in it. The caller derives it such that equal keys imply
 /// equal bytes, also across databases and processes.
@@ -113,7 +118,6 @@ impl CacheOptions {
 }
 
 /// An entry that was removed from a cache.
-#[expect(dead_code, reason = "a tier below the cache decides by them")]
 struct Evicted {
     key: CacheKey,
     buffer: Buffer,
@@ -121,6 +125,8 @@ struct Evicted {
     priority: CachePriority,
     /// True if it was hit.
     is_hit: bool,
+    /// The lowest tier that may keep it.
+    lowest: CacheTier,
     /// Bytes charged beside the buffer.
     overhead: usize,
 }
@@ -154,6 +160,7 @@ pub struct BlockCache {
     shards: usize,
     capacity: AtomicUsize,
     charges: Charges,
+    tier: Option<TierBelow>,
     options: CacheOptions,
     /// Evicted keys, if they are observed.
     ghosts: OnceLock<Ghosts>,
@@ -169,6 +176,9 @@ const MIN_SHARD_BYTES: usize = 4 << 20;
 const MAX_AUTO_SHARD_BITS: u32 = 6;
 const MAX_SHARD_BITS: u32 = 19;
 
+/// The step in which the capacity is lowered, in bytes.
+const LOWERING_STEP: usize = 8 << 20;
+
 /// The shard of a key with `hash` out of `shards`, a power of two.
 #[inline]
 fn shard_of(hash: u64, shards: usize) -> usize {
@@ -176,13 +186,14 @@ fn shard_of(hash: u64, shards: usize) -> usize {
     (hash >> 20) as usize & (shards - 1)
 }
 
-/// The step in which the capacity is lowered, in bytes.
-const LOWERING_STEP: usize = 8 << 20;
-
 impl BlockCache {
     /// Creates a cache of `capacity` bytes. With capacity 0 nothing is kept.
     #[must_use]
     pub fn new(capacity: usize, options: CacheOptions) -> BlockCache {
+        BlockCache::build(capacity, options, None)
+    }
+
+    fn build(capacity: usize, options: CacheOptions, tier: Option<TierBelow>) -> BlockCache {
         let bits = options.num_shard_bits.map_or_else(
             || {
                 (capacity / MIN_SHARD_BYTES)
@@ -202,6 +213,7 @@ impl BlockCache {
             shards,
             capacity: AtomicUsize::new(0),
             charges: Charges::default(),
+            tier,
             options,
             ghosts: OnceLock::new(),
         };
@@ -259,9 +271,9 @@ impl BlockCache {
         self.store().contains(key.hash(), key)
     }
 
-    /// Inserts `buffer` under `key`, replacing any entry of that key and evicting others as needed. Returns
-    /// false if it is not kept: if it is larger than the capacity (of a shard, for [`CacheKind::Lru`]), or with
-    /// `strict_capacity_limit` if too many entries are in use.
+    /// Inserts `buffer`, which was read from storage, under `key`, replacing any entry of that key and evicting
+    /// others as needed. Returns false if it is not kept: if it is larger than the capacity (of a shard, for
+    /// [`CacheKind::Lru`]), or with `strict_capacity_limit` if too many entries are in use.
     pub fn insert(
         &self,
         key: CacheKey,
@@ -269,19 +281,39 @@ impl BlockCache {
         role: CacheRole,
         priority: CachePriority,
     ) -> bool {
-        let mut evicted = Vec::new();
-        if let Some(ghosts) = self.ghosts.get() {
-            ghosts.inserted(key.hash(), buffer.memory_usage());
-        }
+        self.insert_down_to(key, buffer, role, priority, CacheTier::default())
+    }
+
+    /// [`BlockCache::insert`] of an entry that may move to tiers down to `lowest` when it is evicted.
+    pub fn insert_down_to(
+        &self,
+        key: CacheKey,
+        buffer: Buffer,
+        role: CacheRole,
+        priority: CachePriority,
+        lowest: CacheTier,
+    ) -> bool {
         let entry = Insertion {
             hash: key.hash(),
             key,
             buffer,
             role,
             priority,
+            lowest,
         };
+        if let Some(tier) = &self.tier {
+            tier.fill(&entry);
+        }
+        self.insert_entry(entry)
+    }
+
+    fn insert_entry(&self, entry: Insertion) -> bool {
+        let mut evicted = Vec::new();
+        if let Some(ghosts) = self.ghosts.get() {
+            ghosts.inserted(entry.hash, entry.buffer.memory_usage());
+        }
         let kept = self.store().insert(entry, &mut evicted);
-        self.recycle(evicted);
+        self.pass_on(evicted);
         kept
     }
 
@@ -292,12 +324,16 @@ impl BlockCache {
         let mut evicted = Vec::new();
         let store = self.store();
         let laid = store.lay_tail(key.hash(), key, buffer, tail, &mut evicted);
-        self.recycle(evicted);
+        self.pass_on(evicted);
         laid
     }
 
-    /// Removes the entry of `key`. Returns true if there was one. Readers keep the buffers they hold.
+    /// Removes the entry of `key`, here and in the tiers below. Returns true if there was one here. Readers keep
+    /// the buffers they hold.
     pub fn erase(&self, key: &CacheKey) -> bool {
+        if let Some(tier) = &self.tier {
+            tier.cache().erase(key);
+        }
         self.store().erase(key.hash(), key).is_some()
     }
 
@@ -318,7 +354,8 @@ impl BlockCache {
         let mut evicted = Vec::new();
         self.charges.change(what, before, now);
         self.store().reserve(before, now, &mut evicted);
-        self.recycle(evicted);
+        self.pass_on(evicted);
+        self.divide_again();
     }
 
     /// Bytes charged for memory outside of the cache; see [`CacheCharge`].
@@ -371,7 +408,7 @@ impl BlockCache {
     }
 
     /// Changes the capacity and evicts entries beyond it, in small steps, so that their memory is freed while
-    /// lookups and insertions continue.
+    /// lookups and insertions continue. It is that of all tiers together, if they share one.
     pub fn set_capacity(&self, capacity: usize) {
         self.capacity.store(capacity, Ordering::Relaxed);
         let mut next = self.usage();
@@ -379,11 +416,12 @@ impl BlockCache {
             next = next.saturating_sub(LOWERING_STEP).max(capacity);
             let mut evicted = Vec::new();
             self.store().set_capacity(next, &mut evicted);
-            self.recycle(evicted);
+            self.pass_on(evicted);
             if next == capacity {
                 break;
             }
         }
+        self.divide_again();
         if let Some(ghosts) = self.ghosts.get() {
             ghosts.set_capacity(capacity);
         }
@@ -397,16 +435,6 @@ impl BlockCache {
     /// The insertions of evicted keys since the last call, and the bytes inserted so far, if they are observed.
     pub(crate) fn take_reuse(&self) -> (ReuseCurve, u64) {
         self.ghosts.get().map(Ghosts::take).unwrap_or_default()
-    }
-
-    /// Frees entries when no lock is held. Their memory may be used for the next block that the thread reads.
-    fn recycle(&self, evicted: Vec<Evicted>) {
-        for entry in evicted {
-            if let Some(ghosts) = self.ghosts.get() {
-                ghosts.evicted(entry.key.hash(), entry.charge());
-            }
-            entry.buffer.recycle();
-        }
     }
 
     /// Bytes charged for entries of `role`.

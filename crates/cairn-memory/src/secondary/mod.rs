@@ -6,7 +6,7 @@
 //!
 //! - [`CompressedSecondaryCache`] keeps entries compressed in memory. It may have a tier below it.
 //! - [`FlashCache`] keeps entries in files, across restarts.
-//! - [`Division`] divides one capacity, and the reservations in it, between a block cache and the compressed
+//! - [`compressed_share`] divides one capacity, less the charges to it, between a block cache and the compressed
 //!   tier (RocksDB's tiered cache).
 //!
 //! A tier never fails: whatever prevents it from answering makes the entry absent. No lock is held while a
@@ -30,7 +30,7 @@ use crate::cache::{CacheKey, CachePriority, CacheRole};
 pub use compressed::{
     AdmissionPolicy, CompressedCacheOptions, CompressedCacheStats, CompressedSecondaryCache,
 };
-pub use division::{Division, Shares};
+pub use division::{checked_ratio, compressed_share};
 pub use flash::{FlashAdmission, FlashCache, FlashCacheOptions, FlashCacheStats};
 
 /// A cache tier that a database may use, from fastest to slowest (RocksDB's `CacheTier`).
