@@ -37,12 +37,49 @@ typedef struct cairn_columns_t cairn_columns_t;
 // Corrupt tables, and the result of a repair.
 typedef struct cairn_damaged_tables_t cairn_damaged_tables_t;
 
+// One number for the memory of several databases.
+typedef struct cairn_memory_budget_t cairn_memory_budget_t;
+
 // The merge operands of a key, oldest first.
 typedef struct cairn_operands_t cairn_operands_t;
 
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+// Releases the program's reference to a budget. Databases keep theirs.
+//
+// Does nothing for null.
+void cairn_memory_budget_destroy(struct cairn_memory_budget_t *handle);
+
+// Creates a budget of `bytes`. Fails, and returns null, if it is too small; the error names the smallest.
+struct cairn_memory_budget_t *cairn_memory_budget_create(size_t bytes,
+                                                         char **errptr);
+
+// Creates a budget that takes a share of the available memory: of the smallest limit among the control groups
+// of the process, or of the machine's memory. Fails, and returns null, if there is too little.
+struct cairn_memory_budget_t *cairn_memory_budget_create_automatic(char **errptr);
+
+// Returns the size in bytes.
+size_t cairn_memory_budget_get_bytes(const struct cairn_memory_budget_t *budget);
+
+// Returns the smallest size, in bytes.
+size_t cairn_memory_budget_get_smallest(void);
+
+// Changes the size to `bytes`, also while databases use the budget. Fails if it is too small.
+void cairn_memory_budget_set_bytes(struct cairn_memory_budget_t *budget,
+                                   size_t bytes,
+                                   char **errptr);
+
+// Returns a reference to the block cache of the budget, to be destroyed like any other.
+rocksdb_cache_t *cairn_memory_budget_get_cache(const struct cairn_memory_budget_t *budget);
+
+// Returns a reference to the write buffer manager of the budget, to be destroyed like any other.
+rocksdb_write_buffer_manager_t *cairn_memory_budget_get_write_buffer_manager(const struct cairn_memory_budget_t *budget);
+
+// Puts databases opened with the options under a budget; null for none.
+void cairn_options_set_memory_budget(rocksdb_options_t *opt,
+                                     const struct cairn_memory_budget_t *budget);
 
 // Sets the share of the capacity, 0 to 1, that is reserved for blocks of high priority (index,
 // filter and other metadata blocks). Default: 0.5.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cairn_format::filter::FilterPolicy;
 use cairn_format::options_text::statements;
-use cairn_memory::{BlockCache, CacheKind, CacheOptions, WriteBufferManager};
+use cairn_memory::{BlockCache, CacheKind, CacheOptions, MemoryBudget, WriteBufferManager};
 use cairn_observe::statistics::{Keeping, StatsLevel};
 use cairn_observe::{Listeners, LogSink, Statistics};
 use cairn_platform::{RateLimiter, SstFileManager};
@@ -291,6 +291,31 @@ impl Text for Option<Arc<WriteBufferManager>> {
     fn print(&self) -> String {
         match self {
             Some(manager) => manager.buffer_size().print(),
+            None => NULL.to_owned(),
+        }
+    }
+}
+
+/// The text form of a memory budget that follows from the available memory.
+const AUTOMATIC: &str = "auto";
+
+/// A memory budget, as its size in bytes or `auto`. Parsing creates a new one; clones of the options share it.
+impl Text for Option<Arc<MemoryBudget>> {
+    fn parse(text: &str) -> Result<Self, Refusal> {
+        if text == NULL || text.is_empty() {
+            return Ok(None);
+        }
+        let budget = match text {
+            AUTOMATIC => MemoryBudget::automatic(),
+            bytes => MemoryBudget::new(usize::parse(bytes)?),
+        };
+        budget.map(Some).map_err(|error| error.to_string())
+    }
+
+    fn print(&self) -> String {
+        match self {
+            Some(budget) if budget.is_automatic() => AUTOMATIC.to_owned(),
+            Some(budget) => budget.bytes().print(),
             None => NULL.to_owned(),
         }
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cairn_memory::{BlockCache, WriteBufferManager};
+use cairn_memory::{BlockCache, MemoryBudget, WriteBufferManager};
 use cairn_platform::{RateLimiter, SstFileManager};
 
 use crate::customizable::DbPath;
@@ -144,6 +144,11 @@ options! {
         /// RocksDB, with range deletions, which therefore are not refused. Families whose keys have
         /// timestamps do not use it. Its text form is its capacity in bytes.
         row_cache: Option<Arc<BlockCache>> = None, unwritten;
+        /// One number for the memory of the database, which several databases may share: it provides a block
+        /// cache for families without one, a limit of memtables unless `write_buffer_manager` or
+        /// `db_write_buffer_size` is set, and charges all other memory. Cairn's own option. Its text form is
+        /// its size in bytes, or `auto` for a share of the available memory.
+        memory_budget: Option<Arc<MemoryBudget>> = None, unwritten;
         /// Tracks the space of tables and blob files and limits the rate of deletion. Several databases
         /// may share it. Its text form is its deletion rate in bytes per second.
         sst_file_manager: Option<Arc<SstFileManager>> = None, unwritten;

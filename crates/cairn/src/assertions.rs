@@ -65,6 +65,7 @@ checked! { is_shared:
     crate::WalIterator<'static>,
     crate::World,
     crate::WriteBatch,
+    crate::MemoryBudget,
     crate::WriteBufferManager,
     crate::WriteEntry,
     crate::WriteOptions,

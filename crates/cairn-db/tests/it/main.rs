@@ -3,6 +3,7 @@
 mod basic;
 mod best_effort;
 mod blobs;
+mod budget;
 mod buffers;
 mod by_level;
 mod cached;

@@ -179,6 +179,9 @@ impl BlockCache {
     /// the next block that the thread reads.
     pub(super) fn pass_on(&self, evicted: Vec<Evicted>) {
         for entry in evicted {
+            if let Some(ghosts) = self.ghosts.get() {
+                ghosts.evicted(entry.key.hash(), entry.charge());
+            }
             let buffer = match &self.tier {
                 Some(tier) if entry.lowest > CacheTier::Volatile => tier.offer(entry),
                 _ => entry.buffer,
