@@ -123,6 +123,7 @@ impl Shared {
         let cache = options.blob_cache.clone().map(|cache| BlobCache {
             cache,
             salt: self.context.world.random.next_u64(),
+            lowest_tier: self.options().lowest_used_cache_tier.into(),
         });
         let dir = self.table_dirs(options).swap_remove(0);
         BlobSource::new(self.context.world.fs.clone(), dir, tables.mode, cache)
@@ -149,6 +150,7 @@ impl Shared {
             order: options.comparator.clone(),
             prefix_extractor: options.prefix_extractor.clone(),
             cache: options.table.block_cache.clone(),
+            lowest_tier: db.lowest_used_cache_tier.into(),
             options: Arc::new(options.table.clone()),
             verify_unique_id: db.verify_sst_unique_id_in_manifest,
             mode: FileMode {
