@@ -265,6 +265,11 @@ pub trait SecondaryCache: Send + Sync {
     /// The counters of entries of `role`.
     fn role_counts(&self, role: CacheRole) -> TierCounts;
 
+    /// The tier, if it is one of compressed memory.
+    fn as_compressed(&self) -> Option<&CompressedSecondaryCache> {
+        None
+    }
+
     /// The counters of all entries.
     fn counts(&self) -> TierCounts {
         let mut all = TierCounts::default();

@@ -464,6 +464,10 @@ impl SecondaryCache for CompressedSecondaryCache {
         }
         sum
     }
+
+    fn as_compressed(&self) -> Option<&CompressedSecondaryCache> {
+        Some(self)
+    }
 }
 
 impl std::fmt::Debug for CompressedSecondaryCache {
