@@ -8,11 +8,11 @@ use cairn_memory::{BlockCache, CacheOptions};
 
 use crate::handle::{create, maybe, of, of_mut};
 
-/// The options of a cache, with its capacity.
+/// The options of a cache, including its capacity.
 #[derive(Clone)]
 pub struct Options {
     capacity: usize,
-    /// The options. With `-1`, the number of shard bits follows from the capacity.
+    /// The options. If the number of shard bits is `-1`, it is derived from the capacity.
     pub build: CacheOptions,
     /// The tier below.
     pub tier: Option<Arc<dyn SecondaryCache>>,
@@ -111,11 +111,11 @@ c_functions! {
     fn rocksdb_cache_get_capacity(cache: *const rocksdb_cache_t) -> usize {
         of(cache).capacity()
     }
-    /// Returns the bytes in the cache.
+    /// Returns the number of bytes in the cache.
     fn rocksdb_cache_get_usage(cache: *const rocksdb_cache_t) -> usize {
         of(cache).usage()
     }
-    /// Returns the bytes of pinned entries.
+    /// Returns the number of bytes in pinned entries.
     fn rocksdb_cache_get_pinned_usage(cache: *const rocksdb_cache_t) -> usize {
         of(cache).pinned_usage()
     }

@@ -4,25 +4,18 @@
 //! tables are sorted lists of keys with block borders, an index block and a filter block. A lookup reads the
 //! filter of each table that may hold its key, the index and the block if the filter lets it pass; a scan
 //! reads the index and the blocks of its range in every sorted run. Flushes and compactions write new tables
-//! past the cache, so that hot blocks are replaced by others now and then. The blocks of deleted tables are
-//! erased, as far as the trace is told to.
+//! past the cache, so that hot blocks are replaced by others now and then.
 
 use cairn_memory::CachePriority;
 
 use crate::key_value_gen::{Rng, mix};
-use crate::linkbench::{COUNT_LEN, LINK_LEN, MOST_LINKS, Step, TYPES, degree, link, together};
-use crate::ycsb::Zipfian;
+use crate::linkbench::{COUNT_LEN, Graph, MOST_LINKS, Step, TYPES};
 
 use super::trace::{Event, Request, Trace};
 
-/// Zipf exponents of LinkBench.
-const READ_LINKS: f64 = 0.8;
-const WRITE_LINKS: f64 = 0.741;
-const READ_NODES: f64 = 0.625;
-const UPDATE_NODES: f64 = 0.606;
-
-/// Bytes of a node's value.
+/// Bytes of the value of a node, and of a link.
 const NODE_LEN: u32 = 120;
+const LINK_LEN: u32 = 24;
 const BLOCK_LEN: u32 = 4 << 10;
 /// Bytes of an index entry.
 const INDEX_ENTRY: u32 = 28;
@@ -34,6 +27,17 @@ const FALSE_POSITIVE: u64 = 100;
 const TRIGGER: usize = 4;
 /// Ratio of the sizes of neighbouring levels.
 const FANOUT: usize = 10;
+
+/// Treatment of the cached blocks of a table that is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deleted {
+    /// They are erased.
+    Erased,
+    /// Index and filter are erased.
+    MetadataErased,
+    /// They stay until they are evicted.
+    Left,
+}
 
 /// A key, in LinkBench's order: kind, node, link type, other node, and in the lowest bit if it is deleted.
 type Key = u64;
@@ -54,7 +58,7 @@ fn link_key(node: u64, kind: u8, other: u64) -> Key {
 fn entry_len(key: Key) -> u32 {
     match key >> 60 {
         1 => 10 + COUNT_LEN as u32,
-        2 => 18 + LINK_LEN as u32,
+        2 => 18 + LINK_LEN,
         _ => 9 + NODE_LEN,
     }
 }
@@ -70,7 +74,9 @@ struct Table {
 
 impl Table {
     fn block_of(&self, entry: usize) -> usize {
-        self.blocks.partition_point(|first| *first as usize <= entry) - 1
+        self.blocks
+            .partition_point(|first| *first as usize <= entry)
+            - 1
     }
 
     fn covers(&self, key: Key) -> bool {
@@ -88,11 +94,11 @@ pub struct Tree {
     table_keys: usize,
     charges: Vec<u32>,
     events: Vec<Event>,
-    erases: bool,
+    deleted: Deleted,
 }
 
 impl Tree {
-    fn new(table_keys: usize, erases: bool) -> Tree {
+    fn new(table_keys: usize, deleted: Deleted) -> Tree {
         Tree {
             memtable: std::collections::BTreeSet::new(),
             levels: std::iter::repeat_with(Vec::new).take(4).collect(),
@@ -100,7 +106,7 @@ impl Tree {
             table_keys,
             charges: Vec::new(),
             events: Vec::new(),
-            erases,
+            deleted,
         }
     }
 
@@ -193,11 +199,14 @@ impl Tree {
             .collect();
         let tables = self.tables(&kept);
         self.levels[level].splice(from..from, tables);
-        if self.erases {
-            for table in newer.iter().chain(&older) {
-                let end = table.first + 2 + table.blocks.len() as u32;
-                self.events.extend((table.first..end).map(Event::Erase));
-            }
+        for table in newer.iter().chain(&older) {
+            let blocks = match self.deleted {
+                Deleted::Erased => 2 + table.blocks.len() as u32,
+                Deleted::MetadataErased => 2,
+                Deleted::Left => 0,
+            };
+            let end = table.first + blocks;
+            self.events.extend((table.first..end).map(Event::Erase));
         }
     }
 
@@ -214,17 +223,22 @@ impl Tree {
                 let run = &self.levels[level];
                 let at = match level {
                     0 => at,
-                    _ => run.partition_point(|table| table.keys.last().is_some_and(|last| *last < key)),
+                    _ => run
+                        .partition_point(|table| table.keys.last().is_some_and(|last| *last < key)),
                 };
                 if let Some(table) = run.get(at)
                     && table.covers(key)
                 {
                     let place = table.keys.partition_point(|other| *other < key);
-                    let found = table.keys.get(place).filter(|other| **other | 1 == key | 1).copied();
+                    let found = table
+                        .keys
+                        .get(place)
+                        .filter(|other| **other | 1 == key | 1)
+                        .copied();
                     let first = table.first;
                     let block = table.block_of(place.min(table.keys.len() - 1)) as u32;
                     self.read(first, CachePriority::High);
-                    if found.is_some() || mix(key ^ u64::from(first)) % FALSE_POSITIVE == 0 {
+                    if found.is_some() || passes_filter(key, first) {
                         self.read(first + 1, CachePriority::High);
                         self.read(first + 2 + block, CachePriority::Low);
                     }
@@ -246,7 +260,9 @@ impl Tree {
         for (level, run) in self.levels.iter().enumerate() {
             let start = match level {
                 0 => 0,
-                _ => run.partition_point(|table| table.keys.last().is_some_and(|last| *last < from)),
+                _ => {
+                    run.partition_point(|table| table.keys.last().is_some_and(|last| *last < from))
+                }
             };
             for table in &run[start..] {
                 if level > 0 && (table.keys[0] >= to && !reads.is_empty()) {
@@ -282,64 +298,63 @@ impl Tree {
     }
 }
 
-/// One of the first links of a node.
-fn some_link(node: u64, nodes: u64, rng: &mut Rng) -> (u8, u64) {
-    link(node, rng.below(degree(node)), nodes)
+/// True if the filter of a table passes a key that it lacks.
+fn passes_filter(key: Key, table: u32) -> bool {
+    mix(key ^ u64::from(table)).is_multiple_of(FALSE_POSITIVE)
 }
 
 /// The block reads of `operations` operations of LinkBench on a graph of `nodes` nodes.
-pub fn linkbench(name: &'static str, nodes: u64, operations: u64, erases: bool) -> Trace {
+pub fn linkbench(name: &'static str, nodes: u64, operations: u64, deleted: Deleted) -> Trace {
+    let graph = Graph::new(nodes);
     let mut keys = Vec::new();
     for node in 0..nodes {
         keys.push(node_key(node));
         keys.extend((0..TYPES as u8).map(|kind| count_key(node, kind)));
-        keys.extend((0..degree(node)).map(|at| {
-            let (kind, other) = link(node, at, nodes);
-            link_key(node, kind, other)
-        }));
+        for kind in 0..TYPES as u8 {
+            let links = 0..graph.links(node, kind);
+            keys.extend(links.map(|at| link_key(node, kind, graph.other(node, at))));
+        }
     }
     keys.sort_unstable();
     keys.dedup();
-    let mut tree = Tree::new((keys.len() / 400).max(200), erases);
+    let mut tree = Tree::new((keys.len() / 400).max(200), deleted);
     let tables = tree.tables(&keys);
     let bytes = tree.charges.iter().map(|charge| u64::from(*charge)).sum();
     *tree.levels.last_mut().expect("a tree has levels") = tables;
     let mut rng = Rng::new(7);
     let mut total = nodes;
-    let with = |theta| Zipfian::with(nodes, theta);
-    let (read, write) = (with(READ_LINKS), with(WRITE_LINKS));
-    let (get, update) = (with(READ_NODES), with(UPDATE_NODES));
     for _ in 0..operations {
         let kind = rng.below(TYPES) as u8;
-        match Step::next(&mut rng) {
+        let step = Step::next(&mut rng);
+        match step {
             Step::GetLinkList => {
-                let node = read.scattered(&mut rng);
+                let node = graph.reads_links_of(&mut rng);
                 let from = link_key(node, kind, 0);
                 tree.scan(from, from + (1 << 30));
             }
             Step::GetLink => {
-                let node = read.scattered(&mut rng);
-                for _ in 0..together(&mut rng) {
-                    let (kind, other) = some_link(node, nodes, &mut rng);
+                let node = graph.reads_links_of(&mut rng);
+                for other in graph.some_others(node, kind, &mut rng) {
                     tree.get(link_key(node, kind, other));
                 }
             }
             Step::CountLink => {
-                let node = read.scattered(&mut rng);
+                let node = graph.reads_links_of(&mut rng);
                 tree.get(count_key(node, kind));
             }
             Step::AddLink => {
-                let node = write.scattered(&mut rng);
-                tree.put_link(node, kind, rng.below(nodes));
+                let node = graph.writes_links_of(&mut rng);
+                let other = graph.some_other(node, kind, step, &mut rng);
+                tree.put_link(node, kind, other);
             }
             Step::UpdateLink => {
-                let node = write.scattered(&mut rng);
-                let (kind, other) = some_link(node, nodes, &mut rng);
+                let node = graph.writes_links_of(&mut rng);
+                let other = graph.some_other(node, kind, step, &mut rng);
                 tree.put_link(node, kind, other);
             }
             Step::DeleteLink => {
-                let node = write.scattered(&mut rng);
-                let (kind, other) = some_link(node, nodes, &mut rng);
+                let node = graph.writes_links_of(&mut rng);
+                let other = graph.some_other(node, kind, step, &mut rng);
                 let key = link_key(node, kind, other);
                 let known = tree.get(key);
                 tree.get(count_key(node, kind));
@@ -349,11 +364,11 @@ pub fn linkbench(name: &'static str, nodes: u64, operations: u64, erases: bool) 
                 }
             }
             Step::GetNode => {
-                let node = get.scattered(&mut rng);
+                let node = graph.reads_node(&mut rng);
                 tree.get(node_key(node));
             }
             Step::UpdateNode => {
-                let node = update.scattered(&mut rng);
+                let node = graph.updates_node(&mut rng);
                 if tree.get(node_key(node)) {
                     tree.put(node_key(node));
                 }
@@ -362,13 +377,13 @@ pub fn linkbench(name: &'static str, nodes: u64, operations: u64, erases: bool) 
                 tree.put(node_key(total));
                 total += 1;
             }
-            Step::DeleteNode => tree.put(node_key(rng.below(nodes)) | 1),
+            Step::DeleteNode => tree.put(node_key(graph.removes_node(&mut rng)) | 1),
         }
     }
     Trace {
         name,
         keys: tree.charges.len(),
-        shares: &[0.02, 0.07, 1.0 / 7.0, 0.4],
+        shares: &[0.05, 1.0 / 7.0, 0.4],
         bytes,
         warm_up: tree.events.len() / 5,
         events: tree.events,

@@ -18,22 +18,16 @@ pub struct Cairn {
     nodes: Vec<NodeId>,
     /// Touch counter and key by node.
     entries: Vec<(u8, u32)>,
-    /// Entries looked at, and evicted.
-    looks: u64,
-    evictions: u64,
 }
 
 impl Cairn {
     /// Creates a cache of `capacity` bytes for keys below `keys`.
     pub fn new(keys: usize, capacity: u64) -> Cairn {
-        let capacity = capacity as usize;
         Cairn {
-            capacity,
-            policy: ShardPolicy::new(capacity),
+            capacity: capacity as usize,
+            policy: ShardPolicy::new(),
             nodes: vec![NONE; keys],
             entries: Vec::new(),
-            looks: 0,
-            evictions: 0,
         }
     }
 }
@@ -49,15 +43,11 @@ impl Policy for Cairn {
         let charge = request.charge as usize;
         while self.policy.usage() + charge > self.capacity {
             let entries = &mut self.entries;
-            let looks = &mut self.looks;
-            let victim = self.policy.victim(|node| {
-                *looks += 1;
-                Seen::Touches(std::mem::take(&mut entries[node as usize].0))
-            });
+            let mut touches = |node: NodeId| std::mem::take(&mut entries[node as usize].0);
+            let victim = self.policy.victim(|node| Seen::Touches(touches(node)));
             let Some(victim) = victim else {
                 return false;
             };
-            self.evictions += 1;
             self.nodes[self.entries[victim as usize].1 as usize] = NONE;
             self.policy.evicted(victim);
         }
@@ -75,9 +65,5 @@ impl Policy for Cairn {
         if node != NONE {
             self.policy.remove(node);
         }
-    }
-
-    fn looks_per_eviction(&self) -> Option<f64> {
-        Some(self.looks as f64 / self.evictions.max(1) as f64)
     }
 }

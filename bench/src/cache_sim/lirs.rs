@@ -97,7 +97,8 @@ impl Lirs {
             self.state[victim as usize] = State::Unknown;
             if self.stack.queue_of(victim).is_some() {
                 self.state[victim as usize] = State::Ghost;
-                self.queues.push(GHOST, victim, self.stack.charge_of(victim));
+                self.queues
+                    .push(GHOST, victim, self.stack.charge_of(victim));
                 while self.queues.bytes(GHOST) > GHOSTS * self.capacity {
                     let Some(forgotten) = self.queues.oldest(GHOST) else {
                         break;
@@ -109,7 +110,7 @@ impl Lirs {
         true
     }
 
-    fn to_top(&mut self, key: u32, charge: u32) {
+    fn raise(&mut self, key: u32, charge: u32) {
         self.stack.remove(key);
         self.stack.push(STACK, key, charge);
     }
@@ -120,7 +121,7 @@ impl Policy for Lirs {
         let Request { key, charge, .. } = *request;
         match self.state[key as usize] {
             State::Low => {
-                self.to_top(key, charge);
+                self.raise(key, charge);
                 self.prune();
                 return true;
             }
@@ -129,10 +130,10 @@ impl Policy for Lirs {
                 if self.stack.queue_of(key).is_some() {
                     self.state[key as usize] = State::Low;
                     self.low_bytes += u64::from(charge);
-                    self.to_top(key, charge);
+                    self.raise(key, charge);
                     self.demote();
                 } else {
-                    self.to_top(key, charge);
+                    self.raise(key, charge);
                     self.queues.push(RARELY, key, charge);
                 }
                 return true;
@@ -150,17 +151,17 @@ impl Policy for Lirs {
         if !self.make_room(charge) {
             return false;
         }
-        let warming = self.low_bytes + u64::from(charge) <= self.low_limit()
-            && self.queues.len(RARELY) == 0;
+        let warming =
+            self.low_bytes + u64::from(charge) <= self.low_limit() && self.queues.len(RARELY) == 0;
         // Making room can have pruned the key from the stack.
         if warming || (known && self.stack.queue_of(key).is_some()) {
             self.state[key as usize] = State::Low;
             self.low_bytes += u64::from(charge);
-            self.to_top(key, charge);
+            self.raise(key, charge);
             self.demote();
         } else {
             self.state[key as usize] = State::High;
-            self.to_top(key, charge);
+            self.raise(key, charge);
             self.queues.push(RARELY, key, charge);
         }
         false

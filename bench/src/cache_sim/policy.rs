@@ -9,9 +9,4 @@ pub trait Policy {
 
     /// Forgets `key`, whose file was deleted.
     fn erase(&mut self, key: u32);
-
-    /// The average number of entries looked at for an eviction, if it is counted.
-    fn looks_per_eviction(&self) -> Option<f64> {
-        None
-    }
 }

@@ -1,4 +1,4 @@
-//! Named option sets, one row each: a script gets the same answers under all of them.
+//! Named option sets, one row each, which must not change the answers to any script.
 
 use cairn_types::{Error, Result};
 

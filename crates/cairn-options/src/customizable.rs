@@ -45,7 +45,7 @@ impl Text for Option<Arc<dyn MergeOperator>> {
     }
 }
 
-/// Listeners are set in code and ignored in texts.
+/// Listeners are set in code; in texts they are ignored.
 impl Text for Listeners {
     fn parse(text: &str) -> Result<Listeners, Refusal> {
         match text {
@@ -63,12 +63,12 @@ impl Text for Listeners {
     }
 }
 
-/// RocksDB's name for statistics of everything.
+/// RocksDB's name for its built-in statistics.
 const BASIC_STATISTICS: &str = "BasicStatistics";
 /// Cairn's name for the default statistics.
 const OWN_STATISTICS: &str = "own";
 
-/// A text cannot name existing statistics: it creates new ones, or none.
+/// A text cannot refer to an existing object: it creates new statistics, or none.
 impl Text for Keeping {
     fn parse(text: &str) -> Result<Keeping, Refusal> {
         match object(text)?.0 {
@@ -116,7 +116,8 @@ impl Named for PrefixExtractor {}
 
 impl Text for PrefixExtractor {
     fn parse(text: &str) -> Result<PrefixExtractor, Refusal> {
-        // Forms that 11.x may write: `{id=rocksdb.FixedPrefix;length=8}`, or the name alone in braces.
+        // Forms that RocksDB 11.x may write: `{id=rocksdb.FixedPrefix;length=8}`, or the name alone
+        // in braces.
         let (name, properties) = object(text)?;
         let name = match properties[..] {
             [("length", length)] => format!("{name}.{length}"),
@@ -155,8 +156,8 @@ impl Text for PathBuf {
     }
 }
 
-/// A directory of tables. Its text form is `PATH,BYTES`, joined by `:`, so paths with these characters
-/// have no text form.
+/// A directory for tables. Its text form is `PATH,BYTES`, and lists are joined by `:`, so a path
+/// with one of these characters has no text form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DbPath {
     /// The path.

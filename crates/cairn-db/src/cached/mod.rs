@@ -40,7 +40,7 @@ impl Owners {
 impl Shared {
     /// The tables of all families.
     pub(crate) fn owners(&self) -> Owners {
-        let families = self.families.load();
+        let families = self.catalog.families();
         let mut owners = HashMap::new();
         for family in families.iter() {
             for (level, file) in family.view().version.files() {
@@ -60,7 +60,7 @@ impl Shared {
 
     /// The block caches of all families, each once.
     pub(crate) fn block_caches(&self) -> Vec<Arc<BlockCache>> {
-        let families = self.families.load();
+        let families = self.catalog.families();
         let mut caches: Vec<Arc<BlockCache>> = Vec::new();
         for cache in families.iter().filter_map(|family| family.cache()) {
             if !caches.iter().any(|other| Arc::ptr_eq(other, &cache)) {

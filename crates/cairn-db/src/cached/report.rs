@@ -44,7 +44,7 @@ impl Shared {
     }
 
     fn write_cache(&self, cache: &BlockCache, text: &mut String) {
-        let (owners, families) = (self.owners(), self.families.load_full());
+        let (owners, families) = (self.owners(), self.catalog.families_full());
         let mut groups: BTreeMap<GroupName, Group> = BTreeMap::new();
         cache.for_each_entry(|entry| {
             let owner = owners.find(&entry.key);

@@ -16,6 +16,7 @@ pub(crate) mod entry;
 pub(crate) mod insert;
 pub(crate) mod log;
 pub(crate) mod log_set;
+mod log_state;
 #[cfg(loom)]
 mod loomed;
 pub(crate) mod order;
@@ -34,6 +35,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use cairn_format::dated;
+use cairn_memory::{CacheCharge, MemoryUse};
 use cairn_observe::BackgroundErrorReason;
 use cairn_observe::perf::PerfMetric;
 use cairn_observe::statistics::Histogram;
@@ -41,7 +43,7 @@ use cairn_options::WriteOptions;
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::batch::WriteBatch;
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::locks::Rank;
 use crate::shared::{Shared, Writer};
 use crate::telemetry::GroupCounts;
@@ -120,7 +122,7 @@ impl Shared {
     /// read as one.
     #[cold]
     fn refuse_timestamps(&self, batch: &WriteBatch) -> Result<()> {
-        let families = self.families.load();
+        let families = self.catalog.families();
         let stamped = |family: &&Arc<FamilyState>| {
             family.order().timestamp_size() > 0 && batch.writes_to(family.id())
         };
@@ -183,7 +185,7 @@ impl Shared {
         if batch.families().is_empty() {
             return Ok(());
         }
-        let families = self.families.load();
+        let families = self.catalog.families();
         for id in batch.families() {
             if families.get(*id).is_none() {
                 return Err(Error::invalid_argument(format!(
@@ -239,6 +241,11 @@ struct DbEnv<'a> {
 }
 
 impl CommitEnv for DbEnv<'_> {
+    fn charge_batch(&self, bytes: usize) -> Option<CacheCharge> {
+        let family = self.shared.catalog.default_family()?;
+        family.charge(MemoryUse::WriteBatch, bytes)
+    }
+
     #[inline]
     fn prepare(&self, no_slowdown: bool) -> Result<()> {
         self.shared.make_room(no_slowdown, &self.notifies)
