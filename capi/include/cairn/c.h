@@ -31,6 +31,9 @@
 // A copy of a background error.
 typedef struct cairn_background_error_t cairn_background_error_t;
 
+// A tier below a block cache.
+typedef struct cairn_cache_tier_t cairn_cache_tier_t;
+
 // The columns of an entity, sorted by name.
 typedef struct cairn_columns_t cairn_columns_t;
 
@@ -300,6 +303,63 @@ void cairn_ingest_external_files(rocksdb_t *db,
                                  const size_t *file_counts,
                                  const rocksdb_ingestexternalfileoptions_t *const *options,
                                  char **errptr);
+
+// Releases the program's reference to a tier. Caches above it keep theirs. A tier of flash writes
+// the entries that wait when its last reference is released.
+//
+// Does nothing for null.
+void cairn_cache_tier_destroy(struct cairn_cache_tier_t *handle);
+
+// Creates a tier of compressed memory of `capacity` bytes. `compression` is a codec such as
+// `rocksdb_lz4_compression`. What it has no room for is offered to the tier `below`, unless that is
+// null.
+struct cairn_cache_tier_t *cairn_cache_tier_create_compressed(size_t capacity,
+                                                              int compression,
+                                                              const struct cairn_cache_tier_t *below,
+                                                              char **errptr);
+
+// Opens a tier of `capacity` bytes in files of the directory `name`, which is for this tier alone, with
+// the entries that earlier processes left there. `env` may be null for the default environment.
+struct cairn_cache_tier_t *cairn_cache_tier_open_flash(const rocksdb_env_t *env,
+                                                       const char *name,
+                                                       size_t capacity,
+                                                       char **errptr);
+
+// Sets the capacity in bytes.
+void cairn_cache_tier_set_capacity(struct cairn_cache_tier_t *tier, size_t capacity);
+
+// Returns the capacity in bytes.
+size_t cairn_cache_tier_get_capacity(const struct cairn_cache_tier_t *tier);
+
+// Returns the bytes in use.
+size_t cairn_cache_tier_get_usage(const struct cairn_cache_tier_t *tier);
+
+// Returns the number of entries.
+uint64_t cairn_cache_tier_get_occupancy_count(const struct cairn_cache_tier_t *tier);
+
+// Returns the number of lookups that found an entry.
+uint64_t cairn_cache_tier_get_hits(const struct cairn_cache_tier_t *tier);
+
+// Sets the tier below caches that are created with the options; null for none.
+void cairn_lru_cache_options_set_tier(rocksdb_lru_cache_options_t *opt,
+                                      const struct cairn_cache_tier_t *tier);
+
+// Sets the share of the capacity, 0 to 1, that is the tier's. The tier then has no capacity of its own.
+void cairn_lru_cache_options_set_compressed_secondary_ratio(rocksdb_lru_cache_options_t *opt,
+                                                            double ratio);
+
+// Sets the tier below caches that are created with the options; null for none.
+void cairn_hyper_clock_cache_options_set_tier(rocksdb_hyper_clock_cache_options_t *opt,
+                                              const struct cairn_cache_tier_t *tier);
+
+// Sets the share of the capacity, 0 to 1, that is the tier's. The tier then has no capacity of its own.
+void cairn_hyper_clock_cache_options_set_compressed_secondary_ratio(rocksdb_hyper_clock_cache_options_t *opt,
+                                                                    double ratio);
+
+// Changes the share of the capacity that is the tier's, for a cache that was created with one.
+void cairn_cache_set_compressed_secondary_ratio(rocksdb_cache_t *cache,
+                                                double ratio,
+                                                char **errptr);
 
 #ifdef __cplusplus
 }  // extern "C"

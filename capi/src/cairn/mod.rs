@@ -9,6 +9,7 @@ pub mod columns;
 pub mod damage;
 pub mod errors;
 pub mod ingest;
+pub mod tiers;
 
 use std::ffi::c_char;
 

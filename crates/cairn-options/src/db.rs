@@ -221,8 +221,8 @@ options! {
         avoid_unnecessary_blocking_io: bool = false;
         /// True if obsolete WALs are closed in the background.
         background_close_inactive_wals: bool = false, hint, recent;
-        /// The lowest cache tier in use.
-        lowest_used_cache_tier: CacheTier = CacheTier::NonVolatileBlockTier, hint;
+        /// The lowest tier of the block and blob caches in use.
+        lowest_used_cache_tier: CacheTier = CacheTier::NonVolatileBlockTier;
         /// True if iterators use prefix seek only when a read option enables it.
         prefix_seek_opt_in_only: bool = false, recent;
         /// True if misuse of single deletions fails a compaction.

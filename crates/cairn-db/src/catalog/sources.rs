@@ -117,6 +117,7 @@ impl Catalog {
         let cache = cache.map(|cache| BlobCache {
             cache,
             salt: self.context.world.random.next_u64(),
+            lowest_tier: self.options().lowest_used_cache_tier.into(),
         });
         let dir = self.table_dirs(options).swap_remove(0);
         BlobSource::new(self.context.world.fs.clone(), dir, tables.mode, cache)
@@ -146,6 +147,7 @@ impl Catalog {
             order: options.comparator.clone(),
             prefix_extractor: options.prefix_extractor.clone(),
             cache: options.table.block_cache.clone(),
+            lowest_tier: db.lowest_used_cache_tier.into(),
             charged: options
                 .table
                 .cache_usage_options

@@ -44,6 +44,7 @@ mod statistics;
 mod styles;
 mod threads;
 mod tickers;
+mod tiers;
 mod timers;
 mod ttl;
 mod views;
