@@ -20,7 +20,7 @@ c_destructors! {
     rocksdb_writebatch_destroy(rocksdb_writebatch_t);
 }
 
-/// The slices of two C arrays.
+/// The slices described by two C arrays.
 ///
 /// # Safety
 ///
@@ -38,7 +38,7 @@ unsafe fn parts<'a>(
     }
 }
 
-/// The concatenation of the slices of two C arrays.
+/// The concatenation of the slices described by two C arrays.
 ///
 /// # Safety
 ///
@@ -52,8 +52,8 @@ pub(crate) unsafe fn joined(
     unsafe { parts(count, pieces, sizes) }.concat()
 }
 
-/// Makes the batch fail when it is written, because of an operation with a timestamp: these functions
-/// have no `errptr`.
+/// Marks the batch as unwritable because of an operation with a timestamp: these functions have no
+/// `errptr`, so the write of the batch reports the error.
 fn no_timestamps(batch: &mut WriteBatch, function: &str) {
     batch.refuse(not_built(function, "user-defined timestamps"));
 }
@@ -94,9 +94,9 @@ fn at(bytes: &[u8]) -> *const c_char {
 }
 
 /// Calls the callback for one record and returns true to continue. As in RocksDB's C interface,
-/// iteration stops at a record that has no callback: one of another family if the callbacks take none,
-/// a range deletion, or an entity. Single deletions are skipped, and so are merge operands if the
-/// callbacks take no family.
+/// iteration stops at a record that has no callback: a record of a non-default family if the
+/// callbacks take no family, a range deletion, or an entity. Single deletions are skipped, and so
+/// are merge operands if the callbacks take no family.
 ///
 /// # Safety
 ///
@@ -246,7 +246,7 @@ c_functions! {
         let value = parts(num_values, values_list, values_list_sizes);
         of_mut(b).put_parts(&key, &value);
     }
-    /// The same in a family.
+    /// The same for a column family.
     fn rocksdb_writebatch_putv_cf(
         b: *mut rocksdb_writebatch_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -298,7 +298,7 @@ c_functions! {
         let value = parts(num_values, values_list, values_list_sizes);
         of_mut(b).merge_parts(&key, &value);
     }
-    /// The same in a family.
+    /// The same for a column family.
     fn rocksdb_writebatch_mergev_cf(
         b: *mut rocksdb_writebatch_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -328,11 +328,11 @@ c_functions! {
         let family = family(column_family);
         of_mut(b).delete_in(family, bytes(key, klen));
     }
-    /// Deletes `key`, which was put exactly once, from the default family.
+    /// Deletes `key`, which must have been put exactly once, from the default family.
     fn rocksdb_writebatch_singledelete(b: *mut rocksdb_writebatch_t, key: *const c_char, klen: usize) {
         of_mut(b).single_delete(bytes(key, klen));
     }
-    /// The same in a family.
+    /// The same for a column family.
     fn rocksdb_writebatch_singledelete_cf(
         b: *mut rocksdb_writebatch_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -387,7 +387,7 @@ c_functions! {
         let key = joined(num_keys, keys_list, keys_list_sizes);
         of_mut(b).delete(&key);
     }
-    /// The same in a family.
+    /// The same for a column family.
     fn rocksdb_writebatch_deletev_cf(
         b: *mut rocksdb_writebatch_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -410,7 +410,7 @@ c_functions! {
         let (begin, end) = (bytes(start_key, start_key_len), bytes(end_key, end_key_len));
         of_mut(b).delete_range(begin, end);
     }
-    /// The same in a family.
+    /// The same for a column family.
     fn rocksdb_writebatch_delete_range_cf(
         b: *mut rocksdb_writebatch_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -436,7 +436,7 @@ c_functions! {
         let end = joined(num_keys, end_keys_list, end_keys_list_sizes);
         of_mut(b).delete_range(&begin, &end);
     }
-    /// The same in a family.
+    /// The same for a column family.
     fn rocksdb_writebatch_delete_rangev_cf(
         b: *mut rocksdb_writebatch_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -451,7 +451,7 @@ c_functions! {
         let family = family(column_family);
         of_mut(b).delete_range_in(family, &begin, &end);
     }
-    /// Adds a blob that is written to the log only.
+    /// Adds a blob that is written to the WAL only.
     fn rocksdb_writebatch_put_log_data(b: *mut rocksdb_writebatch_t, blob: *const c_char, len: usize) {
         of_mut(b).put_log_data(bytes(blob, len));
     }
@@ -478,7 +478,7 @@ c_functions! {
         // A batch built by these functions is never malformed.
         let _ = iterate(of(b.cast_const()).data(), state, &handlers);
     }
-    /// The same, with log data.
+    /// The same, including log data.
     fn rocksdb_writebatch_iterate_ld(
         b: *mut rocksdb_writebatch_t,
         state: *mut c_void,
@@ -500,7 +500,7 @@ c_functions! {
         let handlers = Handlers { put_cf, deleted_cf, merge_cf, ..Handlers::default() };
         let _ = iterate(of(b.cast_const()).data(), state, &handlers);
     }
-    /// The same, with log data.
+    /// The same, including log data.
     fn rocksdb_writebatch_iterate_cf_ld(
         b: *mut rocksdb_writebatch_t,
         state: *mut c_void,

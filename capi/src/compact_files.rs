@@ -1,4 +1,4 @@
-//! Compactions of given files (`CompactFiles`).
+//! Compaction of given files (`CompactFiles`).
 
 use std::ffi::{c_char, c_int, c_uchar};
 use std::ptr::null_mut;
@@ -69,7 +69,7 @@ impl Request {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let level = usize::try_from(self.output_level)
             .map_err(|_| Error::invalid_argument("the output level is negative"))?;
-        // A negative number leaves the path to the family's options.
+        // A negative number selects the path by the family's options.
         let path = u32::try_from(self.output_path_id).ok();
         family.compact_files_reported(options, &names, level, path)
     }
@@ -121,8 +121,8 @@ c_functions! {
     fn rocksdb_compaction_options_canceled_create() -> *mut c_uchar {
         Arc::into_raw(Arc::new(AtomicBool::new(false))).cast_mut().cast()
     }
-    /// Sets or clears a flag; does nothing for null. Compactions that have already read it as set still
-    /// end.
+    /// Sets or clears a flag; does nothing for null. Compactions that have already seen it set are
+    /// still cancelled.
     fn rocksdb_compaction_options_canceled_set(canceled: *mut c_uchar, value: c_uchar) {
         if let Some(flag) = flag(canceled).as_ref() {
             flag.store(value != 0, Ordering::Release);
@@ -145,8 +145,8 @@ c_functions! {
             }
         };
     }
-    /// Compacts the given tables of the default family, and tables that must be compacted with them,
-    /// into a level. A negative `output_path_id` leaves the path to the family's options. The names of
+    /// Compacts the given tables of the default family, and others that must be included, into a
+    /// level. With a negative `output_path_id`, the family's options select the path. The names of
     /// the output files are stored in `output_file_names`, unless it is null, and freed by
     /// `rocksdb_compact_files_output_file_names_destroy`. Information about the job is stored in
     /// `compaction_job_info`, unless it is null; it is unchanged if the compaction could not run.

@@ -3,7 +3,7 @@
 #![allow(non_upper_case_globals, reason = "the names are RocksDB's")]
 #![allow(
     missing_docs,
-    reason = "each number is documented where it is passed, and has the name of its meaning"
+    reason = "the names are self-explanatory, and each number is documented at the function that takes it"
 )]
 
 use std::ffi::c_int;

@@ -71,7 +71,7 @@ unsafe fn changes(
     }
 }
 
-/// The options as the engine takes them.
+/// The options in the form that the engine expects.
 fn borrowed(changes: &[(String, String)]) -> Vec<(&str, &str)> {
     changes
         .iter()
@@ -93,11 +93,11 @@ fn database<'a>(db: *mut rocksdb_t) -> &'a Db {
 }
 
 c_functions! {
-    /// Creates options of a wait for flushes and compactions only, without a timeout.
+    /// Creates default options: waits for flushes and compactions only, without a timeout.
     fn rocksdb_wait_for_compact_options_create() -> *mut rocksdb_wait_for_compact_options_t {
         create(Checked::new(WaitForCompactOptions::default()))
     }
-    /// Waits until no flush or compaction runs or is scheduled.
+    /// Waits until no flush or compaction is running or scheduled.
     fn rocksdb_wait_for_compact(
         db: *mut rocksdb_t,
         options: *mut rocksdb_wait_for_compact_options_t,
@@ -106,7 +106,7 @@ c_functions! {
         report(errptr, || database(db).wait_for_compact(of(options.cast_const())));
     }
     /// Waits for running flushes and compactions and starts no more, until
-    /// `rocksdb_continue_background_work` has been called as often.
+    /// `rocksdb_continue_background_work` has been called the same number of times.
     fn rocksdb_pause_background_work(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
         report(errptr, || {
             database(db).pause_background_work();
@@ -136,8 +136,7 @@ c_functions! {
             database(db).verify_checksum(options)
         });
     }
-    /// Reads every table and blob file and compares it with its recorded file checksum, if there is
-    /// one.
+    /// Reads all tables and blob files and compares them to their recorded file checksums, if any.
     fn rocksdb_verify_file_checksums(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
         report(errptr, || database(db).verify_file_checksums());
     }
@@ -188,7 +187,7 @@ c_functions! {
         let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
         report(errptr, || database(db).suggest_compact_range(begin, end));
     }
-    /// The same for a family.
+    /// The same for a column family.
     fn rocksdb_suggest_compact_range_cf(
         _db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -201,7 +200,7 @@ c_functions! {
         let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
         report(errptr, || of(column_family.cast_const()).suggest_compact_range(begin, end));
     }
-    /// Deletes the tables of the default family whose keys all are in a range.
+    /// Deletes the tables of the default family whose keys are all in a range.
     fn rocksdb_delete_file_in_range(
         db: *mut rocksdb_t,
         start_key: *const c_char,
@@ -213,7 +212,7 @@ c_functions! {
         let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
         report(errptr, || delete_files(database(db).default_family(), begin, end));
     }
-    /// The same for a family.
+    /// The same for a column family.
     fn rocksdb_delete_file_in_range_cf(
         _db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -226,7 +225,7 @@ c_functions! {
         let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
         report(errptr, || delete_files(of(column_family.cast_const()), begin, end));
     }
-    /// Creates options of a flush without a sync.
+    /// Creates default options: a flush without a sync.
     fn rocksdb_flushwaloptions_create() -> *mut rocksdb_flushwaloptions_t {
         create(FlushWal { sync: false, rate_limiter_priority: UNLIMITED })
     }
@@ -246,7 +245,7 @@ c_functions! {
     fn rocksdb_flushwaloptions_get_rate_limiter_priority(opt: *mut rocksdb_flushwaloptions_t) -> c_int {
         of(opt.cast_const()).rate_limiter_priority
     }
-    /// Writes buffered log records to the file and syncs it if the options say so.
+    /// Writes buffered WAL records to the file, and syncs it if the options require it.
     fn rocksdb_flush_wal_with_options(
         db: *mut rocksdb_t,
         options: *const rocksdb_flushwaloptions_t,
@@ -254,7 +253,7 @@ c_functions! {
     ) {
         report(errptr, || database(db).flush_wal(of(options).sync));
     }
-    /// Writes buffered log records to the file and, with `sync`, syncs it.
+    /// Writes buffered WAL records to the file and, with `sync`, syncs it.
     fn rocksdb_flush_wal(db: *mut rocksdb_t, sync: c_uchar, errptr: *mut *mut c_char) {
         report(errptr, || database(db).flush_wal(sync != 0));
     }

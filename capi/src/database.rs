@@ -22,8 +22,8 @@ handles! {
     rocksdb_snapshot_t = Snapshot;
 }
 
-/// The open databases and the addresses of their handles, for lines in all LOG files and for listeners,
-/// which get a handle.
+/// The open databases and the addresses of their handles, for messages to all LOG files and for
+/// listeners, which receive a handle.
 static OPEN: Mutex<Vec<(Db, usize)>> = Mutex::new(Vec::new());
 
 /// The handle of the database in `dir`, or null.
@@ -55,7 +55,7 @@ pub(crate) fn release(db: &Db) {
     OPEN.lock().retain(|(open, _)| !open.is_same(db));
 }
 
-/// Reports the call of an unsupported function in the LOG of every open database, except for
+/// Reports a call of an unsupported function in the LOG of every open database, except for
 /// destructors of objects that cannot exist.
 #[cold]
 pub fn note_not_built(function: &str, what: &str) {

@@ -18,7 +18,7 @@ use crate::options::{
     AllOptions, Checked, rocksdb_compactoptions_t, rocksdb_flushoptions_t, rocksdb_options_t,
 };
 
-/// The families that two C arrays specify.
+/// The families specified by two C arrays.
 ///
 /// # Safety
 ///
@@ -53,7 +53,7 @@ fn open(
         path,
         options: &all.db,
         families,
-        // A read-only open may leave families out; they get no handle.
+        // A read-only open may omit families, which then get no handle.
         others: read_only.then_some(&all.family),
         read_only,
         world: all.world(),
@@ -98,12 +98,12 @@ fn compact(
     }
 }
 
-/// The default family with the options' family part.
+/// The default family with the family options in `options`.
 fn default_family(all: &AllOptions) -> [FamilyDescriptor; 1] {
     [FamilyDescriptor::new("default", all.family.clone())]
 }
 
-/// Opens a database that has only the default family, with a time to live if `ttl` gives one.
+/// Opens a database that has only the default family, with a time to live if `ttl` is given.
 fn open_default(all: &AllOptions, path: &Path, ttl: Option<c_int>) -> Result<*mut rocksdb_t> {
     let mut families = default_family(all);
     families[0].options.value_ttl = ttl.or(families[0].options.value_ttl);
@@ -200,9 +200,9 @@ c_functions! {
             hand_out(open(all, &path, &families, true)?, &families, column_family_handles)
         })
     }
-    /// Closes a database. Iterators, snapshots and family handles that still exist must be destroyed
-    /// afterwards: they hold no resources of the database, and any other use of them reports that it is
-    /// closed.
+    /// Closes a database. Iterators, snapshots and family handles that still exist must be
+    /// destroyed afterwards. They no longer hold resources of the database, and any other use of
+    /// them reports that it is closed.
     fn rocksdb_close(db: *mut rocksdb_t) {
         if !db.is_null() {
             let database = take(db);
@@ -256,7 +256,7 @@ c_functions! {
         libc::free(list.cast());
     }
 
-    /// Creates a snapshot of the present state, to be released with `rocksdb_release_snapshot`.
+    /// Creates a snapshot of the current state, to be released with `rocksdb_release_snapshot`.
     fn rocksdb_create_snapshot(db: *mut rocksdb_t) -> *const rocksdb_snapshot_t {
         create::<rocksdb_snapshot_t>(of(db.cast_const()).db.snapshot()).cast_const()
     }
@@ -378,7 +378,7 @@ c_functions! {
         let (begin, end) = (maybe_bytes(start_key, start_key_len), maybe_bytes(limit_key, limit_key_len));
         compact(db, begin, end, &Checked::new(CompactRangeOptions::default()));
     }
-    /// The same for a family.
+    /// The same for a column family.
     fn rocksdb_compact_range_cf(
         _db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -425,7 +425,7 @@ c_functions! {
     }
 }
 
-/// Fails if the directory has WAL files and the caller wants an error in that case.
+/// Fails if the directory has WAL files and `error_if_wal_file_exists` is set.
 fn refuse_logs(all: &AllOptions, path: &Path, asked: c_uchar) -> Result<()> {
     if asked == 0 {
         return Ok(());

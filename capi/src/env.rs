@@ -13,7 +13,7 @@ pub struct Env {
     pub world: World,
 }
 
-/// Options of files that a program accesses itself.
+/// Options of files that a program accesses directly.
 pub struct EnvOptions;
 
 handles! {

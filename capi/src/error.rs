@@ -29,7 +29,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 /// # Safety
 ///
 /// `errptr` points to null or to a string from `malloc`, which is replaced.
-// What a function has would go through memory to a body that stands elsewhere.
+// Inlined, because captured variables would be passed to an outlined body through memory.
 #[inline(always)]
 pub unsafe fn report_or<T>(
     errptr: *mut *mut c_char,
@@ -126,7 +126,7 @@ pub(crate) fn pointers<T>(items: impl ExactSizeIterator<Item = *mut T>) -> *mut 
 /// `text` as a null-terminated string.
 pub fn terminated(text: &str) -> CString {
     let bytes: Vec<u8> = text.bytes().filter(|&byte| byte != 0).collect();
-    CString::new(bytes).expect("the zeros were left out")
+    CString::new(bytes).expect("zero bytes were removed")
 }
 
 /// The `len` bytes at `data`; null means none.
@@ -150,7 +150,7 @@ fn no_bytes<'a>() -> &'a [u8] {
     &[]
 }
 
-/// The bytes of an optional C argument: null is `None`.
+/// The bytes of an optional C argument; `None` for null.
 ///
 /// # Safety
 ///

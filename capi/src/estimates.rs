@@ -55,7 +55,7 @@ struct Ranges {
     limits: (*const *const c_char, *const usize),
 }
 
-/// The options of a call's flags.
+/// The options for the flags of a call.
 fn flagged(flags: c_int) -> SizeApproximationOptions {
     SizeApproximationOptions {
         include_memtables: flags & rocksdb_size_approximation_flags_include_memtable != 0,
@@ -103,8 +103,8 @@ unsafe fn sizes(
     }
 }
 
-/// True if a key may exist. Stores its value if the caller wants it and it is in memory. As in RocksDB,
-/// a key that is known not to exist counts as a found value: null, of length 0.
+/// True if a key may exist. Stores its value if the caller wants it and it is in memory. As in
+/// RocksDB, a key that is known not to exist is reported as a found value: null, of length 0.
 ///
 /// # Safety
 ///
@@ -149,7 +149,7 @@ fn flush_policy(policy: c_int) -> Option<FlushPolicy> {
     Some(FlushPolicy::ALL[at])
 }
 
-/// A handle of `manager` with a policy, or null.
+/// A handle for `manager` with a policy, or null.
 fn with_policy(manager: WriteBufferManager, policy: c_int) -> *mut rocksdb_write_buffer_manager_t {
     let Some(policy) = flush_policy(policy) else {
         return std::ptr::null_mut();
@@ -159,7 +159,7 @@ fn with_policy(manager: WriteBufferManager, policy: c_int) -> *mut rocksdb_write
 }
 
 c_functions! {
-    /// Estimates the bytes of ranges of the default family in tables.
+    /// Estimates the size in bytes of ranges of the default family in tables.
     fn rocksdb_approximate_sizes(
         db: *mut rocksdb_t,
         num_ranges: c_int,
@@ -178,7 +178,7 @@ c_functions! {
         let family = of(db.cast_const()).db.default_family();
         sizes(family, &ranges, Ok(&flagged(rocksdb_size_approximation_flags_include_files)), sizes_list, errptr);
     }
-    /// The same for a family.
+    /// The same for a column family.
     fn rocksdb_approximate_sizes_cf(
         _db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -218,12 +218,13 @@ c_functions! {
         };
         sizes(of(column_family.cast_const()), &ranges, Ok(&flagged(include_flags.into())), sizes_list, errptr);
     }
-    /// Creates default options: tables count, memtables do not, and the estimate is as accurate as
-    /// possible.
+    /// Creates default options: tables are included, memtables are not, and the estimate is as
+    /// accurate as possible.
     fn rocksdb_size_approximation_options_create() -> *mut rocksdb_size_approximation_options_t {
         create(Checked::new(SizeApproximationOptions::default()))
     }
-    /// Estimates the bytes of ranges of the default family with options; null means default options.
+    /// Estimates the size in bytes of ranges of the default family with options; null means default
+    /// options.
     fn rocksdb_approximate_sizes_with_options(
         db: *mut rocksdb_t,
         options: *const rocksdb_size_approximation_options_t,
@@ -245,7 +246,7 @@ c_functions! {
         let options = maybe(options).map_or(Ok(&defaults), Checked::checked);
         sizes(family, &ranges, options, sizes_list, errptr);
     }
-    /// The same for a family.
+    /// The same for a column family.
     fn rocksdb_approximate_sizes_cf_with_options(
         _db: *mut rocksdb_t,
         column_family: *mut rocksdb_column_family_handle_t,
@@ -267,8 +268,8 @@ c_functions! {
         let options = maybe(options).map_or(Ok(&defaults), Checked::checked);
         sizes(of(column_family.cast_const()), &ranges, options, sizes_list, errptr);
     }
-    /// True if a key of the default family may exist, as far as memory tells. With `value_found`, its
-    /// value is copied if it is in memory.
+    /// True if a key of the default family may exist, judging by data in memory. With
+    /// `value_found`, its value is copied if it is in memory.
     fn rocksdb_key_may_exist(
         db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
@@ -283,7 +284,7 @@ c_functions! {
         let family = of(db.cast_const()).db.default_family();
         may_exist(family, options, bytes(key, key_len), (value, val_len), value_found)
     }
-    /// The same for a family.
+    /// The same for a column family.
     fn rocksdb_key_may_exist_cf(
         _db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
@@ -355,15 +356,15 @@ c_functions! {
     fn rocksdb_write_buffer_manager_cost_to_cache(wbm: *mut rocksdb_write_buffer_manager_t) -> bool {
         of(wbm.cast_const()).cost_to_cache()
     }
-    /// Returns the bytes of memtables.
+    /// Returns the number of bytes used by memtables.
     fn rocksdb_write_buffer_manager_memory_usage(wbm: *mut rocksdb_write_buffer_manager_t) -> usize {
         of(wbm.cast_const()).memory_usage()
     }
-    /// Returns the bytes of mutable memtables.
+    /// Returns the number of bytes used by mutable memtables.
     fn rocksdb_write_buffer_manager_mutable_memtable_memory_usage(wbm: *mut rocksdb_write_buffer_manager_t) -> usize {
         of(wbm.cast_const()).mutable_memtable_memory_usage()
     }
-    /// Returns the bytes charged to the cache.
+    /// Returns the number of bytes charged to the cache.
     fn rocksdb_write_buffer_manager_dummy_entries_in_cache_usage(wbm: *mut rocksdb_write_buffer_manager_t) -> usize {
         of(wbm.cast_const()).dummy_entries_in_cache_usage()
     }

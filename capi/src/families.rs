@@ -44,8 +44,8 @@ c_functions! {
             Ok(create(family))
         })
     }
-    /// Creates several families with the same options, all or none. `*lencfs` is the number of created
-    /// families.
+    /// Creates several families with the same options, atomically. `*lencfs` is the number of
+    /// created families.
     fn rocksdb_create_column_families(
         db: *mut rocksdb_t,
         column_family_options: *const rocksdb_options_t,

@@ -20,11 +20,11 @@ pub struct WalReadOptions {
     verify_checksums: bool,
 }
 
-/// The batches since a sequence number, or the error that replaced them.
+/// The batches since a sequence number, or the error that took their place.
 type Stream = Result<WalIterator>;
 
-/// Detaches the WAL iterators of a database that is being closed from handles that a program has
-/// leaked, as [`detach_iterators`](crate::iter::detach_iterators) does with iterators.
+/// Detaches the WAL iterators of a database that is being closed from handles leaked by the
+/// program, as [`detach_iterators`](crate::iter::detach_iterators) does for iterators.
 pub(crate) fn detach_wal_iterators(opening: usize) {
     detach::<rocksdb_wal_iterator_t>(opening, |stream| {
         *stream = Err(Error::shutdown("the database is closed"));
@@ -131,7 +131,7 @@ c_functions! {
         }
         create(SstFileWriter::new(&all.world(), &all.db, &family))
     }
-    /// Begins a table in the file `name`.
+    /// Starts a table in the file `name`.
     fn rocksdb_sstfilewriter_open(writer: *mut rocksdb_sstfilewriter_t, name: *const c_char, errptr: *mut *mut c_char) {
         report(errptr, || of_mut(writer).open(&path(name)));
     }
@@ -220,7 +220,7 @@ c_functions! {
     fn rocksdb_sstfilewriter_finish(writer: *mut rocksdb_sstfilewriter_t, errptr: *mut *mut c_char) {
         report(errptr, || of_mut(writer).finish().map(|_| ()));
     }
-    /// Stores the present size of the file.
+    /// Stores the current size of the file.
     fn rocksdb_sstfilewriter_file_size(writer: *mut rocksdb_sstfilewriter_t, file_size: *mut u64) {
         store(file_size, of(writer.cast_const()).file_size());
     }
@@ -229,7 +229,7 @@ c_functions! {
     fn rocksdb_ingestexternalfileoptions_create() -> *mut rocksdb_ingestexternalfileoptions_t {
         create(Checked::new(IngestExternalFileOptions::default()))
     }
-    /// Ingests tables into the default family, all or none.
+    /// Ingests tables into the default family, atomically.
     fn rocksdb_ingest_external_file(
         db: *mut rocksdb_t,
         file_list: *const *const c_char,
@@ -239,7 +239,7 @@ c_functions! {
     ) {
         report(errptr, || ingest(of(db.cast_const()).db.default_family(), file_list, list_len, opt));
     }
-    /// Ingests tables into a family, all or none.
+    /// Ingests tables into a family, atomically.
     fn rocksdb_ingest_external_file_cf(
         _db: *mut rocksdb_t,
         handle: *mut rocksdb_column_family_handle_t,
@@ -263,8 +263,8 @@ c_functions! {
     fn rocksdb_wal_readoptions_get_verify_checksums(options: *mut rocksdb_wal_readoptions_t) -> c_uchar {
         of(options.cast_const()).verify_checksums.into()
     }
-    /// Creates an iterator over the batches from the sequence number `seq_number` on. Null means
-    /// default options.
+    /// Creates an iterator over the batches, starting with the one that contains the sequence
+    /// number `seq_number`. Null means default options.
     fn rocksdb_get_updates_since(
         db: *mut rocksdb_t,
         seq_number: u64,

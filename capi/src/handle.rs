@@ -22,13 +22,13 @@ use cairn_platform::sync::Mutex;
 
 use crate::slabs::{Link, OWN, Pool, Queue, REST};
 
-/// State word of a shell with a live object. An unlikely value in memory that is no shell.
+/// State word of a shell with a live object. Unlikely to occur in memory that is not a shell.
 const LIVE: u32 = 0x6c_69_76_ec;
-/// State word of a shell with a live object whose next answers are cached ([`set_ready`]).
+/// State word of a shell with a live object whose next results are cached ([`set_ready`]).
 const READY: u32 = LIVE + 1;
 /// State word of a shell whose object is being detached, a transient state.
 const HELD: u32 = LIVE + 2;
-/// State word of a shell whose object was destroyed.
+/// State word of a shell whose object has been destroyed.
 const DEAD: u32 = 0x64_65_61_ec;
 
 /// The target of a handle: a queue link while it is free, and the object while it is live.
@@ -52,8 +52,7 @@ impl Shells {
     }
 }
 
-/// The thread-local state of a handle type: the shells of destroyed objects, and data that is used
-/// together with them.
+/// The thread-local state of a handle type: the shells of destroyed objects, and associated data.
 pub struct Own<B: Beside> {
     shells: Queue,
     /// Cleared by [`Leaving`] when the thread ends, because thread-locals with a destructor are slower
@@ -79,7 +78,7 @@ impl<B: Beside> Own<B> {
         &self.beside
     }
 
-    /// A shell for a new object. It is leaked if it is not filled.
+    /// Takes a shell for a new object. It is leaked if it is not filled.
     #[inline]
     pub fn vacant<H: Handle>(&self) -> Vacant<H> {
         let own = self.shells.pop();
@@ -120,7 +119,7 @@ impl Beside for GetScratch {
 pub struct Leaving<H: Handle>(PhantomData<fn() -> H>);
 
 impl<H: Handle> Leaving<H> {
-    /// For the calling thread.
+    /// Creates the value for the calling thread.
     pub const fn new() -> Leaving<H> {
         Leaving(PhantomData)
     }
@@ -226,7 +225,7 @@ extern "C" fn not_alive<H: Handle>(handle: *const H, word: u32) -> ! {
 fn complaint<H: Handle>(handle: *const H, word: u32) -> String {
     let name = H::NAME;
     if handle.is_null() {
-        return format!("a null {name} was passed where one is needed");
+        return format!("null was passed instead of a {name}");
     }
     // Pages that were returned to the kernel read as zeros.
     let returned = || word == 0 && H::shells().pool.lock().has(handle.addr());
@@ -269,7 +268,7 @@ pub fn create<H: Handle>(object: H::Object) -> *mut H {
 }
 
 /// Runs `work` with the thread-local state of the handle type.
-// `work` stands here once, so that it becomes part of the function that has it.
+// `work` is called in a single place, so that it is inlined.
 #[inline]
 pub fn with_own<H: Handle, T>(work: impl FnOnce(&Own<H::Beside>) -> T) -> T {
     H::own().with(|own| {
@@ -278,7 +277,7 @@ pub fn with_own<H: Handle, T>(work: impl FnOnce(&Own<H::Beside>) -> T) -> T {
         }
         let done = work(own);
         if !own.looked_after.get() {
-            // A thread that is ending keeps nothing.
+            // A thread that is exiting keeps nothing.
             own.leave::<H>();
         }
         done
@@ -293,7 +292,7 @@ fn look_after<H: Handle>(own: &Own<H::Beside>) {
     own.looked_after.set(looked_after);
 }
 
-/// Takes a shell from the pool, when the thread's queue has none that may be reused.
+/// Takes a shell from the pool if the thread's queue has none that may be reused.
 #[cold]
 #[inline(never)]
 fn other_shell<H: Handle>() -> *mut Link {
@@ -337,7 +336,7 @@ unsafe fn living<'a, H: Handle>(handle: *const H) -> &'a Shell<H::Object> {
     if handle.is_null() {
         not_alive(handle, DEAD);
     }
-    // SAFETY: the pointer came from `create`, whose shells stay readable for ever.
+    // SAFETY: the pointer came from `create`, whose shells stay readable forever.
     let shell = unsafe { &*handle.cast::<Shell<H::Object>>() };
     let word = shell.link.word.load(Acquire);
     if word != LIVE {
@@ -375,7 +374,7 @@ fn settled(link: &Link) -> u32 {
     }
 }
 
-/// Marks a shell as in use, which prevents that its object is detached.
+/// Marks a shell as in use, which prevents its object from being detached.
 pub struct InUse<'a>(&'a Link);
 
 impl<'a> InUse<'a> {
@@ -419,7 +418,8 @@ pub unsafe fn enter<'a, H: Handle>(handle: *mut H) -> (&'a mut H::Object, InUse<
     }
 }
 
-/// Runs `work` with the object behind `handle` if it is ready. The object is marked meanwhile.
+/// Runs `work` with the object behind `handle` if it is ready. The object is marked as in use while
+/// it runs.
 ///
 /// # Safety
 ///
@@ -432,7 +432,7 @@ pub unsafe fn enter_ready<H: Handle, T>(
     if handle.is_null() {
         return None;
     }
-    // SAFETY: the pointer came from `create`, whose shells stay readable for ever.
+    // SAFETY: the pointer came from `create`, whose shells stay readable forever.
     let shell = unsafe { &*handle.cast::<Shell<H::Object>>() };
     let mark = InUse::mark(&shell.link);
     let done = (shell.link.word.load(Acquire) == READY).then(|| {
@@ -459,13 +459,13 @@ fn barrier_everywhere() -> bool {
     false
 }
 
-/// Detaches the objects of `owner` from their handles: `replace` replaces each by one without an owner.
-/// Leaves objects in use unchanged, and all objects if the system has no process-wide barrier. Returns
-/// the number of detached objects.
+/// Detaches the objects of `owner` from their handles: `replace` replaces each by one without an
+/// owner. Objects in use are not changed; nor are any objects if the system has no process-wide
+/// barrier. Returns the number of detached objects.
 pub fn detach<H: Handle>(owner: usize, replace: impl Fn(&mut H::Object)) -> usize {
     let mut held: Vec<(&Shell<H::Object>, u32)> = Vec::new();
     H::shells().pool.lock().for_each(|shell| {
-        // SAFETY: shells stay readable for ever.
+        // SAFETY: shells stay readable forever.
         let shell = unsafe { &*shell.cast::<Shell<H::Object>>() };
         let link = &shell.link;
         let word = link.word.load(Acquire);
@@ -502,8 +502,8 @@ pub fn detach<H: Handle>(owner: usize, replace: impl Fn(&mut H::Object)) -> usiz
     count
 }
 
-/// The object behind `handle` if it is ready, else `None`; the caller then checks the handle with
-/// [`of`].
+/// The object behind `handle` if it is ready; otherwise `None`, and the caller then checks the
+/// handle with [`of`].
 ///
 /// # Safety
 ///
@@ -526,13 +526,13 @@ unsafe fn ready_cell<'a, H: Handle>(
     if handle.is_null() {
         return None;
     }
-    // SAFETY: the pointer came from `create`, whose shells stay readable for ever.
+    // SAFETY: the pointer came from `create`, whose shells stay readable forever.
     let shell = unsafe { &*handle.cast::<Shell<H::Object>>() };
     (shell.link.word.load(Acquire) == READY).then_some(&shell.object)
 }
 
-/// Sets whether the object behind `handle`, which is live, is ready. One that can be detached must be
-/// in use.
+/// Marks the live object behind `handle` as ready or not. An object that can be detached must be in
+/// use.
 ///
 /// # Safety
 ///
@@ -540,7 +540,7 @@ unsafe fn ready_cell<'a, H: Handle>(
 #[inline]
 pub unsafe fn set_ready<H: Handle>(handle: *mut H, is_ready: bool) {
     let word = if is_ready { READY } else { LIVE };
-    // SAFETY: the pointer came from `create`, whose shells stay readable for ever.
+    // SAFETY: the pointer came from `create`, whose shells stay readable forever.
     let link = unsafe { &(*handle.cast::<Shell<H::Object>>()).link };
     let mut now = link.word.load(Relaxed);
     while now != word {
@@ -559,7 +559,8 @@ pub unsafe fn set_ready<H: Handle>(handle: *mut H, is_ready: bool) {
 ///
 /// # Safety
 ///
-/// `handle` is null or came from [`create`], and the object is neither destroyed nor changed meanwhile.
+/// `handle` is null or came from [`create`], and the object is neither destroyed nor modified
+/// during the borrow.
 #[inline]
 pub unsafe fn of<'a, H: Handle>(handle: *const H) -> &'a H::Object {
     // SAFETY: the object is live (checked), and the caller guarantees that it is not written to.
@@ -570,7 +571,7 @@ pub unsafe fn of<'a, H: Handle>(handle: *const H) -> &'a H::Object {
 ///
 /// # Safety
 ///
-/// Those of [`of`], and the handle is not used elsewhere meanwhile.
+/// Those of [`of`], and the handle is not used elsewhere during the borrow.
 #[inline]
 pub unsafe fn of_mut<'a, H: Handle>(handle: *mut H) -> &'a mut H::Object {
     // SAFETY: the object is live (checked), and the caller guarantees exclusive use.
@@ -588,14 +589,14 @@ pub unsafe fn maybe<'a, H: Handle>(handle: *const H) -> Option<&'a H::Object> {
     (!handle.is_null()).then(|| unsafe { of(handle) })
 }
 
-/// Ends a handle, which is not null, and returns its shell; the caller takes the object.
+/// Ends a handle, which must not be null, and returns its shell; the caller takes the object.
 ///
 /// # Safety
 ///
 /// Those of [`of_mut`].
 #[inline]
 unsafe fn end<'a, H: Handle>(handle: *mut H) -> &'a Shell<H::Object> {
-    // SAFETY: the pointer came from `create`, whose shells stay readable for ever.
+    // SAFETY: the pointer came from `create`, whose shells stay readable forever.
     let shell = unsafe { &*handle.cast::<Shell<H::Object>>() };
     let word = &shell.link.word;
     let mut from = LIVE;
@@ -652,7 +653,7 @@ mod tests {
         number_t = u64, NOTES;
     }
 
-    /// True if there is memory that [`Beside::clear`] would give back.
+    /// True if there is memory that [`Beside::clear`] would free.
     pub struct Kept(Cell<bool>);
 
     static CLEARED: AtomicU32 = AtomicU32::new(0);
@@ -665,7 +666,7 @@ mod tests {
     }
 
     handles! {
-        /// A handle with something beside its shells.
+        /// A handle type with data beside its shells.
         kept_t = u64 where beside = Kept;
     }
 
@@ -678,9 +679,9 @@ mod tests {
             });
             thread.join()
         });
-        assert_eq!(seen.ok(), Some(true), "it is kept from use to use");
+        assert_eq!(seen.ok(), Some(true), "the data is kept between uses");
         assert_eq!(CLEARED.load(Acquire), 1);
-        // A thread that creates and ends handles without it has nothing to clear.
+        // A thread that creates and ends handles without using the data has nothing to clear.
         let ended = std::thread::scope(|scope| {
             // SAFETY: the handle was just made and is ended once.
             let thread = scope.spawn(|| unsafe { take(create::<kept_t>(7)) });
@@ -691,7 +692,7 @@ mod tests {
     }
 
     handles! {
-        /// A handle of a number in memory of its own, which belongs to something.
+        /// A handle of a heap-allocated number that has an owner.
         owned_t = Box<u64>, NOTES, OWNED;
     }
 
@@ -708,7 +709,7 @@ mod tests {
             assert_eq!(detach::<owned_t>(7, |number| **number = 0), 2);
             drop(mark);
             assert_eq!((&**of(mine), &**of(ready_one)), (&0, &0));
-            assert_eq!(ready(ready_one), None, "what was noted is gone");
+            assert_eq!(ready(ready_one), None, "the ready state is cleared");
             assert_eq!((&**of(used), &**of(other)), (&3, &4));
             assert_eq!(detach::<owned_t>(7, |number| **number = 0), 1);
             assert_eq!(detach::<owned_t>(7, |number| **number = 0), 0, "no more");
@@ -734,7 +735,7 @@ mod tests {
                         before == 1 && **number == 1
                     })
                 } {
-                    assert!(seen, "it changed while it was used");
+                    assert!(seen, "the object changed while it was in use");
                     uses += 1;
                 }
                 uses
@@ -762,7 +763,7 @@ mod tests {
         let handle = number(7) as *mut number_t;
         // SAFETY: the handle came from `number` and is ended once; a shell stays readable.
         unsafe {
-            assert_eq!(ready(handle), None, "nobody has said so");
+            assert_eq!(ready(handle), None, "it has not been marked as ready");
             set_ready(handle, true);
             assert_eq!(ready(handle), Some(&7));
             *of_mut(handle) = 8;
@@ -771,7 +772,7 @@ mod tests {
             assert_eq!((ready(handle), of(handle)), (None, &8));
             set_ready(handle, true);
             assert_eq!(take(handle), 8);
-            assert_eq!(ready(handle), None, "it is gone");
+            assert_eq!(ready(handle), None, "the object has been destroyed");
             assert_eq!(ready(std::ptr::null::<number_t>()), None);
         }
     }
@@ -786,9 +787,9 @@ mod tests {
             assert_eq!(end_number(other), i);
         }
         let again = number(8);
-        assert_eq!(again, first, "the oldest is used again");
+        assert_eq!(again, first, "the oldest shell is reused");
 
-        // What another thread destroys comes back, whether or not that thread goes on.
+        // Shells destroyed by another thread are reused, whether or not that thread has ended.
         let many: Vec<usize> = (0..3 * OWN as u64).map(number).collect();
         let known = many.clone();
         let ended = std::thread::scope(|scope| {
@@ -796,10 +797,13 @@ mod tests {
             thread.join()
         });
         let count = 3 * OWN as u64;
-        assert_eq!(ended.expect("it does not panic"), count * (count - 1) / 2);
+        assert_eq!(
+            ended.expect("the thread does not panic"),
+            count * (count - 1) / 2
+        );
         let more: Vec<usize> = (0..2 * OWN as u64).map(number).collect();
         let used = more.iter().filter(|handle| known.contains(handle)).count();
-        assert!(used > OWN, "{used} of {} were used again", more.len());
+        assert!(used > OWN, "{used} of {} were reused", more.len());
         more.into_iter().chain([again]).for_each(|handle| {
             end_number(handle);
         });
@@ -824,7 +828,7 @@ mod tests {
             }
             assert!(
                 resident() < 256 << 10,
-                "{} stay in round {round}",
+                "{} bytes remain in round {round}",
                 resident()
             );
             let handle = made[0].cast_const();
@@ -840,7 +844,7 @@ mod tests {
     #[test]
     fn ended_threads_leave_no_memory() {
         let resident = || traded_t::shells().pool.lock().resident();
-        // No other test uses the type meanwhile.
+        // No other test uses the type at the same time.
         let _alone = TRADED.lock();
         for _ in 0..40 {
             let ended = std::thread::scope(|scope| {
@@ -869,14 +873,15 @@ mod tests {
         // On a busy machine the detaching thread may not run at all in one round.
         assert!(
             (0..100).any(|_| detached_while_traded() > 0),
-            "some were detached while they were traded"
+            "some were detached while threads exchanged them"
         );
         let resident = traded_t::shells().pool.lock().resident();
         // Each queued shell may keep a page.
         assert!(resident < 4 << 20, "{resident}");
     }
 
-    /// Creates, destroys and detaches objects on threads of their own, and returns the number of detached ones.
+    /// Creates, destroys and detaches objects on separate threads, and returns the number of
+    /// detached objects.
     fn detached_while_traded() -> u32 {
         const EACH: u64 = 60_000;
         let done = AtomicBool::new(false);

@@ -16,7 +16,7 @@ use crate::options::{rocksdb_options_t, rocksdb_readoptions_t, rocksdb_writeopti
 use crate::reads::rocksdb_pinnableslice_t;
 
 handles! {
-    /// A batch of writes that is applied atomically and can be read before.
+    /// A batch of writes that is applied atomically and can be read before it is written.
     rocksdb_writebatch_wi_t = IndexedBatch;
 }
 
@@ -79,8 +79,9 @@ unsafe fn over(
     }
 }
 
-/// Makes the batch fail when it is written, because of a range deletion, which batches with an index do
-/// not support, as in RocksDB. These functions have no `errptr`.
+/// Marks the batch as unwritable because of a range deletion, which batches with an index do not
+/// support, as in RocksDB. These functions have no `errptr`, so the write of the batch reports the
+/// error.
 ///
 /// # Safety
 ///
@@ -140,19 +141,19 @@ c_functions! {
     fn rocksdb_writebatch_wi_putv_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, num_keys: c_int, keys_list: *const *const c_char, keys_list_sizes: *const usize, num_values: c_int, values_list: *const *const c_char, values_list_sizes: *const usize) {
         of(b.cast_const()).put_in(of(column_family.cast_const()), &joined(num_keys, keys_list, keys_list_sizes), &joined(num_values, values_list, values_list_sizes));
     }
-    /// Adds an operand for the merge operator to a key in the default family.
+    /// Adds a merge operand to a key in the default family.
     fn rocksdb_writebatch_wi_merge(b: *mut rocksdb_writebatch_wi_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize) {
         of(b.cast_const()).merge(bytes(key, klen), bytes(val, vlen));
     }
-    /// Adds an operand for the merge operator to a key in a family.
+    /// Adds a merge operand to a key in a family.
     fn rocksdb_writebatch_wi_merge_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize, val: *const c_char, vlen: usize) {
         of(b.cast_const()).merge_in(of(column_family.cast_const()), bytes(key, klen), bytes(val, vlen));
     }
-    /// Adds an operand for the merge operator to a key in the default family, given in pieces.
+    /// Adds a merge operand to a key in the default family, given in pieces.
     fn rocksdb_writebatch_wi_mergev(b: *mut rocksdb_writebatch_wi_t, num_keys: c_int, keys_list: *const *const c_char, keys_list_sizes: *const usize, num_values: c_int, values_list: *const *const c_char, values_list_sizes: *const usize) {
         of(b.cast_const()).merge(&joined(num_keys, keys_list, keys_list_sizes), &joined(num_values, values_list, values_list_sizes));
     }
-    /// Adds an operand for the merge operator to a key in a family, given in pieces.
+    /// Adds a merge operand to a key in a family, given in pieces.
     fn rocksdb_writebatch_wi_mergev_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, num_keys: c_int, keys_list: *const *const c_char, keys_list_sizes: *const usize, num_values: c_int, values_list: *const *const c_char, values_list_sizes: *const usize) {
         of(b.cast_const()).merge_in(of(column_family.cast_const()), &joined(num_keys, keys_list, keys_list_sizes), &joined(num_values, values_list, values_list_sizes));
     }
@@ -172,11 +173,11 @@ c_functions! {
     fn rocksdb_writebatch_wi_deletev_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, num_keys: c_int, keys_list: *const *const c_char, keys_list_sizes: *const usize) {
         of(b.cast_const()).delete_in(of(column_family.cast_const()), &joined(num_keys, keys_list, keys_list_sizes));
     }
-    /// Deletes a key that was put exactly once in the default family.
+    /// Deletes a key of the default family that must have been put exactly once.
     fn rocksdb_writebatch_wi_singledelete(b: *mut rocksdb_writebatch_wi_t, key: *const c_char, klen: usize) {
         of(b.cast_const()).single_delete(bytes(key, klen));
     }
-    /// Deletes a key that was put exactly once in a family.
+    /// Deletes a key of a family that must have been put exactly once.
     fn rocksdb_writebatch_wi_singledelete_cf(b: *mut rocksdb_writebatch_wi_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, klen: usize) {
         of(b.cast_const()).single_delete_in(of(column_family.cast_const()), bytes(key, klen));
     }
@@ -200,7 +201,7 @@ c_functions! {
         let _ = (column_family, num_keys, start_keys_list, start_keys_list_sizes, end_keys_list, end_keys_list_sizes);
         no_ranges(b, "rocksdb_writebatch_wi_delete_rangev_cf");
     }
-    /// Adds a blob that is written to the log only.
+    /// Adds a blob that is written to the WAL only.
     fn rocksdb_writebatch_wi_put_log_data(b: *mut rocksdb_writebatch_wi_t, blob: *const c_char, len: usize) {
         of(b.cast_const()).put_log_data(bytes(blob, len));
     }
@@ -219,7 +220,7 @@ c_functions! {
         put: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize)>,
         deleted: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize)>,
     ) {
-        // The callbacks may change the batch, so they get the records of a copy.
+        // The callbacks may modify the batch, so they are given the records of a copy.
         let data = of(b.cast_const()).with_batch(|batch| batch.data().to_vec());
         let _ = iterate(&data, state, &Handlers { put, deleted, ..Handlers::default() });
     }
@@ -248,7 +249,7 @@ c_functions! {
         let _ = options;
         copy(vallen, errptr, || of(wbwi.cast_const()).get(bytes(key, keylen)))
     }
-    /// The same for a family.
+    /// The same for a column family.
     fn rocksdb_writebatch_wi_get_from_batch_cf(
         wbwi: *mut rocksdb_writebatch_wi_t,
         options: *const rocksdb_options_t,
@@ -279,7 +280,7 @@ c_functions! {
             of(wbwi.cast_const()).get_over(family, bytes(key, keylen), of(options).checked()?)
         })
     }
-    /// The same for a family.
+    /// The same for a column family.
     fn rocksdb_writebatch_wi_get_from_batch_and_db_cf(
         wbwi: *mut rocksdb_writebatch_wi_t,
         _db: *mut rocksdb_t,
@@ -342,7 +343,7 @@ c_functions! {
     ) -> *mut rocksdb_iterator_t {
         over(wbwi, base_iterator, Some(of(cf.cast_const())), std::ptr::null())
     }
-    /// The same, with the options of the base, for their bounds.
+    /// The same, with the read options of the base, whose bounds apply.
     fn rocksdb_writebatch_wi_create_iterator_with_base_readopts(
         wbwi: *mut rocksdb_writebatch_wi_t,
         base_iterator: *mut rocksdb_iterator_t,

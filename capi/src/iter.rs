@@ -12,9 +12,10 @@ use crate::handle::{create_owned, detach, enter, enter_ready, of, ready, set_rea
 use crate::options::rocksdb_readoptions_t;
 use crate::reads::rocksdb_slice_t;
 
-/// The object of an iterator handle: a cursor, and the location of its current entry, cached when the
-/// cursor moves. Programs make three calls for every entry, each of which is then a load. The handle is
-/// *ready* while the cursor is a family's and at an entry; only then is the cached location valid.
+/// The object of an iterator handle: a cursor, and the location of its current entry, cached when
+/// the cursor moves. Programs make three calls for every entry, each of which is then a load. The
+/// handle is *ready* while the cursor is that of a family and at an entry; only then is the cached
+/// location valid.
 pub struct IteratorHandle {
     noted: CachedEntry,
     cursor: Cursor,
@@ -90,18 +91,18 @@ fn iter_over(
     create_iter(cursor, family.opening())
 }
 
-/// Creates the handle of an iterator of the database whose opening has the number `opening`.
+/// Creates the handle of an iterator; `opening` is the number of the database instance.
 pub(crate) fn create_iter(cursor: Cursor, opening: usize) -> *mut rocksdb_iterator_t {
     create_owned(IteratorHandle::new(cursor), opening)
 }
 
-/// Detaches the iterators of a database that is being closed from handles that a program has leaked,
+/// Detaches the iterators of a database that is being closed from handles leaked by the program,
 /// and frees their memory. The handles remain and report that the database is closed.
 pub(crate) fn detach_iterators(opening: usize) {
     /// The thread that closes the database drops the iterator.
     const fn may_end_elsewhere<T: Send>() {}
     const { may_end_elsewhere::<Cursor>() };
-    // The cached location is left alone, because nothing reads it any more.
+    // The cached location is not changed, because nothing reads it any more.
     detach::<rocksdb_iterator_t>(opening, |object| object.cursor = Cursor::Refused(closed()));
 }
 
@@ -158,8 +159,8 @@ impl IteratorHandle {
         }
     }
 
-    /// Moves the cursor of `handle` by `family` or `joined` from its entry; does nothing if it is at
-    /// none.
+    /// Moves the cursor of `handle` from its entry by `family` or `joined`; does nothing if it is
+    /// not at an entry.
     ///
     /// # Safety
     ///
@@ -207,7 +208,7 @@ unsafe fn step_in_batch(handle: *mut rocksdb_iterator_t, step: impl FnOnce(&mut 
     }
 }
 
-/// The result of `look` for the cursor of `handle`.
+/// Returns the result of `look` for the cursor of `handle`.
 ///
 /// # Safety
 ///
@@ -414,14 +415,14 @@ c_functions! {
             Ok(())
         });
     }
-    /// Updates the iterator to the present state. It is then not positioned.
+    /// Updates the iterator to the current state. It is then not positioned.
     fn rocksdb_iter_refresh(iter: *const rocksdb_iterator_t, errptr: *mut *mut c_char) {
         report(errptr, || {
             let (object, _mark) = enter(iter.cast_mut());
             set_ready(iter.cast_mut(), false);
             match &mut object.cursor {
                 Cursor::Family(inner) => inner.0.refresh(),
-                Cursor::Joined(_) => Err(Error::not_supported("an iterator over a batch is not refreshed")),
+                Cursor::Joined(_) => Err(Error::not_supported("refreshing an iterator over a batch")),
                 Cursor::Refused(error) => Err(error.clone()),
             }
         });

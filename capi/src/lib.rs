@@ -1,7 +1,8 @@
 //! RocksDB's C interface on Cairn: `librocksdb.so` and `librocksdb.a`.
 //!
-//! Owns the functions of `rocksdb/c.h` and `cairn/c.h` and the objects behind their handles. Each
-//! function converts its arguments, calls the engine and converts the result; none has logic of its own.
+//! This crate has the functions of `rocksdb/c.h` and `cairn/c.h` and the objects behind their
+//! handles. Each function converts its arguments, calls the engine and converts the result; there
+//! is no logic in this layer.
 //!
 //! - *Handles* (`handle`) point to shells whose addresses are reused for one type only, so that the use
 //!   of a destroyed handle is detected and aborts the process with a message. Pages without a live

@@ -99,8 +99,8 @@ c_functions! {
     fn rocksdb_livefiles_storage_info_options_create() -> *mut rocksdb_livefiles_storage_info_options_t {
         create(Checked::new(LiveFilesStorageInfoOptions::default()))
     }
-    /// Returns the files that a copy of the database needs, WAL files included, and the number of bytes
-    /// of each. Null means default options. File deletions should be disabled before.
+    /// Returns the files that a copy of the database needs, including WAL files, and the number of
+    /// bytes to copy of each. Null means default options. File deletions should be disabled first.
     fn rocksdb_get_livefiles_storage_info(
         db: *mut rocksdb_t,
         options: *const rocksdb_livefiles_storage_info_options_t,
@@ -149,7 +149,7 @@ c_functions! {
     ) -> c_int {
         at(info, index).info.file_type.number()
     }
-    /// Returns the number of bytes of a file that belong to the copy.
+    /// Returns the number of bytes of a file to copy.
     fn rocksdb_livefiles_storage_info_size(
         info: *const rocksdb_livefiles_storage_info_t,
         index: usize,
@@ -177,7 +177,8 @@ c_functions! {
     ) -> *const c_char {
         at(info, index).checksum_function.as_ptr()
     }
-    /// Returns the contents of a file in the copy if they differ from those on disk; else of length 0.
+    /// Returns the contents that a file should have in the copy if they differ from those on disk;
+    /// otherwise empty.
     fn rocksdb_livefiles_storage_info_replacement_contents(
         info: *const rocksdb_livefiles_storage_info_t,
         index: usize,
@@ -187,7 +188,8 @@ c_functions! {
         store(size, contents.len());
         contents.as_ptr().cast()
     }
-    /// True if the file may be longer than its size here, and the copy needs only its beginning.
+    /// True if the file may be longer than the reported size, and the copy needs only the first
+    /// part.
     fn rocksdb_livefiles_storage_info_trim_to_size(
         info: *const rocksdb_livefiles_storage_info_t,
         index: usize,
@@ -195,7 +197,8 @@ c_functions! {
         at(info, index).info.trim_to_size.into()
     }
 
-    /// Returns the WAL files that contain a batch, archived ones included, oldest first.
+    /// Returns the WAL files that contain at least one batch, including archived ones, oldest
+    /// first.
     fn rocksdb_get_sorted_wal_files(db: *mut rocksdb_t, errptr: *mut *mut c_char) -> *mut rocksdb_wal_files_t {
         report_ptr(errptr, || {
             let logs = of(db.cast_const()).db.sorted_wal_files()?;

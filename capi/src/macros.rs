@@ -1,7 +1,7 @@
 //! Macros that define the functions of the C interface.
 
-/// Defines functions of the C interface. The body may dereference the arguments. A panic in it aborts
-/// the process with a message, because an `extern "C"` function does not unwind.
+/// Defines functions of the C interface. The body may dereference the arguments. A panic in the
+/// body aborts the process with a message, because an `extern "C"` function does not unwind.
 macro_rules! c_functions {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $ret:ty)? $body:block)+) => {$(
         $(#[$doc])*
@@ -55,10 +55,11 @@ macro_rules! c_getters {
     };
 }
 
-/// Defines functions of an unsupported feature: `err(errptr)` returns an error, `errs(count, values,
-/// errors)` returns a list of errors, `at(options)` sets an option that a later call refuses, and
-/// `no()` creates an object of the feature (and returns null) or takes one, which cannot exist. `cargo
-/// xtask tidy` checks the kind of each function, and the `capi` stage calls those of the kind `at`.
+/// Defines functions of an unsupported feature: `err(errptr)` returns an error, `errs(count,
+/// values, errors)` returns a list of errors, `at(options)` sets an option that makes later calls
+/// fail, and `no()` creates an object of the feature (and returns null) or takes one, which cannot
+/// exist. `cargo xtask tidy` checks the kind of each function, and the `capi` stage calls those of
+/// kind `at`.
 macro_rules! c_unbuilt {
     ($what:literal: $($kind:ident($($place:ident),*) fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $ret:ty)?;)+) => {
         c_functions! {$(

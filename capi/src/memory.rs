@@ -45,7 +45,7 @@ c_functions! {
     fn rocksdb_memory_consumers_add_cache(consumers: *mut rocksdb_memory_consumers_t, cache: *mut rocksdb_cache_t) {
         of_mut(consumers).caches.push(of(cache.cast_const()).clone());
     }
-    /// Measures the present memory usage of the databases and caches in a list.
+    /// Measures the current memory usage of the databases and caches in a list.
     fn rocksdb_approximate_memory_usage_create(
         consumers: *mut rocksdb_memory_consumers_t,
         errptr: *mut *mut c_char,
@@ -56,19 +56,20 @@ c_functions! {
             Ok(create(approximate_memory_usage(&dbs, &consumers.caches)))
         })
     }
-    /// Returns the bytes of memtables.
+    /// Returns the number of bytes used by memtables.
     fn rocksdb_approximate_memory_usage_get_mem_table_total(memory_usage: *mut rocksdb_memory_usage_t) -> u64 {
         of(memory_usage.cast_const()).mem_table_total
     }
-    /// Returns the bytes of memtables that are not flushed.
+    /// Returns the number of bytes used by unflushed memtables.
     fn rocksdb_approximate_memory_usage_get_mem_table_unflushed(memory_usage: *mut rocksdb_memory_usage_t) -> u64 {
         of(memory_usage.cast_const()).mem_table_unflushed
     }
-    /// Returns the bytes of indexes and filters that open tables hold outside of caches.
+    /// Returns the number of bytes used by indexes and filters that open tables hold outside of
+    /// caches.
     fn rocksdb_approximate_memory_usage_get_mem_table_readers_total(memory_usage: *mut rocksdb_memory_usage_t) -> u64 {
         of(memory_usage.cast_const()).table_readers_total
     }
-    /// Returns the bytes of caches.
+    /// Returns the number of bytes used by caches.
     fn rocksdb_approximate_memory_usage_get_cache_total(memory_usage: *mut rocksdb_memory_usage_t) -> u64 {
         of(memory_usage.cast_const()).cache_total
     }

@@ -49,7 +49,7 @@ handles! {
 }
 
 c_destructors! {
-    /// Frees a file that was added to no list.
+    /// Frees a file that has not been added to a list.
     rocksdb_livefile_destroy(rocksdb_livefile_t);
     /// Frees the metadata of a family.
     rocksdb_column_family_metadata_destroy(rocksdb_column_family_metadata_t);
@@ -156,8 +156,8 @@ unsafe fn key_copy(key: &[u8], size: *mut usize) -> *mut c_char {
     malloc_bytes(key)
 }
 
-/// The metadata of a family, restricted by the options. Levels without selected tables are then left
-/// out, as in RocksDB; without options, all levels are included.
+/// The metadata of a family, restricted by the options. Levels without selected tables are then
+/// omitted, as in RocksDB; without options, all levels are included.
 ///
 /// # Safety
 ///
@@ -367,7 +367,7 @@ c_functions! {
     ) -> *mut rocksdb_column_family_metadata_t {
         asked_metadata(of(column_family.cast_const()), options)
     }
-    /// Returns the bytes of its tables.
+    /// Returns the total size of its tables in bytes.
     fn rocksdb_column_family_metadata_get_size(cf_meta: *mut rocksdb_column_family_metadata_t) -> u64 {
         of(cf_meta.cast_const()).size
     }
@@ -395,7 +395,7 @@ c_functions! {
     fn rocksdb_level_metadata_get_level(level_meta: *mut rocksdb_level_metadata_t) -> c_int {
         c_int::try_from(of(level_meta.cast_const()).level).unwrap_or(c_int::MAX)
     }
-    /// Returns the bytes of its tables.
+    /// Returns the total size of its tables in bytes.
     fn rocksdb_level_metadata_get_size(level_meta: *mut rocksdb_level_metadata_t) -> u64 {
         of(level_meta.cast_const()).size
     }
@@ -441,12 +441,12 @@ c_functions! {
         report(errptr, || of(db.cast_const()).db.enable_file_deletions());
     }
 
-    /// Creates an object that creates checkpoints of a database.
+    /// Creates an object for creating checkpoints of a database.
     fn rocksdb_checkpoint_object_create(db: *mut rocksdb_t, errptr: *mut *mut c_char) -> *mut rocksdb_checkpoint_t {
         report_ptr(errptr, || Ok(create(of(db.cast_const()).db.clone())))
     }
-    /// Creates a checkpoint in `checkpoint_dir`, which must not exist. If the WAL exceeds
-    /// `log_size_for_flush` bytes, the memtables are flushed instead of copying it.
+    /// Creates a checkpoint in `checkpoint_dir`, which must not exist. If the WALs have at least
+    /// `log_size_for_flush` bytes, the memtables are flushed instead of copying the WALs.
     fn rocksdb_checkpoint_create(
         checkpoint: *mut rocksdb_checkpoint_t,
         checkpoint_dir: *const c_char,
@@ -485,8 +485,8 @@ c_functions! {
     ) {
         of_mut(metadata).db_comparator_name = text(name);
     }
-    /// Returns the tables as a list to be destroyed by the caller. As in RocksDB, it lacks the names of
-    /// their families and the counts of their entries.
+    /// Returns the tables as a list to be destroyed by the caller. As in RocksDB, it lacks family
+    /// names and entry counts.
     fn rocksdb_export_import_files_metadata_get_files(
         metadata: *mut rocksdb_export_import_files_metadata_t,
     ) -> *mut rocksdb_livefiles_t {

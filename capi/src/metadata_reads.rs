@@ -15,7 +15,7 @@ use crate::handle::of;
 use crate::options::rocksdb_readoptions_t;
 use crate::reads::keys;
 
-/// The value of `key`, if it has one, and whether there is a newer version of it.
+/// The value of `key`, if there is one, and true if there is a newer version.
 ///
 /// # Safety
 ///
@@ -143,7 +143,8 @@ unsafe fn multi_get(
     // SAFETY: guaranteed by the caller.
     unsafe {
         let checked = of(options).checked();
-        // Without a snapshot, nothing is newer, and only one read of all keys gives a consistent view.
+        // Without a snapshot nothing is newer, and a single read of all keys gives a consistent
+        // view.
         let together = checked.as_ref().is_ok_and(|options| {
             options.snapshot.is_none() && options.read_tier != ReadTier::Persisted
         }) && families.iter().all(|family| has_plain_keys(family));
@@ -184,7 +185,7 @@ c_functions! {
         let place = Place { value_len: vallen, timestamp, timestamp_len, newer: newer_version_present };
         get(of(db.cast_const()).db.default_family(), options, bytes(key, keylen), &place, errptr)
     }
-    /// The same in a family.
+    /// The same for a column family.
     fn rocksdb_get_cf_with_metadata(
         _db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,

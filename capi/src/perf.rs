@@ -1,4 +1,4 @@
-//! Perf contexts: counters of the calling thread.
+//! The perf context: counters of the calling thread.
 
 use std::ffi::{c_char, c_int, c_uchar};
 
@@ -13,7 +13,7 @@ handles! {
 }
 
 c_destructors! {
-    /// Frees a handle; the thread's counters stay.
+    /// Frees a handle; the counters of the thread are not affected.
     rocksdb_perfcontext_destroy(rocksdb_perfcontext_t);
 }
 
@@ -106,14 +106,14 @@ const METRICS: [PerfMetric; 84] = [
 ];
 
 c_functions! {
-    /// Sets the perf level of the calling thread, by the numbers of RocksDB's `PerfLevel`: 2 for
-    /// counts, 4 for times except those of mutexes, 6 for everything. Other numbers are ignored.
+    /// Sets the perf level of the calling thread, a number of RocksDB's `PerfLevel`: 2 for counts,
+    /// 4 for times except those of mutexes, 6 for everything. Numbers out of range are ignored.
     fn rocksdb_set_perf_level(v0: c_int) {
         if let Some(level) = PerfLevel::from_number(i64::from(v0)) {
             perf::set_level(level);
         }
     }
-    /// Creates a handle of the calling thread's counters, and enables them if needed.
+    /// Creates a handle for the counters of the calling thread, and enables them if needed.
     fn rocksdb_perfcontext_create() -> *mut rocksdb_perfcontext_t {
         perf::begin_use();
         create(())

@@ -18,7 +18,7 @@ c_destructors! {
     rocksdb_ratelimiter_destroy(rocksdb_ratelimiter_t);
 }
 
-/// Creates a limiter. Numbers below 1, which RocksDB does not allow, count as 1.
+/// Creates a limiter. Numbers below 1, which RocksDB does not allow, are treated as 1.
 fn new_limiter(
     (rate, period, fairness): (i64, i64, i32),
     mode: RateLimited,

@@ -21,7 +21,7 @@ pub struct Pinned {
     data: *const u8,
     len: usize,
     /// Pins the bytes.
-    #[expect(dead_code, reason = "it is held, not read")]
+    #[expect(dead_code, reason = "the value is held to pin it, not read")]
     value: Value,
 }
 
@@ -107,7 +107,7 @@ unsafe fn get_copy(
     }
 }
 
-/// A handle of the value of `key`, or null.
+/// A handle for the value of `key`, or null.
 ///
 /// # Safety
 ///
@@ -131,7 +131,7 @@ unsafe extern "C" fn get_pinned<H: Handle<Object = Pinned, Beside = GetScratch>>
     }
 }
 
-/// A handle of the value of `key`, or null.
+/// A handle for the value of `key`, or null.
 #[inline(always)]
 fn find_pinned<H: Handle<Object = Pinned, Beside = GetScratch>>(
     own: &Own<GetScratch>,
@@ -181,7 +181,7 @@ unsafe fn view<H: Handle<Object = Pinned>>(value: *const H, len: *mut usize) -> 
     }
 }
 
-/// Copies the value of `key` to the program's buffer if it fits. Returns true if so.
+/// Copies the value of `key` to the program's buffer and returns true, if it fits.
 ///
 /// # Safety
 ///
@@ -322,7 +322,7 @@ c_functions! {
     ) -> *mut c_char {
         get_copy(of(db.cast_const()).db.default_family(), options, bytes(key, keylen), vallen, errptr)
     }
-    /// The same in a family.
+    /// The same for a column family.
     fn rocksdb_get_cf(
         _db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
@@ -344,7 +344,7 @@ c_functions! {
     ) -> *mut rocksdb_pinnableslice_t {
         get_pinned(of(db.cast_const()).db.default_family(), options, key, keylen, errptr)
     }
-    /// The same in a family.
+    /// The same for a column family.
     fn rocksdb_get_pinned_cf(
         _db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
@@ -400,7 +400,7 @@ c_functions! {
         let family = of(db.cast_const()).db.default_family();
         get_into(family, options, bytes(key, keylen), (buffer, buffer_size), (vallen, found), errptr)
     }
-    /// The same in a family.
+    /// The same for a column family.
     fn rocksdb_get_into_buffer_cf(
         _db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
@@ -502,8 +502,8 @@ c_functions! {
     fn rocksdb_pinnable_multi_get_count(multi_get: *const rocksdb_pinnable_multi_get_t) -> usize {
         of(multi_get).len()
     }
-    /// Returns the result for a key: one of `rocksdb_pinnable_multi_get_...`. The pointers to the value
-    /// or the error are valid as long as the handle; the others are set to null.
+    /// Returns the result for a key: one of `rocksdb_pinnable_multi_get_...`. The pointer to the
+    /// value or the error is valid as long as the handle; the other is set to null.
     fn rocksdb_pinnable_multi_get_result(
         multi_get: *const rocksdb_pinnable_multi_get_t,
         index: usize,

@@ -1,7 +1,8 @@
 //! Memory of handles: slabs of address space that are never reused for another type.
 //!
-//! The address of a shell belongs to its type for the life of the process, so a destroyed handle can be read safely at any
-//! time. The memory behind it comes and goes. A [`Pool`] divides its slabs into *units* of one or more pages:
+//! The address of a shell belongs to its type for the life of the process, so a destroyed handle
+//! can be read safely at any time. Its memory, however, is allocated and returned as needed. A
+//! [`Pool`] divides its slabs into *units* of one or more pages:
 //!
 //! ```text
 //! slab      64 KiB, 128 KiB, 256 KiB, ...
@@ -12,10 +13,11 @@
 //!           returned  none is in use; its pages were returned to the kernel and read as zeros
 //! ```
 //!
-//! Destroyed shells are queued first ([`REST`], in each thread and then in the pool), so a program that creates and
-//! destroys handles at a steady rate never reaches the units. Beyond [`RESTING`] queued shells the oldest go back to their
-//! units. A unit is vacant when its last shell is back; beyond [`VACANT`] vacant units the oldest are returned to the
-//! kernel, adjacent ones in one call.
+//! Destroyed shells are queued first ([`REST`], in each thread and then in the pool), so a program
+//! that creates and destroys handles at a steady rate never reaches the units. If more than
+//! [`RESTING`] shells are queued, the oldest go back to their units. A unit becomes vacant when its
+//! last shell is back; if there are more than [`VACANT`] vacant units, the oldest are returned to
+//! the kernel, adjacent ones in one call.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::cell::Cell;
@@ -28,7 +30,7 @@ use cairn_platform::region::{Region, page_size};
 pub struct Link {
     /// State of the object.
     pub word: AtomicU32,
-    /// True if a call uses the object.
+    /// Non-zero while a call uses the object.
     pub in_use: AtomicU32,
     /// Identity of the object's owner; 0 for none.
     pub owner: AtomicUsize,
@@ -37,7 +39,7 @@ pub struct Link {
     pub next: Cell<*mut Link>,
 }
 
-/// Number of later destructions before a destroyed shell is used again.
+/// The number of other shells that must be destroyed before a destroyed shell is reused.
 pub(crate) const REST: usize = 64;
 
 /// Number of destroyed shells that a thread keeps before it moves some to the pool.
@@ -46,7 +48,8 @@ pub(crate) const OWN: usize = 4 * REST;
 /// Number of queued shells that a pool keeps before it moves the oldest to their units.
 const RESTING: usize = 2 * REST;
 
-/// Number of vacant units that a pool keeps. It collects as many again and then returns those together.
+/// Number of vacant units that a pool keeps. It collects the same number again and then returns
+/// those together.
 const VACANT: usize = 8;
 
 /// Number of units in the first slab of a pool. Each slab has twice as many as the one before.
@@ -216,7 +219,8 @@ impl Pool {
         if let Some(shell) = self.resting.pop() {
             return shell;
         }
-        // The unit that opened last is likely the fullest one. Filling it gives the others a chance to become vacant.
+        // The unit that became open most recently is likely to be the fullest. Filling it gives the
+        // others a chance to become vacant.
         let id = match &self.lists {
             [_, open, ..] if open.len > 0 => open.last,
             [_, _, vacant, _] if vacant.len > 0 => vacant.last,
@@ -272,7 +276,7 @@ impl Pool {
         }
     }
 
-    /// True if `address` lies in a slab of the pool.
+    /// True if `address` is in a slab of the pool.
     pub fn has(&self, address: usize) -> bool {
         self.slab_of(address).is_some()
     }
@@ -295,7 +299,7 @@ impl Pool {
             unit.free = shell;
             return self.move_to(id, Place::Open);
         }
-        // The free list lies in the unit's pages, which may be returned.
+        // The free list is stored in the unit's pages, which may be returned.
         unit.free = null_mut();
         unit.made = 0;
         self.move_to(id, Place::Vacant);
@@ -324,7 +328,7 @@ impl Pool {
         }
     }
 
-    /// Adds a unit, and the slab that it is the first unit of.
+    /// Adds a unit, and a new slab if it is the first unit of one.
     #[cold]
     fn add_unit(&mut self) -> u32 {
         if self.unit_len == 0 {
@@ -373,9 +377,9 @@ impl Pool {
         (first_unit(slab) + offset / self.unit_len) as u32
     }
 
-    /// The slab that has `address`, and the offset in it.
+    /// The slab that contains `address`, and the offset in it.
     fn slab_of(&self, address: usize) -> Option<(usize, usize)> {
-        // From the last one on, which has half of all units.
+        // Starts with the last slab, which has half of all units.
         self.slabs
             .iter()
             .enumerate()
@@ -420,7 +424,7 @@ impl Pool {
     }
 }
 
-/// The number of the slab that has the unit `id`.
+/// The number of the slab that contains the unit `id`.
 fn slab_of_unit(id: u32) -> usize {
     (id as usize / FIRST_SLAB + 1).ilog2() as usize
 }
@@ -518,7 +522,10 @@ mod tests {
                 );
                 shells.sort_unstable();
                 shells.windows(2).for_each(|two| {
-                    assert!(two[0].addr() + stride <= two[1].addr(), "they lie apart");
+                    assert!(
+                        two[0].addr() + stride <= two[1].addr(),
+                        "shells do not overlap"
+                    );
                 });
                 match round {
                     0 => give(&mut pool, shells),
@@ -531,13 +538,13 @@ mod tests {
                 let limit = kept + RESTING * if round == 2 { pool.unit_len } else { stride };
                 assert!(
                     left <= limit + 2 * pool.unit_len,
-                    "{left} are left for {stride}, not {limit}"
+                    "{left} bytes remain for stride {stride}, more than {limit}"
                 );
                 assert!(pool.held() >= left, "{} and {left}", pool.held());
             }
             let known = pool.slabs.len();
             take(&mut pool, count);
-            assert_eq!(pool.slabs.len(), known, "the addresses are used again");
+            assert_eq!(pool.slabs.len(), known, "the addresses are reused");
         }
     }
 

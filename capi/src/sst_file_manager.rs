@@ -9,7 +9,7 @@ use crate::handle::{create, maybe, of, of_mut};
 use crate::options::rocksdb_options_t;
 
 handles! {
-    /// A manager of the space and deletion of files, which several databases may share.
+    /// A manager of file space and file deletion, which several databases may share.
     rocksdb_sst_file_manager_t = Arc<SstFileManager>;
 }
 
@@ -41,15 +41,15 @@ c_functions! {
     fn rocksdb_sst_file_manager_is_max_allowed_space_reached_including_compactions(sfm: *mut rocksdb_sst_file_manager_t) -> bool {
         of(sfm.cast_const()).is_max_allowed_space_reached_including_compactions()
     }
-    /// Returns the bytes of all tables and blob files, trash included.
+    /// Returns the total size in bytes of all tables and blob files, including trash.
     fn rocksdb_sst_file_manager_get_total_size(sfm: *mut rocksdb_sst_file_manager_t) -> u64 {
         of(sfm.cast_const()).total_size()
     }
-    /// Returns the bytes of files that are scheduled for deletion.
+    /// Returns the total size in bytes of files that are scheduled for deletion.
     fn rocksdb_sst_file_manager_get_total_trash_size(sfm: *mut rocksdb_sst_file_manager_t) -> u64 {
         of(sfm.cast_const()).total_trash_size()
     }
-    /// Returns the deletion rate in bytes per second; 0 or less if files are deleted at once.
+    /// Returns the deletion rate in bytes per second; 0 or less if files are deleted immediately.
     fn rocksdb_sst_file_manager_get_delete_rate_bytes_per_second(sfm: *mut rocksdb_sst_file_manager_t) -> i64 {
         of(sfm.cast_const()).delete_rate_bytes_per_second()
     }
@@ -57,11 +57,11 @@ c_functions! {
     fn rocksdb_sst_file_manager_set_delete_rate_bytes_per_second(sfm: *mut rocksdb_sst_file_manager_t, delete_rate: i64) {
         of(sfm.cast_const()).set_delete_rate_bytes_per_second(delete_rate);
     }
-    /// Returns the largest share of the total size that may be trash.
+    /// Returns the maximum ratio of trash to the total size.
     fn rocksdb_sst_file_manager_get_max_trash_db_ratio(sfm: *mut rocksdb_sst_file_manager_t) -> f64 {
         of(sfm.cast_const()).max_trash_db_ratio()
     }
-    /// Sets the largest share of the total size that may be trash.
+    /// Sets the maximum ratio of trash to the total size.
     fn rocksdb_sst_file_manager_set_max_trash_db_ratio(sfm: *mut rocksdb_sst_file_manager_t, ratio: f64) {
         of(sfm.cast_const()).set_max_trash_db_ratio(ratio);
     }

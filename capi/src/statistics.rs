@@ -94,7 +94,7 @@ c_functions! {
             statistics.histogram(histogram).data()
         });
     }
-    /// Creates a place for the data of a histogram.
+    /// Creates an object that receives the data of a histogram.
     fn rocksdb_statistics_histogram_data_create() -> *mut rocksdb_statistics_histogram_data_t {
         create(HistogramData::default())
     }

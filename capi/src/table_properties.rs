@@ -116,23 +116,23 @@ numbers! {
     rocksdb_table_properties_udi_is_primary_index => udi_is_primary_index;
     /// The size of the filter.
     rocksdb_table_properties_filter_size => filter_size;
-    /// The size of all keys, with the 8 bytes of each internal key's footer.
+    /// The size of all internal keys, each of which has 8 bytes in addition to the user key.
     rocksdb_table_properties_raw_key_size => raw_key_size;
     /// The size of all values.
     rocksdb_table_properties_raw_value_size => raw_value_size;
     /// The number of data blocks.
     rocksdb_table_properties_num_data_blocks => num_data_blocks;
-    /// The number of data blocks whose compression was rejected for its ratio.
+    /// The number of data blocks whose compression was rejected because of its ratio.
     rocksdb_table_properties_num_data_blocks_compression_rejected => num_compression_rejected;
     /// The number of data blocks whose compression was bypassed.
     rocksdb_table_properties_num_data_blocks_compression_bypassed => num_compression_bypassed;
     /// The number of index blocks with uniformly distributed keys.
     rocksdb_table_properties_num_uniform_blocks => num_uniform_blocks;
-    /// The number of entries, range tombstones included.
+    /// The number of entries, including range tombstones.
     rocksdb_table_properties_num_entries => num_entries;
     /// The number of keys and prefixes in the filter.
     rocksdb_table_properties_num_filter_entries => num_filter_entries;
-    /// The number of deletions of every kind, range tombstones included.
+    /// The number of deletions of all kinds, including range tombstones.
     rocksdb_table_properties_num_deletions => num_deletions;
     /// The number of merge operands.
     rocksdb_table_properties_num_merge_operands => num_merge_operands;
@@ -148,8 +148,8 @@ numbers! {
     rocksdb_table_properties_creation_time => creation_time;
     /// The same, under its newer name.
     rocksdb_table_properties_oldest_ancestor_time => creation_time;
-    /// The origin of the file: the level in bits 0 to 7 (255: unknown); in bits 8 and 9, 1 for a tree,
-    /// 2 for the bottommost level of one, 3 for an external file.
+    /// The origin of the file: the level in bits 0 to 7 (255 if unknown); in bits 8 and 9, 1 for an
+    /// LSM tree, 2 for its bottommost level, 3 for an external file.
     rocksdb_table_properties_lsm_info_at_creation => lsm_info_at_creation;
     /// The time when the oldest key was written, in seconds since 1970.
     rocksdb_table_properties_oldest_key_time => oldest_key_time;
@@ -196,7 +196,7 @@ texts! {
     rocksdb_table_properties_compression_options => compression_options;
 }
 
-/// A sequence number of the keys; the maximum if there are none.
+/// A sequence number; the maximum if it is unknown.
 fn of_keys(properties: &Properties, seqno: u64) -> u64 {
     match properties.num_entries {
         0 => u64::MAX,
@@ -209,9 +209,9 @@ pub type rocksdb_readoptions_table_filter_cb =
     Option<unsafe extern "C" fn(*mut c_void, *const rocksdb_table_properties_t) -> c_uchar>;
 
 c_functions! {
-    /// Makes iterators read only tables for which `table_filter` returns nonzero. It is called from any
-    /// thread. Null means all tables. `destructor` is called with `state` when the function is no
-    /// longer used.
+    /// Makes iterators read only tables for which `table_filter` returns non-zero. It may be called
+    /// from any thread. Null means all tables. `destructor` is called with `state` when the
+    /// function is no longer used.
     fn rocksdb_readoptions_set_table_filter(
         opt: *mut rocksdb_readoptions_t,
         state: *mut c_void,

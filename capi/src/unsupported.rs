@@ -1,9 +1,10 @@
 //! Functions of unsupported features: they exist so that programs link, and report that they are not
 //! implemented.
 //!
-//! A function with an `errptr` returns `Not implemented: <function>: <what>`. A function that sets an
-//! option of existing options makes the calls fail that use them. All others create or take objects of
-//! an unsupported feature: they return null or zero and write a line to the LOG of every open database.
+//! A function with an `errptr` returns `Not implemented: <function>: <what>`. A function that sets
+//! an option makes the calls that use the options fail. All others create or take objects of an
+//! unsupported feature: they return null or zero and write a line to the LOG of every open
+//! database.
 
 use std::ffi::{c_char, c_int, c_uchar, c_void};
 

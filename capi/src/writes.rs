@@ -11,7 +11,7 @@ use crate::error::{bytes, report};
 use crate::handle::of;
 use crate::options::rocksdb_writeoptions_t;
 
-/// Writes the batch that `fill` fills.
+/// Writes a batch filled by `fill`.
 fn write_with(
     db: &crate::database::Database,
     options: &crate::options::Checked<cairn_options::WriteOptions>,
@@ -79,7 +79,7 @@ c_functions! {
             of(column_family.cast_const()).delete_with(bytes(key, keylen), of(options).checked()?)
         });
     }
-    /// Deletes `key`, which was put exactly once since its last deletion.
+    /// Deletes `key`, which must have been put exactly once since its last deletion.
     fn rocksdb_singledelete(
         db: *mut rocksdb_t,
         options: *const rocksdb_writeoptions_t,
@@ -91,7 +91,7 @@ c_functions! {
             write_with(of(db.cast_const()), of(options), |batch| batch.single_delete(bytes(key, keylen)))
         });
     }
-    /// The same in a family.
+    /// The same for a column family.
     fn rocksdb_singledelete_cf(
         db: *mut rocksdb_t,
         options: *const rocksdb_writeoptions_t,

@@ -36,28 +36,28 @@ pub enum Command {
     #[command(after_help = "\
 Examples:
   cairn get --db stones quartz
-  cairn get --db stones --key-hex 00ff17          a key that is no text
-  cairn get --db stones --format hex quartz       a value that is no text
+  cairn get --db stones --key-hex 00ff17          a binary key
+  cairn get --db stones --format hex quartz       a binary value
 
-The exit code is 1 if the key has no value.")]
+The exit code is 1 if the key does not exist.")]
     Get(Get),
     /// Set the value of a key.
     #[command(after_help = "\
 Examples:
   cairn put --db stones --create quartz SiO2
   cairn put --db stones --key-hex --value-hex 00ff17 cafe
-  cairn put --db stones --sync quartz SiO2        survives a power cut, too")]
+  cairn put --db stones --sync quartz SiO2        also survives a power failure")]
     Put(Put),
     /// Delete a key or a range of keys.
     #[command(after_help = "\
 Examples:
   cairn delete --db stones quartz
-  cairn delete --db stones --range a m            all keys from a up to m, m left out")]
+  cairn delete --db stones --range a m            all keys from a up to, but excluding, m")]
     Delete(Delete),
     /// List keys and values in key order.
     #[command(after_help = "\
 Examples:
-  cairn scan --db stones --from f --to k          keys from f up to k, k left out
+  cairn scan --db stones --from f --to k          keys from f up to, but excluding, k
   cairn scan --db stones --prefix gran --keys-only
   cairn scan --db stones --reverse --limit 10     the last ten
   cairn scan --db stones --count
@@ -65,22 +65,22 @@ Examples:
       {\"cf\":\"default\",\"k\":\"67616c656e61\",\"v\":\"506253\"}
   cairn scan --db app --family-options 'events={merge_operator=uint64add}'
 
-Keys and values that are no text are shown with \\x escapes; jsonl shows bytes in hexadecimal.")]
+Bytes that are not text are shown as \\x escapes; jsonl prints all bytes in hexadecimal.")]
     Scan(Scan),
     /// Load entries from a file or standard input.
     #[command(after_help = "\
 Examples:
-  cairn load --db stones minerals.csv             first column key, second value
-  cairn load --db stones --header minerals.csv    the first line holds names
-  cairn load --db stones events.jsonl             {\"key\":\"a\",\"value\":\"b\"} a line
+  cairn load --db stones minerals.csv             first column is the key, second the value
+  cairn load --db stones --header minerals.csv    the first line has the column names
+  cairn load --db stones events.jsonl             one {\"key\":\"a\",\"value\":\"b\"} per line
   sort words | cairn load --db words --format text -
-  cairn load --db stones copy.jsonl               what `scan --format jsonl` printed
+  cairn load --db stones copy.jsonl               output of `scan --format jsonl`
 
 Formats:
   csv    key,value with \"quotes\" where needed (.csv)
   tsv    key TAB value (.tsv, .tab)
-  jsonl  one object a line: {\"key\":..,\"value\":..}, or {\"k\":hex,\"v\":hex} as scan prints (.jsonl, .json, .ndjson)
-  text   key, one blank or TAB, the rest of the line is the value (.txt and all others)")]
+  jsonl  one object per line: {\"key\":..,\"value\":..}, or {\"k\":hex,\"v\":hex} as scan prints (.jsonl, .json, .ndjson)
+  text   key, a space or TAB, and the value up to the end of the line (.txt and all others)")]
     Load(Load),
     /// List the column families of a database.
     #[command(after_help = "\
@@ -94,12 +94,22 @@ Examples:
   cairn properties --db stones                    all of them
   cairn properties --db stones rocksdb.estimate-num-keys rocksdb.levelstats")]
     Properties(Properties),
+    /// Show the memory that a database takes with every table open.
+    #[command(after_help = "\
+Examples:
+  cairn memory --db stones
+  cairn memory --db stones --json                 the property cairn.memory
+  cairn memory --db stones --options 'block_based_table_factory={cache_index_and_filter_blocks=true}'
+
+The database is opened read-only by this process. A program that has it open reads the property
+cairn.memory, which has its own memtables, caches, iterators and snapshots.")]
+    Memory(Memory),
     /// Compact a range of keys, or all keys.
     #[command(after_help = "\
 Examples:
   cairn compact --db stones
   cairn compact --db stones --from a --to m
-  cairn compact --db stones --bottommost          rewrite the last level, too
+  cairn compact --db stones --bottommost          also rewrite the last level
   cairn compact --db stones --options 'compression=kZSTD' --bottommost")]
     Compact(Compact),
     /// Flush memtables to tables.
@@ -110,11 +120,11 @@ Example:
     /// Ingest external tables into a database.
     #[command(after_help = "\
 Examples:
-  cairn ingest --db stones new.sst more.sst       copies them; later files are newer
-  cairn ingest --db stones --move new.sst         links them and gives their names up
-  cairn ingest --db stones --db-files 000012.sst  a table that a database wrote
+  cairn ingest --db stones new.sst more.sst       copies the files; later ones are newer
+  cairn ingest --db stones --move new.sst         links the files and removes the old names
+  cairn ingest --db stones --db-files 000012.sst  a table written by a database
 
-All files become part of the database, or none. They are newer than what is there. Tables are
+The files are ingested atomically, and their entries are newer than all existing data. Tables are
 written by SstFileWriter (Cairn's or RocksDB's): keys in order, each once.")]
     Ingest(Ingest),
     /// Create a checkpoint: a second database with hard links to the current files.
@@ -122,8 +132,8 @@ written by SstFileWriter (Cairn's or RocksDB's): keys in order, each once.")]
 Examples:
   cairn checkpoint --db stones --to stones-monday
 
-Costs no space until the two go different ways; on another device the files are copied. The
-directory must not exist, and it is there only when it is complete.")]
+Takes no space until the two databases diverge; on another device the files are copied. The directory
+must not exist, and it appears only once it is complete.")]
     Checkpoint(Checkpoint),
     /// Export the tables of a column family to a directory.
     #[command(after_help = "\
@@ -135,41 +145,41 @@ Examples:
     #[command(after_help = "\
 Examples:
   cairn import --db other --family ores ores-export
-  cairn import --db other --family ores --move ores-export    gives the exported files up")]
+  cairn import --db other --family ores --move ores-export    removes the exported files")]
     Import(Import),
     /// Repair a damaged database.
     #[command(after_help = "\
 Examples:
-  cairn verify --db stones                                    what is damaged?
-  cairn repair --db stones --quarantine all-damaged           take damaged tables out
-  cairn repair --db stones --quarantine 000012.sst            take this one out
-  cairn repair --db stones                                    also if the MANIFEST is lost
+  cairn verify --db stones                                    lists the damage
+  cairn repair --db stones --quarantine all-damaged           removes damaged tables
+  cairn repair --db stones --quarantine 000012.sst            removes this table
+  cairn repair --db stones                                    also rebuilds a lost MANIFEST
 
-Nothing is deleted: what the database does not use any more is moved to the directory `lost` inside
-it. For each table that is taken out the keys are named between which entries may be lost; what was
-deleted or overwritten there may have come back. The exit code is 1 if a table was taken out or a
-part of a log could not be read.")]
+Nothing is deleted: files that are removed from the database are moved to its subdirectory `lost`. For
+each removed table, the key range in which entries may be lost is printed; entries that were deleted
+or overwritten in it may reappear. The exit code is 1 if a table was removed or part of a log could
+not be read.")]
     Repair(Repair),
     /// Delete a database.
     #[command(after_help = "\
 Example:
   cairn destroy --db stones --yes
 
-Deletes every file that belongs to the database, and nothing else; the directory goes too if nothing
-is left in it. Directories that only the OPTIONS file names are not touched: give them by --options
+Deletes all files that belong to the database and nothing else, and the directory if it is then empty.
+Directories that are named only in the OPTIONS file are not touched: pass them with --options
 'wal_dir=...'.")]
     Destroy(Destroy),
     /// Show a file of a database as text.
     #[command(after_help = "\
 Examples:
   cairn inspect stones/000012.sst                 footer, properties, blocks
-  cairn inspect --entries stones/000012.sst       and every entry
+  cairn inspect --entries stones/000012.sst       also every entry
   cairn inspect stones/000013.log                 every record of a WAL
   cairn inspect stones/MANIFEST-000005            the history of the tree
   cairn inspect stones/OPTIONS-000007
   cairn inspect --entries stones/000014.blob
 
-What is damaged is said where it is met, with its offset, and reading goes on where it can.")]
+Damage is reported where it is found, with its offset, and reading continues if possible.")]
     Inspect(Inspect),
     /// Check every checksum of a database.
     #[command(after_help = "\
@@ -178,8 +188,8 @@ Examples:
   cairn verify stones/000012.sst                  one file
 
 Reads every file in full: blocks, filters and indexes of tables, records of logs and blob files,
-and what the MANIFEST says of them. Each damage is one line with file and offset; the exit code is
-then 1.")]
+and compares them to the MANIFEST. Each damage is reported on one line with file and offset; the exit
+code is then 1.")]
     Verify(Verify),
     /// Measure reads and writes, like RocksDB's db_bench.
     #[command(after_help = crate::bench::HELP)]
@@ -192,7 +202,7 @@ pub struct Target {
     /// Directory of the database.
     #[arg(long, value_name = "DIR")]
     pub db: PathBuf,
-    /// Options of the database and all families, as RocksDB option string.
+    /// Options of the database and all families, as a RocksDB option string.
     #[arg(
         long,
         value_name = "STRING",
@@ -364,7 +374,7 @@ pub struct Load {
     /// Entries per write batch.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub batch: usize,
-    /// Bypass the WAL: faster, but data is lost if the machine stops before the end.
+    /// Bypass the WAL: faster, but the data is lost if the process dies before the end.
     #[arg(long)]
     pub disable_wal: bool,
 }
@@ -389,6 +399,16 @@ pub struct Properties {
     pub family: FamilyName,
     /// Property names; all available ones if omitted.
     pub names: Vec<String>,
+}
+
+/// `memory`.
+#[derive(Debug, Args)]
+pub struct Memory {
+    #[command(flatten)]
+    pub target: Target,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `compact`.
@@ -434,7 +454,7 @@ pub struct Ingest {
     /// Link the files and keep the old paths.
     #[arg(long)]
     pub link: bool,
-    /// Ingest below all existing data: existing keys keep their values.
+    /// Ingest behind all existing data: existing keys keep their values.
     #[arg(long)]
     pub behind: bool,
     /// Accept tables written by a database, with their sequence numbers.
@@ -508,7 +528,7 @@ pub struct Destroy {
     /// Directory of the database.
     #[arg(long, value_name = "DIR")]
     pub db: PathBuf,
-    /// Options with the directories of other files, as RocksDB option string.
+    /// Options with the directories of other files, as a RocksDB option string.
     #[arg(
         long,
         value_name = "STRING",

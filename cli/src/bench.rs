@@ -11,27 +11,27 @@ pub use cairn_bench::{Flags, normalized};
 
 /// The end of `bench --help`.
 pub const HELP: &str = "\
-Benchmarks (those marked * begin with a fresh database unless --use_existing_db is given):
+Benchmarks (those marked * start with a fresh database unless --use_existing_db is given):
   fillseq*          write all keys in order             readrandom      get random keys
   fillrandom*       write random keys                   readmissing     get keys that do not exist
-  filluniquerandom* write each key once, shuffled       readhot         get from one hundredth of the keys
-  fillsync*         one thousandth, each write synced   readseq         walk forwards
-  fillbatch*        in order, 1000 keys a batch         readreverse     walk backwards
+  filluniquerandom* write each key once, shuffled       readhot         get from 1 % of the keys
+  fillsync*         one thousandth, each write synced   readseq         scan forward
+  fillbatch*        in order, 1000 keys per batch       readreverse     scan backward
   fill100K*         one thousandth, values of 100 kB    seekrandom      seek random keys
   overwrite         write random keys again             multireadrandom get in batches
   deleteseq         delete all keys in order            readwhilewriting, seekrandomwhilewriting
   deleterandom      delete random keys                  readrandomwriterandom  nine gets, one put
-  updaterandom      get a random key and put it back    mergerandom     merge (needs --merge_operator)
+  updaterandom      get a random key and put it back    mergerandom     merge (requires --merge_operator)
   compact           compact everything                  flush           write memtables to tables
-  waitforcompaction wait for background work            levelstats      print files and bytes a level
-  stats             print the tree and its space        readrandomoperands  get operands, unmerged
-  fillseqdeterministic*  in order, level by level: the same tree each time
-  filltombstones*   write all keys in order, then delete all but each hundredth
-  fillrangetombstones*  the same with a range tombstone for each 99 (--keys_per_tombstone)
-  filloperands*     64 merge operands for each key (needs --merge_operator)
-  prefixscan        walk all entries of random prefixes (needs --prefix_size, --keys_per_prefix)
-  prefixmissing     seek prefixes that no key has (needs a --prefix_size above 8 and --keys_per_prefix)
-  open              open the database and get one key, again and again (--reads times, 10 unless given)
+  waitforcompaction wait for background work            levelstats      print files and bytes per level
+  stats             print the tree and its space        readrandomoperands  get unmerged operands
+  fillseqdeterministic*  in order, level by level, for a reproducible tree
+  filltombstones*   write all keys in order, then delete all but every hundredth
+  fillrangetombstones*  the same with one range tombstone per 99 keys (--keys_per_tombstone)
+  filloperands*     64 merge operands for each key (requires --merge_operator)
+  prefixscan        scan all entries of random prefixes (requires --prefix_size, --keys_per_prefix)
+  prefixmissing     seek to missing prefixes (requires a --prefix_size above 8 and --keys_per_prefix)
+  open              open the database and get one key, --reads times (default 10)
   debt*             write random keys, then wait until no compaction is due: time, space, amplification
   ycsba .. ycsbf    the workloads of the Yahoo! Cloud Serving Benchmark, keys zipfian
   mixgraph          gets, puts and walks by models of keys and lengths (--mix_*, --key_dist_*, ...)
@@ -58,8 +58,8 @@ Examples:
   cairn bench --prepare=filllinkbench --benchmarks=linkbench --memory_budget=1G --use_direct_reads --duration=600
   cairn bench --prepare=fillrandom --benchmarks=readrandom,readwhilewriting --num_multi_db=128 --threads=16
 
-With --engines each engine runs in a process of its own, in turns (--rounds), with the same options;
-the ratios say how many times the first engine beats another.
+With --engines, each engine runs in its own process, in alternation (--rounds), with the same options;
+the ratios tell how many times faster the first engine is than another.
 
 Flags may be spelled as for db_bench: -num=5, --use_existing_db=1.";
 

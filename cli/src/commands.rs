@@ -37,7 +37,7 @@ fn printed(result: std::io::Result<()>) -> Result<()> {
     result.map_err(|error| Error::io_text(format!("print: {error}")))
 }
 
-/// Returns read options for the newest state of a family, including families with timestamps.
+/// Returns read options for the newest state of a family, with or without timestamps.
 fn newest(family: &Family<'_>) -> ReadOptions {
     let size = family.options().comparator.timestamp_size();
     ReadOptions {
@@ -52,7 +52,7 @@ pub fn get(flags: &Get, out: &mut dyn Write) -> Result<bool> {
     let db = target::open(&flags.target, Use::Read)?;
     let family = target::family(&db, &flags.family.family)?;
     let Some(value) = family.get_with(&key, &newest(&family))? else {
-        eprintln!("cairn: {} has no value", escaped(&key));
+        eprintln!("cairn: key {} does not exist", escaped(&key));
         return Ok(false);
     };
     printed(match flags.format {
@@ -158,7 +158,7 @@ impl Range {
 
     /// Returns read options with the range as bounds of an iterator over `family`.
     ///
-    /// A prefix can be expressed as bounds in bytewise order only; with other orders every key is
+    /// A prefix can be expressed as bounds only in bytewise order; with other orders, every key is
     /// visited.
     fn options(&self, family: &Family<'_>) -> ReadOptions {
         let mut options = ReadOptions {

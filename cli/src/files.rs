@@ -148,7 +148,7 @@ fn read_export(dir: &Path) -> Result<ExportImportFilesMetaData> {
     let got = file.read_at(0, &mut bytes)?;
     let wrong = |what: &str| Error::corruption(format!("{what} in {}", path.display()));
     let value: Value = serde_json::from_slice(&bytes[..got])
-        .map_err(|error| wrong(&format!("no export: {error}")))?;
+        .map_err(|error| wrong(&format!("not an export: {error}")))?;
     let mut export = ExportImportFilesMetaData {
         db_comparator_name: value["comparator"]
             .as_str()
@@ -159,16 +159,16 @@ fn read_export(dir: &Path) -> Result<ExportImportFilesMetaData> {
     for file in value["files"].as_array().ok_or_else(|| wrong("no files"))? {
         let number = |name: &str| {
             let found = file[name].as_u64();
-            found.ok_or_else(|| wrong(&format!("no number {name}")))
+            found.ok_or_else(|| wrong(&format!("missing number {name}")))
         };
         let bytes = |name: &str| {
             let found = file[name].as_str();
-            unhex(found.ok_or_else(|| wrong(&format!("no bytes {name}")))?)
+            unhex(found.ok_or_else(|| wrong(&format!("missing bytes {name}")))?)
         };
         export.files.push(LiveFileMetaData {
             relative_filename: file["name"]
                 .as_str()
-                .ok_or_else(|| wrong("a file without name"))?
+                .ok_or_else(|| wrong("a file without a name"))?
                 .to_owned(),
             directory: dir.to_owned(),
             level: usize::try_from(number("level")?).unwrap_or(usize::MAX),
@@ -218,11 +218,11 @@ fn which(named: &[String]) -> Result<Quarantine> {
 fn print_report(report: &RepairReport, out: &mut dyn Write) -> Result<()> {
     let mut line = |text: String| printed(writeln!(out, "{text}"));
     if report.rebuilt {
-        line("the MANIFEST was lost; a new one was made of the tables".to_owned())?;
+        line("the MANIFEST was lost; a new one was built from the tables".to_owned())?;
     }
     for table in &report.lost {
         line(format!(
-            "{}: taken out: {}",
+            "{}: removed: {}",
             table.path.display(),
             table.reason
         ))?;
@@ -234,12 +234,12 @@ fn print_report(report: &RepairReport, out: &mut dyn Write) -> Result<()> {
                 escaped(to),
                 table.level
             ))?,
-            None => line("  nobody knows what it held".to_owned())?,
+            None => line("  its content is unknown".to_owned())?,
         }
     }
     for part in &report.dropped {
         line(format!(
-            "{}: {} bytes at offset {} were left out: {}",
+            "{}: {} bytes at offset {} were skipped: {}",
             part.file.display(),
             part.bytes,
             part.offset,
@@ -247,7 +247,7 @@ fn print_report(report: &RepairReport, out: &mut dyn Write) -> Result<()> {
         ))?;
     }
     for path in &report.set_aside {
-        line(format!("{}: set aside", path.display()))?;
+        line(format!("{}: moved to lost", path.display()))?;
     }
     line(format!(
         "{} tables, last sequence number {}",

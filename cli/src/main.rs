@@ -10,6 +10,7 @@ mod commands;
 mod files;
 mod inspect;
 mod load;
+mod memory;
 mod progress;
 mod show;
 mod tables;
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
     match (result, flushed) {
         (Ok(true), Ok(())) => ExitCode::SUCCESS,
         (Ok(false), Ok(())) => ExitCode::FAILURE,
-        // The reader has closed the pipe, as in `| head`: not an error.
+        // The reader has closed the pipe, as in `| head`, which is not an error.
         (_, Err(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         (Ok(_), Err(error)) => failed(&Error::io_text(format!("print: {error}"))),
         (Err(error), _) => failed(&error),
@@ -55,6 +56,7 @@ fn run(command: &Command, out: &mut dyn Write) -> Result<bool> {
         Command::Load(flags) => done(commands::load(flags, out)),
         Command::ListFamilies(flags) => done(commands::list_families(flags, out)),
         Command::Properties(flags) => done(commands::properties(flags, out)),
+        Command::Memory(flags) => done(memory::run(flags, out)),
         Command::Compact(flags) => done(commands::compact(flags)),
         Command::Flush(flags) => done(commands::flush(flags)),
         Command::Ingest(flags) => done(files::ingest(flags)),

@@ -26,7 +26,7 @@ impl Progress {
     fn styled(what: &str, template: &str, total: Option<u64>) -> Progress {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template(template);
-        bar.set_style(style.expect("the templates above are sound"));
+        bar.set_style(style.expect("the templates above are valid"));
         bar.set_prefix(what.to_owned());
         Progress(bar)
     }

@@ -57,7 +57,7 @@ pub fn escaped(bytes: &[u8]) -> String {
 
 fn escape_bytes(text: &mut String, bytes: &[u8]) {
     for byte in bytes {
-        write!(text, "\\x{byte:02x}").expect("a string takes everything");
+        write!(text, "\\x{byte:02x}").expect("writing to a string cannot fail");
     }
 }
 
@@ -82,16 +82,16 @@ pub fn json_row(
             .iter()
             .map(|(name, value)| format!("[\"{}\",\"{}\"]", hex(name), hex(value)))
             .collect();
-        write!(row, ",\"cols\":[{}]", pairs.join(",")).expect("a string takes everything");
+        write!(row, ",\"cols\":[{}]", pairs.join(",")).expect("writing to a string cannot fail");
     }
     if !timestamp.is_empty() {
-        write!(row, ",\"ts\":\"{}\"", hex(timestamp)).expect("a string takes everything");
+        write!(row, ",\"ts\":\"{}\"", hex(timestamp)).expect("writing to a string cannot fail");
     }
     row.push('}');
     row
 }
 
-/// Returns the row that ends a family whose iteration failed.
+/// Returns the row printed after a family whose iteration failed.
 #[must_use]
 pub fn json_error(family: &str, error: &Error) -> String {
     format!(

@@ -1,4 +1,4 @@
-//! Opens a table without any database.
+//! Opens a table outside of a database.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -39,10 +39,10 @@ pub fn open(path: &Path, io: &Io) -> Result<Arc<Table>> {
         };
         match Table::open(file, len, params, io) {
             Ok(table) => return Ok(table),
-            // A mismatching order is an invalid argument; other errors are damage.
+            // A mismatched order is an invalid argument; other errors are damage.
             Err(error) if error.code() != Code::InvalidArgument => return Err(error),
             Err(error) => first_error = first_error.or(Some(error)),
         }
     }
-    Err(first_error.expect("every order was refused"))
+    Err(first_error.expect("every order was rejected"))
 }

@@ -130,7 +130,7 @@ impl<'a> Settings<'a> {
             })?;
             let family = families.iter_mut().find(|family| family.name == name);
             let family = family.ok_or_else(|| {
-                Error::invalid_argument(format!("--family-options: there is no family {name:?}"))
+                Error::invalid_argument(format!("--family-options: no family {name:?}"))
             })?;
             family.options.update_from(text)?;
         }
@@ -138,8 +138,8 @@ impl<'a> Settings<'a> {
     }
 }
 
-/// Returns the newest OPTIONS file of the database in `dir`. An unusable file is reported and ignored,
-/// since it is not part of the data.
+/// Returns the newest OPTIONS file of the database in `dir`. An unusable file is reported and
+/// ignored, because it is not part of the data.
 fn newest_options(dir: &Path) -> Result<Option<OptionsFile>> {
     let mut numbers: Vec<FileNumber> = Vec::new();
     for name in PosixFileSystem.list(dir)? {
@@ -155,7 +155,7 @@ fn newest_options(dir: &Path) -> Result<Option<OptionsFile>> {
         Ok(file) => {
             for code in &file.unknown {
                 let (family, option, text) = (&code.family, &code.option, &code.text);
-                eprintln!("cairn: {name}: {option}={text} of family {family:?} is not known here");
+                eprintln!("cairn: {name}: {option}={text} of family {family:?} is not registered");
             }
             for option in &file.passed_over {
                 eprintln!("cairn: {name}: {option} is unknown and ignored");
@@ -163,7 +163,7 @@ fn newest_options(dir: &Path) -> Result<Option<OptionsFile>> {
             Ok(Some(file))
         }
         Err(error) => {
-            eprintln!("cairn: {name} is not used: {error}");
+            eprintln!("cairn: {name} is ignored: {error}");
             Ok(None)
         }
     }
@@ -190,7 +190,7 @@ pub fn family<'db>(db: &'db Db, name: &str) -> Result<Family<'db>> {
             .map(|it| it.name().to_owned())
             .collect();
         Error::invalid_argument(format!(
-            "there is no column family {name:?}; there are {}",
+            "no column family {name:?}; the database has {}",
             names.join(", ")
         ))
     })

@@ -1,7 +1,7 @@
 //! The command `verify`: verifies all checksums of a database, or of single files.
 //!
-//! The MANIFEST lists the files of the tree with their metadata; each file is read completely and
-//! compared with it. If the MANIFEST is damaged, the files are verified one by one. Each damage is
+//! The MANIFEST lists the files of the tree with their metadata; each file is read in full and
+//! compared to it. If the MANIFEST is damaged, the files are verified individually. Each damage is
 //! reported on one line with file and offset.
 
 use std::io::Write;
@@ -29,7 +29,7 @@ use crate::tables;
 
 /// Checksum function name of RocksDB's whole-file CRC-32C, in big-endian order.
 const CRC32C_FUNCTION: &str = "FileChecksumCrc32c";
-/// Bytes per read.
+/// The number of bytes per read.
 const CHUNK: usize = 1 << 20;
 
 /// Results of the verification.
@@ -115,7 +115,7 @@ fn check_database(dir: &Path, found: &mut Findings<'_>) -> Result<()> {
     for name in &names {
         let path = dir.join(name);
         match FileName::parse(name) {
-            // The current MANIFEST was verified by the replay; older ones may be torn.
+            // The replay has verified the current MANIFEST; older ones may be torn.
             Some(FileName::Manifest(other)) if other != number => {}
             Some(FileName::Wal(log)) => {
                 let oldest = recovered
@@ -155,7 +155,7 @@ fn check_missing(
         match names.contains(&name) {
             true => Ok(()),
             false => found.damage(&Error::corruption(format!(
-                "the MANIFEST names {name}, which {} does not have",
+                "the MANIFEST refers to {name}, which is missing from {}",
                 dir.display()
             ))),
         }
@@ -217,7 +217,7 @@ fn check_known_table(
     }
 }
 
-/// Verifies one file by the type its name indicates.
+/// Verifies one file according to the type that its name indicates.
 fn check_path(path: &Path, found: &mut Findings<'_>) -> Result<()> {
     let name = path
         .file_name()
@@ -230,7 +230,7 @@ fn check_path(path: &Path, found: &mut Findings<'_>) -> Result<()> {
         Some(FileName::Options(_)) => check_options(path, found),
         Some(_) => Ok(()),
         None => Err(Error::invalid_argument(format!(
-            "{} is not named like a file of a database",
+            "{} does not have the name of a database file",
             path.display()
         ))),
     };
@@ -288,7 +288,7 @@ fn check_len(path: &Path, expected: u64, len: u64) -> Result<()> {
     match expected == len {
         true => Ok(()),
         false => Err(Error::corruption(format!(
-            "length of {}: the MANIFEST says {expected} bytes, the file has {len}",
+            "length of {}: {expected} bytes in the MANIFEST, {len} on disk",
             path.display()
         ))),
     }
@@ -317,7 +317,7 @@ fn check_whole(
     match crc.to_be_bytes()[..] == *expected {
         true => Ok(()),
         false => Err(Error::corruption(format!(
-            "checksum of the whole of {}: expected {}, found {crc:08x}",
+            "whole-file checksum of {}: expected {}, found {crc:08x}",
             path.display(),
             crate::show::hex(expected)
         ))),
@@ -332,8 +332,8 @@ fn check_blob(path: &Path, known: Option<Arc<BlobFileMeta>>) -> Result<()> {
     BlobFile::open(file, number_of(path))?.verify().map(|_| ())
 }
 
-/// Verifies a log. A torn end was being written when the process ended and is handled by recovery: it
-/// is reported as a note, not as damage. A recycled log ends with its truncated previous content.
+/// Verifies a log. A torn end was being written when the process died, and recovery handles it: it
+/// is reported as a note, not as damage. A recycled log ends with the rest of its previous content.
 fn check_wal(path: &Path, number: FileNumber, found: &mut Findings<'_>) -> Result<()> {
     let mut reader = WalReader::new(open(path)?, number);
     let mut result = Ok(());
@@ -349,7 +349,7 @@ fn check_wal(path: &Path, number: FileNumber, found: &mut Findings<'_>) -> Resul
             }
             WalEvent::Dropped(dropped) if dropped.reason.is_torn() => {
                 found.note(&format!(
-                    "note: {} at offset {} of {}: a write was cut short there",
+                    "note: {} at offset {} of {}: interrupted write",
                     dropped.reason,
                     dropped.offset,
                     path.display()

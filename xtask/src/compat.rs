@@ -13,12 +13,12 @@ const PAGE: &str = "docs/compatibility.md";
 
 /// The lists of options: the start of the paragraph before each, and the keyword of its rows.
 const LISTS: [(&str, &str); 2] = [
-    ("Every option of RocksDB 11.12 is known by name", "missing"),
-    ("These are accepted and change nothing.", "hint"),
+    ("Every option of RocksDB 11.12 is recognized", "missing"),
+    ("The following are accepted without effect.", "hint"),
 ];
 
 /// The start of the paragraph before the list of C functions.
-const FUNCTIONS: &str = "Functions of RocksDB's C interface whose features are not built";
+const FUNCTIONS: &str = "The functions of unsupported features in RocksDB's C API";
 
 /// The groups of a list: title, and the files with the group's option tables.
 const GROUPS: [(&str, &[&str]); 4] = [
@@ -26,7 +26,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("`ColumnFamilyOptions`", &["family.rs"]),
     ("`BlockBasedTableOptions`", &["table.rs"]),
     (
-        "options of a call",
+        "options of single operations",
         &["operation_options.rs", "compaction.rs", "ingest.rs"],
     ),
 ];

@@ -144,12 +144,14 @@ pub fn lines(root: &Path) -> Vec<String> {
         }
         if !of("at").is_empty() {
             let names = of("at").join(", ");
-            parts.push(format!("the options are refused after {names}"));
+            parts.push(format!("the options are rejected after {names}"));
         }
         match of("no").len() {
             0 => {}
-            1 => parts.push("1 function has no object to act on".to_owned()),
-            count => parts.push(format!("{count} functions have no object to act on")),
+            1 => parts.push("1 function takes an object that cannot be created".to_owned()),
+            count => parts.push(format!(
+                "{count} functions take an object that cannot be created"
+            )),
         }
         format!("- {}: {}.", feature.name, parts.join("; "))
     };

@@ -31,6 +31,9 @@
 // A copy of a background error.
 typedef struct cairn_background_error_t cairn_background_error_t;
 
+// A tier below a block cache.
+typedef struct cairn_cache_tier_t cairn_cache_tier_t;
+
 // The columns of an entity, sorted by name.
 typedef struct cairn_columns_t cairn_columns_t;
 
@@ -86,20 +89,20 @@ void cairn_options_set_memory_budget(rocksdb_options_t *opt,
 void cairn_lru_cache_options_set_high_pri_pool_ratio(rocksdb_lru_cache_options_t *opt,
                                                      double ratio);
 
-// Sets the share of the capacity, 0 to 1, that is reserved for data blocks, before blob values.
-// Default: 0.
+// Sets the share of the capacity, 0 to 1, that is reserved for data blocks, which take
+// precedence over blob values. Default: 0.
 void cairn_lru_cache_options_set_low_pri_pool_ratio(rocksdb_lru_cache_options_t *opt, double ratio);
 
 // If true, insertions beyond the capacity fail.
 void cairn_lru_cache_options_set_strict_capacity_limit(rocksdb_lru_cache_options_t *opt,
                                                        unsigned char strict);
 
-// Returns the bytes in the cache of one role: `DataBlock`, `IndexBlock`, `FilterBlock`,
-// `FilterMetaBlock`, `OtherBlock`, `BlobValue` or `Misc`; 0 for any other name.
+// Returns the number of bytes in the cache that have one role: `DataBlock`, `IndexBlock`,
+// `FilterBlock`, `FilterMetaBlock`, `OtherBlock`, `BlobValue` or `Misc`; 0 for any other name.
 size_t cairn_cache_get_role_usage(const rocksdb_cache_t *cache, const char *role);
 
-// Copies read options, with their bounds, timestamps and snapshot. The snapshot is released once,
-// after the last use of both options.
+// Copies read options, including their bounds, timestamps and snapshot. The snapshot must be
+// released only once, after the last use of either options object.
 rocksdb_readoptions_t *cairn_readoptions_create_copy(const rocksdb_readoptions_t *options);
 
 // Destroys columns.
@@ -149,8 +152,8 @@ void cairn_sstfilewriter_put_entity(rocksdb_sstfilewriter_t *writer,
                                     const size_t *value_sizes,
                                     char **errptr);
 
-// Returns the columns of `key`, to be destroyed by the caller, or null if it has no value. A null
-// family means the default family.
+// Returns the columns of `key`, to be destroyed by the caller, or null if the key does not
+// exist. A null family means the default family.
 struct cairn_columns_t *cairn_get_entity(rocksdb_t *db,
                                          const rocksdb_readoptions_t *options,
                                          rocksdb_column_family_handle_t *column_family,
@@ -158,10 +161,10 @@ struct cairn_columns_t *cairn_get_entity(rocksdb_t *db,
                                          size_t keylen,
                                          char **errptr);
 
-// Returns the columns of `count` keys, read at one sequence number. `column_families` has a family
-// for each key; null means that all are of the default family. `columns` and `errs` have space for
-// `count` pointers. Each element becomes columns, to be destroyed by the caller, or null, with an
-// error in `errs` if the read failed.
+// Returns the columns of `count` keys, read at one sequence number. `column_families` has a
+// family for each key; null means the default family for all. `columns` and `errs` have space
+// for `count` pointers. Each element becomes columns, to be destroyed by the caller, or null,
+// with an error in `errs` if the read failed.
 void cairn_multi_get_entity(rocksdb_t *db,
                             const rocksdb_readoptions_t *options,
                             rocksdb_column_family_handle_t *const *column_families,
@@ -201,7 +204,7 @@ struct cairn_operands_t *cairn_get_merge_operands(rocksdb_t *db,
                                                   size_t max,
                                                   char **errptr);
 
-// Returns the number of operands, the base value included.
+// Returns the number of operands, including the base value.
 size_t cairn_operands_count(const struct cairn_operands_t *operands);
 
 // Returns the operand `index`, which is valid until the operands are destroyed.
@@ -214,12 +217,12 @@ void cairn_damaged_tables_destroy(struct cairn_damaged_tables_t *handle);
 
 // Returns the tables that the database has found to be corrupt since it was opened, to be
 // destroyed by the caller. They are excluded from compactions and remain readable as far as
-// possible; their paths are file names.
+// possible. Their paths are file names without a directory.
 struct cairn_damaged_tables_t *cairn_damaged_tables(rocksdb_t *db);
 
-// Removes corrupt and missing tables from the database in the directory `name`, which must not be
-// open, and returns the list of them. Corrupt tables are moved to the subdirectory `lost`.
-// Families that are not listed have the options `options`.
+// Removes corrupt and missing tables from the database in the directory `name`, which must not
+// be open, and returns the list of them. Corrupt tables are moved to the subdirectory `lost`.
+// Families that are not listed get the options `options`.
 struct cairn_damaged_tables_t *cairn_quarantine(const rocksdb_options_t *options,
                                                 const char *name,
                                                 int num_column_families,
@@ -242,8 +245,8 @@ unsigned char cairn_damaged_tables_rebuilt(const struct cairn_damaged_tables_t *
 // Returns the number of tables in the list.
 size_t cairn_damaged_tables_count(const struct cairn_damaged_tables_t *tables);
 
-// Returns the present location of the table `index`. The text belongs to the list, as do those of
-// the other getters.
+// Returns the current location of the table `index`. The text belongs to the list, as do those
+// of the other getters.
 const char *cairn_damaged_tables_path(const struct cairn_damaged_tables_t *tables, size_t index);
 
 // Returns the family of the table `index`; empty if unknown.
@@ -253,7 +256,7 @@ const char *cairn_damaged_tables_column_family(const struct cairn_damaged_tables
 // Returns the level of the table `index`.
 int cairn_damaged_tables_level(const struct cairn_damaged_tables_t *tables, size_t index);
 
-// Returns why the table `index` is considered corrupt.
+// Returns the reason that the table `index` is considered corrupt.
 const char *cairn_damaged_tables_reason(const struct cairn_damaged_tables_t *tables, size_t index);
 
 // Returns the smallest key that the table `index` may have contained; null if unknown.
@@ -271,24 +274,26 @@ const char *cairn_damaged_tables_largestkey(const struct cairn_damaged_tables_t 
 // Does nothing for null.
 void cairn_background_error_destroy(struct cairn_background_error_t *handle);
 
-// Returns the present background error, to be destroyed by the caller, or null if there is none.
+// Returns the current background error, to be destroyed by the caller, or null if there is
+// none.
 struct cairn_background_error_t *cairn_background_error(rocksdb_t *db);
 
 // Returns the severity: one of `cairn_severity_*`.
 int cairn_background_error_severity(const struct cairn_background_error_t *state);
 
-// Returns the reason: the number that `on_background_error` of a listener gets.
+// Returns the reason: the number that is passed to a listener's `on_background_error`.
 uint32_t cairn_background_error_reason(const struct cairn_background_error_t *state);
 
 // Returns the cause in the form of an `errptr`. The text belongs to the copy.
 const char *cairn_background_error_text(const struct cairn_background_error_t *state);
 
-// Resumes from a background error: memtables are flushed, a new log begins, and writes continue.
-// Does nothing if there is no error. Fails with the error of this attempt, with `Busy` during an
-// automatic recovery, or with the background error itself if the database must be reopened.
+// Recovers from a background error: memtables are flushed, a new WAL is started, and writes
+// resume. Does nothing if there is no error. Fails with the error of this attempt, with `Busy`
+// during an automatic recovery, or with the background error itself if the database must be
+// reopened.
 void cairn_resume(rocksdb_t *db, char **errptr);
 
-// Ingests tables into `count` families atomically, also across crashes. The family
+// Ingests tables into `count` families, atomically even across a crash. The family
 // `column_families[i]`, or the default family for null, gets the `file_counts[i]` files of
 // `file_lists[i]` with the options `options[i]`. Each family may be given once.
 void cairn_ingest_external_files(rocksdb_t *db,
@@ -298,6 +303,63 @@ void cairn_ingest_external_files(rocksdb_t *db,
                                  const size_t *file_counts,
                                  const rocksdb_ingestexternalfileoptions_t *const *options,
                                  char **errptr);
+
+// Releases the program's reference to a tier. Caches above it keep theirs. A tier of flash writes
+// the entries that wait when its last reference is released.
+//
+// Does nothing for null.
+void cairn_cache_tier_destroy(struct cairn_cache_tier_t *handle);
+
+// Creates a tier of compressed memory of `capacity` bytes. `compression` is a codec such as
+// `rocksdb_lz4_compression`. What it has no room for is offered to the tier `below`, unless that is
+// null.
+struct cairn_cache_tier_t *cairn_cache_tier_create_compressed(size_t capacity,
+                                                              int compression,
+                                                              const struct cairn_cache_tier_t *below,
+                                                              char **errptr);
+
+// Opens a tier of `capacity` bytes in files of the directory `name`, which is for this tier alone, with
+// the entries that earlier processes left there. `env` may be null for the default environment.
+struct cairn_cache_tier_t *cairn_cache_tier_open_flash(const rocksdb_env_t *env,
+                                                       const char *name,
+                                                       size_t capacity,
+                                                       char **errptr);
+
+// Sets the capacity in bytes.
+void cairn_cache_tier_set_capacity(struct cairn_cache_tier_t *tier, size_t capacity);
+
+// Returns the capacity in bytes.
+size_t cairn_cache_tier_get_capacity(const struct cairn_cache_tier_t *tier);
+
+// Returns the bytes in use.
+size_t cairn_cache_tier_get_usage(const struct cairn_cache_tier_t *tier);
+
+// Returns the number of entries.
+uint64_t cairn_cache_tier_get_occupancy_count(const struct cairn_cache_tier_t *tier);
+
+// Returns the number of lookups that found an entry.
+uint64_t cairn_cache_tier_get_hits(const struct cairn_cache_tier_t *tier);
+
+// Sets the tier below caches that are created with the options; null for none.
+void cairn_lru_cache_options_set_tier(rocksdb_lru_cache_options_t *opt,
+                                      const struct cairn_cache_tier_t *tier);
+
+// Sets the share of the capacity, 0 to 1, that is the tier's. The tier then has no capacity of its own.
+void cairn_lru_cache_options_set_compressed_secondary_ratio(rocksdb_lru_cache_options_t *opt,
+                                                            double ratio);
+
+// Sets the tier below caches that are created with the options; null for none.
+void cairn_hyper_clock_cache_options_set_tier(rocksdb_hyper_clock_cache_options_t *opt,
+                                              const struct cairn_cache_tier_t *tier);
+
+// Sets the share of the capacity, 0 to 1, that is the tier's. The tier then has no capacity of its own.
+void cairn_hyper_clock_cache_options_set_compressed_secondary_ratio(rocksdb_hyper_clock_cache_options_t *opt,
+                                                                    double ratio);
+
+// Changes the share of the capacity that is the tier's, for a cache that was created with one.
+void cairn_cache_set_compressed_secondary_ratio(rocksdb_cache_t *cache,
+                                                double ratio,
+                                                char **errptr);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -390,7 +390,7 @@ typedef struct rocksdb_compaction_service_options_override_t rocksdb_compaction_
 // A compaction filter.
 typedef struct rocksdb_compactionfilter_t rocksdb_compactionfilter_t;
 
-// The context of a compaction, which a filter factory gets.
+// The context of a compaction, which is passed to a filter factory.
 typedef struct rocksdb_compactionfiltercontext_t rocksdb_compactionfiltercontext_t;
 
 // A factory of compaction filters.
@@ -543,7 +543,7 @@ typedef struct rocksdb_slicetransform_t rocksdb_slicetransform_t;
 // A consistent view of the database for reads.
 typedef struct rocksdb_snapshot_t rocksdb_snapshot_t;
 
-// A manager of the space and deletion of files, which several databases may share.
+// A manager of file space and file deletion, which several databases may share.
 typedef struct rocksdb_sst_file_manager_t rocksdb_sst_file_manager_t;
 
 // The metadata of a table.
@@ -609,7 +609,7 @@ typedef struct rocksdb_write_buffer_manager_t rocksdb_write_buffer_manager_t;
 // A batch of writes that is applied atomically.
 typedef struct rocksdb_writebatch_t rocksdb_writebatch_t;
 
-// A batch of writes that is applied atomically and can be read before.
+// A batch of writes that is applied atomically and can be read before it is written.
 typedef struct rocksdb_writebatch_wi_t rocksdb_writebatch_wi_t;
 
 // Options of a write.
@@ -739,7 +739,7 @@ void rocksdb_writebatch_putv(struct rocksdb_writebatch_t *b,
                              const char *const *values_list,
                              const size_t *values_list_sizes);
 
-// The same in a family.
+// The same for a column family.
 void rocksdb_writebatch_putv_cf(struct rocksdb_writebatch_t *b,
                                 struct rocksdb_column_family_handle_t *column_family,
                                 int num_keys,
@@ -773,7 +773,7 @@ void rocksdb_writebatch_mergev(struct rocksdb_writebatch_t *b,
                                const char *const *values_list,
                                const size_t *values_list_sizes);
 
-// The same in a family.
+// The same for a column family.
 void rocksdb_writebatch_mergev_cf(struct rocksdb_writebatch_t *b,
                                   struct rocksdb_column_family_handle_t *column_family,
                                   int num_keys,
@@ -792,10 +792,10 @@ void rocksdb_writebatch_delete_cf(struct rocksdb_writebatch_t *b,
                                   const char *key,
                                   size_t klen);
 
-// Deletes `key`, which was put exactly once, from the default family.
+// Deletes `key`, which must have been put exactly once, from the default family.
 void rocksdb_writebatch_singledelete(struct rocksdb_writebatch_t *b, const char *key, size_t klen);
 
-// The same in a family.
+// The same for a column family.
 void rocksdb_writebatch_singledelete_cf(struct rocksdb_writebatch_t *b,
                                         struct rocksdb_column_family_handle_t *column_family,
                                         const char *key,
@@ -833,7 +833,7 @@ void rocksdb_writebatch_deletev(struct rocksdb_writebatch_t *b,
                                 const char *const *keys_list,
                                 const size_t *keys_list_sizes);
 
-// The same in a family.
+// The same for a column family.
 void rocksdb_writebatch_deletev_cf(struct rocksdb_writebatch_t *b,
                                    struct rocksdb_column_family_handle_t *column_family,
                                    int num_keys,
@@ -847,7 +847,7 @@ void rocksdb_writebatch_delete_range(struct rocksdb_writebatch_t *b,
                                      const char *end_key,
                                      size_t end_key_len);
 
-// The same in a family.
+// The same for a column family.
 void rocksdb_writebatch_delete_range_cf(struct rocksdb_writebatch_t *b,
                                         struct rocksdb_column_family_handle_t *column_family,
                                         const char *start_key,
@@ -863,7 +863,7 @@ void rocksdb_writebatch_delete_rangev(struct rocksdb_writebatch_t *b,
                                       const char *const *end_keys_list,
                                       const size_t *end_keys_list_sizes);
 
-// The same in a family.
+// The same for a column family.
 void rocksdb_writebatch_delete_rangev_cf(struct rocksdb_writebatch_t *b,
                                          struct rocksdb_column_family_handle_t *column_family,
                                          int num_keys,
@@ -872,7 +872,7 @@ void rocksdb_writebatch_delete_rangev_cf(struct rocksdb_writebatch_t *b,
                                          const char *const *end_keys_list,
                                          const size_t *end_keys_list_sizes);
 
-// Adds a blob that is written to the log only.
+// Adds a blob that is written to the WAL only.
 void rocksdb_writebatch_put_log_data(struct rocksdb_writebatch_t *b, const char *blob, size_t len);
 
 // Sets a save point.
@@ -890,7 +890,7 @@ void rocksdb_writebatch_iterate(struct rocksdb_writebatch_t *b,
                                 void (*put)(void*, const char*, size_t, const char*, size_t),
                                 void (*deleted)(void*, const char*, size_t));
 
-// The same, with log data.
+// The same, including log data.
 void rocksdb_writebatch_iterate_ld(struct rocksdb_writebatch_t *b,
                                    void *state,
                                    void (*put)(void*, const char*, size_t, const char*, size_t),
@@ -914,7 +914,7 @@ void rocksdb_writebatch_iterate_cf(struct rocksdb_writebatch_t *b,
                                                     const char*,
                                                     size_t));
 
-// The same, with log data.
+// The same, including log data.
 void rocksdb_writebatch_iterate_cf_ld(struct rocksdb_writebatch_t *b,
                                       void *state,
                                       void (*put_cf)(void*,
@@ -977,10 +977,10 @@ void rocksdb_cache_set_capacity(struct rocksdb_cache_t *cache, size_t capacity);
 // Returns the capacity in bytes.
 size_t rocksdb_cache_get_capacity(const struct rocksdb_cache_t *cache);
 
-// Returns the bytes in the cache.
+// Returns the number of bytes in the cache.
 size_t rocksdb_cache_get_usage(const struct rocksdb_cache_t *cache);
 
-// Returns the bytes of pinned entries.
+// Returns the number of bytes in pinned entries.
 size_t rocksdb_cache_get_pinned_usage(const struct rocksdb_cache_t *cache);
 
 // Returns the number of slots of the cache's table.
@@ -1036,8 +1036,8 @@ void rocksdb_compactionfilter_destroy(struct rocksdb_compactionfilter_t *handle)
 // Does nothing for null.
 void rocksdb_compactionfilterfactory_destroy(struct rocksdb_compactionfilterfactory_t *handle);
 
-// Creates a filter. `filter` returns 1 to remove an entry. To change a value it sets
-// `*value_changed` and stores a pointer to memory of its own in `*new_value`.
+// Creates a filter. `filter` returns 1 to remove an entry. To change a value, it sets
+// `*value_changed` and stores a pointer to its own memory in `*new_value`.
 struct rocksdb_compactionfilter_t *rocksdb_compactionfilter_create(void *state,
                                                                    void (*destructor)(void*),
                                                                    unsigned char (*filter)(void*,
@@ -1082,7 +1082,7 @@ void rocksdb_options_set_compaction_filter_factory(struct rocksdb_options_t *opt
 // Does nothing for null.
 void rocksdb_comparator_destroy(struct rocksdb_comparator_t *handle);
 
-// Creates a comparator. `compare` returns a number below, equal to or above zero.
+// Creates a comparator. `compare` returns a negative number, zero or a positive number.
 struct rocksdb_comparator_t *rocksdb_comparator_create(void *state,
                                                        void (*destructor)(void*),
                                                        int (*compare)(void*,
@@ -1123,7 +1123,7 @@ void rocksdb_filterpolicy_destroy(struct rocksdb_filterpolicy_t *handle);
 // Creates a Bloom filter policy with `bits_per_key` bits for each key.
 struct rocksdb_filterpolicy_t *rocksdb_filterpolicy_create_bloom(double bits_per_key);
 
-// The same: there is one format of Bloom filters.
+// The same, because there is only one Bloom filter format.
 struct rocksdb_filterpolicy_t *rocksdb_filterpolicy_create_bloom_full(double bits_per_key);
 
 // The same: `original_format` is ignored.
@@ -1142,7 +1142,7 @@ struct rocksdb_filterpolicy_t *rocksdb_filterpolicy_create_ribbon_hybrid(double 
 struct rocksdb_filterpolicy_t *rocksdb_filterpolicy_create_ribbon_format(double bloom_equivalent_bits_per_key,
                                                                          int bloom_before_level);
 
-// Frees what `rocksdb_compactionjobinfo_create` returned.
+// Frees an object created by `rocksdb_compactionjobinfo_create`.
 //
 // Does nothing for null.
 void rocksdb_compactionjobinfo_destroy(struct rocksdb_compactionjobinfo_t *handle);
@@ -1150,7 +1150,7 @@ void rocksdb_compactionjobinfo_destroy(struct rocksdb_compactionjobinfo_t *handl
 // The duration in microseconds.
 uint64_t rocksdb_compaction_job_stats_elapsed_micros(const struct rocksdb_compaction_job_stats_t *stats);
 
-// The CPU time of its threads in microseconds.
+// The total CPU time of its threads in microseconds.
 uint64_t rocksdb_compaction_job_stats_cpu_micros(const struct rocksdb_compaction_job_stats_t *stats);
 
 // The number of input entries.
@@ -1160,10 +1160,11 @@ uint64_t rocksdb_compaction_job_stats_num_input_records(const struct rocksdb_com
 // the byte totals are 0.
 uint64_t rocksdb_compaction_job_stats_num_input_deletion_records(const struct rocksdb_compaction_job_stats_t *stats);
 
-// The bytes of input keys, with the 8 bytes of each internal key's footer.
+// The total size of the internal input keys, each of which has 8 bytes in addition to the user
+// key.
 uint64_t rocksdb_compaction_job_stats_total_input_raw_key_bytes(const struct rocksdb_compaction_job_stats_t *stats);
 
-// The bytes of input values, as stored in the tables.
+// The total size of the input values, as stored in the tables.
 uint64_t rocksdb_compaction_job_stats_total_input_raw_value_bytes(const struct rocksdb_compaction_job_stats_t *stats);
 
 // True if the number of input entries is exact, that is, no filter has skipped keys.
@@ -1172,7 +1173,7 @@ unsigned char rocksdb_compaction_job_stats_has_accurate_num_input_records(const 
 // The number of blobs read: for filters, for merges, and for relocation.
 uint64_t rocksdb_compaction_job_stats_num_blobs_read(const struct rocksdb_compaction_job_stats_t *stats);
 
-// The bytes of their records.
+// The total size of their records in bytes.
 uint64_t rocksdb_compaction_job_stats_total_blob_bytes_read(const struct rocksdb_compaction_job_stats_t *stats);
 
 // The number of input tables.
@@ -1181,7 +1182,7 @@ size_t rocksdb_compaction_job_stats_num_input_files(const struct rocksdb_compact
 // The number of input tables that were moved without rewriting.
 size_t rocksdb_compaction_job_stats_num_input_files_trivially_moved(const struct rocksdb_compaction_job_stats_t *stats);
 
-// The number of them in the output level.
+// The number of those in the output level.
 size_t rocksdb_compaction_job_stats_num_input_files_at_output_level(const struct rocksdb_compaction_job_stats_t *stats);
 
 // The number of output entries.
@@ -1199,13 +1200,13 @@ unsigned char rocksdb_compaction_job_stats_is_full_compaction(const struct rocks
 // True if it is a manual compaction.
 unsigned char rocksdb_compaction_job_stats_is_manual_compaction(const struct rocksdb_compaction_job_stats_t *stats);
 
-// The bytes of the input tables.
+// The total size of the input tables in bytes.
 uint64_t rocksdb_compaction_job_stats_total_input_bytes(const struct rocksdb_compaction_job_stats_t *stats);
 
-// The bytes of the output tables.
+// The total size of the output tables in bytes.
 uint64_t rocksdb_compaction_job_stats_total_output_bytes(const struct rocksdb_compaction_job_stats_t *stats);
 
-// The bytes of the output blob files.
+// The total size of the output blob files in bytes.
 uint64_t rocksdb_compaction_job_stats_total_output_bytes_blob(const struct rocksdb_compaction_job_stats_t *stats);
 
 // The number of entries dropped because of a newer entry of the same key.
@@ -1232,26 +1233,27 @@ uint64_t rocksdb_compaction_job_stats_file_fsync_nanos(const struct rocksdb_comp
 // The same for preallocation.
 uint64_t rocksdb_compaction_job_stats_file_prepare_write_nanos(const struct rocksdb_compaction_job_stats_t *stats);
 
-// The number of corrupt keys: 0, because a corrupt key fails the job.
+// The number of corrupt keys: always 0, because a corrupt key fails the job.
 uint64_t rocksdb_compaction_job_stats_num_corrupt_keys(const struct rocksdb_compaction_job_stats_t *stats);
 
 // True for a remote compaction: never.
 unsigned char rocksdb_compaction_job_stats_is_remote_compaction(const struct rocksdb_compaction_job_stats_t *stats);
 
-// The number of input tables skipped because a range tombstone covers them: 0, all are read.
+// The number of input tables skipped because a range tombstone covers them: always 0, because
+// all are read.
 size_t rocksdb_compaction_job_stats_num_filtered_input_files(const struct rocksdb_compaction_job_stats_t *stats);
 
-// The number of them in the output level.
+// The number of those in the output level.
 size_t rocksdb_compaction_job_stats_num_filtered_input_files_at_output_level(const struct rocksdb_compaction_job_stats_t *stats);
 
-// The bytes of skipped input tables: 0.
+// The total size of the skipped input tables: always 0.
 uint64_t rocksdb_compaction_job_stats_total_skipped_input_bytes(const struct rocksdb_compaction_job_stats_t *stats);
 
-// The first 8 bytes or fewer of the smallest output key.
+// The first bytes of the smallest output key, at most 8.
 const char *rocksdb_compaction_job_stats_smallest_output_key_prefix(const struct rocksdb_compaction_job_stats_t *stats,
                                                                     size_t *size);
 
-// The first 8 bytes or fewer of the largest output key.
+// The first bytes of the largest output key, at most 8.
 const char *rocksdb_compaction_job_stats_largest_output_key_prefix(const struct rocksdb_compaction_job_stats_t *stats,
                                                                    size_t *size);
 
@@ -1406,7 +1408,7 @@ uint64_t rocksdb_blob_file_addition_info_blob_file_number(const struct rocksdb_b
 // The number of its blobs.
 uint64_t rocksdb_blob_file_addition_info_total_blob_count(const struct rocksdb_blob_file_addition_info_t *info);
 
-// The bytes of these blobs.
+// The total size of these blobs in bytes.
 uint64_t rocksdb_blob_file_addition_info_total_blob_bytes(const struct rocksdb_blob_file_addition_info_t *info);
 
 // The path of a blob file.
@@ -1419,7 +1421,7 @@ uint64_t rocksdb_blob_file_garbage_info_blob_file_number(const struct rocksdb_bl
 // The number of its blobs that became garbage.
 uint64_t rocksdb_blob_file_garbage_info_garbage_blob_count(const struct rocksdb_blob_file_garbage_info_t *info);
 
-// The bytes of these blobs.
+// The total size of these blobs in bytes.
 uint64_t rocksdb_blob_file_garbage_info_garbage_blob_bytes(const struct rocksdb_blob_file_garbage_info_t *info);
 
 // Frees a listener that is not owned by options.
@@ -1427,8 +1429,8 @@ uint64_t rocksdb_blob_file_garbage_info_garbage_blob_bytes(const struct rocksdb_
 // Does nothing for null.
 void rocksdb_eventlistener_destroy(struct rocksdb_eventlistener_t *handle);
 
-// Creates a listener. Null functions are not called. The others are called from any thread with
-// arguments that are valid until they return.
+// Creates a listener. Null functions are not called. The others may be called from any thread,
+// with arguments that are valid until they return.
 struct rocksdb_eventlistener_t *rocksdb_eventlistener_create(void *state_,
                                                              void (*destructor_)(void*),
                                                              on_flush_begin_cb on_flush_begin,
@@ -1464,7 +1466,7 @@ uint64_t rocksdb_flushjobinfo_largest_seqno(const struct rocksdb_flushjobinfo_t 
 // The smallest sequence number in the table.
 uint64_t rocksdb_flushjobinfo_smallest_seqno(const struct rocksdb_flushjobinfo_t *info);
 
-// The reason of the flush.
+// The reason for the flush.
 uint32_t rocksdb_flushjobinfo_flush_reason(const struct rocksdb_flushjobinfo_t *info);
 
 // Stores the result of the compaction in `*errptr`.
@@ -1509,13 +1511,13 @@ uint64_t rocksdb_compactionjobinfo_input_records(const struct rocksdb_compaction
 // The number of output entries.
 uint64_t rocksdb_compactionjobinfo_output_records(const struct rocksdb_compactionjobinfo_t *info);
 
-// The bytes of the input tables.
+// The total size of the input tables in bytes.
 uint64_t rocksdb_compactionjobinfo_total_input_bytes(const struct rocksdb_compactionjobinfo_t *info);
 
-// The bytes of the output tables.
+// The total size of the output tables in bytes.
 uint64_t rocksdb_compactionjobinfo_total_output_bytes(const struct rocksdb_compactionjobinfo_t *info);
 
-// The reason of the compaction.
+// The reason for the compaction.
 uint32_t rocksdb_compactionjobinfo_compaction_reason(const struct rocksdb_compactionjobinfo_t *info);
 
 // The number of input tables.
@@ -1541,7 +1543,7 @@ int rocksdb_subcompactionjobinfo_base_input_level(const struct rocksdb_subcompac
 // The output level.
 int rocksdb_subcompactionjobinfo_output_level(const struct rocksdb_subcompactionjobinfo_t *info);
 
-// The reason of the compaction.
+// The reason for the compaction.
 uint32_t rocksdb_subcompactionjobinfo_compaction_reason(const struct rocksdb_subcompactionjobinfo_t *info);
 
 // The name of the family that the table was ingested into.
@@ -1556,7 +1558,7 @@ const char *rocksdb_externalfileingestioninfo_internal_file_path(const struct ro
 const char *rocksdb_writestallinfo_cf_name(const struct rocksdb_writestallinfo_t *info,
                                            size_t *size);
 
-// The present condition: a pointer to an int, 0 delayed, 1 stopped, 2 normal.
+// The current condition: a pointer to an int, 0 delayed, 1 stopped, 2 normal.
 const struct rocksdb_writestallcondition_t *rocksdb_writestallinfo_cur(const struct rocksdb_writestallinfo_t *info);
 
 // The previous condition.
@@ -1610,9 +1612,9 @@ struct rocksdb_logger_t *rocksdb_options_get_info_log(struct rocksdb_options_t *
 // Does nothing for null.
 void rocksdb_mergeoperator_destroy(struct rocksdb_mergeoperator_t *handle);
 
-// Creates a merge operator. `full_merge` gets the operands oldest first, and a null value if the
-// key has none. Both functions set `*success`. Their results are freed by `delete_value`, or by
-// `free` if it is null.
+// Creates a merge operator. `full_merge` receives the operands oldest first, and a null value
+// if the key has none. Both functions set `*success`. Their results are freed by
+// `delete_value`, or by `free` if it is null.
 struct rocksdb_mergeoperator_t *rocksdb_mergeoperator_create(void *state,
                                                              void (*destructor)(void*),
                                                              char *(*full_merge)(void*,
@@ -1666,13 +1668,14 @@ void rocksdb_options_add_compact_on_deletion_collector_factory(struct rocksdb_op
                                                                size_t window_size,
                                                                size_t num_dels_trigger);
 
-// The same, and tables in which at least this share of the entries are deletions.
+// The same, and also marks tables in which at least this fraction of the entries are
+// deletions.
 void rocksdb_options_add_compact_on_deletion_collector_factory_del_ratio(struct rocksdb_options_t *opt,
                                                                          size_t window_size,
                                                                          size_t num_dels_trigger,
                                                                          double deletion_ratio);
 
-// The same, for tables of at least this many bytes.
+// The same, but only for tables of at least this many bytes.
 void rocksdb_options_add_compact_on_deletion_collector_factory_min_file_size(struct rocksdb_options_t *opt,
                                                                              size_t window_size,
                                                                              size_t num_dels_trigger,
@@ -1684,7 +1687,8 @@ void rocksdb_options_add_compact_on_deletion_collector_factory_min_file_size(str
 // Does nothing for null.
 void rocksdb_slicetransform_destroy(struct rocksdb_slicetransform_t *handle);
 
-// Creates an extractor. `transform` returns a prefix of the key of `*dst_length` bytes.
+// Creates an extractor. `transform` returns a prefix of the key and stores its length in
+// `*dst_length`.
 struct rocksdb_slicetransform_t *rocksdb_slicetransform_create(void *state,
                                                                void (*destructor)(void*),
                                                                char *(*transform)(void*,
@@ -1740,8 +1744,8 @@ struct rocksdb_compaction_options_t *rocksdb_compaction_options_create(void);
 // Creates a flag, initially false, that cancels compactions.
 unsigned char *rocksdb_compaction_options_canceled_create(void);
 
-// Sets or clears a flag; does nothing for null. Compactions that have already read it as set still
-// end.
+// Sets or clears a flag; does nothing for null. Compactions that have already seen it set are
+// still cancelled.
 void rocksdb_compaction_options_canceled_set(unsigned char *canceled, unsigned char value);
 
 // Releases the program's reference to a flag; does nothing for null. Options that use it keep
@@ -1752,8 +1756,8 @@ void rocksdb_compaction_options_canceled_destroy(unsigned char *canceled);
 void rocksdb_compaction_options_set_canceled(struct rocksdb_compaction_options_t *options,
                                              unsigned char *canceled);
 
-// Compacts the given tables of the default family, and tables that must be compacted with them,
-// into a level. A negative `output_path_id` leaves the path to the family's options. The names of
+// Compacts the given tables of the default family, and others that must be included, into a
+// level. With a negative `output_path_id`, the family's options select the path. The names of
 // the output files are stored in `output_file_names`, unless it is null, and freed by
 // `rocksdb_compact_files_output_file_names_destroy`. Information about the job is stored in
 // `compaction_job_info`, unless it is null; it is unchanged if the compaction could not run.
@@ -1830,16 +1834,16 @@ uint64_t rocksdb_wait_for_compact_options_get_timeout(struct rocksdb_wait_for_co
 // The value of `wait_for_purge`.
 unsigned char rocksdb_wait_for_compact_options_get_wait_for_purge(struct rocksdb_wait_for_compact_options_t *opt);
 
-// Creates options of a wait for flushes and compactions only, without a timeout.
+// Creates default options: waits for flushes and compactions only, without a timeout.
 struct rocksdb_wait_for_compact_options_t *rocksdb_wait_for_compact_options_create(void);
 
-// Waits until no flush or compaction runs or is scheduled.
+// Waits until no flush or compaction is running or scheduled.
 void rocksdb_wait_for_compact(struct rocksdb_t *db,
                               struct rocksdb_wait_for_compact_options_t *options,
                               char **errptr);
 
 // Waits for running flushes and compactions and starts no more, until
-// `rocksdb_continue_background_work` has been called as often.
+// `rocksdb_continue_background_work` has been called the same number of times.
 void rocksdb_pause_background_work(struct rocksdb_t *db, char **errptr);
 
 // Reverts one `rocksdb_pause_background_work`.
@@ -1853,8 +1857,7 @@ void rocksdb_verify_checksum_with_options(struct rocksdb_t *db,
                                           const struct rocksdb_readoptions_t *options,
                                           char **errptr);
 
-// Reads every table and blob file and compares it with its recorded file checksum, if there is
-// one.
+// Reads all tables and blob files and compares them to their recorded file checksums, if any.
 void rocksdb_verify_file_checksums(struct rocksdb_t *db, char **errptr);
 
 // The same. The options must be valid, but only affect how files are read; null means default
@@ -1886,7 +1889,7 @@ void rocksdb_suggest_compact_range(struct rocksdb_t *db,
                                    size_t limit_key_len,
                                    char **errptr);
 
-// The same for a family.
+// The same for a column family.
 void rocksdb_suggest_compact_range_cf(struct rocksdb_t *db,
                                       struct rocksdb_column_family_handle_t *column_family,
                                       const char *start_key,
@@ -1895,7 +1898,7 @@ void rocksdb_suggest_compact_range_cf(struct rocksdb_t *db,
                                       size_t limit_key_len,
                                       char **errptr);
 
-// Deletes the tables of the default family whose keys all are in a range.
+// Deletes the tables of the default family whose keys are all in a range.
 void rocksdb_delete_file_in_range(struct rocksdb_t *db,
                                   const char *start_key,
                                   size_t start_key_len,
@@ -1903,7 +1906,7 @@ void rocksdb_delete_file_in_range(struct rocksdb_t *db,
                                   size_t limit_key_len,
                                   char **errptr);
 
-// The same for a family.
+// The same for a column family.
 void rocksdb_delete_file_in_range_cf(struct rocksdb_t *db,
                                      struct rocksdb_column_family_handle_t *column_family,
                                      const char *start_key,
@@ -1912,7 +1915,7 @@ void rocksdb_delete_file_in_range_cf(struct rocksdb_t *db,
                                      size_t limit_key_len,
                                      char **errptr);
 
-// Creates options of a flush without a sync.
+// Creates default options: a flush without a sync.
 struct rocksdb_flushwaloptions_t *rocksdb_flushwaloptions_create(void);
 
 // If true, the log is synced.
@@ -1928,12 +1931,12 @@ void rocksdb_flushwaloptions_set_rate_limiter_priority(struct rocksdb_flushwalop
 // The stored priority; 4 (`IO_TOTAL`) by default.
 int rocksdb_flushwaloptions_get_rate_limiter_priority(struct rocksdb_flushwaloptions_t *opt);
 
-// Writes buffered log records to the file and syncs it if the options say so.
+// Writes buffered WAL records to the file, and syncs it if the options require it.
 void rocksdb_flush_wal_with_options(struct rocksdb_t *db,
                                     const struct rocksdb_flushwaloptions_t *options,
                                     char **errptr);
 
-// Writes buffered log records to the file and, with `sync`, syncs it.
+// Writes buffered WAL records to the file and, with `sync`, syncs it.
 void rocksdb_flush_wal(struct rocksdb_t *db, unsigned char sync, char **errptr);
 
 // Changes options of the open database.
@@ -2005,9 +2008,9 @@ struct rocksdb_t *rocksdb_open_for_read_only_column_families(const struct rocksd
                                                              unsigned char error_if_wal_file_exists,
                                                              char **errptr);
 
-// Closes a database. Iterators, snapshots and family handles that still exist must be destroyed
-// afterwards: they hold no resources of the database, and any other use of them reports that it is
-// closed.
+// Closes a database. Iterators, snapshots and family handles that still exist must be
+// destroyed afterwards. They no longer hold resources of the database, and any other use of
+// them reports that it is closed.
 void rocksdb_close(struct rocksdb_t *db);
 
 // Repairs the database in the directory `name` as far as its files allow. Corrupt files are moved
@@ -2026,7 +2029,7 @@ char **rocksdb_list_column_families(const struct rocksdb_options_t *options,
 // Frees a list of names.
 void rocksdb_list_column_families_destroy(char **list, size_t len);
 
-// Creates a snapshot of the present state, to be released with `rocksdb_release_snapshot`.
+// Creates a snapshot of the current state, to be released with `rocksdb_release_snapshot`.
 const struct rocksdb_snapshot_t *rocksdb_create_snapshot(struct rocksdb_t *db);
 
 // Releases a snapshot.
@@ -2087,7 +2090,7 @@ void rocksdb_compact_range(struct rocksdb_t *db,
                            const char *limit_key,
                            size_t limit_key_len);
 
-// The same for a family.
+// The same for a column family.
 void rocksdb_compact_range_cf(struct rocksdb_t *db,
                               struct rocksdb_column_family_handle_t *column_family,
                               const char *start_key,
@@ -2209,7 +2212,7 @@ void rocksdb_size_approximation_options_destroy(struct rocksdb_size_approximatio
 // Does nothing for null.
 void rocksdb_write_buffer_manager_destroy(struct rocksdb_write_buffer_manager_t *handle);
 
-// Estimates the bytes of ranges of the default family in tables.
+// Estimates the size in bytes of ranges of the default family in tables.
 void rocksdb_approximate_sizes(struct rocksdb_t *db,
                                int num_ranges,
                                const char *const *range_start_key,
@@ -2219,7 +2222,7 @@ void rocksdb_approximate_sizes(struct rocksdb_t *db,
                                uint64_t *sizes_list,
                                char **errptr);
 
-// The same for a family.
+// The same for a column family.
 void rocksdb_approximate_sizes_cf(struct rocksdb_t *db,
                                   struct rocksdb_column_family_handle_t *column_family,
                                   int num_ranges,
@@ -2242,11 +2245,12 @@ void rocksdb_approximate_sizes_cf_with_flags(struct rocksdb_t *db,
                                              uint64_t *sizes_list,
                                              char **errptr);
 
-// Creates default options: tables count, memtables do not, and the estimate is as accurate as
-// possible.
+// Creates default options: tables are included, memtables are not, and the estimate is as
+// accurate as possible.
 struct rocksdb_size_approximation_options_t *rocksdb_size_approximation_options_create(void);
 
-// Estimates the bytes of ranges of the default family with options; null means default options.
+// Estimates the size in bytes of ranges of the default family with options; null means default
+// options.
 void rocksdb_approximate_sizes_with_options(struct rocksdb_t *db,
                                             const struct rocksdb_size_approximation_options_t *options,
                                             int num_ranges,
@@ -2257,7 +2261,7 @@ void rocksdb_approximate_sizes_with_options(struct rocksdb_t *db,
                                             uint64_t *sizes_list,
                                             char **errptr);
 
-// The same for a family.
+// The same for a column family.
 void rocksdb_approximate_sizes_cf_with_options(struct rocksdb_t *db,
                                                struct rocksdb_column_family_handle_t *column_family,
                                                const struct rocksdb_size_approximation_options_t *options,
@@ -2269,8 +2273,8 @@ void rocksdb_approximate_sizes_cf_with_options(struct rocksdb_t *db,
                                                uint64_t *sizes_list,
                                                char **errptr);
 
-// True if a key of the default family may exist, as far as memory tells. With `value_found`, its
-// value is copied if it is in memory.
+// True if a key of the default family may exist, judging by data in memory. With
+// `value_found`, its value is copied if it is in memory.
 unsigned char rocksdb_key_may_exist(struct rocksdb_t *db,
                                     const struct rocksdb_readoptions_t *options,
                                     const char *key,
@@ -2281,7 +2285,7 @@ unsigned char rocksdb_key_may_exist(struct rocksdb_t *db,
                                     size_t timestamp_len,
                                     unsigned char *value_found);
 
-// The same for a family.
+// The same for a column family.
 unsigned char rocksdb_key_may_exist_cf(struct rocksdb_t *db,
                                        const struct rocksdb_readoptions_t *options,
                                        struct rocksdb_column_family_handle_t *column_family,
@@ -2328,13 +2332,13 @@ bool rocksdb_write_buffer_manager_enabled(struct rocksdb_write_buffer_manager_t 
 // True if the memory is charged to a cache.
 bool rocksdb_write_buffer_manager_cost_to_cache(struct rocksdb_write_buffer_manager_t *wbm);
 
-// Returns the bytes of memtables.
+// Returns the number of bytes used by memtables.
 size_t rocksdb_write_buffer_manager_memory_usage(struct rocksdb_write_buffer_manager_t *wbm);
 
-// Returns the bytes of mutable memtables.
+// Returns the number of bytes used by mutable memtables.
 size_t rocksdb_write_buffer_manager_mutable_memtable_memory_usage(struct rocksdb_write_buffer_manager_t *wbm);
 
-// Returns the bytes charged to the cache.
+// Returns the number of bytes charged to the cache.
 size_t rocksdb_write_buffer_manager_dummy_entries_in_cache_usage(struct rocksdb_write_buffer_manager_t *wbm);
 
 // Returns the limit in bytes.
@@ -2371,8 +2375,8 @@ struct rocksdb_column_family_handle_t *rocksdb_create_column_family_with_ttl(str
                                                                              int ttl,
                                                                              char **errptr);
 
-// Creates several families with the same options, all or none. `*lencfs` is the number of created
-// families.
+// Creates several families with the same options, atomically. `*lencfs` is the number of
+// created families.
 struct rocksdb_column_family_handle_t **rocksdb_create_column_families(struct rocksdb_t *db,
                                                                        const struct rocksdb_options_t *column_family_options,
                                                                        int num_column_families,
@@ -2534,7 +2538,7 @@ struct rocksdb_sstfilewriter_t *rocksdb_sstfilewriter_create_with_comparator(con
                                                                              const struct rocksdb_options_t *io_options,
                                                                              const struct rocksdb_comparator_t *comparator);
 
-// Begins a table in the file `name`.
+// Starts a table in the file `name`.
 void rocksdb_sstfilewriter_open(struct rocksdb_sstfilewriter_t *writer,
                                 const char *name,
                                 char **errptr);
@@ -2598,20 +2602,20 @@ void rocksdb_sstfilewriter_delete_range(struct rocksdb_sstfilewriter_t *writer,
 // Finishes the table and syncs the file.
 void rocksdb_sstfilewriter_finish(struct rocksdb_sstfilewriter_t *writer, char **errptr);
 
-// Stores the present size of the file.
+// Stores the current size of the file.
 void rocksdb_sstfilewriter_file_size(struct rocksdb_sstfilewriter_t *writer, uint64_t *file_size);
 
 // Creates default options.
 struct rocksdb_ingestexternalfileoptions_t *rocksdb_ingestexternalfileoptions_create(void);
 
-// Ingests tables into the default family, all or none.
+// Ingests tables into the default family, atomically.
 void rocksdb_ingest_external_file(struct rocksdb_t *db,
                                   const char *const *file_list,
                                   size_t list_len,
                                   const struct rocksdb_ingestexternalfileoptions_t *opt,
                                   char **errptr);
 
-// Ingests tables into a family, all or none.
+// Ingests tables into a family, atomically.
 void rocksdb_ingest_external_file_cf(struct rocksdb_t *db,
                                      struct rocksdb_column_family_handle_t *handle,
                                      const char *const *file_list,
@@ -2629,8 +2633,8 @@ void rocksdb_wal_readoptions_set_verify_checksums(struct rocksdb_wal_readoptions
 // Returns the stored value; 1 by default.
 unsigned char rocksdb_wal_readoptions_get_verify_checksums(struct rocksdb_wal_readoptions_t *options);
 
-// Creates an iterator over the batches from the sequence number `seq_number` on. Null means
-// default options.
+// Creates an iterator over the batches, starting with the one that contains the sequence
+// number `seq_number`. Null means default options.
 struct rocksdb_wal_iterator_t *rocksdb_get_updates_since(struct rocksdb_t *db,
                                                          uint64_t seq_number,
                                                          const struct rocksdb_wal_readoptions_t *options,
@@ -2712,14 +2716,14 @@ void rocksdb_writebatch_wi_putv_cf(struct rocksdb_writebatch_wi_t *b,
                                    const char *const *values_list,
                                    const size_t *values_list_sizes);
 
-// Adds an operand for the merge operator to a key in the default family.
+// Adds a merge operand to a key in the default family.
 void rocksdb_writebatch_wi_merge(struct rocksdb_writebatch_wi_t *b,
                                  const char *key,
                                  size_t klen,
                                  const char *val,
                                  size_t vlen);
 
-// Adds an operand for the merge operator to a key in a family.
+// Adds a merge operand to a key in a family.
 void rocksdb_writebatch_wi_merge_cf(struct rocksdb_writebatch_wi_t *b,
                                     struct rocksdb_column_family_handle_t *column_family,
                                     const char *key,
@@ -2727,7 +2731,7 @@ void rocksdb_writebatch_wi_merge_cf(struct rocksdb_writebatch_wi_t *b,
                                     const char *val,
                                     size_t vlen);
 
-// Adds an operand for the merge operator to a key in the default family, given in pieces.
+// Adds a merge operand to a key in the default family, given in pieces.
 void rocksdb_writebatch_wi_mergev(struct rocksdb_writebatch_wi_t *b,
                                   int num_keys,
                                   const char *const *keys_list,
@@ -2736,7 +2740,7 @@ void rocksdb_writebatch_wi_mergev(struct rocksdb_writebatch_wi_t *b,
                                   const char *const *values_list,
                                   const size_t *values_list_sizes);
 
-// Adds an operand for the merge operator to a key in a family, given in pieces.
+// Adds a merge operand to a key in a family, given in pieces.
 void rocksdb_writebatch_wi_mergev_cf(struct rocksdb_writebatch_wi_t *b,
                                      struct rocksdb_column_family_handle_t *column_family,
                                      int num_keys,
@@ -2768,12 +2772,12 @@ void rocksdb_writebatch_wi_deletev_cf(struct rocksdb_writebatch_wi_t *b,
                                       const char *const *keys_list,
                                       const size_t *keys_list_sizes);
 
-// Deletes a key that was put exactly once in the default family.
+// Deletes a key of the default family that must have been put exactly once.
 void rocksdb_writebatch_wi_singledelete(struct rocksdb_writebatch_wi_t *b,
                                         const char *key,
                                         size_t klen);
 
-// Deletes a key that was put exactly once in a family.
+// Deletes a key of a family that must have been put exactly once.
 void rocksdb_writebatch_wi_singledelete_cf(struct rocksdb_writebatch_wi_t *b,
                                            struct rocksdb_column_family_handle_t *column_family,
                                            const char *key,
@@ -2811,7 +2815,7 @@ void rocksdb_writebatch_wi_delete_rangev_cf(struct rocksdb_writebatch_wi_t *b,
                                             const char *const *end_keys_list,
                                             const size_t *end_keys_list_sizes);
 
-// Adds a blob that is written to the log only.
+// Adds a blob that is written to the WAL only.
 void rocksdb_writebatch_wi_put_log_data(struct rocksdb_writebatch_wi_t *b,
                                         const char *blob,
                                         size_t len);
@@ -2843,7 +2847,7 @@ char *rocksdb_writebatch_wi_get_from_batch(struct rocksdb_writebatch_wi_t *wbwi,
                                            size_t *vallen,
                                            char **errptr);
 
-// The same for a family.
+// The same for a column family.
 char *rocksdb_writebatch_wi_get_from_batch_cf(struct rocksdb_writebatch_wi_t *wbwi,
                                               const struct rocksdb_options_t *options,
                                               struct rocksdb_column_family_handle_t *column_family,
@@ -2862,7 +2866,7 @@ char *rocksdb_writebatch_wi_get_from_batch_and_db(struct rocksdb_writebatch_wi_t
                                                   size_t *vallen,
                                                   char **errptr);
 
-// The same for a family.
+// The same for a column family.
 char *rocksdb_writebatch_wi_get_from_batch_and_db_cf(struct rocksdb_writebatch_wi_t *wbwi,
                                                      struct rocksdb_t *db,
                                                      const struct rocksdb_readoptions_t *options,
@@ -2899,7 +2903,7 @@ struct rocksdb_iterator_t *rocksdb_writebatch_wi_create_iterator_with_base_cf(st
                                                                               struct rocksdb_iterator_t *base_iterator,
                                                                               struct rocksdb_column_family_handle_t *cf);
 
-// The same, with the options of the base, for their bounds.
+// The same, with the read options of the base, whose bounds apply.
 struct rocksdb_iterator_t *rocksdb_writebatch_wi_create_iterator_with_base_readopts(struct rocksdb_writebatch_wi_t *wbwi,
                                                                                     struct rocksdb_iterator_t *base_iterator,
                                                                                     const struct rocksdb_readoptions_t *options);
@@ -2932,7 +2936,7 @@ void rocksdb_create_iterators(struct rocksdb_t *db,
                               size_t size,
                               char **errptr);
 
-// Updates the iterator to the present state. It is then not positioned.
+// Updates the iterator to the current state. It is then not positioned.
 void rocksdb_iter_refresh(const struct rocksdb_iterator_t *iter, char **errptr);
 
 // True if the iterator is at an entry.
@@ -3009,8 +3013,8 @@ uint64_t rocksdb_livefiles_storage_info_options_get_wal_size_for_flush(struct ro
 // Creates default options: no checksums; memtables are flushed first.
 struct rocksdb_livefiles_storage_info_options_t *rocksdb_livefiles_storage_info_options_create(void);
 
-// Returns the files that a copy of the database needs, WAL files included, and the number of bytes
-// of each. Null means default options. File deletions should be disabled before.
+// Returns the files that a copy of the database needs, including WAL files, and the number of
+// bytes to copy of each. Null means default options. File deletions should be disabled first.
 struct rocksdb_livefiles_storage_info_t *rocksdb_get_livefiles_storage_info(struct rocksdb_t *db,
                                                                             const struct rocksdb_livefiles_storage_info_options_t *options,
                                                                             char **errptr);
@@ -3035,7 +3039,7 @@ uint64_t rocksdb_livefiles_storage_info_file_number(const struct rocksdb_livefil
 int rocksdb_livefiles_storage_info_file_type(const struct rocksdb_livefiles_storage_info_t *info,
                                              size_t index);
 
-// Returns the number of bytes of a file that belong to the copy.
+// Returns the number of bytes of a file to copy.
 uint64_t rocksdb_livefiles_storage_info_size(const struct rocksdb_livefiles_storage_info_t *info,
                                              size_t index);
 
@@ -3051,16 +3055,19 @@ const char *rocksdb_livefiles_storage_info_file_checksum(const struct rocksdb_li
 const char *rocksdb_livefiles_storage_info_file_checksum_func_name(const struct rocksdb_livefiles_storage_info_t *info,
                                                                    size_t index);
 
-// Returns the contents of a file in the copy if they differ from those on disk; else of length 0.
+// Returns the contents that a file should have in the copy if they differ from those on disk;
+// otherwise empty.
 const char *rocksdb_livefiles_storage_info_replacement_contents(const struct rocksdb_livefiles_storage_info_t *info,
                                                                 size_t index,
                                                                 size_t *size);
 
-// True if the file may be longer than its size here, and the copy needs only its beginning.
+// True if the file may be longer than the reported size, and the copy needs only the first
+// part.
 unsigned char rocksdb_livefiles_storage_info_trim_to_size(const struct rocksdb_livefiles_storage_info_t *info,
                                                           size_t index);
 
-// Returns the WAL files that contain a batch, archived ones included, oldest first.
+// Returns the WAL files that contain at least one batch, including archived ones, oldest
+// first.
 struct rocksdb_wal_files_t *rocksdb_get_sorted_wal_files(struct rocksdb_t *db, char **errptr);
 
 // Returns the number of WAL files.
@@ -3114,23 +3121,24 @@ void rocksdb_memory_consumers_add_db(struct rocksdb_memory_consumers_t *consumer
 void rocksdb_memory_consumers_add_cache(struct rocksdb_memory_consumers_t *consumers,
                                         struct rocksdb_cache_t *cache);
 
-// Measures the present memory usage of the databases and caches in a list.
+// Measures the current memory usage of the databases and caches in a list.
 struct rocksdb_memory_usage_t *rocksdb_approximate_memory_usage_create(struct rocksdb_memory_consumers_t *consumers,
                                                                        char **errptr);
 
-// Returns the bytes of memtables.
+// Returns the number of bytes used by memtables.
 uint64_t rocksdb_approximate_memory_usage_get_mem_table_total(struct rocksdb_memory_usage_t *memory_usage);
 
-// Returns the bytes of memtables that are not flushed.
+// Returns the number of bytes used by unflushed memtables.
 uint64_t rocksdb_approximate_memory_usage_get_mem_table_unflushed(struct rocksdb_memory_usage_t *memory_usage);
 
-// Returns the bytes of indexes and filters that open tables hold outside of caches.
+// Returns the number of bytes used by indexes and filters that open tables hold outside of
+// caches.
 uint64_t rocksdb_approximate_memory_usage_get_mem_table_readers_total(struct rocksdb_memory_usage_t *memory_usage);
 
-// Returns the bytes of caches.
+// Returns the number of bytes used by caches.
 uint64_t rocksdb_approximate_memory_usage_get_cache_total(struct rocksdb_memory_usage_t *memory_usage);
 
-// Frees a file that was added to no list.
+// Frees a file that has not been added to a list.
 //
 // Does nothing for null.
 void rocksdb_livefile_destroy(struct rocksdb_livefile_t *handle);
@@ -3314,7 +3322,7 @@ struct rocksdb_column_family_metadata_t *rocksdb_get_column_family_metadata_cf_w
                                                                                             struct rocksdb_column_family_handle_t *column_family,
                                                                                             const struct rocksdb_column_family_metadata_options_t *options);
 
-// Returns the bytes of its tables.
+// Returns the total size of its tables in bytes.
 uint64_t rocksdb_column_family_metadata_get_size(struct rocksdb_column_family_metadata_t *cf_meta);
 
 // Returns the number of its tables.
@@ -3333,7 +3341,7 @@ struct rocksdb_level_metadata_t *rocksdb_column_family_metadata_get_level_metada
 // Returns the number of the level.
 int rocksdb_level_metadata_get_level(struct rocksdb_level_metadata_t *level_meta);
 
-// Returns the bytes of its tables.
+// Returns the total size of its tables in bytes.
 uint64_t rocksdb_level_metadata_get_size(struct rocksdb_level_metadata_t *level_meta);
 
 // Returns the number of its tables.
@@ -3366,11 +3374,11 @@ void rocksdb_disable_file_deletions(struct rocksdb_t *db, char **errptr);
 // Enables the deletion of obsolete files again.
 void rocksdb_enable_file_deletions(struct rocksdb_t *db, char **errptr);
 
-// Creates an object that creates checkpoints of a database.
+// Creates an object for creating checkpoints of a database.
 struct rocksdb_checkpoint_t *rocksdb_checkpoint_object_create(struct rocksdb_t *db, char **errptr);
 
-// Creates a checkpoint in `checkpoint_dir`, which must not exist. If the WAL exceeds
-// `log_size_for_flush` bytes, the memtables are flushed instead of copying it.
+// Creates a checkpoint in `checkpoint_dir`, which must not exist. If the WALs have at least
+// `log_size_for_flush` bytes, the memtables are flushed instead of copying the WALs.
 void rocksdb_checkpoint_create(struct rocksdb_checkpoint_t *checkpoint,
                                const char *checkpoint_dir,
                                uint64_t log_size_for_flush,
@@ -3392,8 +3400,8 @@ char *rocksdb_export_import_files_metadata_get_db_comparator_name(struct rocksdb
 void rocksdb_export_import_files_metadata_set_db_comparator_name(struct rocksdb_export_import_files_metadata_t *metadata,
                                                                  const char *name);
 
-// Returns the tables as a list to be destroyed by the caller. As in RocksDB, it lacks the names of
-// their families and the counts of their entries.
+// Returns the tables as a list to be destroyed by the caller. As in RocksDB, it lacks family
+// names and entry counts.
 struct rocksdb_livefiles_t *rocksdb_export_import_files_metadata_get_files(struct rocksdb_export_import_files_metadata_t *metadata);
 
 // Sets the tables. The list remains the caller's.
@@ -3425,7 +3433,7 @@ char *rocksdb_get_with_metadata(struct rocksdb_t *db,
                                 unsigned char *newer_version_present,
                                 char **errptr);
 
-// The same in a family.
+// The same for a column family.
 char *rocksdb_get_cf_with_metadata(struct rocksdb_t *db,
                                    const struct rocksdb_readoptions_t *options,
                                    struct rocksdb_column_family_handle_t *column_family,
@@ -3507,7 +3515,7 @@ void rocksdb_fifo_compaction_options_destroy(struct rocksdb_fifo_compaction_opti
 // Creates default options.
 struct rocksdb_options_t *rocksdb_options_create(void);
 
-// Copies options. The objects in them (cache, operator, filter) are shared.
+// Copies options. The objects that they refer to (cache, operator, filter) are shared.
 struct rocksdb_options_t *rocksdb_options_create_copy(struct rocksdb_options_t *options);
 
 // Creates default table options.
@@ -3531,8 +3539,8 @@ struct rocksdb_universal_compaction_options_t *rocksdb_universal_compaction_opti
 // Creates default options of FIFO compaction.
 struct rocksdb_fifo_compaction_options_t *rocksdb_fifo_compaction_options_create(void);
 
-// Sets `new_options` to `base_options`, changed by a string `name=value;...` of database and
-// family options.
+// Sets `new_options` to `base_options` with the changes in a string `name=value;...` of
+// database and family options.
 void rocksdb_get_options_from_string(const struct rocksdb_options_t *base_options,
                                      const char *opts_str,
                                      struct rocksdb_options_t *new_options,
@@ -3963,8 +3971,8 @@ struct rocksdb_dbpath_t *rocksdb_dbpath_create(const char *path_name, uint64_t t
 // Creates a factory of CRC-32C checksums.
 struct rocksdb_file_checksum_gen_factory_t *rocksdb_file_checksum_gen_crc32c_factory_create(void);
 
-// Sets the factory of file checksums, which the MANIFEST records. The caller still owns the
-// factory; null is ignored.
+// Sets the factory of file checksums, which are recorded in the MANIFEST. The caller still
+// owns the factory; null is ignored.
 void rocksdb_options_set_file_checksum_gen_factory(struct rocksdb_options_t *opt,
                                                    struct rocksdb_file_checksum_gen_factory_t *file_checksum_gen_factory);
 
@@ -3990,7 +3998,7 @@ const char *rocksdb_options_get_db_log_dir(struct rocksdb_options_t *opt, size_t
 // Returns the directory of WAL files; empty for that of the database. It belongs to the options.
 const char *rocksdb_options_get_wal_dir(struct rocksdb_options_t *opt, size_t *size);
 
-// Sets the host id that tables record; `__hostname__` stands for the host's name.
+// Sets the host id recorded in tables; `__hostname__` stands for the name of the host.
 void rocksdb_options_set_db_host_id(struct rocksdb_options_t *opt, const char *v);
 
 // Returns the host id, which belongs to the options.
@@ -4044,7 +4052,7 @@ void rocksdb_options_set_compression_per_level(struct rocksdb_options_t *opt,
 // Disables compression above `level`.
 void rocksdb_options_set_min_level_to_compress(struct rocksdb_options_t *opt, int level);
 
-// Sets window, level, strategy and dictionary size of the codec.
+// Sets the window size, level, strategy and dictionary size of the codec.
 void rocksdb_options_set_compression_options(struct rocksdb_options_t *opt,
                                              int w_bits,
                                              int level,
@@ -4064,7 +4072,7 @@ void rocksdb_options_set_bottommost_compression_options_zstd_max_train_bytes(str
                                                                              int bytes,
                                                                              unsigned char enabled);
 
-// Sets whether zstd's trainer creates the bottommost level's dictionaries.
+// If true, zstd's trainer creates the dictionaries of the bottommost level.
 void rocksdb_options_set_bottommost_compression_options_use_zstd_dict_trainer(struct rocksdb_options_t *opt,
                                                                               unsigned char use_trainer,
                                                                               unsigned char enabled);
@@ -5472,16 +5480,16 @@ unsigned char rocksdb_block_based_options_get_verify_compression(struct rocksdb_
 // The value of `whole_key_filtering`.
 unsigned char rocksdb_block_based_options_get_whole_key_filtering(struct rocksdb_block_based_table_options_t *opt);
 
-// Frees a handle; the thread's counters stay.
+// Frees a handle; the counters of the thread are not affected.
 //
 // Does nothing for null.
 void rocksdb_perfcontext_destroy(struct rocksdb_perfcontext_t *handle);
 
-// Sets the perf level of the calling thread, by the numbers of RocksDB's `PerfLevel`: 2 for
-// counts, 4 for times except those of mutexes, 6 for everything. Other numbers are ignored.
+// Sets the perf level of the calling thread, a number of RocksDB's `PerfLevel`: 2 for counts,
+// 4 for times except those of mutexes, 6 for everything. Numbers out of range are ignored.
 void rocksdb_set_perf_level(int v0);
 
-// Creates a handle of the calling thread's counters, and enables them if needed.
+// Creates a handle for the counters of the calling thread, and enables them if needed.
 struct rocksdb_perfcontext_t *rocksdb_perfcontext_create(void);
 
 // Resets the counters.
@@ -5543,7 +5551,7 @@ char *rocksdb_get(struct rocksdb_t *db,
                   size_t *vallen,
                   char **errptr);
 
-// The same in a family.
+// The same for a column family.
 char *rocksdb_get_cf(struct rocksdb_t *db,
                      const struct rocksdb_readoptions_t *options,
                      struct rocksdb_column_family_handle_t *column_family,
@@ -5559,7 +5567,7 @@ struct rocksdb_pinnableslice_t *rocksdb_get_pinned(struct rocksdb_t *db,
                                                    size_t keylen,
                                                    char **errptr);
 
-// The same in a family.
+// The same for a column family.
 struct rocksdb_pinnableslice_t *rocksdb_get_pinned_cf(struct rocksdb_t *db,
                                                       const struct rocksdb_readoptions_t *options,
                                                       struct rocksdb_column_family_handle_t *column_family,
@@ -5601,7 +5609,7 @@ unsigned char rocksdb_get_into_buffer(struct rocksdb_t *db,
                                       unsigned char *found,
                                       char **errptr);
 
-// The same in a family.
+// The same for a column family.
 unsigned char rocksdb_get_into_buffer_cf(struct rocksdb_t *db,
                                          const struct rocksdb_readoptions_t *options,
                                          struct rocksdb_column_family_handle_t *column_family,
@@ -5666,8 +5674,8 @@ struct rocksdb_pinnable_multi_get_t *rocksdb_batched_multi_get_pinned_cf(struct 
 // Returns the number of keys.
 size_t rocksdb_pinnable_multi_get_count(const struct rocksdb_pinnable_multi_get_t *multi_get);
 
-// Returns the result for a key: one of `rocksdb_pinnable_multi_get_...`. The pointers to the value
-// or the error are valid as long as the handle; the others are set to null.
+// Returns the result for a key: one of `rocksdb_pinnable_multi_get_...`. The pointer to the
+// value or the error is valid as long as the handle; the other is set to null.
 int rocksdb_pinnable_multi_get_result(const struct rocksdb_pinnable_multi_get_t *multi_get,
                                       size_t index,
                                       const char **value,
@@ -5698,23 +5706,23 @@ bool rocksdb_sst_file_manager_is_max_allowed_space_reached(struct rocksdb_sst_fi
 // True if the files and the estimated output of running compactions have reached the limit.
 bool rocksdb_sst_file_manager_is_max_allowed_space_reached_including_compactions(struct rocksdb_sst_file_manager_t *sfm);
 
-// Returns the bytes of all tables and blob files, trash included.
+// Returns the total size in bytes of all tables and blob files, including trash.
 uint64_t rocksdb_sst_file_manager_get_total_size(struct rocksdb_sst_file_manager_t *sfm);
 
-// Returns the bytes of files that are scheduled for deletion.
+// Returns the total size in bytes of files that are scheduled for deletion.
 uint64_t rocksdb_sst_file_manager_get_total_trash_size(struct rocksdb_sst_file_manager_t *sfm);
 
-// Returns the deletion rate in bytes per second; 0 or less if files are deleted at once.
+// Returns the deletion rate in bytes per second; 0 or less if files are deleted immediately.
 int64_t rocksdb_sst_file_manager_get_delete_rate_bytes_per_second(struct rocksdb_sst_file_manager_t *sfm);
 
 // Sets the deletion rate in bytes per second.
 void rocksdb_sst_file_manager_set_delete_rate_bytes_per_second(struct rocksdb_sst_file_manager_t *sfm,
                                                                int64_t delete_rate);
 
-// Returns the largest share of the total size that may be trash.
+// Returns the maximum ratio of trash to the total size.
 double rocksdb_sst_file_manager_get_max_trash_db_ratio(struct rocksdb_sst_file_manager_t *sfm);
 
-// Sets the largest share of the total size that may be trash.
+// Sets the maximum ratio of trash to the total size.
 void rocksdb_sst_file_manager_set_max_trash_db_ratio(struct rocksdb_sst_file_manager_t *sfm,
                                                      double ratio);
 
@@ -5776,7 +5784,7 @@ void rocksdb_options_statistics_get_histogram_data(struct rocksdb_options_t *opt
                                                    uint32_t histogram_type,
                                                    struct rocksdb_statistics_histogram_data_t *data);
 
-// Creates a place for the data of a histogram.
+// Creates an object that receives the data of a histogram.
 struct rocksdb_statistics_histogram_data_t *rocksdb_statistics_histogram_data_create(void);
 
 // The file number at creation.
@@ -5806,7 +5814,7 @@ uint64_t rocksdb_table_properties_udi_is_primary_index(const struct rocksdb_tabl
 // The size of the filter.
 uint64_t rocksdb_table_properties_filter_size(const struct rocksdb_table_properties_t *props);
 
-// The size of all keys, with the 8 bytes of each internal key's footer.
+// The size of all internal keys, each of which has 8 bytes in addition to the user key.
 uint64_t rocksdb_table_properties_raw_key_size(const struct rocksdb_table_properties_t *props);
 
 // The size of all values.
@@ -5815,7 +5823,7 @@ uint64_t rocksdb_table_properties_raw_value_size(const struct rocksdb_table_prop
 // The number of data blocks.
 uint64_t rocksdb_table_properties_num_data_blocks(const struct rocksdb_table_properties_t *props);
 
-// The number of data blocks whose compression was rejected for its ratio.
+// The number of data blocks whose compression was rejected because of its ratio.
 uint64_t rocksdb_table_properties_num_data_blocks_compression_rejected(const struct rocksdb_table_properties_t *props);
 
 // The number of data blocks whose compression was bypassed.
@@ -5824,13 +5832,13 @@ uint64_t rocksdb_table_properties_num_data_blocks_compression_bypassed(const str
 // The number of index blocks with uniformly distributed keys.
 uint64_t rocksdb_table_properties_num_uniform_blocks(const struct rocksdb_table_properties_t *props);
 
-// The number of entries, range tombstones included.
+// The number of entries, including range tombstones.
 uint64_t rocksdb_table_properties_num_entries(const struct rocksdb_table_properties_t *props);
 
 // The number of keys and prefixes in the filter.
 uint64_t rocksdb_table_properties_num_filter_entries(const struct rocksdb_table_properties_t *props);
 
-// The number of deletions of every kind, range tombstones included.
+// The number of deletions of all kinds, including range tombstones.
 uint64_t rocksdb_table_properties_num_deletions(const struct rocksdb_table_properties_t *props);
 
 // The number of merge operands.
@@ -5854,8 +5862,8 @@ uint64_t rocksdb_table_properties_creation_time(const struct rocksdb_table_prope
 // The same, under its newer name.
 uint64_t rocksdb_table_properties_oldest_ancestor_time(const struct rocksdb_table_properties_t *props);
 
-// The origin of the file: the level in bits 0 to 7 (255: unknown); in bits 8 and 9, 1 for a tree,
-// 2 for the bottommost level of one, 3 for an external file.
+// The origin of the file: the level in bits 0 to 7 (255 if unknown); in bits 8 and 9, 1 for an
+// LSM tree, 2 for its bottommost level, 3 for an external file.
 uint64_t rocksdb_table_properties_lsm_info_at_creation(const struct rocksdb_table_properties_t *props);
 
 // The time when the oldest key was written, in seconds since 1970.
@@ -5929,9 +5937,9 @@ const char *rocksdb_table_properties_compression_name(const struct rocksdb_table
 const char *rocksdb_table_properties_compression_options(const struct rocksdb_table_properties_t *props,
                                                          size_t *size);
 
-// Makes iterators read only tables for which `table_filter` returns nonzero. It is called from any
-// thread. Null means all tables. `destructor` is called with `state` when the function is no
-// longer used.
+// Makes iterators read only tables for which `table_filter` returns non-zero. It may be called
+// from any thread. Null means all tables. `destructor` is called with `state` when the
+// function is no longer used.
 void rocksdb_readoptions_set_table_filter(struct rocksdb_readoptions_t *opt,
                                           void *state,
                                           Destructor destructor,
@@ -7125,14 +7133,14 @@ void rocksdb_delete_cf(struct rocksdb_t *db,
                        size_t keylen,
                        char **errptr);
 
-// Deletes `key`, which was put exactly once since its last deletion.
+// Deletes `key`, which must have been put exactly once since its last deletion.
 void rocksdb_singledelete(struct rocksdb_t *db,
                           const struct rocksdb_writeoptions_t *options,
                           const char *key,
                           size_t keylen,
                           char **errptr);
 
-// The same in a family.
+// The same for a column family.
 void rocksdb_singledelete_cf(struct rocksdb_t *db,
                              const struct rocksdb_writeoptions_t *options,
                              struct rocksdb_column_family_handle_t *column_family,

@@ -31,7 +31,7 @@ c_destructors! {
     cairn_operands_destroy(cairn_operands_t);
 }
 
-/// The columns in four C arrays.
+/// The columns described by four C arrays.
 ///
 /// # Safety
 ///
@@ -113,8 +113,8 @@ c_functions! {
             of_mut(writer).put_entity(bytes(key, keylen), &columns)
         });
     }
-    /// Returns the columns of `key`, to be destroyed by the caller, or null if it has no value. A null
-    /// family means the default family.
+    /// Returns the columns of `key`, to be destroyed by the caller, or null if the key does not
+    /// exist. A null family means the default family.
     fn cairn_get_entity(
         db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
@@ -128,10 +128,10 @@ c_functions! {
             Ok(found(family.get_entity(bytes(key, keylen), of(options).checked()?)?))
         })
     }
-    /// Returns the columns of `count` keys, read at one sequence number. `column_families` has a family
-    /// for each key; null means that all are of the default family. `columns` and `errs` have space for
-    /// `count` pointers. Each element becomes columns, to be destroyed by the caller, or null, with an
-    /// error in `errs` if the read failed.
+    /// Returns the columns of `count` keys, read at one sequence number. `column_families` has a
+    /// family for each key; null means the default family for all. `columns` and `errs` have space
+    /// for `count` pointers. Each element becomes columns, to be destroyed by the caller, or null,
+    /// with an error in `errs` if the read failed.
     fn cairn_multi_get_entity(
         db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,
@@ -215,7 +215,7 @@ c_functions! {
             Ok(create(family.get_merge_operands(bytes(key, keylen), max, options)?))
         })
     }
-    /// Returns the number of operands, the base value included.
+    /// Returns the number of operands, including the base value.
     fn cairn_operands_count(operands: *const cairn_operands_t) -> usize {
         of(operands).len()
     }

@@ -97,14 +97,14 @@ unsafe fn mend(
 c_functions! {
     /// Returns the tables that the database has found to be corrupt since it was opened, to be
     /// destroyed by the caller. They are excluded from compactions and remain readable as far as
-    /// possible; their paths are file names.
+    /// possible. Their paths are file names without a directory.
     fn cairn_damaged_tables(db: *mut rocksdb_t) -> *mut cairn_damaged_tables_t {
         let tables = of(db.cast_const()).db.damaged_tables();
         create(Tables { rebuilt: false, tables: tables.into_iter().map(known).collect() })
     }
-    /// Removes corrupt and missing tables from the database in the directory `name`, which must not be
-    /// open, and returns the list of them. Corrupt tables are moved to the subdirectory `lost`.
-    /// Families that are not listed have the options `options`.
+    /// Removes corrupt and missing tables from the database in the directory `name`, which must not
+    /// be open, and returns the list of them. Corrupt tables are moved to the subdirectory `lost`.
+    /// Families that are not listed get the options `options`.
     fn cairn_quarantine(
         options: *const rocksdb_options_t,
         name: *const c_char,
@@ -144,8 +144,8 @@ c_functions! {
     fn cairn_damaged_tables_count(tables: *const cairn_damaged_tables_t) -> usize {
         of(tables).tables.len()
     }
-    /// Returns the present location of the table `index`. The text belongs to the list, as do those of
-    /// the other getters.
+    /// Returns the current location of the table `index`. The text belongs to the list, as do those
+    /// of the other getters.
     fn cairn_damaged_tables_path(tables: *const cairn_damaged_tables_t, index: usize) -> *const c_char {
         element(&of(tables).tables, index, "cairn_damaged_tables_path").path.as_ptr()
     }
@@ -157,7 +157,7 @@ c_functions! {
     fn cairn_damaged_tables_level(tables: *const cairn_damaged_tables_t, index: usize) -> c_int {
         element(&of(tables).tables, index, "cairn_damaged_tables_level").level
     }
-    /// Returns why the table `index` is considered corrupt.
+    /// Returns the reason that the table `index` is considered corrupt.
     fn cairn_damaged_tables_reason(tables: *const cairn_damaged_tables_t, index: usize) -> *const c_char {
         element(&of(tables).tables, index, "cairn_damaged_tables_reason").reason.as_ptr()
     }

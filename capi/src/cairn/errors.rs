@@ -1,4 +1,4 @@
-//! The background error of a database, and resuming from it.
+//! The background error of a database, and recovery from it.
 
 use std::ffi::{CString, c_char, c_int};
 
@@ -9,31 +9,31 @@ use crate::handle::{create, of};
 /// No effect on writes.
 #[allow(
     non_upper_case_globals,
-    reason = "C constants are written like functions"
+    reason = "C constants are named like functions"
 )]
 pub const cairn_severity_none: c_int = 0;
 /// Writes continue; the failed job is retried.
 #[allow(
     non_upper_case_globals,
-    reason = "C constants are written like functions"
+    reason = "C constants are named like functions"
 )]
 pub const cairn_severity_soft: c_int = 1;
 /// Writes fail until `cairn_resume` succeeds.
 #[allow(
     non_upper_case_globals,
-    reason = "C constants are written like functions"
+    reason = "C constants are named like functions"
 )]
 pub const cairn_severity_hard: c_int = 2;
 /// Writes fail until the database is reopened.
 #[allow(
     non_upper_case_globals,
-    reason = "C constants are written like functions"
+    reason = "C constants are named like functions"
 )]
 pub const cairn_severity_fatal: c_int = 3;
 /// The database is corrupt.
 #[allow(
     non_upper_case_globals,
-    reason = "C constants are written like functions"
+    reason = "C constants are named like functions"
 )]
 pub const cairn_severity_unrecoverable: c_int = 4;
 
@@ -55,7 +55,8 @@ c_destructors! {
 }
 
 c_functions! {
-    /// Returns the present background error, to be destroyed by the caller, or null if there is none.
+    /// Returns the current background error, to be destroyed by the caller, or null if there is
+    /// none.
     fn cairn_background_error(db: *mut rocksdb_t) -> *mut cairn_background_error_t {
         match of(db.cast_const()).db.background_error_state() {
             None => std::ptr::null_mut(),
@@ -70,7 +71,7 @@ c_functions! {
     fn cairn_background_error_severity(state: *const cairn_background_error_t) -> c_int {
         of(state).severity
     }
-    /// Returns the reason: the number that `on_background_error` of a listener gets.
+    /// Returns the reason: the number that is passed to a listener's `on_background_error`.
     fn cairn_background_error_reason(state: *const cairn_background_error_t) -> u32 {
         of(state).reason
     }
@@ -78,9 +79,10 @@ c_functions! {
     fn cairn_background_error_text(state: *const cairn_background_error_t) -> *const c_char {
         of(state).text.as_ptr()
     }
-    /// Resumes from a background error: memtables are flushed, a new log begins, and writes continue.
-    /// Does nothing if there is no error. Fails with the error of this attempt, with `Busy` during an
-    /// automatic recovery, or with the background error itself if the database must be reopened.
+    /// Recovers from a background error: memtables are flushed, a new WAL is started, and writes
+    /// resume. Does nothing if there is no error. Fails with the error of this attempt, with `Busy`
+    /// during an automatic recovery, or with the background error itself if the database must be
+    /// reopened.
     fn cairn_resume(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
         report(errptr, || of(db.cast_const()).db.resume());
     }

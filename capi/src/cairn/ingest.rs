@@ -11,7 +11,7 @@ use crate::files::rocksdb_ingestexternalfileoptions_t;
 use crate::handle::of;
 
 c_functions! {
-    /// Ingests tables into `count` families atomically, also across crashes. The family
+    /// Ingests tables into `count` families, atomically even across a crash. The family
     /// `column_families[i]`, or the default family for null, gets the `file_counts[i]` files of
     /// `file_lists[i]` with the options `options[i]`. Each family may be given once.
     fn cairn_ingest_external_files(

@@ -9,6 +9,7 @@ pub mod columns;
 pub mod damage;
 pub mod errors;
 pub mod ingest;
+pub mod tiers;
 
 use std::ffi::c_char;
 
@@ -48,7 +49,7 @@ unsafe fn strings<'a>(
     }
 }
 
-/// The element `index` of a list; an index out of range is misuse.
+/// The element `index` of a list; an index out of range aborts the process.
 fn element<'a, T>(list: &'a [T], index: usize, function: &str) -> &'a T {
     list.get(index).unwrap_or_else(|| {
         misuse(&format!(

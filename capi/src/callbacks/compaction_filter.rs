@@ -19,7 +19,7 @@ handles! {
     rocksdb_compactionfilter_t = Arc<Filter>;
     /// A factory of compaction filters.
     rocksdb_compactionfilterfactory_t = Arc<dyn CompactionFilterFactory>;
-    /// The context of a compaction, which a filter factory gets.
+    /// The context of a compaction, which is passed to a filter factory.
     rocksdb_compactionfiltercontext_t = FilterContext;
 }
 
@@ -30,7 +30,8 @@ c_destructors! {
     rocksdb_compactionfilterfactory_destroy(rocksdb_compactionfilterfactory_t);
 }
 
-/// Returns true to remove the entry. A changed value is stored and remains the program's.
+/// Returns true to remove the entry. A changed value is stored through the pointer and still
+/// belongs to the program.
 type Callback = unsafe extern "C" fn(
     *mut c_void,
     c_int,
@@ -68,8 +69,8 @@ impl CompactionFilter for Filter {
         };
         let level = c_int::try_from(level).unwrap_or(c_int::MAX);
         let (mut new_value, mut new_len, mut changed) = (std::ptr::null_mut(), 0, 0);
-        // SAFETY: the program's function reads key and value and stores a pointer to a new value, which
-        // stays readable until the next call.
+        // SAFETY: the program's function reads key and value and may store a pointer to a new
+        // value, which stays readable until the next call.
         unsafe {
             let goes = (self.filter)(
                 self.state.pointer(),
@@ -121,8 +122,8 @@ impl CompactionFilterFactory for Factory {
 }
 
 c_functions! {
-    /// Creates a filter. `filter` returns 1 to remove an entry. To change a value it sets
-    /// `*value_changed` and stores a pointer to memory of its own in `*new_value`.
+    /// Creates a filter. `filter` returns 1 to remove an entry. To change a value, it sets
+    /// `*value_changed` and stores a pointer to its own memory in `*new_value`.
     fn rocksdb_compactionfilter_create(
         state: *mut c_void,
         destructor: Option<unsafe extern "C" fn(*mut c_void)>,
@@ -130,7 +131,7 @@ c_functions! {
         name: Option<unsafe extern "C" fn(*mut c_void) -> *const c_char>,
     ) -> *mut rocksdb_compactionfilter_t {
         let Some(filter) = filter else {
-            misuse("a compaction filter needs a filter function");
+            misuse("a compaction filter requires a filter function");
         };
         let state = State::new(state, destructor);
         create(Arc::new(Filter {
@@ -152,7 +153,7 @@ c_functions! {
         name: Option<unsafe extern "C" fn(*mut c_void) -> *const c_char>,
     ) -> *mut rocksdb_compactionfilterfactory_t {
         let Some(make) = create_compaction_filter else {
-            misuse("a compaction filter factory needs a create_compaction_filter function");
+            misuse("a compaction filter factory requires a create_compaction_filter function");
         };
         let state = State::new(state, destructor);
         create(Arc::new(Factory { name: state.name(name, "no name"), state, create: make })

@@ -100,7 +100,7 @@ fn comparator(
     timestamp_size: usize,
 ) -> *mut rocksdb_comparator_t {
     let Some(compare) = compare else {
-        misuse("a comparator needs a compare function");
+        misuse("a comparator requires a compare function");
     };
     create(KeyOrder::Custom(Arc::new(Callbacks {
         name: state.name(name, "no name"),
@@ -112,7 +112,7 @@ fn comparator(
 }
 
 c_functions! {
-    /// Creates a comparator. `compare` returns a number below, equal to or above zero.
+    /// Creates a comparator. `compare` returns a negative number, zero or a positive number.
     fn rocksdb_comparator_create(
         state: *mut c_void,
         destructor: Option<unsafe extern "C" fn(*mut c_void)>,

@@ -1,4 +1,4 @@
-//! Filter policies: C programs can choose only built-in ones.
+//! Filter policies: C programs can only use the built-in ones.
 
 use std::ffi::c_int;
 
@@ -32,7 +32,7 @@ c_functions! {
     fn rocksdb_filterpolicy_create_bloom(bits_per_key: f64) -> *mut rocksdb_filterpolicy_t {
         bloom(bits_per_key)
     }
-    /// The same: there is one format of Bloom filters.
+    /// The same, because there is only one Bloom filter format.
     fn rocksdb_filterpolicy_create_bloom_full(bits_per_key: f64) -> *mut rocksdb_filterpolicy_t {
         bloom(bits_per_key)
     }
@@ -42,7 +42,7 @@ c_functions! {
     }
     /// Creates a Ribbon filter policy with the accuracy of a Bloom filter of this many bits per key.
     fn rocksdb_filterpolicy_create_ribbon(bloom_equivalent_bits_per_key: f64) -> *mut rocksdb_filterpolicy_t {
-        // -1 is the level of a flush, so every level uses Ribbon filters.
+        // -1 is the level of a flush, so all levels use Ribbon filters.
         ribbon(bloom_equivalent_bits_per_key, -1)
     }
     /// Creates a policy with Bloom filters in levels before `bloom_before_level` and Ribbon filters in

@@ -29,7 +29,7 @@ pub struct rocksdb_blob_file_addition_info_t(());
 pub struct rocksdb_blob_file_garbage_info_t(());
 
 c_destructors! {
-    /// Frees what `rocksdb_compactionjobinfo_create` returned.
+    /// Frees an object created by `rocksdb_compactionjobinfo_create`.
     rocksdb_compactionjobinfo_destroy(rocksdb_compactionjobinfo_t);
 }
 
@@ -105,28 +105,29 @@ fn size(count: u64) -> usize {
 statistics! {
     /// The duration in microseconds.
     rocksdb_compaction_job_stats_elapsed_micros -> u64 => |stats| stats.elapsed_micros;
-    /// The CPU time of its threads in microseconds.
+    /// The total CPU time of its threads in microseconds.
     rocksdb_compaction_job_stats_cpu_micros -> u64 => |stats| stats.cpu_micros;
     /// The number of input entries.
     rocksdb_compaction_job_stats_num_input_records -> u64 => |stats| stats.num_input_records;
     /// The number of input deletions, without range tombstones. For one of several subcompactions, this and
     /// the byte totals are 0.
     rocksdb_compaction_job_stats_num_input_deletion_records -> u64 => |stats| stats.num_input_deletion_records;
-    /// The bytes of input keys, with the 8 bytes of each internal key's footer.
+    /// The total size of the internal input keys, each of which has 8 bytes in addition to the user
+    /// key.
     rocksdb_compaction_job_stats_total_input_raw_key_bytes -> u64 => |stats| stats.total_input_raw_key_bytes;
-    /// The bytes of input values, as stored in the tables.
+    /// The total size of the input values, as stored in the tables.
     rocksdb_compaction_job_stats_total_input_raw_value_bytes -> u64 => |stats| stats.total_input_raw_value_bytes;
     /// True if the number of input entries is exact, that is, no filter has skipped keys.
     rocksdb_compaction_job_stats_has_accurate_num_input_records -> c_uchar => |stats| (!stats.input_records_inexact).into();
     /// The number of blobs read: for filters, for merges, and for relocation.
     rocksdb_compaction_job_stats_num_blobs_read -> u64 => |stats| stats.num_blobs_read;
-    /// The bytes of their records.
+    /// The total size of their records in bytes.
     rocksdb_compaction_job_stats_total_blob_bytes_read -> u64 => |stats| stats.total_blob_bytes_read;
     /// The number of input tables.
     rocksdb_compaction_job_stats_num_input_files -> usize => |stats| size(stats.num_input_files);
     /// The number of input tables that were moved without rewriting.
     rocksdb_compaction_job_stats_num_input_files_trivially_moved -> usize => |stats| size(stats.num_input_files_trivially_moved);
-    /// The number of them in the output level.
+    /// The number of those in the output level.
     rocksdb_compaction_job_stats_num_input_files_at_output_level -> usize => |stats| size(stats.num_input_files_at_output_level);
     /// The number of output entries.
     rocksdb_compaction_job_stats_num_output_records -> u64 => |stats| stats.num_output_records;
@@ -138,11 +139,11 @@ statistics! {
     rocksdb_compaction_job_stats_is_full_compaction -> c_uchar => |stats| stats.is_full_compaction.into();
     /// True if it is a manual compaction.
     rocksdb_compaction_job_stats_is_manual_compaction -> c_uchar => |stats| stats.is_manual_compaction.into();
-    /// The bytes of the input tables.
+    /// The total size of the input tables in bytes.
     rocksdb_compaction_job_stats_total_input_bytes -> u64 => |stats| stats.total_input_bytes;
-    /// The bytes of the output tables.
+    /// The total size of the output tables in bytes.
     rocksdb_compaction_job_stats_total_output_bytes -> u64 => |stats| stats.total_output_bytes;
-    /// The bytes of the output blob files.
+    /// The total size of the output blob files in bytes.
     rocksdb_compaction_job_stats_total_output_bytes_blob -> u64 => |stats| stats.total_output_bytes_blob;
     /// The number of entries dropped because of a newer entry of the same key.
     rocksdb_compaction_job_stats_num_records_replaced -> u64 => |stats| stats.num_records_replaced;
@@ -160,30 +161,31 @@ statistics! {
     rocksdb_compaction_job_stats_file_fsync_nanos -> u64 => |stats| stats.file_times.fsync;
     /// The same for preallocation.
     rocksdb_compaction_job_stats_file_prepare_write_nanos -> u64 => |stats| stats.file_times.prepare_write;
-    /// The number of corrupt keys: 0, because a corrupt key fails the job.
+    /// The number of corrupt keys: always 0, because a corrupt key fails the job.
     rocksdb_compaction_job_stats_num_corrupt_keys -> u64 => |stats| stats.num_corrupt_keys;
 }
 
 absent! {
     /// True for a remote compaction: never.
     rocksdb_compaction_job_stats_is_remote_compaction -> c_uchar;
-    /// The number of input tables skipped because a range tombstone covers them: 0, all are read.
+    /// The number of input tables skipped because a range tombstone covers them: always 0, because
+    /// all are read.
     rocksdb_compaction_job_stats_num_filtered_input_files -> usize;
-    /// The number of them in the output level.
+    /// The number of those in the output level.
     rocksdb_compaction_job_stats_num_filtered_input_files_at_output_level -> usize;
-    /// The bytes of skipped input tables: 0.
+    /// The total size of the skipped input tables: always 0.
     rocksdb_compaction_job_stats_total_skipped_input_bytes -> u64;
 }
 
 c_functions! {
-    /// The first 8 bytes or fewer of the smallest output key.
+    /// The first bytes of the smallest output key, at most 8.
     fn rocksdb_compaction_job_stats_smallest_output_key_prefix(
         stats: *const rocksdb_compaction_job_stats_t,
         size: *mut usize,
     ) -> *const c_char {
         words(stats_of(stats).smallest_output_key_prefix.as_bytes(), size)
     }
-    /// The first 8 bytes or fewer of the largest output key.
+    /// The first bytes of the largest output key, at most 8.
     fn rocksdb_compaction_job_stats_largest_output_key_prefix(
         stats: *const rocksdb_compaction_job_stats_t,
         size: *mut usize,
@@ -411,7 +413,7 @@ c_functions! {
     fn rocksdb_blob_file_addition_info_total_blob_count(info: *const rocksdb_blob_file_addition_info_t) -> u64 {
         seen::<BlobFileAddition, _>(info).total_blob_count
     }
-    /// The bytes of these blobs.
+    /// The total size of these blobs in bytes.
     fn rocksdb_blob_file_addition_info_total_blob_bytes(info: *const rocksdb_blob_file_addition_info_t) -> u64 {
         seen::<BlobFileAddition, _>(info).total_blob_bytes
     }
@@ -430,7 +432,7 @@ c_functions! {
     fn rocksdb_blob_file_garbage_info_garbage_blob_count(info: *const rocksdb_blob_file_garbage_info_t) -> u64 {
         seen::<BlobFileGarbage, _>(info).garbage_blob_count
     }
-    /// The bytes of these blobs.
+    /// The total size of these blobs in bytes.
     fn rocksdb_blob_file_garbage_info_garbage_blob_bytes(info: *const rocksdb_blob_file_garbage_info_t) -> u64 {
         seen::<BlobFileGarbage, _>(info).garbage_blob_bytes
     }

@@ -1,4 +1,4 @@
-//! Event listeners and the information that they get.
+//! Event listeners and the information passed to them.
 
 use std::ffi::{c_char, c_int, c_uchar, c_void};
 use std::path::Path;
@@ -246,8 +246,8 @@ fn level(level: usize) -> c_int {
 }
 
 c_functions! {
-    /// Creates a listener. Null functions are not called. The others are called from any thread with
-    /// arguments that are valid until they return.
+    /// Creates a listener. Null functions are not called. The others may be called from any thread,
+    /// with arguments that are valid until they return.
     fn rocksdb_eventlistener_create(
         state_: *mut c_void,
         destructor_: Option<unsafe extern "C" fn(*mut c_void)>,
@@ -305,7 +305,7 @@ c_functions! {
     fn rocksdb_flushjobinfo_smallest_seqno(info: *const rocksdb_flushjobinfo_t) -> u64 {
         of(info).smallest_seqno.0
     }
-    /// The reason of the flush.
+    /// The reason for the flush.
     fn rocksdb_flushjobinfo_flush_reason(info: *const rocksdb_flushjobinfo_t) -> u32 {
         of(info).flush_reason as u32
     }
@@ -366,15 +366,15 @@ c_functions! {
     fn rocksdb_compactionjobinfo_output_records(info: *const rocksdb_compactionjobinfo_t) -> u64 {
         of(info).stats.num_output_records
     }
-    /// The bytes of the input tables.
+    /// The total size of the input tables in bytes.
     fn rocksdb_compactionjobinfo_total_input_bytes(info: *const rocksdb_compactionjobinfo_t) -> u64 {
         of(info).stats.total_input_bytes
     }
-    /// The bytes of the output tables.
+    /// The total size of the output tables in bytes.
     fn rocksdb_compactionjobinfo_total_output_bytes(info: *const rocksdb_compactionjobinfo_t) -> u64 {
         of(info).stats.total_output_bytes
     }
-    /// The reason of the compaction.
+    /// The reason for the compaction.
     fn rocksdb_compactionjobinfo_compaction_reason(info: *const rocksdb_compactionjobinfo_t) -> u32 {
         of(info).compaction_reason as u32
     }
@@ -407,7 +407,7 @@ c_functions! {
     fn rocksdb_subcompactionjobinfo_output_level(info: *const rocksdb_subcompactionjobinfo_t) -> c_int {
         level(of(info).output_level)
     }
-    /// The reason of the compaction.
+    /// The reason for the compaction.
     fn rocksdb_subcompactionjobinfo_compaction_reason(info: *const rocksdb_subcompactionjobinfo_t) -> u32 {
         of(info).compaction_reason as u32
     }
@@ -431,7 +431,7 @@ c_functions! {
     fn rocksdb_writestallinfo_cf_name(info: *const rocksdb_writestallinfo_t, size: *mut usize) -> *const c_char {
         words(&of(info).info.family_name, size)
     }
-    /// The present condition: a pointer to an int, 0 delayed, 1 stopped, 2 normal.
+    /// The current condition: a pointer to an int, 0 delayed, 1 stopped, 2 normal.
     fn rocksdb_writestallinfo_cur(info: *const rocksdb_writestallinfo_t) -> *const rocksdb_writestallcondition_t {
         (&raw const of(info).current).cast()
     }

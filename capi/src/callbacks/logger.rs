@@ -23,7 +23,7 @@ c_destructors! {
 /// `void (*)(void*, unsigned level, char* message, size_t length)`.
 type Callback = unsafe extern "C" fn(*mut c_void, c_uint, *mut c_char, usize);
 
-/// The level of a C number; a number out of range means the header level.
+/// The level with this number in C; a number out of range means the header level.
 fn level(number: c_int) -> Level {
     const LEVELS: [Level; 6] = [
         Level::Debug,

@@ -63,7 +63,7 @@ impl Callbacks {
         match self.delete_value {
             // SAFETY: the program's function allocated the value, which is freed once.
             Some(delete) => unsafe { delete(self.state.pointer(), value, len) },
-            // SAFETY: without `delete_value` the program allocates with `malloc`.
+            // SAFETY: without `delete_value`, the program allocates with `malloc`.
             None => unsafe { libc::free(value.cast()) },
         }
         copy
@@ -137,9 +137,9 @@ impl MergeOperator for Callbacks {
 }
 
 c_functions! {
-    /// Creates a merge operator. `full_merge` gets the operands oldest first, and a null value if the
-    /// key has none. Both functions set `*success`. Their results are freed by `delete_value`, or by
-    /// `free` if it is null.
+    /// Creates a merge operator. `full_merge` receives the operands oldest first, and a null value
+    /// if the key has none. Both functions set `*success`. Their results are freed by
+    /// `delete_value`, or by `free` if it is null.
     fn rocksdb_mergeoperator_create(
         state: *mut c_void,
         destructor: Option<unsafe extern "C" fn(*mut c_void)>,
@@ -149,7 +149,7 @@ c_functions! {
         name: Option<unsafe extern "C" fn(*mut c_void) -> *const c_char>,
     ) -> *mut rocksdb_mergeoperator_t {
         let Some(full_merge) = full_merge else {
-            misuse("a merge operator needs a full_merge function");
+            misuse("a merge operator requires a full_merge function");
         };
         let state = State::new(state, destructor);
         create(Arc::new(Callbacks {

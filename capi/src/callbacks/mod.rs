@@ -1,7 +1,7 @@
 //! Objects that are implemented by callbacks of a C program.
 //!
-//! Each holds the program's `state` and calls the `destructor` with it when its last user drops it.
-//! Callbacks are called from any thread and concurrently, as in RocksDB.
+//! Each holds the program's `state`, and calls the `destructor` with it when the last reference is
+//! dropped. Callbacks are called from any thread and concurrently, as in RocksDB.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -43,7 +43,7 @@ impl State {
         self.pointer
     }
 
-    /// The name that the program gives to the object; `otherwise` if it gives none.
+    /// The name that the program gives the object, or `otherwise` if it gives none.
     pub(crate) fn name(&self, name: Name, otherwise: &str) -> String {
         let Some(name) = name else {
             return otherwise.to_owned();

@@ -70,7 +70,8 @@ c_functions! {
         let collector = compact_on_deletion(window_size, num_dels_trigger, 0.0, 0);
         of_mut(opt).family.table_properties_collector_factories.push(Arc::new(collector));
     }
-    /// The same, and tables in which at least this share of the entries are deletions.
+    /// The same, and also marks tables in which at least this fraction of the entries are
+    /// deletions.
     fn rocksdb_options_add_compact_on_deletion_collector_factory_del_ratio(
         opt: *mut rocksdb_options_t,
         window_size: usize,
@@ -80,7 +81,7 @@ c_functions! {
         let collector = compact_on_deletion(window_size, num_dels_trigger, deletion_ratio, 0);
         of_mut(opt).family.table_properties_collector_factories.push(Arc::new(collector));
     }
-    /// The same, for tables of at least this many bytes.
+    /// The same, but only for tables of at least this many bytes.
     fn rocksdb_options_add_compact_on_deletion_collector_factory_min_file_size(
         opt: *mut rocksdb_options_t,
         window_size: usize,

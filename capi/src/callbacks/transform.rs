@@ -44,13 +44,14 @@ impl SliceTransform for Callbacks {
         let mut len = 0;
         // SAFETY: the program's function reads the key and writes the length of its prefix.
         unsafe { (self.transform)(self.state.pointer(), c_bytes(key), key.len(), &mut len) };
-        // Only the length is used: a prefix begins where the key begins.
+        // Only the length is used: a prefix starts where the key starts.
         len.min(key.len())
     }
 }
 
 c_functions! {
-    /// Creates an extractor. `transform` returns a prefix of the key of `*dst_length` bytes.
+    /// Creates an extractor. `transform` returns a prefix of the key and stores its length in
+    /// `*dst_length`.
     fn rocksdb_slicetransform_create(
         state: *mut c_void,
         destructor: Option<unsafe extern "C" fn(*mut c_void)>,
@@ -59,7 +60,7 @@ c_functions! {
         name: Option<unsafe extern "C" fn(*mut c_void) -> *const c_char>,
     ) -> *mut rocksdb_slicetransform_t {
         let (Some(transform), Some(in_domain)) = (transform, in_domain) else {
-            misuse("a slice transform needs the functions transform and in_domain");
+            misuse("a slice transform requires the functions transform and in_domain");
         };
         let state = State::new(state, destructor);
         create(PrefixExtractor::Custom(Arc::new(Callbacks {

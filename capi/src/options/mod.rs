@@ -1,6 +1,6 @@
 //! Options: the objects behind their handles, and the functions that create, copy and destroy them.
 //!
-//! A setter cannot fail in C. The first invalid value is remembered, and reported by the first call
+//! A setter cannot fail in C. The first invalid value is recorded, and reported by the first call
 //! that uses the options and has an `errptr`.
 
 use std::ffi::{c_char, c_uchar};
@@ -25,7 +25,7 @@ pub mod scalar;
 pub mod scalars;
 pub mod table_scalars;
 
-/// Options, and the first invalid value that a setter got.
+/// Options, and the error for the first invalid value passed to a setter.
 #[derive(Clone)]
 pub struct Checked<T> {
     value: T,
@@ -67,7 +67,7 @@ impl<T> Checked<T> {
         }
     }
 
-    /// Remembers that `setter` got an invalid value.
+    /// Records that `setter` was given an invalid value.
     #[cold]
     pub fn refuse(&mut self, setter: &str, value: Shown) {
         let value = match value {
@@ -79,7 +79,7 @@ impl<T> Checked<T> {
         });
     }
 
-    /// Remembers an error.
+    /// Records an error.
     #[cold]
     pub fn refuse_with(&mut self, error: Error) {
         self.refused.get_or_insert(error);
@@ -178,7 +178,7 @@ fn without_statistics(mut options: DbOptions) -> DbOptions {
     options
 }
 
-/// RocksDB's defaults of the C interface.
+/// The defaults of RocksDB's C interface.
 fn defaults() -> AllOptions {
     AllOptions {
         db: without_statistics(DbOptions::default()),
@@ -192,7 +192,7 @@ c_functions! {
     fn rocksdb_options_create() -> *mut rocksdb_options_t {
         create(Checked::new(defaults()))
     }
-    /// Copies options. The objects in them (cache, operator, filter) are shared.
+    /// Copies options. The objects that they refer to (cache, operator, filter) are shared.
     fn rocksdb_options_create_copy(options: *mut rocksdb_options_t) -> *mut rocksdb_options_t {
         create(of(options.cast_const()).clone())
     }
@@ -225,8 +225,8 @@ c_functions! {
         create(Checked::new(FifoCompactionOptions::default()))
     }
 
-    /// Sets `new_options` to `base_options`, changed by a string `name=value;...` of database and
-    /// family options.
+    /// Sets `new_options` to `base_options` with the changes in a string `name=value;...` of
+    /// database and family options.
     fn rocksdb_get_options_from_string(
         base_options: *const rocksdb_options_t,
         opts_str: *const c_char,

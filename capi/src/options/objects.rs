@@ -65,8 +65,8 @@ c_functions! {
     fn rocksdb_file_checksum_gen_crc32c_factory_create() -> *mut rocksdb_file_checksum_gen_factory_t {
         create(FileChecksum::Crc32c)
     }
-    /// Sets the factory of file checksums, which the MANIFEST records. The caller still owns the
-    /// factory; null is ignored.
+    /// Sets the factory of file checksums, which are recorded in the MANIFEST. The caller still
+    /// owns the factory; null is ignored.
     fn rocksdb_options_set_file_checksum_gen_factory(
         opt: *mut rocksdb_options_t,
         file_checksum_gen_factory: *mut rocksdb_file_checksum_gen_factory_t,
@@ -107,7 +107,7 @@ c_functions! {
     fn rocksdb_options_get_wal_dir(opt: *mut rocksdb_options_t, size: *mut usize) -> *const c_char {
         words(of(opt.cast_const()).db.wal_dir.as_os_str().as_bytes(), size)
     }
-    /// Sets the host id that tables record; `__hostname__` stands for the host's name.
+    /// Sets the host id recorded in tables; `__hostname__` stands for the name of the host.
     fn rocksdb_options_set_db_host_id(opt: *mut rocksdb_options_t, v: *const c_char) {
         of_mut(opt).db.db_host_id = text(v);
     }
@@ -197,7 +197,7 @@ c_functions! {
     fn rocksdb_options_set_min_level_to_compress(opt: *mut rocksdb_options_t, level: c_int) {
         compress_from(&mut of_mut(opt).family, level);
     }
-    /// Sets window, level, strategy and dictionary size of the codec.
+    /// Sets the window size, level, strategy and dictionary size of the codec.
     fn rocksdb_options_set_compression_options(
         opt: *mut rocksdb_options_t,
         w_bits: c_int,
@@ -237,7 +237,7 @@ c_functions! {
         options.zstd_max_train_bytes = bytes.cast_unsigned();
         options.enabled = enabled != 0;
     }
-    /// Sets whether zstd's trainer creates the bottommost level's dictionaries.
+    /// If true, zstd's trainer creates the dictionaries of the bottommost level.
     fn rocksdb_options_set_bottommost_compression_options_use_zstd_dict_trainer(
         opt: *mut rocksdb_options_t,
         use_trainer: c_uchar,

@@ -9,7 +9,7 @@ use cairn_options::enums::{
     PrepopulateBlockCache, ReadTier, WalRecoveryMode,
 };
 
-/// An option's value that has the type `C` in the C interface.
+/// A value of an option that has the type `C` in the C interface.
 pub trait Scalar<C> {
     /// Sets the value from C; returns false if it is invalid.
     fn set(&mut self, value: C) -> bool;

@@ -1,5 +1,5 @@
-//! Prints blob files. A file is read sequentially, so that it is printed up to its first damage, or up
-//! to the end of an unfinished file.
+//! Prints blob files. A file is read sequentially, so that everything up to the first damage, or to
+//! the end of an unfinished file, is printed.
 
 use cairn_format::blob::{
     FOOTER_LEN, Footer, HEADER_LEN, Header, MAGIC, RECORD_HEADER_LEN, RecordHeader,
@@ -90,7 +90,7 @@ fn walk(
         let record_len = record.record_len().filter(|record_len| *record_len <= rest);
         let record_len = record_len.ok_or_else(|| {
             bad(
-                Malformed::at(0, "record ends behind the end of the file"),
+                Malformed::at(0, "record ends beyond the end of the file"),
                 at,
             )
         })?;
@@ -123,7 +123,7 @@ fn check_count(file: &dyn RandomAccessFile, at: u64, footer: &Footer, records: u
     match footer.blob_count == records {
         true => Ok(()),
         false => Err(Error::corruption(format!(
-            "the footer at offset {at} of {} counts {} values, the file has {records}",
+            "values of {}: expected {} as in the footer at offset {at}, found {records}",
             file.path().display(),
             footer.blob_count
         ))),

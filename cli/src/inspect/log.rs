@@ -19,15 +19,15 @@ pub(super) fn show(page: &mut Page<'_>) -> Result<()> {
                 }
             }
             WalEvent::Predecessor(before) => page.line(format_args!(
-                "the log before this one: {:06}.log, {} bytes, last sequence {}",
+                "preceding log: {:06}.log, {} bytes, last sequence {}",
                 before.log_number, before.bytes, before.last_sequence
             ))?,
             WalEvent::Dropped(dropped) if recycled => page.line(format_args!(
-                "{} at offset {}: {} bytes, left of an earlier use of the file",
+                "{} at offset {}: {} bytes left over from an earlier use of the file",
                 dropped.reason, dropped.offset, dropped.bytes
             ))?,
             WalEvent::Dropped(dropped) => page.damage(format_args!(
-                "{} at offset {}: {} bytes left out",
+                "{} at offset {}: {} bytes skipped",
                 dropped.reason, dropped.offset, dropped.bytes
             ))?,
             WalEvent::End(end) => {

@@ -26,11 +26,13 @@ pub(super) fn show(page: &mut Page<'_>) -> Result<()> {
                 Err(error) => page.damage(format_args!("edit at offset {offset}: {error}"))?,
             },
             Event::Dropped(dropped) => page.damage(format_args!(
-                "{} at offset {}: {} bytes left out",
+                "{} at offset {}: {} bytes skipped",
                 dropped.reason, dropped.offset, dropped.bytes
             ))?,
             Event::End(end) => return page.line(format_args!("end at offset {}", end.offset)),
-            other => page.damage(format_args!("record that only a WAL may have: {other:?}"))?,
+            other => page.damage(format_args!(
+                "record type that is valid in WALs only: {other:?}"
+            ))?,
         }
     }
 }
@@ -62,14 +64,17 @@ fn edit_lines(page: &Page<'_>, edit: &VersionEdit) -> Vec<String> {
             edit.atomic_group_remaining.map(u64::from),
         ),
         (
-            "edits of the group of families that follow",
+            "edits of the family group that follow",
             edit.family_group_remaining.map(u64::from),
         ),
         (
             "logs deleted before",
             edit.wals_deleted_before.map(|number| number.0),
         ),
-        ("bytes of the fresh MANIFEST", edit.compacted_manifest_bytes),
+        (
+            "initial bytes of the MANIFEST",
+            edit.compacted_manifest_bytes,
+        ),
     ];
     for (name, number) in numbers {
         number

@@ -30,7 +30,7 @@ struct Page<'a> {
     number: FileNumber,
     flags: &'a Inspect,
     out: &'a mut dyn Write,
-    /// Number of damages.
+    /// The number of damaged places found.
     damages: u64,
 }
 
@@ -69,7 +69,7 @@ impl Page<'_> {
         let len = file.len()?;
         if len > MAX_TEXT_LEN {
             return Err(Error::not_supported(format!(
-                "{}: {len} bytes are too many for a text file",
+                "{}: {len} bytes is too large for a text file",
                 self.path.display()
             )));
         }

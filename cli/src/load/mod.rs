@@ -38,10 +38,10 @@ impl Format {
     }
 }
 
-/// A key and its value, with the family if the file names it.
+/// A key and its value, and the family if the file names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// The family; `None` for that of the command line.
+    /// The family; `None` for the one on the command line.
     pub family: Option<String>,
     /// The key.
     pub key: Vec<u8>,
@@ -124,10 +124,10 @@ fn lines(
     })
 }
 
-/// Parses `key value`: the key ends at the first blank or tab.
+/// Parses `key value`: the key ends at the first space or tab.
 fn from_text(line: &[u8]) -> std::result::Result<Entry, String> {
     let at = line.iter().position(|byte| matches!(byte, b' ' | b'\t'));
-    let at = at.ok_or("expected a key, a blank and a value")?;
+    let at = at.ok_or("expected a key, a space and a value")?;
     Ok(Entry {
         family: None,
         key: line[..at].to_vec(),
@@ -139,7 +139,7 @@ fn from_text(line: &[u8]) -> std::result::Result<Entry, String> {
 fn from_json(line: &[u8]) -> std::result::Result<Entry, String> {
     let object: Value = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     if object.get("cols").is_some() || object.get("ts").is_some() {
-        return Err("entities and timestamps can be read, but not be written yet".to_owned());
+        return Err("entities and timestamps cannot be loaded yet".to_owned());
     }
     if let Some(error) = object.get("error").or(object.get("open_error")) {
         return Err(format!("the line reports an error: {error}"));

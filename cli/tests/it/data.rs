@@ -125,7 +125,7 @@ fn a_dump_is_restored() {
 }
 
 #[test]
-fn mistakes_are_explained() {
+fn invalid_arguments_are_explained() {
     let (dir, db) = place();
     assert!(refused(&["scan", "--db", &db]).contains("db"));
     let file = dir.path().join("bad.csv");
@@ -166,7 +166,7 @@ fn option_strings_may_mix_database_and_family_options() {
         "a",
         "1",
     ]);
-    // The OPTIONS file has the given options in RocksDB's form.
+    // The OPTIONS file records the given options in RocksDB's form.
     let names = fs::read_dir(&db)
         .unwrap()
         .map(|entry| entry.unwrap().path());
@@ -184,10 +184,10 @@ fn option_strings_may_mix_database_and_family_options() {
     }
 }
 
-/// A write was missing from later reads: best-efforts recovery, which reads no logs, was taken over from the OPTIONS
-/// file of the opening that it was given to.
+/// Regression test: a write was missing from later reads, because best-efforts recovery, which
+/// reads no WALs, was taken over from the OPTIONS file of an earlier open.
 #[test]
-fn best_efforts_recovery_is_for_one_opening() {
+fn best_efforts_recovery_applies_to_one_open_only() {
     let (_dir, db) = place();
     printed(&["put", "--db", &db, "--create", "a", "1"]);
     let once = ["--options", "best_efforts_recovery=true"];
@@ -196,4 +196,39 @@ fn best_efforts_recovery_is_for_one_opening() {
     assert_eq!(printed(&["get", "--db", &db, "b"]), "2\n");
     printed(&["put", "--db", &db, "c", "3"]);
     assert_eq!(printed(&["get", "--db", &db, "b"]), "2\n");
+}
+
+#[test]
+fn the_memory_of_every_table_is_shown() {
+    let (dir, db) = place();
+    let file = dir.path().join("a.txt");
+    let rows: Vec<String> = (0..1000).map(|n| format!("key{n} value{n}\n")).collect();
+    fs::write(&file, rows.concat()).unwrap();
+    printed(&["load", "--db", &db, text(&file)]);
+    printed(&["flush", "--db", &db]);
+    let table = printed(&["memory", "--db", &db]);
+    assert!(
+        table.contains("block cache of 32.0 MiB (default)"),
+        "{table}"
+    );
+    assert!(table.contains("default: open tables (1)"), "{table}");
+    assert!(
+        table.lines().last().unwrap().starts_with("total"),
+        "{table}"
+    );
+    let json = printed(&["memory", "--db", &db, "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let family = &json["families"][0];
+    assert_eq!(family["tables"]["open"], 1);
+    assert!(family["tables"]["bytes"].as_u64().unwrap() > 500);
+    assert!(json["total"].as_u64() > family["tables"]["bytes"].as_u64());
+    assert_eq!(json["iterators"]["open"], 0);
+    // Charged, the tables take room from the cache.
+    let options = "block_based_table_factory={cache_usage_options={options=kEnabled}}";
+    let table = printed(&["memory", "--db", &db, "--options", options]);
+    assert!(
+        table.contains("  charged: BlockBasedTableReader"),
+        "{table}"
+    );
+    assert!(table.contains("  charged: FileMetadata"), "{table}");
 }

@@ -31,7 +31,7 @@ fn expected(name: &str) -> String {
     lines
 }
 
-/// Returns every file of a directory with its content.
+/// Returns all files of a directory with their content.
 fn content(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let entries = fs::read_dir(dir)
         .unwrap()
@@ -41,7 +41,7 @@ fn content(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         .collect()
 }
 
-/// Databases with various comparators, entities, timestamps, merges, blobs, and unflushed logs.
+/// Databases with various comparators, entities, timestamps, merges, blobs, and unflushed WALs.
 const NAMES: &[&str] = &[
     "v1109_multi_cf",
     "v1109_rev_comparator",

@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::unwrap_used,
-    reason = "a test that cannot go on fails, in its helpers too"
+    reason = "a panic fails the test, in its helpers too"
 )]
 
 mod data;
@@ -51,10 +51,10 @@ fn printed(arguments: &[&str]) -> String {
 /// Returns the output and errors of a failed run.
 fn refused(arguments: &[&str]) -> String {
     let output = cairn(arguments);
-    assert!(!output.status.success(), "{arguments:?} went well");
+    assert!(!output.status.success(), "{arguments:?} succeeded");
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
 }
 
 fn text(path: &Path) -> &str {
-    path.to_str().expect("paths of tests are text")
+    path.to_str().expect("test paths are UTF-8")
 }

@@ -25,7 +25,7 @@ fn the_default_benchmarks_print_db_bench_lines() {
         );
     }
     assert!(report.contains("(0 of 2000 found)"), "{report}");
-    // Each benchmark draws random keys: some of those read were never written.
+    // Each benchmark draws its own random keys, so some of the keys read were never written.
     let found = report.lines().find(|line| line.starts_with("readrandom"));
     assert!(!found.unwrap().contains("(2000 of 2000 found)"), "{report}");
     assert!(report.contains("Percentiles: P50:"));
@@ -79,7 +79,7 @@ fn a_foreign_database_is_not_erased() {
 }
 
 #[test]
-fn two_engines_are_compared_in_processes_of_their_own() {
+fn two_engines_are_compared_in_separate_processes() {
     let dir = tempfile::tempdir().unwrap();
     let (db, json) = (dir.path().join("db"), dir.path().join("out.json"));
     let html = dir.path().join("out.html");
@@ -241,7 +241,7 @@ fn mixes_verify_values_and_keep_them_verifiable() {
     ];
     let report = run("filluniquerandom,mixgraph,mixgraph,readrandom", &mix);
     assert_eq!(found(&report, "readrandom"), ["3000 of 3000"], "{report}");
-    // Another process reads and verifies values of all lengths.
+    // A second process reads and verifies values of all lengths.
     let report = run("readrandom,readseq", &["--use_existing_db"]);
     assert_eq!(found(&report, "readrandom"), ["3000 of 3000"], "{report}");
     let report = run(

@@ -67,6 +67,6 @@ fn a_repair_reports_possible_losses() {
     assert_eq!(printed(&["get", "--db", text(&db), "quartz"]), "SiO2\n");
     fs::remove_file(db.join("CURRENT")).unwrap();
     let said = printed(&["repair", "--db", text(&db)]);
-    assert!(said.contains("a new one was made"), "{said}");
+    assert!(said.contains("a new one was built"), "{said}");
     assert_eq!(printed(&["get", "--db", text(&db), "quartz"]), "SiO2\n");
 }

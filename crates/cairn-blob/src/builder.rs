@@ -4,9 +4,9 @@
 //! header, one record per value in the order of `add`, footer
 //! ```
 //!
-//! Records are buffered and appended to the file in large pieces; a value larger than the buffer is appended
-//! directly. The builder does not sync: the caller syncs the file after [`BlobBuilder::finish`], and its
-//! directory, before anything refers to the file.
+//! Records are buffered and appended to the file in large pieces; values larger than the buffer are
+//! appended directly. The builder does not sync: the caller syncs the file after
+//! [`BlobBuilder::finish`], and its directory, before anything refers to the file.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub struct BlobParams {
     pub bytes_per_sync: u64,
     /// True to compute the CRC32C of the whole file.
     pub file_checksum: bool,
-    /// Statistics of compression.
+    /// Records the statistics of compression.
     pub meter: Meter,
 }
 
@@ -63,8 +63,8 @@ pub struct BlobBuilder {
     stored: Vec<u8>,
     buffer: Vec<u8>,
     /// Bytes appended to the file.
-    handed: u64,
-    /// Bytes whose writeback was requested.
+    flushed: u64,
+    /// Bytes for which writeback has been requested.
     written_back: u64,
     crc: u32,
     count: u64,
@@ -94,7 +94,7 @@ impl BlobBuilder {
             compressor,
             stored: Vec::new(),
             buffer,
-            handed: 0,
+            flushed: 0,
             written_back: 0,
             crc: 0,
             count: 0,
@@ -147,7 +147,7 @@ impl BlobBuilder {
     /// The size of the file so far, without the footer.
     #[must_use]
     pub fn file_size(&self) -> u64 {
-        self.handed + self.buffer.len() as u64
+        self.flushed + self.buffer.len() as u64
     }
 
     /// The number of values so far.
@@ -171,7 +171,7 @@ impl BlobBuilder {
             number: self.params.number,
             count: self.count,
             bytes: self.bytes,
-            file_size: self.handed,
+            file_size: self.flushed,
             file_crc32c: self.params.file_checksum.then_some(self.crc),
         })
     }
@@ -181,14 +181,14 @@ impl BlobBuilder {
         if self.params.file_checksum {
             self.crc = crc32c_extend(self.crc, &self.buffer);
         }
-        self.handed += self.buffer.len() as u64;
+        self.flushed += self.buffer.len() as u64;
         self.buffer.clear();
         // Releases the memory of a large value.
         self.buffer.shrink_to(2 * BUFFER_BYTES);
-        let waiting = self.handed - self.written_back;
+        let waiting = self.flushed - self.written_back;
         if self.params.bytes_per_sync > 0 && waiting >= self.params.bytes_per_sync {
             self.file.start_writeback(self.written_back, waiting)?;
-            self.written_back = self.handed;
+            self.written_back = self.flushed;
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use cairn_platform::sync::Arc;
 use cairn_platform::{Buffer, ReadRequest};
 use cairn_types::{Error, FileNumber, Malformed, Result};
 
-/// The maximum length of a value in bytes. RocksDB keeps lengths of values in 32 bits.
+/// The maximum length of a value in bytes. RocksDB stores value lengths in 32 bits.
 const MAX_VALUE_LEN: usize = u32::MAX as usize;
 
 /// An open blob file.
@@ -59,7 +59,7 @@ impl BlobFile {
     ///
     /// # Errors
     ///
-    /// Those of the file; `Corruption` if header or footer are damaged or missing, such as the footer of an
+    /// Those of the file; `Corruption` if the header or the footer is damaged or missing, as in an
     /// unfinished file; `NotSupported` for files of stacked BlobDB and for unknown codecs.
     pub fn open(file: Arc<dyn RandomAccessFile>, number: FileNumber) -> Result<BlobFile> {
         let len = file.len()?;
@@ -136,7 +136,8 @@ impl BlobFile {
     ///
     /// # Errors
     ///
-    /// `Corruption` if the index refers to another file, beyond this one, or to another codec.
+    /// `Corruption` if the index refers to another file, to bytes beyond the end of this one, or to
+    /// another codec.
     pub fn request(&self, index: &BlobIndex, user_key: &[u8]) -> Result<ReadRequest> {
         if index.file != self.number {
             return Err(self.bad_index(format_args!("file {}", index.file)));

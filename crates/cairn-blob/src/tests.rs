@@ -57,7 +57,7 @@ fn whole(file: &dyn RandomAccessFile) -> Vec<u8> {
     content
 }
 
-/// A file with one value, byte by byte as RocksDB writes it.
+/// A file with one value has the same bytes as one written by RocksDB.
 #[test]
 fn the_layout_is_rocksdbs() {
     let (content, indexes) = written(
@@ -167,7 +167,7 @@ proptest! {
     }
 
     #[test]
-    fn hostile_indexes_are_refused(
+    fn hostile_indexes_are_rejected(
         entries in entries(), offset in any::<u64>(), size in any::<u64>(), near in any::<bool>()
     ) {
         let (content, _) = written(Compression::None, &entries);
@@ -185,7 +185,7 @@ proptest! {
     }
 
     #[test]
-    fn hostile_files_are_answered(middle in vec(any::<u8>(), 0..300), blob_count in 0..4u64) {
+    fn hostile_files_never_panic(middle in vec(any::<u8>(), 0..300), blob_count in 0..4u64) {
         let mut content = Vec::new();
         Header { family: 0, compression: 7 }.encode(&mut content);
         content.extend(middle);

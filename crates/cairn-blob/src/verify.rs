@@ -18,8 +18,8 @@ pub struct Verified {
 }
 
 impl BlobFile {
-    /// Reads every record, verifies its checksums and decompresses its value, and compares the number of
-    /// records with the footer's.
+    /// Reads every record, verifies its checksums and decompresses its value, and compares the
+    /// number of records to the footer's.
     ///
     /// # Errors
     ///
@@ -50,14 +50,14 @@ impl BlobFile {
         let in_file = |error: Malformed| error.in_file(names::blob(self.number()), at);
         let room = self.records_end() - at;
         if room < RECORD_HEADER_LEN as u64 {
-            return Err(in_file(Malformed::at(0, "record is cut short")));
+            return Err(in_file(Malformed::at(0, "record is truncated")));
         }
         let header = self.read_at(at, RECORD_HEADER_LEN)?;
         let header = RecordHeader::decode(&header).map_err(in_file)?;
         let len = header.record_len().filter(|&len| len <= room);
         let too_long = || in_file(Malformed::at(0, "record is longer than its file"));
         let len = len.ok_or_else(too_long)?;
-        // The file is at least as long, so the allocation is bounded.
+        // The file is at least that long, so the allocation is bounded.
         let body_len = usize::try_from(len).map_err(|_| too_long())? - RECORD_HEADER_LEN;
         let body = self.read_at(at + RECORD_HEADER_LEN as u64, body_len)?;
         let key_len = usize::try_from(header.key_len).map_err(|_| too_long())?;

@@ -1,10 +1,10 @@
-//! Codecs that are not built in are refused by name, with the feature that they need.
+//! Codecs that are not built in are refused; the error names the codec and the feature it needs.
 
 use cairn_types::Code;
 
 use crate::*;
 
-/// The codecs that this build lacks, each with its feature.
+/// The codecs missing from this build, each with its feature.
 fn absent() -> impl Iterator<Item = (Compression, &'static str)> {
     let all = [
         (Compression::Lz4, "`lz4`"),
@@ -41,7 +41,7 @@ fn a_compressed_log_is_refused() {
 }
 
 #[test]
-fn the_default_and_the_codecs_in_rust_are_always_there() {
+fn the_default_and_the_rust_codecs_are_always_supported() {
     let raw = [7; 4096];
     for kind in [
         Compression::FAST,

@@ -85,8 +85,8 @@ impl Compressor {
         })
     }
 
-    /// The longest input of `kind` that [`Compressor::compress_always`] accepts whatever its content. Codecs
-    /// use 32-bit sizes, LZ4 31-bit ones, and incompressible data expands.
+    /// The longest input that [`Compressor::compress_always`] accepts for `kind`, whatever its
+    /// content. Codecs use 32-bit sizes, LZ4 31-bit ones, and incompressible data expands.
     #[must_use]
     pub const fn max_len(kind: Compression) -> usize {
         match kind {
@@ -132,14 +132,14 @@ impl Compressor {
         Ok(fits)
     }
 
-    /// Appends the stored form of `raw` whatever its length: the values of a blob file all have the file's
-    /// codec.
+    /// Appends the stored form of `raw` even if it is longer than `raw`: all values of a blob file
+    /// have the file's codec.
     ///
     /// # Errors
     ///
     /// Those of the codec's library; none are expected.
     pub fn compress_always(&mut self, raw: &[u8], out: &mut Vec<u8>) -> Result<()> {
-        // No codec exceeds this: bzip2 expands most, by 1 % and 600 bytes.
+        // No codec exceeds this bound: bzip2 expands the most, by 1 % plus 600 bytes.
         let bound = raw.len() + raw.len() / 6 + 1024;
         if self.append(raw, bound, out)? {
             return Ok(());
@@ -147,8 +147,8 @@ impl Compressor {
         Err(failed(self.kind, "the output exceeds its bound"))
     }
 
-    /// Appends the stored form. Returns false if it is much longer than `max_len`; `out` may then have a part
-    /// of it.
+    /// Appends the stored form. Returns false if it is much longer than `max_len`; `out` may then
+    /// contain part of it.
     fn append(&mut self, raw: &[u8], max_len: usize, out: &mut Vec<u8>) -> Result<bool> {
         let prefixed = !matches!(self.kind, Compression::None | Compression::Snappy);
         if prefixed {
@@ -205,8 +205,8 @@ fn failed(kind: Compression, why: impl std::fmt::Display) -> Error {
     Error::aborted(format!("compressing with {kind}: {why}"))
 }
 
-/// Calls `fill` with a buffer of `room` bytes and appends what it wrote to `out`. The buffer is `scratch`,
-/// which stays initialised between calls, so that no call zeroes memory.
+/// Calls `fill` with a buffer of `room` bytes and appends the bytes it wrote to `out`. The buffer
+/// is `scratch`, which stays initialised between calls, so that it is zeroed only once.
 fn append_from(
     scratch: &mut Vec<u8>,
     out: &mut Vec<u8>,

@@ -55,14 +55,14 @@ fn modest(stored_len: usize) -> usize {
 fn best_ratio(kind: Compression) -> usize {
     match kind {
         Compression::None | Compression::Xpress => 1,
-        // Three bytes copy at most 64.
+        // Three bytes copy at most 64 bytes.
         Compression::Snappy => 22,
-        // Two bits for a match of 258.
+        // Two bits encode a match of 258 bytes.
         Compression::Zlib => 1032,
-        // A block of 900,000 bytes of which five stand for 259 each, in some 37 bytes.
+        // About 37 bytes encode a block of 900,000 bytes in which every five stand for 259.
         Compression::Bzip2 => 1 << 21,
         Compression::Lz4 | Compression::Lz4hc => 255,
-        // A run of 128 KiB in four bytes.
+        // Four bytes encode a run of 128 KiB.
         Compression::Zstd => 32768,
     }
 }
@@ -103,7 +103,7 @@ pub fn declared_len(
     let cut = || {
         Malformed::at(
             0,
-            "size of the uncompressed block is cut short or too large",
+            "size of the uncompressed block is truncated or too large",
         )
     };
     let (len, stream) = match (kind, framing) {
@@ -240,7 +240,7 @@ fn fill(
         Compression::Lz4 | Compression::Lz4hc => {
             lz4::decompress(stream, dictionary.map_or(&[], Dictionary::raw), out)
                 .map(Attempt::Wrote)
-                .ok_or_else(|| broken(kind, "or longer than declared"))
+                .ok_or_else(|| broken(kind, "malformed, or longer than declared"))
         }
         Compression::Zstd => unzstd_attempt(stream, dictionary, out)
             .map(|written| written.map_or(Attempt::TooSmall, Attempt::Wrote)),
@@ -274,7 +274,7 @@ fn unzstd_attempt(
     zstd::decompress(stream, digested, out)
 }
 
-/// The window of raw deflate streams. The largest one decodes the streams of all others.
+/// The window size of raw deflate streams. The largest one decodes streams of any smaller one.
 const WINDOW_BITS: u8 = 15;
 
 fn inflater(dictionary: Option<&Dictionary>) -> Decoded<flate2::Decompress> {
@@ -296,7 +296,7 @@ fn inflate(input: &[u8], dictionary: Option<&Dictionary>, out: &mut [u8]) -> Dec
         flate2::Status::StreamEnd => Ok(Attempt::Wrote(stream.total_out() as usize)),
         _ => Err(broken(
             Compression::Zlib,
-            "cut short, or longer than declared",
+            "truncated, or longer than declared",
         )),
     }
 }
@@ -308,7 +308,7 @@ fn bunzip2(input: &[u8], out: &mut [u8]) -> Decoded<Attempt> {
         Ok(bzip2::Status::StreamEnd) => Ok(Attempt::Wrote(stream.total_out() as usize)),
         Ok(_) => Err(broken(
             Compression::Bzip2,
-            "cut short, or longer than declared",
+            "truncated, or longer than declared",
         )),
         Err(error) => Err(broken(Compression::Bzip2, error)),
     }
@@ -336,7 +336,7 @@ fn inflate_growing(input: &[u8], dictionary: Option<&Dictionary>, max: usize) ->
             return Ok(out);
         }
         if stream.total_in() as usize == taken && out.len() == had {
-            return Err(broken(Compression::Zlib, "cut short"));
+            return Err(broken(Compression::Zlib, "truncated"));
         }
     }
     Err(broken(Compression::Zlib, "longer than declared or allowed"))
@@ -354,7 +354,7 @@ fn bunzip2_growing(input: &[u8], max: usize) -> Decoded<Vec<u8>> {
             return Ok(out);
         }
         if stream.total_in() as usize == taken && out.len() == had {
-            return Err(broken(Compression::Bzip2, "cut short"));
+            return Err(broken(Compression::Bzip2, "truncated"));
         }
     }
     Err(broken(
@@ -363,8 +363,8 @@ fn bunzip2_growing(input: &[u8], max: usize) -> Decoded<Vec<u8>> {
     ))
 }
 
-/// Decompresses with a codec that cannot be resumed: into a small buffer first, and again with double the
-/// size whenever that is too small.
+/// Decompresses with a codec that cannot be resumed: first into a small buffer, then from the start
+/// into one of twice the size until it fits.
 pub(crate) fn by_doubling(
     kind: Compression,
     stream: &[u8],
@@ -384,7 +384,8 @@ pub(crate) fn by_doubling(
             } else {
                 lz4::decompress_some(stream, dictionary, &mut out)
             };
-            let written = written.ok_or_else(|| broken(kind, "or longer than declared"))?;
+            let written =
+                written.ok_or_else(|| broken(kind, "malformed, or longer than declared"))?;
             Some(written).filter(|&written| whole || written < len)
         };
         match written {
@@ -398,8 +399,8 @@ pub(crate) fn by_doubling(
     }
 }
 
-/// Scans the elements of a Snappy block and checks that they produce `len` bytes, so that no buffer of that
-/// size is allocated for a block that would not fill it.
+/// Scans the elements of a Snappy block and checks that they produce `len` bytes, so that a buffer
+/// is allocated only for a block that fills it.
 fn check_snappy(stream: &[u8], len: usize) -> Decoded<()> {
     let (_, mut at) = varint32(stream).unwrap_or((0, stream.len()));
     let mut total = 0usize;

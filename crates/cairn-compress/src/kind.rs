@@ -40,11 +40,11 @@ const NAMES: [(Compression, &str, &str); 8] = [
     (Compression::Zstd, "kZSTD", "ZSTD"),
 ];
 
-/// The number used for zstd by RocksDB before 5.x, and still accepted as an option value.
+/// The number of zstd in RocksDB before 5.x; still accepted as an option value.
 const ZSTD_NOT_FINAL: u8 = 0x40;
 
 impl Compression {
-    /// The default codec of families: LZ4, or Snappy in a build without it.
+    /// The default codec of a column family: LZ4, or Snappy in a build without LZ4.
     pub const FAST: Compression = match cfg!(feature = "lz4") {
         true => Compression::Lz4,
         false => Compression::Snappy,
@@ -94,7 +94,7 @@ impl Compression {
         }
     }
 
-    /// The Cargo feature that the codec needs, and true if this build has it.
+    /// The Cargo feature that the codec needs, if any, and whether it is enabled.
     fn feature(self) -> Option<(&'static str, bool)> {
         match self {
             Compression::Lz4 | Compression::Lz4hc => Some(("lz4", cfg!(feature = "lz4"))),
@@ -112,7 +112,7 @@ impl Compression {
         }
     }
 
-    /// The codec and the feature that it needs, as the text of the error of a codec that is not supported.
+    /// The error text for a codec that is not supported: the codec and the feature it needs.
     #[must_use]
     #[cold]
     pub fn absence(self) -> String {

@@ -4,11 +4,12 @@
 //! the stored form is described in formats.md 6.3: most codecs need the uncompressed size in front, because
 //! their own streams lack it. The zstd stream of compressed WALs is in [`wal`].
 //!
-//! Declared sizes are not trusted: they are checked against the best ratio of the codec and the caller's
-//! limit, and beyond a small multiple of the input a buffer grows only as the codec produces output.
+//! Declared sizes are not trusted. They are checked against the codec's best ratio and the caller's
+//! limit, and a buffer larger than a small multiple of the input grows only as the codec produces
+//! output.
 //!
-//! The features `lz4` and `zstd` compile the reference libraries in, which are C; the other codecs are
-//! Rust. Without a feature its codec is [not supported](Compression::is_supported).
+//! The features `lz4` and `zstd` compile in the C reference libraries; the other codecs are pure
+//! Rust. Without the feature, a codec is [not supported](Compression::is_supported).
 //!
 //! ```
 //! use cairn_compress::{Compression, Compressor, Framing, decompress};

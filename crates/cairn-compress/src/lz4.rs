@@ -2,8 +2,8 @@
 //!
 //! Invariants, cited by number:
 //!
-//! 1. Every pointer passed to the library comes from a slice that is borrowed during the whole call, and is
-//!    passed with a length of at most that of the slice.
+//! 1. Every pointer passed to the library comes from a slice that is borrowed for the whole call,
+//!    together with a length no greater than that of the slice.
 //! 2. Lengths fit `c_int`; [`int_len`] rejects longer ones.
 //! 3. A stream is created once, checked for null, used by one thread at a time (`&mut self`), and
 //!    freed once, when its owner is dropped.
@@ -24,7 +24,7 @@ use lz4_sys as _;
 /// The longest input of LZ4.
 pub(crate) const MAX_INPUT: usize = 0x7e00_0000;
 
-// Functions of the library that `lz4-sys` links but does not declare.
+// Library functions that `lz4-sys` links but does not declare.
 unsafe extern "C" {
     fn LZ4_createStream() -> *mut c_void;
     fn LZ4_freeStream(stream: *mut c_void) -> c_int;
@@ -81,7 +81,7 @@ fn int_len(len: usize) -> Option<c_int> {
     c_int::try_from(len).ok().filter(|_| len <= MAX_INPUT)
 }
 
-/// The last 64 KiB of a dictionary, which is as far as LZ4 looks back.
+/// The last 64 KiB of a dictionary, the reach of an LZ4 match.
 fn useful(dictionary: &[u8]) -> &[u8] {
     &dictionary[dictionary.len().saturating_sub(64 << 10)..]
 }
@@ -107,7 +107,7 @@ unsafe impl Send for Stream {}
 impl Stream {
     /// Creates the state for compression with `effort`.
     pub(crate) fn new(effort: Effort) -> Result<Stream> {
-        // SAFETY: there are no arguments; null is checked (I3).
+        // SAFETY: the function takes no arguments; its result is checked for null (I3).
         let raw = unsafe {
             match effort {
                 Effort::Fast(_) => LZ4_createStream(),
@@ -137,7 +137,7 @@ impl Stream {
         let dictionary_len = int_len(dictionary.len())?;
         let stream = self.raw.as_ptr();
         let (source, dest) = (raw.as_ptr().cast(), out.as_mut_ptr().cast());
-        // SAFETY: I1, I2, I3; the reset, or the load, drops earlier pointers of the stream (I4).
+        // SAFETY: I1, I2, I3; the reset or the load drops earlier pointers of the stream (I4).
         let written = unsafe {
             match self.effort {
                 // Without a stream the library hashes fewer bytes and finds shorter matches. RocksDB's tables
@@ -207,7 +207,7 @@ pub(crate) fn decompress(source: &[u8], dictionary: &[u8], out: &mut [u8]) -> Op
     usize::try_from(written).ok()
 }
 
-/// [`decompress`], but ends without an error when `out` is full.
+/// Like [`decompress`], but stops without an error when `out` is full.
 pub(crate) fn decompress_some(source: &[u8], dictionary: &[u8], out: &mut [u8]) -> Option<usize> {
     let dictionary = useful(dictionary);
     let (source_len, out_len) = (int_len(source.len())?, int_len(out.len())?);

@@ -1,14 +1,14 @@
-//! LZ4 in a build without it: [`Compression::is_supported`](crate::Compression::is_supported) is false, so
-//! that no stream exists and nothing is decompressed.
+//! Stubs for a build without LZ4: [`Compression::is_supported`](crate::Compression::is_supported)
+//! is false, so no stream is ever created and nothing is decompressed.
 
 use cairn_types::Result;
 
 use crate::kind::Compression;
 
-/// The largest input that LZ4 takes.
+/// The longest input of LZ4.
 pub(crate) const MAX_INPUT: usize = 0x7e00_0000;
 
-/// The effort of a search, which is of no use here.
+/// The algorithm and its effort; unused in this build.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Effort {
     Fast(#[expect(dead_code, reason = "as in the module with the library")] i32),

@@ -37,7 +37,7 @@ impl WalCompressor {
         let start = out.len();
         out.resize(start + zstd::bound(record.len()), 0);
         let written = self.0.compress(record, &mut out[start..])?;
-        let written = written.ok_or_else(|| Error::aborted("a zstd frame outgrew its bound"))?;
+        let written = written.ok_or_else(|| Error::aborted("a zstd frame exceeds its bound"))?;
         out.truncate(start + written);
         Ok(())
     }

@@ -7,7 +7,7 @@ use zstd_safe::{CCtx, CDict, CParameter, DCtx, DDict};
 
 use crate::compressor::{CodecOptions, LIBRARY_DEFAULT_LEVEL};
 
-/// The level of records of a WAL, and of blocks if none is set.
+/// The level for WAL records, and for blocks if none is set.
 const DEFAULT_LEVEL: i32 = 3;
 
 /// The working memory of a compressor, with the dictionary digested for its level.
@@ -33,7 +33,7 @@ impl Context {
         let dictionary = match dictionary {
             None => None,
             Some(raw) => Some(CDict::try_create(raw, level).ok_or_else(|| {
-                Error::invalid_argument(format!("zstd refuses a dictionary of {} bytes", raw.len()))
+                Error::invalid_argument(format!("zstd rejects a dictionary of {} bytes", raw.len()))
             })?),
         };
         Ok(Context {
@@ -54,7 +54,8 @@ impl Context {
         })
     }
 
-    /// Compresses `raw` into `out` and returns the length of the frame, or `None` if it does not fit there.
+    /// Compresses `raw` into `out` and returns the length of the frame, or `None` if it does not
+    /// fit into `out`.
     pub(crate) fn compress(&mut self, raw: &[u8], out: &mut [u8]) -> Result<Option<usize>> {
         let written = match &self.dictionary {
             Some(dictionary) => self.context.compress_using_cdict(out, raw, dictionary),
@@ -90,23 +91,24 @@ fn is_too_small(code: usize) -> bool {
 pub(crate) struct Digested(DDict<'static>);
 
 impl Digested {
-    /// `None` if the bytes claim to be a zstd dictionary and are none.
+    /// `None` if the bytes have zstd's dictionary magic but are not a valid dictionary.
     pub(crate) fn new(raw: &[u8]) -> Option<Digested> {
         DDict::try_create(raw).map(Digested)
     }
 
-    /// Bytes of memory that it takes.
+    /// The memory used, in bytes.
     pub(crate) fn memory_usage(&self) -> usize {
         self.0.sizeof()
     }
 }
 
 thread_local! {
-    /// zstd's decompression memory, some 150 KiB, kept from block to block.
+    /// zstd's decompression context, some 150 KiB, reused from block to block.
     static CONTEXT: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
 }
 
-/// Decompresses `stream` into `out` and returns the length, or `None` if it does not fit there.
+/// Decompresses `stream` into `out` and returns the length, or `None` if it does not fit into
+/// `out`.
 pub(crate) fn decompress(
     stream: &[u8],
     dictionary: Option<&Digested>,
@@ -129,7 +131,8 @@ pub(crate) fn decompress(
     }
 }
 
-/// Trains a dictionary of at most `max_bytes` from `samples`, one behind the other and `sizes` long.
+/// Trains a dictionary of at most `max_bytes` from the concatenated `samples`, whose lengths are in
+/// `sizes`.
 pub(crate) fn train(samples: &[u8], sizes: &[usize], max_bytes: usize) -> Result<Vec<u8>> {
     zstd::dict::from_continuous(samples, sizes, max_bytes).map_err(|error| {
         Error::invalid_argument(format!(

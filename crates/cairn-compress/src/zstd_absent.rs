@@ -1,5 +1,6 @@
-//! Zstandard in a build without it: [`Compression::is_supported`](crate::Compression::is_supported) is false,
-//! so that no context exists and nothing is decompressed.
+//! Stubs for a build without Zstandard:
+//! [`Compression::is_supported`](crate::Compression::is_supported) is false, so no context is ever
+//! created and nothing is decompressed.
 
 use cairn_types::{Decoded, Malformed, Result};
 

@@ -24,6 +24,7 @@ use crate::jobs::Jobs;
 use crate::lifecycle::Lifecycle;
 use crate::locks::{Locks, Rank, Ranked};
 use crate::open::recovery_info::RecoveryInfo;
+use crate::open_iterators::OpenIterators;
 use crate::settings::Settings;
 use crate::telemetry::Telemetry;
 use crate::timers::Timers;
@@ -43,6 +44,7 @@ pub(crate) struct Shared {
     pub(crate) lifecycle: Lifecycle,
 
     pub(crate) catalog: Catalog,
+    pub(crate) iterators: Arc<OpenIterators>,
     /// The memory budget, if there is one.
     pub(crate) budget: Option<Arc<Budget>>,
     pub(crate) writes: WritePath,

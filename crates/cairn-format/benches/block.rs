@@ -1,12 +1,12 @@
 //! The cost of the inner loops of reads: seeks in cached blocks, steps, filters, checksums.
 //!
-//! The blocks are those of an ordinary table: keys of 16 bytes, values of 100, 4 KiB a data block;
-//! an index block with one restart an entry. Targets come in random order, so that branches are
-//! not learnt.
+//! The blocks are typical of a table: 16-byte keys, 100-byte values, 4 KiB data blocks, and index
+//! blocks with one restart point per entry. Targets are in random order, so that the branch
+//! predictor cannot learn them.
 
 #![expect(
     missing_docs,
-    reason = "criterion_group! makes a public function without a word"
+    reason = "criterion_group! generates a public function without documentation"
 )]
 
 use std::hint::black_box;
@@ -37,7 +37,7 @@ fn internal(i: u64) -> Vec<u8> {
     key
 }
 
-/// Numbers below `n` in an order without pattern.
+/// The numbers below `n` in pseudo-random order.
 fn shuffled(n: u64) -> Vec<u64> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     (0..4096)
@@ -78,27 +78,28 @@ fn data(c: &mut Criterion) {
         let mut cursor = DataCursor::new();
         c.bench_function(name, |b| {
             b.iter(|| {
-                let target = next.next().expect("it goes round").internal();
-                let layout = BlockLayout::parse(&bytes, BlockKind::Data).expect("a good block");
+                let target = next.next().expect("the targets repeat").internal();
+                let layout =
+                    BlockLayout::parse(&bytes, BlockKind::Data).expect("the block is valid");
                 cursor
                     .seek_point(&bytes, &layout, &ORDER, target)
-                    .expect("a good block");
+                    .expect("the block is valid");
                 black_box(cursor.value(&bytes).len())
             });
         });
     }
     let (bytes, n) = data_block(false);
-    let layout = BlockLayout::parse(&bytes, BlockKind::Data).expect("a good block");
+    let layout = BlockLayout::parse(&bytes, BlockKind::Data).expect("the block is valid");
     let mut group = c.benchmark_group("data");
     group.throughput(Throughput::Elements(n));
     group.bench_function("next", |b| {
         let mut cursor = DataCursor::new();
         b.iter(|| {
             let mut sum = 0;
-            cursor.first(&bytes, &layout).expect("a good block");
+            cursor.first(&bytes, &layout).expect("the block is valid");
             while cursor.valid() {
                 sum += cursor.key(&bytes).len() + cursor.value(&bytes).len();
-                cursor.next(&bytes, &layout).expect("a good block");
+                cursor.next(&bytes, &layout).expect("the block is valid");
             }
             black_box(sum)
         });
@@ -107,10 +108,10 @@ fn data(c: &mut Criterion) {
         let mut cursor = DataCursor::new();
         b.iter(|| {
             let mut sum = 0;
-            cursor.last(&bytes, &layout).expect("a good block");
+            cursor.last(&bytes, &layout).expect("the block is valid");
             while cursor.valid() {
                 sum += cursor.key(&bytes).len() + cursor.value(&bytes).len();
-                cursor.prev(&bytes, &layout).expect("a good block");
+                cursor.prev(&bytes, &layout).expect("the block is valid");
             }
             black_box(sum)
         });
@@ -137,11 +138,11 @@ fn index(c: &mut Criterion) {
     let mut cursor = IndexCursor::new(form);
     c.bench_function("index/seek", |b| {
         b.iter(|| {
-            let target = next.next().expect("it goes round").internal();
-            let layout = BlockLayout::parse(&bytes, BlockKind::Index).expect("a good block");
+            let target = next.next().expect("the targets repeat").internal();
+            let layout = BlockLayout::parse(&bytes, BlockKind::Index).expect("the block is valid");
             cursor
                 .seek(&bytes, &layout, &ORDER, target)
-                .expect("a good block");
+                .expect("the block is valid");
             black_box(cursor.handle())
         });
     });
@@ -150,7 +151,9 @@ fn index(c: &mut Criterion) {
 fn filter(c: &mut Criterion) {
     for text in ["bloomfilter:10", "ribbonfilter:10"] {
         let policy = FilterPolicy::from_text(text).expect("a policy");
-        let mut builder = policy.builder(7, Some(1)).expect("it builds filters");
+        let mut builder = policy
+            .builder(7, Some(1))
+            .expect("the policy builds filters");
         (0..30_000).for_each(|i| builder.add_key(&user_key(i)));
         let bytes = builder.finish();
         for (what, from) in [("present", 0), ("absent", 1 << 40)] {
@@ -161,7 +164,7 @@ fn filter(c: &mut Criterion) {
             let mut next = keys.iter().cycle();
             c.bench_function(&format!("filter/{}/{what}", policy.name()), |b| {
                 b.iter(|| {
-                    let key = FilterKey::new(next.next().expect("it goes round"));
+                    let key = FilterKey::new(next.next().expect("the targets repeat"));
                     FilterKind::parse(&bytes).may_match(&bytes, &key)
                 });
             });
@@ -170,7 +173,7 @@ fn filter(c: &mut Criterion) {
 }
 
 fn checksum(c: &mut Criterion) {
-    // A footer, the shortest input of the long form of XXH3, a block, a large one.
+    // A footer, the shortest input of XXH3's long form, a block and a large block.
     for len in [53, 241, 4096, 65536] {
         let bytes = vec![3u8; len];
         let mut group = c.benchmark_group(format!("checksum of {len} bytes"));

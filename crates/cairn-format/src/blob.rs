@@ -1,4 +1,4 @@
-//! Blob files, which hold large values, and the blob indexes stored in tables instead of the values.
+//! Blob files, which hold large values, and the blob indexes that tables store in their place.
 //!
 //! ```text
 //! file     header, records, footer
@@ -13,8 +13,8 @@
 //!          (as stored), u8 compression
 //! ```
 //!
-//! Indexes of kinds 0 and 2, and files with expiring values, belong to RocksDB's older, stacked BlobDB. They
-//! are rejected.
+//! Indexes of kinds 0 and 2, and files with expiring values, belong to RocksDB's older, stacked
+//! BlobDB and are rejected.
 
 use cairn_types::{Decoded, FileNumber, Malformed};
 
@@ -214,7 +214,8 @@ impl BlobIndex {
     ///
     /// # Errors
     ///
-    /// [`Malformed`] if it is truncated, has trailing bytes, or is of a kind of stacked BlobDB.
+    /// [`Malformed`] if it is truncated, has trailing bytes, or is of a kind that only stacked
+    /// BlobDB writes.
     pub fn decode(bytes: &[u8]) -> Decoded<BlobIndex> {
         let mut input = Input::new(bytes);
         match input.u8()? {

@@ -1,9 +1,9 @@
 //! Checksums of blocks and records.
 //!
-//! WALs, MANIFESTs and blob files use CRC32C. The footer of a table selects the checksum of its blocks. CRCs
-//! are stored *masked*, so that the CRC of data that contains CRCs remains effective. From format version 6
-//! on, a block's checksum also depends on its file and offset ([`context_modifier`]), which detects intact
-//! but misplaced blocks.
+//! WALs, MANIFESTs and blob files use CRC32C. The footer of a table selects the checksum of its
+//! blocks. CRCs are stored *masked*, because computing the CRC of a string that contains embedded
+//! CRCs is problematic. As of format version 6, a block's checksum also depends on its file and
+//! offset ([`context_modifier`]), which detects intact but misplaced blocks.
 
 use std::hash::Hasher as _;
 
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(buffer_checksum(ChecksumKind::Xxh3, b""), 0);
     }
 
-    /// Data in which no two stripes are equal.
+    /// Data in which all stripes differ.
     fn pattern(len: usize) -> Vec<u8> {
         (0..len).map(|i| ((i * 31) ^ (i >> 3)) as u8).collect()
     }
@@ -198,8 +198,8 @@ mod tests {
         }
     }
 
-    /// The long form, which depends on CPU features, starts at 241 bytes and has rounds of 1,024. Inputs
-    /// start at every alignment.
+    /// The long form, which depends on CPU features, starts at 241 bytes and has rounds of 1,024.
+    /// Inputs cover every alignment.
     #[test]
     fn both_implementations_agree_at_every_length() {
         let bytes = pattern((20 << 10) + 64);

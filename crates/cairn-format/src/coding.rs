@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! fixed16, fixed32, fixed64   little-endian
-//! varint32, varint64          7 bits a byte, low bits first, high bit set when more follow;
+//! varint32, varint64          7 bits per byte, low bits first, high bit set when more follow;
 //!                             at most 5 and 10 bytes
 //! varsigned64                 zigzag (0, -1, 1, -2, ...) as varint64
 //! lps                         varint32 length, then that many bytes
 //! ```
 //!
-//! Decoders read through an [`Input`], which is bounds-checked and tracks its offset. Hot loops use the free
-//! functions, which leave this to the caller. A varint may be longer than necessary; bits beyond the width of
-//! its type make it malformed.
+//! Decoders read through an [`Input`], which is bounds-checked and tracks its offset. Hot loops use
+//! the free functions, which leave both to the caller. A varint may be longer than necessary; bits
+//! beyond the width of its type make it malformed.
 
 use cairn_types::{Decoded, Malformed};
 
@@ -85,11 +85,11 @@ pub fn put_lps(out: &mut Vec<u8>, slice: &[u8]) {
 #[inline]
 #[must_use]
 pub fn varint_len(value: u64) -> usize {
-    // One byte per started group of 7 bits, and one for zero.
+    // One byte per group of 7 bits, rounded up, and one byte for zero.
     (70 - (value | 1).leading_zeros() as usize) / 7
 }
 
-/// Decodes the varint32 at the start of `bytes`, and returns its length.
+/// Decodes the varint32 at the start of `bytes`. Also returns its length.
 #[inline]
 #[must_use]
 pub fn decode_varint32(bytes: &[u8]) -> Option<(u32, usize)> {
@@ -114,7 +114,7 @@ fn decode_long_varint32(bytes: &[u8]) -> Option<(u32, usize)> {
     None
 }
 
-/// Decodes the varint64 at the start of `bytes`, and returns its length.
+/// Decodes the varint64 at the start of `bytes`. Also returns its length.
 #[inline]
 #[must_use]
 pub fn decode_varint64(bytes: &[u8]) -> Option<(u64, usize)> {
@@ -244,7 +244,7 @@ impl<'a> Input<'a> {
     fn cut_short(&self, wanted: usize) -> Malformed {
         Malformed::mismatch(
             self.at,
-            "bytes are cut short",
+            "input is truncated",
             format_args!("{wanted} bytes"),
             self.remaining(),
         )
@@ -270,7 +270,7 @@ impl<'a> Input<'a> {
     ///
     /// # Errors
     ///
-    /// If the input continues differently.
+    /// If the next bytes are different.
     pub fn expect(&mut self, expected: &[u8], what: &'static str) -> Decoded<()> {
         if self.rest().starts_with(expected) {
             self.at += expected.len();
@@ -350,7 +350,7 @@ impl<'a> Input<'a> {
                 self.at += len;
                 Ok(value)
             }
-            None => Err(Malformed::at(self.at, "varint32 is cut short or too wide")),
+            None => Err(Malformed::at(self.at, "varint32 is truncated or too wide")),
         }
     }
 
@@ -366,7 +366,7 @@ impl<'a> Input<'a> {
                 self.at += len;
                 Ok(value)
             }
-            None => Err(Malformed::at(self.at, "varint64 is cut short or too wide")),
+            None => Err(Malformed::at(self.at, "varint64 is truncated or too wide")),
         }
     }
 

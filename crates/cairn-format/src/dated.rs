@@ -7,8 +7,8 @@
 //!    4  the time of the write, in seconds since 1970, little-endian
 //! ```
 //!
-//! Timestamps before [`EARLIEST`] are invalid, which detects most values written without one. As in RocksDB
-//! they are signed and end in January 2038.
+//! Timestamps before [`EARLIEST`] are invalid, which detects most values written without one. As in
+//! RocksDB, they are signed 32-bit integers, which end in January 2038.
 
 use cairn_types::{Decoded, Malformed};
 

@@ -1,8 +1,9 @@
-//! Hashes that are part of file formats: of keys in filters and hash indexes, and of ids.
+//! Hash functions that are part of the file formats: for keys in filters and hash indexes, and for
+//! ids.
 //!
-//! [`hash64`] is *not* the final XXH3 but the preview in xxHash 0.7.2 (seed 0), with a different result for
-//! empty input. It determines the bits of filters on disk. [`hash32`] is LevelDB's hash, with sign extension
-//! of the trailing bytes. [`xxh3_128`] is the published algorithm.
+//! [`hash64`] is *not* the final XXH3 but the preview in xxHash 0.7.2 (seed 0), with a different
+//! result for empty input; filters on disk depend on it. [`hash32`] is LevelDB's hash, with sign
+//! extension of the trailing bytes. [`xxh3_128`] is the published algorithm.
 
 /// The default secret of XXH3.
 const SECRET: [u8; 192] = [
@@ -178,7 +179,7 @@ fn hash_long(bytes: &[u8]) -> u64 {
 #[must_use]
 pub fn hash32(bytes: &[u8], seed: u32) -> u32 {
     const M: u32 = 0xc6a4_a793;
-    // The length is reduced modulo 2^32, like every other step.
+    // All arithmetic is modulo 2^32, including the length.
     let mut h = seed ^ (bytes.len() as u32).wrapping_mul(M);
     let groups = bytes.chunks_exact(4);
     let tail = groups.remainder();

@@ -70,7 +70,7 @@ pub fn parse(internal: &[u8]) -> Decoded<ParsedKey<'_>> {
 fn too_short(internal: &[u8]) -> Malformed {
     Malformed::mismatch(
         0,
-        "internal key is cut short",
+        "internal key is truncated",
         "at least 8 bytes",
         internal.len(),
     )
@@ -146,8 +146,8 @@ pub fn is_same_bytes(a: &[u8], b: &[u8]) -> bool {
     a == b
 }
 
-/// An integer prefix of the user key of `internal`: a smaller prefix implies a smaller key, equal prefixes
-/// decide nothing.
+/// An integer prefix of the user key of `internal`: a smaller prefix implies a smaller key; equal
+/// prefixes imply nothing.
 #[inline]
 #[must_use]
 pub fn prefix(order: &KeyOrder, internal: &[u8]) -> u64 {
@@ -180,7 +180,7 @@ pub fn compare_bytewise(a: &[u8], b: &[u8]) -> Ordering {
         if a8 != b8 {
             return a8.cmp(&b8);
         }
-        // Keys of 9 to 16 bytes are common, and decided by their second 8 bytes.
+        // Keys of 9 to 16 bytes are common, and their second 8 bytes decide.
         if let (Some((a8, a_rest)), Some((b8, b_rest))) = (
             a_rest.split_first_chunk::<8>(),
             b_rest.split_first_chunk::<8>(),
@@ -189,7 +189,7 @@ pub fn compare_bytewise(a: &[u8], b: &[u8]) -> Ordering {
             if a8 != b8 {
                 return a8.cmp(&b8);
             }
-            // Equal keys of 16 bytes have no rest, which needs no call either.
+            // Two equal 16-byte keys have no remaining bytes, so no call is needed.
             return match a_rest.is_empty() || b_rest.is_empty() {
                 true => a_rest.len().cmp(&b_rest.len()),
                 false => a_rest.cmp(b_rest),
@@ -235,8 +235,8 @@ pub fn shorten_successor(order: &KeyOrder, key: &mut Vec<u8>) {
     replace_if_after(order, key, short);
 }
 
-/// Replaces `internal` by `short` with the packed number of a seek key, if `short` is strictly after its user
-/// key and not longer. An equal user key would sort before older entries.
+/// Replaces `internal` with `short` and the packed number of a seek key, if `short` is strictly
+/// after its user key and not longer. An equal user key would sort before older entries.
 fn replace_if_after(order: &KeyOrder, internal: &mut Vec<u8>, mut short: Vec<u8>) {
     let user = user_key(internal);
     if short.len() <= user.len() && order.compare(user, &short) == Ordering::Less {
@@ -326,8 +326,8 @@ impl fmt::Debug for InternalKey {
 /// The maximum length of a lookup key without an allocation.
 const INLINE: usize = 72;
 
-/// The seek key of a point lookup: it precedes all versions of `user` that are not newer than `seq`. Keys of
-/// usual length are stored inline.
+/// The seek key of a point lookup: it precedes all versions of `user` that are not newer than
+/// `seq`. Keys of ordinary length are stored inline.
 #[derive(Clone)]
 pub struct LookupKey {
     short: [u8; INLINE],
@@ -485,7 +485,7 @@ mod tests {
 
     #[test]
     fn keys_of_every_length_are_copied_and_compared() {
-        let mut out = b"a longer key than any that comes".to_vec();
+        let mut out = b"longer than any key in the test.".to_vec();
         for len in 0..40 {
             let user: Vec<u8> = (0..len).collect();
             copy_user_key(&mut out, &internal(&user, 3, ValueKind::Value));

@@ -6,19 +6,19 @@
 //! 000005.log  000008.sst  000008.ldb  000009.blob  COMPACTION_PROGRESS-1700000000000000
 //! ```
 //!
-//! Numbers are formatted with at least six digits and parsed with any number of digits, so two names may have
-//! the same number: to delete a file, use its name in the directory. Other names do not belong to the
-//! database; such files are neither used nor deleted.
+//! Numbers are formatted with at least six digits but parsed with any number of digits, so two
+//! names may have the same number: to delete a file, use its name in the directory. Files with
+//! other names do not belong to the database and are neither used nor deleted.
 
 use std::fmt;
 
 use cairn_types::{Decoded, FileNumber, Malformed};
 
-/// The file with the name of the current MANIFEST.
+/// The file that contains the name of the current MANIFEST.
 pub const CURRENT: &str = "CURRENT";
-/// The file with the database id.
+/// The file that contains the database id.
 pub const IDENTITY: &str = "IDENTITY";
-/// The file that the writing process locks.
+/// The file locked by the process that has the database open for writing.
 pub const LOCK: &str = "LOCK";
 /// The info log.
 pub const INFO_LOG: &str = "LOG";
@@ -170,7 +170,6 @@ pub fn table(number: FileNumber) -> String {
     let (mut at, mut rest) = (digits_end, number.0);
     while rest > 0 {
         at -= 1;
-        // A digit.
         name[at] = b'0' + (rest % 10) as u8;
         rest /= 10;
     }
@@ -190,9 +189,9 @@ pub fn manifest(number: FileNumber) -> String {
     FileName::Manifest(number).to_string()
 }
 
-/// The prefix of info logs in a separate directory (`db_log_dir`): the path of the database without its
-/// leading slash, in which all characters except letters, digits, `-`, `.` and `_` are replaced by `_`,
-/// followed by `_LOG`.
+/// The prefix of info logs in a separate directory (`db_log_dir`): the path of the database without
+/// its leading slash, with all characters other than letters, digits, `-`, `.` and `_` replaced
+/// with `_`, followed by `_LOG`.
 #[must_use]
 pub fn info_log_prefix(database: &str) -> String {
     let path = database.strip_prefix('/').unwrap_or(database);

@@ -98,7 +98,7 @@ fn value_len(text: &str) -> Decoded<usize> {
 ///
 /// # Errors
 ///
-/// [`Malformed`] with the first line that is not a title, a statement or empty.
+/// [`Malformed`] at the first line that is not a title, a statement, a comment or empty.
 pub fn parse_file(text: &str) -> Decoded<Vec<Section>> {
     let mut sections: Vec<Section> = Vec::new();
     let mut at = 0;
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_file_has_sections_comments_and_escapes() {
-        let text = "# head\n[Version] # of it\n  a=1\n\n[CFOptions \"na\\#me\"]\n b={c=1;} # x\n";
+        let text = "# head\n[Version] # title\n  a=1\n\n[CFOptions \"na\\#me\"]\n b={c=1;} # x\n";
         let sections = parse_file(text).unwrap();
         assert_eq!(sections[0].value("a"), Some("1"));
         assert_eq!(sections[1].argument.as_deref(), Some("na#me"));

@@ -20,9 +20,9 @@ const FANOUT: usize = 8;
 #[repr(align(64))]
 struct Line([u64; FANOUT]);
 
-/// A static B-tree over sorted integers, with a fanout of 8 and one cache line per node: each row has the
-/// last integers of the lines beneath it. The upper rows, an eighth of the memory, stay in the processor's
-/// cache.
+/// A static B-tree over sorted integers, with a fanout of 8 and one cache line per node: each row
+/// holds the last integer of every line in the row below. The upper rows take an eighth of the
+/// memory and stay in the CPU cache.
 #[derive(Debug)]
 pub(crate) struct Sorted {
     /// The lines of all rows, root first, padded with the maximum integer.

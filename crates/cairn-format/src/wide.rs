@@ -53,7 +53,8 @@ pub struct Entity<'a> {
 ///
 /// # Errors
 ///
-/// [`Malformed`] if sizes do not add up, names are not sorted, or the version or a column kind is unknown.
+/// [`Malformed`] if the sizes do not add up, the names are not sorted, or the version or a column
+/// kind is unknown.
 pub fn decode(entity: &[u8]) -> Decoded<Entity<'_>> {
     let mut input = Input::new(entity);
     let version = input.varint32()?;
@@ -218,12 +219,11 @@ fn version_2<'a>(input: &mut Input<'a>, count: u32) -> Decoded<Columns<'a>> {
     })
 }
 
-/// Validates all columns: they are complete and sorted, and all sections are used up.
+/// Checks that all columns are complete and sorted, and that all sections are consumed.
 fn check(mut columns: Columns<'_>, len: usize) -> Decoded<()> {
     let mut last: Option<&[u8]> = None;
     loop {
-        // Offsets within sections are of little use; that of the remaining values suffices to locate the
-        // column.
+        // The offset of the remaining values is enough to locate the column.
         let at = len - columns.values.len();
         let column = columns
             .try_next()
@@ -273,7 +273,7 @@ pub fn encode(columns: &[Column<'_>], out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Encodes `columns`, names and values in any order, and appends the entity to `out`.
+/// Encodes `columns` (names and values, in any order) and appends the entity to `out`.
 ///
 /// # Errors
 ///

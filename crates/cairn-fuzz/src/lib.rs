@@ -1,13 +1,13 @@
-//! Fuzz targets as plain functions, and a replayer that needs no fuzzer.
+//! Fuzz targets as plain functions, and a replayer that works without a fuzzer.
 //!
-//! A target is a function `pub fn run(data: &[u8])` in [`targets`] and a row of [`TARGETS`]. It passes
-//! its bytes to a decoder and panics if a property is violated: the decoder panics, or an accepted
-//! value changes when it is encoded and decoded again. `fuzz/` runs the functions with libFuzzer on the
-//! nightly toolchain; the binary of this crate replays the corpus and a fixed number of mutated inputs
-//! on the stable one.
+//! A target is a function `pub fn run(data: &[u8])` in [`targets`] and a row of [`TARGETS`]. It
+//! passes its bytes to a decoder and panics if a property is violated, for example if an accepted
+//! value changes when it is encoded and decoded again. `fuzz/` runs the functions with libFuzzer on
+//! the nightly toolchain; the binary of this crate replays the corpus and a fixed number of mutated
+//! inputs on the stable one.
 //!
-//! Linking this crate installs a counting allocator ([`memory_limit`]), so that [`check`] also detects
-//! allocations based on untrusted sizes.
+//! Linking this crate installs a counting allocator ([`memory_limit`]), which lets [`check`] detect
+//! allocations of untrusted sizes.
 
 pub mod fix_checksums;
 pub mod memory_limit;
@@ -19,7 +19,7 @@ use memory_limit::Bound;
 /// A fuzz target.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// The name of the target, of its file and of its directory in `fuzz/corpus/`.
+    /// The name of the target, and of its file and its directory in `fuzz/corpus/`.
     pub name: &'static str,
     /// The body.
     pub run: fn(&[u8]),
@@ -105,7 +105,7 @@ pub fn check(target: &Target, data: &[u8]) {
     let limit = target.bound.of(data.len());
     assert!(
         peak <= limit,
-        "{} took {peak} bytes of memory for an input of {} bytes; its bound is {limit}",
+        "{} took {peak} bytes of memory for an input of {} bytes; the limit is {limit}",
         target.name,
         data.len()
     );
@@ -115,10 +115,7 @@ pub fn check(target: &Target, data: &[u8]) {
 ///
 /// # Panics
 ///
-/// Also if there is no such target.
+/// Those of [`check`], and if there is no such target.
 pub fn check_named(name: &str, data: &[u8]) {
-    check(
-        target(name).expect("the name is that of a row of TARGETS"),
-        data,
-    );
+    check(target(name).expect("the target exists"), data);
 }

@@ -5,7 +5,7 @@
 //! cairn-fuzz --file TARGET FILE                                   run one file
 //! ```
 //!
-//! Input number *n* of a target is the same on every machine, so that a failure is repeated with
+//! Input number *n* of a target is the same on every machine, so a failure can be reproduced with
 //! `--from n --inputs 1 TARGET`. A failing input is also written to `target/fuzz-failures/`. An
 //! input that takes longer than ten seconds fails the run.
 
@@ -22,7 +22,7 @@ use cairn_fuzz::{TARGETS, Target, check, target};
 
 /// Maximum size of mutated inputs.
 const MAX_LEN: usize = 64 << 10;
-/// Number of inputs run over all targets, which the watchdog observes.
+/// The total number of inputs run, which the watchdog monitors.
 static DONE: AtomicU64 = AtomicU64::new(0);
 
 struct Arguments {
@@ -74,7 +74,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Box<dyn E
 fn named(name: &str) -> Result<&'static Target, String> {
     target(name).ok_or_else(|| {
         let all: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
-        format!("there is no target {name}; there are {}", all.join(", "))
+        format!("no target {name}; the targets are {}", all.join(", "))
     })
 }
 
@@ -159,7 +159,7 @@ fn guarded(target: &Target, data: &[u8], name: &str) -> Result<(), Box<dyn Error
     fs::write(&file, data)?;
     let took = started.elapsed().as_secs_f64();
     Err(format!(
-        "{}: {name} fails after {took:.1} s; it is in {}",
+        "{}: {name} failed after {took:.1} s; the input is in {}",
         target.name,
         file.display()
     )
@@ -173,7 +173,7 @@ fn watch() {
         std::thread::sleep(Duration::from_secs(60));
         let now = DONE.load(Ordering::Relaxed);
         if now == seen {
-            eprintln!("cairn-fuzz: the input after {now} finished ones hangs");
+            eprintln!("cairn-fuzz: the input after {now} finished inputs hangs");
             std::process::exit(1);
         }
         seen = now;

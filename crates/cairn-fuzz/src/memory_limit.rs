@@ -3,10 +3,7 @@
 //! Property S2 of the design: a decoder takes at most 64 KiB plus eight times its input, and does not
 //! trust sizes in a file. The counters are thread-local, so that concurrent tests do not affect each
 //! other.
-#![expect(
-    unsafe_code,
-    reason = "a global allocator cannot be written without it"
-)]
+#![expect(unsafe_code, reason = "a global allocator requires unsafe code")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -14,9 +11,9 @@ use std::cell::Cell;
 /// Memory bound for an input: `base + factor * length`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// Bytes for any input.
+    /// Bytes allowed for any input.
     pub base: usize,
-    /// Bytes for each byte of the input.
+    /// Bytes allowed per byte of the input.
     pub factor: usize,
 }
 
@@ -34,7 +31,7 @@ impl Bound {
     }
 }
 
-/// Larger requests abort at once: such a size can only have been read from the input.
+/// Larger requests abort immediately: such a size can only come from the input.
 const REFUSED: usize = 1 << 32;
 
 thread_local! {

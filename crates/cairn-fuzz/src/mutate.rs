@@ -67,8 +67,8 @@ impl Rng {
     }
 }
 
-/// Changes `data` in one to four places; `other` is a second seed to copy pieces from. The result has
-/// at most `max_len` bytes.
+/// Changes `data` in one to four places; `other` is a second seed from which pieces are copied. The
+/// result has at most `max_len` bytes.
 pub fn mutate(data: &mut Vec<u8>, other: &[u8], rng: &mut Rng, max_len: usize) {
     for _ in 0..=rng.below(4) {
         once(data, other, rng);

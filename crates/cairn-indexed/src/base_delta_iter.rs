@@ -1,9 +1,10 @@
-//! An iterator over a family as it will be once a batch is written, like RocksDB's `BaseDeltaIterator`:
-//! an iterator over the database (base) merged with the keys of the batch (delta).
+//! An iterator over a column family as it will be once a batch is written, like RocksDB's
+//! `BaseDeltaIterator`: it merges an iterator over the database (base) with the keys of the batch
+//! (delta).
 //!
-//! Both sides are at their next key in the direction of iteration. The nearer key is returned; at equal
-//! keys the batch takes precedence, with merge operands applied to the database's value. A change of
-//! direction seeks both sides from the current key.
+//! Both sides are at their next key in the direction of iteration. The nearer key is returned; if
+//! the keys are equal, the batch takes precedence, with merge operands applied to the database's
+//! value. A change of direction seeks both sides from the current key.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -27,7 +28,7 @@ enum At {
     Own(Found),
 }
 
-/// Bidirectional iterator over the content of a family once a batch is written.
+/// A bidirectional iterator over the content of a column family once a batch is written.
 pub struct BaseDeltaIter {
     shared: Arc<Mutex<Indexed>>,
     family: Family,
@@ -66,28 +67,28 @@ impl BaseDeltaIter {
     /// Moves to the first key at or after `target`.
     pub fn seek(&mut self, target: &[u8]) {
         self.base.seek(target);
-        self.aim(Bound::Included(target), false);
+        self.seek_delta(Bound::Included(target), false);
         self.settle();
     }
 
     /// Moves to the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: &[u8]) {
         self.base.seek_for_prev(target);
-        self.aim(Bound::Included(target), true);
+        self.seek_delta(Bound::Included(target), true);
         self.settle();
     }
 
     /// Moves to the first key.
     pub fn seek_to_first(&mut self) {
         self.base.seek_to_first();
-        self.aim(Bound::Unbounded, false);
+        self.seek_delta(Bound::Unbounded, false);
         self.settle();
     }
 
     /// Moves to the last key.
     pub fn seek_to_last(&mut self) {
         self.base.seek_to_last();
-        self.aim(Bound::Unbounded, true);
+        self.seek_delta(Bound::Unbounded, true);
         self.settle();
     }
 
@@ -115,7 +116,7 @@ impl BaseDeltaIter {
         if self.base.valid() && self.order.compare(self.base.key(), &key).is_eq() {
             self.step_base(back);
         }
-        self.aim(Bound::Excluded(&key), back);
+        self.seek_delta(Bound::Excluded(&key), back);
         self.settle();
     }
 
@@ -150,7 +151,7 @@ impl BaseDeltaIter {
             At::Base => self.base.value(),
             At::Own(Found::Value(value)) => value,
             At::Own(Found::Entity(entity)) => {
-                // Decoded by `settle` already.
+                // Already decoded by `settle`.
                 let decoded = wide::decode(entity).ok();
                 let default = decoded.and_then(|decoded| decoded.default_value());
                 match default {
@@ -189,8 +190,9 @@ impl BaseDeltaIter {
         &self.base
     }
 
-    /// Finds the next key of the batch from `bound` on, within the bounds; backwards if `back`.
-    fn aim(&mut self, bound: Bound<&[u8]>, back: bool) {
+    /// Finds the next key of the batch at or after `bound` (at or before it if `back`), within the
+    /// bounds.
+    fn seek_delta(&mut self, bound: Bound<&[u8]>, back: bool) {
         self.back = back;
         self.error = None;
         self.at = At::Nowhere;
@@ -251,8 +253,8 @@ impl BaseDeltaIter {
             let said = resolve(&self.shared.lock(), self.family.id(), &own)?;
             let found = match said {
                 BatchEffect::Nothing => {
-                    // Removed meanwhile by a rollback: the database decides.
-                    self.aim(Bound::Excluded(&own), self.back);
+                    // A rollback has removed the key in the meantime: the database decides.
+                    self.seek_delta(Bound::Excluded(&own), self.back);
                     continue;
                 }
                 BatchEffect::Found(found) => found,
@@ -271,7 +273,7 @@ impl BaseDeltaIter {
                 if side == Ordering::Equal {
                     self.step_base(self.back);
                 }
-                self.aim(Bound::Excluded(&own), self.back);
+                self.seek_delta(Bound::Excluded(&own), self.back);
                 continue;
             }
             if let Found::Entity(_) = &found {

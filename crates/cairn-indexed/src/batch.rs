@@ -16,7 +16,7 @@ const DEFAULT: u32 = 0;
 
 /// A write batch whose writes can be read before they are written.
 ///
-/// Iterators share the batch and see later additions. Range deletions are rejected, as by RocksDB.
+/// Iterators share the batch and see later additions. Range deletions are rejected, as in RocksDB.
 pub struct IndexedBatch {
     pub(crate) shared: Arc<Mutex<Indexed>>,
     default_order: KeyOrder,
@@ -30,7 +30,8 @@ impl IndexedBatch {
         IndexedBatch::with_order(KeyOrder::Bytewise, overwrite)
     }
 
-    /// [`IndexedBatch::new`] with a key order for families that are not named, such as the default one.
+    /// [`IndexedBatch::new`] with a key order for writes that do not name a column family and go to
+    /// the default one.
     #[must_use]
     pub fn with_order(default_order: KeyOrder, overwrite: bool) -> IndexedBatch {
         IndexedBatch {
@@ -67,7 +68,7 @@ impl IndexedBatch {
         });
     }
 
-    /// Sets `key` of `family` to an entity of `columns`, name-value pairs in any order.
+    /// Sets `key` of `family` to an entity with `columns`: names and values, in any order.
     pub fn put_entity_in(&self, family: &Family, key: &[u8], columns: &[Column<'_>]) {
         self.add_in(family, key, WriteKind::PutEntity, |batch| {
             batch.put_entity_in(family, key, columns);
@@ -163,7 +164,7 @@ impl IndexedBatch {
         self.shared.lock().batch.data().len()
     }
 
-    /// Calls `look` with the underlying batch. It must not call the indexed batch.
+    /// Calls `look` with the underlying batch. `look` must not call the indexed batch.
     pub fn with_batch<T>(&self, look: impl FnOnce(&WriteBatch) -> T) -> T {
         look(&self.shared.lock().batch)
     }
@@ -198,7 +199,7 @@ impl IndexedBatch {
         self.shared.lock().batch.pop_save_point()
     }
 
-    /// Replaces the content by that of `batch`, in RocksDB's serialized form.
+    /// Replaces the content with that of `batch`, which is in RocksDB's serialized form.
     ///
     /// # Errors
     ///

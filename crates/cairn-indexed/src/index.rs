@@ -25,7 +25,7 @@ pub enum WriteKind {
     Merge,
     /// Deletes the key.
     Delete,
-    /// Deletes a key that was put once.
+    /// Deletes a key that has been put once.
     SingleDelete,
 }
 
@@ -36,7 +36,7 @@ struct Ordered {
     key: Box<[u8]>,
 }
 
-/// An ordered key, borrowed or owned: allows searching the tree without copying the key.
+/// An ordered key, borrowed or owned, so that the tree can be searched without copying the key.
 trait InOrder {
     fn parts(&self) -> (&KeyOrder, &[u8]);
 }
@@ -121,12 +121,12 @@ impl FamilyIndex {
         self.keys.get(target).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the first key from `from` on.
+    /// Returns the first key at or after `from`.
     pub(crate) fn at_or_after(&self, from: Bound<&[u8]>) -> Option<&[u8]> {
         self.range(from, Bound::Unbounded).next()
     }
 
-    /// Returns the last key up to `to`.
+    /// Returns the last key at or before `to`.
     pub(crate) fn at_or_before(&self, to: Bound<&[u8]>) -> Option<&[u8]> {
         self.range(Bound::Unbounded, to).next_back()
     }
@@ -169,7 +169,7 @@ impl FamilyIndex {
 pub(crate) struct Indexed {
     pub(crate) batch: WriteBatch,
     families: BTreeMap<u32, FamilyIndex>,
-    /// Key order of families without a named one.
+    /// The key order of column families for which none is given.
     default_order: KeyOrder,
     overwrite: bool,
 }
@@ -250,7 +250,7 @@ impl Indexed {
     }
 }
 
-/// Returns family, kind, key and value of a single-key record.
+/// Returns the family, kind, key and value of a single-key record.
 fn keyed<'a>(record: &Record<'a>) -> Option<(u32, WriteKind, &'a [u8], &'a [u8])> {
     Some(match *record {
         Record::Put { family, key, value } => (family, WriteKind::Put, key, value),
@@ -275,7 +275,7 @@ fn unsupported(record: &Record<'_>) -> Error {
     let what = match record {
         Record::DeleteRange { .. } => "a range deletion",
         Record::TimedPut { .. } => "a put with a time",
-        _ => "a record that changes no single key",
+        _ => "a record that does not change a single key",
     };
     Error::not_supported(format!("{what} in a write batch with index"))
 }

@@ -19,8 +19,8 @@ pub struct WriteEntry {
     pub value: Vec<u8>,
 }
 
-/// An iterator over the records of one family in a batch, in key order; records of one key are ordered
-/// newest first. It sees later additions; the current entry is a copy.
+/// An iterator over the records of one family in a batch, in key order; records of one key are
+/// ordered newest first. The iterator sees later additions; the current entry is a copy.
 pub struct BatchIter {
     shared: Arc<Mutex<Indexed>>,
     family: u32,
@@ -49,22 +49,22 @@ impl BatchIter {
 
     /// Moves to the newest record of the first key.
     pub fn seek_to_first(&mut self) {
-        self.land(Bound::Unbounded, false);
+        self.seek_to_bound(Bound::Unbounded, false);
     }
 
     /// Moves to the oldest record of the last key.
     pub fn seek_to_last(&mut self) {
-        self.land(Bound::Unbounded, true);
+        self.seek_to_bound(Bound::Unbounded, true);
     }
 
     /// Moves to the newest record of the first key at or after `target`.
     pub fn seek(&mut self, target: &[u8]) {
-        self.land(Bound::Included(target), false);
+        self.seek_to_bound(Bound::Included(target), false);
     }
 
     /// Moves to the oldest record of the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: &[u8]) {
-        self.land(Bound::Included(target), true);
+        self.seek_to_bound(Bound::Included(target), true);
     }
 
     /// Moves to the next older record of the key, or to the next key.
@@ -72,8 +72,8 @@ impl BatchIter {
         let Some((entry, newer)) = self.at.take() else {
             return;
         };
-        if !self.stand(&entry.key, newer + 1) {
-            self.land(Bound::Excluded(&entry.key), false);
+        if !self.set_position(&entry.key, newer + 1) {
+            self.seek_to_bound(Bound::Excluded(&entry.key), false);
         }
     }
 
@@ -82,8 +82,8 @@ impl BatchIter {
         let Some((entry, newer)) = self.at.take() else {
             return;
         };
-        if newer == 0 || !self.stand(&entry.key, newer - 1) {
-            self.land(Bound::Excluded(&entry.key), true);
+        if newer == 0 || !self.set_position(&entry.key, newer - 1) {
+            self.seek_to_bound(Bound::Excluded(&entry.key), true);
         }
     }
 
@@ -108,8 +108,8 @@ impl BatchIter {
         self.error.clone().map_or(Ok(()), Err)
     }
 
-    /// Moves to the first key from `bound` on, or to the last one up to it if `back`.
-    fn land(&mut self, bound: Bound<&[u8]>, back: bool) {
+    /// Moves to the first key at or after `bound`, or to the last one at or before it if `back`.
+    fn seek_to_bound(&mut self, bound: Bound<&[u8]>, back: bool) {
         self.at = None;
         self.error = None;
         let found = {
@@ -124,12 +124,12 @@ impl BatchIter {
             key.map(|key| (key.to_vec(), index.records(key).len()))
         };
         if let Some((key, records)) = found {
-            self.stand(&key, if back { records - 1 } else { 0 });
+            self.set_position(&key, if back { records - 1 } else { 0 });
         }
     }
 
-    /// Moves to the record of `key` with `newer` newer ones. Returns false if there is none.
-    fn stand(&mut self, key: &[u8], newer: usize) -> bool {
+    /// Moves to the record of `key` that has `newer` newer ones. Returns false if there is none.
+    fn set_position(&mut self, key: &[u8], newer: usize) -> bool {
         let indexed = self.shared.lock();
         let records = indexed
             .family(self.family)

@@ -1,4 +1,4 @@
-//! Write batch with index: collected writes that can be read before they are written.
+//! The write batch with index: writes that can be read before they are written to the database.
 //!
 //! [`IndexedBatch`] wraps a write batch and indexes, for each family, its keys in order with their
 //! records. [`BatchIter`] iterates over the records; gets and [`BaseDeltaIter`] combine them with the

@@ -1,4 +1,4 @@
-//! Reads of keys from a batch, alone or on top of a database.
+//! Reads from a batch, alone or on top of a database.
 
 use cairn_db::{Below, Columns, Family, Found, Merged, Value};
 use cairn_options::ReadOptions;
@@ -67,7 +67,7 @@ pub(crate) fn merged(
 }
 
 impl IndexedBatch {
-    fn said(&self, family: u32, key: &[u8]) -> Result<BatchEffect> {
+    fn batch_effect(&self, family: u32, key: &[u8]) -> Result<BatchEffect> {
         resolve(&self.shared.lock(), family, key)
     }
 
@@ -78,7 +78,7 @@ impl IndexedBatch {
     ///
     /// `InvalidArgument` if the key has merge operands, which require a family to be merged.
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
-        match self.said(0, key)? {
+        match self.batch_effect(0, key)? {
             BatchEffect::Nothing => Ok(None),
             BatchEffect::Found(found) => found.into_value(),
             BatchEffect::Operands(..) => Err(Error::invalid_argument(
@@ -91,7 +91,7 @@ impl IndexedBatch {
     ///
     /// # Errors
     ///
-    /// `MergeInProgress` if the batch has merge operands without their base; errors of a merge.
+    /// `MergeInProgress` if the batch has merge operands but not their base; errors of a merge.
     pub fn get_in(&self, family: &Family, key: &[u8]) -> Result<Option<Value>> {
         self.find_in(family, key)?.into_value()
     }
@@ -106,14 +106,14 @@ impl IndexedBatch {
     }
 
     fn find_in(&self, family: &Family, key: &[u8]) -> Result<Found> {
-        match self.said(family.id(), key)? {
+        match self.batch_effect(family.id(), key)? {
             BatchEffect::Nothing => Ok(Found::Missing),
             BatchEffect::Found(found) => Ok(found),
             BatchEffect::Operands(operands, Some(below)) => merged(family, key, &below, &operands),
             BatchEffect::Operands(_, None) => Err(Error::new(
                 Code::MergeInProgress,
                 Subcode::None,
-                "the batch has merge operands of the key and not what they are merged into",
+                "the batch has merge operands of the key but not their base value",
             )),
         }
     }
@@ -148,7 +148,7 @@ impl IndexedBatch {
     }
 
     fn find_over(&self, family: &Family, key: &[u8], options: &ReadOptions) -> Result<Found> {
-        match self.said(family.id(), key)? {
+        match self.batch_effect(family.id(), key)? {
             BatchEffect::Nothing => family.find(key, options),
             BatchEffect::Found(found) => Ok(found),
             BatchEffect::Operands(operands, Some(below)) => merged(family, key, &below, &operands),

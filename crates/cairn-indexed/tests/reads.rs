@@ -1,6 +1,6 @@
-//! A batch on top of a database reads like the database after writing the batch.
+//! Reads of a batch on top of a database equal those of the database after the batch is written.
 
-#![expect(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+#![expect(clippy::unwrap_used, reason = "an error fails the test")]
 
 use std::path::Path;
 
@@ -66,7 +66,7 @@ fn add(batch: &IndexedBatch, db: &Db, op: &Op) {
         Op::Merge(key, n) => batch.merge_in(family, &[key], &[n]),
         Op::Delete(key) => batch.delete_in(family, &[key]),
         Op::SavePoint => batch.set_save_point(),
-        // Without a save point, rollback has no effect.
+        // Without a save point, a rollback has no effect.
         Op::RollBack => drop(batch.rollback_to_save_point()),
     }
 }
@@ -299,7 +299,7 @@ fn a_write_beyond_the_limit_is_neither_in_the_batch_nor_in_its_index() {
     assert_eq!(batch.count(), 1);
     let mut iter = batch.iter();
     iter.seek_to_first();
-    assert_eq!(iter.entry().expect("it stands on a key").key, b"a");
+    assert_eq!(iter.entry().expect("the iterator is valid").key, b"a");
     iter.next();
     assert!(!iter.valid());
     let refused = batch.write_to(&db, &WriteOptions::default()).unwrap_err();

@@ -1,6 +1,6 @@
 //! Counts the blobs that a compaction leaves unreferenced.
 //!
-//! A blob that is referenced by an input but by no output becomes garbage of its blob file.
+//! A blob that is referenced by an input but by no output becomes garbage in its blob file.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ struct Sum {
     bytes: u64,
 }
 
-/// Blobs of each file that enter with the inputs and leave with the outputs. RocksDB's
+/// The blobs of each file that enter with the inputs and leave with the outputs: RocksDB's
 /// `BlobGarbageMeter`.
 #[derive(Clone, Debug, Default)]
 pub struct BlobGarbageMeter {
@@ -28,15 +28,15 @@ pub struct BlobGarbageMeter {
 ///
 /// # Errors
 ///
-/// `Corruption` if the blob index is malformed; `NotSupported` if it refers to a blob in its own table,
-/// since it would be wrong in any other table.
+/// `Corruption` if the blob index is malformed; `NotSupported` if it refers to a blob in its own
+/// table, since the reference would be wrong in any other table.
 pub fn blob_of(index: &[u8]) -> Result<Option<(FileNumber, u64)>> {
     match BlobIndex::decode(index) {
         Ok(BlobIndex {
             file: FileNumber(0),
             ..
         }) => Err(Error::not_supported(
-            "compaction of a table with blobs of its own",
+            "compaction of a table with embedded blobs",
         )),
         Ok(BlobIndex { file, size, .. }) => Ok(Some((file, size))),
         Err(malformed) if malformed.unsupported => Ok(None),
@@ -44,7 +44,7 @@ pub fn blob_of(index: &[u8]) -> Result<Option<(FileNumber, u64)>> {
     }
 }
 
-/// True if columns of an encoded entity may lie in blob files; decided by its first byte.
+/// True if columns of an encoded entity may be in blob files, judging by its first byte.
 pub(crate) fn may_have_blobs(entity: &[u8]) -> bool {
     entity.first() != Some(&1)
 }
@@ -130,7 +130,7 @@ impl BlobGarbageMeter {
             .inspect(|(number, (entered, left))| {
                 debug_assert!(
                     left.count <= entered.count,
-                    "references to blob file {number} leave that did not enter"
+                    "more references to blob file {number} leave than enter"
                 );
             })
             .map(|(&number, (entered, left))| BlobGarbage {

@@ -47,8 +47,8 @@ impl<'a> BlobWriter<'a> {
         if plan.min_bytes.is_none_or(|min| (value.len() as u64) < min) {
             return Ok(None);
         }
-        // A blob file has one codec. A value that is too long for it stays in the table, whose blocks
-        // may be uncompressed.
+        // All values of a blob file have its codec. A value that is too long for the codec stays in
+        // the table, whose blocks may be uncompressed.
         if value.len() > Compressor::max_len(plan.compression) {
             return Ok(None);
         }
@@ -146,8 +146,8 @@ impl<'a> BlobWriter<'a> {
     }
 }
 
-/// Reader of blobs for one subcompaction. Blobs of a file are read in key order, hence mostly in offset
-/// order. They bypass the blob cache.
+/// Reader of blobs for one subcompaction. The blobs of a file are read in key order, and thus
+/// mostly in offset order. Reads bypass the blob cache.
 pub(crate) struct BlobReader {
     context: Arc<JobContext>,
     readahead: u64,

@@ -10,7 +10,7 @@ use cairn_types::{Error, Result};
 /// The name of the checksum function in the MANIFEST.
 pub const NAME: &str = "FileChecksumCrc32c";
 
-/// Bytes per read.
+/// The number of bytes per read.
 const PIECE: usize = 1 << 20;
 
 /// Returns the MANIFEST record of a file whose CRC-32C is `crc`: the checksum in big-endian order, and

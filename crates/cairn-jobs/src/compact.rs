@@ -4,12 +4,12 @@
 //! compaction may be split by user key into subcompactions that run concurrently and share only
 //! immutable state. Some of them may write one level deeper than the rest; those also read that level.
 //!
-//! Subcompactions are created in two ways. `max_subcompactions` limits how many ranges a compaction is
-//! split into before it starts. In addition, a running subcompaction periodically requests an extra
-//! thread ([`JobContext::request_thread`]) and hands it the second half of its remaining range:
-//! compactions finish sooner on an idle machine, and a busy machine writes the same tables as without
-//! the split. The calling thread runs subcompactions as long as any are queued, so a compaction
-//! completes even if no other thread is available.
+//! Subcompactions are created in two ways. `max_subcompactions` limits the number of ranges into
+//! which a compaction is split before it starts. In addition, a running subcompaction periodically
+//! requests an extra thread ([`JobContext::request_thread`]) and hands it the second half of its
+//! remaining range: compactions finish sooner on an idle machine, while a busy machine writes the
+//! same tables as without the split. The calling thread runs subcompactions as long as any are
+//! queued, so a compaction completes even if no other thread is available.
 
 use cairn_format::key;
 use cairn_format::key::InternalKey;
@@ -45,8 +45,8 @@ use crate::subcompaction_split;
 use crate::subcompactions::{SubcompactionQueue, SubcompactionRange, Wait};
 use crate::ttl;
 
-/// Entries between two attempts of a running subcompaction to hand half of its remaining range to
-/// another thread.
+/// The number of entries between two attempts of a running subcompaction to hand half of its
+/// remaining range to another thread.
 const SPLIT_CHECK_INTERVAL: u32 = if cfg!(test) { 3 } else { 256 };
 
 /// Minimum input size of a split, in bytes.
@@ -58,17 +58,17 @@ pub struct CompactJob {
     pub context: Arc<JobContext>,
     /// The input files and the output parameters.
     pub pick: Arc<Pick>,
-    /// The version that the pick was made from.
+    /// The version from which the pick was made.
     pub version: Arc<Version>,
 }
 
-/// Runs the compaction of `job` and returns the edit that replaces its inputs by its outputs. A trivial
-/// move does no I/O.
+/// Runs the compaction of `job` and returns the edit that replaces its inputs with its outputs. A
+/// trivial move does no I/O.
 ///
 /// # Errors
 ///
-/// `IoError`; `Corruption` of an input, by a merge operator, or if an input yields fewer entries than
-/// its properties state; `Aborted`. Files written so far are then removed.
+/// `IoError`; `Corruption` if an input is damaged or yields fewer entries than its properties
+/// state, or if the merge operator fails; `Aborted`. Files written so far are then removed.
 pub fn run(job: &CompactJob) -> Result<JobOutput> {
     if job.pick.trivial_move || job.pick.drops {
         return Ok(JobOutput {
@@ -215,7 +215,8 @@ impl Compaction {
 
     /// Starts a helper thread for queued subcompactions. `permit` is released when it ends.
     fn spawn_helper(self: &Arc<Compaction>, permit: Option<Permit>) {
-        // A late helper must not keep the inputs alive: they are deleted when the compaction ends.
+        // A weak reference: a helper that starts late must not keep the inputs alive, because they
+        // are deleted when the compaction ends.
         let compaction = Arc::downgrade(self);
         let help = move || {
             if let Some(compaction) = compaction.upgrade() {
@@ -317,8 +318,9 @@ impl Compaction {
         })
     }
 
-    /// Hands a queued subcompaction, or the second half of the rest of `span` after `reached`, to an
-    /// idle or extra thread if there is one. Returns false if no further hand-off is worthwhile.
+    /// Hands a queued subcompaction, or the second half of the part of `span` after `reached`, to
+    /// an idle or extra thread, if there is one. Returns false if no further hand-off is
+    /// worthwhile.
     fn hand_off(
         self: &Arc<Compaction>,
         span: &mut SubcompactionRange,
@@ -344,8 +346,8 @@ impl Compaction {
         Ok(gives)
     }
 
-    /// Splits off the second half of the rest of `span` after `reached` as a queued subcompaction.
-    /// Returns false if the rest is too small.
+    /// Splits off the second half of the part of `span` after `reached` as a queued subcompaction.
+    /// Returns false if that part is too small.
     fn split(&self, span: &mut SubcompactionRange, reached: &[u8]) -> Result<bool> {
         let target = &self.targets[usize::from(span.deeper)];
         let runs = &self.runs[..target.runs];
@@ -634,12 +636,12 @@ fn open_runs(job: &CompactJob) -> Result<Vec<Vec<InputTable>>> {
     Ok(runs)
 }
 
-/// Returns the range tombstones of a table, truncated to its bounds. Outside its bounds a tombstone
-/// must not apply: entries there may be newer although their sequence number is smaller.
+/// Returns the range tombstones of a table, truncated to its bounds. A tombstone must not apply
+/// outside those bounds: entries there may be newer although their sequence numbers are smaller.
 ///
-/// The largest user key itself is excluded. If the upper bound is an entry of it and the tombstone
-/// extends further, then the key continues in the next table, which is also an input and starts with
-/// it.
+/// The largest user key itself is excluded. If the upper bound is an entry with that key and the
+/// tombstone extends further, the key continues in the next table, which is also an input and
+/// starts with it.
 fn own_tombstones(context: &JobContext, input: &InputTable) -> Vec<Tombstone> {
     let Some(all) = input.table.range_tombstones() else {
         return Vec::new();

@@ -1,8 +1,8 @@
 //! The compaction iterator: selects the entries of the merged inputs that a flush or compaction writes.
 //!
-//! Entries of one user key arrive newest first. Snapshots divide the sequence numbers into *stripes*:
-//! two entries are in one stripe if no snapshot sees the older without the newer. Within a stripe only
-//! the newest state matters:
+//! Entries of one user key arrive newest first. Snapshots divide the sequence numbers into
+//! *stripes*: two entries are in the same stripe if no snapshot sees the older one without the
+//! newer one. Within a stripe, only the newest state matters:
 //!
 //! 1. An entry is dropped if a newer entry of its key in its stripe supersedes it (a value or a
 //!    deletion), or if a range tombstone of its stripe covers it. A single deletion below a newer value
@@ -12,10 +12,10 @@
 //! 3. A single deletion and the value below it in its stripe cancel out.
 //! 4. A deletion in the oldest stripe is dropped if no lower level can hold its key.
 //! 5. A value in the oldest stripe gets sequence number 0 if no lower level can hold any key of the
-//!    output. Range tombstones, which it would become older than, are dropped there too.
+//!    output. Range tombstones of that stripe, than which it would become older, are dropped too.
 //!
-//! With user timestamps each key with its timestamp is a key of its own and history is retained, so only
-//! rules 1 (without range tombstones) and 2 apply.
+//! With user-defined timestamps, each key with its timestamp is a separate key and history is
+//! retained, so only rules 1 (without range tombstones) and 2 apply.
 
 #[cfg(test)]
 mod tests;
@@ -42,10 +42,10 @@ use crate::lower_levels::LowerLevels;
 use crate::sorted_runs::Run;
 use crate::stats::{BlobsRead, Dropped};
 
-/// Entries between two checks for cancellation.
+/// The number of entries between two checks for cancellation.
 const CANCEL_EVERY: u32 = 256;
 
-/// Entries to step over on a filter's skip before seeking the runs instead.
+/// The number of entries to step over when a filter skips keys, before the runs seek instead.
 const STEPS_BEFORE_SEEK: u32 = 64;
 
 /// Parameters of the iterator.
@@ -56,7 +56,8 @@ pub struct Rules {
     pub snapshots: Vec<SequenceNumber>,
     /// The merge operator; without one, operands are written unchanged.
     pub merge_operator: Option<Arc<dyn MergeOperator>>,
-    /// True if values and operands carry a timestamp that the merge operator handles. Entities do not.
+    /// True if values and operands carry TTL timestamps, which the merge operator handles. Entities
+    /// do not.
     pub dated: bool,
     /// Range tombstones of all inputs.
     pub tombstones: Arc<Fragments>,
@@ -114,20 +115,20 @@ pub struct CompactionIterator<R> {
     key: Vec<u8>,
     made: Vec<u8>,
     queue: VecDeque<Made>,
-    /// True if the current input entry was returned.
+    /// True if the current input entry has been returned.
     used: bool,
     /// True if the next entry is the newest of its key, which the filter decides on.
     newest: bool,
     /// True if entries were skipped by a seek.
     jumped: bool,
     until_cancel: u32,
-    /// Entries read and not returned, by cause.
+    /// Entries read but not returned, by cause.
     pub dropped: Dropped,
     /// Nanoseconds in the merge operator, if detailed timers are enabled.
     merging: Cell<u64>,
     /// Blob references of the input.
     pub garbage: BlobGarbageMeter,
-    /// Reads blobs as merge bases; without it operands stay above blobs.
+    /// Reads blobs as merge bases; without it, operands above blobs stay unmerged.
     pub(crate) blobs: Option<BlobReader>,
 }
 
@@ -186,8 +187,8 @@ impl<R: Run> CompactionIterator<R> {
         self.rules.filter.is_some()
     }
 
-    /// Returns the user key of the last returned entry. Of larger keys only the first entry has been
-    /// read.
+    /// Returns the user key of the last returned entry. At most one entry with a larger key has
+    /// been read.
     #[must_use]
     pub fn user_key(&self) -> &[u8] {
         &self.user
@@ -257,7 +258,7 @@ impl<R: Run> CompactionIterator<R> {
                     return Ok(None);
                 }
                 let user = parsed.user_key;
-                // Different bytes may still be equal keys under a user comparator.
+                // Under a user-defined comparator, different bytes may still be equal keys.
                 if !self.has_user || self.rules.order.compare(user, &self.user).is_ne() {
                     self.decided = None;
                     self.newest = true;
@@ -271,8 +272,8 @@ impl<R: Run> CompactionIterator<R> {
             let stripe = self.stripe(seq);
             debug_assert!(seq <= stripe, "the snapshot of a stripe sees its entries");
             let hidden = self.decided == Some(stripe);
-            // A shadowed single deletion must still meet its value, perhaps in another job, because the
-            // newer value may be cancelled by a single deletion of its own.
+            // A shadowed single deletion must still meet its value, possibly in another job,
+            // because the newer value may be cancelled by a single deletion of its own.
             let is_owed = hidden && kind == ValueKind::SingleDeletion && !self.timestamps;
             if hidden && !is_owed {
                 self.dropped.hidden += 1;
@@ -312,7 +313,7 @@ impl<R: Run> CompactionIterator<R> {
         }
     }
 
-    /// Returns `ruling`, without a skip to a key that is already reached.
+    /// Returns `ruling`, or `Keep` in place of a skip to a key that has already been reached.
     fn without_empty_skip(&self, ruling: Ruling) -> Ruling {
         match ruling {
             Ruling::SkipUntil(key) if self.rules.order.compare(&key, &self.user).is_le() => {
@@ -330,7 +331,7 @@ impl<R: Run> CompactionIterator<R> {
         stripe: SequenceNumber,
     ) -> Result<Option<Out>> {
         let (kind, value) = match ruling {
-            Ruling::Keep => unreachable!("an entry that is kept goes its usual way"),
+            Ruling::Keep => unreachable!("kept entries are handled by the caller"),
             Ruling::SkipUntil(key) => {
                 self.skip_until(&key)?;
                 return Ok(None);
@@ -363,7 +364,7 @@ impl<R: Run> CompactionIterator<R> {
     }
 
     /// Skips all entries of keys before `key`. Blob references must be counted to detect garbage;
-    /// without blobs a long distance is skipped by a seek.
+    /// without blobs, a long distance is skipped by a seek.
     #[cold]
     fn skip_until(&mut self, key: &[u8]) -> Result<()> {
         let order = self.rules.order.clone();
@@ -380,7 +381,7 @@ impl<R: Run> CompactionIterator<R> {
                 self.jumped = true;
                 break;
             }
-            // The entry that the filter decided on is counted already.
+            // The entry that the filter decided on has already been counted.
             if steps > 0 {
                 let kind = ValueKind::from_u8(key::packed(internal) as u8);
                 count_blobs(&mut self.garbage, user, kind, self.input.value())?;
@@ -554,7 +555,7 @@ impl<R: Run> CompactionIterator<R> {
                     String::from_utf8_lossy(&self.user)
                 )));
             }
-            // The next single deletion or deletion shadows as much.
+            // The next single deletion or deletion has the same effect.
             Some((_, ValueKind::SingleDeletion | ValueKind::Deletion)) => {
                 self.dropped.obsolete += 1;
                 self.dropped.single_mismatched += 1;
@@ -602,7 +603,8 @@ impl<R: Run> CompactionIterator<R> {
         }
     }
 
-    /// Handles merge operands of one stripe, from the current entry, the newest, down to their base.
+    /// Handles the merge operands of one stripe, from the current entry (the newest) down to their
+    /// base.
     fn take_merge(
         &mut self,
         operator: &dyn MergeOperator,
@@ -657,7 +659,7 @@ impl<R: Run> CompactionIterator<R> {
                 ValueKind::Deletion
                 | ValueKind::SingleDeletion
                 | ValueKind::DeletionWithTimestamp => break Base::Nothing,
-                // The read path decides the result; the operands stay above it.
+                // The operands stay above the entry, and the read path determines the result.
                 _ => break Base::Kept,
             }
         };
@@ -764,7 +766,7 @@ impl<R: Run> CompactionIterator<R> {
         let merged = self.timed_merge(|| operator.full_merge(&input));
         merged.ok_or_else(|| {
             self.rules.meter.add(Ticker::NumberMergeFailures, 1);
-            let text = format!("merge operator {} refuses its operands", operator.name());
+            let text = format!("merge operator {} failed", operator.name());
             Error::new(Code::Corruption, Subcode::MergeOperatorFailed, text)
         })
     }
@@ -831,7 +833,7 @@ enum Base {
     Blob,
     /// The default column of the current entity of the input.
     Entity,
-    /// None: the key is deleted, or has no older entry anywhere.
+    /// None: the key is deleted or has no older entry.
     Nothing,
     /// Unknown: in another stripe, or below the output.
     Unknown,

@@ -7,6 +7,7 @@ use std::path::Path;
 use cairn_format::blob::{BlobIndex, RECORD_HEADER_LEN};
 use cairn_format::key::{self, InternalKey};
 use cairn_format::table::properties::Properties;
+use cairn_memory::ChargePolicy;
 use cairn_memtable::{Memtable, MemtableOptions};
 use cairn_observe::statistics::Meter;
 use cairn_options::{
@@ -25,7 +26,7 @@ use proptest::prelude::*;
 
 use crate::context::{BlobGc, Cancel, JobContext, JobDatabase, JobFamily, Permit, RequestThread};
 use crate::inputs::InputTable;
-use crate::model::{Join, State, Write, lawful, writes};
+use crate::model::{Join, State, Write, with_valid_single_deletions, writes};
 use crate::pick::{self, FilesRequest, InProgress, Manual, Pick, PickOptions, Step};
 use crate::stats::JobStats;
 use crate::subcompaction_split;
@@ -66,15 +67,15 @@ struct Tree {
     last_seq: u64,
     snapshots: Vec<u64>,
     /// The skip-level range to choose; `None` for the production choice.
-    any_part: Option<usize>,
+    skip_level_seed: Option<usize>,
     /// Number of compactions with a skip-level range.
     deeper: usize,
-    /// Interval of granted extra-thread requests; `None` grants none.
-    sparing: Option<u64>,
+    /// The interval at which requests for an extra thread are granted; `None` for never.
+    grant_interval: Option<u64>,
     events: Option<Arc<Parts>>,
 }
 
-/// Numbers of subcompactions that began and completed.
+/// The numbers of the subcompactions that started and completed.
 #[derive(Default)]
 struct Parts {
     began: Mutex<Vec<usize>>,
@@ -98,7 +99,7 @@ impl JobEvents for Parts {
 #[derive(Clone, Debug)]
 enum Op {
     Write(Vec<Write>),
-    /// Picks and runs compactions; two at once if set, finished in either order.
+    /// Picks and runs compactions; if set, two at once, finished in either order.
     Compact {
         two: bool,
         swap: bool,
@@ -259,9 +260,9 @@ impl Tree {
             history: State::default(),
             last_seq: 0,
             snapshots: Vec::new(),
-            any_part: None,
+            skip_level_seed: None,
             deeper: 0,
-            sparing: None,
+            grant_interval: None,
             events: None,
         }
     }
@@ -409,6 +410,7 @@ impl Tree {
                 options: self.family.clone(),
                 dirs: vec!["/db".into()],
                 blobs: self.blobs.clone(),
+                charge: ChargePolicy::default(),
             },
             database: JobDatabase {
                 options: Arc::new(DbOptions::default()),
@@ -421,15 +423,15 @@ impl Tree {
             events: self.events.clone().map(|events| events as _),
             cancel: Cancel::default(),
             meter: Meter::default(),
-            request_thread: self.spare(),
+            request_thread: self.thread_source(),
         })
     }
 
     /// Grants every n-th request for an extra thread.
-    fn spare(&self) -> Option<Arc<RequestThread>> {
-        let (sparing, asked) = (self.sparing?, AtomicU64::new(0));
+    fn thread_source(&self) -> Option<Arc<RequestThread>> {
+        let (grant_interval, requests) = (self.grant_interval?, AtomicU64::new(0));
         Some(Arc::new(move || {
-            let due = asked.fetch_add(1, Ordering::Relaxed) % sparing == 0;
+            let due = requests.fetch_add(1, Ordering::Relaxed) % grant_interval == 0;
             due.then(|| Box::new(()) as Permit)
         }))
     }
@@ -472,21 +474,21 @@ impl Tree {
         self.version = self.version.with_edit(&done.edit).unwrap();
     }
 
-    fn run(&mut self, asked: &Pick, from: &Version) {
+    fn run(&mut self, requests: &Pick, from: &Version) {
         let context = self.context();
-        let mut pick = multi_level::with_skip_level(&context, &Arc::new(asked.clone()));
-        if let (Some(offer), Some(seed)) = (&pick.offer, self.any_part) {
+        let mut pick = multi_level::with_skip_level(&context, &Arc::new(requests.clone()));
+        if let (Some(offer), Some(seed)) = (&pick.offer, self.skip_level_seed) {
             let borders: Vec<usize> = (0..=offer.files.len())
                 .filter(|&at| multi_level::is_border(&context, offer, at))
                 .collect();
             let from = seed % (borders.len() - 1);
             let until = from + 1 + seed / 7 % (borders.len() - 1 - from);
             pick = Arc::new(multi_level::with_part(
-                asked,
+                requests,
                 offer,
                 borders[from]..borders[until],
             ));
-            self.any_part = Some(seed.wrapping_mul(31) + 1);
+            self.skip_level_seed = Some(seed.wrapping_mul(31) + 1);
         }
         self.deeper += usize::from(pick.deeper.is_some());
         let job = CompactJob {
@@ -532,7 +534,7 @@ impl Tree {
                     let from = self.version.clone();
                     self.run(&pick, &from);
                 }
-                Step::Wait => panic!("nothing else runs"),
+                Step::Wait => panic!("nothing else is running"),
                 Step::Done => return,
             }
         }
@@ -585,7 +587,7 @@ proptest! {
     #[test]
     fn reads_are_unchanged_by_flushes_and_compactions(
         ops in ops(),
-        sparing in prop::option::of(1..4_u64),
+        grant_interval in prop::option::of(1..4_u64),
         dynamic in any::<bool>(),
         pri in pris(),
         parts in 1..4_u32,
@@ -596,7 +598,7 @@ proptest! {
         let mut tree = Tree::new(dynamic, pri, parts, operator)
             .with_blobs(blobs)
             .with_style(style);
-        tree.sparing = sparing;
+        tree.grant_interval = grant_interval;
         let mut history = Vec::new();
         for op in ops {
             match op {
@@ -604,7 +606,7 @@ proptest! {
                     // Single deletions must keep their contract over the whole history.
                     let before = history.len();
                     history.extend(new);
-                    history = lawful(history);
+                    history = with_valid_single_deletions(history);
                     let new = history[before..].to_vec();
                     tree.write_and_flush(&new);
                 }
@@ -638,19 +640,19 @@ proptest! {
         operator in any::<bool>(),
         blobs in blob_modes(),
         seed in 0..1000_usize,
-        sparing in prop::option::of(1..4_u64),
+        grant_interval in prop::option::of(1..4_u64),
     ) {
         let pri = CompactionPri::MinOverlappingRatio;
         let mut tree = Tree::new(dynamic, pri, parts, operator).with_blobs(blobs);
-        // Any data exceeds the target of a level.
+        // The level targets are so small that any data exceeds them.
         tree.options.shape.base_bytes = 300;
-        tree.any_part = Some(seed);
-        tree.sparing = sparing;
+        tree.skip_level_seed = Some(seed);
+        tree.grant_interval = grant_interval;
         let mut history = Vec::new();
         for (new, snapshot) in rounds {
             let before = history.len();
             history.extend(new);
-            history = lawful(history);
+            history = with_valid_single_deletions(history);
             tree.write_and_flush(&history[before..]);
             if snapshot && tree.snapshots.last() != Some(&tree.last_seq) {
                 tree.snapshots.push(tree.last_seq);
@@ -676,7 +678,7 @@ fn a_tree_under_load_settles_within_its_targets() {
         }
         assert!(
             tree.deeper > 0,
-            "level 0 and the level below it were never more than full"
+            "level 0 and the level below it never exceeded their limits"
         );
         tree.settle();
         tree.check();
@@ -690,7 +692,7 @@ fn a_tree_under_load_settles_within_its_targets() {
             .files()
             .map(|(_, file)| file.counts.get().unwrap().entries)
             .sum();
-        assert!(entries < 700, "old versions stay: {entries}");
+        assert!(entries < 700, "old versions remain: {entries}");
     }
 }
 
@@ -699,9 +701,9 @@ fn a_tree_under_load_settles_within_its_targets() {
 #[test]
 fn extra_threads_share_a_running_compaction() {
     let mut contents = Vec::new();
-    for sparing in [None, Some(1), Some(5)] {
+    for grant_interval in [None, Some(1), Some(5)] {
         let mut tree = Tree::new(false, CompactionPri::MinOverlappingRatio, 1, false);
-        tree.sparing = sparing;
+        tree.grant_interval = grant_interval;
         let parts = Arc::new(Parts::default());
         tree.events = Some(parts.clone());
         for round in 0..4_u8 {
@@ -713,8 +715,8 @@ fn extra_threads_share_a_running_compaction() {
         let (mut began, mut ended) = (parts.began.lock(), parts.ended.lock());
         began.sort_unstable();
         ended.sort_unstable();
-        assert_eq!(*began, *ended, "every part ends once");
-        match sparing {
+        assert_eq!(*began, *ended, "every subcompaction ends once");
+        match grant_interval {
             None => assert!(began.iter().all(|&part| part == 0), "{began:?}"),
             Some(_) => assert!(began.contains(&2), "{began:?}"),
         }
@@ -799,12 +801,13 @@ fn a_cancelled_compaction_removes_its_files() {
     assert_eq!(error.code(), cairn_types::Code::Aborted);
     assert!(
         tree.next_number.load(Ordering::Relaxed) > 12,
-        "an output was begun"
+        "an output was started"
     );
     assert_eq!(files(), before);
 }
 
-/// The file system returns another table on read: with verification the job fails, without it succeeds.
+/// The file system returns a different table on read: with verification the job fails, without it
+/// the job succeeds.
 #[test]
 fn output_verification_detects_a_table_that_differs_from_what_was_written() {
     let mut tree = Tree::new(true, CompactionPri::MinOverlappingRatio, 1, false);

@@ -1,8 +1,9 @@
-//! The environment of a job: family, database, readers and services.
+//! The environment of a job: family, database, snapshots and services.
 
 use std::path::{Path, PathBuf};
 
 use cairn_format::names::FileName;
+use cairn_memory::ChargePolicy;
 use cairn_observe::statistics::Meter;
 use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::fs::FileMode;
@@ -27,7 +28,7 @@ pub type RequestThread = dyn Fn() -> Option<Permit> + Send + Sync;
 /// The right to use one extra thread for a job. Dropping it returns the thread.
 pub type Permit = Box<dyn Send>;
 
-/// The environment of a job: the family, the database, and the state of readers at its start.
+/// The environment of a job: the family, the database, and the snapshots at its start.
 #[derive(Clone)]
 pub struct JobContext {
     /// File system, clock, executor and random numbers.
@@ -75,6 +76,8 @@ pub struct JobFamily {
     pub dirs: Vec<PathBuf>,
     /// Blob files of the family.
     pub blobs: Arc<BlobSource>,
+    /// The memory of jobs that is charged to the family's block cache.
+    pub charge: ChargePolicy,
 }
 
 /// The database of a job.
@@ -138,14 +141,14 @@ impl JobContext {
     }
 }
 
-/// A set of flags, any of which cancels a job.
+/// A cancellation token: a set of flags, any of which cancels a job.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel {
     flags: Vec<Arc<AtomicBool>>,
 }
 
 impl Cancel {
-    /// Creates a token that is set as soon as one of `flags` is.
+    /// Creates a token that is set once any of `flags` is set.
     #[must_use]
     pub fn any(flags: impl IntoIterator<Item = Arc<AtomicBool>>) -> Cancel {
         Cancel {
@@ -173,7 +176,7 @@ pub struct BlobGc {
 }
 
 impl BlobGc {
-    /// Reads the settings from the options of a family.
+    /// Takes the settings from the options of a column family.
     #[must_use]
     pub fn new(options: &FamilyOptions) -> BlobGc {
         BlobGc {

@@ -19,18 +19,18 @@ pub trait JobEvents: Send + Sync {
     /// Called before a table is created.
     fn table_started(&self, number: FileNumber, path: &Path);
 
-    /// Called after a table was written and synced.
+    /// Called after a table has been written and synced.
     fn table_created(&self, path: &Path, file: &FileMeta, properties: &Arc<Properties>);
 
     /// Called before a blob file is created.
     fn blob_started(&self, number: FileNumber, path: &Path);
 
-    /// Called after a blob file was written and synced.
+    /// Called after a blob file has been written and synced.
     fn blob_created(&self, path: &Path, file: &BlobFileMeta);
 
     /// Called before a subcompaction starts.
     fn subcompaction_began(&self, part: usize);
 
-    /// Called after a subcompaction ended, with its statistics or its error.
+    /// Called after a subcompaction has ended, with its statistics or its error.
     fn subcompaction_completed(&self, part: usize, result: Result<JobStats, &Error>);
 }

@@ -1,7 +1,7 @@
 //! Invokes the user's compaction filter for one entry at a time.
 //!
 //! The filter sees entries as a reader would: values in blob files are read first unless the filter
-//! decides by key. Its decision is returned as the bytes to write.
+//! decides by key. Its decision is returned in terms of the bytes to write.
 
 use std::cell::Cell;
 
@@ -20,7 +20,7 @@ use crate::context::JobContext;
 use crate::stats::BlobsRead;
 use crate::ttl;
 
-/// The decision about an entry.
+/// The decision on an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ruling {
     /// The entry is kept unchanged.
@@ -56,20 +56,25 @@ impl Drop for Filter {
 }
 
 impl Filter {
-    /// Creates the filter of a subcompaction described by `asked`, if the options set one. A filter
-    /// without a factory runs in compactions only.
+    /// Creates the filter of a subcompaction, if the options set one; `filter_context` is passed to its
+    /// factory. A filter without a factory runs in compactions only.
     ///
     /// # Errors
     ///
     /// `NotSupported` if `ignore_snapshots` of the filter returns false.
-    pub(crate) fn of_job(context: &JobContext, asked: &FilterContext) -> Result<Option<Filter>> {
+    pub(crate) fn of_job(
+        context: &JobContext,
+        filter_context: &FilterContext,
+    ) -> Result<Option<Filter>> {
         let options = &context.family.options;
-        let compacts = asked.reason == cairn_types::TableFileCreationReason::Compaction;
+        let compacts = filter_context.reason == cairn_types::TableFileCreationReason::Compaction;
         let single = options.compaction_filter.get().filter(|_| compacts);
         let filter = match (single, options.compaction_filter_factory.get()) {
             (Some(filter), _) => Some(filter.clone()),
-            (None, Some(factory)) if factory.should_filter_table_file_creation(asked.reason) => {
-                factory.create(asked)
+            (None, Some(factory))
+                if factory.should_filter_table_file_creation(filter_context.reason) =>
+            {
+                factory.create(filter_context)
             }
             (None, _) => None,
         };
@@ -88,7 +93,7 @@ impl Filter {
         }
         Ok(Some(Filter {
             filter,
-            level: asked.input_start_level.unwrap_or(0),
+            level: filter_context.input_start_level.unwrap_or(0),
             blobs: Some((context.family.blobs.clone(), context.io.clone())),
             meter: context.meter.clone(),
             filtering: Cell::new(0),
@@ -114,7 +119,7 @@ impl Filter {
         self.read.get()
     }
 
-    /// Returns the decision about a value, blob or entity of `key` (with timestamp).
+    /// Returns the decision on a value, blob or entity of `key` (with timestamp).
     pub(crate) fn rule(&self, key: &[u8], kind: ValueKind, value: &[u8]) -> Result<Ruling> {
         let began = self.meter.began_detail();
         let ruled = self.decide(key, kind, value);
@@ -139,7 +144,7 @@ impl Filter {
         ruling(decision)
     }
 
-    /// Returns the decision about a merge operand.
+    /// Returns the decision on a merge operand.
     pub(crate) fn rule_operand(&self, key: &[u8], operand: &[u8]) -> Result<Ruling> {
         match self.ask(key, FilterValue::MergeOperand(operand)) {
             FilterDecision::ChangeEntity(_) => Ok(Ruling::Keep),
@@ -172,7 +177,7 @@ impl Filter {
 
     fn read_blob(&self, index: &[u8], key: &[u8]) -> Result<Vec<u8>> {
         let (blobs, io) = self.blobs.as_ref().ok_or_else(|| {
-            Error::not_supported("a compaction filter of values in blob files, where none is read")
+            Error::not_supported("a compaction filter that needs values in blob files, in a job that does not read blobs")
         })?;
         // The blob files may become obsolete: do not cache their blobs.
         let options = BlobReadOptions {

@@ -31,7 +31,7 @@ pub struct FlushJob {
     pub memtables: Vec<Arc<Memtable>>,
     /// The epoch number of the new table, larger than that of every file of the family.
     pub epoch: u64,
-    /// Creation time of the oldest entry, in seconds since 1970; 0 for the current time.
+    /// Write time of the oldest entry, in seconds since 1970; 0 for the current time.
     pub oldest_time: u64,
     /// The current version, used to estimate the data covered by range tombstones.
     pub version: Option<Arc<Version>>,
@@ -45,8 +45,8 @@ pub struct FlushJob {
 ///
 /// # Errors
 ///
-/// `IoError`; `Corruption` by a merge operator, or if a memtable yields fewer entries than it counted;
-/// `Aborted`. The table is then removed.
+/// `IoError`; `Corruption` if the merge operator fails or if a memtable yields fewer entries than
+/// it counted; `Aborted`. The table is then removed.
 pub fn run(job: &FlushJob) -> Result<JobOutput> {
     let params = params(job);
     let activity = match job.reason {
@@ -203,7 +203,8 @@ fn uncut(job: &FlushJob) -> OutputSplitter {
     OutputSplitter::new(job.context.family.order.clone(), &output, &[])
 }
 
-/// Fails if a memtable yielded a different number of entries than it counted: entries would be lost.
+/// Fails if a memtable yielded a different number of entries than it counted, which means that
+/// entries would be lost.
 fn check_count(context: &JobContext, read: u64, expected: u64) -> Result<()> {
     match read == expected || !context.database.options.flush_verify_memtable_count {
         true => Ok(()),

@@ -1,12 +1,12 @@
 //! Ingestion: chooses the level and the sequence number of external files.
 //!
-//! A file goes to the lowest level where nothing in that level or above overlaps it: everything below
-//! is older regardless of its sequence number, so the file may keep sequence number 0. If something
-//! overlaps, the file goes above it and all its entries get one new sequence number, newer than
-//! everything in the tree. Overlapping files of one ingestion are placed batch by batch, later batches
-//! above earlier ones.
+//! A file goes to the lowest level such that nothing in it or above it overlaps the file:
+//! everything below is older regardless of its sequence number, so the file may keep sequence
+//! number 0. If something overlaps, the file goes above it and all its entries get one new sequence
+//! number, newer than everything in the tree. Overlapping files of one ingestion are placed batch
+//! by batch, later batches above earlier ones.
 //!
-//! [`place`] is a pure function of the version, the running compactions and the result of
+//! [`place`] is a pure function of the version, the running compactions, and the result of
 //! [`first_overlap`], which reads tables.
 
 use cairn_format::key::{self, InternalKey};
@@ -74,8 +74,8 @@ pub fn overlap(order: &KeyOrder, a: &Incoming, b: &Incoming) -> bool {
         && bounds::compare(order, b.smallest.as_bytes(), a.largest.as_bytes()).is_le()
 }
 
-/// Divides `files`, in order, into batches of consecutive files that do not overlap. There is one batch
-/// if no two files overlap.
+/// Divides `files`, in order, into batches of consecutive files that do not overlap. If no two
+/// files overlap, there is a single batch.
 #[must_use]
 pub fn batches(order: &KeyOrder, files: &[Incoming]) -> Vec<Vec<usize>> {
     let mut sorted: Vec<&Incoming> = files.iter().collect();
@@ -89,8 +89,8 @@ pub fn batches(order: &KeyOrder, files: &[Incoming]) -> Vec<Vec<usize>> {
     let mut batches: Vec<Vec<usize>> = vec![Vec::new()];
     for (at, file) in files.iter().enumerate() {
         let last = batches.last_mut().expect("there is always a batch");
-        // As in RocksDB the range of the whole batch counts: a file in a gap of the batch starts the
-        // next batch, which is always correct.
+        // As in RocksDB, the range of the whole batch counts: a file in a gap of the batch starts
+        // the next batch, which is always correct.
         let touches = last
             .iter()
             .any(|&other| overlap(order, &files[other], file))
@@ -125,7 +125,8 @@ fn spans<'a>(
 ///
 /// # Errors
 ///
-/// `TryAgain` if the file must go to the last level and cannot; `InvalidArgument` if a rule forbids the place.
+/// `TryAgain` if the file must go to the last level but cannot; `InvalidArgument` if a rule forbids
+/// the placement.
 pub fn place(
     version: &Version,
     busy: &InProgress,
@@ -242,7 +243,8 @@ fn refuse_overlap(version: &Version, rules: &Rules) -> Result<()> {
     Ok(())
 }
 
-/// Returns the last level if the file fits into it and all data above has nonzero sequence numbers.
+/// Returns the last level if the file fits into it and all data above it has non-zero sequence
+/// numbers.
 fn behind(version: &Version, file: &Incoming) -> Result<Place> {
     let level = version.num_levels() - 1;
     let largest = inclusive(&file.largest);
@@ -252,7 +254,7 @@ fn behind(version: &Version, file: &Incoming) -> Result<Place> {
         Some(largest.as_bytes()),
     ) {
         return Err(Error::invalid_argument(
-            "a file cannot be ingested behind: tables of the last level overlap it",
+            "a file cannot be ingested behind: it overlaps tables of the last level",
         ));
     }
     let zero = version
@@ -435,7 +437,7 @@ mod tests {
 
     #[test]
     fn a_file_in_a_gap_between_keys_of_a_table_stays_above_that_table() {
-        // The bounds overlap table 2, the entries do not.
+        // The bounds overlap table 2, but the entries do not.
         let version = tree(&[(3, 2, "a", "z")]);
         assert_eq!(
             placed(&version, &rules(), &incoming("c", "d", None)).unwrap(),

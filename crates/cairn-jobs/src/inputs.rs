@@ -82,9 +82,9 @@ impl Tables {
         }
     }
 
-    /// Moves to the first table from `self.next` on with an entry at or after `target`. The run ends
-    /// with an error at a table that fails.
-    fn go_on(&mut self, target: Option<&[u8]>) {
+    /// Moves to the first table, starting with `self.next`, that has an entry at or after `target`.
+    /// If a table fails, the run ends with its error.
+    fn open_next(&mut self, target: Option<&[u8]>) {
         self.iter = None;
         while let Some(input) = self.tables.get(self.next) {
             let mut iter = TableIter::new(input.table.clone(), self.options);
@@ -102,7 +102,7 @@ impl Tables {
         }
     }
 
-    /// Handles a step that reached the end of a table or needs I/O.
+    /// Handles a step that has reached the end of a table or needs I/O.
     #[cold]
     fn leave(&mut self, step: Progress) {
         let Some(iter) = &mut self.iter else {
@@ -110,7 +110,7 @@ impl Tables {
         };
         iter.complete(step, &self.io);
         if !iter.valid() && iter.status().is_ok() {
-            self.go_on(None);
+            self.open_next(None);
         }
     }
 }
@@ -122,7 +122,7 @@ impl Run for Tables {
                 key::compare(&self.order, input.file.largest.as_bytes(), target).is_lt()
             })
         });
-        self.go_on(target);
+        self.open_next(target);
     }
 
     #[inline]

@@ -9,8 +9,8 @@ use cairn_version::{FileMeta, Version, bounds};
 /// The files below the output of a job. Keys are looked up in ascending order.
 #[derive(Clone, Debug, Default)]
 pub struct LowerLevels {
-    /// Files of each level below, with the index of the first file that may hold the key. `None` if any
-    /// level may hold anything.
+    /// The files of each level below, with the index of the first file that may hold the key.
+    /// `None` if nothing can be excluded.
     levels: Option<Vec<(Vec<Arc<FileMeta>>, usize)>>,
 }
 
@@ -35,7 +35,7 @@ impl LowerLevels {
         }
     }
 
-    /// True if an older entry of `user_key` may lie below.
+    /// True if there may be an older entry of `user_key` below.
     #[must_use]
     pub fn may_hold(&mut self, order: &KeyOrder, user_key: &[u8]) -> bool {
         let Some(levels) = &mut self.levels else {
@@ -57,8 +57,8 @@ impl LowerLevels {
         })
     }
 
-    /// True if any file below overlaps the user keys of `range`, the end excluded. Independent of the
-    /// position reached by `may_hold`.
+    /// True if any file below overlaps the user keys of `range`, excluding its end. Independent of
+    /// the position reached by `may_hold`.
     #[must_use]
     pub fn may_touch(&self, order: &KeyOrder, range: Range<&[u8]>) -> bool {
         let Some(levels) = &self.levels else {

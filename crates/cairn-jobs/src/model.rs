@@ -73,12 +73,12 @@ pub(crate) fn writes(count: usize) -> impl Strategy<Value = Vec<Write>> {
     proptest::collection::vec(write, 1..count)
 }
 
-/// Returns `writes` with each single deletion that breaks its contract replaced by a deletion: a singly
-/// deleted key may only be put, once between two single deletions.
-pub(crate) fn lawful(writes: Vec<Write>) -> Vec<Write> {
+/// Returns `writes` with each single deletion that breaks its contract replaced with a deletion: a
+/// key that is deleted by single deletions may only be put, once between two of them.
+pub(crate) fn with_valid_single_deletions(writes: Vec<Write>) -> Vec<Write> {
     const BROKEN: u8 = 99;
     let mut puts = [0_u8; 256];
-    let mut lawful = Vec::new();
+    let mut with_valid_single_deletions = Vec::new();
     for write in writes {
         let write = match write {
             Write::SingleDelete(key) if puts[usize::from(key)] != 1 => Write::Delete(key),
@@ -94,9 +94,9 @@ pub(crate) fn lawful(writes: Vec<Write>) -> Vec<Write> {
                 (from..to).for_each(|key| puts[usize::from(key)] = BROKEN);
             }
         }
-        lawful.push(write);
+        with_valid_single_deletions.push(write);
     }
-    lawful
+    with_valid_single_deletions
 }
 
 impl State {

@@ -1,9 +1,10 @@
 //! Chooses the key range of a compaction that is written one level deeper than the rest, from the
 //! candidates of [`crate::pick::SkipLevelCandidates`].
 //!
-//! Writing a range deeper pays where many bytes land on few: it saves one rewrite of the incoming data,
-//! and the files below are rewritten just as the following compaction would do. The chosen files are
-//! therefore adjacent, small against the data that lands on them, and as few as absorb the excess.
+//! Writing a range one level deeper pays off where much data overlaps little: it saves one rewrite
+//! of the incoming data, and the next compaction would have rewritten the files below anyway. The
+//! chosen files are therefore adjacent, small compared with the incoming data that overlaps them,
+//! and just enough to absorb the excess.
 
 use std::ops::Range;
 
@@ -17,7 +18,7 @@ use crate::pick::{LevelInputs, Pick, SkipLevelCandidates, SkipLevelOutput};
 use crate::subcompaction_split;
 
 /// Returns `pick` with its skip-level range if one pays off. Reads the indexes of the inputs. If a
-/// table cannot be read no range is chosen, and the compaction itself reports the error.
+/// table cannot be read, no range is chosen, and the compaction itself reports the error.
 #[must_use]
 pub fn with_skip_level(context: &JobContext, pick: &Arc<Pick>) -> Arc<Pick> {
     let Some(offer) = &pick.offer else {
@@ -83,8 +84,8 @@ pub(crate) fn is_border(context: &JobContext, offer: &SkipLevelCandidates, at: u
     .is_lt()
 }
 
-/// Returns `pick` with the candidate files of `range` as inputs. At either end of the candidates the
-/// range extends to all keys beyond.
+/// Returns `pick` with the candidate files of `range` as inputs. If the range reaches either end of
+/// the candidates, it extends to all keys beyond.
 pub(crate) fn with_part(pick: &Pick, offer: &SkipLevelCandidates, range: Range<usize>) -> Pick {
     assert!(range.start < range.end && range.end <= offer.files.len());
     assert!(pick.deeper.is_none(), "the skip-level range is chosen once");
@@ -109,8 +110,8 @@ pub(crate) fn with_part(pick: &Pick, offer: &SkipLevelCandidates, range: Range<u
     pick
 }
 
-/// Returns the range of files with the lowest cost per incoming byte, at most half as large again as
-/// the incoming bytes. `before` has the input bytes before each file.
+/// Returns the range of files with the lowest cost per incoming byte, of a size of at most one and
+/// a half times the incoming bytes. `before` has the input bytes before each file.
 fn cheapest(
     sizes: &[u64],
     excess: u64,
@@ -158,9 +159,9 @@ mod tests {
     fn the_files_with_most_incoming_bytes_are_chosen() {
         let (sizes, above) = ([60, 60, 60, 60], [50, 90, 120, 40]);
         assert_eq!(chosen(&sizes, 80, &above, &[]), Some(2..3));
-        // The excess is larger than any file absorbs alone.
+        // The excess is larger than any single file can absorb.
         assert_eq!(chosen(&sizes, 130, &above, &[]), Some(1..3));
-        // Files that share a user key are taken together or not at all.
+        // Files that share a user key are chosen together or not at all.
         assert_eq!(chosen(&sizes, 80, &above, &[3]), Some(1..2));
         assert_eq!(chosen(&[60, 20, 20], 80, &[10, 60, 100], &[2]), Some(1..3));
     }
@@ -170,7 +171,7 @@ mod tests {
         assert_eq!(
             chosen(&[160, 160], 80, &[100, 100], &[]),
             None,
-            "too much below"
+            "too much data below"
         );
         assert_eq!(chosen(&[90, 90], 80, &[50, 500], &[]), Some(1..2));
         assert_eq!(

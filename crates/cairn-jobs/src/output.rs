@@ -1,8 +1,10 @@
-//! Writes entries to tables: table boundaries, bounds, and the range tombstones of each table.
+//! Writes entries to tables, and determines the boundaries, bounds and range tombstones of each
+//! table.
 //!
-//! The outputs of a subcompaction cover its range of user keys without gaps: each covers the keys from
-//! its first up to the first of the next output. Range tombstones are truncated at those boundaries. No
-//! user key is in two outputs, so output files never share a boundary key.
+//! The outputs of a subcompaction cover its range of user keys without gaps: each covers the keys
+//! from its own first key up to, but excluding, the first key of the next output. Range tombstones
+//! are truncated at those boundaries. No user key is in two outputs, so output files never share a
+//! boundary key.
 //!
 //! Values are separated or relocated by [`crate::value_separation`] before their entry is written.
 
@@ -61,7 +63,7 @@ pub(crate) struct Outputs<'a> {
     lower: Option<Vec<u8>>,
     open: Option<Open>,
     files: Vec<Arc<FileMeta>>,
-    /// `None` only while an entry that may borrow from it is being written.
+    /// `None` only while writing an entry that may borrow from it.
     values: Option<Box<ValueSeparator<'a>>>,
     pub(crate) stats: JobStats,
 }
@@ -76,8 +78,8 @@ pub(crate) struct Written {
 }
 
 impl<'a> Outputs<'a> {
-    /// Creates the outputs for user keys from `lower` on, with the part of `tombstones` in their
-    /// ranges.
+    /// Creates the outputs for user keys at or after `lower`, with the part of `tombstones` in
+    /// their ranges.
     pub(crate) fn new(
         params: &'a OutputParams,
         tombstones: Arc<Fragments>,
@@ -138,7 +140,10 @@ impl<'a> Outputs<'a> {
     /// Appends an entry.
     #[inline]
     pub(crate) fn add(&mut self, entry: Entry<'_>) -> Result<()> {
-        let mut values = self.values.take().expect("put back after every entry");
+        let mut values = self
+            .values
+            .take()
+            .expect("it is put back after every entry");
         let added = values
             .place(entry)
             .and_then(|placed| self.add_placed(&placed));
@@ -180,7 +185,7 @@ impl<'a> Outputs<'a> {
     /// all files.
     pub(crate) fn finish(mut self, upper: Option<&[u8]>) -> Result<Written> {
         self.end(upper)?;
-        let values = self.values.expect("put back after every entry");
+        let values = self.values.expect("it is put back after every entry");
         self.stats.blobs_read = values.blobs_read();
         (self.stats.relocated_blobs, self.stats.relocated_blob_bytes) = values.relocated;
         let (blobs, garbage, blob_bytes) = values.finish()?;
@@ -281,8 +286,8 @@ impl<'a> Outputs<'a> {
         Ok(())
     }
 
-    /// Finishes and syncs a table with the last key `largest`, whose tombstones cover `hides` bytes
-    /// below it, and verifies it if enabled.
+    /// Finishes and syncs a table whose last key is `largest` and whose tombstones cover `hides`
+    /// bytes below it, and verifies it if enabled.
     fn close(&mut self, mut open: Open, largest: &[u8], hides: u64) -> Result<Arc<FileMeta>> {
         let context = &self.params.context;
         let _stage = (!self.params.flushes).then(|| threads::stage(Stage::CompactionSyncFile));
@@ -349,7 +354,7 @@ impl<'a> Outputs<'a> {
                 raw_key_bytes: properties.raw_key_size,
                 raw_value_bytes: properties.raw_value_size,
             })
-            .expect("the metadata is new");
+            .expect("the metadata was just created");
         self.stats.output_files += 1;
         self.stats.output_bytes += table.file_size;
         self.stats.output_entries += open.points;

@@ -45,8 +45,8 @@ pub(crate) struct OutputParams {
 }
 
 impl OutputParams {
-    /// Removes the created files after a failure. Errors are ignored: files that are in no version are
-    /// removed by the next open.
+    /// Removes the created files after a failure. Errors are ignored, because the next open removes
+    /// files that are in no version.
     pub(crate) fn remove_all(&self) {
         for path in self.created.lock().drain(..) {
             self.context.world.fs.remove(&path).ok();
@@ -63,8 +63,8 @@ impl OutputParams {
             .try_for_each(|dir| self.context.world.fs.sync_dir(dir))
     }
 
-    /// Returns the table format options. In the bottommost level a filter only helps lookups of missing
-    /// keys, so `optimize_filters_for_hits` omits it.
+    /// Returns the table format options. In the bottommost level, a filter only helps lookups of
+    /// missing keys, so `optimize_filters_for_hits` omits it.
     fn table_options(&self) -> TableOptions {
         let options = &self.context.family.options;
         let mut table = options.table.clone();
@@ -96,7 +96,8 @@ impl OutputParams {
                 session_id: context.database.session_id.clone(),
                 host_id: context.database.host_id.clone(),
             },
-            // The context must be nonzero and is otherwise arbitrary; the low bit is always set.
+            // The context must be non-zero and is otherwise arbitrary, so the low bit is always
+            // set.
             base_context: context.world.random.next_u64() as u32 | 1,
             level: i32::try_from(self.level).unwrap_or(-1),
             bottommost: self.bottommost,
@@ -110,7 +111,9 @@ impl OutputParams {
             bytes_per_sync: context.database.options.bytes_per_sync,
             file_checksum: context.database.options.file_checksum_gen_factory.is_some(),
             warm: self.warm,
+            lowest_tier: context.database.options.lowest_used_cache_tier.into(),
             meter: context.meter.clone(),
+            charge: context.family.charge.clone(),
             ..BuildParams::default()
         }
     }

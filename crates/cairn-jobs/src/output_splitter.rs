@@ -1,9 +1,9 @@
 //! Decides where one compaction output ends and the next begins.
 //!
-//! A file should reach its target size without overlapping much of the next level, because the overlap
-//! is rewritten when the file is compacted further. So a file ends before the overlap exceeds the
-//! limit, before its target size if that skips a whole grandparent file, and preferably at a
-//! grandparent boundary.
+//! A file should reach its target size without overlapping much of the next level, because the
+//! overlap is rewritten when the file is compacted further. A file therefore ends before the
+//! overlap exceeds the limit, before it reaches its target size if that skips a whole grandparent
+//! file, and preferably at a grandparent boundary.
 
 use std::cmp::Ordering;
 
@@ -22,9 +22,9 @@ pub(crate) struct OutputSplitter {
     max_compaction_bytes: u64,
     /// Index of the first grandparent that does not end before the last key.
     at: usize,
-    /// True if the last key lies inside that file, false if it lies before it.
+    /// True if the last key is inside that file, false if it is before it.
     inside: bool,
-    /// True once a key was seen.
+    /// True after the first key.
     begun: bool,
     /// Bytes of grandparents that the current output overlaps.
     overlap: u64,
@@ -33,8 +33,8 @@ pub(crate) struct OutputSplitter {
 }
 
 impl OutputSplitter {
-    /// Creates a splitter for `output` above the grandparents `below`. Level-0 outputs are not split:
-    /// files of level 0 must not be disjoint halves of one run.
+    /// Creates a splitter for `output` above the grandparents `below`. Outputs to level 0 are not
+    /// split: files of level 0 must not be disjoint parts of one run.
     pub(crate) fn new(order: KeyOrder, output: &Output, below: &[Arc<FileMeta>]) -> OutputSplitter {
         let unlimited = output.level == 0;
         debug_assert!(
@@ -148,8 +148,8 @@ impl OutputSplitter {
         if skips && self.overlap - overlap_before > self.target_bytes / 8 {
             return true;
         }
-        // The more boundaries a file has crossed, the more are likely before it is full, so the
-        // threshold rises.
+        // The more boundaries a file has crossed, the more it is likely to cross before it is full,
+        // so the threshold rises.
         let percent = 50 + (self.passed.saturating_sub(borders) * 5).min(40);
         size >= self.target_bytes.div_ceil(100).saturating_mul(percent)
     }

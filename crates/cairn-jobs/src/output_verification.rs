@@ -1,8 +1,8 @@
 //! Verifies new tables before they are installed (`paranoid_file_checks`, `verify_output_flags`).
 //!
 //! A table is read back right after it is written and synced. On a mismatch the job fails and its
-//! inputs stay. The cost is one hash per written entry and a full read of the table bypassing the block
-//! cache; nothing if verification is off.
+//! inputs are kept. The cost is one hash per written entry and a full read of the table that
+//! bypasses the block cache; none if verification is off.
 
 use cairn_format::checksum::crc32c_extend;
 use cairn_format::key;
@@ -60,7 +60,7 @@ impl OutputValidator {
     ) -> Option<OutputValidator> {
         let flags = options.verify_output_flags;
         let job = if flushes { FLUSHES } else { COMPACTIONS };
-        let asked = match flags & job {
+        let requested = match flags & job {
             0 => 0,
             _ => flags & (BLOCKS | ENTRIES | FILE),
         };
@@ -68,7 +68,7 @@ impl OutputValidator {
             true => BLOCKS | ENTRIES,
             false => 0,
         };
-        let what = asked | paranoid;
+        let what = requested | paranoid;
         (what != 0).then(|| OutputValidator {
             what,
             order: order.clone(),
@@ -84,7 +84,7 @@ impl OutputValidator {
         }
     }
 
-    /// Reads `file`, a table of `level`, and compares it with the written entries.
+    /// Reads `file`, a table of `level`, and compares it to the written entries.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! Property collectors of one table: those of the user, and the built-in one that detects deletions.
+//! Property collectors of one table: the user's own, and the built-in one that detects many
+//! deletions.
 
 use cairn_format::key;
 use cairn_options::{CompactOnDeletion, CompactionStyle, FamilyOptions};

@@ -8,8 +8,8 @@ use cairn_types::{KeyOrder, SequenceNumber};
 use crate::lower_levels::LowerLevels;
 
 /// Returns the tombstones of `all` to write: for each range the newest tombstone of each snapshot
-/// stripe; in the oldest stripe only if a lower level may hold covered data. Families with timestamps
-/// keep all tombstones.
+/// stripe; in the oldest stripe only if a lower level may hold covered data. Column families with
+/// timestamps keep all tombstones.
 pub(crate) fn written(
     order: &KeyOrder,
     all: &Arc<Fragments>,
@@ -39,8 +39,8 @@ pub(crate) fn written(
     Arc::new(Fragments::build(order, kept))
 }
 
-/// Calls `visit` with the newest tombstone of each stripe and the number of older snapshots. Linear in
-/// the number of stripes, not of tombstones.
+/// Calls `visit` with the newest tombstone of each stripe and the number of older snapshots. Linear
+/// in the number of stripes, not in the number of tombstones.
 fn newest_of_stripes(
     fragment: &Fragment<'_>,
     snapshots: &[SequenceNumber],

@@ -1,8 +1,8 @@
 //! Sorted runs of entries, and the merge of several runs.
 //!
-//! A compaction reads each run once from front to back, so runs only move forward. The merge is a
-//! [`LoserTree`]. The winner stays the winner while its next key is smaller than the runner-up's, at
-//! the cost of one comparison.
+//! A compaction reads each run once, from front to back, so runs only move forward. The merge is a
+//! [`LoserTree`]. The winner stays the winner while its next key is smaller than the runner-up's,
+//! at the cost of one comparison.
 
 use cairn_format::key;
 use cairn_read::loser_tree::{LoserTree, Player};
@@ -37,7 +37,7 @@ pub struct Merge<R> {
     tree: LoserTree,
     /// The best run other than the winner, if it is known.
     runner_up: Option<Player>,
-    /// Entries passed.
+    /// The number of entries passed.
     passed: u64,
 }
 
@@ -60,8 +60,8 @@ impl<R: Run> Merge<R> {
         self.passed
     }
 
-    /// Returns the loser_tree number of `run`: the [prefix](key::prefix) of its key, or the largest
-    /// number at its end.
+    /// Returns the rank of `run` in the loser tree: the [prefix](key::prefix) of its key, or the
+    /// largest number at its end.
     #[inline]
     fn prefix(&self, run: usize) -> u64 {
         match self.runs[run].valid() {
@@ -147,7 +147,7 @@ impl<R: Run> Run for Merge<R> {
     }
 
     fn status(&self) -> Result<()> {
-        // A failed run loses every game; its error must not be mistaken for its end.
+        // A failed run loses every game, but its error must not be mistaken for its end.
         self.runs.iter().try_for_each(Run::status)
     }
 }

@@ -6,8 +6,8 @@ use cairn_version::TreeEdit;
 /// The result of a job.
 #[derive(Clone, Debug, Default)]
 pub struct JobOutput {
-    /// The edit that installs the outputs. Inputs must be kept until it is installed. All files and
-    /// their directory entries are synced.
+    /// The edit that installs the outputs. The inputs must be kept until it is installed. All
+    /// output files and their directory entries are synced.
     pub edit: TreeEdit,
     /// Statistics of the job.
     pub stats: JobStats,
@@ -38,7 +38,7 @@ pub struct JobStats {
     pub output_blob_bytes: u64,
     /// Uncompressed bytes of keys and values of the tables written.
     pub output_raw_bytes: u64,
-    /// Entries read and not written, by cause.
+    /// Entries read but not written, by cause.
     pub dropped: Dropped,
     /// Blobs relocated to other files or into tables.
     pub relocated_blobs: u64,
@@ -98,7 +98,7 @@ impl BlobsRead {
         self.bytes += bytes;
     }
 
-    /// Returns the sum of both.
+    /// Returns the sum of two counts.
     pub(crate) fn and(&self, others: &BlobsRead) -> BlobsRead {
         BlobsRead {
             count: self.count + others.count,
@@ -107,12 +107,12 @@ impl BlobsRead {
     }
 }
 
-/// Entries that a job read and did not write. An entry counts under every applicable cause.
+/// Entries that a job read but did not write. An entry counts under every applicable cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
     /// Entries shadowed by a newer entry of the same key or by a range tombstone.
     pub hidden: u64,
-    /// Deletions without anything left to shadow.
+    /// Deletions with nothing left to shadow.
     pub obsolete: u64,
     /// Obsolete deletions above the bottommost level: no lower level held the key.
     pub obsolete_early: u64,

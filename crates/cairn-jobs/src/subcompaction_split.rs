@@ -14,8 +14,8 @@ const MAX_CANDIDATES: usize = 64;
 /// Number of key anchors sampled from the tables, per subcompaction.
 const ANCHORS_EACH_PART: u64 = 8;
 
-/// True if a running subcompaction of `pick` may be split. Not for output to level 0, whose files would
-/// be disjoint but share an epoch, nor for keys with timestamps, which must not be separated.
+/// True if a running subcompaction of `pick` may be split. False for output to level 0, whose files
+/// would be disjoint but share an epoch, and for keys with timestamps, which must not be separated.
 pub(crate) fn may_split_running(pick: &Pick, order: &KeyOrder) -> bool {
     pick.output.level > 0 && order.timestamp_size() == 0
 }
@@ -102,8 +102,8 @@ pub(crate) fn spans(
         .collect()
 }
 
-/// Returns a user key after `after` and before `until` that halves the data between them approximately.
-/// `None` if a half would be smaller than `least` bytes.
+/// Returns a user key after `after` and before `until` that divides the data between them into
+/// approximate halves. `None` if a half would be smaller than `least` bytes.
 pub(crate) fn middle(
     runs: &[Vec<InputTable>],
     order: &KeyOrder,

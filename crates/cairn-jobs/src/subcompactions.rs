@@ -1,9 +1,9 @@
 //! The queue of the subcompactions of one compaction.
 //!
-//! A subcompaction is queued, claimed by one thread, and finished by it. While it runs, the end of its
-//! key range may be split off and queued as a new subcompaction. Threads wait only for the last
-//! subcompaction to finish; the waiting thread claims whatever is queued meanwhile. One mutex, taken a
-//! few times per subcompaction.
+//! A subcompaction is queued, claimed by one thread, and finished by that thread. While it runs,
+//! the end of its key range may be split off and queued as a new subcompaction. Only the thread
+//! that runs the compaction waits, for the last subcompaction to finish, and it claims any that is
+//! queued in the meantime. There is one mutex, taken a few times per subcompaction.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Values with a time to live: jobs read and write them with their timestamps
+//! Values with a time to live. Jobs read and write them with their timestamps
 //! ([`cairn_format::dated`]); the program's filter and merge operator see them without.
 //!
 //! RocksDB's rules apply: expired values are dropped even if a snapshot reads them; operands are kept
@@ -13,7 +13,7 @@ use cairn_options::{FamilyOptions, ttl};
 use cairn_platform::Clock;
 use cairn_types::{CompactionFilter, FilterDecision, FilterValue, MergeInput, MergeOperator};
 
-/// Returns the merge operator over values as a family of `options` stores them.
+/// Returns the merge operator for values as stored by a column family with `options`.
 pub(crate) fn merge_operator(
     options: &FamilyOptions,
     clock: &Arc<dyn Clock>,
@@ -38,8 +38,8 @@ pub fn merge_operator_name(options: &FamilyOptions) -> String {
     }
 }
 
-/// Returns a filter that drops expired values of a family of `options` and otherwise calls the
-/// program's `filter`; `None` if neither applies.
+/// Returns a filter that drops the expired values of a column family with `options` and otherwise
+/// calls the program's `filter`; `None` if neither applies.
 pub(crate) fn filter(
     options: &FamilyOptions,
     clock: &Arc<dyn Clock>,
@@ -110,7 +110,7 @@ impl MergeOperator for DatedMerge {
 
 /// Drops expired values and passes the rest to the program's filter.
 struct DatedFilter {
-    /// In seconds; `None` for no expiry.
+    /// The time to live in seconds; `None` for no expiry.
     ttl: Option<u64>,
     /// Start time of the job, in seconds since 1970.
     now: u64,
@@ -211,7 +211,8 @@ mod tests {
     }
 
     fn ruled(text: &str, value: &[u8]) -> FilterDecision {
-        let filter = filter(&options(text), &clock(), None).expect("values grow old");
+        let filter =
+            filter(&options(text), &clock(), None).expect("there is a filter for expired values");
         filter.filter(0, b"k", FilterValue::Value(value))
     }
 
@@ -223,7 +224,7 @@ mod tests {
         // The sum does not overflow.
         let longest = format!("value_ttl={}", i32::MAX);
         assert_eq!(ruled(&longest, &stored("v", NOW - 61)), keep);
-        // Written by a clock ahead of this one.
+        // Written with a clock that is ahead of this one.
         assert_eq!(ruled("value_ttl=60", &stored("v", NOW + 999)), keep);
     }
 
@@ -301,7 +302,7 @@ mod tests {
         assert_eq!(
             operator.full_merge(&input(None)),
             Some(stored("a,b", NOW)),
-            "operands never grow too old"
+            "operands never expire"
         );
         let existing = stored("v", NOW - 9999);
         assert_eq!(

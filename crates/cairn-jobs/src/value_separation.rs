@@ -1,11 +1,12 @@
 //! Value separation: the last transformation of an entry before it is written.
 //!
-//! 1. A large value is written to a blob file and replaced by a blob index. With
-//!    `enable_blob_columns`, so are large columns of entities without any column in a blob file.
+//! 1. A large value is written to a blob file and replaced with a blob index. With
+//!    `enable_blob_columns`, the same applies to large columns of entities that have no column in a
+//!    blob file yet.
 //! 2. A blob in a file to be relocated is read and then handled by rule 1; if value separation is
-//!    off, it returns to the table.
-//! 3. Every other entry is unchanged. Its blob references are counted, so that unreferenced blobs are
-//!    known to be garbage.
+//!    off, it moves back into the table.
+//! 3. Every other entry is unchanged. Its blob references are counted, so that unreferenced blobs
+//!    can be identified as garbage.
 
 use std::ops::Range;
 
@@ -84,7 +85,7 @@ impl<'a> ValueSeparator<'a> {
     /// Blob I/O errors; `Corruption` of the value.
     #[inline]
     pub(crate) fn place<'e>(&'e mut self, entry: Entry<'e>) -> Result<PlacedEntry<'e>> {
-        // Truncation intended: the lowest byte is the kind.
+        // The truncation is intended: the lowest byte is the kind.
         let kind = key::packed(entry.key) as u8;
         if kind == ValueKind::BlobIndex as u8 {
             return self.place_blob(entry);
@@ -109,7 +110,7 @@ impl<'a> ValueSeparator<'a> {
         Ok((files, self.garbage, written))
     }
 
-    /// Returns the entry of `internal` as a blob index entry.
+    /// Returns the entry `internal` as a blob index entry.
     fn refer(&mut self, internal: &[u8], index: &BlobIndex) -> PlacedEntry<'_> {
         self.value.clear();
         index.encode(&mut self.value);
@@ -167,7 +168,7 @@ impl<'a> ValueSeparator<'a> {
         let plan = self.params.blobs;
         let user_key = key::user_key(entry.key);
         let separates = plan.columns && plan.min_bytes.is_some();
-        // The version byte suffices for most entities.
+        // For most entities, the version byte is enough.
         if !separates && !blob_garbage::may_have_blobs(entry.value) {
             return Ok(PlacedEntry {
                 entry,

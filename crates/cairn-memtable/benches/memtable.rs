@@ -1,6 +1,6 @@
-//! The memtable against its budget, with 16-byte keys and 100-byte values: insertion in random
-//! order (300 ns) and in ascending order (80 ns), and a get among 600,000 entries (250 ns).
-#![expect(missing_docs, reason = "criterion's macro makes a public function")]
+//! Measures the memtable against its budget, with 16-byte keys and 100-byte values: insertion in
+//! random order (300 ns) and in ascending order (80 ns), and a get among 600,000 entries (250 ns).
+#![expect(missing_docs, reason = "criterion's macro generates a public function")]
 
 use std::hint::black_box;
 use std::ops::ControlFlow;
@@ -32,7 +32,7 @@ fn add(table: &Memtable, nth: u64, n: u64) {
 }
 
 fn insert(c: &mut Criterion, name: &str, order: fn(u64) -> u64) {
-    // The figure is for a whole memtable: divide by its entries.
+    // The result is for a whole memtable: divide it by the number of entries.
     c.bench_function(&format!("memtable/insert 600k {name}"), |b| {
         b.iter_batched_ref(
             empty,

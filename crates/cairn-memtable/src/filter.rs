@@ -1,11 +1,11 @@
-//! The Bloom filter of a memtable. A negative answer for a key or a prefix saves the lookup the skiplist
-//! search.
+//! The Bloom filter of a memtable. If the filter excludes a key or a prefix, the lookup skips the
+//! search in the skiplist.
 //!
-//! All bits of a hash lie in one cache line. They are set before the entry is linked, hence before its
-//! sequence number is published, so a reader that uses a published number sees them although every access is
-//! relaxed. A reader of an unpublished number may miss the bits, just as it may miss the link. An insertion
-//! or a lookup costs one hash and one cache line (an insertion two, with prefixes and whole keys); without a
-//! filter both cost one branch.
+//! All bits of a hash lie in one cache line. They are set before the entry is linked, and hence
+//! before its sequence number is published, so a reader that uses a published number sees them
+//! although every access is relaxed. A reader that uses an unpublished number may miss the bits,
+//! just as it may miss the link. An insertion or a lookup costs one hash and one cache line (two
+//! for an insertion with both prefixes and whole keys); without a filter, both cost one branch.
 
 use cairn_format::hash::hash64;
 use cairn_platform::sync::{AtomicU64, Ordering};
@@ -38,13 +38,13 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// Returns an empty filter, or `None` if `options` leave nothing to add to it.
+    /// Returns an empty filter, or `None` if `options` enable neither whole keys nor prefixes.
     pub(crate) fn new(options: FilterOptions) -> Option<Filter> {
         if options.bytes == 0 || !options.whole_keys && options.prefix_extractor.is_none() {
             return None;
         }
         let lines = options.bytes.div_ceil(size_of::<Line>());
-        debug_assert!(lines > 0, "a filter has a line for each hash to fall into");
+        debug_assert!(lines > 0, "a filter has at least one line");
         Some(Filter {
             lines: (0..lines).map(|_| Line::default()).collect(),
             whole_keys: options.whole_keys,
@@ -119,10 +119,7 @@ impl Filter {
     fn probes(&self, hash: u64) -> impl Iterator<Item = (&AtomicU64, u64)> {
         // Less than the number of lines, as the hash is less than 2^64.
         let line = (u128::from(hash) * self.lines.len() as u128) >> 64;
-        debug_assert!(
-            (line as usize) < self.lines.len(),
-            "a hash falls into a line"
-        );
+        debug_assert!((line as usize) < self.lines.len(), "a hash maps to a line");
         let words = &self.lines[line as usize].0;
         let mixed = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (0..PROBES).map(move |nth| {

@@ -12,7 +12,7 @@ use crate::memtable::Memtable;
 use crate::pin::PinnedEntry;
 use crate::skiplist::{Entry, Prefetcher};
 
-/// Iterates over the point entries of a memtable in internal-key order, by the contract of
+/// An iterator over the point entries of a memtable in internal-key order, with the contract of
 /// `cairn_types::iter`. An entry added after the iterator was created may or may not be returned.
 pub struct MemtableIter {
     /// Not accessed once `table` is dropped: declared first, and without a destructor.
@@ -33,9 +33,9 @@ impl MemtableIter {
         }
     }
 
-    /// Sets whether a seek may invalidate the iterator without a search when the filter rules out the prefix
-    /// of the target. The caller makes sure that the filter holds the prefixes in question
-    /// ([`Memtable::has_prefixes_of`]).
+    /// Enables or disables prefix filtering: a seek then makes the iterator invalid, without a
+    /// search, if the filter rules out the prefix of the target. The caller ensures that the filter
+    /// holds these prefixes ([`Memtable::has_prefixes_of`]).
     pub fn set_prefix_filter(&mut self, on: bool) {
         self.prefix_filter = on;
     }
@@ -141,8 +141,8 @@ impl MemtableIter {
     }
 }
 
-/// A forward scan over the point entries of a memtable, with prefetching: for flushes and other scans of a
-/// whole memtable.
+/// A forward scan over the point entries of a memtable, with prefetching, for flushes and other
+/// scans of whole memtables.
 pub struct MemtableWalk {
     iter: MemtableIter,
     /// Refers to the list in `iter` and is used only while `iter` exists.

@@ -1,12 +1,13 @@
 //! The memtable: recent writes, sorted, in memory.
 //!
-//! A [`Memtable`] accepts writes from many threads and serves reads concurrently, without a lock on either
-//! side. Point entries live in a skiplist in an arena (`skiplist`), range tombstones in a separate list whose
-//! fragments are built on demand and shared by readers. An optional Bloom filter (`filter`) saves lookups of
-//! absent keys the skiplist search. A single writer may defer linking its entries, which are then linked in
-//! batches and at the latest before the next read ([`Memtable::add_deferred`]). For bulk loads a memtable can
-//! be sorted lazily, when it is first read. Once a memtable is full, the database stops writing to it,
-//! flushes it to a table and drops it as a whole.
+//! A [`Memtable`] accepts writes from many threads and serves concurrent reads, without a lock on
+//! either side. Point entries are in a skiplist in an arena (`skiplist`), range tombstones in a
+//! separate list whose fragments are built on demand and shared by readers. With an optional Bloom
+//! filter (`filter`), lookups of absent keys skip the search in the skiplist. A single writer may
+//! defer linking its entries, which are then linked in batches, and no later than the next read
+//! ([`Memtable::add_deferred`]). For bulk loads, a memtable can be sorted lazily, when it is first
+//! read. Once a memtable is full, the database stops writing to it, flushes it to a table and drops
+//! it as a whole.
 //!
 //! ```
 //! use std::ops::ControlFlow;

@@ -18,7 +18,7 @@ use crate::skiplist::{Addition, Entry, INSERT_BATCH, InsertHint, SkipList};
 /// Options of a memtable.
 #[derive(Clone, Debug)]
 pub struct MemtableOptions {
-    /// Size in bytes of the blocks that the arena takes from the allocator.
+    /// Size in bytes of the blocks that the arena allocates.
     pub arena_block_size: usize,
     /// The filter that lookups consult first.
     pub filter: FilterOptions,
@@ -54,7 +54,7 @@ pub struct Point<'a> {
 pub struct Memtable {
     list: SkipList,
     filter: Option<Filter>,
-    /// Position of the last insertion made without a hint of the caller's.
+    /// Position of the last insertion for which the caller kept no hint.
     hint: Mutex<InsertHint>,
     deletions: AtomicUsize,
     data_bytes: AtomicUsize,
@@ -62,14 +62,14 @@ pub struct Memtable {
     created_after: SequenceNumber,
     first_seq: AtomicU64,
     largest_seq: AtomicU64,
-    /// The number of range tombstones, so that a read of a memtable without any takes no lock.
+    /// The number of range tombstones, so that reads take no lock if there are none.
     range_deletions: AtomicUsize,
     ranges: Mutex<Ranges>,
     account: Option<Account>,
     marked_for_flush: AtomicBool,
 }
 
-/// The write buffer manager that the memtable's memory is charged to, and the amount charged.
+/// The write buffer manager to which the memory of the memtable is charged, and the amount charged.
 struct Account {
     manager: Arc<WriteBufferManager>,
     reported: AtomicUsize,
@@ -85,7 +85,7 @@ struct Ranges {
     /// Fragments of the tombstones up to the last read, in groups, oldest first. Each group has more
     /// tombstones than the next.
     groups: Vec<Group>,
-    /// The fragments of `groups`, as handed to readers.
+    /// The fragments of `groups`, as returned to readers.
     shown: RangeTombstones,
 }
 
@@ -95,19 +95,19 @@ struct Group {
     fragments: Arc<Fragments>,
 }
 
-/// Range tombstones as groups of fragments. A reader has to consult each group.
+/// Range tombstones as groups of fragments. A reader has to look at each group.
 pub type RangeTombstones = Arc<[Arc<Fragments>]>;
 
 impl Ranges {
-    /// Brings the fragments up to date with the tombstones. The tombstones added since the last read form a
-    /// new group, merged with the preceding groups that are no larger. Each tombstone is therefore fragmented
-    /// O(log n) times, however reads and additions alternate.
+    /// Brings the fragments up to date with the tombstones. The tombstones added since the last
+    /// read form a new group, merged with the preceding groups that are no larger. Each tombstone
+    /// is therefore fragmented O(log n) times, no matter how reads and additions alternate.
     fn build(&mut self, order: &KeyOrder) {
         let built: usize = self.groups.iter().map(|group| group.count).sum();
         let mut count = self.tombstones.len() - built;
         debug_assert!(
             built <= self.tombstones.len(),
-            "fragments are built from known tombstones"
+            "fragments are built from tombstones in the list"
         );
         if count == 0 {
             return;
@@ -178,7 +178,7 @@ impl Memtable {
         self.created_after
     }
 
-    /// Requests a flush of the memtable by the next writer, however full it is.
+    /// Requests that the next writer flush the memtable, even if it is not full.
     pub fn mark_for_flush(&self) {
         // Relaxed: the flag orders no other access, here and where it is read.
         if !self.is_marked_for_flush() {
@@ -261,15 +261,15 @@ impl Memtable {
     ///
     /// If the key or the value is 4 GiB or longer, or if memtables cannot hold entries of `kind`.
     pub fn add(&self, seq: SequenceNumber, kind: ValueKind, user_key: &[u8], value: &[u8]) -> bool {
-        // A writer that finds the shared hint in use does without it.
+        // If another writer is using the shared hint, do without it.
         match self.hint.try_lock() {
             Some(mut hint) => self.add_at(&mut hint, seq, kind, user_key, value),
             None => self.add_at(&mut InsertHint::default(), seq, kind, user_key, value),
         }
     }
 
-    /// [`Memtable::add`] with a hint kept by the caller over a series of insertions, which is most effective
-    /// for ascending keys.
+    /// [`Memtable::add`] with a hint that the caller keeps across a series of insertions. Most
+    /// effective for ascending keys.
     pub fn add_at(
         &self,
         hint: &mut InsertHint,
@@ -290,8 +290,9 @@ impl Memtable {
         is_new
     }
 
-    /// [`Memtable::add`] of an entry with a new internal key, by the only writer. Its position may be
-    /// searched later, together with those of other entries, and at the latest before the next read.
+    /// [`Memtable::add`] for an entry with a new internal key, by the only writer. The search for
+    /// its position may be deferred and batched with those for other entries, but not beyond the
+    /// next read.
     ///
     /// # Panics
     ///
@@ -313,9 +314,9 @@ impl Memtable {
         self.count_point(seq, kind, user_key, value);
     }
 
-    /// Adds point entries with ascending sequence numbers. The effect is that of [`Memtable::add`]; the
-    /// searches for the positions of up to [`INSERT_BATCH`] entries overlap their memory accesses, which
-    /// makes it faster.
+    /// Adds point entries with ascending sequence numbers, as [`Memtable::add`] does, but faster:
+    /// the searches for the positions of up to [`INSERT_BATCH`] entries overlap their memory
+    /// accesses.
     ///
     /// # Panics
     ///
@@ -350,7 +351,7 @@ impl Memtable {
     fn stored_kind(&self, kind: ValueKind, user_key: &[u8]) -> ValueKind {
         assert!(
             kind.is_point(),
-            "memtables hold point entries and range deletions"
+            "memtables hold point entries and range deletions only"
         );
         if let Some(filter) = &self.filter {
             filter.add(self.without_timestamp(user_key));
@@ -394,7 +395,8 @@ impl Memtable {
         debug_assert!(seq <= SequenceNumber::MAX, "sequence numbers have 56 bits");
         self.report();
         self.data_bytes.fetch_add(bytes, Ordering::Relaxed);
-        // A load is usually enough: the first number is set once, and numbers mostly arrive in order.
+        // Usually a load suffices: the first number is set once, and numbers mostly arrive in
+        // order.
         if seq.0 < self.first_seq.load(Ordering::Relaxed) {
             self.first_seq.fetch_min(seq.0, Ordering::Relaxed);
         }
@@ -536,7 +538,7 @@ impl Memtable {
         self.list.arena().memory_usage() + self.bytes_outside_list()
     }
 
-    /// Bytes taken from the allocator: [`Memtable::memory_usage`] plus what is reserved but unused.
+    /// Bytes allocated: [`Memtable::memory_usage`] plus reserved but unused memory.
     #[must_use]
     pub fn memory_reserved(&self) -> usize {
         self.list.arena().memory_reserved() + self.bytes_outside_list()
@@ -579,7 +581,7 @@ impl Memtable {
         self.range_deletions.load(Ordering::Relaxed)
     }
 
-    /// True if no entry was added.
+    /// True if no entry has been added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries() == 0

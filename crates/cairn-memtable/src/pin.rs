@@ -9,8 +9,8 @@ use std::sync::Arc;
 use crate::memtable::Memtable;
 use crate::skiplist::Entry;
 
-/// A handle to an entry that shares ownership of its memtable. Key and value stay readable, and all of the
-/// memtable's memory stays allocated, until it is dropped.
+/// A handle to an entry that shares ownership of its memtable. Until it is dropped, key and value
+/// stay readable and all memory of the memtable stays allocated.
 #[derive(Clone)]
 pub struct PinnedEntry {
     /// Not accessed once `table` is dropped: declared first, and without a destructor.

@@ -1,5 +1,5 @@
-//! Resident memory of a series of memtables. It is measured for the process, so this test has a process of
-//! its own.
+//! Resident memory of a series of memtables. It is measured for the whole process, so this test
+//! runs in a process of its own.
 
 use std::collections::VecDeque;
 
@@ -9,9 +9,9 @@ use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
 const MIB: usize = 1 << 20;
 /// The default size of a memtable.
 const LEN: usize = 64 * MIB;
-/// Memory that `cairn-memory` may retain for the next memtable.
+/// The memory that `cairn-memory` may retain for the next memtable.
 const WAITING: usize = 32 * MIB;
-/// An allowance for allocations other than memtables, and for their last pages.
+/// An allowance for other allocations and for the last page of each memtable.
 const BESIDE: usize = 12 * MIB;
 
 /// Anonymous resident memory of this process, in bytes.
@@ -20,19 +20,19 @@ const BESIDE: usize = 12 * MIB;
     reason = "process statistics are not a database file"
 )]
 fn resident() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux provides it");
     let kilobytes = status
         .lines()
         .find_map(|line| line.strip_prefix("RssAnon:")?.strip_suffix("kB"));
-    let kilobytes = kilobytes.expect("Linux counts it").trim();
+    let kilobytes = kilobytes.expect("Linux reports it").trim();
     kilobytes.parse::<usize>().expect("a number") << 10
 }
 
 /// A load of several hundred megabytes. Each memtable is dropped when the next one is half full, and
 /// allocations made alongside them are freed earlier than some and later than others.
 ///
-/// If memtables used huge pages of the allocator, three memtables' worth would stay resident, in holes of a
-/// huge page's size without its alignment.
+/// If memtables used the allocator's huge pages, the memory of three memtables would stay resident,
+/// in holes that have the size of a huge page but not its alignment.
 #[test]
 fn resident_memory_of_successive_memtables_is_bounded() {
     let begun = resident();
@@ -61,16 +61,16 @@ fn resident_memory_of_successive_memtables_is_bounded() {
             }
         }
         before = Some(memtable);
-        // A buffer of a job. By its end glibc learns to take such lengths out of its heap.
+        // A job's buffer. Once it is freed, glibc serves buffers of this size from its heap.
         drop(vec![1u8; 6 * MIB]);
     }
-    // The second half of a memtable takes what waits before anything else.
+    // The second half of a memtable uses the retained memory first.
     let live = LEN + LEN / 2;
     let may = live + WAITING / 2 + BESIDE;
     assert!(most >= live, "{} MiB", most / MIB);
     assert!(most <= may, "{} MiB, of {}", most / MIB, may / MIB);
     drop((before, beside));
-    // Nothing waits while there is no memtable; what stays is the allocator's.
+    // Nothing is retained while there is no memtable; the rest is held by the allocator.
     let left = resident().saturating_sub(begun);
     assert!(left <= 2 * BESIDE, "{} MiB", left / MIB);
 }

@@ -42,7 +42,7 @@ impl Cairn {
         family.ok_or_else(|| Error::invalid_argument(format!("no family {name}")))
     }
 
-    /// Returns a batch of `writes`.
+    /// Builds a batch of `writes`.
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ impl Cairn {
 
 impl Cairn {
     /// Checks that the directory contains exactly the tables and blob files of the tree, and no
-    /// obsolete log or MANIFEST unless `leftovers`. Nothing may run in the background.
+    /// obsolete log or MANIFEST unless `leftovers`. No background job may be running.
     pub(crate) fn check_files(&self, leftovers: bool) -> Result<()> {
         let fs = &*self.world.fs;
         let number = manifest::current(fs, &self.dir)?;
@@ -92,7 +92,7 @@ impl Cairn {
             live_blobs.extend(family.version.blob_files().keys().copied());
         }
         let needed = recovered.families.iter().map(|family| family.log_number);
-        // A log of empty batches is needed by no family and is kept until an edit releases it.
+        // No family needs a log of empty batches, but it is kept until a version edit releases it.
         let oldest_log = needed.min().unwrap_or_default();
         let oldest_log = oldest_log.min(recovered.min_log_to_keep);
         let (mut found, mut found_blobs) = (BTreeSet::new(), BTreeSet::new());
@@ -126,7 +126,7 @@ impl Cairn {
         }
         if !leftovers && !unneeded.is_empty() {
             let names = unneeded.join(", ");
-            return Err(Error::corruption(format!("not needed: {names}")));
+            return Err(Error::corruption(format!("obsolete files: {names}")));
         }
         Ok(())
     }

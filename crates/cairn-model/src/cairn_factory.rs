@@ -41,7 +41,7 @@ impl Factory for CairnFactory {
             ..DbOptions::default()
         };
         db.update_from(&options.db)?;
-        let errors = hear(&mut db);
+        let errors = count_background_errors(&mut db);
         let db = open(&OpenRequest {
             path: dir,
             options: &db,
@@ -64,23 +64,25 @@ impl Factory for CairnFactory {
 }
 
 /// Counts the background errors that a database opened with `options` reports to listeners.
-pub(crate) fn hear(options: &mut DbOptions) -> Arc<AtomicU64> {
+pub(crate) fn count_background_errors(options: &mut DbOptions) -> Arc<AtomicU64> {
     let errors: Arc<AtomicU64> = Arc::default();
-    options.listeners.push(Arc::new(Hears(errors.clone())));
+    options
+        .listeners
+        .push(Arc::new(ErrorCounter(errors.clone())));
     errors
 }
 
 /// A listener that counts background errors.
-struct Hears(Arc<AtomicU64>);
+struct ErrorCounter(Arc<AtomicU64>);
 
-impl EventListener for Hears {
+impl EventListener for ErrorCounter {
     fn on_background_error(&self, _: BackgroundErrorReason, _: &mut Option<Error>) {
-        // Relaxed: a counter that orders nothing.
+        // Relaxed: a counter that orders no other memory access.
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Factory of encrypted databases, with RocksDB's sample cipher (ROT13), which is no protection but
+/// Factory of encrypted databases, with RocksDB's sample cipher (ROT13), which is insecure but
 /// changes every byte.
 pub struct EncryptedFactory;
 
@@ -122,7 +124,8 @@ fn step(iter: &mut Iter, direction: Direction) {
     }
 }
 
-/// Moves the iterator; if `short`, also moves back and forth twice, which must lead to the same entry.
+/// Moves the iterator; if `short`, also moves back and forth twice, which must return to the same
+/// entry.
 fn step_on(iter: &mut Iter, direction: Direction, short: bool) -> Result<()> {
     let back = match direction {
         Direction::Forward => Direction::Backward,
@@ -138,7 +141,7 @@ fn step_on(iter: &mut Iter, direction: Direction, short: bool) -> Result<()> {
     if !iter.valid() || iter.key() != from {
         iter.status()?;
         return Err(Error::aborted(format!(
-            "a step back from {} does not lead to {}",
+            "stepping back from {} does not return to {}",
             String::from_utf8_lossy(&key),
             String::from_utf8_lossy(&from)
         )));
@@ -147,7 +150,7 @@ fn step_on(iter: &mut Iter, direction: Direction, short: bool) -> Result<()> {
     if !iter.valid() || iter.key() != key || iter.value() != value {
         iter.status()?;
         return Err(Error::aborted(format!(
-            "from {} there and back again does not lead to {}",
+            "stepping back and forth from {} does not return to {}",
             String::from_utf8_lossy(&from),
             String::from_utf8_lossy(&key)
         )));

@@ -12,7 +12,7 @@ use crate::scan::{Direction, Scan};
 ///
 /// # Errors
 ///
-/// Two reads that differ, or an error of the engine.
+/// A disagreement of two reads, or an error of the engine.
 pub fn content(
     engine: &mut dyn Engine,
     model: &Model,
@@ -26,7 +26,7 @@ pub fn content(
         let forward = read(Direction::Forward)?;
         let mut backward = read(Direction::Backward)?;
         backward.reverse();
-        same_entries(&forward, &backward).map_err(|f| wrong("forward against backward", f))?;
+        same_entries(&forward, &backward).map_err(|f| wrong("forward and backward scan", f))?;
         if !forward.is_sorted_by(|a, b| a.0 < b.0) {
             return Err(Failure::wrong(format!(
                 "family {family}: keys out of order"
@@ -47,7 +47,7 @@ pub fn content(
             let got = engine.get(&family, &key, None)?;
             if got != scanned {
                 return Err(Failure::wrong(format!(
-                    "family {family}, key {}: a scan finds {}, a get {}",
+                    "family {family}, key {}: {} from a scan, {} from a get",
                     String::from_utf8_lossy(&key),
                     value_text(scanned.as_deref()),
                     value_text(got.as_deref())
@@ -81,7 +81,7 @@ pub fn same_entries(expected: &Entries, found: &Entries) -> Result<(), Failure> 
         None => "the end".to_owned(),
     };
     Err(Failure::wrong(format!(
-        "entry {at} of {}: expected {}, found {} (and {} in all)",
+        "entry {at} of {}: expected {}, found {} ({} entries found)",
         expected.len(),
         entry(expected.get(at)),
         entry(found.get(at)),

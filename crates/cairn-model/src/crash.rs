@@ -1,10 +1,10 @@
-//! Opens every disk image that a crash of a run could leave, and verifies it.
+//! Crashes a run at every operation, opens every possible disk image, and verifies it.
 //!
-//! The rule (promises D and R1): the content is the state after the first *k* batches, with the same
-//! *k* for every family, where *k* is at least the number of batches guaranteed to survive (the
-//! *floor*) and at most the number started. After a process crash every acknowledged batch is
-//! guaranteed; after a power failure, those up to the last sync, flush or close. Families exist from
-//! the acknowledgement of their creation on.
+//! The rule (promises D and R1): the content is the state after the first *k* batches, with the
+//! same *k* for every family, where *k* is at least the number of batches guaranteed to survive
+//! (the *floor*) and at most the number started. After a process crash every acknowledged batch is
+//! guaranteed; after a power failure, those up to the last sync, flush or close. A family exists as
+//! soon as its creation is acknowledged.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -33,13 +33,13 @@ pub struct Effort {
     pub models: Vec<CrashModel>,
     /// Maximum number of images per moment and model, sampled from all.
     pub images_per_moment: usize,
-    /// One in this many recoveries is itself crashed at each of its operations; 0 for none.
+    /// One in this many recoveries is crashed at each of its own operations; 0 for none.
     pub nest_one_in: usize,
 }
 
-/// Behaviour of common file systems, which do not return stale or random bytes of other files in new
-/// blocks. The excluded models do: a log that is not recycled cannot distinguish records of an earlier
-/// log from its own, and a MANIFEST cannot distinguish random bytes from damage.
+/// Behaviour of common file systems, which never expose stale or random bytes in new blocks. The
+/// excluded models do: a reader of a log that is not recycled cannot distinguish its records from
+/// those of an earlier log, nor can a reader of a MANIFEST distinguish random bytes from damage.
 pub const USUAL: [CrashModel; 8] = [
     CrashModel::Kill,
     CrashModel::Synced,
@@ -107,7 +107,7 @@ impl std::fmt::Display for CrashFailure {
     }
 }
 
-/// A run with the state at each moment.
+/// A run, with the state at each moment.
 pub struct Checker<'f> {
     factory: &'f dyn Factory,
     record: RunRecord,
@@ -249,7 +249,7 @@ impl<'f> Checker<'f> {
             let number = rng.below(images.len());
             let image = images.into_iter().nth(number);
             point.nested = Some((replay.at(), number));
-            self.check(image.expect("every model leaves a disk"), expectation)?;
+            self.check(image.expect("every model has a disk image"), expectation)?;
             counts.images += 1;
             counts.nested += 1;
         }
@@ -267,7 +267,7 @@ impl<'f> Checker<'f> {
         let sim = SimWorld::on(image, self.seed);
         let options = self.expectation(point.at, point.model).options;
         let options = &self.record.options[options];
-        // If the first recovery fails, its operations so far are crashed.
+        // A recovery that fails is crashed at each of its operations up to the failure.
         let _opened = self.factory.open(&sim.world, Path::new(DIR), options);
         sim.fs
             .trace()
@@ -282,7 +282,7 @@ impl<'f> Checker<'f> {
     /// The failure.
     pub fn replay(&self, point: &CrashPoint) -> Result<(), Failure> {
         let image = self.image(point);
-        let image = image.ok_or_else(|| Failure::wrong("there is no such disk here"))?;
+        let image = image.ok_or_else(|| Failure::wrong("no such disk image"))?;
         let expectation = self.expectation(point.at, point.model);
         self.check(image, &expectation).map(|_| ())
     }
@@ -317,7 +317,7 @@ mod tests {
         let mut counts = Counts::default();
         for seed in 0..6 {
             let script = generate::script(seed, 40);
-            match crash(&ToyFactory::right(), &script, seed, &Effort::quick()) {
+            match crash(&ToyFactory::correct(), &script, seed, &Effort::quick()) {
                 Ok(more) => counts += more,
                 Err(failure) => panic!("{failure}"),
             }
@@ -328,7 +328,7 @@ mod tests {
 
     /// Crashes scripts of an engine with this bug and returns the first failure.
     fn found(bug: Bug) -> (u64, Box<CrashFailure>) {
-        let factory = ToyFactory::wrong(bug);
+        let factory = ToyFactory::with_bug(bug);
         let failure = (0..20).find_map(|seed| {
             let script = generate::script(seed, 30);
             let failure = crash(&factory, &script, seed, &Effort::quick()).err()?;
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_missing_sync_is_detected() {
-        let (_, failure) = found(Bug::SyncForgotten);
+        let (_, failure) = found(Bug::SyncOmitted);
         assert!(failure.failure.text.contains("lost"), "{failure}");
     }
 
@@ -351,13 +351,13 @@ mod tests {
 
     #[test]
     fn a_replay_that_continues_after_damage_is_detected() {
-        let (_, failure) = found(Bug::ReplayGoesOn);
+        let (_, failure) = found(Bug::ReplayIgnoresDamage);
         assert!(failure.point.is_some(), "{failure}");
     }
 
     #[test]
     fn a_partial_batch_is_detected() {
-        let (_, failure) = found(Bug::BatchInPieces);
+        let (_, failure) = found(Bug::BatchSplit);
         assert!(failure.failure.text.contains("no state"), "{failure}");
     }
 
@@ -366,7 +366,7 @@ mod tests {
         let script: Script = "options merge=none db=[] family=[] table=[]\nput default a v:3:1"
             .parse()
             .unwrap();
-        let factory = ToyFactory::wrong(Bug::ReplayStopsEarly);
+        let factory = ToyFactory::with_bug(Bug::ReplayStopsEarly);
         let failure = crash(&factory, &script, 1, &Effort::quick()).unwrap_err();
         assert!(failure.point.is_none(), "{failure}");
         assert!(failure.failure.text.contains("at the end"), "{failure}");
@@ -374,9 +374,9 @@ mod tests {
 
     #[test]
     fn a_crash_point_reproduces_its_failure() {
-        let (seed, failure) = found(Bug::BatchInPieces);
+        let (seed, failure) = found(Bug::BatchSplit);
         let script = generate::script(seed, 30);
-        let factory = ToyFactory::wrong(Bug::BatchInPieces);
+        let factory = ToyFactory::with_bug(Bug::BatchSplit);
         let checker = Checker::new(&factory, &script, seed).unwrap();
         let again = checker.replay(&failure.point.unwrap()).unwrap_err();
         assert_eq!(again, failure.failure);

@@ -14,9 +14,9 @@ use crate::write_entry::Write;
 
 /// An open database.
 ///
-/// Every implementation guarantees: a write that returned `Ok` is visible to every later read; reads
-/// refer to families by their current names; background work required by a call is finished when it
-/// returns (through `Executor::help` in a simulated world).
+/// Every implementation guarantees: a write that returned `Ok` is visible to every later read;
+/// reads refer to families by their current names; background work that a call depends on is
+/// finished when the call returns (through `Executor::help` in a simulated world).
 pub trait Engine {
     /// Writes `writes` as one batch.
     fn write(&mut self, writes: &[Write], sync: bool) -> Result<()>;
@@ -40,11 +40,11 @@ pub trait Engine {
     fn drop_family(&mut self, name: &str) -> Result<()>;
     /// Returns the names of all families.
     fn families(&self) -> Vec<String>;
-    /// Verifies the structure: levels, file set, checksums. Obsolete files are accepted if `leftovers`.
+    /// Verifies levels, the set of files, and checksums. Obsolete files are allowed if `leftovers`.
     fn check(&mut self, _leftovers: bool) -> Result<()> {
         Ok(())
     }
-    /// Returns the reason why writes are stopped, if they are.
+    /// Returns the error that stopped writes, if any.
     fn stopped(&self) -> Option<String> {
         None
     }
@@ -56,8 +56,8 @@ pub trait Engine {
     fn resume(&mut self) -> Result<()> {
         Ok(())
     }
-    /// The real engine, for operations that only it supports. Where this is `None`, operations fall
-    /// back to [`Engine::write`] or do nothing.
+    /// The real engine, for operations that only it supports. If `None`, operations fall back to
+    /// [`Engine::write`] or do nothing.
     fn cairn(&mut self) -> Option<&mut Cairn> {
         None
     }
@@ -65,9 +65,9 @@ pub trait Engine {
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-/// Creates engines of one kind.
+/// Opens engines of one kind.
 pub trait Factory {
-    /// The name of this kind in tokens and on the command line.
+    /// The name of this engine in tokens and on the command line.
     fn name(&self) -> &str;
     /// Opens the database in `dir` with all its families, creating it if missing.
     fn open(&self, world: &World, dir: &Path, options: &OptionSet) -> Result<Box<dyn Engine>>;

@@ -9,7 +9,7 @@ use cairn_types::Error;
 pub struct Failure {
     /// The description.
     pub text: String,
-    /// True if the engine reported an error, which is allowed after an injected fault. Otherwise an
+    /// True if the engine reported an error, which is allowed after an injected fault. False if an
     /// answer was wrong, which is never allowed.
     pub refused: bool,
 }

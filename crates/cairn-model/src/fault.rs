@@ -1,17 +1,17 @@
-//! Injects a fault at every file operation of a run, and checks that it is reported and that the
-//! database recovers.
+//! Injects a fault at every file operation of a run, and checks that the fault is reported and that
+//! the database recovers.
 //!
 //! A case is an operation of a fault-free run, a fault, and whether it is transient or lasting. The
-//! script is run again with that plan. From the fault on, operations may be *refused*; whether a
-//! refused operation took effect is unknown until the next open. Wrong answers are always failures.
-//! After the fault ends, time advances until all automatic retries are over; a database that is still
-//! stopped is resumed, or reopened if it cannot be; from then on nothing may be refused (E8). At the
-//! end, and at the first refusal, the machine is crashed, once keeping only synced data and once
-//! keeping everything, and the content must be a possible state. A fault that was not reported is a
-//! failure (E1) unless its site is listed as harmless.
+//! script is run again with that plan. From the fault on, operations may be *refused* (return an
+//! error); it is unknown until the next open if a refused operation took effect. A wrong answer is
+//! always a failure. After the fault ends, time advances until all automatic retries are over; a
+//! database that is still stopped is resumed, or else reopened; from then on no operation may be
+//! refused (E8). At the first refusal and at the end, the disk is crashed twice, keeping only
+//! synced data and keeping everything, and the content must be a possible state. An unreported
+//! fault is a failure (E1) unless its site is listed as harmless.
 //!
-//! Silently corrupted writes are treated differently: corrupted data need not be recovered, and
-//! operations may be refused until the end, but every answer must be correct (I1).
+//! Silently corrupted writes are treated differently: corrupted data may be lost, and operations
+//! may be refused until the end, but every answer must be correct (I1).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,23 +36,23 @@ mod harmless;
 mod image;
 
 /// Duration of a lasting fault, in operations of the script.
-const LASTS: usize = 6;
+const LASTING_OPERATIONS: usize = 6;
 
 /// Maximum delay of an automatic retry, unless an option changes it.
-const WAIT: Duration = Duration::from_secs(70);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(70);
 
 /// Maximum length of a chain of retries.
-const WAITS: usize = 3;
+const MAX_RETRIES: usize = 3;
 
-/// More jobs than any script causes in one [`WAIT`].
-const JOBS_OF_A_WAIT: usize = 10_000;
+/// More jobs than any script causes in one [`MAX_RETRY_DELAY`].
+const MAX_JOBS_PER_WAIT: usize = 10_000;
 
 /// Counts of the checks.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// Runs with a fault.
     pub runs: usize,
-    /// Cases whose fault had no effect because no operation was left to fail.
+    /// Cases whose run ended before the fault.
     pub missed: usize,
     /// Runs in which an operation was refused.
     pub refused: usize,
@@ -86,10 +86,11 @@ pub struct Faulty<'f> {
     script: Script,
     seed: u64,
     trace: Trace,
-    /// Number of operations before the end of the run, from where runs with and without faults diverge.
+    /// Number of file operations of the run, excluding its end, where runs with and without faults
+    /// diverge.
     reach: usize,
     /// True if progress is printed.
-    pub tells: bool,
+    pub verbose: bool,
 }
 
 /// The result of one case.
@@ -99,7 +100,7 @@ struct Outcome {
     refused: bool,
     stopped: bool,
     /// True if the fault was reported to a listener.
-    told: bool,
+    reported: bool,
     images: usize,
     harmless: bool,
 }
@@ -127,7 +128,7 @@ impl<'f> Faulty<'f> {
             seed,
             trace: record.trace,
             reach,
-            tells: false,
+            verbose: false,
         })
     }
 
@@ -141,7 +142,7 @@ impl<'f> Faulty<'f> {
                 let point = |lasting| FaultPoint { at, fault, lasting };
                 if fault.is_silent() {
                     let noticed =
-                        fault.applies_to(operation.call) && can_be_noticed(fault, &operation.path);
+                        fault.applies_to(operation.call) && is_detectable(fault, &operation.path);
                     all.extend(noticed.then(|| point(false)));
                 } else if fault.applies_to(operation.call) {
                     all.extend([point(false), point(true)]);
@@ -207,17 +208,17 @@ impl<'f> Faulty<'f> {
         };
         sim.fs.set_plan(FaultPlan::new(vec![rule]));
         let mut runner = Runner::new(self.factory, sim, self.script.options.clone());
-        // Files that could not be removed are removed by the next open.
+        // The next open removes files whose removal failed.
         runner.allows_leftovers = true;
         let mut course = Course {
             faulty: self,
             runner,
             torn: self.looks_torn(point),
-            reverts: point.fault == Fault::SyncReverted,
-            damages: point.fault.is_silent(),
+            loses_unsynced: point.fault == Fault::SyncReverted,
+            corrupts: point.fault.is_silent(),
             script: Model::new(self.script.options.merge),
             unsettled: false,
-            told: 0,
+            printed: 0,
             first: None,
             over: false,
             strict: false,
@@ -226,7 +227,7 @@ impl<'f> Faulty<'f> {
         };
         let done = course.run(point);
         let sim = &course.runner.sim;
-        if done.is_err() && self.passes_on(point) {
+        if done.is_err() && self.reads_undetected_corruption(point) {
             return Ok(Outcome {
                 injected: true,
                 harmless: true,
@@ -235,20 +236,21 @@ impl<'f> Faulty<'f> {
         }
         done?;
         let outcome = Outcome {
-            told: course.runner.background_errors() > 0,
+            reported: course.runner.background_errors() > 0,
             ..course.outcome
         };
-        let silent = outcome.injected && !outcome.refused && !outcome.stopped && !outcome.told;
-        let speaks = !point.fault.falsifies() && point.fault != Fault::ShortRead;
-        match silent && speaks {
-            true => self.judge_silence(point, sim, outcome, course.first),
+        let unreported =
+            outcome.injected && !outcome.refused && !outcome.stopped && !outcome.reported;
+        let must_report = !point.fault.falsifies() && point.fault != Fault::ShortRead;
+        match unreported && must_report {
+            true => self.check_unreported(point, sim, outcome, course.first),
             false => Ok(outcome),
         }
     }
 
-    /// True if corrupt bytes were read where no check detects them: in the log of an opened checkpoint,
-    /// or in a recycled log, where corrupt bytes look like the start of its previous contents.
-    fn passes_on(&self, point: &FaultPoint) -> bool {
+    /// True if corrupt bytes were read where no check detects them: in the log of an opened
+    /// checkpoint, or in a recycled log, where corrupt bytes look like remains of its previous use.
+    fn reads_undetected_corruption(&self, point: &FaultPoint) -> bool {
         if !point.fault.falsifies() {
             return false;
         }
@@ -258,7 +260,7 @@ impl<'f> Faulty<'f> {
     }
 
     /// Checks whether an unreported fault is acceptable.
-    fn judge_silence(
+    fn check_unreported(
         &self,
         point: &FaultPoint,
         sim: &SimWorld,
@@ -289,9 +291,10 @@ fn is_log(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "log")
 }
 
-/// True if a silently corrupted write to this file is detectable. A record missing at the end of the
-/// MANIFEST looks like one that was never written, and CURRENT may keep naming the previous MANIFEST.
-fn can_be_noticed(fault: Fault, path: &Path) -> bool {
+/// True if a silently corrupted write to this file is detectable. A record missing at the end of
+/// the MANIFEST looks like one that was never written, and CURRENT may still refer to the previous
+/// MANIFEST.
+fn is_detectable(fault: Fault, path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     fault == Fault::FlippedWrite || !(name.starts_with("MANIFEST") || name.ends_with("dbtmp"))
 }
@@ -310,15 +313,15 @@ struct Course<'c> {
     /// True if the newest entries of logs may be missing after an open.
     torn: bool,
     /// True if unsynced data may be missing from logs after an open.
-    reverts: bool,
-    /// True if corrupted data need not be recovered, not even from disk images.
-    damages: bool,
+    loses_unsynced: bool,
+    /// True if corrupted data may be lost, in disk images as well.
+    corrupts: bool,
     /// The state of a fault-free run, with all families of the script.
     script: Model,
     /// True if the content after the last open could not be read.
     unsettled: bool,
     /// Number of file operations printed.
-    told: usize,
+    printed: usize,
     /// The first operation that failed.
     first: Option<usize>,
     /// True once the fault is over.
@@ -332,8 +335,8 @@ struct Course<'c> {
 
 /// The decision to continue or end a run.
 #[derive(PartialEq, Eq)]
-enum Then {
-    GoOn,
+enum Next {
+    Continue,
     /// The content is correct, but too uncertain to continue.
     Stop,
 }
@@ -345,30 +348,30 @@ impl Course<'_> {
             return self.run_damaged();
         }
         let mut since = 0;
-        if self.step(None)? == Then::Stop {
+        if self.step(None)? == Next::Stop {
             return self.check_images();
         }
         let check = Op::new(Check);
         for op in script.ops.iter().chain([&check]) {
-            self.look_for_injected();
+            self.update_injected();
             if self.outcome.injected {
                 since += 1;
                 self.over |= !point.lasting;
             }
-            if since > LASTS && !self.over {
-                self.lift();
+            if since > LASTING_OPERATIONS && !self.over {
+                self.end_fault();
             }
-            if self.over && self.step_over()? == Then::Stop {
+            if self.over && self.step_over()? == Next::Stop {
                 return self.check_images();
             }
-            if self.step(Some(op))? == Then::Stop {
+            if self.step(Some(op))? == Next::Stop {
                 return self.check_images();
             }
             op.apply(&mut self.script);
         }
-        self.look_for_injected();
-        self.lift();
-        if self.recover()? == Then::Stop {
+        self.update_injected();
+        self.end_fault();
+        if self.recover()? == Next::Stop {
             return self.check_images();
         }
         self.strict = true;
@@ -376,30 +379,31 @@ impl Course<'_> {
             "put default k0001 v:20:900001",
             "put default k0003 v:9:900002 sync",
         ] {
-            let op: Op = line.parse().expect("it is right");
+            let op: Op = line.parse().expect("the line is valid");
             self.step(Some(&op))?;
         }
         self.step(Some(&check))?;
         self.crash();
-        self.step(Some(&"reopen".parse().expect("it is right")))?;
+        self.step(Some(&"reopen".parse().expect("the line is valid")))?;
         self.runner.allows_leftovers = false;
         self.step(Some(&check))?;
         self.runner.close()?;
         self.check_images()
     }
 
-    /// Runs a case with a silently corrupted write: whatever can be read must be correct throughout.
+    /// Runs a case with a silently corrupted write: all data that can be read must be correct.
     fn run_damaged(&mut self) -> Result<(), Failure> {
         let script = &self.faulty.script;
         let mut then = self.step(None)?;
-        let last = ["check", "reopen", "check"].map(|line| line.parse().expect("it is right"));
+        let last =
+            ["check", "reopen", "check"].map(|line| line.parse().expect("the line is valid"));
         for op in script.ops.iter().chain(&last) {
-            if then == Then::Stop {
+            if then == Next::Stop {
                 break;
             }
             then = self.step(Some(op))?;
             op.apply(&mut self.script);
-            self.look_for_injected();
+            self.update_injected();
         }
         match self.runner.close() {
             Err(failure) if !failure.refused => Err(failure),
@@ -407,22 +411,22 @@ impl Course<'_> {
         }
     }
 
-    fn look_for_injected(&mut self) {
+    fn update_injected(&mut self) {
         let fs = &self.runner.sim.fs;
         self.outcome.injected |= fs.injected() > 0;
         self.first = self.first.or(fs.first_injected());
     }
 
-    fn lift(&mut self) {
+    fn end_fault(&mut self) {
         self.runner.sim.fs.set_plan(FaultPlan::default());
         self.over = true;
     }
 
-    /// Recovers after the fault is over and something was refused or stopped.
-    fn step_over(&mut self) -> Result<Then, Failure> {
+    /// Recovers the database if an operation was refused or writes were stopped.
+    fn step_over(&mut self) -> Result<Next, Failure> {
         let stopped = self.stopped();
         if self.strict || !(self.outcome.refused || stopped) {
-            return Ok(Then::GoOn);
+            return Ok(Next::Continue);
         }
         let then = self.recover()?;
         self.strict = true;
@@ -439,76 +443,71 @@ impl Course<'_> {
     }
 
     /// Runs one operation of the script, or the first open.
-    fn step(&mut self, op: Option<&Op>) -> Result<Then, Failure> {
+    fn step(&mut self, op: Option<&Op>) -> Result<Next, Failure> {
         let Some(op) = op else {
-            return Ok(self.open()?.unwrap_or(Then::GoOn));
+            return Ok(self.open()?.unwrap_or(Next::Continue));
         };
         if !self.runner.is_open() {
             match self.open()? {
-                Some(Then::Stop) => return Ok(Then::Stop),
-                Some(Then::GoOn) => {}
+                Some(Next::Stop) => return Ok(Next::Stop),
+                Some(Next::Continue) => {}
                 None => {
                     // The database was not called.
-                    self.runner.leave_out(op);
-                    return Ok(Then::GoOn);
+                    self.runner.skip_operation(op);
+                    return Ok(Next::Continue);
                 }
             }
         }
         let done = self.runner.step(op);
         let reopened = op.line().starts_with("reopen");
-        if self.faulty.tells {
-            self.tell(op, done.as_ref().err());
+        if self.faulty.verbose {
+            self.print_step(op, done.as_ref().err());
         }
         match done {
             Ok(()) if reopened => self.settle(),
             Ok(()) => {
                 self.stopped();
-                Ok(Then::GoOn)
+                Ok(Next::Continue)
             }
             Err(failure) if failure.refused && !self.strict => {
                 if !reopened {
-                    self.runner.doubt(op);
+                    self.runner.record_uncertain(op);
                 }
                 self.refuse();
-                let forgets =
-                    self.runner.options().unlogged || self.runner.options().holds_writes_back();
+                let forgets = self.runner.options().unlogged || self.runner.options().buffers_wal();
                 if reopened && forgets {
-                    // Data that close failed to write is lost, which is allowed.
-                    return Ok(Then::Stop);
+                    // A failed close may lose unwritten data.
+                    return Ok(Next::Stop);
                 }
                 match reopened && self.runner.is_open() {
                     true => self.settle(),
-                    false => Ok(Then::GoOn),
+                    false => Ok(Next::Continue),
                 }
             }
-            // The snapshot was never taken, because its operation was refused.
+            // The operation that takes the snapshot was refused.
             Err(failure) if failure.refused && self.lacks_snapshot(op) => {
-                self.runner.leave_out(op);
-                Ok(Then::GoOn)
+                self.runner.skip_operation(op);
+                Ok(Next::Continue)
             }
-            // Families were not created or not dropped, because the operation was refused.
+            // The operation that creates or drops the family was refused.
             Err(failure) if failure.refused && self.families_differ() => {
-                self.runner.leave_out(op);
-                Ok(Then::GoOn)
+                self.runner.skip_operation(op);
+                Ok(Next::Continue)
             }
             Err(failure) => {
-                let late = if self.strict {
-                    "with the fault over, "
-                } else {
-                    ""
-                };
+                let late = if self.strict { "after the fault, " } else { "" };
                 Err(failure.at(&format!("{late}`{op}`")))
             }
         }
     }
 
     /// Prints an operation, its outcome, and the file operations since the last one.
-    fn tell(&mut self, op: &Op, refused: Option<&Failure>) {
+    fn print_step(&mut self, op: &Op, refused: Option<&Failure>) {
         let trace = self.runner.sim.fs.trace();
-        for (number, operation) in trace.operations().iter().enumerate().skip(self.told) {
+        for (number, operation) in trace.operations().iter().enumerate().skip(self.printed) {
             println!("  op {number}: {operation}");
         }
-        self.told = trace.len();
+        self.printed = trace.len();
         println!(
             "{op}{}",
             refused.map_or_else(String::new, |failure| format!(": {failure}"))
@@ -541,48 +540,52 @@ impl Course<'_> {
         let first = !self.outcome.refused;
         self.outcome.refused = true;
         self.stopped();
-        if first && !self.damages {
+        if first && !self.corrupts {
             self.crash();
         }
     }
 
     /// Opens the database; `None` if it was refused.
-    fn open(&mut self) -> Result<Option<Then>, Failure> {
+    fn open(&mut self) -> Result<Option<Next>, Failure> {
         match self.runner.open(None) {
             Ok(()) => self.settle().map(Some),
             Err(failure) if failure.refused && !self.strict => {
                 self.refuse();
                 Ok(None)
             }
-            Err(failure) => Err(failure.at("with the fault over, open")),
+            Err(failure) => Err(failure.at("open after the fault")),
         }
     }
 
     /// Determines after an open which of the possible states is present.
-    fn settle(&mut self) -> Result<Then, Failure> {
+    fn settle(&mut self) -> Result<Next, Failure> {
         self.unsettled = false;
-        self.look_for_injected();
+        self.update_injected();
         if !self.outcome.injected {
-            // As in the fault-free run, so that operations have the same numbers.
-            return Ok(Then::GoOn);
+            // The operations have the same numbers as in the fault-free run.
+            return Ok(Next::Continue);
         }
         match self.runner.settle() {
-            Ok(()) => Ok(Then::GoOn),
+            Ok(()) => Ok(Next::Continue),
             Err(failure) if failure.refused && !self.strict => {
                 self.unsettled = true;
                 self.refuse();
-                // Later writes could not be distinguished from dropped ones.
-                Ok(if self.torn { Then::Stop } else { Then::GoOn })
+                // Later writes would be indistinguishable from dropped ones.
+                Ok(if self.torn {
+                    Next::Stop
+                } else {
+                    Next::Continue
+                })
             }
-            Err(failure) if self.may_have_lost(&failure)? => Ok(Then::Stop),
-            Err(failure) => Err(failure.at("what an opening found")),
+            Err(failure) if self.may_have_lost(&failure)? => Ok(Next::Stop),
+            Err(failure) => Err(failure.at("content after an open")),
         }
     }
 
     /// True if the content is what a power failure could have left, if logs may have lost unsynced
     /// data.
     fn may_have_lost(&mut self, failure: &Failure) -> Result<bool, Failure> {
-        if failure.refused || !(self.torn || self.reverts) {
+        if failure.refused || !(self.torn || self.loses_unsynced) {
             return Ok(false);
         }
         let possible = image::Possible::now(&self.runner, self.torn);
@@ -596,11 +599,11 @@ impl Course<'_> {
         let SimWorld {
             clock, executor, ..
         } = &self.runner.sim;
-        for _ in 0..WAITS {
-            clock.advance(WAIT);
-            if executor.run(JOBS_OF_A_WAIT) == JOBS_OF_A_WAIT {
+        for _ in 0..MAX_RETRIES {
+            clock.advance(MAX_RETRY_DELAY);
+            if executor.run(MAX_JOBS_PER_WAIT) == MAX_JOBS_PER_WAIT {
                 return Err(Failure::wrong(format!(
-                    "with the fault over, {JOBS_OF_A_WAIT} jobs ran and more wait"
+                    "after the fault, {MAX_JOBS_PER_WAIT} jobs ran and more are queued"
                 )));
             }
         }
@@ -608,11 +611,11 @@ impl Course<'_> {
     }
 
     /// Recovers the database by waiting, resuming, or reopening.
-    fn recover(&mut self) -> Result<Then, Failure> {
+    fn recover(&mut self) -> Result<Next, Failure> {
         self.strict = true;
         self.wait_for_retries()?;
-        if self.unsettled && self.runner.is_open() && self.settle()? == Then::Stop {
-            return Ok(Then::Stop);
+        if self.unsettled && self.runner.is_open() && self.settle()? == Next::Stop {
+            return Ok(Next::Stop);
         }
         if self.runner.is_open() && self.stopped() {
             // If resuming fails, the database is reopened.
@@ -620,18 +623,18 @@ impl Course<'_> {
         }
         if self.runner.is_open() && self.stopped() {
             let options = self.runner.options();
-            let forgets = options.unlogged || options.holds_writes_back();
+            let forgets = options.unlogged || options.buffers_wal();
             // Closing a stopped database may fail.
             match self.runner.close() {
                 Err(failure) if !failure.refused => return Err(failure),
-                _ if forgets => return Ok(Then::Stop),
+                _ if forgets => return Ok(Next::Stop),
                 _ => {}
             }
         }
         if !self.runner.is_open() {
-            return Ok(self.open()?.unwrap_or(Then::GoOn));
+            return Ok(self.open()?.unwrap_or(Next::Continue));
         }
-        Ok(Then::GoOn)
+        Ok(Next::Continue)
     }
 
     /// Keeps the disk images of a crash at this point.
@@ -642,7 +645,7 @@ impl Course<'_> {
             let disk = trace.images(trace.len(), model, self.faulty.seed).next();
             let possible = image::Possible::now(&self.runner, self.torn);
             self.images
-                .push((disk.expect("every model leaves a disk"), possible));
+                .push((disk.expect("every model has a disk image"), possible));
         }
     }
 
@@ -682,7 +685,7 @@ mod tests {
 
     #[test]
     fn a_correct_engine_recovers_from_every_fault() {
-        let (counts, failure) = first_failure(&ToyFactory::right());
+        let (counts, failure) = first_failure(&ToyFactory::correct());
         assert!(failure.is_none(), "{}", failure.unwrap());
         assert!(counts.runs > 300 && counts.images > 600, "{counts:?}");
         assert!(counts.refused > counts.runs / 2, "{counts:?}");
@@ -690,7 +693,7 @@ mod tests {
 
     #[test]
     fn an_ignored_sync_error_is_detected() {
-        let (_, failure) = first_failure(&ToyFactory::wrong(Bug::SyncErrorSwallowed));
+        let (_, failure) = first_failure(&ToyFactory::with_bug(Bug::SyncErrorIgnored));
         assert!(failure.is_some(), "not detected");
     }
 }

@@ -42,7 +42,7 @@ pub fn many(arguments: &Arguments) -> Result<()> {
     let work = |current: &Current| -> Result<()> {
         let factory = engine(name)?;
         loop {
-            // Relaxed: a counter that orders nothing.
+            // Relaxed: a counter that orders no other memory access.
             let number = next.fetch_add(1, Ordering::Relaxed) as usize;
             let Some(task) = tasks.get(number) else {
                 return Ok(());
@@ -106,8 +106,8 @@ fn report(counts: &Counts, failures: &BTreeMap<String, (String, usize)>) -> Resu
         kinds,
     } = counts;
     println!(
-        "{runs} runs with a fault ({missed} more came to none), over {} pairs of a call and a \
-         fault: {refused} refused something, {stopped} stopped, {harmless} harmless; {images} disks checked",
+        "{runs} runs with a fault ({missed} more ended before it), {} pairs of call and  \
+         fault: {refused} with refused operations, {stopped} stopped, {harmless} harmless; {images} disk images checked",
         kinds.len()
     );
     match failures.is_empty() {
@@ -115,7 +115,7 @@ fn report(counts: &Counts, failures: &BTreeMap<String, (String, usize)>) -> Resu
         false => {
             let texts: Vec<String> = failures
                 .values()
-                .map(|(text, count)| format!("{count} times: {text}"))
+                .map(|(text, count)| format!("{count}x: {text}"))
                 .collect();
             Err(Error::aborted(texts.join("\n\n")))
         }
@@ -130,7 +130,7 @@ pub fn replay(
     point: &FaultPoint,
 ) -> Result<()> {
     let mut faulty = Faulty::new(factory, script, token.seed).map_err(|f| failed(&f, token))?;
-    faulty.tells = true;
+    faulty.verbose = true;
     let mut counts = Counts::default();
     let done = faulty.case(point, &mut counts);
     done.map_err(|failure| failed(&failure, token))?;

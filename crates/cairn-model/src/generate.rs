@@ -1,5 +1,5 @@
-//! Generates scripts from seeds. Each seed enables a random subset of operation kinds and options, so
-//! that rare combinations occur; few keys and tiny buffers make short scripts reach deep trees.
+//! Generates scripts from seeds. Each seed enables a random subset of operation kinds and options,
+//! so that rare combinations occur; few keys and tiny buffers give short scripts deep trees.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::script::Script;
 use crate::workload::{FREE, Workload};
 use crate::write_entry::CHANGES;
 
-/// Switches that belong to no kind and no change.
+/// Switches of neither a kind nor a change.
 const OTHER_SWITCHES: [&str; 2] = ["batch", "sync"];
 
 /// Returns the script of `seed` with `count` operations of the unrestricted workload.
@@ -69,7 +69,7 @@ impl Generator {
         let is_on = chosen.switch.is_none_or(|switch| self.is_on(switch));
         let made = if is_on { (chosen.generate)(self) } else { None };
         let op = made.or_else(|| (write::KIND.generate)(self));
-        let op = op.expect("a write can always be made up");
+        let op = op.expect("a write can always be generated");
         op.apply(&mut self.model);
         op
     }

@@ -11,20 +11,20 @@ use crate::options::OptionSet;
 use crate::workload::{Durability, Workload};
 use crate::write_entry::Value;
 
-/// The state of a script under construction, as operation kinds see it.
+/// The state of a script under construction.
 pub struct Generator {
     /// Source of all random choices.
     pub rng: Rng,
     /// The state after the operations so far.
     pub model: Model,
-    /// The options of the first opening.
+    /// The options of the first open.
     pub options: OptionSet,
     /// Names of families that scripts may create.
     pub names: Vec<String>,
     /// Snapshots held.
     pub snapshots: BTreeSet<u64>,
-    /// True if families were created or dropped since the last open: the view of earlier snapshots on
-    /// them is undefined.
+    /// True if families were created or dropped since the last open: their content in earlier
+    /// snapshots is undefined.
     pub changed_families: bool,
     /// True if every write is synced.
     pub always_syncs: bool,
@@ -37,7 +37,7 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// Creates the generator of a seed, which enables some of the `switches`.
+    /// Creates the generator of a seed, which enables a subset of `switches`.
     pub(crate) fn new(
         workload: &'static Workload,
         seed: u64,
@@ -87,7 +87,7 @@ impl Generator {
         let Workload {
             db, family, table, ..
         } = self.workload;
-        options.lay_over(db, family, table);
+        options.override_with(db, family, table);
         options
     }
 
@@ -109,7 +109,7 @@ impl Generator {
         format!("k{:04}", self.rng.below(self.keys)).into_bytes()
     }
 
-    /// Returns a random key or, more often, no bound.
+    /// Returns a random key or, more often, `None`.
     pub fn bound(&mut self) -> Option<Vec<u8>> {
         self.rng.chance(1, 3).then(|| self.key())
     }
@@ -139,7 +139,7 @@ impl Generator {
         (!keys.is_empty()).then(|| self.rng.pick(&keys).clone())
     }
 
-    /// Returns a snapshot half of the time, if there is one.
+    /// Returns a snapshot with probability 1/2, if one is held.
     pub fn readable_snapshot(&mut self) -> Option<u64> {
         let all: Vec<u64> = self.snapshots.iter().copied().collect();
         (!all.is_empty() && !self.changed_families && self.rng.chance(1, 2))

@@ -1,42 +1,42 @@
 //! Model-based tests: a reference model, scripts of operations, and checkers.
 //!
-//! A [`Script`] is a list of operations as text. [`generate`] creates one from a seed; [`run`] executes
-//! it on an [`Engine`] and compares every answer with the [`Model`]; [`crash`] does so in a simulated
-//! world, opens every disk image that a crash could have left, and checks that the content is the state
-//! after a prefix of the writes that includes all guaranteed ones. [`fault`] runs a script once for
-//! each file operation and kind of failure, and checks that the failure is reported and that the
-//! database recovers. A [`token`] reproduces a failure.
+//! A [`Script`] is a list of operations as text. [`generate`] creates one from a seed; [`run`]
+//! executes it on an [`Engine`] and compares every answer with the [`Model`]; [`crash`] also opens
+//! every disk image that a crash of the run could have left, and checks that the content is the
+//! state after a prefix of the writes that includes all guaranteed ones. [`fault`] runs a script
+//! once for each file operation and kind of failure, and checks that the failure is reported and
+//! that the database recovers. A [`token`] reproduces a failure.
 //!
-//! Only [`cairn`] and [`cairn_factory`] know the engine; [`engine::Engine`] is the narrow interface that scripts use.
-//! [`toy`] is an engine simple enough to be correct by inspection, with optional bugs that show that
-//! the checkers detect them.
+//! Only [`cairn`] and [`cairn_factory`] depend on the engine; scripts use the narrow interface
+//! [`engine::Engine`]. [`toy`] is an engine simple enough to be correct by inspection, with
+//! optional bugs that the checkers must detect.
 //!
 //! # Adding an operation
 //!
 //! Write a module in `ops/` (`get.rs` and `snapshots.rs` are short examples): a [`operation::Kind`]
-//! with its words, weight and switch, a parser of its line and a generator, and an
-//! [`operation::Operation`] with its line, its effect on the [`Model`], its call of the engine, and its
-//! comparison ([`runner::Runner::agree`]). Add its `KIND` to [`ops::KINDS`]; nothing else changes.
-//! Calls that only the real engine supports are behind [`Engine::cairn`], which is `None` for the toy
-//! engine: write the same data with plain writes there, or do nothing. A new *change* (an entry of a
-//! batch) is one more arm in the functions of [`write_entry`], [`model`] and [`ops::write`], with a row
-//! in its `CHANGES`. State needed while scripts are generated is a field of [`generator::Generator`].
+//! with its words, weight and switch, a parser and a generator, and an [`operation::Operation`]
+//! with its line, its effect on the [`Model`], its call to the engine, and the comparison
+//! ([`runner::Runner::agree`]). Add its `KIND` to [`ops::KINDS`]; nothing else changes. Calls that
+//! only the real engine supports use [`Engine::cairn`]; if it is `None` (the toy engine), write the
+//! same data with plain writes, or do nothing. A new *change* (an entry of a batch) is one more arm
+//! in the functions of [`write_entry`], [`model`] and [`ops::write`], with a row in its `CHANGES`.
+//! State of script generation belongs in [`generator::Generator`].
 //!
 //! # Adding options
 //!
-//! Values that seeds choose from are rows of [`option_values`]. A combination to try with every script
-//! is a row of [`option_sets::SETS`]. No answer may depend on either.
+//! [`option_values`] lists the values that seeds choose from, [`option_sets::SETS`] the
+//! combinations that every script is tried with. No answer may depend on either.
 //!
 //! # Adding a workload
 //!
-//! Add a row to [`workload::WORKLOADS`]: fixed options, operation kinds that are on, off or frequent,
-//! and the durability of writes. `cairn-model crash --workload NAME` crashes it; continuous integration
-//! crashes all workloads.
+//! Add a row to [`workload::WORKLOADS`]: fixed options, operation kinds that are on, off or
+//! frequent, and the durability of writes. `cairn-model crash --workload NAME` crash-tests it;
+//! continuous integration does so for all workloads.
 //!
 //! # Running it
 //!
 //! ```text
-//! cargo run -p cairn-model -- meta --count 200             all named option sets, each script
+//! cargo run -p cairn-model -- meta --count 200             every script with all named option sets
 //! cargo run -p cairn-model -- crash --workload NAME --count 4
 //! cargo run -p cairn-model -- fault --workload NAME --count 1 --runs 500
 //! cargo run -p cairn-model -- file SCRIPT                  a hand-written script

@@ -10,13 +10,13 @@ pub fn shown(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Formats ` name=value`, or nothing without a value.
+/// Formats ` name=value`; nothing without a value.
 #[must_use]
 pub fn named(name: &str, value: Option<String>) -> String {
     value.map_or_else(String::new, |value| format!(" {name}={value}"))
 }
 
-/// Formats ` name=key`, or nothing without a key.
+/// Formats ` name=key`; nothing without a key.
 #[must_use]
 pub fn named_key(name: &str, key: &Option<Vec<u8>>) -> String {
     named(name, key.as_deref().map(shown))
@@ -53,7 +53,7 @@ impl<'l> Line<'l> {
     pub fn word(self, number: usize) -> Result<&'l str> {
         let mut words = self.0.split_whitespace();
         let word = words.nth(number + 1);
-        word.ok_or_else(|| wrong("a word is missing", self.0))
+        word.ok_or_else(|| wrong("missing word", self.0))
     }
 
     /// True if `flag` is one of the words.

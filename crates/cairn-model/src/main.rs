@@ -1,4 +1,4 @@
-//! The command line: runs scripts against engines, crashes them, and reproduces failures.
+//! The command line: runs and crashes scripts, and reproduces failures.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,16 +27,16 @@ const USAGE: &str = "\
 usage: cairn-model COMMAND [--name value]...
 
   meta     runs scripts against the model    --seed N --count N --ops N --engine E
-                                             --set S (a named option set; else all)
+                                             --set S (a named option set; default all)
   crash    runs scripts and crashes them     --seed N --count N --ops N --engine E [--thorough]
-                                             --images N (of a moment and model) --models M,M
-                                             both: --threads N --workload W (else all)
-  fault    lets each file operation fail     --seed N --count N --ops N --engine E --workload W
-                                             --runs N (of each script) --threads N --keep-going
+                                             --images N (per moment and model) --models M,M
+                                             both: --threads N --workload W (default all)
+  fault    injects faults                    --seed N --count N --ops N --engine E --workload W
+                                             --runs N (per script) --threads N --keep-going
   script   prints a script                   --seed N --ops N --workload W
   file     runs the script in a file         PATH --seed N --engine E
-  replay   repeats a failure, with its trace TOKEN
-  export   writes the disk of a failure      TOKEN DIRECTORY
+  replay   reproduces a failure with trace TOKEN
+  export   writes its disk image             TOKEN DIRECTORY
 ";
 
 /// Returns the engine of this name.
@@ -44,7 +44,7 @@ fn engine(name: &str) -> Result<Box<dyn Factory>> {
     match name {
         "cairn" => Ok(Box::new(CairnFactory)),
         "encrypted" => Ok(Box::new(EncryptedFactory)),
-        "toy" => Ok(Box::new(ToyFactory::right())),
+        "toy" => Ok(Box::new(ToyFactory::correct())),
         other => Err(Error::invalid_argument(format!(
             "unknown engine {other:?}, expected cairn, encrypted or toy"
         ))),
@@ -77,7 +77,7 @@ impl Arguments {
 
     fn first(&self, what: &str) -> Result<&str> {
         let first = self.0.first().map(String::as_str);
-        first.ok_or_else(|| Error::invalid_argument(format!("{what} is missing")))
+        first.ok_or_else(|| Error::invalid_argument(format!("missing {what}")))
     }
 }
 
@@ -210,7 +210,7 @@ fn many(arguments: &Arguments, crashing: bool) -> Result<()> {
     let failures = Mutex::new(BTreeMap::new());
     let work = |current: &stall_watchdog::Current| {
         while failures.lock().is_empty() {
-            // Relaxed: a counter that orders nothing.
+            // Relaxed: a counter that orders no other memory access.
             let number = next.fetch_add(1, Ordering::Relaxed) as usize;
             let Some(task) = tasks.get(number) else {
                 return;
@@ -233,7 +233,7 @@ fn many(arguments: &Arguments, crashing: bool) -> Result<()> {
     let Counts { images, nested, .. } = *total.lock();
     let operations: usize = tasks.iter().map(|task| task.ops).sum();
     match crashing {
-        true => println!("{count} scripts, {images} disks checked, {nested} of them nested"),
+        true => println!("{count} scripts, {images} disk images checked, {nested} of them nested"),
         false => println!("{count} scripts, {operations} operations, no difference"),
     }
     Ok(())
@@ -307,16 +307,16 @@ fn export(arguments: &Arguments) -> Result<()> {
     let dir = arguments
         .0
         .get(1)
-        .ok_or_else(|| Error::invalid_argument("a directory is missing"))?;
+        .ok_or_else(|| Error::invalid_argument("missing directory"))?;
     let point = token
         .crash
-        .ok_or_else(|| Error::invalid_argument("the token names no crash"))?;
+        .ok_or_else(|| Error::invalid_argument("not a token of a crash"))?;
     let factory = engine(&token.engine)?;
     let script = Task::of(&token)?.script();
     let checker = Checker::new(factory.as_ref(), &script, token.seed)
         .map_err(|failure| failed(&failure, &token))?;
-    let image = checker
-        .image(&point)
-        .ok_or_else(|| Error::invalid_argument("the token names no disk of this run"))?;
+    let image = checker.image(&point).ok_or_else(|| {
+        Error::invalid_argument("the token does not name a disk image of this run")
+    })?;
     image.export(&PosixFileSystem, Path::new(dir))
 }

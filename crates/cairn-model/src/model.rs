@@ -1,4 +1,4 @@
-//! The reference model: all versions of every key, in plain maps.
+//! The reference model: all versions of every key in plain maps.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::merge_kind::MergeKind;
 use crate::scan::{Direction, Entries, Scan};
 use crate::write_entry::{Change, Write, bytes_of};
 
-/// A family from its creation on. Recreating a dropped name creates another family.
+/// A family. A family recreated under the name of a dropped one is another family.
 #[derive(Clone, Debug)]
 struct Family {
     name: String,
@@ -140,8 +140,8 @@ impl Model {
         self.family(family).map_or(0, |family| family.last_written)
     }
 
-    /// Applies a batch. A batch that names a missing family has no effect, but counts as a moment like
-    /// [`Model::skip`].
+    /// Applies a batch. A batch that names a missing family only advances the moment, as
+    /// [`Model::skip`] does.
     pub fn write(&mut self, writes: &[Write]) {
         if !writes.iter().all(|write| self.has_family(&write.family)) {
             return self.skip();
@@ -151,7 +151,7 @@ impl Model {
         for write in writes {
             seq += 1;
             let index = self.index(&write.family);
-            let family = &mut self.families[index.expect("it has just been looked for")];
+            let family = &mut self.families[index.expect("the batch has been checked")];
             family.last_written = moment;
             match write.change.effect() {
                 Effect::Version(version) => {
@@ -164,7 +164,7 @@ impl Model {
         self.moments.push(seq);
     }
 
-    /// Advances the moment without an effect, for a batch that was not executed.
+    /// Advances the moment without a change, for a batch that was not executed.
     pub fn skip(&mut self) {
         let seq = self.moments[self.moments.len() - 1];
         self.moments.push(seq);

@@ -17,13 +17,13 @@ use crate::runner::{Promise, Runner};
 pub struct Kind {
     /// Its name in workloads.
     pub name: &'static str,
-    /// The words that start its lines.
+    /// The words that its lines start with.
     pub words: &'static [&'static str],
-    /// Its weight, relative to the sum of all weights. A kind that is switched off or not applicable is
+    /// Its weight, relative to the sum of all weights. A kind that is off or not applicable is
     /// replaced by a write.
     pub weight: usize,
-    /// The switch by which a seed disables it, perhaps shared by several kinds; `None` if it is always
-    /// enabled.
+    /// The switch with which a seed disables it, possibly shared with other kinds; `None` if it is
+    /// always enabled.
     pub switch: Option<&'static str>,
     /// Parses a line that starts with one of the words.
     pub read: fn(Line<'_>) -> Result<Op>,
@@ -36,32 +36,31 @@ pub trait Operation: Debug + Send + Sync {
     /// Returns its line in a script, which [`Kind::read`] parses.
     fn line(&self) -> String;
 
-    /// Applies it to the model. Also called when the script is generated, and if it is unknown whether
-    /// a failed operation took effect.
+    /// Applies it to the model. Also called during script generation, and for a failed operation
+    /// that may have taken effect.
     fn apply(&self, _model: &mut Model) {}
 
-    /// True if it can have succeeded in this state. Of several possible states, the others are
-    /// excluded.
+    /// True if it can succeed in this state. States in which it cannot are excluded once it
+    /// succeeds.
     fn fits(&self, _model: &Model) -> bool {
         true
     }
 
     /// Calls the engine and compares its answer with the model, to which the operation is applied
-    /// *afterwards*. Errors of the engine are returned with `?`; a wrong answer is [`Failure::wrong`],
-    /// or a result of [`Runner::agree`].
+    /// *afterwards*. Errors of the engine are propagated with `?`; a wrong answer is a
+    /// [`Failure::wrong`] or an error of [`Runner::agree`].
     ///
     /// # Errors
     ///
-    /// The refusal of the engine, or the wrong answer.
+    /// An error of the engine, or a wrong answer.
     fn run(&self, runner: &mut Runner<'_>) -> std::result::Result<Promise, Failure>;
 
-    /// Returns the families that it flushes individually.
+    /// Returns the families that the operation flushes individually.
     fn flushes(&self) -> &[String] {
         &[]
     }
 
-    /// Returns the same operation with changed options, if it opens the database with options of its
-    /// own.
+    /// Returns the operation with changed options, if it opens the database with options.
     fn with_options(&self, _change: &mut dyn FnMut(&mut OptionSet)) -> Option<Op> {
         None
     }

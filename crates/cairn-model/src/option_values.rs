@@ -158,7 +158,7 @@ fn chosen(rng: &mut Rng, options: &[Values]) -> String {
     text
 }
 
-/// Returns random options that lead to a small tree.
+/// Returns random options for a small tree.
 pub fn option_set(rng: &mut Rng, merge: MergeKind) -> OptionSet {
     OptionSet {
         unlogged: false,
@@ -187,10 +187,10 @@ pub fn keep_fixed(options: &mut OptionSet, first: &OptionSet) {
     keep_unlogged(options);
 }
 
-/// Allows unlogged writes and flushes them on close, since the model does not lose data.
+/// Flushes unlogged writes on close, since the model does not lose data.
 pub fn keep_unlogged(options: &mut OptionSet) {
     if options.unlogged {
         let db = "avoid_flush_during_shutdown=false;recycle_log_file_num=0";
-        options.lay_over(db, "", "");
+        options.override_with(db, "", "");
     }
 }

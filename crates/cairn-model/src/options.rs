@@ -8,7 +8,7 @@ use cairn_types::{Error, Result};
 use crate::line::{Line, wrong};
 use crate::merge_kind::MergeKind;
 
-/// Options of a run, as text with RocksDB's names, so that a script file is self-contained.
+/// Options of a run, as text with RocksDB's names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OptionSet {
     /// Database options: `name=value` pairs, each followed by `;`.
@@ -19,20 +19,20 @@ pub struct OptionSet {
     pub table: String,
     /// The merge operator of every family.
     pub merge: MergeKind,
-    /// True if writes bypass the WAL. Each family then survives at least up to its last flush,
+    /// True if writes bypass the WAL. Each family then survives up to its last flush or later,
     /// independently of the others.
     pub unlogged: bool,
 }
 
 impl OptionSet {
     /// Overrides the options named in these texts.
-    pub fn lay_over(&mut self, db: &str, family: &str, table: &str) {
+    pub fn override_with(&mut self, db: &str, family: &str, table: &str) {
         for (text, over) in [
             (&mut self.db, db),
             (&mut self.family, family),
             (&mut self.table, table),
         ] {
-            *text = laid_over(text, over);
+            *text = overridden(text, over);
         }
     }
 
@@ -51,7 +51,7 @@ impl OptionSet {
 
     /// True if an acknowledged write may be buffered in the process.
     #[must_use]
-    pub fn holds_writes_back(&self) -> bool {
+    pub fn buffers_wal(&self) -> bool {
         self.is_on("manual_wal_flush")
     }
 
@@ -82,7 +82,7 @@ pub fn pairs(text: &str) -> Vec<&str> {
     all
 }
 
-fn laid_over(text: &str, over: &str) -> String {
+fn overridden(text: &str, over: &str) -> String {
     let name = |pair: &str| pair.split_once('=').map_or("", |(name, _)| name).to_owned();
     let over = pairs(over);
     let named: Vec<String> = over.iter().map(|pair| name(pair)).collect();
@@ -119,7 +119,7 @@ impl FromStr for OptionSet {
             let rest = text.split_once(&format!("{name}=["))?.1;
             Some(rest.split_once(']')?.0.to_owned())
         };
-        let group = |name| part(name).ok_or_else(|| wrong("options are missing", text));
+        let group = |name| part(name).ok_or_else(|| wrong("missing options", text));
         let merge = Line(text).option("merge");
         Ok(OptionSet {
             db: group("db")?,
@@ -143,7 +143,7 @@ mod tests {
             db: "a=1;b={x=1;y=2};".to_owned(),
             ..OptionSet::default()
         };
-        set.lay_over("b={x=3;};c=true", "", "");
+        set.override_with("b={x=3;};c=true", "", "");
         assert_eq!(set.db, "a=1;b={x=3;};c=true;");
         assert_eq!(OptionSet::value(&set.db, "b"), Some("{x=3;}"));
         assert!(set.is_on("c"));

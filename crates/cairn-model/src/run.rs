@@ -14,7 +14,8 @@ use crate::options::OptionSet;
 use crate::runner::{Mark, Promise, Runner};
 use crate::script::Script;
 
-/// Maximum number of possible states; further uncertain operations are taken as not executed.
+/// Maximum number of possible states; further uncertain operations are assumed not to have taken
+/// effect.
 const POSSIBLE: usize = 64;
 
 /// The record of a run, for crash tests.
@@ -74,8 +75,8 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Records that an operation was not attempted. Its moments pass without effect.
-    pub fn leave_out(&mut self, op: &Op) {
+    /// Records that an operation was not attempted. Its moments pass without a change.
+    pub fn skip_operation(&mut self, op: &Op) {
         for model in &mut self.models {
             let mut with = model.clone();
             op.apply(&mut with);
@@ -85,8 +86,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Records that an operation was refused, but may have taken effect.
-    pub fn doubt(&mut self, op: &Op) {
+    /// Records that an operation was refused but may have taken effect.
+    pub fn record_uncertain(&mut self, op: &Op) {
         let model = self.model();
         let flushed = op
             .flushes()
@@ -97,10 +98,10 @@ impl Runner<'_> {
             .collect();
         let options = self.options();
         if options.unlogged && options.flushes_atomically() && !flushed.is_empty() {
-            self.doubtful_flushes.push(flushed);
+            self.uncertain_flushes.push(flushed);
         }
         let mut done = self.models.clone();
-        self.leave_out(op);
+        self.skip_operation(op);
         for (done, undone) in done.iter_mut().zip(&self.models) {
             let before = (done.now(), done.family_numbers());
             op.apply(done);
@@ -124,7 +125,7 @@ mod tests {
     fn a_correct_engine_agrees_with_the_model() {
         for seed in 0..60 {
             let script = generate::script(seed, 150);
-            let factory = ToyFactory::right();
+            let factory = ToyFactory::correct();
             if let Err(failure) = run(&factory, &script, seed) {
                 panic!("seed {seed}: {failure}");
             }
@@ -135,8 +136,8 @@ mod tests {
     fn the_same_seed_gives_the_same_trace() {
         let script = generate::script(5, 100);
         let print = || {
-            let record = run(&ToyFactory::right(), &script, 5);
-            record.expect("a right engine").trace.fingerprint()
+            let record = run(&ToyFactory::correct(), &script, 5);
+            record.expect("the engine is correct").trace.fingerprint()
         };
         assert_eq!(print(), print());
     }
@@ -146,9 +147,9 @@ mod tests {
         for bug in [
             Bug::SnapshotSeesLater,
             Bug::BackwardSkipsFirst,
-            Bug::MergeForgetsBase,
+            Bug::MergeIgnoresBase,
         ] {
-            let factory = ToyFactory::wrong(bug);
+            let factory = ToyFactory::with_bug(bug);
             let noticed = (0..30)
                 .filter(|seed| run(&factory, &generate::script(*seed, 150), *seed).is_err())
                 .count();

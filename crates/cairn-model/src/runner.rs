@@ -1,4 +1,5 @@
-//! A run in progress: the simulated world, the engine, the model, and the guarantees so far.
+//! A run in progress: the simulated world, the engine, the model, and the current durability
+//! guarantees.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,16 +25,16 @@ pub enum Promise {
     /// Nothing.
     Nothing,
     /// Everything logged so far survives a process crash.
-    Handed,
+    Written,
     /// Everything logged so far survives a power failure.
-    Logged,
+    Synced,
     /// Everything in these families survives a power failure, logged or not.
     Flushed(Vec<String>),
     /// Everything survives a power failure.
     Everything,
 }
 
-/// The effect of one operation of a script, for crash tests.
+/// The position and guarantees of one operation of a script, for crash tests.
 #[derive(Clone, Debug)]
 pub struct Mark {
     /// Number of file operations before it.
@@ -42,9 +43,9 @@ pub struct Mark {
     pub ended: usize,
     /// The moment after it.
     pub moment: usize,
-    /// The minimum moment after a process crash that follows it.
-    pub handed: usize,
-    /// The minimum moment after a power failure that follows it.
+    /// The minimum moment after a later process crash.
+    pub crash_floor: usize,
+    /// The minimum moment after a later power failure.
     pub floor: usize,
     /// In unlogged runs, the minimum moment of each flushed family, by number.
     pub flushed: BTreeMap<usize, usize>,
@@ -54,7 +55,7 @@ pub struct Mark {
     pub options: usize,
 }
 
-/// A run in progress, which operations act on.
+/// A run in progress.
 pub struct Runner<'f> {
     /// The simulated world.
     pub sim: SimWorld,
@@ -68,11 +69,11 @@ pub struct Runner<'f> {
     errors: Vec<Arc<AtomicU64>>,
     /// The possible states: several if it is unknown whether a failed operation took effect.
     pub(crate) models: Vec<Model>,
-    handed: usize,
+    crash_floor: usize,
     floor: usize,
     flushed: BTreeMap<usize, usize>,
-    /// States of refused flushes, which may have taken effect one after the other.
-    pub(crate) doubtful_flushes: Vec<BTreeMap<usize, usize>>,
+    /// Flushed moments of refused flushes, which may have taken effect in this order.
+    pub(crate) uncertain_flushes: Vec<BTreeMap<usize, usize>>,
     pub(crate) options: Vec<OptionSet>,
     pub(crate) marks: Vec<Mark>,
 }
@@ -89,10 +90,10 @@ impl<'f> Runner<'f> {
             models: vec![Model::new(options.merge)],
             snapshots: BTreeMap::new(),
             allows_leftovers: false,
-            handed: 0,
+            crash_floor: 0,
             floor: 0,
             flushed: BTreeMap::new(),
-            doubtful_flushes: Vec::new(),
+            uncertain_flushes: Vec::new(),
             options: vec![options],
             marks: Vec::new(),
         }
@@ -105,7 +106,7 @@ impl<'f> Runner<'f> {
             began,
             ended: self.sim.fs.operations(),
             moment: model.now(),
-            handed: self.handed,
+            crash_floor: self.crash_floor,
             floor: self.floor,
             flushed: self.flushed.clone(),
             families: model.family_numbers(),
@@ -120,10 +121,10 @@ impl<'f> Runner<'f> {
         match promise {
             Promise::Nothing => {}
             Promise::Everything => self.floor = now,
-            Promise::Handed | Promise::Logged if unlogged => {}
-            Promise::Handed => self.handed = now,
-            Promise::Logged => self.floor = now,
-            // All of them are recovered at a common moment.
+            Promise::Written | Promise::Synced if unlogged => {}
+            Promise::Written => self.crash_floor = now,
+            Promise::Synced => self.floor = now,
+            // The families are recovered at a common moment.
             Promise::Flushed(families)
                 if unlogged
                     && options.flushes_atomically()
@@ -144,16 +145,16 @@ impl<'f> Runner<'f> {
                 }
             }
         }
-        if !self.options().holds_writes_back() && !unlogged {
-            self.handed = now;
+        if !self.options().buffers_wal() && !unlogged {
+            self.crash_floor = now;
         }
-        self.handed = self.handed.max(self.floor);
+        self.crash_floor = self.crash_floor.max(self.floor);
     }
 
     /// Returns the options of the last open.
     #[must_use]
     pub fn options(&self) -> &OptionSet {
-        self.options.last().expect("the first opening has some")
+        self.options.last().expect("the database has been opened")
     }
 
     /// Returns the state after all operations so far.
@@ -166,7 +167,7 @@ impl<'f> Runner<'f> {
     ///
     /// # Errors
     ///
-    /// A refusal if it could not be opened.
+    /// A refusal if the database is not open.
     pub fn engine(&mut self) -> Result<&mut dyn Engine, Failure> {
         match self.engine.as_mut() {
             Some(engine) => Ok(engine.as_mut()),
@@ -185,20 +186,20 @@ impl<'f> Runner<'f> {
         }
         let dir = Path::new(DIR);
         let engine = self.factory.open(&self.sim.world, dir, self.options())?;
-        self.hear(engine.background_errors());
+        self.add_error_counter(engine.background_errors());
         self.engine = Some(engine);
         Ok(())
     }
 
     /// Adds a counter of reported background errors, see [`Engine::background_errors`].
-    pub fn hear(&mut self, errors: Arc<AtomicU64>) {
+    pub fn add_error_counter(&mut self, errors: Arc<AtomicU64>) {
         self.errors.push(errors);
     }
 
     /// Returns the number of reported background errors.
     #[must_use]
     pub fn background_errors(&self) -> u64 {
-        // Relaxed: counters that order nothing.
+        // Relaxed: counters that order no other memory access.
         let each = self.errors.iter();
         each.map(|errors| errors.load(Ordering::Relaxed)).sum()
     }
@@ -241,16 +242,16 @@ impl<'f> Runner<'f> {
 
     /// Returns the minimum moment after a power failure, and that of each flushed family.
     #[must_use]
-    pub fn promised(&self) -> (usize, BTreeMap<usize, usize>) {
+    pub fn guaranteed(&self) -> (usize, BTreeMap<usize, usize>) {
         (self.floor, self.flushed.clone())
     }
 
-    /// Returns the possible sets of flushed moments: the guaranteed one, and those with refused flushes
-    /// added one after the other.
+    /// Returns the possible sets of flushed moments: the guaranteed one, and those with each prefix
+    /// of the refused flushes added.
     #[must_use]
-    pub fn perhaps_flushed(&self) -> Vec<BTreeMap<usize, usize>> {
+    pub fn possible_flushes(&self) -> Vec<BTreeMap<usize, usize>> {
         let mut all = vec![self.flushed.clone()];
-        for doubtful in &self.doubtful_flushes {
+        for doubtful in &self.uncertain_flushes {
             let mut next = all.last().cloned().unwrap_or_default();
             for (family, moment) in doubtful {
                 let known = next.entry(*family).or_default();
@@ -265,13 +266,13 @@ impl<'f> Runner<'f> {
     ///
     /// # Errors
     ///
-    /// None of them is; errors of the engine.
+    /// If none of them is; errors of the engine.
     pub fn settle(&mut self) -> Result<(), Failure> {
         self.check_content()?;
         if self.models.len() > 1 {
             let known = self.models[0].clone();
             let found = content(self.engine()?, &known)?;
-            self.models.retain(|model| whole(model) == found);
+            self.models.retain(|model| current_content(model) == found);
         }
         Ok(())
     }
@@ -287,7 +288,7 @@ impl<'f> Runner<'f> {
             Some(number) => match self.snapshots.get(&number) {
                 Some((name, moment)) => Ok((Some(*name), *moment)),
                 None => Err(Error::invalid_argument(format!(
-                    "the script has no snapshot {number} here"
+                    "the script does not hold snapshot {number}"
                 ))
                 .into()),
             },
@@ -298,7 +299,7 @@ impl<'f> Runner<'f> {
     ///
     /// # Errors
     ///
-    /// The `difference` of the two, if no possible state explains the answer.
+    /// The `difference`, if no possible state explains the answer.
     pub fn agree<T: PartialEq>(
         &self,
         found: &T,
@@ -320,7 +321,7 @@ impl<'f> Runner<'f> {
     pub fn check_content(&mut self) -> Result<(), Failure> {
         let known = self.models[0].clone();
         let found = content(self.engine()?, &known)?;
-        self.agree(&found, whole, |expected, found| {
+        self.agree(&found, current_content, |expected, found| {
             if !expected.keys().eq(found.keys()) {
                 let names = |all: &Content| all.keys().cloned().collect::<Vec<_>>().join(" ");
                 let (expected, found) = (names(expected), names(found));
@@ -340,7 +341,7 @@ impl<'f> Runner<'f> {
 pub type Content = BTreeMap<String, Entries>;
 
 /// Returns the current content of all families.
-pub fn whole(model: &Model) -> Content {
+pub fn current_content(model: &Model) -> Content {
     let numbers = model.family_numbers().into_iter();
     numbers
         .map(|(family, number)| (family, model.content_by_number(number, model.now())))

@@ -6,10 +6,10 @@ pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 /// Direction of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
-    /// From `from` (or the first key) to greater keys.
+    /// From `from` (or the first key) in ascending order.
     #[default]
     Forward,
-    /// From `from` (or the last key) to smaller keys.
+    /// From `from` (or the last key) in descending order.
     Backward,
 }
 

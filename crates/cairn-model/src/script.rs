@@ -29,7 +29,7 @@ impl FromStr for Op {
         let kind = KINDS
             .iter()
             .find(|kind| kind.words.contains(&line.kind()))
-            .ok_or_else(|| wrong("an unknown operation", text))?;
+            .ok_or_else(|| wrong("unknown operation", text))?;
         (kind.read)(line)
     }
 }
@@ -44,11 +44,11 @@ pub struct Script {
 }
 
 impl Script {
-    /// Returns the script with these options overriding those of every open.
+    /// Overrides the options of every open with these.
     #[must_use]
     pub fn with_options(&self, db: &str, family: &str, table: &str) -> Script {
         let mut change = |options: &mut OptionSet| {
-            options.lay_over(db, family, table);
+            options.override_with(db, family, table);
             keep_unlogged(options);
         };
         let mut script = self.clone();

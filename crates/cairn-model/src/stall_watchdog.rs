@@ -5,15 +5,15 @@ use std::time::Duration;
 use cairn_platform::World;
 use cairn_platform::sync::{AtomicBool, Mutex, Ordering};
 
-/// A case that takes longer than this hangs.
-const PATIENCE_SECONDS: u64 = 60;
+/// Maximum duration of a case; a longer one is considered hung.
+const TIMEOUT_SECONDS: u64 = 60;
 
 /// The current case of a worker with its start time.
 #[derive(Default)]
 pub struct Current(Mutex<Option<(String, u64)>>);
 
 impl Current {
-    /// Records that the worker starts the case of `token`.
+    /// Records that the worker started the case of `token`.
     pub fn begins(&self, token: String) {
         let now = World::posix().clock.monotonic_nanos();
         *self.0.lock() = Some((token, now));
@@ -35,7 +35,7 @@ pub fn run(threads: u64, work: impl Fn(&Current) + Sync) {
         let workers: Vec<_> = current.iter().map(spawn).collect();
         scope.spawn(|| watch(&current, &done));
         for worker in workers {
-            // A panic of a worker is reported by the scope.
+            // The scope reports panics of workers.
             let _ = worker.join();
         }
         // Release: pairs with the load of the watchdog.
@@ -50,9 +50,9 @@ fn watch(current: &[Current], done: &AtomicBool) {
         let now = clock.monotonic_nanos();
         for worker in current {
             if let Some((token, began)) = worker.0.lock().clone()
-                && now.saturating_sub(began) > PATIENCE_SECONDS * 1_000_000_000
+                && now.saturating_sub(began) > TIMEOUT_SECONDS * 1_000_000_000
             {
-                eprintln!("no progress in {PATIENCE_SECONDS} s: hung\n{token}");
+                eprintln!("hung: no progress in {TIMEOUT_SECONDS} s\n{token}");
                 std::process::exit(1);
             }
         }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use cairn_sim::{CrashModel, Fault};
 use cairn_types::{Error, Result};
 
-/// A run and, if it was crashed or had a fault, where and how. Valid for the commit that printed it.
+/// A run with its crash or fault, if any. Valid for the commit that printed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     /// The kind of engine.
@@ -97,7 +97,7 @@ impl FromStr for Token {
         let mut parts = body.split(':');
         let kind = parts.next().unwrap_or("");
         if parts.next() != Some("v1") || !["crash", "fault", "meta"].contains(&kind) {
-            return Err(wrong("an unknown kind or version"));
+            return Err(wrong("unknown kind or version"));
         }
         let part = |name: &str| {
             let mut all = body.split(':');

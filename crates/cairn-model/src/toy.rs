@@ -1,5 +1,5 @@
-//! An engine that is correct by inspection: an in-memory map and one log file. Optional bugs show that
-//! the checkers detect them.
+//! An engine that is correct by inspection: an in-memory map and one log file. The checkers must
+//! detect its optional bugs.
 //!
 //! ```text
 //! log     = record*
@@ -29,15 +29,15 @@ use crate::write_entry::{Change, Write, bytes_of};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// A synced write is not synced.
-    SyncForgotten,
+    SyncOmitted,
     /// A sync error is ignored.
-    SyncErrorSwallowed,
+    SyncErrorIgnored,
     /// The directory is not synced after the log was created.
     DirectoryNotSynced,
     /// Replay continues after a damaged record.
-    ReplayGoesOn,
-    /// Each write of a batch is logged as a record of its own.
-    BatchInPieces,
+    ReplayIgnoresDamage,
+    /// Each write of a batch is logged as a separate record.
+    BatchSplit,
     /// Replay ignores the last record.
     ReplayStopsEarly,
     /// A snapshot sees later writes.
@@ -45,7 +45,7 @@ pub enum Bug {
     /// A backward iterator skips its first entry.
     BackwardSkipsFirst,
     /// A merge ignores the existing value.
-    MergeForgetsBase,
+    MergeIgnoresBase,
 }
 
 /// Factory of toy engines.
@@ -56,13 +56,13 @@ pub struct ToyFactory {
 impl ToyFactory {
     /// Returns a factory of correct engines.
     #[must_use]
-    pub fn right() -> ToyFactory {
+    pub fn correct() -> ToyFactory {
         ToyFactory { bug: None }
     }
 
     /// Returns a factory of engines with this bug.
     #[must_use]
-    pub fn wrong(bug: Bug) -> ToyFactory {
+    pub fn with_bug(bug: Bug) -> ToyFactory {
         ToyFactory { bug: Some(bug) }
     }
 }
@@ -86,7 +86,7 @@ struct Toy {
     snapshots: BTreeMap<u64, Families>,
     next_snapshot: u64,
     log: Arc<dyn WritableFile>,
-    /// The error after which nothing is logged.
+    /// The log error that stopped all writes.
     stopped: Option<Error>,
     _lock: Box<dyn FileLock>,
 }
@@ -147,7 +147,7 @@ impl Toy {
         };
         toy.replay(&old)?;
         // The recovered content is rewritten and synced first: the old log may end with a partial
-        // record, or with pages that a failed sync did not write.
+        // record, or contain pages that a failed sync did not write.
         toy.log.sync(false)?;
         fs.rename(&next, &path)?;
         if bug != Some(Bug::DirectoryNotSynced) {
@@ -165,7 +165,7 @@ impl Toy {
                     payloads.push(payload);
                     at += HEADER + payload.len();
                 }
-                None if self.bug == Some(Bug::ReplayGoesOn) => at += 1,
+                None if self.bug == Some(Bug::ReplayIgnoresDamage) => at += 1,
                 None => break,
             }
         }
@@ -182,7 +182,7 @@ impl Toy {
         Ok(())
     }
 
-    /// Stops all writes after a log error, because the content of the log is then unknown.
+    /// Stops all writes after a log error, which leaves the content of the log unknown.
     fn logged(&mut self, done: Result<()>) -> Result<()> {
         if let Err(error) = &done {
             self.stopped = Some(error.clone());
@@ -195,8 +195,8 @@ impl Toy {
             return Err(error.clone());
         }
         let payload = payload.as_bytes();
-        let len = u32::try_from(payload.len())
-            .map_err(|_| Error::invalid_argument("a batch is too long"))?;
+        let len =
+            u32::try_from(payload.len()).map_err(|_| Error::invalid_argument("batch too large"))?;
         let header = [len.to_le_bytes(), checksum(payload).to_le_bytes()].concat();
         let done = self.log.append(&[&header, payload].concat());
         self.logged(done)
@@ -228,7 +228,7 @@ impl Toy {
     }
 
     fn put(&mut self, write: &Write) -> Result<()> {
-        let forgets = self.bug == Some(Bug::MergeForgetsBase);
+        let ignores_base = self.bug == Some(Bug::MergeIgnoresBase);
         let merge = self.merge;
         let family = self
             .families
@@ -238,7 +238,7 @@ impl Toy {
             Change::Put(value) => {
                 family.insert(write.key.clone(), value.bytes());
             }
-            // Only the default column is kept.
+            // The toy engine keeps the default column only.
             Change::PutEntity(columns) => {
                 let columns = bytes_of(columns);
                 let default = columns.into_iter().find(|(name, _)| name.is_empty());
@@ -246,7 +246,7 @@ impl Toy {
                 family.insert(write.key.clone(), value);
             }
             Change::Merge(operand) => {
-                let existing = family.get(&write.key).filter(|_| !forgets);
+                let existing = family.get(&write.key).filter(|_| !ignores_base);
                 let merged = merge.apply(existing.map(Vec::as_slice), &operand.bytes());
                 family.insert(write.key.clone(), merged);
             }
@@ -263,7 +263,7 @@ impl Toy {
             return Err(error.clone());
         }
         match self.log.sync(false) {
-            Err(_) if self.bug == Some(Bug::SyncErrorSwallowed) => Ok(()),
+            Err(_) if self.bug == Some(Bug::SyncErrorIgnored) => Ok(()),
             done => self.logged(done),
         }
     }
@@ -289,14 +289,14 @@ impl Engine for Toy {
             writes: writes.to_vec(),
             sync: false,
         };
-        if self.bug == Some(Bug::BatchInPieces) {
+        if self.bug == Some(Bug::BatchSplit) {
             for write in writes {
                 self.append(&write.to_string())?;
             }
         } else {
             self.append(&batch.line())?;
         }
-        if sync && self.bug != Some(Bug::SyncForgotten) {
+        if sync && self.bug != Some(Bug::SyncOmitted) {
             self.sync()?;
         }
         self.apply(&batch.line())

@@ -6,7 +6,7 @@ use cairn_types::{Error, Result};
 /// Durability of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Chosen by the seed: most databases are logged, some writes synced.
+    /// Chosen by the seed: writes are usually logged, and some are synced.
     Any,
     /// All writes are logged, some synced.
     Logged,
@@ -16,7 +16,7 @@ pub enum Durability {
     Unlogged,
 }
 
-/// A kind of script.
+/// A workload.
 #[derive(Debug)]
 pub struct Workload {
     /// Its name on the command line and in tokens.
@@ -35,7 +35,7 @@ pub struct Workload {
     pub on: &'static [&'static str],
     /// Switches that are always off.
     pub off: &'static [&'static str],
-    /// Operation kinds with multiplied weight.
+    /// Operation kinds with factors for their weights.
     pub often: &'static [(&'static str, usize)],
 }
 

@@ -12,7 +12,7 @@ use cairn_types::{Error, Result};
 
 use crate::line::{shown, wrong};
 
-/// A value or operand in compact notation.
+/// A value or operand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// Letters derived from a seed.
@@ -57,7 +57,7 @@ pub enum Change {
     DeleteRange(Vec<u8>),
 }
 
-/// Words of the changes with their weights out of 12 (the rest are puts); each word is a switch.
+/// Words of the changes with their weights out of 12 (puts are the rest); each word is a switch.
 pub const CHANGES: [(&str, usize); 5] = [
     ("putentity", 1),
     ("delete", 2),
@@ -192,7 +192,7 @@ impl FromStr for Write {
             "delete" => Change::Delete,
             "singledelete" => Change::SingleDelete,
             "deleterange" => Change::DeleteRange(word()?.as_bytes().to_vec()),
-            _ => return Err(wrong("an unknown change", text)),
+            _ => return Err(wrong("unknown change", text)),
         };
         Ok(Write {
             family,

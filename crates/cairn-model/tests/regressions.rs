@@ -1,5 +1,5 @@
-//! Regression scripts: each is run under several seeds and crashed, or run with the faults that once
-//! made it fail.
+//! Regression scripts: each is run under several seeds and crashed, or run with the faults that
+//! once broke it.
 
 use cairn_model::Script;
 use cairn_model::cairn_factory::CairnFactory;

@@ -1,6 +1,7 @@
-//! Statistics against their budget: the update of a cached get, by a thread with a slot and one without, and reading
-//! every ticker and histogram in 50 µs while 4,096 threads exist and one of them counts.
-#![expect(missing_docs, reason = "criterion's macro makes a public function")]
+//! Statistics against their budget: the update of a cached get, by a thread with a slot and by one
+//! without; and reading every ticker and histogram, in 50 µs, while 4,096 threads exist and one of
+//! them counts.
+#![expect(missing_docs, reason = "criterion's macro generates a public function")]
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -19,7 +20,7 @@ fn bring(update: &Update<'_>, counts: &TableCounts, bytes: u64) {
 }
 
 fn count(counts: &TableCounts) {
-    // One at a time, as a get does: together they would be other instructions.
+    // One at a time, as a get does; a single update would be a different code path.
     for may_match in [false, false, false, true] {
         black_box(counts).filter(may_match);
     }
@@ -43,7 +44,7 @@ fn gets(c: &mut Criterion) {
     get(c, "off", StatsLevel::DisableAll);
 }
 
-/// Reads everything, as a page of figures would.
+/// Reads everything, as an exporter would.
 fn read(statistics: &Statistics) -> f64 {
     let tickers: u64 = statistics.tickers().iter().sum();
     let all = Histogram::ALL.iter().map(|&one| statistics.histogram(one));
@@ -76,7 +77,7 @@ fn reading(c: &mut Criterion) {
         c.bench_function("statistics/reading all, 4096 threads", |b| {
             b.iter(|| black_box(read(&statistics)));
         });
-        // They have leased all slots before this thread has asked for one.
+        // The other threads have leased all slots before this thread tries to.
         get(c, "on, no slot", StatsLevel::ExceptTimers);
         done.store(true, Ordering::Relaxed);
         over.wait();

@@ -1,4 +1,5 @@
-//! The activity of a thread, by which file I/O histograms are broken down (RocksDB's `Env::IOActivity`).
+//! The activity of a thread, which breaks down the file I/O histograms (RocksDB's
+//! `Env::IOActivity`).
 
 use std::cell::Cell;
 
@@ -32,7 +33,7 @@ thread_local! {
 impl Activity {
     /// Runs `work` as part of this activity.
     pub fn run<T>(self, work: impl FnOnce() -> T) -> T {
-        let _outer = Outer(ACTIVITY.replace(Some(self)));
+        let _outer = RestoreActivity(ACTIVITY.replace(Some(self)));
         work()
     }
 
@@ -70,9 +71,9 @@ impl Activity {
 }
 
 /// Restores the previous activity of the thread when dropped.
-struct Outer(Option<Activity>);
+struct RestoreActivity(Option<Activity>);
 
-impl Drop for Outer {
+impl Drop for RestoreActivity {
     fn drop(&mut self) {
         ACTIVITY.set(self.0);
     }

@@ -1,11 +1,10 @@
 //! Calls from the engine into user code, and restrictions on such code.
 //!
-//! A callback may use the database that calls it as long as no resource is held that the use needs: a
-//! listener may write when a memtable is sealed, and a compaction filter may read. A use that would deadlock
-//! fails with an error that states the rule. The calls that a thread is in are tracked per thread and
-//! database; other databases may be used freely. Outside of callbacks the cost is one load of a thread-local
-//! variable.
-//! be used everywhere. Cost outside of such calls: one load of a variable of the thread.
+//! A callback may use the database that calls it unless the engine holds a resource that the use
+//! needs: a listener may write when a memtable is sealed, and a compaction filter may read. A use
+//! that would deadlock fails with an error that states the rule. The calls that a thread is in are
+//! tracked per database, so other databases may be used freely. Outside of callbacks the cost is
+//! one load of a thread-local variable.
 
 use std::cell::{Cell, RefCell};
 
@@ -22,7 +21,7 @@ pub enum Within {
     LogLine,
     /// A listener notified with locks held, of a file operation or a background error.
     Locked,
-    /// A flush, compaction or file deletion, which other threads may wait for.
+    /// A flush, compaction or file deletion, for which other threads may be waiting.
     Job,
     /// Closing of the database.
     Closing,
@@ -36,7 +35,7 @@ impl Within {
                 "a comparator, prefix extractor or merge operator that is called for a write may not write to the \
                  database or wait for it"
             }
-            Within::LogLine => "an info log may not change the database whose lines it is given",
+            Within::LogLine => "an info log may not change the database that it logs for",
             Within::Locked => {
                 "a listener of file operations or background errors may not change the database"
             }
@@ -44,7 +43,7 @@ impl Within {
                 "a callback of background work may not wait for flushes, compactions or the closing of the \
                  database"
             }
-            Within::Closing => "a listener of the shutdown may not close the database again",
+            Within::Closing => "a shutdown listener may not close the database again",
         }
     }
 }
@@ -57,9 +56,9 @@ thread_local! {
 }
 
 /// Ends a call when dropped.
-struct Ends;
+struct EndCall;
 
-impl Drop for Ends {
+impl Drop for EndCall {
     fn drop(&mut self) {
         CALLS.with_borrow_mut(Vec::pop);
         DEPTH.set(DEPTH.get() - 1);
@@ -75,7 +74,7 @@ fn name_of(database: &Logger) -> usize {
 pub fn within<T>(database: &Logger, what: Within, call: impl FnOnce() -> T) -> T {
     CALLS.with_borrow_mut(|calls| calls.push((name_of(database), what)));
     DEPTH.set(DEPTH.get() + 1);
-    let _ends = Ends;
+    let _ends = EndCall;
     call()
 }
 

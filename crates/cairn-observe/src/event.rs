@@ -38,7 +38,7 @@ impl Event {
 
     /// Adds a number.
     pub fn number(&mut self, key: &str, value: impl Display) -> &mut Event {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(self.key(key), "{value}");
         self
     }

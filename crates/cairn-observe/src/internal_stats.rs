@@ -4,7 +4,8 @@ use std::fmt;
 
 use cairn_platform::sync::{AtomicU64, Ordering};
 
-/// A monotonic counter. Additions are relaxed, so that counters are not read consistently with each other.
+/// A monotonic counter. Additions are relaxed, so several counters are not read as one consistent
+/// set.
 #[derive(Default)]
 pub struct Counter(AtomicU64);
 
@@ -56,7 +57,7 @@ counters! {
     writes,
     /// Batches written to the WAL.
     wal_writes,
-    /// Write stops because the write buffer manager was out of memory.
+    /// Write stops caused by the write buffer manager.
     write_buffer_manager_stops,
     /// Bytes appended to WALs.
     wal_bytes,

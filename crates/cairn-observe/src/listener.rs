@@ -1,10 +1,11 @@
 //! Event listeners: user code that is notified of the engine's operations.
 //!
-//! A listener is called on the thread that performs the operation, without locks of the engine held (except
-//! for file operations, see [`EventListener::should_be_notified_on_file_io`]). It may use the database, and
-//! blocks the job in the meantime. A panic in a listener is caught and written to the info log.
+//! A listener is called on the thread that performs the operation, without locks of the engine held
+//! (except for file operations, see [`EventListener::should_be_notified_on_file_io`]). It may use
+//! the database; the job is blocked until it returns. A panic in a listener is caught and written
+//! to the info log.
 //!
-//! The structs have the fields of RocksDB's. File paths are absolute.
+//! The structs have the same fields as RocksDB's. File paths are absolute.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,7 +33,7 @@ pub struct FlushJobInfo {
     /// The path of the new table. Has the file number 0 before the table exists, and if there was nothing to
     /// write.
     pub file_path: String,
-    /// The file number; 0 as long as there is none.
+    /// The file number; 0 while there is none.
     pub file_number: u64,
     /// The oldest blob file referenced by the table; 0 for none.
     pub oldest_blob_file_number: u64,
@@ -40,8 +41,8 @@ pub struct FlushJobInfo {
     pub thread_id: u64,
     /// The job number.
     pub job_id: u64,
-    /// True if level 0 of the column family has at least `level0_slowdown_writes_trigger` files: before the
-    /// flush when it begins, including the new table when it completes.
+    /// True if level 0 of the column family has at least `level0_slowdown_writes_trigger` files,
+    /// including the new table once the flush has completed.
     pub triggered_writes_slowdown: bool,
     /// The same for `level0_stop_writes_trigger`.
     pub triggered_writes_stop: bool,
@@ -59,7 +60,7 @@ pub struct FlushJobInfo {
     pub blob_files: Vec<BlobFileAddition>,
 }
 
-/// A column family flushed on request.
+/// A column family whose flush was requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ManualFlushInfo {
     /// The id of the column family.
@@ -152,9 +153,10 @@ pub struct CompactionJobStats {
     pub num_records_replaced: u64,
     /// Deletions dropped because nothing was left beneath them.
     pub num_expired_deletion_records: u64,
-    /// Single deletions dropped because they met no entry.
+    /// Single deletions dropped because there was no entry for them to delete.
     pub num_single_del_fallthru: u64,
-    /// Single deletions that met something else than a value: another deletion or a merge operand.
+    /// Single deletions whose next older entry was not a value but another deletion or a merge
+    /// operand.
     pub num_single_del_mismatch: u64,
     /// Times of file writes, if the column family sets `report_bg_io_stats`.
     pub file_times: FileTimes,
@@ -166,7 +168,7 @@ pub struct CompactionJobStats {
     pub is_full_compaction: bool,
     /// True for a manual compaction.
     pub is_manual_compaction: bool,
-    /// The number of invalid keys. Always 0, as such a compaction fails.
+    /// The number of invalid keys. Always 0, because such a compaction fails.
     pub num_corrupt_keys: u64,
 }
 
@@ -270,7 +272,7 @@ pub struct SubcompactionJobInfo {
     pub blob_compression: Option<Compression>,
 }
 
-/// A table or blob file about to be written.
+/// A table or blob file that is about to be written.
 #[derive(Clone, Debug, Default)]
 pub struct FileCreationBriefInfo {
     /// The directory of the database.
@@ -285,7 +287,7 @@ pub struct FileCreationBriefInfo {
     pub reason: Option<TableFileCreationReason>,
 }
 
-/// A table that was written, or failed to be.
+/// A table that was written or could not be written.
 #[derive(Clone, Debug, Default)]
 pub struct TableFileCreationInfo {
     /// The file and the job.
@@ -302,7 +304,7 @@ pub struct TableFileCreationInfo {
     pub file_checksum_func_name: String,
 }
 
-/// A blob file that was written, or failed to be.
+/// A blob file that was written or could not be written.
 #[derive(Clone, Debug, Default)]
 pub struct BlobFileCreationInfo {
     /// The file and the job.
@@ -315,7 +317,7 @@ pub struct BlobFileCreationInfo {
     pub status: Option<Error>,
 }
 
-/// A file that was deleted, or failed to be.
+/// A file that was deleted or could not be deleted.
 #[derive(Clone, Debug, Default)]
 pub struct FileDeletionInfo {
     /// The directory of the database.
@@ -335,8 +337,8 @@ pub struct MemTableInfo {
     pub family_name: String,
     /// The smallest sequence number in it.
     pub first_seqno: SequenceNumber,
-    /// The last sequence number before the memtable was created, below which it has no writes except those
-    /// recovered from WALs. 0 for a memtable created when the database was opened.
+    /// The last sequence number before the memtable was created. The memtable has no older writes
+    /// except those recovered from WALs. 0 for a memtable created when the database was opened.
     pub earliest_seqno: SequenceNumber,
     /// The number of entries.
     pub num_entries: u64,
@@ -402,7 +404,7 @@ pub enum FileOperation {
     Fsync = 6,
     /// Writeback of a range was requested.
     RangeSync = 7,
-    /// An append, as writes are called in errors.
+    /// An append: the name for writes in I/O errors.
     Append = 8,
 }
 
@@ -415,7 +417,7 @@ pub struct FileOperationInfo<'a> {
     pub path: &'a Path,
     /// The offset of the operation, or the new length of a truncation; 0 if it concerns the whole file.
     pub offset: u64,
-    /// The number of bytes; of a failed read, the number requested.
+    /// The number of bytes; for a failed read, the number requested.
     pub length: u64,
     /// The start time, in microseconds since 1970.
     pub start_micros: u64,
@@ -451,8 +453,9 @@ pub struct BackgroundJobPressure {
     pub flush_scheduled: u64,
     /// Running flushes.
     pub flush_running: u64,
-    /// The highest stall trigger of any column family in percent of its limit: the number of files or sorted
-    /// runs in level 0, or pending compaction bytes. More than 100 during a stall.
+    /// The stall trigger closest to its limit in any column family, in percent of the limit: the
+    /// number of files or sorted runs in level 0, or the pending compaction bytes. More than 100
+    /// during a stall.
     pub write_stall_proximity_pct: u64,
     /// True if the number of compactions was raised to avoid stalls.
     pub compaction_speedup_active: bool,
@@ -472,13 +475,13 @@ pub trait EventListener: Send + Sync {
     fn on_flush_begin(&self, info: &FlushJobInfo) {}
     /// A flush is installed.
     fn on_flush_completed(&self, info: &FlushJobInfo) {}
-    /// A requested flush has selected its memtables. Has several column families only if they are flushed
-    /// atomically.
+    /// A requested flush has selected its memtables. There is more than one column family only in
+    /// an atomic flush.
     fn on_manual_flush_scheduled(&self, infos: &[ManualFlushInfo]) {}
     /// A compaction begins.
     fn on_compaction_begin(&self, info: &CompactionJobInfo) {}
-    /// A compaction has written its files and is about to be installed: its inputs are still in the LSM tree,
-    /// and unavailable to other jobs. It may still fail.
+    /// A compaction has written its files and is about to be installed. Its inputs are still in the
+    /// LSM tree and unavailable to other jobs, and it may still fail.
     fn on_compaction_pre_commit(&self, info: &CompactionJobInfo) {}
     /// A compaction is installed, or has failed.
     fn on_compaction_completed(&self, info: &CompactionJobInfo) {}
@@ -524,11 +527,12 @@ pub trait EventListener: Send + Sync {
     /// A background flush or compaction ended.
     fn on_background_job_pressure_changed(&self, pressure: &BackgroundJobPressure) {}
 
-    /// True if the listener wants to be notified of file operations by the methods below. Called once, when
-    /// the database is opened; if all listeners return false there is no overhead.
+    /// True to be notified of file operations by the methods below. Called once, when the database
+    /// is opened; if all listeners return false, there is no overhead.
     ///
-    /// These methods are called with locks held: they must not use the database, and delay all waiters for
-    /// the file. All files are covered but the info log and the lock file.
+    /// These methods are called with locks held: they must not use the database, and they delay
+    /// every thread that waits for the file. All files except the info log and the lock file are
+    /// covered.
     fn should_be_notified_on_file_io(&self) -> bool {
         false
     }
@@ -579,7 +583,7 @@ impl Listeners {
         self.0.is_empty()
     }
 
-    /// Calls each listener. A panic ends only the call of that listener, and is written to `info`.
+    /// Calls each listener. A panic ends the call of that listener only and is written to `info`.
     pub fn each(&self, info: &Logger, mut call: impl FnMut(&dyn EventListener)) {
         for listener in &self.0 {
             if catch_unwind(AssertUnwindSafe(|| call(&**listener))).is_err() {

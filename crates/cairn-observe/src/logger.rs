@@ -4,15 +4,16 @@
 //! 2026/11/21-15:46:02.013456 3 [WARN] [db/write/stall.rs:91] [default] stalling writes: 20 files in level 0
 //! ```
 //!
-//! A line has date and time (UTC), the thread number, the level unless it is `INFO`, the source location, and
-//! the message. Header lines and events have no source location. The file is `LOG`. It is renamed to
-//! `LOG.old.MICROS` when a database is opened and when a size or age limit is reached, and only the newest
-//! [`LogOptions::keep_log_file_num`] files are kept. Without configured limits a file is limited to
-//! [`FILE_BYTES`], and all old files together to [`OLD_BYTES`].
+//! A line consists of date and time (UTC), the thread number, the level unless it is `INFO`, the
+//! source location, and the message. Header lines and events have no source location. The file is
+//! `LOG`. It is renamed to `LOG.old.MICROS` when a database is opened and when a size or age limit
+//! is reached, and only the newest [`LogOptions::keep_log_file_num`] files are kept. If no limits
+//! are configured, a file is limited to [`FILE_BYTES`] and all old files together to [`OLD_BYTES`].
 //!
 //! The log never contains user keys or values.
 //!
-//! Logging failures are not fatal: an error ends the log file and is not reported to the caller.
+//! Logging failures are not fatal: after an error the log file is closed, and the caller is not
+//! notified.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
@@ -69,7 +70,7 @@ pub struct LogOptions {
     pub path: PathBuf,
     /// The minimum level of messages.
     pub level: Level,
-    /// The size at which a new file is started; 0 for [`FILE_BYTES`] and bounded old files.
+    /// The size at which a new file is started; 0 for [`FILE_BYTES`], with a limit on old files.
     pub max_log_file_size: u64,
     /// The age in seconds at which a new file is started; 0 for no limit.
     pub log_file_time_to_roll: u64,
@@ -97,9 +98,9 @@ pub fn log_path(dir: &Path, log_dir: &Path) -> PathBuf {
 
 /// A user-defined destination of the info log, instead of the file `LOG`.
 pub trait LogSink: Send + Sync {
-    /// Receives a message without time and thread number. Called by any thread, possibly with locks of the
-    /// engine held: operations that change the database or wait for it fail with `Busy`. A panic ends the
-    /// call.
+    /// Receives a message, without time and thread number. Called by any thread, possibly with
+    /// locks of the engine held: operations that change the database or wait for it fail with
+    /// `Busy`. A panic ends the call.
     fn log(&self, level: Level, message: &str);
 
     /// The minimum level of messages.
@@ -109,10 +110,10 @@ pub trait LogSink: Send + Sync {
 }
 
 /// The info log of a database, shared by all its threads.
-pub struct Logger(To);
+pub struct Logger(Output);
 
-enum To {
-    Nobody,
+enum Output {
+    Discard,
     File(Sink),
     User(Arc<dyn LogSink>),
 }
@@ -176,13 +177,13 @@ impl Logger {
     /// A logger that writes nothing.
     #[must_use]
     pub fn silent() -> Logger {
-        Logger(To::Nobody)
+        Logger(Output::Discard)
     }
 
     /// Creates a logger that passes all messages to `sink`.
     #[must_use]
     pub fn to(sink: Arc<dyn LogSink>) -> Logger {
-        Logger(To::User(sink))
+        Logger(Output::User(sink))
     }
 
     /// Starts a new file, renaming an existing one. `names` is a recent listing of the directory, if
@@ -208,28 +209,28 @@ impl Logger {
             }),
         };
         sink.begin(&mut sink.open.lock(), names)?;
-        Ok(Logger(To::File(sink)))
+        Ok(Logger(Output::File(sink)))
     }
 
     /// Closes the file. Later messages are discarded.
     pub fn end(&self) {
-        if let To::File(sink) = &self.0 {
+        if let Output::File(sink) = &self.0 {
             let file = sink.open.lock().file.take();
             if let Some(file) = file {
-                // The lines have been passed to the kernel.
+                // All lines have already been passed to the kernel.
                 let _ = file.close();
             }
         }
     }
 
-    /// True if messages of `level` are written. Checked before building expensive messages.
+    /// True if messages of `level` are written. Check it before building an expensive message.
     #[inline]
     #[must_use]
     pub fn wants(&self, level: Level) -> bool {
         match &self.0 {
-            To::Nobody => false,
-            To::File(sink) => level >= sink.options.level,
-            To::User(sink) => self
+            Output::Discard => false,
+            Output::File(sink) => level >= sink.options.level,
+            Output::User(sink) => self
                 .call(|| sink.level())
                 .is_some_and(|wanted| level >= wanted),
         }
@@ -265,9 +266,9 @@ impl Logger {
     /// Writes header lines, which are repeated in every file.
     pub fn header_lines(&self, lines: &[String]) {
         match &self.0 {
-            To::Nobody => {}
-            To::File(sink) => sink.write_header(sink.clock.wall_micros(), lines),
-            To::User(sink) => lines.iter().for_each(|line| {
+            Output::Discard => {}
+            Output::File(sink) => sink.write_header(sink.clock.wall_micros(), lines),
+            Output::User(sink) => lines.iter().for_each(|line| {
                 self.call(|| sink.log(Level::Header, line));
             }),
         }
@@ -282,9 +283,9 @@ impl Logger {
 
     fn write(&self, level: Level, message: &dyn fmt::Display) {
         match &self.0 {
-            To::Nobody => {}
-            To::File(sink) => sink.write(level, message),
-            To::User(sink) => {
+            Output::Discard => {}
+            Output::File(sink) => sink.write(level, message),
+            Output::User(sink) => {
                 let message = message.to_string();
                 self.call(|| sink.log(level, &message));
             }
@@ -297,7 +298,7 @@ impl Logger {
     }
 }
 
-/// The source location for a line: the crate, without the common prefix, and the file.
+/// The source location in a line: the crate, without the common prefix, and the file.
 fn place(location: &Location<'_>) -> String {
     let file = location.file().replace('\\', "/");
     let (before, inner) = file.rsplit_once("/src/").unwrap_or(("", &file));
@@ -327,13 +328,13 @@ impl Sink {
     fn append(&self, now: u64, text: &str, change: impl FnOnce(&mut Open)) {
         let mut open = self.open.lock();
         if self.is_full(&open, now) {
-            // The old file is closed and kept. If the new one cannot be created the log ends.
+            // The old file is closed and kept. If the new one cannot be created, the log ends.
             let _ = self.begin(&mut open, None);
         }
         change(&mut open);
         let written = open.file.as_ref().map(|file| file.append(text.as_bytes()));
         if let Some(Err(_)) = written {
-            // A full disk must not stop the database because of its log.
+            // A full disk must not stop the database because of its info log.
             open.file = None;
         }
     }
@@ -354,12 +355,12 @@ impl Sink {
     /// available.
     fn begin(&self, open: &mut Open, names: Option<&[String]>) -> Result<()> {
         if let Some(old) = open.file.take() {
-            // The lines have been passed to the kernel.
+            // All lines have already been passed to the kernel.
             let _ = old.close();
         }
         let now = self.clock.wall_micros();
         let aside = match self.fs.exists(&self.options.path)? {
-            true => Some(self.put_aside(now)?),
+            true => Some(self.rename_current(now)?),
             false => None,
         };
         self.remove_oldest(names, aside)?;
@@ -374,7 +375,7 @@ impl Sink {
 
     /// Renames the current file and returns the number in its name, which is unique even within a
     /// microsecond.
-    fn put_aside(&self, now: u64) -> Result<u64> {
+    fn rename_current(&self, now: u64) -> Result<u64> {
         let mut stamp = now;
         let name = |stamp| suffixed(&self.options.path, &format!(".old.{stamp}"));
         while self.fs.exists(&name(stamp))? {
@@ -384,8 +385,8 @@ impl Sink {
         Ok(stamp)
     }
 
-    /// Deletes the oldest files beyond the limit, among `names` and the one just renamed, or in the
-    /// directory.
+    /// Deletes the oldest files beyond the limit: among `names` and the one just renamed, or among
+    /// those in the directory.
     fn remove_oldest(&self, names: Option<&[String]>, aside: Option<u64>) -> Result<()> {
         let path = &self.options.path;
         let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
@@ -464,7 +465,7 @@ fn civil_date(days: u64) -> (u64, u64, u64) {
     (year, month, day)
 }
 
-/// A small number for the calling thread, assigned at its first message.
+/// A small number for the calling thread, assigned when it logs its first message.
 #[must_use]
 pub fn thread_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -594,7 +595,7 @@ mod tests {
         for family in ["one", "two", "three"] {
             log.header_lines(&[family.to_owned(), "options".to_owned(), "more".to_owned()]);
         }
-        let To::File(sink) = &log.0 else {
+        let Output::File(sink) = &log.0 else {
             panic!("it is a file")
         };
         let open = sink.open.lock();

@@ -29,7 +29,7 @@ reasons! {
     FlushReason {
         /// Any other reason.
         Others = 0, "Others";
-        /// The live files were requested.
+        /// The list of live files was requested.
         GetLiveFiles = 1, "Get Live Files";
         /// The database is closing.
         ShutDown = 2, "Shut down";
@@ -84,7 +84,7 @@ reasons! {
         ManualCompaction = 9, "ManualCompaction";
         /// Files are marked for compaction.
         FilesMarkedForCompaction = 10, "FilesMarkedForCompaction";
-        /// Bottommost files have versions that were kept for released snapshots.
+        /// Bottommost files have versions that were kept for snapshots released since.
         BottommostFiles = 11, "BottommostFiles";
         /// Data is older than the time to live.
         Ttl = 12, "Ttl";

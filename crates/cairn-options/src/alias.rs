@@ -1,4 +1,4 @@
-//! Alternative spellings of options: names of older releases, members of a struct option
+//! Alternative spellings of options: names from older releases, members of a struct option
 //! (`compression_opts.level`), and objects with their options
 //! (`table_factory={id=BlockBasedTable;block_size=8K}`).
 
@@ -9,7 +9,7 @@ use cairn_types::{Error, Result};
 use crate::row::{Row, unknown};
 use crate::text::{Text, object};
 
-/// The options of the block-based table have a row of their own.
+/// The options of the block-based table are a separate row.
 const TABLE_FACTORY: &str = "table_factory";
 const TABLE_OPTIONS: &str = "block_based_table_factory";
 const BLOCK_BASED: &str = "BlockBasedTable";
@@ -19,13 +19,13 @@ pub(crate) struct Step<'t, S: 'static> {
     pub(crate) row: &'static Row<S>,
     pub(crate) text: Cow<'t, str>,
     /// True if members that the text does not name are reset to their defaults.
-    pub(crate) afresh: bool,
+    pub(crate) reset_members: bool,
 }
 
-/// Returns the current name of a row.
+/// Returns the current name of an option.
 fn present_name(name: &str) -> &str {
     match name {
-        // The spelling of 11.1.
+        // The spelling in RocksDB 11.1.
         "memtable_veirfy_per_key_checksum_on_seek" => "memtable_verify_per_key_checksum_on_seek",
         "memtable" => "memtable_factory",
         _ => name,
@@ -38,7 +38,7 @@ pub(crate) fn find<'r, S>(rows: &'r [Row<S>], name: &str) -> Option<&'r Row<S>> 
     rows.iter().find(|row| row.name == name)
 }
 
-/// Returns the assignments to `rows`, the options called `what`, that `name=text` stands for.
+/// Returns the assignments that `name=text` stands for. `what` names the options struct in errors.
 pub(crate) fn steps<'t, S: Default>(
     what: &str,
     rows: &'static [Row<S>],
@@ -61,7 +61,7 @@ pub(crate) fn steps<'t, S: Default>(
         return Ok(vec![Step {
             row,
             text,
-            afresh: false,
+            reset_members: false,
         }]);
     }
     let (group, part) = name.split_once('.').ok_or_else(|| unknown(what, name))?;
@@ -77,7 +77,7 @@ pub(crate) fn steps<'t, S: Default>(
     Ok(vec![Step {
         row,
         text,
-        afresh: false,
+        reset_members: false,
     }])
 }
 
@@ -104,8 +104,9 @@ fn memtable_factory(text: &str) -> Result<Cow<'_, str>> {
     }))
 }
 
-/// Converts the old form of codec options, `WINDOW_BITS:LEVEL:STRATEGY[:MAX_DICT_BYTES[:...]]`, to a
-/// struct. Of six members, the last but one was added later than the last.
+/// Converts the old form of codec options, `WINDOW_BITS:LEVEL:STRATEGY[:MAX_DICT_BYTES[:...]]`, to
+/// a struct. `parallel_threads` was added after `enabled`, so a list of six parts ends with
+/// `enabled`.
 fn compression_list(name: &str, text: &str) -> Result<String> {
     const PARTS: [&str; 9] = [
         "window_bits",
@@ -137,8 +138,8 @@ fn compression_list(name: &str, text: &str) -> Result<String> {
     Ok(format!("{{{}}}", said.join(";")))
 }
 
-/// Parses a table factory with its options. It creates a new object, so members that are not named have
-/// their defaults.
+/// Parses a table factory with its options. The text creates a new object, so members it does not
+/// name have their defaults.
 fn table_factory<'t, S>(
     what: &str,
     rows: &'static [Row<S>],
@@ -150,7 +151,7 @@ fn table_factory<'t, S>(
     let mut steps = vec![Step {
         row: row(TABLE_FACTORY)?,
         text: Cow::Borrowed(id),
-        afresh: false,
+        reset_members: false,
     }];
     if id == BLOCK_BASED {
         let said: Vec<String> = properties
@@ -161,10 +162,10 @@ fn table_factory<'t, S>(
         steps.push(Step {
             row: row(TABLE_OPTIONS)?,
             text,
-            afresh: true,
+            reset_members: true,
         });
     } else if !properties.is_empty() {
-        return Err(refused(format!("options of {id} are unknown")));
+        return Err(refused(format!("the options of {id} are not known")));
     }
     Ok(steps)
 }

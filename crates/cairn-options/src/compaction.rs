@@ -1,4 +1,4 @@
-//! Options of compaction calls: `CompactFiles`, `WaitForCompact`, cancellation.
+//! Options of `CompactFiles` and `WaitForCompact`, and the cancellation flag.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use crate::text::{NULL, Refusal, Text};
 options! {
     /// Options of `CompactFiles`.
     CompactionOptions, "CompactionOptions" {
-        /// Compression of the outputs; `None` for the family's.
+        /// Compression of the outputs; `None` for that of the column family.
         compression: Option<Compression> = None;
         /// Target size of the outputs, in bytes.
         output_file_size_limit: u64 = u64::MAX;
@@ -31,13 +31,13 @@ options! {
 options! {
     /// Options of waiting for flushes and compactions.
     WaitForCompactOptions, "WaitForCompactOptions" {
-        /// True if the wait ends with `Aborted` while background work is paused.
+        /// True to return `Aborted` if background work is paused.
         abort_on_pause: bool = false;
-        /// True if all families are flushed first.
+        /// True to flush all column families first.
         flush: bool = false;
         /// True to wait for the deletion of obsolete files as well.
         wait_for_purge: bool = false;
-        /// True if the database is closed afterwards.
+        /// True to close the database afterwards.
         close_db: bool = false;
         /// Timeout in microseconds, after which the call returns `TimedOut`; 0 for none.
         timeout: u64 = 0;
@@ -49,14 +49,14 @@ impl CompactionOptions {
     ///
     /// # Errors
     ///
-    /// `NotSupported` names them.
+    /// `NotSupported`, with their names.
     pub fn check_supported(&self) -> Result<()> {
         refuse_all(&self.unsupported())
     }
 }
 
-/// A shared flag that cancels compactions. A canceled call soon returns `Incomplete`, and keeps only
-/// what it had already installed.
+/// A shared flag that cancels compactions. A canceled call soon returns `Incomplete` and keeps only
+/// the results it has already installed.
 #[derive(Clone, Debug, Default)]
 pub struct Canceled(Option<Arc<AtomicBool>>);
 

@@ -23,7 +23,7 @@ options! {
         create_if_missing: bool = false;
         /// True if missing column families are created.
         create_missing_column_families: bool = false;
-        /// True if an existing database is an error.
+        /// True if opening an existing database is an error.
         error_if_exists: bool = false;
         /// True if inconsistent data stops writes.
         paranoid_checks: bool = true, hint;
@@ -37,11 +37,12 @@ options! {
         track_and_verify_wals: bool = false, recent;
         /// True if the unique ids of tables are verified against the MANIFEST.
         verify_sst_unique_id_in_manifest: bool = true;
-        /// Maximum number of open files, ten of which are not tables; -1 for no limit.
+        /// Maximum number of open files, ten of them reserved for files other than tables; -1 for
+        /// no limit.
         max_open_files: i32 = -1, dynamic;
-        /// Threads that open tables when all are kept open.
+        /// Number of threads that open the tables at startup if all are kept open.
         max_file_opening_threads: i32 = 16, hint;
-        /// True if tables are opened in the background on open.
+        /// True if open opens the tables in the background.
         open_files_async: bool = false, hint, recent;
         /// True if opening a table skips optional work.
         fast_sst_open: bool = false, dynamic, hint, recent;
@@ -57,30 +58,31 @@ options! {
         max_background_compactions: i32 = -1, dynamic;
         /// Maximum number of concurrent flushes; -1 derives it from `max_background_jobs`.
         max_background_flushes: i32 = -1, dynamic;
-        /// Number of subcompactions that a compaction is split into before it starts, each on its own
-        /// thread. While there are no writes, threads left over from `max_background_jobs` join in.
+        /// Maximum number of subcompactions that a compaction is split into before it starts, each
+        /// on its own thread. While there are no writes, idle threads of `max_background_jobs`
+        /// help.
         max_subcompactions: u32 = 1, dynamic;
         /// Total size of live WALs that triggers a flush, in bytes; 0 for four times the memtable
         /// budget.
         max_total_wal_size: u64 = 0, dynamic;
-        /// Minimum size of a MANIFEST to be rotated, in bytes.
+        /// Minimum size at which a MANIFEST is rotated, in bytes.
         max_manifest_file_size: u64 = 1 << 30, dynamic;
-        /// Space amplification of a MANIFEST that triggers rotation, in percent.
+        /// Space amplification of the MANIFEST that triggers rotation, in percent.
         max_manifest_space_amp_pct: i32 = 500, dynamic, recent;
         /// Bytes reserved for a new MANIFEST.
         manifest_preallocation_size: u64 = 4 << 20, dynamic, hint;
-        /// True if open continues the existing MANIFEST if that is safe: its last record must state
-        /// that everything before it is durable, which closing a database with this option ensures, and
-        /// its size must be within `max_manifest_file_size`. Otherwise, and after a crash, a new one is
-        /// written.
+        /// True if open continues the existing MANIFEST where that is safe: its last record must
+        /// state that everything before it is durable, which closing a database with this option
+        /// ensures, and its size must be within `max_manifest_file_size`. Otherwise, and after a
+        /// crash, open writes a new one.
         reuse_manifest_on_open: bool = false, recent;
         /// True if the MANIFEST is optimized for recovery.
         optimize_manifest_for_recovery: bool = false, dynamic, hint, recent;
         /// True if close verifies the MANIFEST and rewrites a damaged one.
         verify_manifest_content_on_close: bool = false, dynamic, recent;
-        /// Handling of damaged logs in recovery.
+        /// Treatment of damaged WALs during recovery.
         wal_recovery_mode: WalRecoveryMode = WalRecoveryMode::PointInTimeRecovery;
-        /// True if two-phase commits are recoverable from the log.
+        /// True if two-phase commits are recoverable from the WAL.
         allow_2pc: bool = false, missing;
         /// Number of obsolete WALs kept for reuse.
         recycle_log_file_num: u64 = 0;
@@ -92,13 +94,13 @@ options! {
         wal_size_limit_mb("WAL_size_limit_MB"): u64 = 0;
         /// Compression of WALs: none or zstd.
         wal_compression: Compression = Compression::None;
-        /// True if the log is buffered in memory until `flush_wal`.
+        /// True if WAL records are buffered in memory until `flush_wal`.
         manual_wal_flush: bool = false;
         /// Write mode of WALs: `kMapped` or `kPlain`. Cairn's own option. Recycled logs
         /// (`recycle_log_file_num`) are always written with write calls.
         wal_write_mode: WalWriteMode = WalWriteMode::Mapped, unwritten;
-        /// Writeback interval of the WAL, in bytes; with 0, a mapped log starts writeback behind each
-        /// window (512 KiB in a long log), and other logs leave it to the kernel.
+        /// Writeback interval of the WAL, in bytes; with 0, a mapped log starts writeback after
+        /// each window (512 KiB in a long log), and other logs leave it to the kernel.
         wal_bytes_per_sync: u64 = 0, dynamic;
         /// Writeback interval of tables, in bytes; 0 for 4 MiB.
         bytes_per_sync: u64 = 0, dynamic;
@@ -114,23 +116,24 @@ options! {
         use_direct_io_for_flush_and_compaction: bool = false;
         /// True if compactions read tables with direct I/O, and other reads do not.
         use_direct_io_for_compaction_reads: bool = false, recent;
-        /// True if tables and blob files are read through a memory mapping, which saves system calls.
-        /// Data is still copied to the block cache. A failing device, or truncation of an open file by
-        /// others, may then terminate the process.
+        /// True if tables and blob files are read through a memory mapping, which saves system
+        /// calls. Data is still copied to the block cache. A failing device, or another process
+        /// truncating an open file, may then terminate the process.
         allow_mmap_reads: bool = false;
         /// True if files are written through a memory mapping.
         allow_mmap_writes: bool = false, missing;
-        /// True if the kernel is advised of random access to tables.
+        /// True if the kernel is told to expect random access to tables.
         advise_random_on_open: bool = true, hint;
         /// True if descriptors are closed on exec.
         is_fd_close_on_exec: bool = true, missing;
         /// Readahead of compactions, in bytes.
         compaction_readahead_size: u64 = 2 << 20, dynamic;
-        /// Size of write buffers of files, in bytes.
+        /// Size of the write buffer of a file, in bytes.
         writable_file_max_buffer_size: u64 = 1 << 20, dynamic, hint;
         /// Readahead of logs, in bytes; 0 for the default.
         log_readahead_size: u64 = 0, hint;
-        /// Total memtable size of all families that triggers a flush, in bytes; 0 for no limit.
+        /// Total memtable size of all column families that triggers a flush, in bytes; 0 for no
+        /// limit.
         db_write_buffer_size: u64 = 0;
         /// A memtable budget that several databases may share; overrides `db_write_buffer_size`. Its
         /// text form is its size in bytes.
@@ -149,7 +152,7 @@ options! {
         /// Tracks the space of tables and blob files and limits the rate of deletion. Several databases
         /// may share it. Its text form is its deletion rate in bytes per second.
         sst_file_manager: Option<Arc<SstFileManager>> = None, unwritten;
-        /// True if that limit is enforced during recovery.
+        /// True if the limit of the write buffer manager is enforced during recovery.
         enforce_write_buffer_manager_during_recovery: bool = true, recent;
         /// Limits the I/O rate of flushes and compactions; several databases may share it. With a
         /// limiter, 0 means 1 MiB for `bytes_per_sync` and the limiter's rate for `delayed_write_rate`.
@@ -161,11 +164,11 @@ options! {
         enable_pipelined_write: bool = false, hint;
         /// True if writes may reach memtables in any order. Accepted, but writes stay ordered.
         unordered_write: bool = false, hint;
-        /// True if writes without memtable use a separate queue.
+        /// True if writes that bypass the memtable use a separate queue.
         two_write_queues: bool = false, missing;
         /// True if several threads insert into a memtable at once.
         allow_concurrent_memtable_write: bool = true, hint;
-        /// True if waiting writers spin first.
+        /// True if writers spin before they block.
         enable_write_thread_adaptive_yield: bool = true, hint;
         /// Maximum spin time, in microseconds.
         write_thread_max_yield_usec: u64 = 100, hint;
@@ -173,25 +176,25 @@ options! {
         write_thread_slow_yield_usec: u64 = 3, hint;
         /// Maximum size of a write group, in bytes.
         max_write_batch_group_size_bytes: u64 = 1 << 20;
-        /// True if several families are flushed atomically.
+        /// True if column families are flushed together, atomically.
         atomic_flush: bool = false;
-        /// True if recovery keeps its data in memtables.
+        /// True if recovery keeps the replayed data in memtables instead of flushing it.
         avoid_flush_during_recovery: bool = false;
-        /// True if close discards unlogged data.
+        /// True if close discards data that is not in the WAL.
         avoid_flush_during_shutdown: bool = false, dynamic;
         /// True if open recovers what it can when files are missing.
         best_efforts_recovery: bool = false;
         /// Maximum number of automatic resumes after a retryable background error.
         max_bgerror_resume_count: i32 = i32::MAX;
-        /// Interval between them, in microseconds.
+        /// Interval between these attempts, in microseconds.
         bgerror_resume_retry_interval: u64 = 1_000_000;
         /// Interval of statistics dumps to the LOG, in seconds; 0 for none.
         stats_dump_period_sec: u32 = 600, dynamic;
         /// Interval of statistics snapshots, in seconds; 0 for none.
         stats_persist_period_sec: u32 = 600, dynamic;
-        /// True if those snapshots are stored in a column family.
+        /// True if the statistics snapshots are stored in a column family.
         persist_stats_to_disk: bool = false, missing;
-        /// Memory limit of those snapshots, in bytes.
+        /// Memory limit of the statistics snapshots, in bytes.
         stats_history_buffer_size: u64 = 1 << 20, dynamic;
         /// True if dumps include the allocator's statistics.
         dump_malloc_stats: bool = false, hint;
@@ -218,9 +221,9 @@ options! {
         avoid_unnecessary_blocking_io: bool = false;
         /// True if obsolete WALs are closed in the background.
         background_close_inactive_wals: bool = false, hint, recent;
-        /// The lowest cache tier in use.
-        lowest_used_cache_tier: CacheTier = CacheTier::NonVolatileBlockTier, hint;
-        /// True if iterators ignore prefixes unless asked.
+        /// The lowest tier of the block and blob caches in use.
+        lowest_used_cache_tier: CacheTier = CacheTier::NonVolatileBlockTier;
+        /// True if iterators use prefix seek only when a read option enables it.
         prefix_seek_opt_in_only: bool = false, recent;
         /// True if misuse of single deletions fails a compaction.
         enforce_single_del_contracts: bool = true;
@@ -228,31 +231,33 @@ options! {
         write_dbid_to_manifest: bool = true;
         /// True if the IDENTITY file is written.
         write_identity_file: bool = true, recent;
-        /// Host name recorded in tables and LOG; `__hostname__` is replaced by the machine's.
+        /// Host name recorded in tables and LOG; `__hostname__` is replaced with the name of the
+        /// machine.
         db_host_id: String = "__hostname__".to_owned();
         /// Checksums of whole files.
         file_checksum_gen_factory: Option<FileChecksum> = None;
         /// True if keys may appear in error messages.
         allow_data_in_errors: bool = false, hint;
-        /// True if files may be ingested below existing data: `cf_allow_ingest_behind` for every
-        /// family.
+        /// True if files may be ingested behind existing data: `cf_allow_ingest_behind` for every
+        /// column family.
         allow_ingest_behind: bool = false;
         /// Filters WAL records during recovery.
         wal_filter: Plugin<dyn WalFilter> = Plugin::None;
-        /// True if locks spin first.
+        /// True if locks spin before they block.
         use_adaptive_mutex: bool = false, hint;
-        /// Maximum interval between checks for compactions triggered by age or reads, in seconds. The
-        /// actual interval is shorter if statistics are dumped more often, or if a fifth of the
-        /// shortest such age is shorter.
+        /// Maximum interval between checks for compactions triggered by age or reads, in seconds.
+        /// The actual interval is at most that of statistics dumps, and at most a fifth of the
+        /// shortest such age.
         max_compaction_trigger_wakeup_seconds: u64 = 43_200, dynamic, recent;
         /// Off-peak hours, as `HH:MM-HH:MM` in UTC: files due for periodic compaction before the next
         /// off-peak hours are compacted during them.
         daily_offpeak_time_utc: String = String::new(), dynamic, recent;
-        /// Percentage of the periodic compaction interval by which one may run early, to spread them.
+        /// Percentage of the periodic compaction interval by which a compaction may run early, to
+        /// spread them out.
         periodic_compaction_phase_recovery_percent: i32 = 0, dynamic, missing, recent;
         /// True if remote compactions reject a MANIFEST older than their request.
         remote_compaction_manifest_floor: bool = true, dynamic, hint, recent;
-        /// True if remote compactions write to a directory that is emptied on open.
+        /// True if remote compactions write to a temporary directory that open empties.
         use_session_tmp_dir_for_remote_compaction: bool = false, missing, recent;
         /// Temperature of MANIFESTs.
         metadata_write_temperature: Temperature = Temperature::Unknown, missing, recent;
@@ -268,7 +273,7 @@ options! {
         listeners: Listeners = Listeners::default(), unwritten;
         /// Statistics to collect.
         statistics: Keeping = Keeping::default(), unwritten;
-        /// Receiver of info log lines instead of the file `LOG`.
+        /// Receives the lines of the info log instead of the file `LOG`.
         info_log: Option<Arc<dyn LogSink>> = None, unwritten;
     }
 }

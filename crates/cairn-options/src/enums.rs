@@ -3,6 +3,7 @@
 pub use cairn_compress::Compression;
 pub use cairn_format::checksum::ChecksumKind;
 
+use cairn_memory::secondary;
 use cairn_observe::Level;
 
 use crate::text::{Named, Refusal, Text};
@@ -50,7 +51,7 @@ macro_rules! words {
 choices! {
     /// Compaction style.
     CompactionStyle {
-        /// Levels of growing size, each sorted.
+        /// Levels of increasing size, each a sorted run.
         Level = "kCompactionStyleLevel",
         /// Sorted runs merged by size.
         Universal = "kCompactionStyleUniversal",
@@ -76,19 +77,19 @@ choices! {
     CompactionStopStyle {
         /// Stops at a run of dissimilar size.
         SimilarSize = "kCompactionStopStyleSimilarSize",
-        /// Stops at a run larger than the total of the picked ones.
+        /// Stops at a run larger than all picked runs together.
         TotalSize = "kCompactionStopStyleTotalSize",
     }
     /// Write mode of WALs.
     #[non_exhaustive]
     WalWriteMode {
-        /// Stores into a mapping of the file, on file systems known to support it. A store survives the
-        /// end of the process like a write call, at a fraction of its cost.
+        /// Stores into a mapping of the file, on file systems known to support it. Like a write
+        /// call, a store survives the death of the process, at a fraction of the cost.
         Mapped = "kMapped",
         /// Write calls.
         Plain = "kPlain",
     }
-    /// Handling of damaged logs in recovery.
+    /// Treatment of damaged WALs during recovery.
     WalRecoveryMode {
         /// A torn last record is dropped; other damage fails recovery.
         TolerateCorruptedTailRecords = "kTolerateCorruptedTailRecords",
@@ -133,18 +134,18 @@ choices! {
         Hot = "kHot",
         /// Used often.
         Warm = "kWarm",
-        /// Used now and then.
+        /// Used occasionally.
         Cool = "kCool",
         /// Used rarely.
         Cold = "kCold",
-        /// Nearly never used.
+        /// Almost never used.
         Ice = "kIce",
     }
     /// The index of a table.
     IndexType {
         /// One block with binary search.
         BinarySearch = "kBinarySearch",
-        /// One block, and a hash table from prefixes to its ranges.
+        /// One block, and a hash table from prefixes to ranges of its entries.
         HashSearch = "kHashSearch",
         /// Partitioned, with a top-level index.
         TwoLevelIndexSearch = "kTwoLevelIndexSearch",
@@ -204,14 +205,23 @@ choices! {
     }
     /// Metadata blocks pinned in the cache while their table is open.
     PinningTier {
-        /// As older options specify.
+        /// As the older options specify.
         Fallback = "kFallback",
         /// None.
         None = "kNone",
-        /// Those of small tables from flushes, and of tables in level 0.
+        /// Those of tables in level 0.
         FlushedAndSimilar = "kFlushedAndSimilar",
         /// All.
         All = "kAll",
+    }
+    /// Charging of memory to the block cache.
+    ChargeDecision {
+        /// Charged.
+        Enabled = "kEnabled",
+        /// Not charged.
+        Disabled = "kDisabled",
+        /// As the general decision says, or the default of the role.
+        Fallback = "kFallback",
     }
     /// Insertion of new blocks into the cache.
     #[non_exhaustive]
@@ -262,7 +272,7 @@ choices! {
     /// Tiers that a read may access.
     #[non_exhaustive]
     ReadTier {
-        /// Everywhere.
+        /// All tiers.
         All = "kReadAllTier",
         /// Memtables and the block cache; a read that needs a file fails with `Incomplete`.
         BlockCache = "kBlockCacheTier",
@@ -288,7 +298,7 @@ choices! {
         Force = "kForce",
         /// Disabled.
         Disable = "kDisable",
-        /// As the family's options specify.
+        /// As the options of the column family specify.
         UseDefault = "kUseDefault",
     }
 }
@@ -335,3 +345,13 @@ words!(
         (ChecksumKind::Xxh3, "kXXH3"),
     ]
 );
+
+impl From<CacheTier> for secondary::CacheTier {
+    fn from(tier: CacheTier) -> secondary::CacheTier {
+        match tier {
+            CacheTier::VolatileTier => secondary::CacheTier::Volatile,
+            CacheTier::VolatileCompressedTier => secondary::CacheTier::VolatileCompressed,
+            CacheTier::NonVolatileBlockTier => secondary::CacheTier::NonVolatileBlock,
+        }
+    }
+}

@@ -30,38 +30,39 @@ options! {
         merge_operator: Option<Arc<dyn MergeOperator>> = None;
         /// Prefix extractor of prefix filters and prefix seeks.
         prefix_extractor: Option<PrefixExtractor> = None, dynamic;
-        /// Memtable size that triggers a flush, in bytes. A memtable filled in key order about as fast
-        /// as it can be flushed is switched earlier, from half full on, to save memory.
+        /// Memtable size that triggers a flush, in bytes. A memtable filled in key order, about as
+        /// fast as it can be flushed, may be switched once it is half full, to save memory.
         write_buffer_size: usize = 64 << 20, dynamic;
         /// Number of memtables, including the active one, at which writes stop.
         max_write_buffer_number: i32 = 2, dynamic;
         /// Number of immutable memtables that triggers a flush.
         min_write_buffer_number_to_merge: i32 = 1;
         /// Total size of memtables, including unflushed ones, up to which flushed ones are kept for
-        /// conflict checking, in bytes; negative for as many as may be unflushed at once.
+        /// conflict checking, in bytes; negative for the size of `max_write_buffer_number`
+        /// memtables.
         max_write_buffer_size_to_maintain: i64 = 0;
-        /// The memtable structure: a skiplist, or a vector sorted on first read, for bulk loads. The
-        /// skiplist also replaces prefix structures, whose names are kept in the OPTIONS file for
-        /// RocksDB. All structures return the same data.
+        /// The memtable structure: a skiplist, or a vector sorted on first read, for bulk loads.
+        /// The skiplist also stands in for the prefix-based structures, whose names are kept in the
+        /// OPTIONS file for RocksDB. All structures return the same data.
         memtable_factory: MemtableFactory = MemtableFactory::SkipList;
         /// Size of arena blocks, in bytes; 0 for an eighth of the memtable, at most 1 MiB.
         arena_block_size: usize = 0, dynamic;
-        /// Fraction of a memtable used for a Bloom filter, at most a quarter; 0 for none. The filter
-        /// contains key prefixes if there is a prefix extractor, and whole keys with
+        /// Fraction of a memtable used for a Bloom filter, at most a quarter; 0 for none. The
+        /// filter contains key prefixes if there is a prefix extractor, and whole keys with
         /// `memtable_whole_key_filtering`. Changes apply to the next memtable. Not used with
-        /// comparators that treat different bytes as equal.
+        /// comparators under which different byte strings may be equal.
         memtable_prefix_bloom_size_ratio: f64 = 0.0, dynamic;
         /// True if that filter also contains whole keys.
         memtable_whole_key_filtering: bool = false, dynamic;
         /// Number of range deletions in a memtable that triggers a flush; 0 for no limit.
         memtable_max_range_deletions: u32 = 0, dynamic, recent;
-        /// Number of hidden memtable entries skipped by one seek or step that marks the memtable for
-        /// flush with the next write; 0 for no limit.
+        /// Number of hidden memtable entries skipped by one seek or step at which the memtable is
+        /// marked for flush, to be switched by the next write; 0 for no limit.
         memtable_op_scan_flush_trigger: u32 = 0, dynamic, recent;
-        /// The same as an average over the steps between two seeks that skip at least as many as one
-        /// step may; 0 for no limit.
+        /// The same trigger, as an average over the steps between two seeks if they skip at least
+        /// `memtable_op_scan_flush_trigger` entries in total; 0 for no limit.
         memtable_avg_op_scan_flush_trigger: u32 = 0, dynamic, recent;
-        /// Huge pages for memtables, in bytes; 0 for none.
+        /// Size of the huge pages used for memtables, in bytes; 0 for none.
         memtable_huge_page_size: u64 = 0, dynamic, hint;
         /// True if batched lookups of memtables share work.
         memtable_batch_lookup_optimization: bool = false, hint, recent;
@@ -73,7 +74,7 @@ options! {
         block_protection_bytes_per_key: u32 = 0, dynamic, missing, recent;
         /// True if lookups verify the key order of memtables.
         paranoid_memory_checks: bool = false, dynamic, missing, recent;
-        /// Prefix whose last insertion is the hint for the next.
+        /// Extractor of the prefix whose last insertion serves as a hint for the next.
         memtable_insert_with_hint_prefix_extractor: Option<PrefixExtractor> = None, hint;
         /// True if a put may overwrite the value in the memtable.
         inplace_update_support: bool = false, missing;
@@ -95,11 +96,11 @@ options! {
         bottommost_compression_opts: CompressionOptions = CompressionOptions::default(), dynamic;
         /// A user-defined compression manager.
         compression_manager: String = "nullptr".to_owned(), dynamic, missing, recent;
-        /// Compresses one block in this many for statistics; 0 for none.
+        /// Compresses one in this many blocks for statistics; 0 for none.
         sample_for_compression: u64 = 0, dynamic, hint;
         /// The format of new tables.
         table_factory: TableKind = TableKind::BlockBased, dynamic, missing;
-        /// Options of that format.
+        /// Options of the block-based format.
         table("block_based_table_factory"): TableOptions = TableOptions::default(), dynamic, unwritten;
         /// Compaction style.
         compaction_style: CompactionStyle = CompactionStyle::Level;
@@ -142,16 +143,17 @@ options! {
         disable_auto_compactions: bool = false, dynamic;
         /// Age at which data is compacted further, in seconds; `u64::MAX - 1` for 30 days.
         ttl: u64 = DEFAULT_TTL, dynamic;
-        /// Age at which compactions drop a value, in seconds; 0 or less for never. Each value and merge
-        /// operand is then stored with a 4-byte write time, which reads strip: the format of RocksDB's
-        /// `DBWithTTL`. `None` for values without a time. Either all families of a database have it or
-        /// none; only the number of seconds can change. OPTIONS files have RocksDB's form
-        /// ([`crate::ttl`]).
+        /// Age at which compactions drop a value, in seconds; 0 or less for never. Each value and
+        /// merge operand is then stored with a 4-byte write time, which reads strip: the format of
+        /// RocksDB's `DBWithTTL`. `None` for values without a time. Either all column families of a
+        /// database have it or none do; only the number of seconds can change. OPTIONS files use
+        /// RocksDB's form ([`crate::ttl`]).
         value_ttl: Option<i32> = None, dynamic, unwritten;
         /// Age at which a table is rewritten, in seconds; `u64::MAX - 1` for automatic.
         periodic_compaction_seconds: u64 = DEFAULT_TTL, dynamic;
-        /// Wasted reads per byte above which a file is compacted: reads that found nothing, a deletion
-        /// or an operand in it. Sampled at one in 1,024 reads. 0 for never. Not for FIFO.
+        /// Wasted reads per byte above which a file is compacted. A read is wasted on a file in
+        /// which it finds nothing, a deletion or a merge operand. Sampled at one in 1,024 reads. 0
+        /// for never. Not for FIFO.
         read_triggered_compaction_threshold: f64 = 0.0, dynamic, recent;
         /// Delay before bottommost tables are compacted to drop tombstones, in seconds.
         bottommost_file_compaction_delay: u32 = 0, dynamic, recent;
@@ -161,13 +163,13 @@ options! {
         min_tombstones_for_range_conversion: u32 = 0, dynamic, missing, recent;
         /// Number of merge operands of a key at which a write merges them; 0 for never.
         max_successive_merges: u64 = 0, dynamic;
-        /// True if that merge may read files.
+        /// True if this merge may read files.
         strict_max_successive_merges: bool = false, dynamic, recent;
         /// True if tables of the bottommost level have no filters.
         optimize_filters_for_hits: bool = false;
         /// True if the consistency of levels is checked on each change.
         force_consistency_checks: bool = true, hint;
-        /// True if each new table is read back.
+        /// True if each new table is read back and verified.
         paranoid_file_checks: bool = false, dynamic;
         /// Verification of new tables: the sum of 1 for block checksums, 2 for entries and 4 for the
         /// file checksum, and of 1024 for compaction outputs and 4096 for flush outputs.
@@ -176,7 +178,7 @@ options! {
         report_bg_io_stats: bool = false, dynamic;
         /// True if large values are stored in blob files.
         enable_blob_files: bool = false, dynamic;
-        /// Minimum size of such values, in bytes.
+        /// Minimum size of values stored in blob files, in bytes.
         min_blob_size: u64 = 0, dynamic;
         /// Target size of a blob file, in bytes.
         blob_file_size: u64 = 256 << 20, dynamic;
@@ -190,23 +192,24 @@ options! {
         blob_garbage_collection_age_cutoff: f64 = 0.25, dynamic;
         /// Fraction of garbage that forces compactions; 1 for never.
         blob_garbage_collection_force_threshold: f64 = 1.0, dynamic;
-        /// Readahead of compactions in blob files, in bytes.
+        /// Readahead of compactions on blob files, in bytes.
         blob_compaction_readahead_size: u64 = 0, dynamic;
-        /// Size of write buffers of blob files, in bytes; 0 for `writable_file_max_buffer_size`.
+        /// Size of the write buffer of a blob file, in bytes; 0 for
+        /// `writable_file_max_buffer_size`.
         blob_file_writable_file_max_buffer_size: u64 = 0, dynamic, hint, recent;
         /// First level that stores values in blob files.
         blob_file_starting_level: i32 = 0, dynamic;
         /// Insertion of new blobs into the cache.
         prepopulate_blob_cache: PrepopulateBlobCache = PrepopulateBlobCache::Disable, dynamic;
-        /// Cache of uncompressed blobs; `None` for none. It may be the block cache: blobs are then
-        /// evicted first.
+        /// Cache of uncompressed blobs; `None` for none. It may be the block cache, in which case
+        /// blobs are evicted first.
         blob_cache: Option<Arc<BlockCache>> = None, unwritten;
         /// Target ratio of blob file size to live blobs, for example 1.5; 0 for no limit. Above it,
         /// compactions relocate from the oldest files. Cairn's own option: RocksDB limits garbage by
         /// age only.
         blob_space_target: f64 = 0.0, dynamic, unwritten;
-        /// True if large columns of entities are stored in blob files. Cairn's own option: RocksDB does
-        /// so from 11.9 on, and older releases cannot read such entities.
+        /// True if large columns of entities are stored in blob files. Cairn's own option: RocksDB
+        /// 11.9 and later do so, and older releases cannot read such entities.
         enable_blob_columns: bool = false, dynamic, unwritten;
         /// True if writes store blobs directly in blob files.
         enable_blob_direct_write: bool = false, missing, recent;
@@ -239,9 +242,9 @@ options! {
         /// True if tables with many deletions are compacted soon. Cairn's own option, equivalent to a
         /// `CompactOnDeletion` collector among the factories above.
         deletion_triggered_compaction: bool = true, dynamic, unwritten;
-        /// True if files may be ingested below existing data. The last level is then reserved for them,
-        /// and compactions keep all deletions and sequence numbers. For universal compaction only; must
-        /// be set when the family is created.
+        /// True if files may be ingested behind existing data. The last level is then reserved for
+        /// them, and compactions keep all deletions and sequence numbers. For universal compaction
+        /// only; must be set when the family is created.
         cf_allow_ingest_behind: bool = false, recent;
         /// True if writes to memtables of the family are rejected.
         disallow_memtable_writes: bool = false, missing, recent;

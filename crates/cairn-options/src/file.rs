@@ -22,7 +22,7 @@ pub const ROCKSDB_VERSION: &str = "11.12.0";
 /// The version of the file's syntax.
 const FILE_VERSION: &str = "1.1";
 const DEFAULT_FAMILY: &str = "default";
-/// Objects of the writing program that have no meaning in another one: its listeners.
+/// Objects of the writing program that mean nothing to another program: its listeners.
 const OBJECTS: [&str; 1] = ["listeners"];
 /// Objects that the program may have to set itself.
 const CODE: [&str; 4] = [
@@ -39,7 +39,7 @@ pub struct OptionsFile {
     pub db: DbOptions,
     /// Names and options of the column families, the default one first.
     pub families: Vec<(String, FamilyOptions)>,
-    /// Objects named in the file that are not registered; their options have their defaults.
+    /// Objects named in the file that are not registered; their options are left at their defaults.
     pub unknown: Vec<UnknownCode>,
     /// Options of a newer release that were ignored.
     pub passed_over: Vec<NewerOption>,
@@ -121,8 +121,8 @@ impl OptionsFile {
     }
 
     /// Resets options with unregistered objects, as RocksDB does, and lists them in
-    /// [`OptionsFile::unknown`]. Otherwise a database rejects writes without its filters and
-    /// partitioners.
+    /// [`OptionsFile::unknown`]. Without this, a database with missing filters or partitioners
+    /// rejects writes.
     pub fn forget_unknown_code(&mut self) {
         let filter = self.db.wal_filter.forget();
         self.unknown.extend(filter.map(|text| UnknownCode {
@@ -160,7 +160,7 @@ impl OptionsFile {
     }
 }
 
-/// Returns a section with the persisted options.
+/// Returns a section with the options that OPTIONS files record.
 fn section_of<S: Options>(title: &str, argument: Option<&str>, options: &S) -> Section {
     let mut section = Section::new(title, argument);
     for row in options.rows_to_say().filter(|row| row.written) {
@@ -171,7 +171,7 @@ fn section_of<S: Options>(title: &str, argument: Option<&str>, options: &S) -> S
 
 /// Returns the release that wrote a file.
 fn version_of(sections: &[Section]) -> Result<[u32; 3]> {
-    let wrong = || Error::corruption("an OPTIONS file begins with its section Version");
+    let wrong = || Error::corruption("an OPTIONS file must begin with the section Version");
     let version = sections
         .first()
         .filter(|first| first.title == "Version")
@@ -212,7 +212,7 @@ impl Reader {
         let place = (section.title.clone(), section.argument.clone());
         if self.seen.contains(&place) {
             return Err(Error::corruption(format!(
-                "section {} {} stands twice in the OPTIONS file",
+                "section {} {} appears twice in the OPTIONS file",
                 section.title,
                 section.argument.as_deref().unwrap_or("")
             )));
@@ -229,7 +229,7 @@ impl Reader {
             ("CFOptions", Some(name)) => {
                 if self.file.families.is_empty() && name != DEFAULT_FAMILY {
                     return Err(Error::corruption(
-                        "the first family of an OPTIONS file is the default one",
+                        "the first column family of an OPTIONS file must be the default one",
                     ));
                 }
                 let (section, ttl) = ttl::recorded(section).map_err(|refusal| {
@@ -274,7 +274,9 @@ impl Reader {
             .iter_mut()
             .find(|(other, _)| other == name);
         let (_, options) = found.ok_or_else(|| {
-            Error::corruption(format!("table options of {name} stand before the family's"))
+            Error::corruption(format!(
+                "the table options of {name} precede its column family options"
+            ))
         })?;
         Ok(&mut options.table)
     }
@@ -329,7 +331,9 @@ impl Reader {
             ));
         }
         if self.file.families.is_empty() {
-            return Err(Error::corruption("the OPTIONS file has no default family"));
+            return Err(Error::corruption(
+                "the OPTIONS file has no default column family",
+            ));
         }
         Ok(self.file)
     }
@@ -412,7 +416,7 @@ mod tests {
         assert_eq!(read.passed_over, [option]);
     }
 
-    /// Struct members, as 11.12 added some to `compression_opts`, and whole sections.
+    /// Struct members, such as those that 11.12 added to `compression_opts`, and whole sections.
     #[test]
     fn struct_members_and_sections_of_newer_releases_are_ignored() {
         let text = sample()

@@ -13,13 +13,13 @@ options! {
         link_files: bool = false;
         /// True if a file that cannot be linked is copied.
         failed_move_fall_back_to_copy: bool = true;
-        /// True if existing snapshots do not see ingested data.
+        /// True if ingested data is invisible to existing snapshots.
         snapshot_consistency: bool = true;
         /// True if a file may be assigned a global sequence number, which a file with overlap needs.
         allow_global_seqno: bool = true;
         /// True if overlapping memtables are flushed; otherwise they are an error.
         allow_blocking_flush: bool = true;
-        /// True if the files go below all existing data: existing keys keep their values. Requires
+        /// True if the files go behind all existing data: existing keys keep their values. Requires
         /// `allow_ingest_behind` or `cf_allow_ingest_behind`.
         ingest_behind: bool = false;
         /// True if the global sequence number is also written to the file, as releases before 5.16
@@ -31,7 +31,7 @@ options! {
         verify_checksums_readahead_size: u64 = 0;
         /// True if whole-file checksums given by the caller are verified.
         verify_file_checksum: bool = true;
-        /// True if a file that cannot go to the last level fails with `TryAgain`.
+        /// True to fail with `TryAgain` if a file cannot go to the last level.
         fail_if_not_bottommost_level: bool = false;
         /// True if files written by a database are accepted, with their sequence numbers.
         allow_db_generated_files: bool = false;
@@ -61,7 +61,7 @@ impl IngestExternalFileOptions {
     pub fn validate(&self) -> Result<()> {
         if self.move_files && self.link_files {
             return Err(Error::invalid_argument(
-                "move_files and link_files exclude each other",
+                "move_files and link_files are mutually exclusive",
             ));
         }
         if self.allow_db_generated_files && self.write_global_seqno {

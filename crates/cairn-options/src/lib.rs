@@ -4,9 +4,9 @@
 //! RocksDB 11.12, whether it is changeable at run time, and whether Cairn supports it. Text forms,
 //! OPTIONS files and the rejection of unsupported features are derived from the rows.
 //!
-//! *Parsing* knows every RocksDB option and stores any valid value, so that every OPTIONS file can be
-//! read. *Support* ([`Options::unsupported`]) names the options whose values require unsupported
-//! features; opening for writing rejects those, opening for reading ignores them.
+//! *Parsing* accepts every RocksDB option with any valid value, so that every OPTIONS file can be
+//! read. *Support* ([`Options::unsupported`]) lists the options whose values require unsupported
+//! features: opening for writing rejects them, opening for reading ignores them.
 //!
 //! ```
 //! use cairn_options::{FamilyOptions, Options};
@@ -61,7 +61,8 @@ pub use row::{Row, Support};
 pub use rows::Options;
 pub use sst_partitioner::FixedPrefixPartitions;
 pub use struct_options::{
-    CompressionOptions, FifoCompactionOptions, MetadataCacheOptions, UniversalCompactionOptions,
+    CacheUsageOptions, CompressionOptions, FifoCompactionOptions, MetadataCacheOptions,
+    UniversalCompactionOptions,
 };
 pub use table::TableOptions;
 pub use table_filter::TableFilter;

@@ -8,7 +8,7 @@
 //! | `stringappend` | `StringAppendOperator` | all, joined by a delimiter |
 //! | `stringappendtest` | `StringAppendTESTOperator` | the same, never combined before the value is known |
 //! | `sortlist` | `MergeSortOperator` | sorted lists of numbers, `1,5,9`, merged |
-//! | `bytesxor` | `BytesXOR` | exclusive or, the shorter padded with zeros |
+//! | `bytesxor` | `BytesXOR` | exclusive or, with the shorter value padded with zeros |
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::text::{Refusal, Text, object};
 ///
 /// # Errors
 ///
-/// The operator or property is unknown.
+/// If the operator or property is unknown.
 pub fn from_text(text: &str) -> Result<Arc<dyn MergeOperator>, Refusal> {
     let (name, properties) = object(text)?;
     let mut delimiter = ",".to_owned();
@@ -143,8 +143,8 @@ impl StringAppend {
         }
     }
 
-    /// Joins values into memory allocated once: with long values, a growing buffer would be copied or
-    /// remapped repeatedly.
+    /// Joins values into a buffer that is allocated once: with long values, a growing buffer would
+    /// be copied or remapped repeatedly.
     fn join<'a>(&self, values: impl Iterator<Item = &'a [u8]> + Clone) -> Vec<u8> {
         let len = |value: &[u8]| value.len() + self.delimiter.len();
         let mut joined = Vec::with_capacity(values.clone().map(len).sum());
@@ -197,8 +197,8 @@ impl MergeOperator for StringAppendTest {
     }
 }
 
-/// Merges sorted lists of 32-bit numbers, written `1,5,9`. The existing value is ignored, as by
-/// RocksDB's operator of this name.
+/// Merges sorted lists of 32-bit numbers, written `1,5,9`. The existing value is ignored, as in
+/// RocksDB.
 pub struct SortList;
 
 impl SortList {
@@ -207,7 +207,7 @@ impl SortList {
         texts.map(|text| text.trim_start().parse().ok()).collect()
     }
 
-    /// Merges two lists. Unsorted lists are merged as if they were sorted, as by RocksDB.
+    /// Merges two lists. Unsorted lists are merged as if they were sorted, as in RocksDB.
     fn merge_two(left: &[i32], right: &[i32]) -> Vec<i32> {
         let (mut left, mut right) = (left.iter().peekable(), right.iter().peekable());
         let mut merged = Vec::with_capacity(left.len() + right.len());
@@ -321,7 +321,7 @@ mod tests {
         let operands: Vec<&[u8]> = operands.iter().map(Vec::as_slice).collect();
         for existing in [None, Some(&b"below"[..])] {
             let joined = merged("stringappend", existing, &operands).unwrap();
-            // At most one more delimiter; a growing buffer would have more capacity.
+            // At most one delimiter of excess capacity; a growing buffer would have more.
             assert!(joined.capacity() <= joined.len() + 1);
         }
     }

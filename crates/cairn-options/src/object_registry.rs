@@ -1,4 +1,4 @@
-//! The registry of user-defined objects, which option texts and OPTIONS files refer to by name.
+//! The registry of user-defined objects, to which option texts and OPTIONS files refer by name.
 //!
 //! There is one registry per process, like RocksDB's default registry. A registered object is found
 //! by every text parsed afterwards; names of built-in objects take precedence.

@@ -24,14 +24,14 @@ fn second(text: &str) -> Option<u64> {
 
 impl DbOptions {
     /// Returns the number of seconds by which periodic compactions are brought forward at `now`
-    /// (seconds since 1970): during off-peak hours, to the start of the next ones.
+    /// (seconds since 1970): during off-peak hours, the time until the next off-peak hours start.
     #[must_use]
     pub fn seconds_ahead(&self, now: u64) -> u64 {
         let Some((start, end)) = parse(&self.daily_offpeak_time_utc) else {
             return 0;
         };
         let second = now % DAY;
-        // The end minute is included.
+        // The end is inclusive.
         let minute = second / 60 * 60;
         let is_offpeak = match start <= end {
             true => (start..=end).contains(&minute),

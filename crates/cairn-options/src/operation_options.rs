@@ -37,11 +37,11 @@ options! {
         optimize_multiget_for_io: bool = true, hint;
         /// True if an iterator ignores prefix filters and returns every key.
         total_order_seek: bool = false;
-        /// True if an iterator uses prefix filters where that does not change its result.
+        /// True if an iterator uses prefix filters where they cannot change its result.
         auto_prefix_mode: bool = false;
         /// True if an iterator ends at the end of the prefix of its seek key.
         prefix_same_as_start: bool = false;
-        /// True if an iterator sees new writes.
+        /// True if an iterator sees writes made after its creation.
         tailing: bool = false;
         /// True if entries returned by an iterator stay pinned in memory for its lifetime.
         pin_data: bool = false, hint;
@@ -76,11 +76,11 @@ options! {
     WriteOptions, "WriteOptions" {
         /// True if the WAL is synced before the write returns.
         sync: bool = false;
-        /// True if the write bypasses the WAL: it is lost if the process ends before a flush.
+        /// True if the write bypasses the WAL: it is lost if the process dies before a flush.
         disable_wal("disableWAL"): bool = false;
         /// True if records of dropped families are skipped instead of failing the write.
         ignore_missing_column_families: bool = false;
-        /// True if the write fails instead of waiting while writes are stalled.
+        /// True to fail with `Incomplete` instead of waiting while writes are stalled.
         no_slowdown: bool = false;
         /// True if the write waits while compactions are behind.
         low_pri: bool = false;
@@ -108,7 +108,7 @@ options! {
         exclusive_manual_compaction: bool = false;
         /// True if the result is moved to the highest level that can hold it.
         change_level: bool = false;
-        /// The level it is moved to; -1 for the highest possible.
+        /// The level that the result is moved to; -1 for the highest possible.
         target_level: i32 = -1;
         /// The data path of the output.
         target_path_id: u32 = 0;
@@ -124,7 +124,7 @@ options! {
         /// Selects whether blob garbage is collected.
         blob_garbage_collection_policy: BlobGarbageCollectionPolicy =
             BlobGarbageCollectionPolicy::UseDefault;
-        /// Age cutoff of that garbage collection; negative for the family's.
+        /// Age cutoff of blob garbage collection; negative for that of the column family.
         blob_garbage_collection_age_cutoff: f64 = -1.0;
     }
 }
@@ -134,7 +134,7 @@ impl WriteOptions {
     ///
     /// # Errors
     ///
-    /// `NotSupported` names the first.
+    /// `NotSupported`, with the name of the first.
     #[inline]
     pub fn check_supported(&self) -> Result<()> {
         match self.protection_bytes_per_key != 0 {
@@ -157,7 +157,7 @@ impl FlushOptions {
     ///
     /// # Errors
     ///
-    /// `NotSupported` names them.
+    /// `NotSupported`, with their names.
     pub fn check_supported(&self) -> Result<()> {
         refuse_all(&self.unsupported())
     }

@@ -1,5 +1,5 @@
-//! Option strings that mix options of a database and of its families, as RocksDB's
-//! `GetOptionsFromString` accepts.
+//! Option strings that mix database and column family options, as accepted by RocksDB's
+//! `GetOptionsFromString`.
 
 use cairn_types::Result;
 

@@ -1,4 +1,4 @@
-//! Option presets, as RocksDB's functions of the same names.
+//! Option presets, equivalent to RocksDB's functions of the same names.
 
 use std::sync::Arc;
 
@@ -26,7 +26,8 @@ fn older(version: (u32, u32), other: (u32, u32)) -> bool {
 }
 
 impl DbOptions {
-    /// Lets flushes and compactions use `threads` threads. RocksDB recommends the number of cores.
+    /// Lets flushes and compactions use `threads` threads in total. RocksDB recommends the number
+    /// of cores.
     ///
     /// ```
     /// let mut options = cairn_options::DbOptions::default();
@@ -38,7 +39,7 @@ impl DbOptions {
         self
     }
 
-    /// For a database of less than a gigabyte that must not take much memory.
+    /// Tunes for a database of less than a gigabyte with a small memory footprint.
     pub fn optimize_for_small_db(&mut self) -> &mut DbOptions {
         self.max_file_opening_threads = 1;
         self.max_open_files = 5000;
@@ -64,8 +65,8 @@ impl DbOptions {
 }
 
 impl FamilyOptions {
-    /// For lookups of single keys without range scans: hash indexes in blocks, filters, and a
-    /// cache of `block_cache_size_mb` MiB.
+    /// Tunes for point lookups without range scans: hash indexes in blocks, filters, and a cache of
+    /// `block_cache_size_mb` MiB.
     ///
     /// ```
     /// let mut options = cairn_options::FamilyOptions::default();
@@ -86,7 +87,7 @@ impl FamilyOptions {
         self
     }
 
-    /// For heavy writing with leveled compaction, with about `memtable_memory_budget` bytes of
+    /// Tunes for heavy writes with leveled compaction, with about `memtable_memory_budget` bytes of
     /// memtables. RocksDB's default budget is 512 MiB.
     pub fn optimize_level_style_compaction(
         &mut self,
@@ -105,8 +106,8 @@ impl FamilyOptions {
         self
     }
 
-    /// For heavy writing with universal compaction, with about `memtable_memory_budget` bytes of
-    /// memtables. RocksDB's default budget is 512 MiB.
+    /// Tunes for heavy writes with universal compaction, with about `memtable_memory_budget` bytes
+    /// of memtables. RocksDB's default budget is 512 MiB.
     pub fn optimize_universal_style_compaction(
         &mut self,
         memtable_memory_budget: u64,
@@ -123,8 +124,8 @@ impl FamilyOptions {
         self.max_write_buffer_number = 6;
     }
 
-    /// For a database of less than a gigabyte that must not take much memory. Families that share
-    /// `block_cache` share its memory; without one the family gets its own.
+    /// Tunes for a database of less than a gigabyte with a small memory footprint. Column families
+    /// that share `block_cache` share its memory; without one, the family gets its own.
     pub fn optimize_for_small_db(
         &mut self,
         block_cache: Option<Arc<BlockCache>>,

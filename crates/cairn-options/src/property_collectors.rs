@@ -1,5 +1,5 @@
-//! The property collectors option, and the built-in collector that marks tables with many deletions for
-//! compaction.
+//! The option for property collectors, and the built-in collector that marks tables with many
+//! deletions for compaction.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ pub struct CompactOnDeletion {
     pub deletion_trigger: usize,
     /// Fraction of deletions among all entries that marks the table; disabled outside of 0 to 1.
     pub deletion_ratio: f64,
-    /// Minimum size of marked tables, in bytes.
+    /// Minimum size of a table to be marked, in bytes.
     pub min_file_size: u64,
 }
 
@@ -71,8 +71,9 @@ impl CompactOnDeletion {
         }
     }
 
-    /// The collector of `deletion_triggered_compaction`: half of some thousand consecutive entries.
-    /// Fewer are skipped by a scan in well under a millisecond.
+    /// The collector of `deletion_triggered_compaction`, which marks a table if half of several
+    /// thousand consecutive entries are deletions. A scan skips fewer than that in well under a
+    /// millisecond.
     #[must_use]
     pub fn by_default() -> CompactOnDeletion {
         CompactOnDeletion::new(8192, 4096)
@@ -175,7 +176,7 @@ impl TablePropertiesCollector for Density {
 mod tests {
     use super::*;
 
-    /// True if a table of these entries (true is a deletion) is marked.
+    /// True if a table of these entries is marked; `true` stands for a deletion.
     fn is_marked(rule: CompactOnDeletion, entries: &[bool]) -> bool {
         let context = CollectorContext {
             family_id: 0,

@@ -12,8 +12,9 @@ use crate::text::Refusal;
 pub enum Support {
     /// Implemented as RocksDB documents it.
     Built,
-    /// Accepted without effect, because no value changes results or durability: a performance hint, a
-    /// check that is always made, or a detail of a feature that another option rejects.
+    /// Accepted without effect, because its value changes neither results nor durability: a
+    /// performance hint, a check that is always made, or a detail of a feature that is rejected by
+    /// another option.
     Hint,
     /// Not implemented: values other than the default are rejected when a database is opened for
     /// writing.
@@ -24,7 +25,7 @@ pub enum Support {
 pub struct Row<S> {
     /// RocksDB's name.
     pub name: &'static str,
-    /// True if it is changeable at run time.
+    /// True if it can be changed at run time.
     pub dynamic: bool,
     /// True if it is written to OPTIONS files.
     pub written: bool,
@@ -73,7 +74,7 @@ pub(crate) fn refuse(asked: bool, name: &str) -> Result<()> {
     }
 }
 
-/// Rejects unsupported options, if there are `names`.
+/// Returns the error for the unsupported options `names`, if there are any.
 pub(crate) fn refuse_all(names: &[&str]) -> Result<()> {
     refuse(!names.is_empty(), &names.join(", "))
 }

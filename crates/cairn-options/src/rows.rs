@@ -1,4 +1,4 @@
-//! Option tables: the trait of every options struct, and the macro that declares one.
+//! Option tables: the trait implemented by every options struct, and the macro that declares one.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ pub trait Options: Clone + Default + Sized + 'static {
         find(Self::rows(), name)
     }
 
-    /// True if [`Options::set`] accepts `name`, current or old.
+    /// True if [`Options::set`] accepts `name`, a current or an old name.
     fn knows(&self, name: &str) -> bool {
         let group = name.split_once('.').map_or(name, |(group, _)| group);
         Self::row(group).is_some() || is_retired(name)
@@ -47,7 +47,7 @@ pub trait Options: Clone + Default + Sized + 'static {
             return Ok(());
         }
         for step in steps(Self::WHAT, Self::rows(), name, text)? {
-            let set = if step.afresh {
+            let set = if step.reset_members {
                 step.row.replace
             } else {
                 step.row.set
@@ -88,7 +88,7 @@ pub trait Options: Clone + Default + Sized + 'static {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` with the first unknown option or invalid value.
+    /// `InvalidArgument` for the first unknown option or invalid value.
     fn from_text(text: &str) -> Result<Self> {
         let mut options = Self::default();
         options.update_from(text)?;
@@ -111,7 +111,7 @@ pub trait Options: Clone + Default + Sized + 'static {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` with the first invalid value; nothing is then changed.
+    /// `InvalidArgument` for the first invalid value; nothing is then changed.
     fn update_from_known(&mut self, text: &str) -> Result<Vec<String>> {
         let mut changed = self.clone();
         let mut unknown = Vec::new();
@@ -134,8 +134,8 @@ pub trait Options: Clone + Default + Sized + 'static {
         text
     }
 
-    /// Returns the rows needed to describe these options, in names that older releases know as far as
-    /// possible.
+    /// Returns the rows to record for these options: all but those that older releases of RocksDB
+    /// do not know and that have their defaults.
     fn rows_to_say(&self) -> impl Iterator<Item = &'static Row<Self>> {
         let default = Self::default();
         Self::rows()
@@ -241,11 +241,10 @@ pub(crate) fn known_statements<'t, S: Options>(
     Cow::Owned(format!("{{{kept}}}"))
 }
 
-/// Declares an options struct from rows of the form
-/// `name: Type = default;`, with an optional text name in parentheses where RocksDB's name is no
-/// Rust identifier in snake case, and optional words behind the default:
-/// `dynamic`, `unwritten` (not in OPTIONS files), `recent` (see [`Row`]), `hint` and `missing` (see
-/// [`Support`]).
+/// Declares an options struct from rows of the form `name: Type = default;`, with an optional text
+/// name in parentheses where RocksDB's name is not a snake-case Rust identifier, and optional
+/// attributes after the default: `dynamic`, `unwritten` (not in OPTIONS files), `recent` (see
+/// [`Row`]), `hint` and `missing` (see [`Support`]).
 macro_rules! options {
     (
         $(#[$sdoc:meta])*
@@ -307,7 +306,7 @@ macro_rules! options {
 /// A row as a constant.
 macro_rules! row {
     ($name:ident, $field:ident, $type:ty, ($($text:literal)?), ($($word:ident)*)) => {{
-        #[allow(unused_mut, reason = "a row without words changes nothing")]
+        #[allow(unused_mut, reason = "a row without attributes changes nothing")]
         let mut row = $crate::row::Row::<$name> {
             name: $crate::rows::row_name!($field $($text)?),
             dynamic: false,
@@ -322,7 +321,7 @@ macro_rules! row {
             },
             known_parts: <$type as $crate::text::Text>::known_parts,
         };
-        $($crate::rows::row_word!(row $word);)*
+        $($crate::rows::row_attribute!(row $word);)*
         row
     }};
 }
@@ -338,7 +337,7 @@ macro_rules! row_name {
 }
 
 /// The meaning of a row attribute.
-macro_rules! row_word {
+macro_rules! row_attribute {
     ($row:ident dynamic) => {
         $row.dynamic = true
     };
@@ -356,4 +355,4 @@ macro_rules! row_word {
     };
 }
 
-pub(crate) use {options, row, row_name, row_word};
+pub(crate) use {options, row, row_attribute, row_name};

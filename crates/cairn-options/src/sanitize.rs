@@ -8,17 +8,19 @@ use cairn_types::{Error, Result};
 
 use crate::customizable::DbPath;
 use crate::db::DbOptions;
-use crate::enums::{CompactionStyle, Compression, IndexType, TableKind, WalRecoveryMode};
+use crate::enums::{
+    ChargeDecision, CompactionStyle, Compression, IndexType, TableKind, WalRecoveryMode,
+};
 use crate::family::{DEFAULT_TTL, FamilyOptions};
 use crate::offpeak;
 use crate::rows::Options;
 use crate::struct_options::CompressionOptions;
 use crate::table::TableOptions;
 
-/// Older format versions can be read, as RocksDB no longer does, but not written.
+/// Older format versions can be read (which RocksDB no longer does) but not written.
 const OLDEST_WRITTEN_VERSION: u32 = 2;
 const MIB: u64 = 1 << 20;
-/// Files of `max_open_files` that are not tables.
+/// The part of `max_open_files` reserved for files other than tables.
 const OTHER_FILES: usize = 10;
 /// The automatic value of `ttl` and `periodic_compaction_seconds`: 30 days.
 const THIRTY_DAYS: u64 = 30 * 24 * 3600;
@@ -43,7 +45,7 @@ fn refuse_missing(names: &[&str]) -> Result<()> {
 }
 
 impl DbOptions {
-    /// Rejects options that no database can be opened with.
+    /// Rejects options with which no database can be opened.
     ///
     /// # Errors
     ///
@@ -63,15 +65,15 @@ impl DbOptions {
         )?;
         require(
             self.write_dbid_to_manifest || self.write_identity_file,
-            "the database's id must be kept: write_dbid_to_manifest or write_identity_file",
+            "the database id must be recorded: set write_dbid_to_manifest or write_identity_file",
         )?;
         require(
             !self.unordered_write || self.allow_concurrent_memtable_write,
-            "unordered_write needs allow_concurrent_memtable_write",
+            "unordered_write requires allow_concurrent_memtable_write",
         )?;
         require(
             !self.enable_pipelined_write || !(self.unordered_write || self.atomic_flush),
-            "enable_pipelined_write goes with neither unordered_write nor atomic_flush",
+            "enable_pipelined_write is incompatible with unordered_write and atomic_flush",
         )?;
         let hours = offpeak::parse(&self.daily_offpeak_time_utc);
         require(
@@ -87,7 +89,7 @@ impl DbOptions {
         ] {
             if self.allow_mmap_reads && direct {
                 return Err(Error::not_supported(format!(
-                    "allow_mmap_reads and {name} exclude each other"
+                    "allow_mmap_reads and {name} are mutually exclusive"
                 )));
             }
         }
@@ -98,7 +100,7 @@ impl DbOptions {
     ///
     /// # Errors
     ///
-    /// `NotSupported` names them.
+    /// `NotSupported`, with their names.
     pub fn check_supported(&self) -> Result<()> {
         let mut names = self.unsupported();
         // The option names an object that is not registered.
@@ -179,7 +181,7 @@ impl DbOptions {
 }
 
 impl TableOptions {
-    /// Rejects options that no table can be written with.
+    /// Rejects options with which no table can be written.
     ///
     /// # Errors
     ///
@@ -196,7 +198,7 @@ impl TableOptions {
         )?;
         require(
             !self.block_align || self.block_size.is_power_of_two(),
-            "block_align needs a block_size that is a power of two",
+            "block_align requires a block_size that is a power of two",
         )?;
         let align = self.super_block_alignment_size;
         require(
@@ -205,11 +207,24 @@ impl TableOptions {
         )?;
         require(
             !(self.no_block_cache && self.cache_index_and_filter_blocks),
-            "cache_index_and_filter_blocks needs a block cache, but no_block_cache is set",
+            "cache_index_and_filter_blocks requires a block cache, but no_block_cache is set",
         )?;
         require(
             !(self.no_block_cache && self.pin_l0_filter_and_index_blocks_in_cache),
-            "pin_l0_filter_and_index_blocks_in_cache needs a block cache, but no_block_cache is set",
+            "pin_l0_filter_and_index_blocks_in_cache requires a block cache, but no_block_cache is set",
+        )?;
+        let charged = &self.cache_usage_options;
+        let decisions = [
+            charged.options,
+            charged.compression_dictionary_building_buffer,
+            charged.filter_construction,
+            charged.block_based_table_reader,
+            charged.file_metadata,
+            charged.blob_cache,
+        ];
+        require(
+            !(self.no_block_cache && decisions.contains(&ChargeDecision::Enabled)),
+            "cache_usage_options charges to the block cache, but no_block_cache is set",
         )?;
         require(
             self.data_block_hash_table_util_ratio > 0.0,
@@ -252,7 +267,7 @@ impl FamilyOptions {
         let paths = self.paths_of(db);
         if paths.len() > 4 {
             return Err(Error::not_supported(
-                "more than four paths of tables are not supported",
+                "more than four table paths are not supported",
             ));
         }
         let in_levels = matches!(
@@ -268,7 +283,7 @@ impl FamilyOptions {
         Ok(())
     }
 
-    /// True if files may be ingested behind, into a last level reserved for them.
+    /// True if files may be ingested behind existing data, into a last level reserved for them.
     #[must_use]
     pub fn allows_ingest_behind(&self, db: &DbOptions) -> bool {
         self.cf_allow_ingest_behind || db.allow_ingest_behind
@@ -283,7 +298,7 @@ impl FamilyOptions {
         let universal = self.compaction_style == CompactionStyle::Universal;
         match self.allows_ingest_behind(db) && !universal {
             true => Err(Error::not_supported(
-                "allow_ingest_behind needs compaction_style kCompactionStyleUniversal",
+                "allow_ingest_behind requires compaction_style kCompactionStyleUniversal",
             )),
             false => Ok(()),
         }
@@ -296,23 +311,28 @@ impl FamilyOptions {
     /// `InvalidArgument` with the reason.
     pub fn validate(&self) -> Result<()> {
         self.table.validate()?;
+        let charges_blobs = self.table.cache_usage_options.blob_cache == ChargeDecision::Enabled;
+        require(
+            !charges_blobs || self.blob_cache.is_some(),
+            "cache_usage_options charges the blob cache, but there is no blob_cache",
+        )?;
         let all = self.compression_per_level.iter().chain([&self.compression]);
         for kind in all.chain(&self.bottommost_compression) {
             require(kind.is_supported(), &kind.absence())?;
             require(
                 !self.table.block_align || *kind == Compression::None,
-                "block_align needs blocks without compression",
+                "block_align requires uncompressed blocks",
             )?;
         }
         for options in [&self.compression_opts, &self.bottommost_compression_opts] {
             require(
                 options.zstd_max_train_bytes == 0 || options.max_dict_bytes > 0,
-                "zstd_max_train_bytes needs max_dict_bytes greater than 0",
+                "zstd_max_train_bytes requires max_dict_bytes greater than 0",
             )?;
         }
         require(
             self.table.index_type != IndexType::HashSearch || self.prefix_extractor.is_some(),
-            "index_type=kHashSearch needs a prefix_extractor",
+            "index_type=kHashSearch requires a prefix_extractor",
         )?;
         let most_runs = self.compaction_options_universal.max_read_amp;
         if self.compaction_style == CompactionStyle::Universal
@@ -327,7 +347,7 @@ impl FamilyOptions {
         require(
             share.contains(&self.blob_garbage_collection_age_cutoff)
                 && share.contains(&self.blob_garbage_collection_force_threshold),
-            "shares of blob garbage must lie between 0 and 1",
+            "the blob garbage collection cutoff and threshold must be between 0 and 1",
         )?;
         require(
             self.blob_space_target == 0.0
@@ -341,7 +361,7 @@ impl FamilyOptions {
         require(
             self.blob_compression_opts.strategy == 0
                 || self.blob_compression_type != Compression::Zlib,
-            "blob_compression_opts: strategy of zlib is not built",
+            "blob_compression_opts: a zlib strategy is not supported",
         )?;
         require(
             self.read_triggered_compaction_threshold >= 0.0
@@ -350,7 +370,7 @@ impl FamilyOptions {
         )?;
         require(
             self.persist_user_defined_timestamps || self.comparator.timestamp_size() > 0,
-            "persist_user_defined_timestamps=false needs a comparator with timestamps",
+            "persist_user_defined_timestamps=false requires a comparator with timestamps",
         )
     }
 
@@ -358,7 +378,7 @@ impl FamilyOptions {
     ///
     /// # Errors
     ///
-    /// `NotSupported` names them.
+    /// `NotSupported`, with their names.
     pub fn check_supported(&self) -> Result<()> {
         let mut names = self.unsupported();
         names.extend(self.table.unsupported());
@@ -396,7 +416,7 @@ impl FamilyOptions {
         refused.map(|(_, name)| name).collect()
     }
 
-    /// Returns the effective options in a database with options `db`.
+    /// Returns the effective options of a column family in a database with options `db`.
     #[must_use]
     pub fn sanitize(mut self, db: &DbOptions) -> FamilyOptions {
         self.table = self.table.sanitize();
@@ -409,7 +429,7 @@ impl FamilyOptions {
             // All families are flushed together.
             self.min_write_buffer_number_to_merge = 1;
         }
-        // Dynamic level sizes conflict with target sizes of several paths.
+        // Dynamic level sizes conflict with the target sizes of multiple paths.
         self.level_compaction_dynamic_level_bytes &= self.paths_of(db).len() < 2;
         self
     }
@@ -482,7 +502,7 @@ impl FamilyOptions {
         }
     }
 
-    /// True if compactions have a filter, of the program or for expiring values.
+    /// True if compactions have a filter: the program's own, or the one that drops expired values.
     #[must_use]
     pub fn has_compaction_filter(&self) -> bool {
         self.compaction_filter.is_some()

@@ -10,7 +10,7 @@ use crate::enums::{
     KeyCommonPrefix, PrepopulateBlockCache,
 };
 use crate::rows::options;
-use crate::struct_options::MetadataCacheOptions;
+use crate::struct_options::{CacheUsageOptions, MetadataCacheOptions};
 
 options! {
     /// Layout and caching of tables (RocksDB's `BlockBasedTableOptions`).
@@ -25,7 +25,7 @@ options! {
         index_block_restart_interval: i32 = 1, dynamic;
         /// Target size of an index or filter partition, in bytes.
         metadata_block_size: u64 = 4096, dynamic;
-        /// Format version of new tables, 2 to 8. RocksDB reads version 8 from 11.10 on.
+        /// Format version of new tables, 2 to 8. RocksDB 11.10 and later read version 8.
         format_version: u32 = 7, dynamic;
         /// Checksum of new blocks.
         checksum: ChecksumKind = ChecksumKind::Xxh3, dynamic;
@@ -58,30 +58,32 @@ options! {
         data_block_hash_table_util_ratio: f64 = 0.75, dynamic;
         /// True if keys are delta encoded.
         use_delta_encoding: bool = true, dynamic, recent;
-        /// Blocks that store the common prefix of their user keys once. From format version 8 on, with
-        /// `use_delta_encoding`, for comparators without timestamps.
+        /// Blocks that store the common prefix of their user keys once. Requires format version 8,
+        /// `use_delta_encoding` and a comparator without timestamps.
         optimize_key_common_prefix: KeyCommonPrefix = KeyCommonPrefix::IfFastSeek, dynamic, recent;
-        /// True if the keys and the values of a data block lie apart.
+        /// True if data blocks store keys and values separately.
         separate_key_value_in_data_block: bool = false, dynamic, recent;
         /// True if blocks smaller than a page do not cross page boundaries.
         block_align: bool = false, dynamic;
         /// Alignment of super blocks, in bytes; 0 for none.
         super_block_alignment_size: u64 = 0, dynamic, recent;
-        /// Padding for that alignment is at most one in this many bytes.
+        /// At most one in this many bytes is padding for that alignment.
         super_block_alignment_space_overhead_ratio: u64 = 128, dynamic, recent;
         /// True if compressed blocks are verified by decompression before they are written.
         verify_compression: bool = false, dynamic;
         /// Block cache; `None` creates a cache of 32 MiB when the family is opened.
         block_cache: Option<Arc<BlockCache>> = None, unwritten;
+        /// Memory outside of the block cache that is charged to it.
+        cache_usage_options: CacheUsageOptions = CacheUsageOptions::default(), unwritten;
         /// True if there is no block cache.
         no_block_cache: bool = false, dynamic;
         /// True if indexes and filters are stored in the block cache instead of the open table.
         cache_index_and_filter_blocks: bool = false, dynamic;
-        /// True if they are evicted after data blocks.
+        /// True if cached indexes and filters are evicted after data blocks.
         cache_index_and_filter_blocks_with_high_priority: bool = true, dynamic;
-        /// True if those of level 0 are pinned in the cache.
+        /// True if the cached indexes and filters of level 0 are pinned.
         pin_l0_filter_and_index_blocks_in_cache: bool = false, dynamic;
-        /// True if the top level of partitioned ones is pinned in the cache.
+        /// True if the top level of a cached partitioned index or filter is pinned.
         pin_top_level_index_and_filter: bool = true, dynamic;
         /// Pinning tiers, which supersede the two options above.
         metadata_cache_options: MetadataCacheOptions = MetadataCacheOptions::default(), dynamic;
@@ -100,11 +102,11 @@ options! {
         flush_block_policy_factory: String = "FlushBlockBySizePolicyFactory".to_owned(), missing;
         /// Factory of a user-defined index.
         user_defined_index_factory: String = "nullptr".to_owned(), missing, recent;
-        /// True if a table without that index is rejected.
+        /// True if a table without the user-defined index is rejected.
         fail_if_no_udi_on_open: bool = false, missing, recent;
-        /// True if that index replaces the built-in one.
+        /// True if the user-defined index replaces the built-in one.
         use_udi_as_primary_index: bool = false, missing, recent;
-        /// The index that a table is opened with.
+        /// The index with which a table is opened.
         index_mode: IndexMode = IndexMode::StandardDefault, hint, recent;
     }
 }

@@ -6,10 +6,10 @@ use cairn_format::table::Properties;
 
 use crate::text::{NULL, Refusal, Text};
 
-/// Returns true if an iterator must read the table with these properties.
+/// A function that returns true if an iterator must read the table with these properties.
 pub type ChooseTable = dyn Fn(&Properties) -> bool + Send + Sync;
 
-/// Selects the tables that an iterator reads; all without a function.
+/// Selects the tables that an iterator reads; without a function, all of them.
 #[derive(Clone, Default)]
 pub struct TableFilter(Option<Arc<ChooseTable>>);
 

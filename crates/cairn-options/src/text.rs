@@ -1,7 +1,7 @@
 //! Text forms of values: numbers, lists and enumerations as RocksDB writes and reads them.
 //!
-//! Sizes may have the suffixes `K`, `M`, `G` and `T` in either case. Lists are joined by `:`. Floats
-//! are written with six digits, as by C's `%f`.
+//! Sizes may have the suffixes `K`, `M`, `G` and `T` in either case. Lists are joined by `:`.
+//! Floats are written with six decimals, like C's `%f`.
 
 use std::borrow::Cow;
 

@@ -1,7 +1,7 @@
 //! Time to live in OPTIONS files.
 //!
-//! RocksDB wraps the compaction filter and the merge operator of each family in its own objects, and
-//! its files name those, with the program's objects inside:
+//! RocksDB wraps the compaction filter and the merge operator of each family in its own objects,
+//! and its files record those wrappers, with the program's objects inside:
 //!
 //! ```text
 //! compaction_filter_factory={id=TtlCompactionFilterFactory;user_filter_factory=nullptr;ttl=60;}
@@ -25,7 +25,7 @@ struct Wrapper {
     /// The wrapped option.
     option: &'static str,
     name: &'static str,
-    /// The property with the program's object.
+    /// The property that holds the program's object.
     inner: &'static str,
     /// True if it has the property `ttl`.
     has_ttl: bool,
@@ -60,9 +60,9 @@ impl Wrapper {
         format!("{{id={};{}={inner};{ttl}}}", self.name, self.inner)
     }
 
-    /// Returns the wrapped text and the time to live, if `text` is of this wrapper.
+    /// Returns the wrapped text and the time to live, if `text` is a text of this wrapper.
     fn within(&self, text: &str) -> Result<Option<(String, Option<i32>)>, Refusal> {
-        // Other texts are left to their option's parser.
+        // Other texts are left to the parser of their option.
         let Ok((name, properties)) = object(text) else {
             return Ok(None);
         };

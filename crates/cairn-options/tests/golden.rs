@@ -84,11 +84,11 @@ fn every_statement_of_11_9_and_11_12_is_reproduced() {
         include_str!("data/OPTIONS-11.9.0"),
         include_str!("data/OPTIONS-11.12.0"),
     ] {
-        said_in_the_same_words(text);
+        is_equivalent(text);
     }
 }
 
-fn said_in_the_same_words(text: &str) {
+fn is_equivalent(text: &str) {
     let file = OptionsFile::from_text(text, false).expect("RocksDB's file");
     for section in cairn_format::options_text::parse_file(text).expect("RocksDB's file") {
         for (name, value) in &section.statements {
@@ -113,7 +113,7 @@ fn said_in_the_same_words(text: &str) {
     }
 }
 
-/// RocksDB 7.8.3 rejects files with options it does not know.
+/// RocksDB 7.8.3 rejects files with options that it does not know.
 #[test]
 fn a_file_of_defaults_has_only_names_that_7_8_3_knows() {
     let old = include_str!("data/OPTIONS-7.8.3");

@@ -67,7 +67,7 @@ fn every_row_round_trips<S: Options>() {
             assert_eq!(again.to_text(), text);
             assert_eq!(again.get(row.name).expect("a row"), (row.get)(&options));
         }
-        assert!(tried > 0, "no value was tried for {}", row.name);
+        assert!(tried > 0, "no value was accepted for {}", row.name);
     }
 }
 
@@ -100,7 +100,7 @@ fn unknown_names_and_values_are_rejected_without_effect() {
     assert!(options.get("nosuch").is_err());
     options
         .update_from("max_mem_compaction_level=3")
-        .expect("a retired name is passed over");
+        .expect("a retired name is ignored");
 }
 
 proptest! {

@@ -1,15 +1,14 @@
 //! Batched point lookups (`MultiGet`): keys are sorted once and searched together.
 //!
-//! All keys first search the memtables. Each then moves from table to table, different ones for
-//! different keys, until a filter admits it. The admitted keys search their tables in stages:
-//! search the index; prefetch the data block; pin the block; search it. Each stage, and each round
-//! of filter checks, prefetches the memory that the next one touches, so that cache misses overlap.
-//! A key whose block is not in memory is suspended while the others proceed. Once no key can
-//! proceed without I/O, the missing blocks of all keys, across files and levels, are deduplicated
-//! and read in one batch. The batch includes index and filter blocks; values in blob files are read
-//! in a separate batch.
+//! All keys first search the memtables. Each key then moves through its own sequence of tables
+//! until a filter admits it. The admitted keys search their tables in stages: search the index;
+//! prefetch the data block; pin the block; search it. Each stage, and each round of filter checks,
+//! prefetches the memory that the next one touches, so that cache misses overlap. A key whose block
+//! is not in memory is suspended while the others proceed. Once no key can proceed without I/O, the
+//! missing blocks of all keys, across files and levels, are deduplicated and read in one batch. The
+//! batch includes index and filter blocks; values in blob files are read in a separate batch.
 //!
-//! Every key has its own result: an error of a block fails only the keys that need it.
+//! Every key has its own result: a damaged block fails only the keys that need it.
 
 use std::cell::Cell;
 
@@ -31,7 +30,7 @@ use crate::view::{Reading, View};
 /// Maximum number of keys searched together. A larger batch overlaps more reads; each key takes
 /// about 400 bytes while it is searched.
 const BATCH_SIZE: usize = 128;
-/// The same if `value_size_soft_limit` is set, to limit the values read beyond it.
+/// The same if `value_size_soft_limit` is set, to limit the size of the values read beyond it.
 const BATCH_SIZE_UNDER_LIMIT: usize = 32;
 
 /// A key of a batch.
@@ -126,7 +125,7 @@ thread_local! {
 struct BatchStats<'a> {
     reading: Option<&'a Reading>,
     began: Option<Began>,
-    /// The source in which each search ended; empty if statistics are disabled.
+    /// The place where each search ended; empty if statistics are disabled.
     hits: Vec<(usize, Hit)>,
 }
 
@@ -207,13 +206,13 @@ struct Batch<'a> {
     timed_by_level: bool,
 }
 
-/// A timed stage. Its time is divided equally among the keys that take part, which may be in tables
-/// of different levels.
+/// A timed stage. Its duration is divided equally among the participating keys, which may be in
+/// tables of different levels.
 #[derive(Default)]
 struct TimedStep<'a> {
-    /// The configuration with the clock, and the start time; `None` if no key takes part.
+    /// The configuration with the clock, and the start time; `None` if no key participates.
     began: Option<(&'a Reading, u64)>,
-    /// The levels of the keys that take part.
+    /// The levels of the participating keys.
     levels: Vec<usize>,
 }
 

@@ -13,7 +13,10 @@ use cairn_blob::BlobFile;
 use cairn_compress::Compression;
 use cairn_format::blob::{BlobIndex, RECORD_HEADER_LEN, encode_record};
 use cairn_format::names;
-use cairn_memory::{BlockCache, CacheKey, CachePriority, CacheRole};
+use cairn_memory::secondary::{CacheTier, LookupCounts};
+use cairn_memory::{
+    BlockCache, CacheCharge, CacheKey, CachePriority, CacheRole, ChargePolicy, MemoryUse,
+};
 use cairn_observe::files::{ReadOf, counted_reads};
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{Histogram, Meter, Ticker, Update};
@@ -21,6 +24,7 @@ use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Mutex;
 use cairn_platform::{Buffer, FileSystem, Io, ReadRequest};
+use cairn_table::count_lookup_below;
 use cairn_types::{Error, FileNumber, Result};
 
 use crate::value::Value;
@@ -32,6 +36,8 @@ pub struct BlobCache {
     pub cache: Arc<BlockCache>,
     /// A random number that distinguishes this opening of the family from other users of the cache.
     pub salt: u64,
+    /// The lowest tier of the cache in use.
+    pub lowest_tier: CacheTier,
 }
 
 /// Options of a blob read.
@@ -69,6 +75,7 @@ pub struct BlobSource {
     cache: Option<BlobCache>,
     open: Mutex<HashMap<FileNumber, Arc<BlobFile>>>,
     meter: Meter,
+    charge: ChargePolicy,
 }
 
 /// The file number of blobs embedded in the table that refers to them.
@@ -90,7 +97,20 @@ impl BlobSource {
             cache,
             open: Mutex::new(HashMap::new()),
             meter: Meter::default(),
+            charge: ChargePolicy::default(),
         }
+    }
+
+    /// Sets the block cache that reads of blobs, and the blob cache, are charged to.
+    #[must_use]
+    pub fn charging(mut self, policy: ChargePolicy) -> BlobSource {
+        if let Some(blobs) = &self.cache
+            && let Some(blocks) = policy.cache_of(MemoryUse::BlobCache)
+        {
+            blobs.cache.charge_to(blocks);
+        }
+        self.charge = policy;
+        self
     }
 
     /// Sets the meter for statistics and timings of reads.
@@ -177,7 +197,7 @@ impl BlobSource {
     ) -> Result<Located> {
         let index = BlobIndex::decode(index).map_err(|e| e.in_file("a blob index", 0))?;
         if let Some(cache) = &self.cache
-            && let Some(buffer) = cache.cache.lookup(&cache.key(&index), CacheRole::Blob)
+            && let Some(buffer) = cache.lookup(&index, &self.meter)
             && let Some(range) = cached_value(&index, user_key, &buffer)
         {
             self.update_stats(|update| {
@@ -201,6 +221,7 @@ impl BlobSource {
         let file = self.file(index.file)?;
         let request = file.request(&index, user_key)?;
         let place = PendingBlob {
+            _charge: self.charge.charge(MemoryUse::ReadInProgress, request.len),
             file,
             index,
             fill_cache: options.fill_cache,
@@ -270,6 +291,8 @@ pub struct PendingBlob {
     file: Arc<BlobFile>,
     index: BlobIndex,
     fill_cache: bool,
+    /// The charge of the read, made before it.
+    _charge: Option<CacheCharge>,
 }
 
 impl BlobCache {
@@ -282,11 +305,26 @@ impl BlobCache {
         }
     }
 
+    /// Returns a blob, from a tier below if the cache does not have it.
+    fn lookup(&self, index: &BlobIndex, meter: &Meter) -> Option<Buffer> {
+        let key = self.key(index);
+        let found = self.cache.lookup(&key, CacheRole::Blob);
+        if found.is_some() || !self.cache.has_tier() {
+            return found;
+        }
+        let mut counts = LookupCounts::default();
+        let found = (self.cache).search_below(&key, self.lowest_tier, &mut counts);
+        let found_role = found.is_some().then_some(CacheRole::Blob);
+        count_lookup_below(meter, &counts, found_role);
+        found
+    }
+
     /// Inserts a blob into the cache. Returns false if the cache rejects it.
     fn insert(&self, index: &BlobIndex, buffer: Buffer) -> bool {
         let key = self.key(index);
+        let (role, priority) = (CacheRole::Blob, CachePriority::Bottom);
         self.cache
-            .insert(key, buffer, CacheRole::Blob, CachePriority::Bottom)
+            .insert_down_to(key, buffer, role, priority, self.lowest_tier)
     }
 }
 

@@ -19,7 +19,7 @@ pub enum Child {
     Memtable(MemtableIter),
     /// A level-0 table, and its largest sequence number.
     Table(Box<TableIter>, SequenceNumber),
-    /// The tables of a level from 1 on.
+    /// The tables of a sorted level.
     Level(Box<LevelIter>),
 }
 
@@ -128,8 +128,8 @@ impl Child {
         }
     }
 
-    /// Sets whether seeks may skip memtables and tables whose prefix filters exclude the prefix of
-    /// the target.
+    /// Controls whether seeks may skip memtables and tables whose prefix filters exclude the prefix
+    /// of the target.
     pub fn set_prefix_filter(&mut self, on: bool, extractor: Option<&PrefixExtractor>) {
         match self {
             Child::Memtable(iter) => {
@@ -326,9 +326,9 @@ impl Child {
         }
     }
 
-    /// A range tombstone with a larger sequence number is newer than all entries of the child. For
-    /// a memtable, in which every entry and every tombstone has a number of its own, this is one
-    /// less than its largest sequence number.
+    /// The largest sequence number such that a range tombstone with a larger one is newer than all
+    /// entries of the child. In a memtable, where all entries and tombstones have different
+    /// numbers, this is one less than its largest sequence number.
     pub fn newest(&mut self) -> SequenceNumber {
         match self {
             Child::Memtable(iter) => {

@@ -1,9 +1,9 @@
 //! Sampling of reads for read-triggered compaction.
 //!
-//! A compaction saves reads that find nothing in a file, or only a deletion that does not end the
-//! search. If `read_triggered_compaction_threshold` is set, one in [`SAMPLE_RATE`] reads is
-//! sampled, and counts that many times on each file in which it was wasted. Otherwise the cost of a
-//! read is the check of one field.
+//! A compaction eliminates reads that find nothing in a file, or only a deletion that does not end
+//! the search. If `read_triggered_compaction_threshold` is set, one in [`SAMPLE_RATE`] reads is
+//! sampled and counted that many times for each file in which it was wasted. Otherwise the only
+//! cost is the check of one field.
 
 use cairn_types::ValueKind;
 use cairn_version::FileMeta;
@@ -14,7 +14,7 @@ use crate::view::Reading;
 const SAMPLE_RATE: u64 = 1024;
 
 impl Reading {
-    /// True if the read that begins is sampled.
+    /// True if the read that is starting is sampled.
     #[inline]
     pub(crate) fn is_sampled(&self) -> bool {
         self.read_sampler.is_some() && self.sample()
@@ -33,7 +33,7 @@ pub(crate) fn count_wasted(file: &FileMeta) {
     file.wasted_reads.add(SAMPLE_RATE);
 }
 
-/// True if a compaction would save a seek that ends on an entry of `kind`.
+/// True if a compaction would eliminate a seek that ends on an entry of `kind`.
 pub(crate) fn is_wasted(kind: ValueKind) -> bool {
     matches!(
         kind,

@@ -1,4 +1,4 @@
-//! A sorted level as one source: its tables one after another, each opened when it is reached.
+//! A sorted level as one source: its tables in order, each opened when it is reached.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub(crate) fn storage_forbidden() -> Error {
     Error::incomplete("the read needs storage access, which read_tier forbids")
 }
 
-/// An iterator over a level from 1 on. Implements the contract of `cairn_types::iter`.
+/// An iterator over a sorted level. Implements the contract of `cairn_types::iter`.
 pub struct LevelIter {
     level: usize,
     files: Arc<LevelFiles>,
@@ -207,7 +207,8 @@ impl LevelIter {
         }
     }
 
-    /// Sets whether seeks may skip tables whose prefix filters exclude the prefix of the target.
+    /// Controls whether seeks may skip tables whose prefix filters exclude the prefix of the
+    /// target.
     pub(crate) fn set_prefix_filter(&mut self, on: bool) {
         self.tables.options.prefix_filter = on;
         if let Some(iter) = &mut self.iter {
@@ -411,7 +412,8 @@ impl LevelIter {
         Progress::Ready
     }
 
-    /// Counts the sampled seek on the file in which it ended, if a compaction would have saved it.
+    /// Counts the sampled seek for the file in which it ended, if a compaction would have
+    /// eliminated it.
     #[cold]
     fn count_seek(&mut self) {
         self.sampled = false;

@@ -1,17 +1,17 @@
 //! A loser tree: finds the first of many sorted sources.
 //!
 //! Each internal node keeps the loser of the game played there. When the winner's source advances,
-//! only the games on its path to the root are replayed. Games compare the first 8 bytes of the
-//! keys, which are stored in the tree, without a branch: the outcome is unpredictable, and a
-//! mispredicted branch costs more than the game. Full keys are compared only if these prefixes are
-//! equal.
+//! only the games on its path to the root are replayed. A game compares the first 8 bytes of the
+//! keys, which are stored in the tree, and does so without a branch: the outcome is unpredictable,
+//! and a mispredicted branch would cost more than the game. Full keys are compared only if these
+//! prefixes are equal.
 
 use std::hint::select_unpredictable;
 
 /// A source and the prefix of its current key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Player {
-    /// A player with a smaller prefix precedes. The largest value if the source is exhausted.
+    /// The player with the smaller prefix wins. The largest value if the source is exhausted.
     pub prefix: u64,
     /// The index of the source.
     pub source: usize,

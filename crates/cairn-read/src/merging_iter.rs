@@ -9,7 +9,7 @@
 //! iterator is positioned once every child is.
 //!
 //! A step keeps the direction of the preceding seek: `next` after a forward seek, `prev` after a
-//! backward one. A caller that reverses direction seeks, which costs the same.
+//! backward one. To reverse direction, the caller seeks, which costs the same.
 
 use std::cell::Cell;
 
@@ -353,7 +353,8 @@ impl MergingIter {
         true
     }
 
-    /// Sets whether seeks may skip tables whose prefix filters exclude the prefix of the target.
+    /// Controls whether seeks may skip tables whose prefix filters exclude the prefix of the
+    /// target.
     pub fn set_prefix_filter(&mut self, on: bool, extractor: Option<&PrefixExtractor>) {
         for child in &mut self.children {
             child.set_prefix_filter(on, extractor);
@@ -476,7 +477,7 @@ impl MergingIter {
             if children.is_empty() {
                 self.pending.clear();
                 return self.fail(Error::aborted(
-                    "a child of the merging iterator waits without a request",
+                    "a child of the merging iterator is pending without a request",
                 ));
             }
             for (child, bytes) in children.into_iter().zip(read(&requests)) {

@@ -1,10 +1,10 @@
 //! The range tombstones of all sources of a read: finds the newest tombstone that covers a key.
 //!
 //! Fragments are shared, not copied. Each source remembers the region of its fragments that
-//! contains the last key, and the answers of all sources hold within the *window* between the
-//! nearest edges. A lookup within the window costs two key comparisons. A lookup outside moves only
-//! the sources whose own edges it has passed, to the adjacent region or by binary search. If no
-//! source has tombstones, a lookup costs nothing.
+//! contains the last key, and the results of all sources hold within the *window* between the
+//! nearest edges. A lookup within the window costs two key comparisons. A lookup outside the window
+//! moves only the sources whose own edges it has passed, to the adjacent region or by binary
+//! search. If no source has tombstones, a lookup costs nothing.
 //!
 //! Sources are ordered like the children of the merging iterator, newest first. The entries of an
 //! older child are older than every tombstone of a newer one, so a tombstone hides its whole range
@@ -71,8 +71,8 @@ enum Location {
     Memtable,
     /// A level-0 table.
     File(Arc<FileMeta>),
-    /// The number and the files of a level from 1 on, and the position of the file whose fragments
-    /// are loaded.
+    /// The number and the files of a sorted level, and the position of the file whose fragments are
+    /// loaded.
     Level(usize, Arc<LevelFiles>, usize),
 }
 

@@ -1,4 +1,4 @@
-//! The view of a read: the memtables and the version of one column family at one moment.
+//! The view of a read: the memtables and the version of one column family at one point in time.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! File trees: the content of a disk at one moment.
+//! File trees: the content of a disk at one point in time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -24,8 +24,8 @@ pub(crate) enum Node {
     Directory(Arc<BTreeMap<String, Inode>>),
 }
 
-/// Files and directories by number. Some may have no name: open but unlinked files, and files whose directory
-/// entry would not survive a crash.
+/// Files and directories by number. Some may have no name: open but unlinked files, and files whose
+/// directory entries would not survive a crash.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     pub(crate) nodes: BTreeMap<Inode, Node>,

@@ -19,7 +19,7 @@ pub enum Fault {
     /// `EIO`. A sync that fails this way leaves its pages clean: reads still return the data, but it is never
     /// written.
     InputOutput,
-    /// `EIO` of a sync that immediately reverts the data it could not write.
+    /// `EIO` from a sync that immediately reverts the data it could not write.
     SyncReverted,
     /// `ENOSPC`.
     NoSpace,
@@ -35,14 +35,15 @@ pub enum Fault {
     ShortRead,
     /// Half of the bytes are written, then `ENOSPC`.
     ShortWrite,
-    /// One bit of what is read is flipped.
+    /// One bit of the data read is flipped.
     FlippedBit,
-    /// One bit of what is written is flipped. This fault and the following ones are not reported.
+    /// One bit of the data written is flipped. This fault and the ones below are not reported.
     FlippedWrite,
     /// The write has no effect: the old content remains, or zeros.
     LostWrite,
-    /// The write lands in the middle of the preceding content, and the target range keeps its old content, or
-    /// zeros. At the start of a file it lands after the target range, truncated to it.
+    /// The write goes to the middle of the preceding content, and the target range keeps its old
+    /// content, or zeros. At the start of a file, it goes to the range after the target, truncated
+    /// to the end of the file.
     MisplacedWrite,
 }
 
@@ -57,7 +58,7 @@ pub enum Trigger {
         call: Call,
         /// The suffix of the file name; empty for any file.
         name_end: String,
-        /// The number of operations to skip.
+        /// The number of matching operations to skip.
         count: usize,
     },
     /// The `count`th operation (from 0) whose call site contains this text. Requires
@@ -65,7 +66,7 @@ pub enum Trigger {
     Site {
         /// A substring of the call site, such as `writer.rs:31`.
         site: String,
-        /// The number of operations to skip.
+        /// The number of matching operations to skip.
         count: usize,
     },
 }
@@ -77,7 +78,7 @@ pub struct FaultRule {
     pub trigger: Trigger,
     /// The fault.
     pub fault: Fault,
-    /// The number of matching operations that fail: 1 for once, `usize::MAX` for ever. With
+    /// The number of matching operations that fail: 1 for once, `usize::MAX` for forever. With
     /// [`Trigger::Operation`], all later operations match.
     pub lasts: usize,
 }
@@ -306,7 +307,7 @@ impl Fault {
             Fault::Denied => 13,
             _ => 5,
         };
-        // Linux error numbers, so that messages read as they do there.
+        // Linux error numbers, so that messages read as on Linux.
         Error::io(verb(call), path, io::Error::from_raw_os_error(code))
     }
 }

@@ -23,7 +23,7 @@ mod state;
 use self::files::{Handle, SimLock, SimReader, SimWriter};
 use self::state::State;
 
-/// A simulated disk. Clones are handles of the same disk.
+/// A simulated disk. Clones are handles to the same disk.
 #[derive(Clone)]
 pub struct SimFs {
     state: Arc<Mutex<State>>,
@@ -60,7 +60,7 @@ impl SimFs {
         }
     }
 
-    /// Sets the fault plan for all following operations.
+    /// Sets the fault plan for all later operations.
     pub fn set_plan(&self, plan: FaultPlan) {
         self.state.lock().plan = plan;
     }
@@ -71,7 +71,7 @@ impl SimFs {
         self.state.lock().plan.injected()
     }
 
-    /// The first operation that failed by the current plan.
+    /// The first operation that the current plan made fail.
     #[must_use]
     pub fn first_injected(&self) -> Option<usize> {
         self.state.lock().plan.first_injected()
@@ -89,7 +89,7 @@ impl SimFs {
         self.state.lock().wrong_writes
     }
 
-    /// The call site of the first operation that failed by a plan.
+    /// The call site of the first operation that the plan made fail.
     #[must_use]
     pub fn injected_site(&self) -> Option<Arc<str>> {
         let stack = self.state.lock().injected_at.clone()?;
@@ -101,7 +101,7 @@ impl SimFs {
         self.state.lock().capacity = bytes;
     }
 
-    /// Sets whether operations record their call sites, which costs a stack walk each.
+    /// Enables or disables the recording of call sites, which costs a stack walk per operation.
     pub fn record_sites(&self, record: bool) {
         self.state.lock().record_sites = record;
     }
@@ -174,7 +174,7 @@ impl SimFs {
         let number = state.operations.len();
         let fault = state.plan.decide(number, call, path, site.as_deref());
         if state.plan.first_injected() == Some(number) {
-            // Symbols are resolved on demand, as that is slow.
+            // Symbols are resolved on demand, because that is slow.
             state.injected_at = Some(Arc::new(Backtrace::force_capture()));
         }
         state.operations.push(Operation {
@@ -189,7 +189,7 @@ impl SimFs {
             fault,
         };
         match fault {
-            // The caller carries out the operation partially.
+            // The caller performs part of the operation.
             Some(Fault::ShortRead | Fault::ShortWrite | Fault::FlippedBit) | None => Ok(entered),
             Some(fault) if call == Call::Sync || fault.is_silent() => Ok(entered),
             Some(fault) => Err(fault.error(call, path)),
@@ -255,8 +255,8 @@ fn failed<T>(call: Call, path: &Path, kind: ErrorKind) -> Result<T> {
     Err(Error::io(verb(call), path, IoError::from(kind)))
 }
 
-/// Substrings of function names that are omitted from call sites: those of this crate, and of wrappers that
-/// count operations.
+/// Substrings of function names that are omitted from call sites: functions of this crate, and of
+/// wrappers that count operations.
 const PASSED_OVER: [&str; 5] = [
     "cairn_sim::",
     "cairn_model::",

@@ -17,12 +17,12 @@ use crate::trace::{Call, Change, Replay};
 /// A crash model: what crashes, and which unsynced changes survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CrashModel {
-    /// Process crash: everything passed to the kernel survives, and of a store into a mapping in progress an
-    /// arbitrary part without its first eight bytes.
+    /// Process crash: everything passed to the kernel survives, and so does an arbitrary part,
+    /// without its first eight bytes, of a store into a mapping that is in progress.
     Kill,
     /// Machine crash: only synced changes survive.
     Synced,
-    /// Machine crash just after the kernel has written everything back.
+    /// Machine crash right after the kernel has written everything back.
     All,
     /// Machine crash: a prefix of all changes in program order survives, with the last write torn.
     Prefix,
@@ -30,14 +30,14 @@ pub enum CrashModel {
     Blocks,
     /// [`CrashModel::Blocks`] with 512-byte sectors.
     Sectors,
-    /// [`CrashModel::Blocks`] with missing blocks that have the content of removed files.
+    /// [`CrashModel::Blocks`], but missing blocks have the content of removed files.
     Stale,
-    /// [`CrashModel::Blocks`] with missing blocks of random bytes.
+    /// [`CrashModel::Blocks`], but missing blocks have random bytes.
     Garbage,
-    /// Machine crash: all names survive and no unsynced data. Files are empty, or have their full length in
-    /// zeros.
+    /// Machine crash: all names survive, but no unsynced data. Files are empty, or have their full
+    /// length in zeros.
     NamesFirst,
-    /// Machine crash: all data survives and no unsynced names.
+    /// Machine crash: all data survives, but no unsynced names.
     DataFirst,
 }
 
@@ -113,7 +113,7 @@ enum Missing {
     Random,
 }
 
-/// A pending change that survives or not, or survives in part.
+/// A pending change that survives completely, in part, or not at all.
 enum Item {
     /// The block at this offset of a file.
     Block(Inode, usize),
@@ -231,7 +231,7 @@ impl Replay<'_> {
                 }
                 trees.push(tree);
             };
-            // The first word is stored last; the others in ascending order, as processors copy, or in any
+            // The first word is stored last, the others in ascending order, as CPUs copy, or in any
             // order.
             with(&mut |_| true);
             with(&mut |_| rng.chance(4, 8));

@@ -1,10 +1,11 @@
 //! Deterministic simulation of the environment: files that crash, virtual time, and background jobs that run
 //! on request.
 //!
-//! A [`SimWorld`] replaces the operating system. Its file system records every operation in a [`Trace`]. The
-//! disk images that a crash at any operation could leave are derived from the trace alone, without running
-//! again ([`Replay::images`]), and each can be the start of another simulation. All randomness derives from
-//! one seed, nothing sleeps, and no thread is started: equal seeds give equal traces.
+//! A [`SimWorld`] replaces the operating system. Its file system records every operation in a
+//! [`Trace`]. The disk images that a crash at any operation could leave are derived from the trace
+//! alone, without another run ([`Replay::images`]), and each can be the start of another
+//! simulation. All randomness derives from one seed, nothing sleeps, and no thread is started:
+//! equal seeds give equal traces.
 //!
 //! ```
 //! use cairn_platform::FileSystem;
@@ -14,8 +15,8 @@
 //! let file = sim.fs.create("/f".as_ref(), Default::default())?;
 //! file.append(b"never synced")?;
 //! let trace = sim.fs.trace();
-//! let after_power_cut = trace.images(trace.len(), CrashModel::Synced, 0).next();
-//! assert_eq!(after_power_cut.expect("one image").files().count(), 0);
+//! let after_power_failure = trace.images(trace.len(), CrashModel::Synced, 0).next();
+//! assert_eq!(after_power_failure.expect("one image").files().count(), 0);
 //! # Ok::<(), cairn_types::Error>(())
 //! ```
 //!

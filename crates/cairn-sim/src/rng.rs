@@ -30,7 +30,7 @@ impl Rng {
         }
     }
 
-    /// True with a probability of `times` in `of`.
+    /// True with a probability of `times` out of `of`.
     pub fn chance(&mut self, times: usize, of: usize) -> bool {
         self.below(of) < times
     }

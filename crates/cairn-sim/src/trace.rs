@@ -10,7 +10,7 @@ use crate::images::CrashModel;
 
 /// The kind of a file operation, for messages and fault plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "each is named after the call")]
+#[expect(missing_docs, reason = "each variant is named after the call")]
 pub enum Call {
     Open,
     Create,
@@ -27,7 +27,7 @@ pub enum Call {
     Lock,
     Read,
     Append,
-    /// A store into a mapped file. It cannot fail, and is interrupted if the process ends.
+    /// A store into a mapped file. It cannot fail, and is interrupted if the process dies.
     Store,
     Sync,
     Truncate,
@@ -245,7 +245,7 @@ pub struct Replay<'t> {
 pub(crate) struct Pending {
     /// The index of the operation.
     pub(crate) operation: usize,
-    /// True if a failed sync made the kernel drop it.
+    /// True if the kernel dropped it because of a failed sync.
     pub(crate) lost: bool,
 }
 

@@ -39,7 +39,7 @@ impl SimClock {
         self.nanos.load(Ordering::Relaxed)
     }
 
-    /// Advances the time to `nanos`, unless it is later.
+    /// Advances the time to `nanos`, unless it is already later.
     fn reach(&self, nanos: u64) {
         self.nanos.fetch_max(nanos, Ordering::Relaxed);
     }
@@ -87,7 +87,7 @@ struct ExecutorState {
 }
 
 impl SimExecutor {
-    /// Creates an executor with random choices from `seed` and a clock of its own.
+    /// Creates an executor with random choices from `seed` and its own clock.
     #[must_use]
     pub fn new(seed: u64) -> SimExecutor {
         SimExecutor::with_clock(seed, Arc::default())
@@ -143,7 +143,7 @@ impl SimExecutor {
         (0..limit).take_while(|_| self.help()).count()
     }
 
-    /// Drops all jobs, as the end of the process does.
+    /// Drops all jobs, as the death of the process would.
     pub fn abandon(&self) {
         let all = {
             let mut state = self.state.lock();
@@ -263,12 +263,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leisure_jobs_do_not_advance_the_time() {
+    fn jobs_that_no_caller_waits_for_do_not_advance_the_time() {
         let clock = Arc::new(SimClock::default());
         let executor = SimExecutor::with_clock(1, clock.clone());
         executor.spawn_at_leisure(Duration::from_secs(5), Priority::Low, Box::new(|| {}));
         assert_eq!((executor.delayed(), executor.waiting()), (0, 0));
-        assert!(!executor.help_later(), "it does not advance the time");
+        assert!(
+            !executor.help_later(),
+            "a background job does not advance the time"
+        );
         clock.advance(Duration::from_secs(5));
         assert!(executor.help());
         assert_eq!(executor.completed(), 1);

@@ -1,10 +1,9 @@
 //! Table files: building, opening, lookups and iteration.
 //!
-//! A [`Table`] is an open file with its properties and range tombstones, and with its index and filter,
-//! which are held by the table or looked up in the block cache, depending on the options. It does no
-//! I/O once it is open: [`Table::get`] and [`TableIter`] work on blocks in memory and report a missing
-//! block to the caller (see `cairn_types::iter`). A [`TableBuilder`] writes a table from sorted
-//! entries.
+//! A [`Table`] is an open file with its properties and range tombstones. Its index and filter are
+//! held by the table or looked up in the block cache, depending on the options. It does no I/O once
+//! it is open: [`Table::get`] and [`TableIter`] work on blocks in memory and report a missing block
+//! to the caller (see `cairn_types::iter`). A [`TableBuilder`] writes a table from sorted entries.
 //!
 //! Versions, visibility, merging and the interpretation of values are left to other crates.
 
@@ -15,7 +14,9 @@ use cairn_format::key;
 use cairn_types::{Error, KeyOrder, Result};
 
 pub use builder::{BuildParams, TableBuilder, TableIdentity, TableStats, TableTimes};
-pub use reader::{GetOptions, IterOptions, OpenParams, Table, TableGet, TableIter, ValueRef};
+pub use reader::{
+    GetOptions, IterOptions, OpenParams, Table, TableGet, TableIter, ValueRef, count_lookup_below,
+};
 
 /// Returns the key order in a file: `order`, without timestamps if they are stripped.
 pub(crate) fn stripped_order(order: &KeyOrder, stripped: bool) -> Result<KeyOrder> {

@@ -1,11 +1,13 @@
-//! Compaction filters: user code that sees each entry as tables are written and may drop or change it.
+//! Compaction filters: user code that is called for each entry written to a table and may drop or
+//! change it.
 //!
-//! A filter acts independently of snapshots: what it removes is removed for snapshots as well. It is called
-//! for the newest version of each key, and for each merge operand that no snapshot needs.
+//! Filters ignore snapshots: an entry that a filter removes disappears from existing snapshots as
+//! well. It is called for the newest version of each key, and for each merge operand that no
+//! snapshot needs.
 
 use std::sync::Arc;
 
-/// The reason for which a table is written.
+/// The reason a table is being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TableFileCreationReason {
@@ -22,7 +24,7 @@ pub enum TableFileCreationReason {
 /// The context of a job, passed to the factory of its filters.
 #[derive(Clone, Debug)]
 pub struct FilterContext {
-    /// True if all tables of the column family are inputs.
+    /// True if the inputs are all tables of the column family.
     pub is_full_compaction: bool,
     /// True for a manual compaction.
     pub is_manual_compaction: bool,
@@ -30,7 +32,7 @@ pub struct FilterContext {
     pub input_start_level: Option<usize>,
     /// The column family of the tables.
     pub family_id: u32,
-    /// The reason for which the tables are written.
+    /// The reason the tables are being written.
     pub reason: TableFileCreationReason,
 }
 
@@ -45,16 +47,17 @@ pub enum FilterValue<'a> {
     Entity(&'a [(&'a [u8], &'a [u8])]),
 }
 
-/// The decision of a filter about an entry.
+/// A filter's decision on an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilterDecision {
     /// Keeps the entry.
     Keep,
-    /// Replaces a value or entity by a deletion of its key; drops a merge operand.
+    /// Replaces a value or entity with a deletion of its key; drops a merge operand.
     Remove,
     /// Replaces the value, or the merge operand.
     ChangeValue(Vec<u8>),
-    /// Replaces the entry by an entity of these columns, in any order. Has no effect on a merge operand.
+    /// Replaces the entry with an entity of these columns, which may be in any order. Has no effect
+    /// on a merge operand.
     ChangeEntity(Vec<(Vec<u8>, Vec<u8>)>),
     /// Drops all entries of the keys from this one up to, but excluding, the given key, without leaving
     /// deletions, so that older versions in deeper levels may reappear. Equivalent to
@@ -62,17 +65,18 @@ pub enum FilterDecision {
     RemoveAndSkipUntil(Vec<u8>),
 }
 
-/// A filter of the entries that compactions write.
+/// A filter applied to the entries that flushes and compactions write.
 pub trait CompactionFilter: Send + Sync {
     /// The name recorded in OPTIONS files.
     fn name(&self) -> &str;
 
-    /// Decides about an entry of `key`, which includes its timestamp. `level` is the start level of the
-    /// compaction. May be called from several threads concurrently, unless a factory made the filter.
+    /// Returns the decision on an entry of `key`, which includes its timestamp. `level` is the
+    /// start level of the compaction. May be called from several threads concurrently, unless a
+    /// factory made the filter.
     fn filter(&self, level: usize, key: &[u8], value: FilterValue<'_>) -> FilterDecision;
 
-    /// Decides about a value in a blob file by its key alone, if possible. Otherwise the value is read and
-    /// passed to [`CompactionFilter::filter`].
+    /// Returns the decision on a value in a blob file if the key alone determines it; otherwise the
+    /// value is read and passed to [`CompactionFilter::filter`].
     fn filter_blob_by_key(&self, level: usize, key: &[u8]) -> Option<FilterDecision> {
         let _ = (level, key);
         None
@@ -85,7 +89,7 @@ pub trait CompactionFilter: Send + Sync {
     }
 }
 
-/// A factory of filters. Each is used for one subcompaction, by one thread.
+/// A factory of filters. Each filter is used for one subcompaction, by one thread.
 pub trait CompactionFilterFactory: Send + Sync {
     /// The name recorded in OPTIONS files.
     fn name(&self) -> &str;

@@ -190,7 +190,7 @@ macro_rules! constructors {
 }
 
 impl Error {
-    /// An error of `code` and `subcode` with the message `text`.
+    /// An error with the given code and subcode and the message `text`.
     #[must_use]
     #[cold]
     pub fn new(code: Code, subcode: Subcode, text: impl Into<String>) -> Error {
@@ -227,7 +227,7 @@ impl Error {
         io_text => IoError;
     }
 
-    /// An I/O error of the operation `doing` (a verb, as in "write") on `path`.
+    /// An I/O error from the operation `doing` (a verb, such as "write") on `path`.
     #[must_use]
     #[cold]
     pub fn io(doing: &str, path: &Path, source: io::Error) -> Error {
@@ -258,7 +258,7 @@ impl Error {
         self.0.subcode
     }
 
-    /// The message, without the texts of code and subcode.
+    /// The message, without the prefix for the code and subcode.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.0.text
@@ -328,7 +328,7 @@ impl PartialEq for Error {
 pub struct Malformed {
     /// Offset in the decoder's input, in bytes.
     pub at: usize,
-    /// A description, as a clause: "footer is cut short", "restart count: expected 1 to 7, found 99".
+    /// A description, as a clause: "footer is truncated", "restart count: expected 1 to 7, found 99".
     pub what: Cow<'static, str>,
     /// True if the input may be valid but is of an unsupported kind.
     pub unsupported: bool,
@@ -349,7 +349,7 @@ impl Malformed {
         }
     }
 
-    /// Input of an unsupported kind at offset `at`.
+    /// Input at offset `at` that is of an unsupported kind.
     #[must_use]
     #[cold]
     pub fn unsupported(at: usize, what: impl Into<Cow<'static, str>>) -> Malformed {
@@ -360,7 +360,7 @@ impl Malformed {
         }
     }
 
-    /// Input whose `field` at offset `at` is `found` instead of `expected`.
+    /// Input whose `field`, at offset `at`, is `found` instead of `expected`.
     #[must_use]
     #[cold]
     pub fn mismatch(
@@ -372,7 +372,7 @@ impl Malformed {
         Malformed::at(at, format!("{field}: expected {expected}, found {found}"))
     }
 
-    /// Adds `base` to the offset, for decoders of a part of the input.
+    /// Adds `base` to the offset, for a decoder that was given part of a larger input.
     #[must_use]
     pub fn shifted(mut self, base: usize) -> Malformed {
         self.at += base;
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn the_source_is_what_the_system_call_reported() {
+    fn the_source_is_the_error_of_the_system_call() {
         use std::error::Error as _;
         let full = io::Error::from_raw_os_error(28);
         let error = Error::io("write", Path::new("000012.log"), full).context("flush");

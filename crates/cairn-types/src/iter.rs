@@ -16,7 +16,7 @@
 //! 4. Bounds are enforced by the caller: an iterator may return entries outside them.
 //! 5. `next` and `prev` are only called while the iterator is valid.
 
-/// The state of a step of a read.
+/// The outcome of one step of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Progress {

@@ -32,8 +32,8 @@ pub trait MergeOperator: Send + Sync {
         self.name().to_owned()
     }
 
-    /// Merges `input` into a value. `None` makes the read or compaction fail with `Corruption` (subcode merge
-    /// operator failed).
+    /// Merges `input` into a value. `None` fails the read or compaction with `Corruption` and the
+    /// subcode [`MergeOperatorFailed`](crate::error::Subcode::MergeOperatorFailed).
     fn full_merge(&self, input: &MergeInput<'_>) -> Option<Vec<u8>>;
 
     /// Combines `operands` (oldest first, at least two) into one with the same effect, or returns `None` if

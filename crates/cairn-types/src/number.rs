@@ -10,12 +10,12 @@ use std::fmt;
 pub struct SequenceNumber(pub u64);
 
 impl SequenceNumber {
-    /// The number of data without history.
+    /// The sequence number of data without history.
     pub const ZERO: SequenceNumber = SequenceNumber(0);
     /// The largest number that an internal key can hold: 2^56 - 1.
     pub const MAX: SequenceNumber = SequenceNumber((1 << 56) - 1);
 
-    /// The number of the write `count` writes later.
+    /// The sequence number `count` writes later.
     #[must_use]
     pub fn plus(self, count: u64) -> SequenceNumber {
         SequenceNumber(self.0 + count)

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 /// A user-defined function from keys to prefixes.
 ///
-/// If keys `a <= b` share a prefix, every key between them must have it, too.
+/// If keys `a <= b` share a prefix, every key between them must share it as well.
 pub trait SliceTransform: Send + Sync {
-    /// The name recorded in files. The prefix filters of a file are not used by an extractor of another name.
+    /// The name recorded in files. Prefix filters built by an extractor with another name are not
+    /// used.
     fn name(&self) -> &str;
     /// True if `key` has a prefix.
     fn in_domain(&self, key: &[u8]) -> bool;
@@ -40,8 +41,9 @@ impl PrefixExtractor {
         }
     }
 
-    /// The built-in extractor of this name: in the long form of table properties (`rocksdb.FixedPrefix.4`) or
-    /// the short form of option texts (`fixed:4`, `capped:4`, `noop`). Bare numbers are not names.
+    /// The built-in extractor with this name, either as table properties spell it
+    /// (`rocksdb.FixedPrefix.4`) or as option strings do (`fixed:4`, `capped:4`, `noop`). Bare
+    /// numbers are not names.
     #[must_use]
     pub fn from_name(name: &str) -> Option<PrefixExtractor> {
         let number = |text: &str| text.parse().ok();
@@ -62,7 +64,8 @@ impl PrefixExtractor {
         }
     }
 
-    /// True if both extract the same prefix of every key. User-defined extractors are compared by name.
+    /// True if both extract the same prefix from every key. User-defined extractors are compared by
+    /// name.
     #[must_use]
     pub fn is_like(&self, other: &PrefixExtractor) -> bool {
         use PrefixExtractor::{Capped, Custom, Fixed, Noop};

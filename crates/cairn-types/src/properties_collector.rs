@@ -9,7 +9,7 @@ use crate::value_kind::ValueKind;
 pub struct CollectorContext {
     /// The column family of the table.
     pub family_id: u32,
-    /// The level for which the table is written.
+    /// The level the table is written to.
     pub level_at_creation: usize,
     /// The number of levels of the column family.
     pub num_levels: usize,

@@ -1,4 +1,4 @@
-//! A description of the masked pieces of an append to a memory-mapped file.
+//! Masking of the pieces of an append to a memory-mapped file.
 
 /// A piece of an append that starts a unit of a mapped file and must become visible together with the piece
 /// before it.

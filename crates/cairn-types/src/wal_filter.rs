@@ -1,17 +1,17 @@
-//! WAL filters: user code that inspects every batch replayed by recovery.
+//! WAL filters: user code that inspects every batch during recovery.
 
 use std::collections::BTreeMap;
 
 use crate::number::FileNumber;
 
-/// The decision of a filter about a batch.
+/// A filter's decision on a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WalDecision {
     /// Applies the batch.
     Continue,
-    /// Applies this batch instead, with the same sequence number. It must be in the WAL's format and have no
-    /// more entries.
+    /// Applies this batch instead, with the same sequence number. It must be a well-formed write
+    /// batch with no more entries than the original.
     Change(Vec<u8>),
     /// Skips the batch.
     Ignore,
@@ -21,7 +21,7 @@ pub enum WalDecision {
     Corrupted,
 }
 
-/// A filter of the batches that are replayed when a database is opened.
+/// A filter applied to the batches replayed when a database is opened.
 pub trait WalFilter: Send + Sync {
     /// The name recorded in OPTIONS files.
     fn name(&self) -> &str;
@@ -32,6 +32,6 @@ pub trait WalFilter: Send + Sync {
         let _ = (log_numbers, ids);
     }
 
-    /// Decides about `batch`, which is a record of the WAL with this number and path.
+    /// Returns the decision on `batch`, a record of the WAL with this number and path.
     fn record(&self, log: FileNumber, path: &str, batch: &[u8]) -> WalDecision;
 }

@@ -1,8 +1,9 @@
-//! Blob garbage collection: selects the blob files to relocate from, and the tables to compact for it.
+//! Blob garbage collection: selects the blob files from which values are relocated, and the tables
+//! to compact for that purpose.
 //!
-//! A table records only the oldest blob file that it refers to. Garbage is therefore collected from the
-//! oldest file on: once no table refers to the oldest file, it becomes obsolete. All functions are pure
-//! functions of a version.
+//! A table records only the oldest blob file that it refers to. Garbage is therefore collected
+//! starting with the oldest file, which becomes obsolete once no table refers to it. All functions
+//! are pure functions of a version.
 
 use std::collections::HashSet;
 
@@ -12,8 +13,8 @@ use cairn_types::FileNumber;
 use crate::file_meta::FileMeta;
 use crate::version::Version;
 
-/// Returns the number of the first blob file that is not among the oldest fraction `share`; 0 if none
-/// is to be relocated.
+/// Returns the number of the first blob file that is not among the oldest fraction `share`; 0 if
+/// nothing is to be relocated.
 #[must_use]
 pub fn age_cutoff(version: &Version, share: f64) -> FileNumber {
     number_at(version, oldest(version, share))
@@ -21,7 +22,7 @@ pub fn age_cutoff(version: &Version, share: f64) -> FileNumber {
 
 /// Returns the number of files in the oldest fraction `share`.
 fn oldest(version: &Version, share: f64) -> usize {
-    // Truncation intended; it saturates.
+    // The cast truncates, as intended, and saturates.
     (share * version.blob_files().len() as f64) as usize
 }
 
@@ -72,7 +73,7 @@ pub struct ForcedOptions {
     pub enabled: bool,
     /// Fraction of the blob files, oldest first, that is relocated.
     pub age_cutoff: f64,
-    /// Fraction of garbage in those files that forces a compaction; 1 never does.
+    /// Fraction of garbage in those files that forces a compaction; 1 for never.
     pub force_threshold: f64,
     /// See [`space_cutoff`].
     pub space_target: f64,
@@ -130,8 +131,8 @@ mod tests {
     use crate::blob_file_meta::BlobFileMeta;
     use crate::edit::TreeEdit;
 
-    /// Returns a version with blob files 10, 20, … of 100 bytes with the given garbage, and tables in
-    /// level 1 with the given oldest blob file.
+    /// Returns a version with blob files 10, 20, … of 100 bytes each with the given garbage, and
+    /// tables in level 1 with the given oldest blob files.
     fn version(garbage: &[u64], tables: &[u64]) -> Version {
         let blobs = garbage.iter().zip(1..).map(|(&garbage, number)| {
             Arc::new(BlobFileMeta {
@@ -157,7 +158,7 @@ mod tests {
             ..TreeEdit::default()
         };
         let empty = Version::empty(KeyOrder::Bytewise, 3);
-        empty.with_edit(&edit).expect("the edit is sound")
+        empty.with_edit(&edit).expect("the edit is valid")
     }
 
     fn forced_numbers(version: &Version, options: &ForcedOptions, busy: &[u64]) -> Vec<u64> {

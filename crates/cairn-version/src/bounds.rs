@@ -1,9 +1,9 @@
 //! Comparison of file bounds.
 //!
-//! A bound is an internal key. Bounds with equal user keys compare equal whatever their sequence
-//! numbers, because versions of one user key must stay together. The exception is the sentinel `(user
-//! key, 2^56 - 1, RangeDeletion)`, the exclusive end of a range tombstone: it sorts just before its
-//! user key, so a file that ends with it does not contain that key.
+//! A bound is an internal key. Bounds with equal user keys compare equal regardless of sequence
+//! numbers, because all versions of a user key must stay together. The exception is the sentinel
+//! `(user key, 2^56 - 1, RangeDeletion)`, the exclusive end of a range tombstone: it sorts just
+//! before its user key, so a file that ends with it does not contain that key.
 
 use std::cmp::Ordering;
 
@@ -36,7 +36,7 @@ pub fn compare(order: &KeyOrder, a: &[u8], b: &[u8]) -> Ordering {
         })
 }
 
-/// True if `left` lies before `right` and shares no user key with it.
+/// True if `left` is before `right` and shares no user key with it.
 #[must_use]
 pub fn are_apart(order: &KeyOrder, left: &FileMeta, right: &FileMeta) -> bool {
     compare(order, left.largest.as_bytes(), right.smallest.as_bytes()).is_lt()

@@ -1,6 +1,7 @@
 //! Accumulates edits on top of a version and builds the resulting version.
 //!
-//! Only levels touched by an edit are unpacked; replaying ten thousand edits builds one version.
+//! Only the levels that an edit touches are unpacked, and a replay of ten thousand edits builds a
+//! single version.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -57,7 +58,7 @@ impl Builder {
         for &(level, number) in &edit.deleted {
             if self.open(level)?.remove(&number).is_none() {
                 return Err(Error::corruption(format!(
-                    "version edit deletes table {number} from level {level}, which does not hold it"
+                    "version edit deletes table {number} from level {level}, which does not contain it"
                 )));
             }
         }
@@ -68,7 +69,7 @@ impl Builder {
                 .is_some()
             {
                 return Err(Error::corruption(format!(
-                    "version edit adds table {} to level {level}, which holds it already",
+                    "version edit adds table {} to level {level}, which already contains it",
                     file.number
                 )));
             }
@@ -94,7 +95,7 @@ impl Builder {
         self
     }
 
-    /// Replaces every file by the result of `change`.
+    /// Replaces every file with the result of `change`.
     pub(crate) fn map_files(&mut self, mut change: impl FnMut(&Arc<FileMeta>) -> Arc<FileMeta>) {
         for level in 0..self.levels.len() {
             let files = self.open(level).expect("the level exists");
@@ -108,7 +109,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// `Corruption` if files overlap in a level from 1 on.
+    /// `Corruption` if files overlap in a level other than level 0.
     pub fn build(self) -> Result<Version> {
         let order = self.order;
         let mut levels = Vec::with_capacity(self.levels.len());
@@ -146,7 +147,7 @@ impl Builder {
     fn check_level(&mut self, level: usize) -> Result<()> {
         if level >= MAX_LEVELS {
             return Err(Error::corruption(format!(
-                "version edit names level {level}, expected less than {MAX_LEVELS}"
+                "level of a version edit: expected less than {MAX_LEVELS}, found {level}"
             )));
         }
         while self.levels.len() <= level {
@@ -171,7 +172,7 @@ impl Builder {
         }
         match slot {
             Level::Open(files) => Ok(files),
-            Level::Whole(_) => unreachable!("the level was just taken apart"),
+            Level::Whole(_) => unreachable!("the level was just unpacked"),
         }
     }
 
@@ -190,7 +191,7 @@ impl Builder {
         let files = Arc::make_mut(&mut self.blob_files);
         let Some(slot) = files.get_mut(&garbage.number) else {
             return Err(Error::corruption(format!(
-                "version edit counts garbage in blob file {}, which is not there",
+                "version edit adds garbage to blob file {}, which does not exist",
                 garbage.number
             )));
         };
@@ -226,8 +227,8 @@ impl Builder {
     }
 }
 
-/// Drops obsolete blob files: those older than the oldest one that a table refers to, and those of
-/// nothing but garbage that are no table's oldest.
+/// Drops obsolete blob files: those older than the oldest one that any table refers to, and those
+/// that are all garbage and are not the oldest blob file of any table.
 fn drop_unreferenced_blobs(version: &mut Version) {
     if version.blob_files.is_empty() {
         return;

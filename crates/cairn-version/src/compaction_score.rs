@@ -1,9 +1,9 @@
 //! Level targets and compaction scores of a leveled tree.
 //!
 //! Computes from a version and a few options the target size of each level, the compaction score of
-//! each level, the estimated pending compaction bytes, and the files marked for compaction by age or
-//! content. Rules and thresholds are those of RocksDB, so that a tree keeps its shape when the engine
-//! changes.
+//! each level, the estimated pending compaction bytes, and the files marked for compaction by age
+//! or content. Rules and thresholds are those of RocksDB, so that a tree keeps its shape when a
+//! database moves from one engine to the other.
 //!
 //! The computations follow `ComputeCompactionScore`, `CalculateBaseBytes` and
 //! `EstimateCompactionBytesNeeded` of RocksDB (db/version_set.cc, Apache 2.0).
@@ -22,10 +22,10 @@ use crate::version::Version;
 /// the threshold.
 const SCORE_SCALE: f64 = 10.0;
 
-/// Weight of a surplus point deletion, in average values.
+/// Weight of a surplus point deletion, in units of the average value size.
 const DELETION_WEIGHT: u64 = 2;
 
-/// Options that determine the shape of a leveled tree, resolved from those of a family.
+/// Options that determine the shape of a leveled tree, resolved from those of a column family.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShapeOptions {
     /// Number of level-0 files that triggers a compaction.
@@ -152,7 +152,7 @@ fn dynamic_targets(version: &Version, options: &ShapeOptions) -> Targets {
     let base_max = options.base_bytes;
     let base_min = divided(base_max);
 
-    // The target of the first non-empty level if the largest level were exactly full.
+    // The target that the first non-empty level would have if the largest level were exactly full.
     let mut size = sizes[1..].iter().copied().max().unwrap_or(0);
     for level in (first..last).rev() {
         size = divided(size);
@@ -176,7 +176,7 @@ fn dynamic_targets(version: &Version, options: &ShapeOptions) -> Targets {
         if level > targets.base_level {
             size = scaled(size, options.multiplier);
         }
-        // A level smaller than level 0 must not grow, or the tree would take an hourglass shape.
+        // No level may be smaller than level 0, or the tree would become an hourglass.
         targets.max_bytes[level] = size.max(base_max);
     }
     targets
@@ -204,8 +204,8 @@ pub fn average_value_bytes(version: &Version) -> u64 {
     scaled(sum.raw_value_bytes / values, file_bytes as f64 / raw as f64)
 }
 
-/// Returns the size of `file` with compensation for deletions: compacting files of mostly deletions
-/// frees space.
+/// Returns the size of `file` with compensation for deletions: compacting files with mostly
+/// deletions frees space.
 #[must_use]
 pub fn compensated_bytes(file: &FileMeta, average_value: u64) -> u64 {
     let surplus = file.counts.get().map_or(0, |counts| {
@@ -221,8 +221,8 @@ pub fn compensated_bytes(file: &FileMeta, average_value: u64) -> u64 {
         .saturating_add(file.compensated_range_deletion_size)
 }
 
-/// Returns levels with their scores, highest score first. A compaction is due from a score of 1 on.
-/// Files in `busy` are not counted.
+/// Returns levels with their scores, highest score first. A compaction is due at a score of 1 or
+/// more. Files in `busy` are not counted.
 #[must_use]
 pub fn scores(
     version: &Version,
@@ -273,8 +273,8 @@ pub fn scores(
     scores
 }
 
-/// Returns the score of level 0, which counts files as well as bytes, since every read searches each
-/// file.
+/// Returns the score of level 0, which takes account of both files and bytes, since every read
+/// searches each file.
 fn level_zero_score(
     version: &Version,
     targets: &Targets,
@@ -344,14 +344,14 @@ pub struct AgeLimits {
     pub ahead: u64,
     /// Bottommost files with only older sequence numbers are rewritten to drop versions kept for
     /// snapshots. Zero until the first snapshot is released; each release sets it to the oldest
-    /// remaining snapshot, or to the last sequence number if none remains. Starting with the last
-    /// sequence number would rewrite every new bottommost file without effect.
+    /// remaining snapshot, or to the last sequence number if none remains. If it started with the
+    /// last sequence number, every new bottommost file would be rewritten to no effect.
     pub oldest_snapshot: SequenceNumber,
-    /// Families with timestamps drop history below this timestamp; empty if never set.
+    /// Column families with timestamps drop history below this timestamp; empty if never set.
     pub full_history_ts_low: Vec<u8>,
 }
 
-/// Files marked for compaction in levels below their target, each with its level.
+/// Files marked for compaction, each with its level.
 #[derive(Clone, Debug, Default)]
 pub struct Marked {
     /// Files marked by a collector or by the user.

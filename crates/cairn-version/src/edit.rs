@@ -1,7 +1,7 @@
-//! A resolved change of the tree, applied by flushes, compactions and replay.
+//! A change of the tree, applied by flushes, compactions and replay.
 //!
-//! A [`TreeEdit`] holds files as values. Its MANIFEST record is a `VersionEdit`; `crate::edit_record`
-//! converts between them.
+//! A [`TreeEdit`] holds the metadata of the files it adds. Its MANIFEST record is a `VersionEdit`;
+//! `crate::edit_record` converts between them.
 
 use cairn_format::key::InternalKey;
 use cairn_platform::sync::Arc;
@@ -27,7 +27,7 @@ pub struct TreeEdit {
 }
 
 impl TreeEdit {
-    /// True if it changes nothing.
+    /// True if the edit changes nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.deleted.is_empty()

@@ -9,14 +9,14 @@ use crate::edit::TreeEdit;
 use crate::file_meta::{FileMeta, WastedReads};
 use crate::open_tables::TableSlot;
 
-/// Converts a level of a record. Values beyond the maximum number of levels are rejected when the edit
-/// is applied.
+/// Converts a level of a record. Values above the maximum number of levels are rejected when the
+/// edit is applied.
 fn level_of(level: u32) -> usize {
     usize::try_from(level).unwrap_or(usize::MAX)
 }
 
 impl TreeEdit {
-    /// Moves the changes of `record` to the tree of its family into a `TreeEdit`.
+    /// Moves the changes that `record` makes to the tree of its family into a `TreeEdit`.
     #[must_use]
     pub fn take(record: &mut VersionEdit) -> TreeEdit {
         let deleted = record.deleted_files.iter();
@@ -106,6 +106,7 @@ impl From<NewFile> for FileMeta {
             wasted_reads: WastedReads::default(),
             counts: OnceLock::new(),
             table: TableSlot::default(),
+            charge: OnceLock::new(),
         }
     }
 }

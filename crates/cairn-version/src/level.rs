@@ -1,8 +1,9 @@
 //! The files of one level, and searches in them.
 //!
-//! From level 1 on, files are sorted by key and do not overlap, so that at most one file holds a key.
-//! The search uses a contiguous array of the first 8 bytes of the upper bounds and compares whole keys
-//! only among equal prefixes. Level 0 is ordered from newest to oldest, and its files may overlap.
+//! In every level but level 0, files are sorted by key and do not overlap, so that at most one file
+//! contains a key. The search uses a contiguous array of the first 8 bytes of the upper bounds and
+//! compares whole keys only among equal prefixes. Level 0 is ordered from newest to oldest, and its
+//! files may overlap.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -19,14 +20,14 @@ use crate::file_meta::FileMeta;
 #[derive(Clone, Debug, Default)]
 pub struct LevelFiles {
     files: Vec<Arc<FileMeta>>,
-    /// The first 8 bytes of the user keys of the upper bounds. Empty for orders other than bytewise,
-    /// and in level 0.
+    /// The first 8 bytes of the user keys of the upper bounds. Empty for other orders than the
+    /// bytewise one, and in level 0.
     prefixes: Vec<u64>,
     bytes: u64,
     tombstone_free: TombstoneFree,
 }
 
-/// Length of the prefix of the files that is known to have no range tombstones.
+/// Number of leading files that are known to have no range tombstones.
 #[derive(Debug, Default)]
 struct TombstoneFree(AtomicUsize);
 
@@ -37,7 +38,7 @@ impl Clone for TombstoneFree {
     }
 }
 
-/// Returns the first 8 bytes of `user_key` as a big-endian number, which sorts like them.
+/// Returns the first 8 bytes of `user_key` as a big-endian number, which has the same order.
 fn prefix(user_key: &[u8]) -> u64 {
     let mut bytes = [0; 8];
     let len = user_key.len().min(8);
@@ -82,7 +83,7 @@ impl LevelFiles {
         }
     }
 
-    /// Creates a level from 1 on from files in any order.
+    /// Creates a sorted level from files in any order.
     ///
     /// # Errors
     ///
@@ -144,7 +145,7 @@ impl LevelFiles {
         assert!(kept.prefixes.is_empty() || kept.prefixes.len() == kept.files.len());
         debug_assert!(
             kept.bytes <= self.bytes,
-            "the kept files are some of the level's"
+            "the kept files are a subset of the level"
         );
         kept
     }
@@ -169,8 +170,8 @@ impl LevelFiles {
         }
     }
 
-    /// True if all files are known to have no range tombstones. A file whose table was never opened is
-    /// unknown. Each file is checked once.
+    /// True if all files are known to have no range tombstones. Nothing is known about a file whose
+    /// table has never been opened. Each file is checked once.
     #[inline]
     #[must_use]
     pub fn has_no_tombstones(&self) -> bool {
@@ -184,14 +185,14 @@ impl LevelFiles {
             .iter()
             .take_while(|file| has_none(file));
         let known = before + more.count();
-        // Called by iterators on all cores: avoid the shared write unless the value changes.
+        // Iterators on all cores call this, so avoid the shared write unless the value changes.
         if known > before {
             self.tombstone_free.0.store(known, Relaxed);
         }
         known == self.files.len()
     }
 
-    /// Returns the files: newest to oldest in level 0, in key order from level 1 on.
+    /// Returns the files: newest to oldest in level 0, in key order in other levels.
     #[inline]
     #[must_use]
     pub fn files(&self) -> &[Arc<FileMeta>] {
@@ -224,8 +225,8 @@ impl LevelFiles {
         self.files.iter().position(|file| file.number == number)
     }
 
-    /// Returns the index of the first file whose upper bound is at or after `internal`, the only one of
-    /// a sorted level that can hold it, or [`LevelFiles::len`]. Not for level 0.
+    /// Returns the index of the first file whose upper bound is at or after `internal`, the only
+    /// one of a sorted level that can contain it, or [`LevelFiles::len`]. Not for level 0.
     #[inline]
     #[must_use]
     pub fn find(&self, order: &KeyOrder, internal: &[u8]) -> usize {

@@ -1,9 +1,9 @@
-//! The state of the tree and its log: file metadata, versions, MANIFEST.
+//! The state of the LSM tree and its log: file metadata, versions, MANIFEST.
 //!
-//! A [`Version`] is the immutable tree of one column family at one moment, shared by readers. A
-//! [`TreeEdit`] produces the next version. The [`manifest`] logs the edits durably.
-//! [`compaction_score`] computes level targets and compaction scores. This crate does not know how a
-//! compaction runs.
+//! A [`Version`] is the immutable tree of one column family at one point in time, shared by
+//! readers. A [`TreeEdit`] produces the next version. The [`manifest`] logs the edits durably.
+//! [`compaction_score`] computes level targets and compaction scores. This crate does not know how
+//! a compaction runs.
 
 pub mod blob_file_meta;
 pub mod blob_gc;

@@ -1,15 +1,15 @@
 //! Slots of open tables, and the limit on open tables per database.
 //!
-//! With `max_open_files` -1 a table stays open as long as its file's metadata: a read reaches it by one
-//! pointer without counting a reference or taking a lock. With a limit, tables can be closed: readers
-//! hold their own reference and are not affected.
+//! If `max_open_files` is -1, a table stays open as long as its file's metadata exists: a read
+//! follows one pointer, without counting a reference or taking a lock. With a limit, tables can be
+//! closed: readers hold their own reference and are not affected.
 //!
-//! [`OpenTables`] enforces the limit for all families of a database with a clock: a use marks the
-//! table; the hand clears marks and closes unmarked tables. A table with readers is closed to new
-//! readers only; its file is closed when the last reader drops it.
+//! [`OpenTables`] enforces the limit across all column families of a database with the CLOCK
+//! algorithm: a use marks a table; the hand clears marks and closes unmarked tables. A table with
+//! readers is closed to new readers only; its file is closed when the last reader drops it.
 //!
-//! As in RocksDB, a table opened without a limit is not closed by a limit set later; it is closed when
-//! a compaction replaces its file.
+//! As in RocksDB, a limit set later does not close tables that were opened without one; they are
+//! closed when a compaction replaces their files.
 //!
 //! Lock order: the ring, then a slot. Tables taken out of slots are dropped, and their files closed,
 //! outside both locks.
@@ -43,14 +43,14 @@ pub(crate) struct Times {
 /// A reference to an open table.
 #[derive(Clone)]
 pub enum TableRef<'a> {
-    /// Open as long as the metadata of its file.
+    /// Open as long as the metadata of its file exists.
     Kept(&'a Arc<Table>),
-    /// Held open by this reference; it may be closed to others.
+    /// Held open by this reference; it may be closed to other readers.
     Held(Arc<Table>),
 }
 
 impl TableRef<'_> {
-    /// Returns the table for holders that outlive the metadata.
+    /// Returns a reference that may outlive the metadata.
     #[must_use]
     pub fn into_arc(self) -> Arc<Table> {
         match self {
@@ -72,7 +72,7 @@ impl Deref for TableRef<'_> {
     }
 }
 
-/// A slot that is emptied when too many tables are open.
+/// A slot that may be emptied when too many tables are open.
 struct Closable {
     table: RwLock<Option<Arc<Table>>>,
     /// True if the table was used since the clock hand last passed.
@@ -188,7 +188,7 @@ impl TableSlot {
         TableRef::Held(held)
     }
 
-    /// Returns the times recorded in the table, once it was opened.
+    /// Returns the times recorded in the table, once it has been opened.
     pub(crate) fn times(&self) -> Times {
         self.times.get().copied().unwrap_or_default()
     }
@@ -242,7 +242,7 @@ impl OpenTables {
         let closed = {
             let mut ring = self.ring.lock();
             ring.push_back(Arc::downgrade(slot));
-            // Bounds the entries of slots that no longer exist by the number of tables.
+            // Bounds the number of entries whose slots no longer exist by the number of tables.
             if ring.len() > 2 * self.count() + 16 {
                 ring.retain(|slot| slot.strong_count() > 0);
             }
@@ -255,7 +255,7 @@ impl OpenTables {
     #[must_use = "the tables are dropped after the lock is released"]
     fn shrink(&self, ring: &mut VecDeque<Weak<Closable>>) -> Vec<(Arc<Closable>, Arc<Table>)> {
         let mut closed = Vec::new();
-        // After one round every mark is cleared, and tables in use are closed as well.
+        // After one round every mark is cleared; from then on, tables in use are closed as well.
         let mut attempts = ring.len();
         while self.limit().is_some_and(|limit| self.count() > limit) {
             let Some(weak) = ring.pop_front() else {

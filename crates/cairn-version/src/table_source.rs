@@ -1,12 +1,13 @@
-//! Opens the tables of a family on first use.
+//! Opens the tables of a column family on first use.
 //!
-//! The open table is stored in its file's metadata, so reads reach it by a pointer; see
+//! The open table is stored in the metadata of its file, so reads reach it through a pointer; see
 //! [`crate::open_tables`] for when it is closed.
 
 use std::path::PathBuf;
 
 use cairn_format::names;
-use cairn_memory::BlockCache;
+use cairn_memory::secondary::CacheTier;
+use cairn_memory::{BlockCache, ChargePolicy, MemoryUses};
 use cairn_observe::files::{ReadOf, counted_reads};
 use cairn_observe::statistics::{Histogram, Meter, Ticker};
 use cairn_options::TableOptions;
@@ -33,11 +34,15 @@ pub struct TableSource {
     pub options: Arc<TableOptions>,
     /// The block cache.
     pub cache: Option<Arc<BlockCache>>,
+    /// The lowest tier of the cache in use.
+    pub lowest_tier: CacheTier,
+    /// The memory that is charged to the block cache.
+    pub charged: MemoryUses,
     /// True if the unique id in the MANIFEST is verified.
     pub verify_unique_id: bool,
     /// The mode in which files are opened.
     pub mode: FileMode,
-    /// True if the kernel is advised of random access.
+    /// True if the kernel is told to expect random access.
     pub advise_random: bool,
     /// Statistics sink for reads.
     pub meter: Meter,
@@ -50,6 +55,12 @@ pub struct TableSource {
 }
 
 impl TableSource {
+    /// Returns the block cache and the memory that is charged to it.
+    #[must_use]
+    pub fn charge_policy(&self) -> ChargePolicy {
+        ChargePolicy::new(self.cache.clone(), self.charged)
+    }
+
     /// Returns the path of `file`.
     #[must_use]
     pub fn path(&self, file: &FileMeta) -> PathBuf {
@@ -98,8 +109,8 @@ impl TableSource {
         Ok(table)
     }
 
-    /// Opens the table of `file` for one reader, independent of the shared one: a compaction reads it
-    /// in another mode.
+    /// Opens the table of `file` for one reader, independently of the shared one: a compaction may
+    /// read it in another mode.
     ///
     /// # Errors
     ///
@@ -143,6 +154,8 @@ impl TableSource {
             prefix_extractor: self.prefix_extractor.clone(),
             options: self.options.clone(),
             cache: self.cache.clone(),
+            lowest_tier: self.lowest_tier,
+            charged: self.charged,
             expected_unique_id: file.unique_id.filter(|_| self.verify_unique_id),
             largest_seq: Some(file.largest_seq),
             tail_size: (file.tail_size > 0).then_some(file.tail_size),

@@ -113,7 +113,7 @@ fn an_edit_that_contradicts_the_tree_is_corruption() {
         &added(vec![(2, meta(8, "c", "a", 1, 1))]),
         "larger than its largest",
     );
-    fails(&added(vec![(64, meta(8, "a", "c", 1, 1))]), "level 64");
+    fails(&added(vec![(64, meta(8, "a", "c", 1, 1))]), "found 64");
     let gone = TreeEdit {
         deleted: vec![(2, FileNumber(7))],
         ..TreeEdit::default()
@@ -209,7 +209,7 @@ fn blob_files_of_nothing_but_garbage_leave_the_tree() {
     assert_eq!(
         kept(&version.with_edit(&garbage(4, 2)).unwrap()),
         [3, 4, 5],
-        "a table links to it"
+        "a table refers to it"
     );
     let mut without = TreeEdit {
         deleted: vec![(1, FileNumber(10))],
@@ -220,7 +220,7 @@ fn blob_files_of_nothing_but_garbage_leave_the_tree() {
     assert_eq!(
         kept(&version),
         [4, 5],
-        "older than the oldest that a table links to"
+        "older than the oldest that a table refers to"
     );
     assert_eq!(version.blob_files()[&FileNumber(4)].garbage_count, 1);
     assert!(
@@ -238,7 +238,7 @@ fn blob_files_of_nothing_but_garbage_leave_the_tree() {
 }
 
 #[test]
-fn fewer_levels_are_refused_while_files_lie_in_them() {
+fn levels_with_files_cannot_be_removed() {
     let version = empty()
         .with_edit(&added(vec![(4, meta(7, "c", "f", 1, 1))]))
         .unwrap();
@@ -367,7 +367,7 @@ fn old_files_and_obsolete_versions_are_marked() {
     assert_eq!(list(&marked.periodic), [(1, 1), (6, 2)]);
     assert_eq!(list(&marked.content), [(1, 3)]);
     assert_eq!(list(&marked.bottommost), [(1, 1), (6, 2)]);
-    // Brought forward by some hours, the file is due.
+    // Brought forward by a few hours, the file is due.
     options.periodic = 200;
     let periodic = |ahead| {
         let present = AgeLimits {

@@ -1,4 +1,4 @@
-//! The tree of a column family at one moment: an immutable value shared by readers.
+//! The tree of a column family at one point in time: an immutable value shared by readers.
 //!
 //! An edit produces a new version, which shares the levels that the edit does not touch; the cost is
 //! linear in the touched levels.
@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use cairn_format::key::InternalKey;
+use cairn_memory::{ChargePolicy, MemoryUse};
 use cairn_platform::sync::Arc;
 use cairn_types::{Error, FileNumber, KeyOrder, Result};
 
@@ -15,7 +16,7 @@ use crate::edit::TreeEdit;
 use crate::file_meta::FileMeta;
 use crate::level::LevelFiles;
 
-/// The files of one column family at one moment.
+/// The files of one column family at one point in time.
 #[derive(Clone, Debug)]
 pub struct Version {
     pub(crate) order: KeyOrder,
@@ -37,6 +38,25 @@ impl Version {
         }
     }
 
+    /// Charges the metadata of the files that are in this version and not in `before`.
+    pub fn charge_files(&self, before: Option<&Version>, policy: &ChargePolicy) {
+        for (number, level) in self.levels.iter().enumerate() {
+            let old = before.and_then(|before| before.levels.get(number));
+            if old.is_some_and(|old| Arc::ptr_eq(old, level)) {
+                continue;
+            }
+            for file in level.files() {
+                if file.charge.get().is_none()
+                    && let Some(charge) =
+                        policy.charge(MemoryUse::FileMetadata, file.memory_usage())
+                {
+                    // A charge that another thread made first counts; this one is dropped.
+                    let _ = file.charge.set(Arc::new(charge));
+                }
+            }
+        }
+    }
+
     /// Returns a builder on top of this version.
     #[must_use]
     pub fn builder(&self) -> Builder {
@@ -47,8 +67,8 @@ impl Version {
     ///
     /// # Errors
     ///
-    /// `Corruption` if the edit adds an existing file, deletes a missing one, or leaves overlapping files in
-    /// a level from 1 on.
+    /// `Corruption` if the edit adds an existing file, deletes a missing one, or leaves overlapping
+    /// files in a level other than level 0.
     pub fn with_edit(&self, edit: &TreeEdit) -> Result<Version> {
         let mut builder = self.builder();
         builder.apply(edit)?;
@@ -103,14 +123,14 @@ impl Version {
         last.map_or(0, |last| last + 1)
     }
 
-    /// Returns the levels, from 0 on.
+    /// Returns the levels, starting with level 0.
     #[inline]
     #[must_use]
     pub fn levels(&self) -> &[Arc<LevelFiles>] {
         &self.levels
     }
 
-    /// Returns the files of `level`: newest to oldest in level 0, in key order below.
+    /// Returns the files of `level`: newest to oldest in level 0, in key order in other levels.
     ///
     /// # Panics
     ///
@@ -200,8 +220,8 @@ impl Version {
     }
 
     /// Returns the tree with an epoch number for every file. Databases without epochs order level-0
-    /// files by sequence number (formats.md 5.4). Files of one level from 1 on share an epoch; deeper
-    /// levels get smaller ones. `reserve_first` keeps epoch 1 for `ingest_behind`.
+    /// files by sequence number (formats.md 5.4). Below level 0, the files of a level share an
+    /// epoch, and lower levels get smaller ones. `reserve_first` keeps epoch 1 for `ingest_behind`.
     #[must_use]
     pub fn with_epochs(&self, reserve_first: bool) -> Version {
         if self.files().all(|(_, file)| file.epoch != 0) {

@@ -43,12 +43,12 @@ pub fn among(names: &[String], dir: &Path) -> Vec<WalFile> {
     wals.sort_unstable();
     debug_assert!(
         wals.is_sorted_by(|a, b| a.number < b.number),
-        "a directory has each name once"
+        "names in a directory are unique"
     );
     wals
 }
 
-/// A summary of a WAL that was read.
+/// The summary of a WAL that has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WalSummary {
     /// Its number.
@@ -59,10 +59,11 @@ pub struct WalSummary {
     pub last_sequence: SequenceNumber,
 }
 
-/// Compares the summary of the preceding log, as recorded in WAL `number`, with the findings.
+/// Checks the summary of the preceding log, as recorded in WAL `number`, against the log that was
+/// read.
 ///
-/// `before` is the log that was read before this one. `oldest_needed` is the oldest log that recovery
-/// requires; older ones may be deleted.
+/// `before` is the log that was read before this one. `oldest_needed` is the oldest log that
+/// recovery requires; older ones may have been deleted.
 ///
 /// # Errors
 ///
@@ -83,7 +84,7 @@ pub fn check_predecessor(
             return Ok(());
         }
         return Err(Error::corruption(format!(
-            "log {stated_number} is missing: log {number} follows it"
+            "log {stated_number} is missing: log {number} records it as its predecessor"
         )));
     };
     let differs = |what: &str, expected: u64, found: u64| {

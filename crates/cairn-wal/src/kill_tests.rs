@@ -1,5 +1,5 @@
-//! Whatever an append to a mapped log leaves when the process is killed is a clean end of log in every
-//! recovery mode.
+//! Tests that a process killed during an append to a mapped log leaves a clean end of the log in
+//! every recovery mode.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ const MODES: [RecoveryMode; 4] = [
     RecoveryMode::SkipAnyCorruptedRecords,
 ];
 
-/// A batch of `len` bytes that consist mostly of zeros, or of none.
+/// A batch of `len` bytes, either mostly zeros or without zeros.
 fn record(seed: u64, len: usize, zeros: bool) -> Vec<u8> {
     let filler = if zeros { 0 } else { 0x5a };
     let mut record = vec![filler; len.max(14)];
@@ -32,7 +32,7 @@ fn record(seed: u64, len: usize, zeros: bool) -> Vec<u8> {
     record
 }
 
-/// The records of `image` as read in every mode, which must agree. `None` if a mode rejects the log.
+/// The records of `image`, on which all modes must agree. `None` if a mode rejects the log.
 fn read(image: &DiskImage) -> Option<Vec<Vec<u8>>> {
     let bytes = image.file(Path::new("/log")).unwrap();
     let fs = MemFileSystem::new();
@@ -55,7 +55,7 @@ fn read(image: &DiskImage) -> Option<Vec<Vec<u8>>> {
         if MODES.iter().any(refused) {
             return None;
         }
-        // Where recovery continues, it finds nothing else.
+        // In modes in which recovery continues, it finds nothing else.
         while let WalEvent::Dropped(_) = reader.next().unwrap() {}
         assert!(
             matches!(reader.event(), WalEvent::End(_)),
@@ -66,8 +66,8 @@ fn read(image: &DiskImage) -> Option<Vec<Vec<u8>>> {
     Some(records)
 }
 
-/// Appends a group of records after `before` bytes of log, kills the process at every point of that, and
-/// reads what is left.
+/// Appends a group of records after `before` bytes of log, kills the process at every point of the
+/// append, and reads the remaining log.
 fn every_prefix(before: usize, group: &[Vec<u8>], options: &WalOptions) {
     let fs = SimFs::new();
     let mode = FileMode {
@@ -100,7 +100,8 @@ fn every_prefix(before: usize, group: &[Vec<u8>], options: &WalOptions) {
     let mut found = whole;
     loop {
         let len = replay.store_len().unwrap_or(0);
-        // Every byte at the start; further on sector boundaries with their neighbours, and the end.
+        // Every byte at the start; after that, sector boundaries with their neighbours, and the
+        // end.
         let cuts = (0..=len).filter(|&cut| {
             let near = cut < 20 || len - cut < 3;
             near || (cut < 600 && cut % 64 == 1) || cut % 8191 == 0
@@ -109,7 +110,7 @@ fn every_prefix(before: usize, group: &[Vec<u8>], options: &WalOptions) {
             let records = read(&replay.killed_at(cut));
             let records = records.unwrap_or_else(|| {
                 panic!(
-                    "refused: {before} bytes before, operation {}, {cut} of {len}",
+                    "rejected: {before} bytes before, operation {}, {cut} of {len}",
                     replay.at()
                 )
             });
@@ -164,8 +165,8 @@ fn every_prefix_of_every_store_is_a_clean_end() {
     }
 }
 
-/// Stores happen piece by piece, so that neither the first nor the last part of a record is ever visible
-/// alone.
+/// The order of the stores ensures that neither the first nor the last part of a record is ever
+/// visible alone.
 #[test]
 fn a_record_across_blocks_is_never_partially_visible() {
     let fs = Arc::new(SimFs::new());

@@ -1,8 +1,8 @@
 //! The write-ahead log: its writer, its reader, and the WALs of a directory.
 //!
-//! A WAL is a log file (see [`cairn_format::log`]) whose records are write batches. This crate moves records
-//! to and from files. It has no notion of column families or memtables; the consequences of damage are
-//! defined by [`cairn_format::log::RecoveryMode`] and the recovery code.
+//! A WAL is a log file (see [`cairn_format::log`]) whose records are write batches. This crate
+//! moves records to and from files. It knows nothing about column families or memtables;
+//! [`cairn_format::log::RecoveryMode`] and the recovery code define the reaction to damage.
 //!
 //! Durability is controlled by the caller: `add` buffers a record in memory, `hand_over` passes the buffer to
 //! the kernel in one call, and `sync` makes it survive a power failure. An I/O error disables the writer
@@ -21,10 +21,10 @@ pub use directory::{WalFile, WalSummary, among, check_predecessor, list};
 pub use reader::{WalEvent, WalReader};
 pub use writer::{WalOptions, WalWriter};
 
-/// The maximum length in bytes of a record, before compression. The writer rejects a longer one before
-/// framing any of it; the reader treats a compressed record that expands to more as damage. RocksDB has no
-/// such limit, but its batches, of which a program holds several copies during a write, reach 4 GiB, half of
-/// it.
+/// The maximum length in bytes of a record, before compression. The writer rejects a longer one
+/// before framing any of it; the reader treats a compressed record that expands to more as damage.
+/// RocksDB has no such limit, but batches of up to 4 GiB, of which a program holds several copies
+/// during a write, are at most half of it.
 pub const MAX_RECORD_LEN: u64 = 8 << 30;
 
 /// Rejects a record of more than [`MAX_RECORD_LEN`] bytes.

@@ -46,7 +46,7 @@ pub struct WalReader {
 
 struct File {
     file: Arc<dyn RandomAccessFile>,
-    /// The offset at which reading ends, unless the file ends first.
+    /// The offset at which reading stops, unless the file ends first.
     limit: u64,
 }
 
@@ -81,8 +81,8 @@ impl WalReader {
         WalReader::up_to(u64::MAX, file, number)
     }
 
-    /// Creates a reader of `file`, the WAL `number`, that stops at the offset `limit`. In a log that is being
-    /// written, the bytes after the writer's flushed size are arbitrary.
+    /// Creates a reader of `file`, the WAL `number`, that stops at the offset `limit`. In a log
+    /// that is being written, bytes past the size that the writer has flushed are arbitrary.
     #[must_use]
     pub fn up_to(limit: u64, file: Arc<dyn RandomAccessFile>, number: FileNumber) -> WalReader {
         let source = File {
@@ -104,7 +104,7 @@ impl WalReader {
         self.file.path()
     }
 
-    /// True if the file has recyclable records; false before the first record was read.
+    /// True if the file has recyclable records; false before the first record.
     #[must_use]
     pub fn is_recycled(&self) -> bool {
         self.log.is_recycled()
@@ -116,7 +116,7 @@ impl WalReader {
         self.log.whole_up_to()
     }
 
-    /// Continues after the end of file, up to `limit`.
+    /// Continues past the end of file, up to `limit`.
     pub fn go_on(&mut self, limit: u64) {
         self.log.go_on().limit = limit;
     }
@@ -139,7 +139,7 @@ impl WalReader {
     ///
     /// # Errors
     ///
-    /// Those of the file, and `NotSupported` for an unknown codec. Damage is not an error, but a
+    /// Those of the file, and `NotSupported` for an unknown codec. Damage is not an error but a
     /// [`WalEvent::Dropped`].
     pub fn advance(&mut self) -> Result<()> {
         loop {

@@ -42,7 +42,7 @@ fn records(fs: &MemFileSystem) -> Vec<Vec<u8>> {
     }
 }
 
-/// A file of which every second read returns half of the requested bytes.
+/// A file whose every second read returns half of the requested bytes.
 struct Halting(std::sync::Arc<dyn RandomAccessFile>, AtomicBool);
 
 impl RandomAccessFile for Halting {
@@ -230,7 +230,7 @@ fn a_failed_writer_writes_nothing() {
     let mut reader = opened(&fs);
     assert!(matches!(reader.next(), Ok(WalEvent::Record { .. })));
     let WalEvent::Dropped(dropped) = reader.next().unwrap() else {
-        panic!("half a record is torn");
+        panic!("half a record must be reported as torn");
     };
     assert_eq!(dropped.reason, Reason::TornHeader);
 }
@@ -314,7 +314,7 @@ fn missing_and_truncated_logs_are_detected_by_the_next_one() {
     let fs = with_content(include_bytes!("../testdata/predecessor_11_9.log"));
     let mut reader = opened(&fs);
     let WalEvent::Predecessor(stated) = reader.next().unwrap() else {
-        panic!("it says what came before");
+        panic!("the log records its predecessor");
     };
     let found = WalSummary {
         number: FileNumber(stated.log_number),

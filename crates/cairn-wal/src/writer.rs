@@ -9,13 +9,14 @@ use cairn_platform::WritableFile;
 use cairn_platform::sync::Arc;
 use cairn_types::{Error, FileNumber, Result};
 
-/// The buffer size at which the writer flushes by itself.
+/// The buffer size at which the writer flushes automatically.
 const BUFFER_LIMIT: usize = 1 << 20;
 
 /// Options of a WAL. The defaults are RocksDB's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WalOptions {
-    /// True to frame records such that a reader can tell them from previous content of a recycled file.
+    /// True to frame records so that a reader can distinguish them from the old content of a
+    /// recycled file.
     pub recyclable: bool,
     /// `None` or `Zstd`.
     pub compression: Compression,
@@ -28,13 +29,13 @@ pub struct WalWriter {
     file: Arc<dyn WritableFile>,
     number: FileNumber,
     frames: LogWriter,
-    /// Framed records that were not flushed.
+    /// Framed records that have not been flushed.
     buffer: Vec<u8>,
     compressor: Option<WalCompressor>,
     /// Scratch space for a compressed record.
     compressed: Vec<u8>,
     /// Column families whose timestamp sizes have been recorded in this log.
-    stated_families: Vec<u32>,
+    recorded_families: Vec<u32>,
     records: u64,
     failed: Option<Error>,
 }
@@ -67,7 +68,7 @@ impl WalWriter {
         if compressor.is_some() {
             if file.len() != 0 {
                 return Err(Error::invalid_argument(format!(
-                    "a non-empty log cannot become compressed: {}",
+                    "a non-empty log cannot be switched to compression: {}",
                     file.path().display()
                 )));
             }
@@ -85,7 +86,7 @@ impl WalWriter {
             buffer,
             compressor,
             compressed: Vec::new(),
-            stated_families: Vec::new(),
+            recorded_families: Vec::new(),
             records: 0,
             failed: None,
         })
@@ -110,10 +111,16 @@ impl WalWriter {
         self.len() == 0
     }
 
-    /// The number of framed bytes that were not flushed.
+    /// The number of framed bytes that have not been flushed.
     #[must_use]
     pub fn buffered(&self) -> usize {
         self.buffer.len()
+    }
+
+    /// The memory of the writer and of the mapped part of its file, in bytes.
+    #[must_use]
+    pub fn memory_usage(&self) -> usize {
+        self.buffer.capacity() + self.compressed.capacity() + self.file.mapped_bytes()
     }
 
     /// The number of batches added by this writer.
@@ -147,8 +154,9 @@ impl WalWriter {
         self.hand_over_if_large()
     }
 
-    /// Records the user-defined timestamp sizes of column families, in bytes, ahead of the first batch that
-    /// involves them. Families without timestamps and families recorded before are skipped.
+    /// Records the user-defined timestamp sizes of column families, in bytes, before the first
+    /// batch that writes to them. Families without timestamps and families recorded before are
+    /// skipped.
     ///
     /// # Errors
     ///
@@ -156,12 +164,12 @@ impl WalWriter {
     pub fn add_timestamp_sizes(&mut self, sizes: &[(u32, u16)]) -> Result<()> {
         self.check()?;
         let is_new =
-            |&&(family, size): &&(u32, u16)| size != 0 && !self.stated_families.contains(&family);
+            |&&(family, size): &&(u32, u16)| size != 0 && !self.recorded_families.contains(&family);
         let new: Vec<(u32, u16)> = sizes.iter().filter(is_new).copied().collect();
         for sizes in new.chunks(1024) {
             self.frames.add_timestamp_sizes(sizes, &mut self.buffer);
         }
-        self.stated_families
+        self.recorded_families
             .extend(new.iter().map(|&(family, _)| family));
         self.hand_over_if_large()
     }
@@ -170,8 +178,8 @@ impl WalWriter {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for a record longer than [`crate::MAX_RECORD_LEN`], none of which is added; those of
-    /// compression; and those of [`WalWriter::hand_over`], if the buffer is full.
+    /// `InvalidArgument` for a record longer than [`crate::MAX_RECORD_LEN`], which is not added at
+    /// all; those of compression; and those of [`WalWriter::hand_over`] if the buffer is full.
     #[inline]
     pub fn add(&mut self, record: &[u8]) -> Result<()> {
         self.add_parts(&[record])
@@ -237,7 +245,8 @@ impl WalWriter {
         self.hand_over()
     }
 
-    /// Flushes the buffer to the kernel in one call. The records then survive the end of this process.
+    /// Flushes the buffer to the kernel in one call. The records then survive the death of the
+    /// process.
     ///
     /// # Errors
     ///
@@ -264,8 +273,8 @@ impl WalWriter {
         Ok(())
     }
 
-    /// Flushes the buffer and makes all records survive a power failure; see [`WritableFile::sync`] for
-    /// `full`. Syncing the directory is left to the caller.
+    /// Flushes the buffer and syncs the file, so that all records survive a power failure; see
+    /// [`WritableFile::sync`] for `full`. The caller syncs the directory.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! Write batches: several writes that take effect together, and batches that are read before they are written.
+//! Write batches: writes that take effect atomically, and batches that can be read before they are
+//! written.
 //!
 //! `cargo run -p cairn --example batches`
 
@@ -10,14 +11,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     db.put(b"balance:ada", b"100")?;
     db.put(b"balance:grace", b"0")?;
 
-    // All of a batch, or nothing.
+    // A batch is written atomically.
     let mut batch = WriteBatch::new();
     batch.put(b"balance:ada", b"70");
     batch.put(b"balance:grace", b"30");
     db.write(&batch)?;
     assert_eq!(db.get(b"balance:grace")?.as_deref(), Some(&b"30"[..]));
 
-    // A save point takes the later writes back.
+    // Rolling back to a save point removes the writes since.
     batch.clear();
     batch.put(b"balance:ada", b"60");
     batch.set_save_point();
@@ -26,11 +27,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let synced = WriteOptions {
         sync: true,
         ..WriteOptions::default()
-    }; // survives a power cut
+    }; // survives a power failure
     db.write_with(&batch, &synced)?;
     assert!(db.get(b"balance:grace")?.is_some());
 
-    // A batch with an index is read together with the database.
+    // An indexed batch can be read together with the database.
     let (batch, family) = (IndexedBatch::new(true), db.default_family());
     batch.put(b"balance:edsger", b"10");
     let options = ReadOptions::default();

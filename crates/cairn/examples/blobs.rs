@@ -17,15 +17,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     db.flush()?;
     assert_eq!(db.property_number("rocksdb.num-blob-files"), Some(1));
 
-    // Reads show the value as ever, without a copy.
-    let read = db.get(b"picture")?.ok_or("it was put")?;
+    // Reads return the value as usual, without a copy.
+    let read = db.get(b"picture")?.ok_or("the key exists")?;
     assert_eq!(*read, *picture);
     for entry in &db {
         let (key, value) = entry?;
         println!("{}: {} bytes", String::from_utf8_lossy(&key), value.len());
     }
 
-    // A blob file goes with its last value.
+    // A blob file is deleted with its last value.
     drop(read);
     db.delete(b"picture")?;
     db.compact_range(None, None, &CompactRangeOptions::default())?;

@@ -1,4 +1,4 @@
-//! Column families: keyspaces with options of their own, written together in one batch.
+//! Column families: keyspaces with their own options, written together in one batch.
 //!
 //! `cargo run -p cairn --example families`
 
@@ -16,8 +16,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .family("index", small)
         .open()?;
 
-    // A record and its index entry, both or none.
-    let index = db.family("index").ok_or("created by the builder")?;
+    // A record and its index entry are written atomically.
+    let index = db.family("index").ok_or("the builder created it")?;
     let mut batch = WriteBatch::new();
     batch.put(b"1", b"granite");
     batch.put_in(&index, b"granite", b"1");
@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "each family has its own keys"
     );
 
-    // Families come and go while the database is open, and so do their options.
+    // Families can be created and dropped, and their options changed, while the database is open.
     let scratch = db.create_family("scratch", &FamilyOptions::default())?;
     scratch.set_options(&[("disable_auto_compactions", "true")])?;
     scratch.put(b"k", b"v")?;

@@ -1,4 +1,4 @@
-//! Compaction filters: entries that are dropped or changed as tables are rewritten.
+//! Compaction filters: drop or change entries as tables are rewritten.
 //!
 //! `cargo run -p cairn --example filters`
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cairn::compaction::{CompactionFilter, FilterDecision, FilterValue};
 use cairn::{CompactRangeOptions, Db, Options};
 
-/// Drops sessions that are over, and shortens long notes.
+/// Drops expired sessions and truncates long notes.
 struct Tidy;
 
 impl CompactionFilter for Tidy {
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     db.put(b"session:1", b"over")?;
     db.put(b"session:2", b"open")?;
     db.flush()?;
-    assert!(db.get(b"session:1")?.is_some(), "no compaction has seen it");
+    assert!(db.get(b"session:1")?.is_some(), "no compaction has run yet");
 
     db.compact_range(None, None, &CompactRangeOptions::default())?;
     assert!(db.get(b"session:1")?.is_none());

@@ -1,4 +1,4 @@
-//! Tables that are written outside of a database and become part of it at once.
+//! External tables: written outside of a database and ingested atomically.
 //!
 //! `cargo run -p cairn --example ingestion`
 
@@ -9,7 +9,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = Options::default().create_if_missing(true);
     let table = dir.path().join("numbers.sst");
 
-    // Keys are added in order.
+    // Keys must be added in order.
     let mut writer = SstFileWriter::new(&World::posix(), &options.db, &options.family);
     writer.open(&table)?;
     for number in 0..10_000_u32 {
@@ -17,13 +17,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     assert_eq!(writer.finish()?.num_entries, 10_000);
 
-    // The table can be read by itself.
+    // The table can be read on its own.
     let reader = SstFileReader::open(&World::posix(), &table, &options.family)?;
     reader.verify_checksum()?;
     let entries = reader.iter(&Default::default());
     assert_eq!(entries.into_keys().count(), 10_000);
 
-    // Its entries are newer than what the database has.
+    // Its entries are newer than all entries of the database.
     let db = Db::open(dir.path().join("db"), &options)?;
     db.put(&7_u32.to_be_bytes(), b"by hand")?;
     let how = IngestExternalFileOptions {

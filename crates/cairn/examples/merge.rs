@@ -9,7 +9,7 @@ use cairn::{Code, Db, MergeInput, MergeOperator, Options, Subcode};
 /// Adds little-endian numbers.
 struct Sum;
 
-/// The number in `bytes`, if they are one.
+/// The number in `bytes`, if they encode one.
 fn number(bytes: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.as_array()?))
 }
@@ -45,12 +45,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         db.merge(b"visits", &7_u64.to_le_bytes())?;
     }
     db.flush()?;
-    let visits = db.get(b"visits")?.ok_or("it was merged")?;
+    let visits = db.get(b"visits")?.ok_or("the key has operands")?;
     assert_eq!(number(&visits), Some(70));
 
-    // An operand that is no number is found by the read.
+    // A read reports an operand that is not a number.
     db.merge(b"broken", b"seven")?;
-    let error = db.get(b"broken").err().ok_or("Sum refuses the operand")?;
+    let error = db.get(b"broken").err().ok_or("Sum rejects the operand")?;
     assert_eq!(error.code(), Code::Corruption);
     assert_eq!(error.subcode(), Subcode::MergeOperatorFailed);
     Ok(db.close()?)

@@ -1,4 +1,4 @@
-//! Snapshots: the state of one moment, whatever is written later.
+//! Snapshots: the state at one point in time, unaffected by later writes.
 //!
 //! `cargo run -p cairn --example snapshots`
 
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     db.put(b"2025-02", b"open")?;
     db.delete(b"2024-01")?;
 
-    // Point reads, scans, ranges and prefixes of that moment.
+    // Point reads, scans, ranges and prefixes at that point in time.
     assert!(snapshot.get(b"2024-01")?.is_some());
     assert!(snapshot.get(b"2025-02")?.is_none());
     let count = |entries: cairn::Iter<'_>| entries.into_iter().count();
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(count(snapshot.prefix("2024")), 2);
     assert_eq!(count(db.prefix("2024")), 1);
 
-    // From the last key backward.
+    // Backward from the last key.
     let (last, _) = snapshot
         .iter()
         .into_iter()
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .ok_or("not empty")??;
     assert_eq!(*last, *b"2025-01");
 
-    // An iterator shows one moment too, until it is refreshed.
+    // An iterator, too, shows one point in time until it is refreshed.
     let mut iter = db.iter();
     db.put(b"2025-03", b"open")?;
     iter.seek(b"2025-03");

@@ -1,4 +1,4 @@
-//! Statistics, properties, perf contexts and listeners: a database at work.
+//! Observing a database: statistics, properties, the perf context and listeners.
 //!
 //! `cargo run -p cairn --example statistics`
 
@@ -15,7 +15,7 @@ struct Flushes(AtomicU64);
 
 impl EventListener for Flushes {
     fn on_flush_completed(&self, info: &FlushJobInfo) {
-        println!("{} because of {}", info.file_path, info.flush_reason.text());
+        println!("{} (reason: {})", info.file_path, info.flush_reason.text());
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -40,11 +40,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{}", perf::report(true));
 
     // Tickers and histograms of the database, by RocksDB's names.
-    let statistics = db.statistics().ok_or("kept by default")?;
+    let statistics = db.statistics().ok_or("statistics are enabled by default")?;
     assert_eq!(statistics.ticker(Ticker::NumberKeysWritten), 1000);
     assert_eq!(statistics.ticker(Ticker::NumberKeysRead), 100);
     let written = statistics.histogram(Histogram::BytesPerWrite);
-    println!("bytes a write: {:.0} on average", written.average());
+    println!("bytes per write: {:.0} on average", written.average());
     assert!(written.average() > 100.0);
 
     // Properties.
@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!(
         "{}",
         db.property("rocksdb.stats")
-            .ok_or("every database has it")?
+            .ok_or("every database has this property")?
     );
     assert_eq!(flushes.0.load(Ordering::Relaxed), 1);
     Ok(db.close()?)

@@ -1,4 +1,4 @@
-//! Values with a time to live. The clock of this example is moved by hand.
+//! Values with a time to live. The clock of this example is advanced manually.
 //!
 //! `cargo run -p cairn --example ttl`
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 use cairn::world::Clock;
 use cairn::{CompactRangeOptions, Db, FamilyOptions, Options, World};
 
-/// A clock that starts in 2027 and goes on when someone sleeps.
+/// A clock that starts in 2027 and advances with each sleep.
 #[derive(Default)]
 struct HandClock(AtomicU64);
 
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     db.put(b"session", b"Ada")?;
     carts.put(b"cart", b"3 books")?;
 
-    // Values that are over go with the next compaction of their table.
+    // Expired values are dropped by the next compaction of their table.
     clock.sleep(Duration::from_secs(2 * 3600));
     for family in db.families() {
         family.flush()?;
@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert!(db.get(b"session")?.is_none());
     assert_eq!(carts.get(b"cart")?.as_deref(), Some(&b"3 books"[..]));
 
-    // The time to live changes while the database is open.
+    // The time to live can be changed while the database is open.
     carts.set_ttl(3600)?;
     assert_eq!(carts.ttl(), Some(3600));
     Ok(())

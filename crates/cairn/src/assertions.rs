@@ -1,5 +1,5 @@
-//! Properties of the public types, checked at compile time: each is `Debug` and can be sent to another
-//! thread, and all but cursors and writers can be shared between threads.
+//! Compile-time checks of the public types: each implements `Debug` and `Send`, and all but cursors
+//! and writers implement `Sync`.
 
 use std::fmt::Debug;
 
@@ -69,6 +69,9 @@ checked! { is_shared:
     crate::WriteBufferManager,
     crate::WriteEntry,
     crate::WriteOptions,
+    crate::caches::CompressedSecondaryCache,
+    crate::caches::FlashCache,
+    crate::caches::FlashCacheOptions,
     crate::compaction::Canceled,
     crate::compaction::CollectorContext,
     crate::compaction::CompactOnDeletion,
@@ -116,6 +119,7 @@ checked! { is_shared:
     crate::options::CacheOptions,
     crate::options::CompressionOptions,
     crate::options::FifoCompactionOptions,
+    crate::options::CacheUsageOptions,
     crate::options::MetadataCacheOptions,
     crate::options::OptionsFile,
     crate::options::Row<crate::DbOptions>,
@@ -186,6 +190,7 @@ checked! { is_shared:
     crate::options::enums::InfoLogLevel,
     crate::options::enums::KeyCommonPrefix,
     crate::options::enums::MemtableFactory,
+    crate::options::enums::ChargeDecision,
     crate::options::enums::PinningTier,
     crate::options::enums::PrepopulateBlobCache,
     crate::options::enums::PrepopulateBlockCache,

@@ -7,10 +7,11 @@ use cairn_types::{Error, Result};
 
 use crate::family::Family;
 
-/// A list of writes, to one or several column families, that becomes visible and durable as a
-/// whole. Writes in it take effect in the order in which they were added.
+/// A list of writes to one or more column families that is applied atomically. The writes take
+/// effect in the order in which they were added.
 ///
-/// The bytes are RocksDB's serialized form ([`WriteBatch::data`], [`WriteBatch::from_data`]).
+/// The batch is kept in RocksDB's serialized form ([`WriteBatch::data`],
+/// [`WriteBatch::from_data`]).
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -30,7 +31,7 @@ pub struct WriteBatch {
 }
 
 impl WriteBatch {
-    /// An empty batch.
+    /// Creates an empty batch.
     #[must_use]
     pub fn new() -> WriteBatch {
         WriteBatch {
@@ -38,8 +39,8 @@ impl WriteBatch {
         }
     }
 
-    /// An empty batch whose serialized form may have `max_bytes` bytes; 0 for any number. See
-    /// [`WriteBatch::set_max_bytes`].
+    /// Creates an empty batch whose serialized form is limited to `max_bytes` bytes; 0 for no
+    /// limit. See [`WriteBatch::set_max_bytes`].
     #[must_use]
     pub fn with_max_bytes(max_bytes: usize) -> WriteBatch {
         WriteBatch {
@@ -47,54 +48,56 @@ impl WriteBatch {
         }
     }
 
-    /// Lets the serialized form grow to `max_bytes` bytes; 0 for any number, as at first. A write
-    /// that would make it longer is not added, and the batch is [refused](WriteBatch::refused) with
-    /// `Aborted` and the subcode `MemoryLimit`. What is there already stays.
+    /// Limits the serialized form to `max_bytes` bytes; 0 for no limit, the default. A write that
+    /// would exceed the limit is not added, and the batch is marked as
+    /// [rejected](WriteBatch::refused) with `Aborted` and the subcode `MemoryLimit`. Earlier writes
+    /// stay in the batch.
     pub fn set_max_bytes(&mut self, max_bytes: usize) {
         self.inner.set_max_bytes(max_bytes);
     }
 
-    /// Bytes that the serialized form may have; 0 for any number.
+    /// The maximum size of the serialized form in bytes; 0 for no limit.
     #[must_use]
     pub fn max_bytes(&self) -> usize {
         self.inner.max_bytes()
     }
 
-    /// The reason for which the first write was refused, if one was. The batch cannot be written before it is
-    /// cleared, or [`WriteBatch::forget_refused`] is called.
+    /// The error of the first rejected write, if any. The batch cannot be written until it is
+    /// cleared or [`WriteBatch::forget_refused`] is called.
     #[must_use]
     pub fn refused(&self) -> Option<&Error> {
         self.inner.refused()
     }
 
-    /// Refuses the batch because of a write that cannot be added, unless it is already refused.
+    /// Marks the batch as rejected because of a write that cannot be added, unless it is already
+    /// marked.
     pub fn refuse(&mut self, error: Error) {
         self.inner.refuse(error);
     }
 
-    /// Allows the batch to be written without the writes that were not added.
+    /// Allows the batch to be written without its rejected writes.
     pub fn forget_refused(&mut self) {
         self.inner.forget_refused();
     }
 
-    /// The batch that RocksDB's serialized form describes.
+    /// Creates a batch from RocksDB's serialized form.
     ///
     /// # Errors
     ///
-    /// `Corruption` if the bytes are no batch, `NotSupported` for records that Cairn does not
-    /// know.
+    /// `Corruption` if the bytes are not a valid batch; `NotSupported` for record types that Cairn
+    /// does not know.
     pub fn from_data(data: &[u8]) -> Result<WriteBatch> {
         let inner = cairn_db::WriteBatch::from_data(data)?;
         Ok(WriteBatch { inner })
     }
 
-    /// RocksDB's serialized form of this batch.
+    /// The batch in RocksDB's serialized form.
     #[must_use]
     pub fn data(&self) -> &[u8] {
         self.inner.data()
     }
 
-    /// The records in the order in which they were added, log data included.
+    /// The records in the order in which they were added, including log data.
     ///
     /// ```
     /// use cairn::{Record, WriteBatch};
@@ -110,7 +113,7 @@ impl WriteBatch {
     ///
     /// # Errors
     ///
-    /// `Corruption`, which no batch that was built or checked by this type shows.
+    /// `Corruption`; never for a batch that was built or validated by this type.
     pub fn records(&self) -> impl Iterator<Item = Result<Record<'_>>> {
         self.inner.records()
     }
@@ -121,13 +124,13 @@ impl WriteBatch {
         self.inner.count()
     }
 
-    /// True if the batch holds nothing, not even log data.
+    /// True if the batch has no records, not even log data.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.inner.is_empty()
     }
 
-    /// Removes everything, save points too. The memory is kept, and the limit of bytes.
+    /// Removes all writes and save points. The allocation and the size limit are kept.
     pub fn clear(&mut self) {
         self.inner.clear();
     }
@@ -144,7 +147,7 @@ impl WriteBatch {
         self.inner.put_in(&family.inner, key, value);
     }
 
-    /// [`WriteBatch::put`] of a key and a value in pieces, which are copied once.
+    /// [`WriteBatch::put`] with a key and a value given in pieces, which are copied only once.
     ///
     /// ```
     /// let mut batch = cairn::WriteBatch::new();
@@ -163,7 +166,7 @@ impl WriteBatch {
         self.inner.put_parts_in(&family.inner, key, value);
     }
 
-    /// [`WriteBatch::merge`] of a key and an operand in pieces, which are copied once.
+    /// [`WriteBatch::merge`] with a key and an operand given in pieces, which are copied only once.
     pub fn merge_parts(&mut self, key: &[&[u8]], operand: &[&[u8]]) {
         self.inner.merge_parts(key, operand);
     }
@@ -173,7 +176,7 @@ impl WriteBatch {
         self.inner.merge_parts_in(&family.inner, key, operand);
     }
 
-    /// Deletes `key` from the default family. Deleting what does not exist is no error.
+    /// Deletes `key` from the default family. Deleting a missing key is not an error.
     #[inline]
     pub fn delete(&mut self, key: &[u8]) {
         self.inner.delete(key);
@@ -185,8 +188,8 @@ impl WriteBatch {
         self.inner.delete_in(&family.inner, key);
     }
 
-    /// Deletes `key`, which was put exactly once since it was last deleted. Cheaper than
-    /// [`WriteBatch::delete`]; on a key that was put twice or merged the result is undefined.
+    /// Deletes `key`, which must have been put exactly once since it was last deleted. Cheaper than
+    /// [`WriteBatch::delete`]; for a key that was put twice or merged, the result is undefined.
     pub fn single_delete(&mut self, key: &[u8]) {
         self.inner.single_delete(key);
     }
@@ -196,7 +199,7 @@ impl WriteBatch {
         self.inner.single_delete_in(&family.inner, key);
     }
 
-    /// Deletes every key from `begin` up to, not including, `end`.
+    /// Deletes all keys from `begin` up to, but excluding, `end`.
     pub fn delete_range(&mut self, begin: &[u8], end: &[u8]) {
         self.inner.delete_range(begin, end);
     }
@@ -206,30 +209,30 @@ impl WriteBatch {
         self.inner.delete_range_in(&family.inner, begin, end);
     }
 
-    /// Adds an operand for the merge operator of the default family.
+    /// Adds a merge operand to `key` in the default family.
     #[inline]
     pub fn merge(&mut self, key: &[u8], operand: &[u8]) {
         self.inner.merge(key, operand);
     }
 
-    /// Adds an operand for the merge operator of `family`.
+    /// Adds a merge operand to `key` in `family`.
     #[inline]
     pub fn merge_in(&mut self, family: &Family<'_>, key: &[u8], operand: &[u8]) {
         self.inner.merge_in(&family.inner, key, operand);
     }
 
-    /// Adds bytes that are written to the log only.
+    /// Adds data that is written to the WAL only.
     pub fn put_log_data(&mut self, data: &[u8]) {
         self.inner.put_log_data(data);
     }
 
-    /// Remembers the present state for [`WriteBatch::rollback_to_save_point`].
+    /// Sets a save point for [`WriteBatch::rollback_to_save_point`].
     pub fn set_save_point(&mut self) {
         self.inner.set_save_point();
     }
 
-    /// Removes what was added since the last save point, and that save point. A batch that was refused
-    /// since then is so no more.
+    /// Removes the writes since the last save point, and the save point. A rejection since then is
+    /// cleared.
     ///
     /// # Errors
     ///
@@ -238,7 +241,7 @@ impl WriteBatch {
         self.inner.rollback_to_save_point()
     }
 
-    /// Forgets the last save point and keeps what was added since.
+    /// Removes the last save point and keeps the writes since.
     ///
     /// # Errors
     ///
@@ -247,9 +250,9 @@ impl WriteBatch {
         self.inner.pop_save_point()
     }
 
-    /// Sets `key` to an entity of `columns`, pairs of name and value in any order. The empty name
-    /// is that of the default column. A name that repeats is `Corruption` when the batch is
-    /// written, as in RocksDB.
+    /// Sets `key` to a wide-column entity with `columns`, which are pairs of name and value in any
+    /// order. The default column has the empty name. A repeated name makes the write of the batch
+    /// fail with `Corruption`, as in RocksDB.
     pub fn put_entity(&mut self, key: &[u8], columns: &[Column<'_>]) {
         self.inner.put_entity(key, columns);
     }
@@ -259,7 +262,7 @@ impl WriteBatch {
         self.inner.put_entity_in(&family.inner, key, columns);
     }
 
-    /// Sets `key` to an entity in each of several families.
+    /// Sets `key` to a wide-column entity in each of several families.
     pub fn put_attribute_groups(&mut self, key: &[u8], groups: &[(&Family<'_>, &[Column<'_>])]) {
         let groups: Vec<(&cairn_db::Family, &[Column<'_>])> = groups
             .iter()
@@ -268,8 +271,8 @@ impl WriteBatch {
         self.inner.put_attribute_groups(key, &groups);
     }
 
-    /// Sets `key` to `value`, which was written at `unix_seconds`. The time only decides where
-    /// RocksDB's tiered compaction keeps the value.
+    /// Sets `key` to `value` with the write time `unix_seconds`. The time only determines where
+    /// RocksDB's tiered compaction places the value.
     pub fn timed_put(&mut self, key: &[u8], value: &[u8], unix_seconds: u64) {
         self.inner.timed_put(key, value, unix_seconds);
     }

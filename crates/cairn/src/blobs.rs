@@ -1,16 +1,17 @@
-//! Large values in files of their own.
+//! Large values in separate files.
 //!
-//! With `enable_blob_files`, values of at least `min_blob_size` bytes go to *blob files* when a
-//! flush or compaction writes them; tables keep references. Compactions then move references
-//! instead of values, which saves most of the writing where values are large. Reads and iterators
-//! show the values as ever, and hand them out without a copy.
+//! With `enable_blob_files`, flushes and compactions write values of at least `min_blob_size` bytes
+//! to *blob files*, and tables store references to them. Compactions then rewrite references
+//! instead of values, which eliminates most of the write amplification of large values. Reads and
+//! iterators return the values as usual, without a copy.
 //!
-//! A value that is overwritten or deleted stays in its blob file as garbage until the file is
-//! emptied. `enable_blob_garbage_collection` lets compactions move live values out of the oldest
-//! files (`blob_garbage_collection_age_cutoff` says how many), and with
-//! `blob_garbage_collection_force_threshold` compacts tables for that alone. `blob_space_target`
-//! is simpler, and Cairn's own: with 1.5, blob files take at most about one and a half times the
-//! bytes of the live values in them, as far as compactions have seen that the others are garbage.
+//! An overwritten or deleted value stays in its blob file as garbage until the file has no live
+//! values left. With `enable_blob_garbage_collection`, compactions relocate live values out of the
+//! oldest files (`blob_garbage_collection_age_cutoff` sets the fraction), and
+//! `blob_garbage_collection_force_threshold` triggers compactions for this purpose.
+//! `blob_space_target` is a simpler option of Cairn's own: with 1.5, blob files take at most about
+//! one and a half times the space of their live values, as far as compactions have discovered the
+//! garbage.
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
@@ -25,17 +26,17 @@
 //! assert_eq!(db.property("rocksdb.num-blob-files").as_deref(), Some("1"));
 //! assert_eq!(db.get(b"large")?.unwrap().len(), 5000);
 //!
-//! // The file goes with its last value.
+//! // The file is deleted with its last value.
 //! db.delete(b"large")?;
 //! db.compact_range(None, None, &CompactRangeOptions::default())?;
 //! assert_eq!(db.property("rocksdb.num-blob-files").as_deref(), Some("0"));
 //! # Ok::<(), cairn::Error>(())
 //! ```
 //!
-//! # A cache of blobs
+//! # Blob cache
 //!
-//! Blobs are cached only if the family has a `blob_cache`. It may be the cache of blocks: blobs are
-//! then the first to leave it.
+//! Blobs are cached only if the family has a `blob_cache`. It may be the block cache, in which case
+//! blobs are evicted first.
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The builder that opens a database.
+//! The builder for opening a database.
 
 use std::path::{Path, PathBuf};
 
@@ -10,8 +10,8 @@ use cairn_types::Result;
 use crate::db::Db;
 use crate::open::Options;
 
-/// Opens a database step by step; [`Db::builder`] makes one. [`Db::open`] and [`Db::open_read_only`]
-/// are the short forms.
+/// A builder for opening a database, created by [`Db::builder`]. [`Db::open`] and
+/// [`Db::open_read_only`] are shortcuts.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -26,7 +26,7 @@ use crate::open::Options;
 /// db.family("stones").expect("created").put(b"slate", b"metamorphic")?;
 /// db.close()?;
 ///
-/// // All families of the files are opened, also those that the builder does not name.
+/// // All existing families are opened, even those that the builder does not name.
 /// let db = Db::builder(&path).read_only(true).open()?;
 /// let stones = db.family("stones").expect("opened");
 /// assert_eq!(stones.get(b"slate")?.as_deref(), Some(&b"metamorphic"[..]));
@@ -68,8 +68,8 @@ impl DbBuilder {
         }
     }
 
-    /// Sets all options at once, in place of those set before. The family options apply to the default
-    /// family and to families without options of their own.
+    /// Sets all options, replacing those set before. The family options apply to the default family
+    /// and to families without options of their own.
     pub fn options(mut self, options: Options) -> DbBuilder {
         self.options = options;
         self
@@ -81,7 +81,7 @@ impl DbBuilder {
         self
     }
 
-    /// Creates families that are named and do not exist. Default: false.
+    /// Creates named families that do not exist. Default: false.
     pub fn create_missing_column_families(mut self, create: bool) -> DbBuilder {
         self.options = self.options.create_missing_column_families(create);
         self
@@ -99,15 +99,15 @@ impl DbBuilder {
         self
     }
 
-    /// Sets the files, clock, threads and randomness of the database. Default: those of the machine,
-    /// [`World::posix`].
+    /// Sets the file system, clock, threads and random source of the database. Default: those of
+    /// the operating system, [`World::posix`].
     pub fn world(mut self, world: World) -> DbBuilder {
         self.world = world;
         self
     }
 
-    /// Opens for reading only: no file is changed, and other openings are not excluded. Reads may fail
-    /// if another opening writes meanwhile. Default: false.
+    /// Opens the database read-only: no file is changed, and other processes may open the database.
+    /// Reads may fail if another process writes in the meantime. Default: false.
     pub fn read_only(mut self, read_only: bool) -> DbBuilder {
         self.read_only = read_only;
         self

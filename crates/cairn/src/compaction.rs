@@ -1,11 +1,11 @@
-//! Compaction: what steers it, and what a program may put into it.
+//! Compaction: styles, filters, partitioners, collectors and manual control.
 //!
 //! # Filters
 //!
-//! A [`CompactionFilter`] sees the newest version of each key as tables are compacted, and may
-//! drop or change it: the way to let data expire without a deletion for each key. It works beside
-//! snapshots, not for them: what it removes is gone for their readers as well. A
-//! [`CompactionFilterFactory`] makes one filter for each part of a job, and may filter flushes too.
+//! A [`CompactionFilter`] is called for the newest version of each key as tables are compacted, and
+//! may drop or change it, so that data can expire without a deletion per key. It ignores snapshots:
+//! entries that it removes disappear for their readers as well. A [`CompactionFilterFactory`]
+//! creates one filter per subcompaction, and may filter flushes, too.
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
@@ -13,7 +13,7 @@
 //! use cairn::compaction::{CompactionFilter, FilterDecision, FilterValue};
 //! use cairn::{CompactRangeOptions, Db, Options};
 //!
-//! /// Drops sessions that are over.
+//! /// Drops expired sessions.
 //! struct Expired;
 //! impl CompactionFilter for Expired {
 //!     fn name(&self) -> &str {
@@ -40,9 +40,9 @@
 
 //! # Styles
 //!
-//! `compaction_style` says how a family's tree is shaped: leveled (the default: least space),
-//! universal (sorted runs merged by size: least writing), FIFO (the oldest files are dropped: for
-//! logs and caches), or not at all.
+//! `compaction_style` determines the shape of a family's tree: leveled (the default, with the
+//! lowest space amplification), universal (sorted runs merged by size, with the lowest write
+//! amplification), FIFO (the oldest files are deleted, for logs and caches), or none.
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
@@ -64,11 +64,11 @@
 //!
 //! # Tables
 //!
-//! A [`SstPartitionerFactory`] ends tables where the user wants them to end, so that whole tables
-//! can be moved or deleted. A [`TablePropertiesCollectorFactory`] sees every entry of a table as it
-//! is written, adds properties to the table, and may ask for its compaction. [`CompactOnDeletion`]
-//! is one that asks where deletions lie close together; with `deletion_triggered_compaction`, which
-//! is on, every family has one.
+//! A [`SstPartitionerFactory`] sets table boundaries, so that whole tables can be moved or deleted.
+//! A [`TablePropertiesCollectorFactory`] creates collectors, which are called for every entry
+//! written to a table, add properties to it, and may mark it for compaction. [`CompactOnDeletion`]
+//! marks tables with dense deletions; every family has such a collector unless
+//! `deletion_triggered_compaction` is disabled.
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
@@ -90,11 +90,12 @@
 //! # Ok::<(), cairn::Error>(())
 //! ```
 //!
-//! # By hand
+//! # Manual control
 //!
-//! [`Db::compact_range`] compacts a range of keys, [`Db::compact_files`] files by name;
-//! [`Db::suggest_compact_range`] leaves the when to Cairn. [`Db::delete_files_in_ranges`] frees
-//! the space of whole files at once. A [`Canceled`] flag calls a compaction off.
+//! [`Db::compact_range`] compacts a range of keys, [`Db::compact_files`] compacts files by name,
+//! and [`Db::suggest_compact_range`] only marks files and leaves the timing to Cairn.
+//! [`Db::delete_files_in_ranges`] frees the space of whole files at once. A [`Canceled`] flag
+//! cancels a compaction.
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
@@ -132,15 +133,15 @@ pub use cairn_types::{
 };
 
 impl Db {
-    /// Compacts the tables called `files` of the default family, and those that have to go with
-    /// them, into `output_level`. Names are as in [`Db::property`] `rocksdb.sstables`, with or
-    /// without their directory; `path_id` is the directory of the outputs. Returns the paths of
-    /// the outputs.
+    /// Compacts the tables `files` of the default family, and others that must be included, into
+    /// `output_level`. Files are named as in the [property](Db::property) `rocksdb.sstables`, with
+    /// or without their directory; `path_id` selects the directory of the outputs. Returns the
+    /// paths of the outputs.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if there is no such file or level; `Aborted` if files of it are being
-    /// compacted already; `Incomplete` if it was called off; errors of the files.
+    /// `InvalidArgument` if a file or the level does not exist; `Aborted` if some of the files are
+    /// already being compacted; `Incomplete` if the compaction was cancelled; errors of the files.
     pub fn compact_files(
         &self,
         options: &CompactionOptions,
@@ -152,8 +153,8 @@ impl Db {
             .compact_files(options, files, output_level, path_id)
     }
 
-    /// Marks the files of the default family that touch the keys from `begin` to `end` for compaction
-    /// soon.
+    /// Marks the files of the default family that overlap the keys from `begin` to `end` to be
+    /// compacted soon.
     ///
     /// # Errors
     ///
@@ -162,11 +163,10 @@ impl Db {
         self.inner.suggest_compact_range(begin, end)
     }
 
-    /// Deletes the tables of the default family from level 1 on that lie in one of `ranges` with
-    /// all their keys, without reading them; the end of a range belongs to it if `include_end`.
-    /// Other keys of the ranges stay. A quick way to free space before [`Db::delete_range`],
-    /// not a deletion: snapshots see their keys go, and older versions in other files may come to
-    /// light.
+    /// Deletes the tables of the default family below level 0 whose keys are entirely within one of
+    /// `ranges`, without reading them. Range ends are inclusive if `include_end`. Keys in other
+    /// files stay. Use it to free space quickly before [`Db::delete_range`]; it is not a deletion
+    /// itself: snapshots lose the keys as well, and older versions in other files may reappear.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -195,17 +195,17 @@ impl Db {
         self.inner.delete_files_in_ranges(ranges, include_end)
     }
 
-    /// Moves the files of level 0 of the default family, which must not overlap, to
-    /// `target_level`, above which nothing may lie.
+    /// Moves the level-0 files of the default family, which must not overlap, to `target_level`.
+    /// The levels from 1 to `target_level` must be empty.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` names the obstacle.
+    /// `InvalidArgument`, with the reason.
     pub fn promote_level_zero(&self, target_level: usize) -> Result<()> {
         self.inner.promote_level_zero(target_level)
     }
 
-    /// Turns automatic compactions of the default family on.
+    /// Enables automatic compactions of the default family.
     ///
     /// # Errors
     ///
@@ -215,15 +215,15 @@ impl Db {
     }
 
     /// Waits for running flushes and compactions, and starts no more until
-    /// [`Db::continue_background_work`] has been called as often. Writes go on until memtables are
-    /// full; a flush that is requested waits.
+    /// [`Db::continue_background_work`] has been called the same number of times. Writes continue
+    /// until the memtables are full; requested flushes wait.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
     /// # use cairn::{Db, Options};
     /// # let db = Db::open(dir.path().join("db"), &Options::default().create_if_missing(true))?;
     /// db.pause_background_work();
-    /// // The files of the database stay as they are now.
+    /// // No flush or compaction changes the files here.
     /// db.continue_background_work()?;
     /// # Ok::<(), cairn::Error>(())
     /// ```
@@ -231,48 +231,48 @@ impl Db {
         self.inner.pause_background_work();
     }
 
-    /// Takes one pause back.
+    /// Undoes one [`Db::pause_background_work`].
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if there is none.
+    /// `InvalidArgument` if background work is not paused.
     pub fn continue_background_work(&self) -> Result<()> {
         self.inner.continue_background_work()
     }
 
-    /// Ends manual compactions with `Incomplete`, and refuses new ones until
-    /// [`Db::enable_manual_compaction`] has been called as often.
+    /// Cancels manual compactions with `Incomplete`, and rejects new ones until
+    /// [`Db::enable_manual_compaction`] has been called the same number of times.
     pub fn disable_manual_compaction(&self) {
         self.inner.disable_manual_compaction();
     }
 
-    /// Takes one ban on manual compactions back.
+    /// Undoes one [`Db::disable_manual_compaction`].
     pub fn enable_manual_compaction(&self) {
         self.inner.enable_manual_compaction();
     }
 
-    /// Ends all compactions, whose work is lost, and starts no more until
-    /// [`Db::resume_all_compactions`] has been called as often. Flushes go on.
+    /// Aborts all running compactions, discarding their work, and starts no more until
+    /// [`Db::resume_all_compactions`] has been called the same number of times. Flushes continue.
     pub fn abort_all_compactions(&self) {
         self.inner.abort_all_compactions();
     }
 
-    /// Takes one abort back.
+    /// Undoes one [`Db::abort_all_compactions`].
     pub fn resume_all_compactions(&self) {
         self.inner.resume_all_compactions();
     }
 
-    /// Ends all background work for good: what is left to do with the database is to read, and to
-    /// close it. With `wait`, returns when nothing runs any more.
+    /// Cancels all background work permanently. Afterwards the database can only be read and
+    /// closed. With `wait`, returns once no job is running.
     ///
     /// # Errors
     ///
-    /// An error of flushing what was written without a log.
+    /// An error of flushing data that was written without the WAL.
     pub fn cancel_all_background_work(&self, wait: bool) -> Result<()> {
         self.inner.cancel_all_background_work(wait)
     }
 
-    /// Waits until no flush or compaction runs or is due, and what else `options` say.
+    /// Waits until no flush or compaction is running or due, subject to `options`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The handle of an open database.
+//! The handle to an open database.
 
 use std::fmt;
 use std::path::Path;
@@ -15,29 +15,29 @@ use crate::iter::Iter;
 use crate::open::Options;
 use crate::snapshot::Snapshot;
 
-/// An open database. Share it between threads by reference or in an `Arc`; the last owner closes
-/// it, by [`Db::close`] or by dropping it.
+/// An open database. It can be shared between threads by reference or in an `Arc`. [`Db::close`]
+/// closes it, as does dropping the last reference.
 pub struct Db {
     pub(crate) inner: cairn_db::Db,
 }
 
 impl Db {
-    /// Opens the database in the directory `path` with all its column families, which all get the
-    /// family options of `options`.
+    /// Opens the database in the directory `path` with all of its column families, which all get
+    /// the family options of `options`.
     ///
-    /// Built-in comparators and merge operators that the files record need not be named.
+    /// Built-in comparators and merge operators that the files record need not be set.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if it does not exist or the options make no sense; `NotSupported` for
-    /// files and options that Cairn does not know; `IoError` if it is open elsewhere; `Corruption`
-    /// that names file and offset.
+    /// `InvalidArgument` if the database does not exist or the options are invalid; `NotSupported`
+    /// for files and options that Cairn does not support; `IoError` if the database is open
+    /// elsewhere; `Corruption` with file and offset.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Db> {
         Db::builder(path).options(options.clone()).open()
     }
 
-    /// Opens the database for reading only: no file of it is changed, and other openings are not
-    /// excluded. Reads may fail if another opening writes meanwhile.
+    /// Opens the database read-only: no file is changed, and other processes may open the database.
+    /// Reads may fail if another process writes in the meantime.
     ///
     /// # Errors
     ///
@@ -47,13 +47,13 @@ impl Db {
         builder.read_only(true).open()
     }
 
-    /// Returns a builder for opening the database in `path`: with options for single families, for
-    /// reading only, or in another [`World`].
+    /// Returns a builder for opening the database in `path`, for example with options for
+    /// individual families, read-only, or in another [`World`].
     pub fn builder(path: impl AsRef<Path>) -> DbBuilder {
         DbBuilder::new(path.as_ref())
     }
 
-    /// The names of the column families of the database in `path`. Nothing is changed.
+    /// The names of the column families of the database in `path`. No file is changed.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl Db {
         Db::list_families_in(&World::posix(), path.as_ref())
     }
 
-    /// [`Db::list_families`] in a world of the caller's choice.
+    /// [`Db::list_families`] in the given world.
     ///
     /// # Errors
     ///
@@ -95,11 +95,11 @@ impl Db {
         self.inner.put_with(key, value, options)
     }
 
-    /// The value of `key`, in the memory where it lies, or `None` if it has none.
+    /// The value of `key`, pinned in memory rather than copied, or `None` if there is none.
     ///
     /// # Errors
     ///
-    /// `IoError` or `Corruption` of a file that had to be read.
+    /// `IoError` or `Corruption` of a file that was read.
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         self.inner.get(key)
     }
@@ -108,12 +108,12 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// Those of [`Db::get`]; `Incomplete` if `read_tier` forbids what the read needs.
+    /// Those of [`Db::get`]; `Incomplete` if `read_tier` forbids a necessary read.
     pub fn get_with(&self, key: &[u8], options: &ReadOptions) -> Result<Option<Value>> {
         self.inner.get_with(key, options)
     }
 
-    /// Deletes `key`. Deleting what does not exist is no error.
+    /// Deletes `key`. Deleting a missing key is not an error.
     ///
     /// # Errors
     ///
@@ -131,8 +131,8 @@ impl Db {
         self.inner.delete_with(key, options)
     }
 
-    /// Deletes `key`, which was put exactly once since it was last deleted; cheaper than
-    /// [`Db::delete`]. On a key that was put twice or merged the result is undefined.
+    /// Deletes `key`, which must have been put exactly once since it was last deleted. Cheaper than
+    /// [`Db::delete`]; for a key that was put twice or merged, the result is undefined.
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ impl Db {
         self.inner.single_delete(key)
     }
 
-    /// Deletes every key from `begin` up to, not including, `end`.
+    /// Deletes all keys from `begin` up to, but excluding, `end`.
     ///
     /// # Errors
     ///
@@ -150,11 +150,11 @@ impl Db {
         self.inner.delete_range(begin, end)
     }
 
-    /// Adds an operand for the merge operator of the default family.
+    /// Adds a merge operand to `key` in the default family.
     ///
     /// # Errors
     ///
-    /// `NotSupported` if there is no merge operator; else see [`Db::write_with`].
+    /// `NotSupported` if there is no merge operator; see also [`Db::write_with`].
     pub fn merge(&self, key: &[u8], operand: &[u8]) -> Result<()> {
         self.inner.merge(key, operand)
     }
@@ -168,7 +168,7 @@ impl Db {
         self.inner.merge_with(key, operand, options)
     }
 
-    /// Writes `batch`: all of it or nothing.
+    /// Writes `batch` atomically.
     ///
     /// # Errors
     ///
@@ -181,14 +181,14 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// After `InvalidArgument`, `Incomplete` and `NotSupported` nothing was written. After an
-    /// `IoError` the batch is in doubt (found whole or not at all when the database is opened
-    /// again) and the database is read-only.
+    /// If the error is `InvalidArgument`, `Incomplete` or `NotSupported`, nothing was written.
+    /// After an `IoError`, the database is read-only and the outcome is unknown: when the database
+    /// is opened again, it has either the whole batch or none of it.
     pub fn write_with(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         self.inner.write_with(&batch.inner, options)
     }
 
-    /// An iterator over the default family, not yet on any key.
+    /// An iterator over the default family, not yet positioned.
     #[must_use]
     pub fn iter(&self) -> Iter<'_> {
         Iter::new(self.inner.iter())
@@ -200,7 +200,7 @@ impl Db {
         Iter::new(self.inner.iter_with(options))
     }
 
-    /// A snapshot: the present state, readable while the value lives.
+    /// Takes a snapshot: the current state, readable as long as the snapshot exists.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot<'_> {
         Snapshot::new(self, self.inner.snapshot())
@@ -224,7 +224,7 @@ impl Db {
         self.inner.family(name).map(Family::new)
     }
 
-    /// The live families, in the order of their creation.
+    /// The live families in order of creation.
     #[must_use]
     pub fn families(&self) -> Vec<Family<'_>> {
         self.inner.families().into_iter().map(Family::new).collect()
@@ -234,23 +234,23 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the name is empty or taken, or the options make no sense.
+    /// `InvalidArgument` if the name is empty or taken or the options are invalid.
     pub fn create_family(&self, name: &str, options: &FamilyOptions) -> Result<Family<'_>> {
         self.inner.create_family(name, options).map(Family::new)
     }
 
-    /// Creates several families, all of them or none, in the order given. One call for many families syncs the MANIFEST
-    /// and writes the OPTIONS file once.
+    /// Creates several families atomically, in the given order. The MANIFEST is synced and the
+    /// OPTIONS file written only once.
     ///
     /// # Errors
     ///
-    /// Those of [`Db::create_family`], for any of them.
+    /// Those of [`Db::create_family`].
     pub fn create_families(&self, given: &[FamilyDescriptor]) -> Result<Vec<Family<'_>>> {
         let created = self.inner.create_families(given)?;
         Ok(created.into_iter().map(Family::new).collect())
     }
 
-    /// Drops `family` and all that is in it. Readers that hold it go on reading.
+    /// Drops `family` and all of its data. Existing handles can still read it.
     ///
     /// # Errors
     ///
@@ -264,7 +264,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// The error that made the database read-only; errors of the files that were read.
+    /// The error that made the database read-only; errors of the files read.
     pub fn compact_range(
         &self,
         begin: Option<&[u8]>,
@@ -274,7 +274,7 @@ impl Db {
         self.inner.compact_range(begin, end, options)
     }
 
-    /// Waits until no flush or compaction runs or is due.
+    /// Waits until no flush or compaction is running or due.
     ///
     /// # Errors
     ///
@@ -283,17 +283,17 @@ impl Db {
         self.inner.wait_until_quiet()
     }
 
-    /// The tickers and histograms that the database keeps, alone or with others; `None` if the
-    /// options say that it keeps none.
+    /// The tickers and histograms of the database, which other databases may share; `None` if
+    /// statistics are disabled.
     #[must_use]
     pub fn statistics(&self) -> Option<&std::sync::Arc<crate::observe::Statistics>> {
         self.inner.statistics()
     }
 
-    /// The work of threads for this database now, if it was opened with `enable_thread_tracking`: an entry for
-    /// each flush, compaction and verification, in the order in which they began.
-    /// [`threads::list`](crate::observe::threads::list) has those of all databases of the process, and
-    /// openings.
+    /// The threads currently working for this database, if it was opened with
+    /// `enable_thread_tracking`: an entry for each flush, compaction and verification, in order of
+    /// start. [`threads::list`](crate::observe::threads::list) covers all databases of the process,
+    /// and also lists databases being opened.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -313,9 +313,10 @@ impl Db {
         self.inner.thread_list()
     }
 
-    /// The growth of tickers, in slices of `stats_persist_period_sec` each, of those that ended at
-    /// `from` or later and before `to`, in seconds since 1970; the oldest first. They lie in memory,
-    /// in at most `stats_history_buffer_size` bytes: the oldest go first.
+    /// The history of the tickers: their increments per period of `stats_persist_period_sec`,
+    /// oldest first, for periods that ended at or after `from` and before `to`, in seconds since
+    /// 1970. The history is kept in at most `stats_history_buffer_size` bytes of memory; the oldest
+    /// periods are dropped first.
     #[must_use]
     pub fn stats_history(
         &self,
@@ -325,35 +326,35 @@ impl Db {
         self.inner.stats_history(from, to)
     }
 
-    /// The property `name` of the default family as text, by RocksDB's names.
+    /// The property `name` of the default family as text, with RocksDB's names.
     #[must_use]
     pub fn property(&self, name: &str) -> Option<String> {
         self.inner.property(name)
     }
 
-    /// The names of the properties that have an answer. A name that ends in `at-level` is followed
-    /// by a level's number.
+    /// The names of the supported properties. A name that ends in `at-level` is followed by a level
+    /// number.
     pub fn property_names() -> impl Iterator<Item = &'static str> {
         cairn_db::Db::property_names()
     }
 
-    /// The parts of logs that recovery left out when the database was opened.
+    /// The parts of WALs that recovery dropped when the database was opened.
     #[must_use]
     pub fn dropped_at_recovery(&self) -> Vec<Dropped> {
         self.inner.dropped_at_recovery()
     }
 
-    /// The error that made the database read-only, if it is.
+    /// The error that made the database read-only, if any.
     #[must_use]
     pub fn background_error(&self) -> Option<Error> {
         self.inner.background_error()
     }
 
-    /// Syncs the log, waits for running jobs and closes the database.
+    /// Syncs the WAL, waits for running jobs and closes the database.
     ///
     /// # Errors
     ///
-    /// `IoError` if the log could not be synced: the last writes may then be lost in a power cut.
+    /// `IoError` if the WAL could not be synced: a power failure may then lose the last writes.
     pub fn close(self) -> Result<()> {
         self.inner.close()
     }

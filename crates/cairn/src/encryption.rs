@@ -1,8 +1,8 @@
-//! Encryption at rest: files that only the holder of a key can read.
+//! Encryption at rest.
 //!
-//! [`World::encrypted`](crate::World::encrypted) puts an [`EncryptedFileSystem`] between a database and its
-//! files: tables, logs, the MANIFEST, everything but the lock. The program brings the cipher; here it is
-//! AES with a key of 256 bits, from the crate `aes`:
+//! [`World::encrypted`](crate::World::encrypted) puts an [`EncryptedFileSystem`] between a database
+//! and its files: tables, logs, the MANIFEST, and everything else but the lock file. The program
+//! provides the cipher; in this example it is AES-256 from the crate `aes`:
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
@@ -25,7 +25,7 @@
 //!     }
 //! }
 //!
-//! // From a file or a service; here 32 bytes of any kind.
+//! // From a file or a service; 32 arbitrary bytes in this example.
 //! let key = [7; 32];
 //! let provider = CtrProvider::new(Arc::new(Aes(Aes256::new(&key.into()))))?;
 //! let world = World::posix().encrypted(Arc::new(provider));
@@ -35,7 +35,7 @@
 //! db.put(b"account", b"4711")?;
 //! db.close()?;
 //!
-//! // Who has no key finds nothing to read.
+//! // Without the key, the database cannot be opened.
 //! assert!(Db::open(&path, &options).is_err());
 //! let db = Db::builder(&path).options(options).world(world).open()?;
 //! assert_eq!(db.get(b"account")?.as_deref(), Some(&b"4711"[..]));
@@ -43,14 +43,15 @@
 //! # Ok::<(), cairn::Error>(())
 //! ```
 //!
-//! What it protects: a disk that is taken away, a copy of it, a backup of the files. What it does not: names,
-//! lengths and times of files are plain to see; who can write to the files can change what is read, because
-//! nothing is authenticated; and keys and values are plain in the memory of the process. The files are those
-//! of RocksDB's `EncryptedFileSystem` with its `CTREncryptionProvider`. One key is for all files of a
-//! database, and a directory is encrypted or not, as a whole; to change the key, open both and copy.
+//! Encryption protects the content of a stolen disk, of a copy, and of a backup of the files. It
+//! does not hide the names, sizes and times of files; it does not authenticate, so an attacker with
+//! write access can alter the data; and keys and values are in plain text in the memory of the
+//! process. The format is that of RocksDB's `EncryptedFileSystem` with its `CTREncryptionProvider`.
+//! All files of a database use one key, and a directory is encrypted either completely or not at
+//! all. To change the key, open a second database and copy the data.
 //!
-//! Another [`EncryptionProvider`] than [`CtrProvider`] may keep more in the prefix of each file, a key of
-//! its own for instance that a master key encrypts.
+//! A custom [`EncryptionProvider`] may store more than [`CtrProvider`] does in the prefix of each
+//! file, such as a per-file key encrypted with a master key.
 
 pub use cairn_platform::{
     BlockCipher, CipherStream, CtrProvider, EncryptedFileSystem, EncryptionProvider,

@@ -1,7 +1,7 @@
-//! Wide columns, timed puts, and merge operands as they were written.
+//! Wide-column entities, timed puts, and unmerged operands.
 //!
-//! An entity is a value made of named columns. A plain get of it returns its default column, the one
-//! without a name; a plain value reads as an entity with just that column.
+//! A wide-column entity is a value that consists of named columns. A plain get returns its default
+//! column, whose name is empty; a plain value reads as an entity with only that column.
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
@@ -28,11 +28,12 @@ use crate::family::Family;
 use crate::snapshot::Snapshot;
 
 impl Db {
-    /// Sets `key` to an entity of `columns`, pairs of name and value in any order.
+    /// Sets `key` to a wide-column entity with `columns`, which are pairs of name and value in any
+    /// order.
     ///
     /// # Errors
     ///
-    /// `Corruption` if a name repeats; else see [`Db::write_with`].
+    /// `Corruption` if a name is repeated; see also [`Db::write_with`].
     pub fn put_entity(&self, key: &[u8], columns: &[Column<'_>]) -> Result<()> {
         self.inner.put_entity(key, columns)
     }
@@ -51,7 +52,7 @@ impl Db {
         self.inner.put_entity_with(key, columns, options)
     }
 
-    /// The columns of `key`, sorted by name, or `None` if it has no value.
+    /// The columns of `key`, sorted by name, or `None` if the key does not exist.
     ///
     /// # Errors
     ///
@@ -69,8 +70,8 @@ impl Db {
         self.inner.get_entity(key, options)
     }
 
-    /// Sets `key` to an entity in each of several families, all at once: columns that are read
-    /// together lie together.
+    /// Sets `key` to a wide-column entity in each of several families, atomically, so that columns
+    /// that are read together are stored together.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -93,7 +94,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` without any group; else those of [`Db::put_entity`].
+    /// `InvalidArgument` if there are no groups; those of [`Db::put_entity`].
     pub fn put_attribute_groups(
         &self,
         key: &[u8],
@@ -107,8 +108,7 @@ impl Db {
         self.inner.put_attribute_groups(key, &groups, options)
     }
 
-    /// The columns of `key` in each of `families`, or why they cannot be read, as one moment sees
-    /// them.
+    /// The columns of `key` in each of `families`, or the error, all as of the same point in time.
     pub fn get_attribute_groups(
         &self,
         key: &[u8],
@@ -119,8 +119,8 @@ impl Db {
         self.inner.get_attribute_groups(key, &families, options)
     }
 
-    /// Sets `key` to `value`, which was written at `unix_seconds`. The time only decides where
-    /// RocksDB's tiered compaction keeps the value.
+    /// Sets `key` to `value` with the write time `unix_seconds`. The time only determines where
+    /// RocksDB's tiered compaction places the value.
     ///
     /// # Errors
     ///
@@ -129,8 +129,8 @@ impl Db {
         self.inner.timed_put(key, value, unix_seconds)
     }
 
-    /// The value that `key` was set to, and the operands that were merged to it since, from the oldest to the
-    /// newest; nothing if it has no value. The merge operator is not called.
+    /// The base value of `key`, if any, and its merge operands, oldest first; empty if the key does
+    /// not exist. The merge operator is not called.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -148,8 +148,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// `Incomplete` if there are more than `expected_max`; its text has the number. Else those of
-    /// [`Db::get_with`].
+    /// `Incomplete` if there are more than `expected_max`, with their number in the message; those
+    /// of [`Db::get_with`].
     pub fn get_merge_operands(
         &self,
         key: &[u8],
@@ -161,7 +161,7 @@ impl Db {
 }
 
 impl Snapshot<'_> {
-    /// The columns that `key` had.
+    /// The columns of `key` at the time of the snapshot.
     ///
     /// # Errors
     ///
@@ -171,7 +171,7 @@ impl Snapshot<'_> {
         self.database().get_entity_with(key, &options)
     }
 
-    /// The columns that `key` had in `family`.
+    /// The columns of `key` in `family` at the time of the snapshot.
     ///
     /// # Errors
     ///

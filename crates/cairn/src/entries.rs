@@ -1,8 +1,8 @@
-//! Iteration with `for`: entries and keys as Rust iterators, ranges, prefixes.
+//! Iteration with `for`: entries and keys as Rust iterators, over everything, ranges or prefixes.
 //!
-//! A cursor ([`Iter`]) shows keys and values where they are in memory. The iterators here own a cursor
-//! and return copies, so that they are [`Iterator`]s with all adapters, and errors are items that
-//! cannot be missed.
+//! A cursor ([`Iter`]) returns keys and values in place. The iterators in this module own a cursor
+//! and return copies, so that they can implement [`Iterator`] with all its adapters, and errors are
+//! items that cannot be overlooked.
 
 use std::fmt;
 use std::iter::FusedIterator;
@@ -22,13 +22,13 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A key and its value, as [`Entries`] returns them.
+/// A key and its value, as returned by [`Entries`].
 pub type KeyValue = (Box<[u8]>, Box<[u8]>);
 
-/// The cursors that [`Entries`] and [`Keys`] can own: [`Iter`], [`SstIter`] and [`BaseDeltaIter`], whose own
-/// methods have the same names. Implemented by no type of other crates.
+/// The cursors that [`Entries`] and [`Keys`] can own: [`Iter`], [`SstIter`] and [`BaseDeltaIter`],
+/// whose own methods have the same names. Sealed: other crates cannot implement it.
 pub trait Cursor: sealed::Sealed {
-    /// True if a seek has given the cursor a place, or found none.
+    /// True if the cursor has been moved by a seek, successful or not.
     #[doc(hidden)]
     fn is_moved(&self) -> bool;
     #[doc(hidden)]
@@ -49,7 +49,7 @@ pub trait Cursor: sealed::Sealed {
     fn key(&self) -> &[u8];
     #[doc(hidden)]
     fn value(&self) -> &[u8];
-    /// Reads a value that was put off; false if it cannot be read.
+    /// Reads a value whose read was deferred; false if it cannot be read.
     #[doc(hidden)]
     fn prepare_value(&mut self) -> bool;
     #[doc(hidden)]
@@ -99,7 +99,7 @@ macro_rules! cursors {
         }
 
         impl<'db> $name<'db> {
-            /// An iterator over the keys from here on; see [`Keys`].
+            /// An iterator over the keys from the current position; see [`Keys`].
             #[must_use]
             pub fn into_keys(self) -> Keys<Self> {
                 Keys {
@@ -127,28 +127,28 @@ cursors! {
     BaseDeltaIter, |_: &mut BaseDeltaIter<'_>| true;
 }
 
-/// The place of the cursor of a [`Walk`].
+/// The position of the cursor of a [`Walk`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// Before the first move.
     Unmoved,
-    /// On an entry that neither end has returned.
+    /// At an entry that neither end has returned.
     Pending,
-    /// On the last entry that the front returned.
+    /// At the last entry returned by the front.
     Front,
-    /// On the last entry that the back returned.
+    /// At the last entry returned by the back.
     Back,
 }
 
-/// Both ends of an iteration over one cursor. As long as only one end is used the cursor takes plain
-/// steps; when the other end is used it is moved there, and the key that it leaves is kept. The ends
-/// have met when one comes to the key that the other has kept.
+/// Both ends of an iteration over one cursor. While only one end is used, the cursor takes plain
+/// steps. When the other end is used, the cursor is moved there, and the key that it leaves is
+/// saved. The ends have met when one reaches the key saved by the other.
 struct Walk<C> {
     cursor: C,
     place: Place,
-    /// The key where the front was left, and true if the front has returned it.
+    /// The key at which the front was left, and true if the front has returned it.
     front: Option<(Box<[u8]>, bool)>,
-    /// The key where the back was left; the back has returned it.
+    /// The key at which the back was left, which the back has returned.
     back: Option<Box<[u8]>>,
     done: bool,
 }
@@ -260,13 +260,13 @@ impl<C: Cursor> Walk<C> {
     }
 }
 
-/// An iterator over the entries of a family as owned keys and values, in the order of the keys.
+/// An iterator over the entries of a family, as owned keys and values in key order.
 ///
-/// `for` makes one of a cursor ([`Iter`], [`SstIter`], [`BaseDeltaIter`]), and of references to a [`Db`], a
-/// [`Family`] or a [`Snapshot`].
-/// It begins with the entry that the cursor is on, or with the first one if the cursor has not been
-/// moved; a cursor that a seek left past the end has no entries. [`Iterator::rev`] walks from the last
-/// entry back to the same beginning. An error is the last item.
+/// Cursors ([`Iter`], [`SstIter`], [`BaseDeltaIter`]) and references to a [`Db`], a [`Family`] or a
+/// [`Snapshot`] convert into it with `for`. It starts with the entry at which the cursor is
+/// positioned, or with the first one if the cursor has not been moved; a cursor that a seek has
+/// moved past the end has no entries. [`Iterator::rev`] iterates from the last entry back to the
+/// same start. An error is the last item.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -309,8 +309,8 @@ impl<C> fmt::Debug for Entries<C> {
     }
 }
 
-/// An iterator over the keys of a family, without copies of the values; otherwise as [`Entries`].
-/// [`Iter::into_keys`] makes one.
+/// An iterator over the keys of a family, without copies of the values; otherwise like [`Entries`].
+/// Created by [`Iter::into_keys`].
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -375,12 +375,12 @@ impl<'s> IntoIterator for &'s Snapshot<'_> {
     }
 }
 
-/// A range of keys: `begin..end`, `begin..`, `..end` or `..`. The end is not included.
+/// A range of keys: `begin..end`, `begin..`, `..end` or `..`. The end is exclusive.
 ///
-/// Implemented by the ranges of the standard library that leave out their end, because there is no
-/// next key to an included one in every order of keys.
+/// Implemented by the standard library's ranges with an exclusive end: not every key order has a
+/// next key after an inclusive end.
 pub trait KeyRange: sealed::Sealed {
-    /// The first key of the range and the key before which it ends.
+    /// The first key of the range, and the first key after it.
     #[doc(hidden)]
     fn bounds(self) -> (Option<Vec<u8>>, Option<Vec<u8>>);
 }
@@ -427,7 +427,7 @@ pub(crate) fn range_options(range: impl KeyRange) -> ReadOptions {
     }
 }
 
-/// Options for reading the keys of `family` that begin with `prefix`.
+/// Options for reading the keys of `family` that start with `prefix`.
 ///
 /// # Panics
 ///
@@ -436,7 +436,7 @@ pub(crate) fn prefix_options(family: &cairn_db::Family, prefix: &[u8]) -> ReadOp
     let order = &family.options().comparator;
     assert!(
         matches!(order, KeyOrder::Bytewise),
-        "the keys of column family {:?} are ordered by {}: those with a prefix are no range",
+        "the keys of column family {:?} are ordered by {}: the keys with a prefix are not a range",
         family.name(),
         order.name()
     );
@@ -448,7 +448,7 @@ pub(crate) fn prefix_options(family: &cairn_db::Family, prefix: &[u8]) -> ReadOp
     }
 }
 
-/// The first key behind all keys that begin with `prefix`, or `None` if they are the last of all.
+/// The first key after all keys that start with `prefix`, or `None` if there is none.
 fn end_of_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte != u8::MAX)?;
     let mut end = prefix[..=last].to_vec();
@@ -472,7 +472,7 @@ impl Db {
         self.iter_with(&range_options(range))
     }
 
-    /// An iterator over the keys of the default family that begin with `prefix`.
+    /// An iterator over the keys of the default family that start with `prefix`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -501,7 +501,7 @@ impl<'db> Family<'db> {
         self.iter_with(&range_options(range))
     }
 
-    /// An iterator over the keys that begin with `prefix`; see [`Db::prefix`].
+    /// An iterator over the keys that start with `prefix`; see [`Db::prefix`].
     ///
     /// # Panics
     ///
@@ -513,22 +513,23 @@ impl<'db> Family<'db> {
 }
 
 impl Snapshot<'_> {
-    /// An iterator over the keys of the default family in `range`, as they were; see [`Db::range`].
+    /// An iterator over the keys of the default family in `range` at the time of the snapshot; see
+    /// [`Db::range`].
     #[must_use]
     pub fn range(&self, range: impl KeyRange) -> Iter<'_> {
         let options = self.options(&range_options(range));
         self.database().iter_with(&options)
     }
 
-    /// An iterator over the keys of `family` in `range`, as they were.
+    /// An iterator over the keys of `family` in `range` at the time of the snapshot.
     #[must_use]
     pub fn range_in(&self, family: &Family<'_>, range: impl KeyRange) -> Iter<'_> {
         let options = self.options(&range_options(range));
         Iter::new(family.inner.iter_with(&options))
     }
 
-    /// An iterator over the keys of the default family that begin with `prefix`, as they were; see
-    /// [`Db::prefix`].
+    /// An iterator over the keys of the default family that start with `prefix` at the time of the
+    /// snapshot; see [`Db::prefix`].
     ///
     /// # Panics
     ///
@@ -540,7 +541,7 @@ impl Snapshot<'_> {
         database.iter_with(&self.options(&options))
     }
 
-    /// An iterator over the keys of `family` that begin with `prefix`, as they were.
+    /// An iterator over the keys of `family` that start with `prefix` at the time of the snapshot.
     ///
     /// # Panics
     ///
@@ -575,7 +576,8 @@ mod tests {
         for key in 0..9 {
             db.put(&[key], &[key, key]).unwrap();
         }
-        // A bit of `turns` says which end is used; `start` is where the cursor stands, if anywhere.
+        // Each bit of `turns` selects the end to use; `start` is the position of the cursor, if
+        // any.
         for (turns, start) in (0..1_u32 << 10).flat_map(|turns| [(turns, None), (turns, Some(3))]) {
             let mut cursor = db.iter();
             if let Some(start) = start {

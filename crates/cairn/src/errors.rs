@@ -1,4 +1,4 @@
-//! Background errors: the state of a database after errors that its callers alone cannot deal with.
+//! Background errors, and recovery from them.
 
 use cairn_types::Result;
 
@@ -7,14 +7,14 @@ pub use cairn_db::{BackgroundError, Damaged};
 use crate::Db;
 
 impl Db {
-    /// The error that the database is in, with what it stops.
+    /// The current background error with its effects, if there is one.
     #[must_use]
     pub fn background_error_state(&self) -> Option<BackgroundError> {
         self.inner.background_error_state()
     }
 
-    /// Leaves the error that the database is in, once its cause is gone; does nothing without one.
-    /// The database does so by itself too, unless `max_bgerror_resume_count` is 0.
+    /// Recovers from the current background error once its cause is gone; does nothing if there is
+    /// none. The database also does so automatically, unless `max_bgerror_resume_count` is 0.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -27,14 +27,14 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// `Busy` while the database resumes by itself; what failed this time; the error that the
-    /// database is in if only opening it again helps.
+    /// `Busy` during an automatic recovery; the error of a failed recovery; the current background
+    /// error if the database has to be reopened.
     pub fn resume(&self) -> Result<()> {
         self.inner.resume()
     }
 
-    /// The tables that compactions found damaged: they are left out of compactions, and the rest
-    /// of the database goes on.
+    /// The tables that compactions have found to be damaged. They are excluded from compactions;
+    /// the rest of the database works normally.
     #[must_use]
     pub fn damaged_tables(&self) -> Vec<Damaged> {
         self.inner.damaged_tables()

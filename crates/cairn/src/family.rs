@@ -19,8 +19,8 @@ use cairn_types::Result;
 use crate::db::Db;
 use crate::iter::Iter;
 
-/// A column family of an open database: a keyspace of its own with options of its own. Writes to
-/// several families in one [`crate::WriteBatch`] take effect together.
+/// A column family of an open database: a separate keyspace with its own options. Writes to several
+/// families in one [`crate::WriteBatch`] are atomic.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -46,12 +46,12 @@ impl<'db> Family<'db> {
         }
     }
 
-    /// The families of the engine behind `families`.
+    /// The engine's handles behind `families`.
     pub(crate) fn inner_of<'f>(families: &[&'f Family<'_>]) -> Vec<&'f cairn_db::Family> {
         families.iter().map(|family| &family.inner).collect()
     }
 
-    /// The number by which logs and MANIFEST know the family; 0 is the default family.
+    /// The id of the family in WALs and the MANIFEST; 0 for the default family.
     #[must_use]
     #[inline]
     pub fn id(&self) -> u32 {
@@ -70,15 +70,15 @@ impl<'db> Family<'db> {
         self.inner.options()
     }
 
-    /// Changes options of the family while the database is open, by RocksDB's names: all of
-    /// `changes`, or none. The new OPTIONS file is on the disk when the call returns.
+    /// Changes options of the family while the database is open, atomically and by RocksDB's names.
+    /// When the call returns, the new OPTIONS file is durable.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if `changes` is empty, or names an option that does not exist, cannot have
-    /// its value, or cannot change in an open database; `NotSupported` for options that Cairn does
-    /// not have. Nothing is changed then. `IoError` if the options are in force, but could not
-    /// be written to the OPTIONS file.
+    /// `InvalidArgument` if `changes` is empty, or if an option does not exist, has an invalid
+    /// value, or cannot be changed while the database is open; `NotSupported` for options that
+    /// Cairn does not support. Nothing is then changed. `IoError` if the new options are in effect
+    /// but could not be written to the OPTIONS file.
     pub fn set_options(&self, changes: &[(&str, &str)]) -> Result<()> {
         self.inner.set_options(changes)
     }
@@ -89,28 +89,28 @@ impl<'db> Family<'db> {
         self.inner.is_dropped()
     }
 
-    /// The value of `key`, or `None` if it has none.
+    /// The value of `key`, or `None` if there is none.
     ///
     /// # Errors
     ///
-    /// `IoError` or `Corruption` of a file that had to be read.
+    /// `IoError` or `Corruption` of a file that was read.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         self.inner.get(key)
     }
 
-    /// [`Family::get`] with options. A wide-column entity has the value of its default column.
+    /// [`Family::get`] with options. For a wide-column entity, the value of its default column.
     ///
     /// # Errors
     ///
-    /// Those of [`Family::get`]; `Incomplete` if `read_tier` forbids what the read needs.
+    /// Those of [`Family::get`]; `Incomplete` if `read_tier` forbids a necessary read.
     #[inline]
     pub fn get_with(&self, key: &[u8], options: &ReadOptions) -> Result<Option<Value>> {
         self.inner.get_with(key, options)
     }
 
-    /// [`Family::get_with`] into the caller's `buffer`, which gets as much of the value as fits.
-    /// Returns the length of the value.
+    /// [`Family::get_with`] into the caller's `buffer`, which receives as much of the value as
+    /// fits. Returns the length of the value.
     ///
     /// # Errors
     ///
@@ -125,18 +125,18 @@ impl<'db> Family<'db> {
         self.inner.get_into(key, buffer, options)
     }
 
-    /// The existence of `key`, as far as filters and memory show it without reading a file.
-    /// `Perhaps` is always a right answer, `No` is certain.
+    /// Checks for the existence of `key` without reading a file, using filters and data in memory.
+    /// `No` is certain; `Perhaps` is always possible.
     #[must_use]
     pub fn key_may_exist(&self, key: &[u8], options: &ReadOptions) -> MayExist {
         self.inner.key_may_exist(key, options)
     }
 
-    /// The values of `keys`, in their order, all as of one moment: each with its own result, so
-    /// that an error of one leaves the others right. Much cheaper than a [`Family::get`] for each:
-    /// the keys go down the tree together, and the blocks that are not in memory are read together.
+    /// The values of `keys`, in the same order and all as of the same point in time. Each key has
+    /// its own result, so an error does not affect the others. Much cheaper than a [`Family::get`]
+    /// per key: the keys are searched together, and missing blocks are read in one batch.
     ///
-    /// `options.value_size_soft_limit` bounds the bytes that are read: keys beyond it fail with `Aborted`.
+    /// Keys beyond `options.value_size_soft_limit` bytes of values fail with `Aborted`.
     #[must_use]
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
@@ -146,8 +146,8 @@ impl<'db> Family<'db> {
         self.inner.multi_get(keys, options)
     }
 
-    /// [`Family::multi_get`] of keys that ascend in the order of the family, which saves sorting
-    /// them. Keys that do not are found all the same, less quickly.
+    /// [`Family::multi_get`] for keys in ascending order, which saves sorting them. Keys out of
+    /// order are still found, but more slowly.
     #[must_use]
     pub fn multi_get_sorted<K: AsRef<[u8]>>(
         &self,
@@ -177,7 +177,7 @@ impl<'db> Family<'db> {
         self.inner.put_with(key, value, options)
     }
 
-    /// Deletes `key`. Deleting what does not exist is no error.
+    /// Deletes `key`. Deleting a missing key is not an error.
     ///
     /// # Errors
     ///
@@ -196,7 +196,7 @@ impl<'db> Family<'db> {
         self.inner.delete_with(key, options)
     }
 
-    /// Deletes `key`, which was put exactly once since it was last deleted.
+    /// Deletes `key`, which must have been put exactly once since it was last deleted.
     ///
     /// # Errors
     ///
@@ -205,7 +205,7 @@ impl<'db> Family<'db> {
         self.inner.single_delete(key)
     }
 
-    /// Deletes every key from `begin` up to, not including, `end`.
+    /// Deletes all keys from `begin` up to, but excluding, `end`.
     ///
     /// # Errors
     ///
@@ -214,11 +214,11 @@ impl<'db> Family<'db> {
         self.inner.delete_range(begin, end)
     }
 
-    /// Adds an operand for the family's merge operator.
+    /// Adds a merge operand to `key`.
     ///
     /// # Errors
     ///
-    /// `NotSupported` if the family has no merge operator; else see [`Db::write_with`].
+    /// `NotSupported` if the family has no merge operator; see also [`Db::write_with`].
     #[inline]
     pub fn merge(&self, key: &[u8], operand: &[u8]) -> Result<()> {
         self.inner.merge(key, operand)
@@ -233,7 +233,7 @@ impl<'db> Family<'db> {
         self.inner.merge_with(key, operand, options)
     }
 
-    /// Sets `key` to `value`, which was written at `unix_seconds`.
+    /// Sets `key` to `value` with the write time `unix_seconds`.
     ///
     /// # Errors
     ///
@@ -242,14 +242,14 @@ impl<'db> Family<'db> {
         self.inner.timed_put(key, value, unix_seconds)
     }
 
-    /// The value that `key` was set to, and the operands that were merged to it since, from the oldest to the
-    /// newest; nothing if it has no value. The merge operator is not called. Of an entity the
-    /// default column counts.
+    /// The base value of `key`, if any, and its merge operands, oldest first; empty if the key does
+    /// not exist. The merge operator is not called. For a wide-column entity, the base value is its
+    /// default column.
     ///
     /// # Errors
     ///
-    /// `Incomplete` if there are more than `expected_max`; its text has the number. Else those of
-    /// [`Family::get_with`]; `InvalidArgument` if `expected_max` is 0.
+    /// `Incomplete` if there are more than `expected_max`, with their number in the message;
+    /// `InvalidArgument` if `expected_max` is 0; those of [`Family::get_with`].
     pub fn get_merge_operands(
         &self,
         key: &[u8],
@@ -263,7 +263,7 @@ impl<'db> Family<'db> {
     ///
     /// # Errors
     ///
-    /// `Corruption` if a name repeats; else see [`Db::write_with`].
+    /// `Corruption` if a name is repeated; see also [`Db::write_with`].
     pub fn put_entity(&self, key: &[u8], columns: &[Column<'_>]) -> Result<()> {
         self.inner.put_entity(key, columns)
     }
@@ -282,8 +282,8 @@ impl<'db> Family<'db> {
         self.inner.put_entity_with(key, columns, options)
     }
 
-    /// The columns of `key`, sorted by name, or `None` if it has no value. A plain value is one column
-    /// without a name.
+    /// The columns of `key`, sorted by name, or `None` if the key does not exist. A plain value is
+    /// a single column with an empty name.
     ///
     /// # Errors
     ///
@@ -301,7 +301,8 @@ impl<'db> Family<'db> {
         self.inner.get_entity(key, options)
     }
 
-    /// [`Family::multi_get`] of wide-column entities; a plain value is one column without a name.
+    /// [`Family::multi_get`] for wide-column entities; a plain value is a single column with an
+    /// empty name.
     #[must_use]
     pub fn multi_get_entity<K: AsRef<[u8]>>(
         &self,
@@ -311,7 +312,7 @@ impl<'db> Family<'db> {
         self.inner.multi_get_entity(keys, options)
     }
 
-    /// Writes the family's memtable to a table, and waits for it.
+    /// Flushes the family's memtables and waits for the flush.
     ///
     /// # Errors
     ///
@@ -329,14 +330,13 @@ impl<'db> Family<'db> {
         self.inner.flush_with(options)
     }
 
-    /// Compacts the keys from `begin` to `end`, both inclusive; `None` is unbounded. Memtables that
-    /// hold such keys are flushed first.
+    /// Compacts the keys from `begin` to `end`, both inclusive; `None` is unbounded. Memtables with
+    /// such keys are flushed first.
     ///
     /// # Errors
     ///
-    /// `Incomplete` if it was called off; `InvalidArgument` and `NotSupported` for a level or path
-    /// that cannot be; the error that made the database read-only; errors of the files that were
-    /// read.
+    /// `Incomplete` if the compaction was cancelled; `InvalidArgument` or `NotSupported` for an
+    /// invalid level or path; the error that made the database read-only; errors of the files read.
     pub fn compact_range(
         &self,
         begin: Option<&[u8]>,
@@ -346,13 +346,13 @@ impl<'db> Family<'db> {
         self.inner.compact_range(begin, end, options)
     }
 
-    /// Compacts the tables called `files`, and those that have to go with them, into
-    /// `output_level`; `path_id` is the directory of the outputs. Returns the paths of the outputs.
+    /// Compacts the tables `files`, and others that must be included, into `output_level`;
+    /// `path_id` selects the directory of the outputs. Returns the paths of the outputs.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if there is no such file or level; `Aborted` if files of it are being
-    /// compacted already; `Incomplete` if it was called off; errors of the files.
+    /// `InvalidArgument` if a file or the level does not exist; `Aborted` if some of the files are
+    /// already being compacted; `Incomplete` if the compaction was cancelled; errors of the files.
     pub fn compact_files(
         &self,
         options: &CompactionOptions,
@@ -364,7 +364,7 @@ impl<'db> Family<'db> {
             .compact_files(options, files, output_level, path_id)
     }
 
-    /// Marks the files that touch the keys from `begin` to `end` for compaction.
+    /// Marks the files that overlap the keys from `begin` to `end` to be compacted soon.
     ///
     /// # Errors
     ///
@@ -373,10 +373,10 @@ impl<'db> Family<'db> {
         self.inner.suggest_compact_range(begin, end)
     }
 
-    /// Deletes the tables from level 1 on that lie in one of `ranges` with all their keys, without
-    /// reading them. Other keys of the ranges stay. A quick way to free space before
-    /// [`Family::delete_range`], not a deletion: snapshots see their keys go, and older versions in
-    /// other files may come to light.
+    /// Deletes the tables below level 0 whose keys are entirely within one of `ranges`, without
+    /// reading them. Keys in other files stay. Use it to free space quickly before
+    /// [`Family::delete_range`]; it is not a deletion itself: snapshots lose the keys as well, and
+    /// older versions in other files may reappear.
     ///
     /// # Errors
     ///
@@ -389,17 +389,17 @@ impl<'db> Family<'db> {
         self.inner.delete_files_in_ranges(ranges, include_end)
     }
 
-    /// Moves the files of level 0, which must not overlap, to `target_level`, above which nothing
-    /// may lie.
+    /// Moves the level-0 files, which must not overlap, to `target_level`. The levels from 1 to
+    /// `target_level` must be empty.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` names the obstacle.
+    /// `InvalidArgument`, with the reason.
     pub fn promote_level_zero(&self, target_level: usize) -> Result<()> {
         self.inner.promote_level_zero(target_level)
     }
 
-    /// Turns automatic compactions of this family on.
+    /// Enables automatic compactions of the family.
     ///
     /// # Errors
     ///
@@ -408,9 +408,9 @@ impl<'db> Family<'db> {
         self.inner.enable_auto_compaction()
     }
 
-    /// Removes every key before `begin`, and every key from `end` on. Meant for databases that are
-    /// split or joined: nothing else should write outside of the range meanwhile, and snapshots may
-    /// see its keys go.
+    /// Removes all keys before `begin` and all keys at or after `end`. Meant for splitting and
+    /// merging databases: there should be no other writes outside of the range in the meantime, and
+    /// snapshots may lose keys there.
     ///
     /// # Errors
     ///
@@ -420,7 +420,7 @@ impl<'db> Family<'db> {
         self.inner.clip(begin, end)
     }
 
-    /// Ingests the tables `files`, all of them or none.
+    /// Ingests the external tables `files` atomically.
     ///
     /// # Errors
     ///
@@ -433,12 +433,12 @@ impl<'db> Family<'db> {
         self.inner.ingest_external_file(files, options)
     }
 
-    /// Flushes the family and puts links to its tables into `dir`, which must not exist.
+    /// Flushes the family and creates links to its tables in `dir`, which must not exist.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if `dir` exists; `NotSupported` if values lie in blob files; those of a
-    /// flush; `IoError`. Nothing is left in `dir` then.
+    /// `InvalidArgument` if `dir` exists; `NotSupported` if values are in blob files; those of a
+    /// flush; `IoError`. Nothing is then left in `dir`.
     pub fn export(&self, dir: impl AsRef<Path>) -> Result<ExportImportFilesMetaData> {
         self.inner.export(dir.as_ref())
     }
@@ -449,27 +449,26 @@ impl<'db> Family<'db> {
         self.inner.metadata(options)
     }
 
-    /// The property of this name as text, or `None` if there is none.
+    /// The property `name` as text, or `None` if it does not exist.
     #[must_use]
     pub fn property(&self, name: &str) -> Option<String> {
         self.inner.property(name)
     }
 
-    /// The property of this name, if it is a number.
+    /// The property `name`, if it is a number.
     #[must_use]
     pub fn property_number(&self, name: &str) -> Option<u64> {
         self.inner.property_number(name)
     }
 
-    /// The property of this name as a map, if it has that form: `rocksdb.cfstats`,
-    /// `rocksdb.dbstats`, stall and cache statistics, added-up table properties.
+    /// The property `name` as a map, if it has that form: `rocksdb.cfstats`, `rocksdb.dbstats`,
+    /// stall and cache statistics, aggregated table properties.
     #[must_use]
     pub fn property_map(&self, name: &str) -> Option<BTreeMap<String, String>> {
         self.inner.property_map(name)
     }
 
-    /// The properties of every table of the family, by path. Tables that have not been read yet are
-    /// opened.
+    /// The properties of all tables of the family, by path. Tables that are not open are opened.
     ///
     /// # Errors
     ///
@@ -478,7 +477,7 @@ impl<'db> Family<'db> {
         self.inner.properties_of_all_tables()
     }
 
-    /// The properties of every table that has keys in one of `ranges`, both ends inclusive.
+    /// The properties of the tables that overlap one of `ranges`, both ends inclusive.
     ///
     /// # Errors
     ///
@@ -490,7 +489,7 @@ impl<'db> Family<'db> {
         self.inner.properties_of_tables_in_range(ranges)
     }
 
-    /// The properties of every table by level, as [`Family::properties_of_all_tables`] gives them.
+    /// The result of [`Family::properties_of_all_tables`], grouped by level.
     ///
     /// # Errors
     ///
@@ -499,14 +498,14 @@ impl<'db> Family<'db> {
         self.inner.properties_of_tables_by_level()
     }
 
-    /// The approximate bytes of files (and, if included, of memtables) that hold the keys of each of
-    /// `ranges`, begin included and end not. Blob files do not count.
+    /// The approximate size of the data of each of `ranges` (end exclusive) in tables and, if
+    /// included, in memtables. Blob files are not counted.
     ///
-    /// Costs a look into the index of up to two files a level and range; memtables are walked.
+    /// Reads the indexes of up to two files per level and range; memtables are scanned.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if nothing is to be counted; those of reading indexes.
+    /// `InvalidArgument` if neither files nor memtables are included; those of reading indexes.
     pub fn approximate_sizes(
         &self,
         ranges: &[Range<'_>],
@@ -515,13 +514,13 @@ impl<'db> Family<'db> {
         self.inner.approximate_sizes(ranges, options)
     }
 
-    /// About how many entries of memtables lie in `range`, and their bytes. Walks them.
+    /// The approximate number and size of the memtable entries in `range`, which are scanned.
     #[must_use]
     pub fn approximate_memtable_stats(&self, range: &Range<'_>) -> (u64, u64) {
         self.inner.approximate_memtable_stats(range)
     }
 
-    /// An iterator over the family, not yet on any key.
+    /// An iterator over the family, not yet positioned.
     #[must_use]
     pub fn iter(&self) -> Iter<'db> {
         Iter::new(self.inner.iter())

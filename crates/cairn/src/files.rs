@@ -1,7 +1,7 @@
 //! Files that enter and leave a database.
 //!
-//! Tables can be written outside of any database, in key order, and then ingested: much cheaper
-//! than writing the same entries one by one, and all of them appear at once.
+//! Tables can be written outside of any database, in key order, and then ingested atomically, which
+//! is much cheaper than writing the entries one by one.
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
@@ -16,7 +16,7 @@
 //! let info = writer.finish()?;
 //! assert_eq!(info.num_entries, 2);
 //!
-//! // The file can be read by itself,
+//! // The file can be read on its own,
 //! let reader = SstFileReader::open(&World::posix(), &file, &options.family)?;
 //! assert_eq!(reader.get(b"slate")?.as_deref(), Some(&b"metamorphic"[..]));
 //!
@@ -27,7 +27,7 @@
 //! # Ok::<(), cairn::Error>(())
 //! ```
 //!
-//! Input that is not in key order, and does not fit into memory, is sorted first:
+//! Input that is not in key order and does not fit into memory can be sorted first:
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
@@ -73,21 +73,21 @@ pub use crate::tables::{SortedRunBuilder, SstFileReader, SstFileWriter, SstIter}
 #[derive(Clone, Debug)]
 pub struct Ingestion<'db> {
     family: Family<'db>,
-    /// The tables. Where they overlap, the later are newer.
+    /// The tables. Where they overlap, later ones are newer.
     pub files: Vec<PathBuf>,
     /// Options of the ingestion.
     pub options: IngestExternalFileOptions,
-    /// Checksums of the whole files, one each; empty for none.
+    /// The whole-file checksums, one per file; empty for none.
     pub checksums: Vec<Vec<u8>>,
-    /// The functions that made those, one each.
+    /// The names of the checksum functions, one per file.
     pub checksum_functions: Vec<String>,
-    /// The part of the family that the files replace. It must contain all of them, and no table may
-    /// lie across its borders.
+    /// The key range whose data the files replace. It must contain all of them, and no table may
+    /// cross its bounds.
     pub replace: Option<ReplaceRange>,
 }
 
 impl<'db> Ingestion<'db> {
-    /// The tables `files` for `family`, with `options`.
+    /// Creates an ingestion of `files` into `family`.
     #[must_use]
     pub fn new(
         family: &Family<'db>,
@@ -104,7 +104,7 @@ impl<'db> Ingestion<'db> {
         }
     }
 
-    /// The family that the tables are for.
+    /// The target family.
     #[must_use]
     pub fn family(&self) -> &Family<'db> {
         &self.family
@@ -123,18 +123,18 @@ impl<'db> Ingestion<'db> {
 }
 
 impl Db {
-    /// Ingests the external tables `files` into the default family: all of them or none. Entries
-    /// are newer than everything there is, and in `files` the later are newer than the earlier.
+    /// Ingests the external tables `files` into the default family, atomically. Their entries are
+    /// newer than all existing data, and those of later files are newer than those of earlier ones.
     /// [`crate::Family`] has the same method; [`crate::files`] has an example.
     ///
-    /// Snapshots that exist do not see what is ingested. Memtables that overlap the files are
-    /// flushed first, and writers wait meanwhile.
+    /// The ingested data is invisible to existing snapshots. Memtables that overlap the files are
+    /// flushed first; writers wait in the meantime.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for options and files that do not fit the family or each other,
-    /// `Corruption` of a file, `TryAgain` with `fail_if_not_bottommost_level`; nothing has changed
-    /// then. After an `IoError` of the MANIFEST the ingestion is in doubt and the database
+    /// `InvalidArgument` for options and files that do not match the family or each other;
+    /// `Corruption` of a file; `TryAgain` with `fail_if_not_bottommost_level`. Nothing has then
+    /// changed. After an `IoError` of the MANIFEST, the outcome is unknown and the database is
     /// read-only.
     pub fn ingest_external_file(
         &self,
@@ -144,7 +144,7 @@ impl Db {
         self.inner.ingest_external_file(files, options)
     }
 
-    /// Ingests tables into several families: all of them or none, after a crash too.
+    /// Ingests tables into several families, atomically even across a crash.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -177,8 +177,8 @@ impl Db {
         self.inner.ingest_external_files(&ingestions)
     }
 
-    /// Deletes the database in `path`: every file of it, also in the directories that `options` name,
-    /// and nothing else. It must not be open. A database that does not exist is no error.
+    /// Deletes the database in `path`: all of its files, including those in other directories named
+    /// by `options`, and nothing else. It must not be open. A missing database is not an error.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -196,7 +196,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// `IoError` if the database is open, or a file cannot be deleted; what can be deleted is.
+    /// `IoError` if the database is open or a file cannot be deleted; all other files are deleted
+    /// nevertheless.
     pub fn destroy(path: impl AsRef<Path>, options: &Options) -> Result<()> {
         Db::destroy_in(&World::posix(), path.as_ref(), options)
     }
@@ -211,11 +212,11 @@ impl Db {
         cairn_db::destroy(world, path, &options.db, families)
     }
 
-    /// Makes a second database with the present state in `dir`, which must not exist: of links to
-    /// the tables, so that it costs no space until the two go different ways, and on another device
-    /// of copies. Memtables are flushed first if the logs have `log_size_for_flush` bytes or more
-    /// (0: always, `u64::MAX`: never); what is not flushed is in the copy's logs. Returns the last
-    /// write that the copy has.
+    /// Creates a second database with the current state in `dir`, which must not exist. Tables are
+    /// hard-linked, so that the checkpoint takes no space until the two databases diverge; on
+    /// another device they are copied. Memtables are flushed first if the WALs have at least
+    /// `log_size_for_flush` bytes (0 for always, `u64::MAX` for never); unflushed data is in the
+    /// checkpoint's WALs. Returns the sequence number of the last write in the checkpoint.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -233,8 +234,9 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if `dir` exists; those of a flush; `IoError`. Nothing is left in `dir`
-    /// then. A crash may leave `dir` with `.tmp` behind its name, which the next attempt replaces.
+    /// `InvalidArgument` if `dir` exists; those of a flush; `IoError`. Nothing is then left in
+    /// `dir`. A crash may leave a directory with the suffix `.tmp`, which the next attempt
+    /// replaces.
     pub fn create_checkpoint(
         &self,
         dir: impl AsRef<Path>,
@@ -244,9 +246,8 @@ impl Db {
             .create_checkpoint(dir.as_ref(), log_size_for_flush)
     }
 
-    /// Creates the family `name` out of tables that `Family::export` of this or another database
-    /// has put somewhere. Several exports must not overlap each other. After a crash the family is
-    /// there with all its tables, or not at all.
+    /// Creates the family `name` from the tables of one or more exports (`Family::export`) of this
+    /// or other databases. The exports must not overlap. The import is atomic, even across a crash.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -267,8 +268,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the name is empty or taken, the comparators differ, exports overlap or
-    /// a level does not exist; `Corruption` of a file. Nothing has changed then.
+    /// `InvalidArgument` if the name is empty or taken, the comparators differ, exports overlap, or
+    /// a level does not exist; `Corruption` of a file. Nothing has then changed.
     pub fn create_family_with_import(
         &self,
         name: &str,
@@ -281,26 +282,26 @@ impl Db {
             .map(Family::new)
     }
 
-    /// Keeps every file that is live now from deletion, as often as it is called, until
-    /// [`Db::enable_file_deletions`] has been called as often.
+    /// Protects all currently live files from deletion until [`Db::enable_file_deletions`] has been
+    /// called the same number of times.
     ///
     /// # Errors
     ///
-    /// None today; RocksDB's has them.
+    /// None at present; the signature follows RocksDB.
     pub fn disable_file_deletions(&self) -> Result<()> {
         self.inner.disable_file_deletions()
     }
 
-    /// Ends one [`Db::disable_file_deletions`]. With the last of them, obsolete files are deleted.
+    /// Undoes one [`Db::disable_file_deletions`]. After the last, obsolete files are deleted.
     ///
     /// # Errors
     ///
-    /// None today; RocksDB's has them.
+    /// None at present; the signature follows RocksDB.
     pub fn enable_file_deletions(&self) -> Result<()> {
         self.inner.enable_file_deletions()
     }
 
-    /// Every table of every family, with its level and bounds.
+    /// All tables of all families, with their levels and bounds.
     #[must_use]
     pub fn live_files_metadata(&self) -> Vec<LiveFileMetaData> {
         self.inner.live_files_metadata()
@@ -315,9 +316,8 @@ impl Db {
         self.inner.metadata(options)
     }
 
-    /// The names of all live files but the logs, relative to the directory and each with a slash
-    /// before it; and how many bytes of the MANIFEST count. With `flush`, memtables are flushed
-    /// first.
+    /// The names of all live files except WALs, relative to the directory and with a leading slash,
+    /// and the valid size of the MANIFEST. With `flush`, memtables are flushed first.
     ///
     /// # Errors
     ///
@@ -326,8 +326,8 @@ impl Db {
         self.inner.live_files(flush)
     }
 
-    /// Every file that a copy of the database needs, logs included, and how much of it: for those
-    /// who copy databases themselves.
+    /// All files that a copy of the database needs, including WALs, and the size to copy of each.
+    /// For programs that copy databases themselves.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -363,19 +363,20 @@ impl Db {
         self.inner.live_files_storage_info(options)
     }
 
-    /// The recorded checksums of all tables and blob files: number, checksum, function.
+    /// The recorded checksums of all tables and blob files: file number, checksum and function
+    /// name.
     #[must_use]
     pub fn live_files_checksum_info(&self) -> Vec<(u64, Vec<u8>, String)> {
         self.inner.live_files_checksum_info()
     }
 
-    /// Reads every table and blob file and compares its checksum with the one that the MANIFEST
-    /// has, where it has one. Needs `file_checksum_gen_factory`.
+    /// Reads all tables and blob files and compares their checksums to those recorded in the
+    /// MANIFEST, if any. Requires `file_checksum_gen_factory`.
     ///
     /// # Errors
     ///
-    /// `Corruption` names the first file that differs; `NotSupported` for a checksum function that
-    /// is not known; `InvalidArgument` without the option.
+    /// `Corruption` with the first file that differs; `NotSupported` for an unknown checksum
+    /// function; `InvalidArgument` without the option.
     pub fn verify_file_checksums(&self) -> Result<()> {
         self.inner.verify_file_checksums()
     }

@@ -7,7 +7,7 @@ use crate::db::Db;
 use crate::family::Family;
 
 impl Db {
-    /// Writes the memtables of all families to tables, and waits for it.
+    /// Flushes the memtables of all families and waits for the flushes.
     ///
     /// # Errors
     ///
@@ -16,8 +16,8 @@ impl Db {
         self.inner.flush_families(&[])
     }
 
-    /// Writes the memtables of `families` to tables. With the option `atomic_flush` what they hold
-    /// survives together or not at all, logged or not; families that are not named stay behind.
+    /// Flushes the memtables of `families`. With the option `atomic_flush`, their data becomes
+    /// durable atomically, even without the WAL; other families are not flushed.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -31,7 +31,7 @@ impl Db {
     /// let mut batch = WriteBatch::new();
     /// batch.put(b"7", b"granite");
     /// batch.put_in(&index, b"granite", b"7");
-    /// // No log is written: the two records survive from their flush on, both or none.
+    /// // Written without the WAL: the flush makes both records durable, atomically.
     /// db.write_with(&batch, &WriteOptions { disable_wal: true, ..Default::default() })?;
     /// db.flush_families(&[&db.default_family(), &index], &FlushOptions::default())?;
     /// # Ok::<(), cairn::Error>(())
@@ -39,7 +39,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// The error that made the database read-only; `InvalidArgument` if a family was dropped.
+    /// The error that made the database read-only; `InvalidArgument` if a family has been dropped.
     pub fn flush_families(&self, families: &[&Family<'_>], options: &FlushOptions) -> Result<()> {
         let families = Family::inner_of(families);
         self.inner.flush_families_with(&families, options)

@@ -1,4 +1,4 @@
-//! Batches that are read before they are written.
+//! Batches that can be read before they are written.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -12,17 +12,16 @@ use crate::batch::WriteBatch;
 use crate::db::Db;
 use crate::family::Family;
 
-/// Writes that take effect together, and can be read before they do; see [`Db::write_indexed`].
+/// A write batch that can be read before it is written; see [`Db::write_indexed`].
 ///
-/// Iterators keep the batch and see what is added while they live. Range deletions are refused, as
-/// RocksDB does.
+/// Iterators share the batch and see later additions. Range deletions are rejected, as in RocksDB.
 pub struct IndexedBatch {
     inner: cairn_indexed::IndexedBatch,
 }
 
 impl IndexedBatch {
-    /// An empty batch. With `overwrite` a key has one record that counts (and the merges since);
-    /// without, every record of a key is kept and shown.
+    /// Creates an empty batch. With `overwrite`, each key keeps only its last write (and subsequent
+    /// merges); otherwise every record is kept and returned.
     #[must_use]
     pub fn new(overwrite: bool) -> IndexedBatch {
         IndexedBatch {
@@ -30,8 +29,8 @@ impl IndexedBatch {
         }
     }
 
-    /// [`IndexedBatch::new`] with the order of families whose own is not known: the default
-    /// family's, where writes name none.
+    /// [`IndexedBatch::new`] with a key order for writes that do not name a column family and go to
+    /// the default one.
     #[must_use]
     pub fn with_order(default_order: KeyOrder, overwrite: bool) -> IndexedBatch {
         IndexedBatch {
@@ -74,59 +73,60 @@ impl IndexedBatch {
         self.inner.delete_in(&family.inner, key);
     }
 
-    /// Deletes `key`, which was put exactly once, from the default family.
+    /// Deletes `key`, which must have been put exactly once, from the default family.
     pub fn single_delete(&self, key: &[u8]) {
         self.inner.single_delete(key);
     }
 
-    /// Deletes `key`, which was put exactly once, from `family`.
+    /// Deletes `key`, which must have been put exactly once, from `family`.
     pub fn single_delete_in(&self, family: &Family<'_>, key: &[u8]) {
         self.inner.single_delete_in(&family.inner, key);
     }
 
-    /// Range deletions are not supported in a batch with index.
+    /// Always fails: range deletions are not supported in an indexed batch.
     ///
     /// # Errors
     ///
-    /// `NotSupported`, always.
+    /// `NotSupported`.
     pub fn delete_range(&self, begin: &[u8], end: &[u8]) -> Result<()> {
         self.inner.delete_range(begin, end)
     }
 
-    /// Adds bytes that are written to the log only.
+    /// Adds data that is written to the WAL only.
     pub fn put_log_data(&self, data: &[u8]) {
         self.inner.put_log_data(data);
     }
 
-    /// Lets the batch's serialized form grow to `max_bytes` bytes; 0 for any number, as at first. See
+    /// Limits the serialized form to `max_bytes` bytes; 0 for no limit, the default. See
     /// [`WriteBatch::set_max_bytes`].
     pub fn set_max_bytes(&self, max_bytes: usize) {
         self.inner.set_max_bytes(max_bytes);
     }
 
-    /// The reason for which the first write was refused; see [`WriteBatch::refused`].
+    /// The error of the first rejected write; see [`WriteBatch::refused`].
     #[must_use]
     pub fn refused(&self) -> Option<Error> {
         self.inner.refused()
     }
 
-    /// Refuses the batch because of a write that cannot be added; see [`WriteBatch::refuse`].
+    /// Marks the batch as rejected because of a write that cannot be added; see
+    /// [`WriteBatch::refuse`].
     pub fn refuse(&self, error: Error) {
         self.inner.refuse(error);
     }
 
-    /// Lets the batch be written without the writes that were not added.
+    /// Allows the batch to be written without its rejected writes.
     pub fn forget_refused(&self) {
         self.inner.forget_refused();
     }
 
-    /// The number of writes in the batch, overwritten ones included.
+    /// The number of writes in the batch, including overwritten ones.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.inner.count()
     }
 
-    /// The length of the batch's serialized form in bytes.
+    /// The size of the serialized form in bytes.
     #[must_use]
     pub fn data_size(&self) -> usize {
         self.inner.data_size()
@@ -139,17 +139,17 @@ impl IndexedBatch {
         WriteBatch { inner }
     }
 
-    /// Removes everything, save points too.
+    /// Removes all writes and save points.
     pub fn clear(&self) {
         self.inner.clear();
     }
 
-    /// Remembers the present state for [`IndexedBatch::rollback_to_save_point`].
+    /// Sets a save point for [`IndexedBatch::rollback_to_save_point`].
     pub fn set_save_point(&self) {
         self.inner.set_save_point();
     }
 
-    /// Removes what was added since the last save point, and that save point.
+    /// Removes the writes since the last save point, and the save point.
     ///
     /// # Errors
     ///
@@ -158,7 +158,7 @@ impl IndexedBatch {
         self.inner.rollback_to_save_point()
     }
 
-    /// Forgets the last save point and keeps what was added since.
+    /// Removes the last save point and keeps the writes since.
     ///
     /// # Errors
     ///
@@ -167,49 +167,49 @@ impl IndexedBatch {
         self.inner.pop_save_point()
     }
 
-    /// Replaces the writes of this batch by those of `batch`, in RocksDB's serialized form.
+    /// Replaces the content with that of `batch`, which is in RocksDB's serialized form.
     ///
     /// # Errors
     ///
-    /// `Corruption` if the bytes are no batch, `NotSupported` for range deletions; this batch is
-    /// then empty.
+    /// `Corruption` if the bytes are not a valid batch; `NotSupported` for range deletions. This
+    /// batch is then empty.
     pub fn rebuild_from(&self, batch: &WriteBatch) -> Result<()> {
         self.inner.rebuild_from(&batch.inner)
     }
 
-    /// Walks the records of the default family in this batch.
+    /// Returns an iterator over the records of the default family in this batch.
     #[must_use]
     pub fn iter(&self) -> BatchIter {
         self.inner.iter()
     }
 
-    /// Walks the records of `family` in this batch.
+    /// Returns an iterator over the records of `family` in this batch.
     #[must_use]
     pub fn iter_in(&self, family: &Family<'_>) -> BatchIter {
         self.inner.iter_in(&family.inner)
     }
 
-    /// The value of `key` in the default family by the batch alone; `None` if the batch deletes it or has
-    /// no write of it.
+    /// The value of `key` of the default family from the batch alone; `None` if it is deleted or
+    /// absent.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the key has merge operands, which only a family can merge.
+    /// `InvalidArgument` if the key has merge operands, which require a family to be merged.
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         self.inner.get(key)
     }
 
-    /// The value of `key` in `family` by the batch alone.
+    /// The value of `key` of `family` from the batch alone.
     ///
     /// # Errors
     ///
-    /// `MergeInProgress` if the batch has merge operands of the key and not what they are merged
-    /// into; those of a merge.
+    /// `MergeInProgress` if the batch has merge operands of the key but not their base value; those
+    /// of a merge.
     pub fn get_in(&self, family: &Family<'_>, key: &[u8]) -> Result<Option<Value>> {
         self.inner.get_in(&family.inner, key)
     }
 
-    /// [`IndexedBatch::get_in`] as a wide-column entity.
+    /// [`IndexedBatch::get_in`] for wide-column entities.
     ///
     /// # Errors
     ///
@@ -233,7 +233,7 @@ impl IndexedBatch {
         self.inner.get_over(&family.inner, key, options)
     }
 
-    /// [`IndexedBatch::get_over`] as a wide-column entity.
+    /// [`IndexedBatch::get_over`] for wide-column entities.
     ///
     /// # Errors
     ///
@@ -247,8 +247,8 @@ impl IndexedBatch {
         self.inner.get_entity_over(&family.inner, key, options)
     }
 
-    /// [`IndexedBatch::get_over`] of many keys, which are read from the database as one batch.
-    /// `sorted` promises that they ascend in the order of the family.
+    /// [`IndexedBatch::get_over`] for many keys, which are read from the database as one batch.
+    /// `sorted` asserts that they are in ascending order.
     #[must_use]
     pub fn multi_get_over<K: AsRef<[u8]>>(
         &self,
@@ -261,7 +261,7 @@ impl IndexedBatch {
             .multi_get_over(&family.inner, keys, options, sorted)
     }
 
-    /// [`IndexedBatch::multi_get_over`] of wide-column entities.
+    /// [`IndexedBatch::multi_get_over`] for wide-column entities.
     #[must_use]
     pub fn multi_get_entity_over<K: AsRef<[u8]>>(
         &self,
@@ -284,17 +284,17 @@ impl fmt::Debug for IndexedBatch {
     }
 }
 
-/// A walk over the future content of a family, as it is once a batch is written, in order, both ways.
-/// [`Family::iter_with_batch`] makes one.
+/// A bidirectional iterator over the content of a family as it will be once a batch is written.
+/// Created by [`Family::iter_with_batch`].
 pub struct BaseDeltaIter<'db> {
     inner: cairn_indexed::BaseDeltaIter,
-    /// True from a seek on.
+    /// True after the first seek.
     pub(crate) moved: bool,
     db: PhantomData<&'db Db>,
 }
 
 impl BaseDeltaIter<'_> {
-    /// Moves to the first key at or behind `target`.
+    /// Moves to the first key at or after `target`.
     pub fn seek(&mut self, target: &[u8]) {
         self.moved = true;
         self.inner.seek(target);
@@ -318,17 +318,17 @@ impl BaseDeltaIter<'_> {
         self.inner.seek_to_last();
     }
 
-    /// Moves to the next key. An iterator that is not valid stays so.
+    /// Moves to the next key. Does nothing if the iterator is not valid.
     pub fn next(&mut self) {
         self.inner.next();
     }
 
-    /// Moves to the previous key. An iterator that is not valid stays so.
+    /// Moves to the previous key. Does nothing if the iterator is not valid.
     pub fn prev(&mut self) {
         self.inner.prev();
     }
 
-    /// True if the iterator stands on a key.
+    /// True if the iterator is positioned on a key.
     #[must_use]
     pub fn valid(&self) -> bool {
         self.inner.valid()
@@ -346,13 +346,14 @@ impl BaseDeltaIter<'_> {
         self.inner.value()
     }
 
-    /// The columns; a plain value is one column without a name. `None` when there is no entry.
+    /// The columns; a plain value is a single column with an empty name. `None` if the iterator is
+    /// not valid.
     #[must_use]
     pub fn columns(&self) -> Option<Columns> {
         self.inner.columns()
     }
 
-    /// The error that ended the walk, if the iterator does not stand on a key because of one.
+    /// The error that ended the iteration, if any.
     ///
     /// # Errors
     ///
@@ -371,8 +372,8 @@ impl fmt::Debug for BaseDeltaIter<'_> {
 }
 
 impl Db {
-    /// Writes an [`IndexedBatch`]: all of it or nothing. Until then it is read as if it were
-    /// written, key by key or as a whole.
+    /// Writes an [`IndexedBatch`] atomically. Before that, its content can be read as if it were
+    /// written, by gets and iterators.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -412,7 +413,8 @@ impl Db {
 }
 
 impl<'db> Family<'db> {
-    /// A walk over the content of the family as it is once `batch` is written. See [`Db::write_indexed`].
+    /// An iterator over the content of the family as it will be once `batch` is written; see
+    /// [`Db::write_indexed`].
     #[must_use]
     pub fn iter_with_batch(
         &self,

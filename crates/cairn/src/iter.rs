@@ -1,4 +1,4 @@
-//! Iterators.
+//! Cursors over one or several families.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,10 +9,12 @@ use cairn_types::Result;
 use crate::db::Db;
 use crate::family::Family;
 
-/// Defines the calls that every cursor over one sorted sequence has, passed on to `inner`; a seek sets `moved`.
+/// Defines the methods of a cursor over one sorted sequence, which forward to `inner`; a seek sets
+/// `moved`.
 macro_rules! cursor_methods {
     () => {
-        /// Moves to the first key at or behind `target`. Keys are given and shown without timestamps.
+        /// Moves to the first key at or after `target`. Keys are passed and returned without
+        /// timestamps.
         #[inline]
         pub fn seek(&mut self, target: &[u8]) {
             self.moved = true;
@@ -37,19 +39,19 @@ macro_rules! cursor_methods {
             self.inner.seek_to_last();
         }
 
-        /// Moves to the next key. An iterator that is not valid stays so.
+        /// Moves to the next key. Does nothing if the iterator is not valid.
         #[inline]
         pub fn next(&mut self) {
             self.inner.next();
         }
 
-        /// Moves to the previous key. An iterator that is not valid stays so.
+        /// Moves to the previous key. Does nothing if the iterator is not valid.
         #[inline]
         pub fn prev(&mut self) {
             self.inner.prev();
         }
 
-        /// True if the iterator stands on a key.
+        /// True if the iterator is positioned on a key.
         #[inline]
         #[must_use]
         pub fn valid(&self) -> bool {
@@ -70,38 +72,39 @@ macro_rules! cursor_methods {
             self.inner.value()
         }
 
-        /// Key and value, or `None` if the iterator stands on no entry.
+        /// Key and value, or `None` if the iterator is not valid.
         #[inline]
         #[must_use]
         pub fn entry(&self) -> Option<(&[u8], &[u8])> {
             self.inner.entry()
         }
 
-        /// The value, kept alive beyond the next step; empty if the iterator is not valid.
+        /// The value, pinned beyond the next move; empty if the iterator is not valid.
         #[must_use]
         pub fn value_pinned(&self) -> Value {
             self.inner.value_pinned()
         }
 
-        /// The columns of the entry: those of an entity, or a plain value as the one without a name.
-        /// `None` if the iterator is not valid, or the entity cannot be decoded, which a get reports.
+        /// The columns of the entry: those of an entity, or a plain value as a single column with
+        /// an empty name. `None` if the iterator is not valid or if the entity cannot be decoded,
+        /// an error that a get reports.
         #[must_use]
         pub fn columns(&self) -> Option<Columns> {
             self.inner.columns()
         }
 
-        /// The timestamp of the entry; empty where keys have none.
+        /// The timestamp of the entry; empty if keys have none.
         #[must_use]
         pub fn timestamp(&self) -> &[u8] {
             self.inner.timestamp()
         }
 
-        /// The error that ended the walk, if the iterator does not stand on a key because of one.
+        /// The error that ended the iteration, if any.
         ///
         /// # Errors
         ///
-        /// The error that ended the iteration: an error of a file, of a merge or of the options; `Incomplete`
-        /// when `read_tier` or `max_skippable_internal_keys` forbade to go on.
+        /// Those of a file, of a merge or of the options; `Incomplete` if `read_tier` or
+        /// `max_skippable_internal_keys` ended the iteration.
         pub fn status(&self) -> Result<()> {
             self.inner.status()
         }
@@ -109,10 +112,10 @@ macro_rules! cursor_methods {
 }
 pub(crate) use cursor_methods;
 
-/// A cursor over the keys of one family, in order, both ways. It shows the state of the moment when
-/// it was made (or of a snapshot), whatever is written meanwhile.
+/// A bidirectional cursor over the keys of one family, in key order. It shows the state at its
+/// creation (or that of a snapshot), unaffected by later writes.
 ///
-/// `for` turns it into an iterator of owned keys and values ([`Entries`](crate::Entries)):
+/// `for` converts it into an iterator over owned keys and values ([`Entries`](crate::Entries)):
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -125,7 +128,7 @@ pub(crate) use cursor_methods;
 /// # Ok::<(), cairn::Error>(())
 /// ```
 ///
-/// Moved by hand it shows keys and values without a copy:
+/// Moved explicitly, it returns keys and values without a copy:
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -137,12 +140,12 @@ pub(crate) use cursor_methods;
 ///     println!("{:?}", iter.key());
 ///     iter.next();
 /// }
-/// iter.status()?; // an error ends the walk too
+/// iter.status()?; // an error also ends the loop
 /// # Ok::<(), cairn::Error>(())
 /// ```
 pub struct Iter<'db> {
     pub(crate) inner: cairn_db::Iter,
-    /// True from a seek on.
+    /// True after the first seek.
     pub(crate) moved: bool,
     db: PhantomData<&'db Db>,
 }
@@ -158,34 +161,35 @@ impl<'db> Iter<'db> {
 
     cursor_methods!();
 
-    /// Reads the value of the entry, if that was put off (`allow_unprepared_value`). `false` if it
-    /// cannot be read: the error is then the status, and the iterator is on no key.
+    /// Reads the value of the entry, if that was deferred (`allow_unprepared_value`). Returns false
+    /// if it cannot be read; the error is then the status, and the iterator is not valid.
     pub fn prepare_value(&mut self) -> bool {
         self.inner.prepare_value()
     }
 
-    /// [`Iter::next`] that passes key and value of the new entry to `show`. False if there is none.
+    /// Like [`Iter::next`], but passes key and value of the new entry to `show`. Returns false if
+    /// there is none.
     #[inline]
     pub fn next_shown(&mut self, show: impl FnMut(&[u8], &[u8])) -> bool {
         self.inner.next_shown(show)
     }
 
-    /// Makes the iterator show the present state. It is then on no key.
+    /// Updates the iterator to the current state. It is then not positioned.
     ///
     /// # Errors
     ///
-    /// `NotSupported` in a process that was forked from the one that opened the database for writing.
+    /// `NotSupported` in a process forked from the one that opened the database for writing.
     pub fn refresh(&mut self) -> Result<()> {
         self.moved = false;
         self.inner.refresh()
     }
 
-    /// A property of the iterator under RocksDB's names.
+    /// A property of the iterator, with RocksDB's names.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for a name without an answer, or where the iterator is not valid and
-    /// the property describes an entry.
+    /// `InvalidArgument` for an unknown name, or if the property describes an entry and the
+    /// iterator is not valid.
     pub fn property(&self, name: &str) -> Result<String> {
         self.inner.property(name)
     }
@@ -199,10 +203,9 @@ impl fmt::Debug for Iter<'_> {
     }
 }
 
-/// A walk over the keys of several families, each key once: its columns in all families are seen
-/// coalesced ([`CoalescingIter::columns`]) or apart
-/// ([`CoalescingIter::attribute_groups`]). [`Db::coalescing_iterator`]
-/// makes one.
+/// A cursor over the keys of several families that returns each key once, with its columns in all
+/// families either coalesced ([`CoalescingIter::columns`]) or grouped by family
+/// ([`CoalescingIter::attribute_groups`]). Created by [`Db::coalescing_iterator`].
 pub struct CoalescingIter<'db> {
     inner: cairn_db::CoalescingIter,
     db: PhantomData<&'db Db>,
@@ -226,7 +229,7 @@ impl<'db> CoalescingIter<'db> {
         self.inner.seek_to_last();
     }
 
-    /// Moves to the first key at or behind `target`.
+    /// Moves to the first key at or after `target`.
     pub fn seek(&mut self, target: &[u8]) {
         self.inner.seek(target);
     }
@@ -236,23 +239,23 @@ impl<'db> CoalescingIter<'db> {
         self.inner.seek_for_prev(target);
     }
 
-    /// Moves to the next key. An iterator that is not valid stays so.
+    /// Moves to the next key. Does nothing if the iterator is not valid.
     pub fn next(&mut self) {
         self.inner.next();
     }
 
-    /// Moves to the previous key. An iterator that is not valid stays so.
+    /// Moves to the previous key. Does nothing if the iterator is not valid.
     pub fn prev(&mut self) {
         self.inner.prev();
     }
 
-    /// True if the iterator stands on a key.
+    /// True if the iterator is positioned on a key.
     #[must_use]
     pub fn valid(&self) -> bool {
         self.inner.valid()
     }
 
-    /// The error that ended the walk, if there is one. The next seek clears it.
+    /// The error that ended the iteration, if any. The next seek clears it.
     ///
     /// # Errors
     ///
@@ -267,20 +270,20 @@ impl<'db> CoalescingIter<'db> {
         self.inner.key()
     }
 
-    /// The value: the default column of [`CoalescingIter::columns`], or nothing if there is none.
+    /// The value: the default column of [`CoalescingIter::columns`]; empty if there is none.
     #[must_use]
     pub fn value(&self) -> Value {
         self.inner.value()
     }
 
-    /// The columns of the key in all families. Of columns with the same name, that of the family that
-    /// was given last is shown. A plain value counts as the column without a name.
+    /// The columns of the key in all families. If several families have a column of the same name,
+    /// the one listed last wins. A plain value counts as the column with the empty name.
     #[must_use]
     pub fn columns(&self) -> Columns {
         self.inner.columns()
     }
 
-    /// The columns of the key in each family that has it, in the order in which families were given.
+    /// The columns of the key in each family that has it, in the order of the families.
     #[must_use]
     pub fn attribute_groups(&self) -> Vec<(Family<'db>, Columns)> {
         let groups = self.inner.attribute_groups().into_iter();
@@ -289,8 +292,8 @@ impl<'db> CoalescingIter<'db> {
             .collect()
     }
 
-    /// Reads the values of the key, if that was put off (`allow_unprepared_value`). `false` if one
-    /// cannot be read: the error is then the status, and the iterator is on no key.
+    /// Reads the values of the key, if that was deferred (`allow_unprepared_value`). Returns false
+    /// if one cannot be read; the error is then the status, and the iterator is not valid.
     pub fn prepare_value(&mut self) -> bool {
         self.inner.prepare_value()
     }

@@ -1,6 +1,7 @@
 //! Cairn: a persistent key-value engine that reads and writes RocksDB's files.
 //!
-//! A database is a directory. It maps keys to values, both any bytes, in the order of the keys.
+//! A database is a directory. It maps keys to values, both arbitrary byte strings, and keeps them
+//! ordered by key.
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
@@ -12,13 +13,13 @@
 //! db.put(b"slate", b"metamorphic")?;
 //! assert_eq!(db.get(b"granite")?.as_deref(), Some(&b"igneous"[..]));
 //!
-//! // Several writes at once, all of them or none.
+//! // Several writes, applied atomically.
 //! let mut batch = WriteBatch::new();
 //! batch.delete(b"granite");
 //! batch.put(b"chalk", b"sedimentary");
 //! db.write(&batch)?;
 //!
-//! // A snapshot reads the state of its moment, whatever is written later.
+//! // A snapshot reads the state at its creation, unaffected by later writes.
 //! let snapshot = db.snapshot();
 //! db.delete(b"chalk")?;
 //! assert!(snapshot.get(b"chalk")?.is_some());
@@ -35,8 +36,8 @@
 //!
 //! # Lifetimes
 //!
-//! Iterators, snapshots and column families borrow the database, so that the compiler refuses to
-//! close it under them:
+//! Iterators, snapshots and column families borrow the database, so the compiler rejects a program
+//! that closes it while they are in use:
 //!
 //! ```compile_fail
 //! # let path = std::path::PathBuf::new();
@@ -48,15 +49,16 @@
 //!
 //! # Errors
 //!
-//! A key that does not exist is `Ok(None)`. An [`Error`] has RocksDB's [`Code`] and [`Subcode`] to match on, a
-//! text that names the file and the fact, and as its source the [`std::io::Error`] of a system call that failed:
+//! A key that does not exist is `Ok(None)`. An [`Error`] has RocksDB's [`Code`] and [`Subcode`] to
+//! match on, a message with the file and the reason, and, if a system call failed, its
+//! [`std::io::Error`] as the source:
 //!
 //! ```
 //! use cairn::{Code, Error, Subcode};
 //!
 //! fn retry_later(error: &Error) -> bool {
 //!     match (error.code(), error.subcode()) {
-//!         (Code::IoError, Subcode::NoSpace) => true, // writes go on once there is space
+//!         (Code::IoError, Subcode::NoSpace) => true, // writes resume once there is space
 //!         (Code::Busy | Code::TryAgain | Code::TimedOut, _) => true,
 //!         _ => false,
 //!     }
@@ -66,21 +68,23 @@
 //!
 //! # Durability
 //!
-//! A write that returned survives the end of the process. With [`WriteOptions::sync`] it survives
-//! a power cut as well, and so does every earlier write; without it a power cut may take the last
-//! writes, never one from the middle. [`Db::sync_wal`] and [`Db::close`] make everything durable.
+//! A write that has returned survives the death of the process. With [`WriteOptions::sync`], it and
+//! all earlier writes survive a power failure as well; without it, a power failure may lose the
+//! last writes, but never one from the middle. [`Db::sync_wal`] and [`Db::close`] make all writes
+//! durable.
 //!
 //! # Features
 //!
 //! | feature | codec | without it |
 //! |---|---|---|
-//! | `lz4` | LZ4 and LZ4HC | tables, blob files and options with `kLZ4Compression` or `kLZ4HCCompression` are refused |
-//! | `zstd` | Zstandard, and dictionaries trained by it | tables, blob files, logs and options with `kZSTD` are refused |
+//! | `lz4` | LZ4 and LZ4HC | tables, blob files and options with `kLZ4Compression` or `kLZ4HCCompression` are rejected |
+//! | `zstd` | Zstandard, and dictionaries trained by it | tables, blob files, WALs and options with `kZSTD` are rejected |
 //!
-//! Both are on by default and compile a C library. With `default-features = false` the build is Rust alone
-//! and needs no C compiler; Snappy, which is then the default of families, zlib and bzip2 are always there. A database opens
-//! without the codec of some of its tables, as long as no option names the codec; reads of such a table fail
-//! with [`Code::NotSupported`], and the error names the file, the codec and the feature.
+//! Both are enabled by default and compile a C library. With `default-features = false`, the build
+//! is pure Rust and needs no C compiler; Snappy (then the default compression), zlib and bzip2 are
+//! always available. A database can be opened even if the codec of some of its tables is missing,
+//! as long as no option names that codec; reads of such a table fail with [`Code::NotSupported`],
+//! and the error names the file, the codec and the feature.
 
 #![deny(missing_docs, missing_debug_implementations)]
 

@@ -1,9 +1,10 @@
-//! Limits of what background work may do to the device.
+//! Limits on the I/O of background work.
 //!
-//! A [`RateLimiter`] in [`DbOptions::rate_limiter`](crate::DbOptions::rate_limiter) keeps flushes
-//! and compactions from taking the whole device from readers. Several databases may share one. It
-//! counts the tables and blob files that they write and, as [`RateLimited`] says, what compactions
-//! read. Flushes go before compactions, mostly; while writes are slowed down both go first.
+//! A [`RateLimiter`] in [`DbOptions::rate_limiter`](crate::DbOptions::rate_limiter) prevents
+//! flushes and compactions from monopolizing the device. Several databases may share one. It limits
+//! the writes of tables and blob files and, depending on [`RateLimited`], the reads of compactions.
+//! Flushes usually take precedence over compactions; while writes are being delayed, both have the
+//! highest priority.
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
@@ -12,7 +13,7 @@
 //! use cairn::limits::{IoPriority, RateLimited, RateLimiter};
 //! use cairn::{Db, Options};
 //!
-//! // 32 MiB a second, in ten refills; lower priorities are served first in one refill of ten.
+//! // 32 MiB per second, in ten refills; in one refill out of ten, lower priorities come first.
 //! let limiter = Arc::new(RateLimiter::new(32 << 20, 100_000, 10, RateLimited::AllIo, false));
 //! let mut options = Options::default().create_if_missing(true);
 //! options.db.rate_limiter = Some(limiter.clone());
@@ -22,7 +23,7 @@
 //! db.flush()?;
 //! assert!(limiter.total_bytes_through(Some(IoPriority::High)) > 0);
 //!
-//! // At night there is more to spare.
+//! // At night the limit can be higher.
 //! limiter.set_bytes_per_second(128 << 20);
 //! db.close()?;
 //! # Ok::<(), cairn::Error>(())

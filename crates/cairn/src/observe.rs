@@ -1,4 +1,4 @@
-//! Watching a database at work: listeners and the info log.
+//! Observability: listeners, the info log, statistics, perf counters and thread status.
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
@@ -12,7 +12,7 @@
 //! struct Flushes(AtomicU64);
 //! impl EventListener for Flushes {
 //!     fn on_flush_completed(&self, info: &FlushJobInfo) {
-//!         println!("{} because of {}", info.file_path, info.flush_reason.text());
+//!         println!("{} (reason: {})", info.file_path, info.flush_reason.text());
 //!         self.0.fetch_add(1, Ordering::Relaxed);
 //!     }
 //! }
@@ -25,13 +25,13 @@
 //! # Ok::<(), cairn::Error>(())
 //! ```
 //!
-//! Lines of the info log go to a [`LogSink`] in [`crate::DbOptions::info_log`], or to the file
-//! `LOG`. No key or value is ever in them.
+//! The lines of the info log go to a [`LogSink`] in [`crate::DbOptions::info_log`], or to the file
+//! `LOG`. They never contain keys or values.
 //!
-//! Statistics are kept unless [`crate::DbOptions::statistics`] says otherwise: RocksDB's tickers and
-//! histograms, here without times. [`perf`] has the counters of the calling thread, [`perf::by_level`] those
-//! of each level of the tree, [`perf::iostats`] those of what it did to files. [`threads`] lists flushes, compactions
-//! and openings that are under way.
+//! Unless [`crate::DbOptions::statistics`] disables them, a database keeps statistics: RocksDB's
+//! tickers and histograms, by default without times. [`perf`] has counters for the operations of
+//! the calling thread, [`perf::by_level`] for each level of the tree, and [`perf::iostats`] for its
+//! file I/O. [`threads`] lists flushes, compactions and opens in progress.
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
@@ -41,7 +41,7 @@
 //!
 //! let db = Db::open(&path, &Options::default().create_if_missing(true))?;
 //! db.put(b"stone", b"granite")?;
-//! let statistics = db.statistics().expect("kept by default");
+//! let statistics = db.statistics().expect("statistics are enabled by default");
 //! assert_eq!(statistics.ticker(Ticker::NumberKeysWritten), 1);
 //! # Ok::<(), cairn::Error>(())
 //! ```
@@ -63,20 +63,20 @@
 pub mod perf {
     pub use cairn_observe::perf::{PerfLevel, PerfMetric, level, metric, report, reset, set_level};
 
-    /// Counters of each level of the tree.
+    /// Counters for each level of the tree.
     pub mod by_level {
         pub use cairn_observe::perf::by_level::{
             LevelMetric, clear, disable, enable, levels, metric,
         };
     }
 
-    /// Counters of the calls of files.
+    /// Counters of the file I/O of the calling thread.
     pub mod iostats {
         pub use cairn_observe::perf::iostats::{IoMetric, metric, report, reset};
     }
 }
 
-/// Work of threads: flushes, compactions and openings in progress.
+/// Thread status: flushes, compactions and opens in progress.
 pub mod threads {
     pub use cairn_observe::threads::{
         CompactionOperation, FlushOperation, Operation, Stage, ThreadStatus, ThreadType, list,

@@ -7,11 +7,11 @@ use cairn_options::{DbOptions, FamilyOptions, presets};
 use cairn_platform::thread_pool::cores;
 use cairn_types::Result;
 
-/// Options of a database, and of its default family and the families that have none of their own.
+/// Options of a database, of its default family, and of families without options of their own.
 ///
-/// The defaults are RocksDB's but for `max_background_jobs`, which is the number of the machine's
-/// cores rather than 2, if it has more: flushes and compactions keep up with writers then. What is
-/// set explicitly is obeyed, and the defaults of [`DbOptions`] alone are RocksDB's.
+/// The defaults are RocksDB's except for `max_background_jobs`, which is the number of CPU cores,
+/// but at least 2, so that flushes and compactions keep up with writers. Explicit settings are
+/// respected, and [`DbOptions`] on its own has RocksDB's defaults.
 ///
 /// ```
 /// use cairn::Options;
@@ -27,7 +27,7 @@ use cairn_types::Result;
 pub struct Options {
     /// Options of the whole database.
     pub db: DbOptions,
-    /// Options of its families.
+    /// Options of its column families.
     pub family: FamilyOptions,
 }
 
@@ -51,33 +51,33 @@ impl Options {
         self
     }
 
-    /// Creates column families that are named and do not exist. Default: false.
+    /// Creates named column families that do not exist. Default: false.
     #[must_use]
     pub fn create_missing_column_families(mut self, create: bool) -> Options {
         self.db.create_missing_column_families = create;
         self
     }
 
-    /// Sets the options in `text`, by RocksDB's names, as in
+    /// Sets the options in `text`, with RocksDB's names, as in
     /// `"write_buffer_size=16M;block_based_table_factory={block_size=8K}"`.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` names what is unknown or cannot be read.
+    /// `InvalidArgument` with the option that is unknown or whose value is invalid.
     pub fn text(mut self, text: &str) -> Result<Options> {
         cairn_options::apply_mixed(&mut self.db, &mut self.family, text)?;
         Ok(self)
     }
 
-    /// For loading data as fast as it comes: no automatic compaction, no slowing down. Compact the
-    /// whole range by hand afterwards.
+    /// Configures bulk loading: no automatic compaction, no write stalls. Compact the whole range
+    /// manually afterwards.
     #[must_use]
     pub fn prepare_for_bulk_load(mut self) -> Options {
         presets::prepare_for_bulk_load(&mut self.db, &mut self.family);
         self
     }
 
-    /// For a database of less than a gigabyte that must not take much memory.
+    /// Tunes for a database of less than a gigabyte with a small memory footprint.
     #[must_use]
     pub fn optimize_for_small_db(mut self) -> Options {
         self.db.optimize_for_small_db();
@@ -85,7 +85,7 @@ impl Options {
         self
     }
 
-    /// The defaults of the release `major.minor` of RocksDB, where they have changed since.
+    /// Restores the defaults of RocksDB release `major.minor`.
     #[must_use]
     pub fn old_defaults(mut self, major: u32, minor: u32) -> Options {
         self.db.old_defaults(major, minor);
@@ -93,7 +93,7 @@ impl Options {
         self
     }
 
-    /// Adds a listener of flushes, compactions and the like to those already there.
+    /// Adds an event listener.
     #[must_use]
     pub fn listener(mut self, listener: Arc<dyn EventListener>) -> Options {
         self.db.listeners.push(listener);
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn background_jobs_are_as_many_as_cores_unless_something_else_is_asked_for() {
+    fn max_background_jobs_defaults_to_the_number_of_cores() {
         let jobs = Options::default().db.max_background_jobs;
         assert_eq!(jobs as usize, cores().max(2));
         let one = Options::default().text("max_background_jobs=1").unwrap();

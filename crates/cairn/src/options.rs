@@ -1,8 +1,8 @@
-//! Options: text forms, OPTIONS files, presets, and objects by name.
+//! Options: text forms, OPTIONS files, presets, and the object registry.
 //!
-//! Every struct of options has [`Options::from_text`], [`Options::update_from`],
-//! [`Options::get`], [`Options::set`] and [`Options::to_text`] (bring the trait into scope). Presets
-//! are methods, such as [`FamilyOptions::optimize_for_point_lookup`].
+//! Every options struct has [`Options::from_text`], [`Options::update_from`], [`Options::get`],
+//! [`Options::set`] and [`Options::to_text`] (bring the trait into scope). Presets are methods,
+//! such as [`FamilyOptions::optimize_for_point_lookup`].
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
@@ -14,7 +14,7 @@
 //! options.family.update_from("write_buffer_size=8M;compression_opts={level=3}")?;
 //! Db::open(&path, &options)?.close()?;
 //!
-//! // The options of the last opening, from its OPTIONS file.
+//! // The options with which the database was last opened, from its OPTIONS file.
 //! let loaded = options::load_latest_options(&path, false, &World::posix())?;
 //! assert_eq!(loaded.families[0].1.get("write_buffer_size")?, "8388608");
 //! # Ok::<(), cairn::Error>(())
@@ -27,7 +27,7 @@ pub use cairn_format::filter::FilterPolicy;
 pub use cairn_memory::{BlockCache, CacheOptions};
 pub use cairn_options::file::{OptionsFile, UnknownCode};
 pub use cairn_options::{
-    CompressionOptions, DbOptions, FamilyOptions, FifoCompactionOptions, MetadataCacheOptions,
-    Options, Plugin, Row, Support, TableOptions, UniversalCompactionOptions, apply_mixed, enums,
-    object_registry, presets,
+    CacheUsageOptions, CompressionOptions, DbOptions, FamilyOptions, FifoCompactionOptions,
+    MetadataCacheOptions, Options, Plugin, Row, Support, TableOptions, UniversalCompactionOptions,
+    apply_mixed, enums, object_registry, presets,
 };

@@ -11,7 +11,7 @@ use cairn_types::Result;
 use crate::db::Db;
 
 impl Db {
-    /// The property `name` of the default family as a number, by RocksDB's names.
+    /// The property `name` of the default family as a number, with RocksDB's names.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -33,14 +33,14 @@ impl Db {
         self.inner.property_map(name)
     }
 
-    /// The property `name`, which is a number, added up over all families. A block cache that
-    /// several of them share counts once.
+    /// The sum over all families of the property `name`, which must be a number. A shared block
+    /// cache is counted once.
     #[must_use]
     pub fn aggregated_property_number(&self, name: &str) -> Option<u64> {
         self.inner.aggregated_property_number(name)
     }
 
-    /// The properties of every table of the default family, by path.
+    /// The properties of all tables of the default family, by path.
     ///
     /// # Errors
     ///
@@ -49,8 +49,8 @@ impl Db {
         self.inner.properties_of_all_tables()
     }
 
-    /// The properties of the tables of the default family that have keys in one of `ranges`, both
-    /// ends inclusive.
+    /// The properties of the tables of the default family that overlap one of `ranges`, both ends
+    /// inclusive.
     ///
     /// # Errors
     ///
@@ -63,8 +63,8 @@ impl Db {
     }
 }
 
-/// The memory of `dbs` and of `caches`, with the caches that the families of `dbs` use; each cache
-/// counts once.
+/// The memory used by `dbs` and `caches`, including the caches used by the families of `dbs`; each
+/// cache is counted once.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Ways to read besides one key and one walk.
+//! Batched lookups, consistent iterators over several families, and size estimates.
 
 use cairn_db::{Columns, MayExist, Range, SizeApproximationOptions, Value};
 use cairn_options::ReadOptions;
@@ -10,9 +10,9 @@ use crate::iter::{CoalescingIter, Iter};
 use crate::snapshot::Snapshot;
 
 impl Db {
-    /// The values of `keys` of the default family, in their order, all as of one moment. Each key
-    /// has a result of its own: an error of one leaves the others right. Much cheaper than a
-    /// [`Db::get`] for each key: blocks that are not in memory are read together.
+    /// The values of `keys` of the default family, in the same order and all as of the same point
+    /// in time. Each key has its own result, so an error does not affect the others. Much cheaper
+    /// than a [`Db::get`] per key: missing blocks are read in one batch.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -26,8 +26,7 @@ impl Db {
     /// # Ok::<(), cairn::Error>(())
     /// ```
     ///
-    /// `ReadOptions::value_size_soft_limit` bounds the bytes that are read: keys beyond it fail with
-    /// `Aborted`.
+    /// Keys beyond `ReadOptions::value_size_soft_limit` bytes of values fail with `Aborted`.
     #[must_use]
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
@@ -37,8 +36,8 @@ impl Db {
         self.inner.multi_get(keys, options)
     }
 
-    /// [`Db::multi_get`] of keys of several families, all as of one moment. `sorted` promises that
-    /// the keys of one family stand together and ascend in its order.
+    /// [`Db::multi_get`] for keys of several families, all as of the same point in time. `sorted`
+    /// asserts that the keys of each family are adjacent and in ascending order.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -63,7 +62,8 @@ impl Db {
         self.inner.multi_get_in(&inner_keys(keys), options, sorted)
     }
 
-    /// [`Db::multi_get_in`] of wide-column entities; a plain value is one column without a name.
+    /// [`Db::multi_get_in`] for wide-column entities; a plain value is a single column with an
+    /// empty name.
     #[must_use]
     pub fn multi_get_entity_in(
         &self,
@@ -75,7 +75,7 @@ impl Db {
         self.inner.multi_get_entity_in(&keys, options, sorted)
     }
 
-    /// An iterator over each of `families`, all of the state after one and the same write.
+    /// An iterator over each of `families`, all as of the same point in time.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -101,8 +101,8 @@ impl Db {
         Ok(iters.into_iter().map(Iter::new).collect())
     }
 
-    /// A walk over the keys of `families`, of the state after one and the same write: each key once,
-    /// with the values that all of them have for it.
+    /// An iterator over the keys of `families`, all as of the same point in time, that returns each
+    /// key once with its values in all families.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -126,8 +126,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` without any family, if their keys are ordered differently, or if one belongs
-    /// to another database.
+    /// `InvalidArgument` if there are no families, if their key orders differ, or if one belongs to
+    /// another database.
     pub fn coalescing_iterator(
         &self,
         families: &[&Family<'_>],
@@ -138,7 +138,7 @@ impl Db {
         Ok(CoalescingIter::new(iter))
     }
 
-    /// About how many bytes hold the keys of each of `ranges` of the default family.
+    /// The approximate size in bytes of the data of each of `ranges` of the default family.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -154,7 +154,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if nothing is to be counted; those of reading indexes.
+    /// `InvalidArgument` if neither files nor memtables are included; those of reading indexes.
     pub fn approximate_sizes(
         &self,
         ranges: &[Range<'_>],
@@ -163,8 +163,8 @@ impl Db {
         self.inner.approximate_sizes(ranges, options)
     }
 
-    /// The existence of `key`, as far as filters and memory show it without reading a file.
-    /// `Perhaps` is always a right answer, `No` is certain.
+    /// Checks for the existence of `key` without reading a file, using filters and data in memory.
+    /// `No` is certain; `Perhaps` is always possible.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -179,7 +179,7 @@ impl Db {
         self.inner.key_may_exist(key, options)
     }
 
-    /// [`Db::get_with`] into the caller's `buffer`, which gets as much of the value as fits.
+    /// [`Db::get_with`] into the caller's `buffer`, which receives as much of the value as fits.
     /// Returns the length of the value.
     ///
     /// # Errors
@@ -194,19 +194,19 @@ impl Db {
         self.inner.get_into(key, buffer, options)
     }
 
-    /// Reads every block of every file and checks its checksum, past the cache.
+    /// Reads every block of every file, bypassing the cache, and verifies its checksum.
     ///
     /// # Errors
     ///
-    /// The first damage that is found.
+    /// The first damage found.
     pub fn verify_checksum(&self, options: &ReadOptions) -> Result<()> {
         self.inner.verify_checksum(options)
     }
 }
 
 impl Iter<'_> {
-    /// Makes the iterator show the state of `snapshot`; it is then on no key. [`Iter::refresh`] makes
-    /// it show the present state.
+    /// Updates the iterator to the state of `snapshot`; it is then not positioned.
+    /// [`Iter::refresh`] updates it to the current state.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

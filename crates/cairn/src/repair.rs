@@ -1,9 +1,9 @@
-//! Databases that are damaged, and the way back.
+//! Repair of damaged databases.
 //!
-//! A damaged table does not keep the rest of a database from being read: reads that need it fail
-//! and name it. [`Db::quarantine`] takes such tables out, so that the database is whole again, and
-//! says which keys may be lost. [`Db::repair`] does the same, and makes a new MANIFEST where the
-//! old one is lost. Both keep every file that they take out in the directory `lost`.
+//! A damaged table does not prevent the rest of a database from being read: only reads that need it
+//! fail, with an error that names it. [`Db::quarantine`] removes such tables from the database and
+//! reports the keys that may be lost. [`Db::repair`] does the same, and also rebuilds a lost
+//! MANIFEST. Both move the files that they remove to the directory `lost`.
 
 use std::path::Path;
 
@@ -16,10 +16,10 @@ use crate::db::Db;
 use crate::open::Options;
 
 impl Db {
-    /// Makes the database in `path` whole as far as its files allow; it must not be open. Where its
-    /// MANIFEST is whole, damaged and missing tables are taken out of it. Where it is lost, a new
-    /// one is made: families from the properties of their tables, the age of entries from their
-    /// sequence numbers. Logs are replayed as far as they can be read.
+    /// Repairs the database in `path`, which must not be open, as far as its files allow. If the
+    /// MANIFEST is intact, damaged and missing tables are removed from it. If it is lost, a new one
+    /// is built: families are derived from the properties of the tables, and the order of the
+    /// tables from their sequence numbers. WALs are replayed as far as they are readable.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -40,8 +40,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// `IoError` if the database is open; `InvalidArgument` if there is none, or a comparator is
-    /// needed that was not given.
+    /// `IoError` if the database is open; `InvalidArgument` if it does not exist, or if it needs a
+    /// comparator that was not given.
     pub fn repair(
         path: impl AsRef<Path>,
         options: &Options,
@@ -64,8 +64,8 @@ impl Db {
         cairn_db::repair(world, path, &options.db, families, &options.family)
     }
 
-    /// Takes tables out of the database in `path`, which must not be open and whose MANIFEST must
-    /// be whole. Logs stay as they are.
+    /// Removes tables from the database in `path`, which must not be open and whose MANIFEST must
+    /// be intact. WALs are not changed.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -85,7 +85,7 @@ impl Db {
     /// # Errors
     ///
     /// `IoError` if the database is open; `Corruption` of the MANIFEST; `InvalidArgument` if a
-    /// table that is named is none of the database.
+    /// named table does not belong to the database.
     pub fn quarantine(
         path: impl AsRef<Path>,
         options: &Options,

@@ -1,4 +1,4 @@
-//! Changing options of an open database.
+//! Changes of options while a database is open.
 
 use cairn_options::DbOptions;
 use cairn_types::Result;
@@ -9,9 +9,9 @@ use crate::db::Db;
 use crate::family::Family;
 
 impl Db {
-    /// Changes options of the default family while the database is open, by RocksDB's names: all
-    /// of `changes`, or none. Other families have [`Family::set_options`]. When the call
-    /// returns the options are in force and in the OPTIONS file.
+    /// Changes options of the default family while the database is open, atomically and by
+    /// RocksDB's names. For other families, use [`Family::set_options`]. When the call returns, the
+    /// options are in effect and recorded in the OPTIONS file.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -19,21 +19,21 @@ impl Db {
     /// db.set_options(&[("write_buffer_size", "8M"), ("disable_auto_compactions", "true")])?;
     /// assert_eq!(db.default_family().options().write_buffer_size, 8 << 20);
     ///
-    /// // One mistake, and nothing has changed.
+    /// // One invalid change, and none is made.
     /// assert!(db.set_options(&[("ttl", "60"), ("num_levels", "3")]).is_err());
     /// # Ok::<(), cairn::Error>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` names what does not exist, makes no sense or cannot change while the
-    /// database is open; `NotSupported` what Cairn does not do. `IoError` if the OPTIONS file
-    /// could not be written; the options are in force then.
+    /// `InvalidArgument` for an option that does not exist, has an invalid value, or cannot be
+    /// changed while the database is open; `NotSupported` for one that Cairn does not support.
+    /// `IoError` if the OPTIONS file could not be written; the options are then in effect.
     pub fn set_options(&self, changes: &[(&str, &str)]) -> Result<()> {
         self.inner.set_options(changes)
     }
 
-    /// [`Db::set_options`] for several families at once: all changes of all of them, or none.
+    /// [`Db::set_options`] for several families, atomically.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl Db {
         self.inner.set_options_of(&changes)
     }
 
-    /// Changes options of the database while it is open: all of `changes`, or none.
+    /// Changes database options while the database is open, atomically.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -63,7 +63,7 @@ impl Db {
         self.inner.set_db_options(changes)
     }
 
-    /// The options of the database that are in force now.
+    /// The database options currently in effect.
     #[must_use]
     pub fn db_options(&self) -> Arc<DbOptions> {
         cairn_db::Db::options(&self.inner)

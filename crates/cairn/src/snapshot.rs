@@ -8,8 +8,8 @@ use crate::db::Db;
 use crate::family::Family;
 use crate::iter::Iter;
 
-/// The state of the whole database at one moment. Versions that only a snapshot sees stay on disk
-/// for as long as it lives.
+/// The state of the whole database at one point in time. Versions that only a snapshot can see stay
+/// on disk as long as it exists.
 pub struct Snapshot<'db> {
     db: &'db Db,
     pub(crate) inner: cairn_db::Snapshot,
@@ -32,13 +32,13 @@ impl<'db> Snapshot<'db> {
         self.db
     }
 
-    /// The last write that the snapshot sees.
+    /// The sequence number of the last write that is visible to the snapshot.
     #[must_use]
     pub fn sequence(&self) -> SequenceNumber {
         self.inner.sequence()
     }
 
-    /// `options` with this snapshot as the state that is read.
+    /// `options`, set to read from this snapshot.
     #[must_use]
     pub fn options(&self, options: &ReadOptions) -> ReadOptions {
         ReadOptions {
@@ -47,7 +47,7 @@ impl<'db> Snapshot<'db> {
         }
     }
 
-    /// The value that `key` had.
+    /// The value of `key` at the time of the snapshot.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl<'db> Snapshot<'db> {
             .get_with(key, &self.options(&ReadOptions::default()))
     }
 
-    /// The value that `key` had in `family`.
+    /// The value of `key` in `family` at the time of the snapshot.
     ///
     /// # Errors
     ///
@@ -66,13 +66,13 @@ impl<'db> Snapshot<'db> {
         family.get_with(key, &self.options(&ReadOptions::default()))
     }
 
-    /// An iterator over the default family as it was.
+    /// An iterator over the default family at the time of the snapshot.
     #[must_use]
     pub fn iter(&self) -> Iter<'_> {
         self.db.iter_with(&self.options(&ReadOptions::default()))
     }
 
-    /// An iterator over `family` as it was.
+    /// An iterator over `family` at the time of the snapshot.
     #[must_use]
     pub fn iter_in(&self, family: &Family<'_>) -> Iter<'_> {
         Iter::new(

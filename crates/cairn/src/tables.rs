@@ -1,4 +1,4 @@
-//! Tables outside of a database: writing, reading and sorting.
+//! Tables outside of a database: writing, reading, and external sorting.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -15,14 +15,15 @@ use crate::iter::Iter;
 use crate::iter::cursor_methods;
 use crate::properties::TableProperties;
 
-/// Writes external tables, one after another. [`crate::files`] has an example.
+/// A writer of external tables, one at a time. [`crate::files`] has an example.
 pub struct SstFileWriter {
     inner: cairn_db::SstFileWriter,
 }
 
 impl SstFileWriter {
-    /// A writer of tables as a family with these options would write them to its last level. With
-    /// `value_ttl` it writes the time behind each value, as a database with a time to live needs it.
+    /// Creates a writer whose tables have the format that a family with these options uses in its
+    /// last level. With `value_ttl`, it appends the write time to each value, as a database with a
+    /// time to live requires.
     #[must_use]
     pub fn new(world: &World, db: &DbOptions, family: &FamilyOptions) -> SstFileWriter {
         SstFileWriter {
@@ -30,7 +31,7 @@ impl SstFileWriter {
         }
     }
 
-    /// A writer of tables for `family`: other families refuse them.
+    /// Creates a writer of tables for `family`; other families reject them.
     #[must_use]
     pub fn for_family(family: &Family<'_>) -> SstFileWriter {
         SstFileWriter {
@@ -38,27 +39,26 @@ impl SstFileWriter {
         }
     }
 
-    /// Begins a table at `path`. A file that is there is replaced.
+    /// Starts a table at `path`, replacing an existing file.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if a table is being written already or the options make no sense;
-    /// `IoError`.
+    /// `InvalidArgument` if a table is already open or the options are invalid; `IoError`.
     pub fn open(&mut self, path: impl AsRef<Path>) -> Result<()> {
         self.inner.open(path.as_ref())
     }
 
-    /// Sets `key` to `value`. Keys come in the family's order, each once; so for all kinds of
-    /// entries but range deletions.
+    /// Sets `key` to `value`. Keys must be added in order, each once; this applies to all kinds of
+    /// entries except range deletions.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if no table is open or `key` does not come behind the last one; `IoError`.
+    /// `InvalidArgument` if no table is open or `key` is not after the previous one; `IoError`.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.inner.put(key, value)
     }
 
-    /// [`SstFileWriter::put`] with a timestamp, for orders that have them.
+    /// [`SstFileWriter::put`] with a timestamp, for key orders that have them.
     ///
     /// # Errors
     ///
@@ -71,12 +71,12 @@ impl SstFileWriter {
     ///
     /// # Errors
     ///
-    /// Those of [`SstFileWriter::put`]; `InvalidArgument` if a name repeats.
+    /// Those of [`SstFileWriter::put`]; `InvalidArgument` if a name is repeated.
     pub fn put_entity(&mut self, key: &[u8], columns: &[(&[u8], &[u8])]) -> Result<()> {
         self.inner.put_entity(key, columns)
     }
 
-    /// Adds an operand for the merge operator.
+    /// Adds a merge operand to `key`.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl SstFileWriter {
         self.inner.delete(key)
     }
 
-    /// [`SstFileWriter::delete`] with a timestamp, for orders that have them.
+    /// [`SstFileWriter::delete`] with a timestamp, for key orders that have them.
     ///
     /// # Errors
     ///
@@ -103,8 +103,8 @@ impl SstFileWriter {
         self.inner.delete_with_timestamp(key, timestamp)
     }
 
-    /// Deletes every key of the database, not of this file, from `begin` up to, not including,
-    /// `end`. Range deletions may come in any order.
+    /// Deletes all keys from `begin` up to, but excluding, `end` that are in the database at
+    /// ingestion; entries of this file are not affected. Range deletions may be added in any order.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl SstFileWriter {
         self.inner.delete_range(begin, end)
     }
 
-    /// [`SstFileWriter::delete_range`] with a timestamp, for orders that have them.
+    /// [`SstFileWriter::delete_range`] with a timestamp, for key orders that have them.
     ///
     /// # Errors
     ///
@@ -129,18 +129,16 @@ impl SstFileWriter {
             .delete_range_with_timestamp(begin, end, timestamp)
     }
 
-    /// Ends the table: it is complete and synced. Its name is not: an ingestion syncs
-    /// that.
+    /// Finishes the table and syncs it. Its directory entry is synced by the ingestion.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if no table is open or nothing was added; `IoError`. The file is then
-    /// removed.
+    /// `InvalidArgument` if no table is open or it is empty; `IoError`. The file is then removed.
     pub fn finish(&mut self) -> Result<ExternalSstFileInfo> {
         self.inner.finish()
     }
 
-    /// Bytes of the current table so far, or of the last one that was finished.
+    /// The current size of the open table, or the size of the last finished one, in bytes.
     #[must_use]
     pub fn file_size(&self) -> u64 {
         self.inner.file_size()
@@ -155,8 +153,9 @@ impl fmt::Debug for SstFileWriter {
     }
 }
 
-/// One table, open for reading without a database. It is read as if it were the only table of a
-/// database: newest versions, merged operands, range deletions applied.
+/// A reader for a single table outside of a database. The table is read as if it were the only one
+/// of a database: only the newest versions are visible, operands are merged, and range deletions
+/// are applied.
 pub struct SstFileReader {
     inner: cairn_db::SstFileReader,
 }
@@ -166,8 +165,8 @@ impl SstFileReader {
     ///
     /// # Errors
     ///
-    /// `IoError`; `Corruption` that names file and offset; `InvalidArgument` if its keys are in
-    /// another order.
+    /// `IoError`; `Corruption` with file and offset; `InvalidArgument` if its keys are in another
+    /// order.
     pub fn open(
         world: &World,
         path: impl AsRef<Path>,
@@ -183,7 +182,7 @@ impl SstFileReader {
         self.inner.properties()
     }
 
-    /// The value of `key`, or `None` if the table has none.
+    /// The value of `key`, or `None` if there is none in the table.
     ///
     /// # Errors
     ///
@@ -201,7 +200,7 @@ impl SstFileReader {
         self.inner.get_with(key, options)
     }
 
-    /// The columns of `key`, or `None` if the table has no value of it.
+    /// The columns of `key`, or `None` if there is no value in the table.
     ///
     /// # Errors
     ///
@@ -210,7 +209,7 @@ impl SstFileReader {
         self.inner.get_entity(key, options)
     }
 
-    /// An iterator over the table, not yet on any key.
+    /// An iterator over the table, not yet positioned.
     #[must_use]
     pub fn iter(&self, options: &ReadOptions) -> SstIter<'_> {
         SstIter {
@@ -221,7 +220,7 @@ impl SstFileReader {
     }
 
     /// Passes every entry of the file to `take`, in order: the internal key (user key, then
-    /// sequence number and kind in eight bytes) and the value. Range tombstones are not among them.
+    /// sequence number and kind in eight bytes) and the value. Range tombstones are not included.
     ///
     /// # Errors
     ///
@@ -230,16 +229,16 @@ impl SstFileReader {
         self.inner.for_each_entry(take)
     }
 
-    /// Reads the whole file and checks every block.
+    /// Reads the whole file and verifies every block.
     ///
     /// # Errors
     ///
-    /// `Corruption` names the first block that is damaged, by its offset.
+    /// `Corruption` with the offset of the first damaged block.
     pub fn verify_checksum(&self) -> Result<()> {
         self.inner.verify_checksum()
     }
 
-    /// Counts the entries and compares the count with the properties.
+    /// Counts the entries and compares the count to the table properties.
     ///
     /// # Errors
     ///
@@ -255,10 +254,10 @@ impl fmt::Debug for SstFileReader {
     }
 }
 
-/// A walk over the keys of a table, in order, both ways. [`SstFileReader::iter`] makes one.
+/// A bidirectional cursor over the keys of a table. Created by [`SstFileReader::iter`].
 pub struct SstIter<'reader> {
     inner: cairn_db::SstIter,
-    /// True from a seek on.
+    /// True after the first seek.
     pub(crate) moved: bool,
     reader: PhantomData<&'reader SstFileReader>,
 }
@@ -275,22 +274,23 @@ impl fmt::Debug for SstIter<'_> {
     }
 }
 
-/// Sorts more than fits into memory: pairs are added in any order, by any threads, and become tables
-/// in key order. Of pairs with the same key the one that was added last stays.
+/// Sorts more data than fits into memory: pairs are added in any order, by any number of threads,
+/// and become tables in key order. If several pairs have the same key, the one added last is kept.
 ///
-/// The tables can be ingested with `allow_db_generated_files` and without `snapshot_consistency`; they
-/// are deleted with the directory unless `keep_temp_db` is set. [`crate::files`] has an example.
+/// The tables can be ingested with `allow_db_generated_files` and without `snapshot_consistency`;
+/// unless `keep_temp_db` is set, they are deleted together with the directory. [`crate::files`] has
+/// an example.
 pub struct SortedRunBuilder {
     inner: cairn_db::SortedRunBuilder,
 }
 
 impl SortedRunBuilder {
-    /// A builder without any pairs.
+    /// Creates an empty builder.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for options that make no sense, or if there is a database in the directory
-    /// already; `IoError`.
+    /// `InvalidArgument` for invalid options, or if the directory already contains a database;
+    /// `IoError`.
     pub fn new(world: &World, options: SortedRunBuilderOptions) -> Result<SortedRunBuilder> {
         let inner = cairn_db::SortedRunBuilder::new(world, options)?;
         Ok(SortedRunBuilder { inner })
@@ -305,7 +305,8 @@ impl SortedRunBuilder {
         self.inner.add(key, value)
     }
 
-    /// Adds the pairs of `batch`, which is cheaper for many. It should hold nothing else.
+    /// Adds the pairs of `batch`, which is cheaper for many pairs. The batch should contain puts
+    /// only.
     ///
     /// # Errors
     ///
@@ -314,34 +315,36 @@ impl SortedRunBuilder {
         self.inner.add_batch(&batch.inner)
     }
 
-    /// Makes tables of everything that was added.
+    /// Sorts the added pairs into tables.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` the second time; `IoError` of a flush or compaction.
+    /// `InvalidArgument` if called twice; `IoError` of a flush or compaction.
     pub fn finish(&mut self) -> Result<()> {
         self.inner.finish()
     }
 
-    /// The tables, in key order; none before [`SortedRunBuilder::finish`].
+    /// The tables in key order; empty before [`SortedRunBuilder::finish`].
     #[must_use]
     pub fn output_files(&self) -> &[PathBuf] {
         self.inner.output_files()
     }
 
-    /// The number of pairs; before [`SortedRunBuilder::finish`], of those added.
+    /// The number of pairs in the tables; before [`SortedRunBuilder::finish`], the number of pairs
+    /// added.
     #[must_use]
     pub fn num_entries(&self) -> u64 {
         self.inner.num_entries()
     }
 
-    /// Bytes of the tables; before the end, of what was added.
+    /// The size of the tables in bytes; before [`SortedRunBuilder::finish`], that of the pairs
+    /// added.
     #[must_use]
     pub fn data_size(&self) -> u64 {
         self.inner.data_size()
     }
 
-    /// A walk over all pairs in key order.
+    /// An iterator over all pairs in key order.
     ///
     /// # Errors
     ///
@@ -350,8 +353,8 @@ impl SortedRunBuilder {
         self.inner.iter(options).map(Iter::new)
     }
 
-    /// Deletes the directory's database with all tables. Nothing can be done with the builder then.
-    /// The builder does it by itself when it goes, unless `keep_temp_db` is set.
+    /// Deletes the temporary database with all tables; the builder cannot be used afterwards.
+    /// Dropping the builder does the same unless `keep_temp_db` is set.
     ///
     /// # Errors
     ///

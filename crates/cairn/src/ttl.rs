@@ -1,4 +1,4 @@
-//! Values with a time to live, as in RocksDB's `DBWithTTL`, whose databases and Cairn's are the same.
+//! Values with a time to live, in the format of RocksDB's `DBWithTTL`.
 //!
 //! ```
 //! use cairn::{CompactRangeOptions, Db, Options, World};
@@ -16,7 +16,7 @@
 //! #     cairn::world::Clock::sleep(clock, Duration::from_secs(seconds));
 //! # }
 //!
-//! // An hour. The `world` of this example has a clock that the example moves.
+//! // An hour. The `world` of this example has a clock that is advanced manually.
 //! let options = Options::default().create_if_missing(true).value_ttl(3600);
 //! let db = Db::builder("/sessions").options(options).world(world).open()?;
 //! db.put(b"4711", b"Ada")?;
@@ -29,35 +29,40 @@
 //! # Ok::<(), cairn::Error>(())
 //! ```
 //!
-//! A value lives at least as long as its family's time to live says, and goes with the first compaction
-//! that comes across it afterwards; until then it is read as if it were new. Every table is compacted
-//! within 30 days (`periodic_compaction_seconds`), so that is how long an old value may stay where nothing
-//! is written. A value is as old as the last time it was put. An operand stays until it is merged, and
-//! what a merge of a flush or compaction makes is as old as that merge.
+//! A value is kept at least for the time to live of its family, and is dropped by the first
+//! compaction that processes it afterwards; until then it is still readable. Every table is
+//! compacted within 30 days (`periodic_compaction_seconds`), which bounds the lifetime of an
+//! expired value if nothing is written. The age of a value counts from its last put. A merge
+//! operand is kept until it is merged, and the result of a merge in a flush or compaction counts
+//! from the time of that merge.
 //!
 //! # The format
 //!
-//! Behind each value and operand lie 4 bytes with the seconds since 1970 at which it was written. Whether
-//! there are such bytes is decided when a database is created, for all of its families: the option
-//! `value_ttl` of the default family says it, and a family that says nothing keeps its values for ever. The
-//! number of seconds may be another one at each opening, and be changed while the database is open
-//! ([`Family::set_ttl`](crate::Family::set_ttl)).
+//! Each value and merge operand is followed by 4 bytes with its write time in seconds since 1970.
+//! Whether values have these bytes is fixed when a database is created, for all of its families: it
+//! depends on the option `value_ttl` of the default family, and a family without the option keeps
+//! its values forever. The number of seconds may differ each time the database is opened, and can
+//! be changed while it is open ([`Family::set_ttl`](crate::Family::set_ttl)).
 //!
-//! A database that is opened without it shows the bytes, and what is written then has none: with a time to
-//! live it is `Corruption` to reads if its last 4 bytes are no time since 2013, and loses them otherwise.
-//! Compactions leave what reads call damaged. The format ends in January 2038: writes are then refused, as
-//! with a clock that stands before 2013.
+//! If such a database is opened without the option, reads return the bytes as part of the values,
+//! and new values are written without them. When it is opened with the option again, reads of those
+//! values either fail with `Corruption`, if the last 4 bytes are not a time since 2013, or return
+//! them without their last 4 bytes. Compactions keep values that reads report as corrupt. The
+//! format ends in January 2038: later writes are rejected, as are writes with a clock set before
+//! 2013.
 //!
-//! # What knows of it
+//! # Where the write times are visible
 //!
-//! All reads show values without the bytes, merge operators and compaction filters see them so, and
-//! batches get them when they are written. These carry the bytes as they are: logs and
-//! [`Db::updates_since`](crate::Db::updates_since), so that a batch from there must not be written to
-//! another database with a time to live, but to one without; checkpoints, exports and ingested tables. A
-//! [`SstFileWriter`](crate::SstFileWriter) writes them, and a reader takes them away, if its options have
-//! a `value_ttl`; a [`SortedRunBuilder`](crate::SortedRunBuilder) knows nothing of them.
+//! Reads, merge operators and compaction filters see values without the bytes, which are added when
+//! a batch is written. They are present in WALs and in the batches of
+//! [`Db::updates_since`](crate::Db::updates_since), which must therefore not be written to another
+//! database with a time to live, only to one without; and in checkpoints, exports and ingested
+//! tables. A [`SstFileWriter`](crate::SstFileWriter) adds them, and a reader strips them, if its
+//! options have a `value_ttl`; a [`SortedRunBuilder`](crate::SortedRunBuilder) does not support
+//! them.
 //!
-//! Entities have no time and do not grow old, and RocksDB reads them with `GetEntity` only.
+//! Wide-column entities have no write time and never expire; RocksDB can read them with `GetEntity`
+//! only.
 
 use cairn_options::FamilyOptions;
 use cairn_types::{Error, Result};
@@ -67,8 +72,8 @@ use crate::family::Family;
 use crate::open::Options;
 
 impl Options {
-    /// Gives values `seconds` to live, or for ever with 0: see [`crate::ttl`]. Default: values
-    /// without a time.
+    /// Sets the time to live of values to `seconds`, or to forever with 0; see [`crate::ttl`]. By
+    /// default, values have no write time.
     #[must_use]
     pub fn value_ttl(mut self, seconds: i32) -> Options {
         self.family.value_ttl = Some(seconds);
@@ -77,7 +82,7 @@ impl Options {
 }
 
 impl Db {
-    /// [`Db::create_family`], with `seconds` to live for its values, or for ever with 0.
+    /// [`Db::create_family`] with a time to live of `seconds` for its values, or forever with 0.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -101,7 +106,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// Those of [`Db::create_family`]; `InvalidArgument` in a database whose values have no times.
+    /// Those of [`Db::create_family`]; `InvalidArgument` if the values of the database have no
+    /// write times.
     pub fn create_family_with_ttl(
         &self,
         name: &str,
@@ -117,22 +123,24 @@ impl Db {
 }
 
 impl Family<'_> {
-    /// The time to live of values in seconds, 0 or less for ever; `None` if values have no times.
+    /// The time to live of values in seconds, 0 or less for forever; `None` if values have no write
+    /// times.
     #[must_use]
     pub fn ttl(&self) -> Option<i32> {
         self.options().value_ttl
     }
 
-    /// Sets the time to live of values to `seconds`, or for ever with 0, also of those that are there.
+    /// Sets the time to live of all values, including existing ones, to `seconds`, or to forever
+    /// with 0.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if values have no times; `IoError` if the change is in force, but could not be
-    /// written to the OPTIONS file.
+    /// `InvalidArgument` if values have no write times; `IoError` if the change is in effect but
+    /// could not be written to the OPTIONS file.
     pub fn set_ttl(&self, seconds: i32) -> Result<()> {
         if self.ttl().is_none() {
             return Err(Error::invalid_argument(format!(
-                "values of column family {:?} carry no times",
+                "values of column family {:?} have no write times",
                 self.name()
             )));
         }

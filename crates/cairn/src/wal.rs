@@ -1,4 +1,4 @@
-//! The write-ahead log in the user's hands.
+//! Access to the write-ahead log: flushing, syncing, locking and tailing.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,8 +10,9 @@ use crate::batch::WriteBatch;
 use crate::db::Db;
 
 impl Db {
-    /// Hands over to the kernel what the option `manual_wal_flush` keeps in memory: it survives the
-    /// end of the process then. With `sync`, every write so far survives a power cut as well.
+    /// Flushes the WAL records that the option `manual_wal_flush` buffers in memory to the kernel,
+    /// so that they survive the death of the process. With `sync`, all writes so far also survive a
+    /// power failure.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -24,39 +25,39 @@ impl Db {
     /// for n in 0..100_u8 {
     ///     db.put(&[n], b"value")?; // no system call
     /// }
-    /// db.flush_wal(false)?; // one for all of them
+    /// db.flush_wal(false)?; // one system call for all of them
     /// # Ok::<(), cairn::Error>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// `IoError`; the database is read-only then.
+    /// `IoError`; the database is then read-only.
     pub fn flush_wal(&self, sync: bool) -> Result<()> {
         self.inner.flush_wal(sync)
     }
 
-    /// Makes every write so far survive a power cut.
+    /// Syncs the WAL, so that all writes so far survive a power failure.
     ///
     /// # Errors
     ///
-    /// `IoError`; the database is read-only then.
+    /// `IoError`; the database is then read-only.
     pub fn sync_wal(&self) -> Result<()> {
         self.inner.sync_wal()
     }
 
-    /// Holds all writes back until this thread calls [`Db::unlock_wal`] as often as it called this,
-    /// and hands the log over: the state is frozen, and the files hold all of it. Writes wait
-    /// meanwhile; those with `no_slowdown` fail with `Incomplete`.
+    /// Blocks all writes until this thread has called [`Db::unlock_wal`] the same number of times,
+    /// and flushes the WAL: the state is frozen, and the files contain all of it. Writes wait in
+    /// the meantime; those with `no_slowdown` fail with `Incomplete`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = cairn::Db::open(dir.path().join("db"), &cairn::Options::default().create_if_missing(true))?;
     /// db.lock_wal()?;
-    /// let refused = db.put_with(b"k", b"v", &cairn::WriteOptions {
+    /// let blocked = db.put_with(b"k", b"v", &cairn::WriteOptions {
     ///     no_slowdown: true,
     ///     ..Default::default()
     /// });
-    /// assert_eq!(refused.unwrap_err().code(), cairn::Code::Incomplete);
+    /// assert_eq!(blocked.unwrap_err().code(), cairn::Code::Incomplete);
     /// db.unlock_wal()?;
     /// db.put(b"k", b"v")?;
     /// # Ok::<(), cairn::Error>(())
@@ -64,21 +65,21 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// `IoError` of the log; writes are not held back then.
+    /// `IoError` of the WAL; writes are then not blocked.
     pub fn lock_wal(&self) -> Result<()> {
         self.inner.lock_wal()
     }
 
-    /// Gives back one [`Db::lock_wal`] of this thread.
+    /// Undoes one [`Db::lock_wal`] of this thread.
     ///
     /// # Errors
     ///
-    /// `Aborted` if this thread holds none.
+    /// `Aborted` if this thread does not hold the lock.
     pub fn unlock_wal(&self) -> Result<()> {
         self.inner.unlock_wal()
     }
 
-    /// The logs that hold a batch, archived ones too, oldest first.
+    /// The WALs that contain at least one batch, including archived ones, oldest first.
     ///
     /// # Errors
     ///
@@ -87,7 +88,7 @@ impl Db {
         self.inner.sorted_wal_files()
     }
 
-    /// The log that is written now.
+    /// The WAL that is currently being written.
     ///
     /// # Errors
     ///
@@ -96,9 +97,9 @@ impl Db {
         self.inner.current_wal_file()
     }
 
-    /// The batches that were written since the sequence number `seq`, from the one that holds it
-    /// on, as far as there are logs: `WAL_ttl_seconds` and `WAL_size_limit_MB` keep them longer. If
-    /// they begin later, so does the stream: compare the number of the first batch.
+    /// The batches written since the sequence number `seq`, starting with the batch that contains
+    /// it, as far as WALs exist; `WAL_ttl_seconds` and `WAL_size_limit_MB` keep them longer. If the
+    /// oldest WAL starts later, so does the stream: check the sequence number of the first batch.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -117,7 +118,7 @@ impl Db {
     ///     let (first, batch) = update?;
     ///     println!("{first}: {} writes", batch.count());
     /// }
-    /// // The stream goes on behind the last batch.
+    /// // The stream continues after the last batch.
     /// db.put(b"c", b"3")?;
     /// assert_eq!(updates.count(), 1);
     /// # Ok::<(), cairn::Error>(())
@@ -125,7 +126,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// `NotFound` if `seq` was not written yet; those of the stream's first step.
+    /// `NotFound` if `seq` has not been written yet; those of the first step of the stream.
     pub fn updates_since(&self, seq: SequenceNumber) -> Result<WalIterator<'_>> {
         Ok(WalIterator {
             inner: self.inner.updates_since(seq)?,
@@ -136,15 +137,16 @@ impl Db {
     }
 }
 
-/// An iterator over the batches in the logs, each with the sequence number of its first write; see
+/// An iterator over the batches in the WALs, each with the sequence number of its first write; see
 /// [`Db::updates_since`].
 ///
-/// `None` means that the stream has caught up: a later call returns the batches that were written
-/// meanwhile. An error ends the stream: `TryAgain` if a new stream can go on; `NotFound` at a gap in the
-/// sequence numbers, which writes without a log and ingested files leave; `IoError`; `Corruption`.
+/// `None` means that the stream has caught up: a later call returns the batches written since. An
+/// error ends the stream: `TryAgain` if a new stream can continue; `NotFound` at a gap in the
+/// sequence numbers, which is left by writes without the WAL and by ingested files; `IoError`;
+/// `Corruption`.
 pub struct WalIterator<'db> {
     inner: cairn_db::WalIterator,
-    /// True if the batch that the stream is on has been returned.
+    /// True if the current batch of the stream has been returned.
     returned: bool,
     /// True if the error of the stream has been returned.
     failed: bool,

@@ -1,18 +1,19 @@
-//! The world that a database lives in: files, time, threads, randomness, each behind a trait.
+//! The environment of a database: file system, clock, threads and randomness, each behind a trait.
 //!
-//! [`World::posix`] is the machine, [`World::in_memory`] keeps files in memory, [`World::encrypted`] encrypts
-//! those of another world. A program can bring its own of any of the four: files on other storage, say, or a
-//! clock for tests. What an implementor promises stands at the traits; [`wrapper`] has those of files that
-//! pass calls on to others. [`DbBuilder::world`](crate::DbBuilder::world) opens a
-//! database in a world. [`World::by_uri`] finds a world by a text, such as `mem://`, and [`register`] adds those of
-//! a program's own storage.
+//! [`World::posix`] is the operating system, [`World::in_memory`] keeps files in memory, and
+//! [`World::encrypted`] encrypts the files of another world. A program can provide its own
+//! implementation of each trait, such as a file system on other storage or a clock for tests. The
+//! traits document their contracts; [`wrapper`] has traits for files that forward most calls to
+//! others. [`DbBuilder::world`](crate::DbBuilder::world) opens a database in a world.
+//! [`World::by_uri`] looks up a world by URI, such as `mem://`, and [`register`] adds URIs for a
+//! program's own storage.
 //!
 //! ```
 //! use std::sync::Arc;
 //! use cairn::world::{FileSystem, MemFileSystem};
 //! use cairn::{Db, World};
 //!
-//! // Two databases that share files in memory, which the program can look at.
+//! // Two databases that share a file system in memory, which the program can inspect.
 //! let files = MemFileSystem::new();
 //! let world = World { fs: Arc::new(files.clone()), ..World::posix() };
 //! let one = Db::builder("/one").world(world.clone()).create_if_missing(true).open()?;

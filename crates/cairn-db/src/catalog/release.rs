@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use cairn_memory::MemoryUses;
+use cairn_memory::secondary::CacheTier;
 use cairn_memtable::{Memtable, MemtableOptions};
 use cairn_read::{Reading, View};
 use cairn_types::{Error, Result};
@@ -51,12 +53,14 @@ impl FamilyState {
             prefix_extractor: None,
             options: Arc::new(bare.table.clone()),
             cache: None,
+            charged: MemoryUses::NONE,
             verify_unique_id: false,
             mode: self.tables().mode,
             advise_random: false,
             meter: self.tables().meter.clone(),
             last_level: self.tables().last_level,
             open_tables: self.tables().open_tables.clone(),
+            lowest_tier: CacheTier::default(),
             uncache_aggressiveness: 0,
         });
         let blobs = cairn_read::BlobSource::new(

@@ -117,10 +117,12 @@ impl Catalog {
         let cache = cache.map(|cache| BlobCache {
             cache,
             salt: self.context.world.random.next_u64(),
+            lowest_tier: self.options().lowest_used_cache_tier.into(),
         });
         let dir = self.table_dirs(options).swap_remove(0);
         BlobSource::new(self.context.world.fs.clone(), dir, tables.mode, cache)
             .counting(self.telemetry.meter())
+            .charging(tables.charge_policy())
     }
 
     /// The row cache of a family of `options`, if it has one.
@@ -145,6 +147,11 @@ impl Catalog {
             order: options.comparator.clone(),
             prefix_extractor: options.prefix_extractor.clone(),
             cache: options.table.block_cache.clone(),
+            lowest_tier: db.lowest_used_cache_tier.into(),
+            charged: options
+                .table
+                .cache_usage_options
+                .charged(self.charges_all()),
             options: Arc::new(match &self.budget {
                 Some(budget) => budget.table_options(&options.table),
                 None => options.table.clone(),
@@ -161,6 +168,12 @@ impl Catalog {
             open_tables: self.open_tables.clone(),
             uncache_aggressiveness: options.uncache_aggressiveness,
         }
+    }
+
+    /// True if all memory is charged to the block cache, whatever `cache_usage_options` of the families say: a
+    /// memory budget is in force.
+    fn charges_all(&self) -> bool {
+        self.budget.is_some()
     }
 
     /// The directories of the tables of a family with these options, by path id.

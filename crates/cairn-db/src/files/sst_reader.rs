@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use cairn_format::key::LookupKey;
 use cairn_format::table::Properties;
+use cairn_memory::MemoryUses;
+use cairn_memory::secondary::CacheTier;
 use cairn_memtable::{Memtable, MemtableOptions};
 use cairn_observe::statistics::Meter;
 use cairn_options::{FamilyOptions, ReadOptions};
@@ -64,12 +66,14 @@ impl SstFileReader {
             prefix_extractor: family.prefix_extractor.clone(),
             options,
             cache: None,
+            charged: MemoryUses::NONE,
             verify_unique_id: false,
             mode: FileMode::default(),
             advise_random: false,
             meter: Meter::default(),
             last_level: usize::MAX,
             open_tables: OpenTables::new(None),
+            lowest_tier: CacheTier::default(),
             uncache_aggressiveness: 0,
         });
         let reading = Reading {

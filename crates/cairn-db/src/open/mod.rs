@@ -44,6 +44,7 @@ use crate::db::Db;
 use crate::errors::state::Errors;
 use crate::lifecycle::Lifecycle;
 use crate::locks::{Locks, Rank};
+use crate::open_iterators::OpenIterators;
 use crate::settings::Settings;
 use crate::shared::{FamilyTree, Shared, Tree, WritePath};
 use crate::telemetry::Telemetry;
@@ -383,6 +384,7 @@ fn assemble(
         catalog,
         budget,
         writes,
+        iterators: OpenIterators::new(),
         signals: Signals::default(),
         tree: locks.mutex(Rank::Tree, Tree::new(recovered.min_log_to_keep)),
         changed: Condvar::new(),

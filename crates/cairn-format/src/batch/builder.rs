@@ -169,14 +169,14 @@ impl WriteBatch {
     ///
     /// # Errors
     ///
-    /// For this method and those below: `InvalidArgument`, leaving the batch unchanged, if key and value
-    /// exceed [`MAX_ENTRY_LEN`] together, or if the batch has 2^32 - 1 counted records.
+    /// For this method and the ones below: `InvalidArgument`, leaving the batch unchanged, if key
+    /// and value exceed [`MAX_ENTRY_LEN`] together, or if the batch has 2^32 - 1 counted records.
     #[inline]
     pub fn put(&mut self, family: u32, key: &[u8], value: &[u8]) -> Result<()> {
         self.add_pair(ValueKind::Value, ValueKind::FamilyValue, family, key, value)
     }
 
-    /// Adds a put of a key and a value that are given in pieces.
+    /// Adds a put of a key and a value given in pieces.
     ///
     /// # Errors
     ///
@@ -185,7 +185,7 @@ impl WriteBatch {
         self.add_parts(ValueKind::Value, ValueKind::FamilyValue, family, key, value)
     }
 
-    /// Adds a merge operand; the operand and the key are given in pieces.
+    /// Adds a merge operand; key and operand are given in pieces.
     ///
     /// # Errors
     ///
@@ -435,7 +435,7 @@ impl WriteBatch {
     }
 }
 
-/// Rejects a key and a value that no table can hold, individually or together.
+/// Rejects a key and value that, individually or together, are too large for a table.
 ///
 /// # Errors
 ///

@@ -12,7 +12,7 @@
 //! RangeDeletion 0f/0e                      begin (inclusive), end (exclusive)
 //! BlobIndex 11/10                          key, blob index
 //! WideColumnEntity 16/17                   key, entity
-//! ValuePreferredSeqno 18/19                key, value and a fixed64 of unix seconds in one
+//! ValuePreferredSeqno 18/19                key, value followed by a fixed64 of unix seconds
 //! LogData 03                               bytes
 //! Noop 0d, BeginPrepare 09, 12, 13         nothing
 //! EndPrepare 0a, Commit 0b, Rollback 0c    name of the transaction
@@ -123,7 +123,7 @@ pub enum PreparePolicy {
 }
 
 impl Record<'_> {
-    /// True if the record consumes a sequence number.
+    /// True if the record takes a sequence number.
     #[inline]
     #[must_use]
     pub fn is_counted(&self) -> bool {
@@ -205,8 +205,8 @@ impl<'a> BatchRef<'a> {
         self.bytes
     }
 
-    /// The records in order. The iterator ends after the first error. If there is no error, the number of
-    /// counted records matches the header.
+    /// The records in order. The iterator ends after the first error. Without an error, the number
+    /// of counted records matches the header.
     #[inline]
     #[must_use]
     pub fn records(&self) -> Records<'a> {

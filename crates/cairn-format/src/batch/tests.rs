@@ -275,7 +275,8 @@ fn oversized_entries_are_rejected() {
             "{text}"
         );
     }
-    // Every way of adding to a batch, without allocating what is rejected: one piece is repeated.
+    // Covers every method that adds to a batch. The oversized input repeats one piece, so that it
+    // is never allocated.
     let piece = vec![0; 1 << 20];
     let pieces: Vec<&[u8]> = vec![&piece; 1 << 12];
     let almost: Vec<&[u8]> = [&pieces[1..], &[&piece[63..]]].concat();

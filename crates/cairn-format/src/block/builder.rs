@@ -19,8 +19,8 @@ pub struct BlockOptions {
     pub restart_interval: usize,
     /// True to delta-encode keys against their predecessors.
     pub delta_encoding: bool,
-    /// The number of keys per bucket of a hash index over user keys, if there is to be one. Keys must then be
-    /// internal keys, in an order for which [`can_hash`] holds.
+    /// The number of keys per bucket of the hash index over user keys, or `None` for no hash index.
+    /// Keys must then be internal keys, in an order for which [`can_hash`] holds.
     pub hash_util_ratio: Option<f64>,
     /// True to store values separately from keys. Data blocks only.
     pub separate_values: bool,
@@ -42,7 +42,7 @@ impl Default for BlockOptions {
 }
 
 impl BlockOptions {
-    /// The layout of metaindex and range tombstone blocks, without delta encoding.
+    /// The layout of metaindex and range tombstone blocks: no delta encoding.
     #[must_use]
     pub fn whole_keys() -> BlockOptions {
         BlockOptions {
@@ -61,8 +61,8 @@ impl BlockOptions {
     }
 }
 
-/// True if blocks of keys in `order` may have a hash index: equal keys must have equal bytes, and lookups
-/// must know the whole key, which excludes timestamps.
+/// True if blocks of keys in `order` may have a hash index: equal keys must have equal bytes, and
+/// lookups must know the whole key, which rules out timestamps.
 #[must_use]
 pub fn can_hash(order: &KeyOrder) -> bool {
     !order.different_bytes_may_be_equal() && order.timestamp_size() == 0
@@ -82,7 +82,7 @@ struct Restarts {
 /// The length of the common prefix of the user keys of a block.
 #[derive(Clone, Copy)]
 struct CommonPrefix {
-    /// The length for all keys so far; the maximum if there are none.
+    /// The length over all keys so far; the maximum if there are none.
     len: usize,
     /// The length of the part of a key that follows the user key.
     suffix: usize,
@@ -166,7 +166,7 @@ impl Restarts {
         restart
     }
 
-    /// Replaces the last key by `key`, and returns the number of shared bytes.
+    /// Replaces the last key with `key`, and returns the number of shared bytes.
     fn replace_last(&mut self, key: &[u8], restart: bool) -> usize {
         let shared = if restart && self.common.is_none() {
             0
@@ -359,7 +359,7 @@ pub struct IndexBlockBuilder {
 }
 
 impl IndexBlockBuilder {
-    /// Creates a builder of entries in `form`.
+    /// Creates a builder of entries in the given form.
     #[must_use]
     pub fn new(form: IndexForm, restart_interval: usize) -> IndexBlockBuilder {
         IndexBlockBuilder {
@@ -385,8 +385,8 @@ impl IndexBlockBuilder {
         self
     }
 
-    /// Adds an entry with the key `separator`, of the kind given by the form. `first_key` is used if the form
-    /// has first keys.
+    /// Adds an entry with the key `separator`, a user key or an internal key as the form requires.
+    /// `first_key` is used if the form has first keys.
     ///
     /// # Panics
     ///
@@ -394,7 +394,8 @@ impl IndexBlockBuilder {
     pub fn add(&mut self, separator: &[u8], handle: Handle, first_key: Option<&[u8]>) {
         let restart = self.restarts.begin(self.out.len());
         let last = self.last_handle;
-        // A delta implies that the block directly follows its predecessor; padding requires a restart point.
+        // A delta is possible only if the block directly follows its predecessor; after padding, a
+        // restart point is needed.
         let adjacent = last.end() == handle.offset;
         let whole = restart || (self.form.delta_values && !self.form.escaped && !adjacent);
         let shared = self.restarts.replace_last(separator, whole);

@@ -1,4 +1,4 @@
-//! The common prefix of the user keys of a block, stored once (from format version 8 on).
+//! The common prefix of the user keys of a block, stored once (format version 8 and later).
 //!
 //! ```text
 //! prefix | entries | restart array | ...
@@ -8,15 +8,15 @@
 //! restart 0             length of the prefix; 0 for none
 //! ```
 //!
-//! A block is converted to one without a prefix after it is read ([`expand`]), so that searches and cursors
-//! handle a single format. The conversion checks only what can be wrong in such blocks alone: that restart
-//! points are exactly the entries without shared bytes, and that entries, keys and values end within the
-//! block.
+//! A block is converted to one without a prefix after it is read ([`expand`]), so that searches and
+//! cursors handle a single format. The conversion checks only the properties specific to such
+//! blocks: that restart points are exactly the entries without shared bytes, and that entries, keys
+//! and values end within the block.
 //!
-//! The prefix may be longer than the user key of an entry: RocksDB 11.12 writes such blocks in reverse order,
-//! if the sequence number and kind continue like a longer key. The prefix is therefore prepended to the
-//! stored part of a key, whatever that is, without assumptions about user keys. [`strip`] receives a prefix
-//! of user keys only.
+//! The prefix may be longer than the user key of an entry: RocksDB 11.12 writes such blocks in
+//! reverse order, if the sequence number and kind continue like a longer key. The prefix is
+//! therefore prepended to the stored part of a key without assumptions about where the user key
+//! ends. [`strip`] receives a prefix of user keys only.
 
 use cairn_types::{Decoded, Malformed};
 
@@ -36,7 +36,7 @@ pub enum EntryForm {
     Index(IndexForm),
 }
 
-/// The growth in bytes that is allowed for any block.
+/// The growth in bytes allowed for a block of any size.
 const MIN_GROWTH: usize = 32 << 10;
 /// The maximum length of a varint32, and the growth of an entry by lengths and markers.
 const MAX_LENGTH_LEN: usize = 5;
@@ -45,8 +45,8 @@ const GROWTH_FACTOR: usize = 2;
 
 /// Converts `bytes` to a block without a common prefix. Returns `None` if it has none and is valid.
 ///
-/// Memory is limited to a small multiple of the block: with a long prefix and many restart points only some
-/// of them are kept, and a hash index that no longer fits is dropped.
+/// Memory is limited to a small multiple of the block: if the prefix is long and restart points are
+/// many, only some of them are kept, and a hash index that no longer fits is dropped.
 ///
 /// # Errors
 ///
@@ -81,10 +81,11 @@ pub fn expand(bytes: &[u8], form: EntryForm) -> Decoded<Option<Vec<u8>>> {
 
 /// The encoding of an entry that is no longer a restart point.
 trait Relink: Coding {
-    /// The number of bytes of `lengths`, between the lengths of the key and the key, that are kept.
+    /// The number of bytes of `lengths` (which stand between the lengths of the key and the key)
+    /// that are kept.
     fn kept_lengths(&self, lengths: &[u8]) -> usize;
 
-    /// True if its value starts with the escape of a full handle.
+    /// True if the value starts with the escape for a full handle.
     fn is_escaped(&self) -> bool;
 
     /// True if an entry with `value` can be encoded after one with the value `before`.
@@ -160,7 +161,7 @@ fn expand_as<C: Relink>(
         if is_restart {
             key_len += prefix_len;
             out.extend_from_slice(&bytes[copied..at]);
-            let lengths = &bytes[behind_key_lengths(bytes, at)..entry.delta_at];
+            let lengths = &bytes[after_key_lengths(bytes, at)..entry.delta_at];
             let is_kept = met % stride == 0 || !coding.follows(&before, &entry.value);
             let more = MAX_LENGTH_LEN + if is_kept { prefix_len } else { 0 };
             room = room.checked_sub(more).ok_or_else(too_large)?;
@@ -199,7 +200,7 @@ fn expand_as<C: Relink>(
 }
 
 /// The offset after the two lengths of the key of the entry at `at`, which was decoded before.
-fn behind_key_lengths(bytes: &[u8], mut at: usize) -> usize {
+fn after_key_lengths(bytes: &[u8], mut at: usize) -> usize {
     for _ in 0..2 {
         at += decode_varint32(&bytes[at..]).map_or(0, |(_, len)| len);
     }
@@ -417,8 +418,8 @@ mod tests {
         assert_eq!(bytes[..bytes.len() - 8], wanted.concat());
     }
 
-    /// A block as written by RocksDB 11.12 in reverse order: its prefix is longer than a user key and matches
-    /// the suffix of that key.
+    /// A block written by RocksDB 11.12 in reverse order, whose prefix is longer than a user key
+    /// and extends into that key's suffix.
     #[test]
     fn prefixes_of_other_writers_may_exceed_a_user_key() {
         let wanted = [
@@ -440,7 +441,8 @@ mod tests {
         assert_eq!(entries(&ours), wanted);
     }
 
-    /// Long prefixes of many restart points take no more memory than a small multiple of the block.
+    /// A long prefix with many restart points takes no more memory than a small multiple of the
+    /// block.
     #[test]
     fn restart_points_are_dropped_if_the_prefix_is_long() {
         let prefix = vec![b'p'; 10_000];
@@ -518,7 +520,7 @@ mod tests {
             u32::from_le_bytes(offset.try_into().unwrap()) as usize
         };
         assert!(!bad(&|_| ()));
-        // A restart point between entries, repeated, out of order, or after the entries.
+        // A restart point that is between entries, repeated, out of order, or after the entries.
         assert!(bad(&|block| block[restarts_at + 4] += 1));
         assert!(bad(
             &|block| block.copy_within(restarts_at..restarts_at + 4, restarts_at + 4)

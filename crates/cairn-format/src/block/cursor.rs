@@ -1,14 +1,14 @@
-//! The position in a block, common to data and index cursors.
+//! The position in a block, shared by data and index cursors.
 //!
 //! A [`Position`] is on an entry or invalid. Its key is in the block if no part of it is shared, and
 //! otherwise at the end of a buffer. The encoding of entries differs between kinds of blocks and is provided
 //! by a [`Coding`].
 //!
-//! A step back that uses the key words of the block decodes only the entry it reaches. Without key words, or
-//! where they do not distinguish keys, it scans forward from a restart point. The entries scanned are kept
-//! (up to [`MAX_PASSED`] and the size of the block), so that a reverse scan decodes each entry once: their
-//! keys stay in the buffer, before that of the current entry, and stepping back to one of them copies
-//! nothing.
+//! A step back that uses the block's key words decodes only the entry it reaches. Without key
+//! words, or where they do not distinguish keys, it scans forward from a restart point. The scanned
+//! entries are kept (up to [`MAX_PASSED`] and the size of the block), so that a reverse scan
+//! decodes each entry once: their keys stay in the buffer, before that of the current entry, and
+//! stepping back to one of them copies nothing.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -20,7 +20,7 @@ use super::layout::BlockLayout;
 
 /// The encoding of the entries of a kind of block.
 pub(super) trait Coding {
-    /// The data that a cursor keeps of an entry besides its key.
+    /// The data that a cursor keeps for an entry besides its key.
     type Value: Copy + Default;
 
     /// Decodes the entry at offset `at`, whose predecessor has the value `previous`. Returns `None` if it is
@@ -64,7 +64,7 @@ impl<V> Entry<V> {
 
 /// The maximum number of entries that a step back keeps.
 const MAX_PASSED: usize = 256;
-/// The size of their keys that is kept for any block.
+/// The total size of their keys that is kept for a block of any size.
 const MIN_KEPT_KEY_BYTES: usize = 4096;
 
 #[derive(Clone, Copy)]
@@ -132,12 +132,12 @@ pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     len
 }
 
-/// Parts of keys up to this length are copied as a whole chunk, and the excess is truncated: a copy of
-/// constant length needs no call.
+/// Parts of keys up to this length are copied as a whole chunk, and the excess is truncated: a copy
+/// of constant length is inlined.
 const CHUNK: usize = 32;
 const SMALL_CHUNK: usize = 16;
 
-/// Appends `range` of `bytes`; nothing if there is no such range.
+/// Appends `range` of `bytes`; appends nothing if the range is out of bounds.
 #[inline]
 pub(super) fn append(buffer: &mut Vec<u8>, bytes: &[u8], range: Range<usize>) {
     let len = range.len();
@@ -185,7 +185,7 @@ fn bad_restart(i: u32, offset: u32) -> Malformed {
 }
 
 impl<V: Copy + Default> Position<V> {
-    /// Memory used besides the position itself.
+    /// The memory used, excluding the position itself.
     pub fn memory_usage(&self) -> usize {
         let passed = self.passed.capacity() * size_of::<Passed<V>>();
         self.buffer.capacity() + passed
@@ -256,7 +256,7 @@ impl<V: Copy + Default> Position<V> {
     }
 
     /// Moves to `entry`, at offset `at` after the current one.
-    // Inlined, because every step uses it, and a call would pass the entry through memory.
+    // Inlined because every step uses it and a call would pass the entry through memory.
     #[inline(always)]
     fn load(&mut self, bytes: &[u8], at: usize, entry: &Entry<V>) -> bool {
         if entry.shared == 0 {
@@ -417,9 +417,9 @@ impl<V: Copy + Default> Position<V> {
         }
     }
 
-    /// Scans the entries from the previous restart point to the current entry and keeps them: further steps
-    /// back need them, and they show whether a newer version of the key precedes it. Malformed entries are
-    /// reported by the step that reaches them.
+    /// Scans the entries from the previous restart point to the current entry and keeps them:
+    /// further steps back need them, and they show whether a newer version of the key comes first.
+    /// A malformed entry is reported by the step that reaches it.
     #[inline(never)]
     fn pass_before<C: Coding<Value = V>>(
         &mut self,
@@ -446,7 +446,7 @@ impl<V: Copy + Default> Position<V> {
         (self.key_at, self.key_len) = (key_at, key_len);
     }
 
-    /// Adds the current entry to the entries passed.
+    /// Adds the current entry to the passed entries.
     #[inline]
     fn keep(&mut self) {
         self.passed.push(Passed {
@@ -460,7 +460,7 @@ impl<V: Copy + Default> Position<V> {
         });
     }
 
-    /// Scans to the entry that ends at `goal`, keeping the entries passed.
+    /// Scans to the entry that ends at `goal`, keeping the passed entries.
     fn walk_to<C: Coding<Value = V>>(
         &mut self,
         coding: &C,
@@ -489,7 +489,7 @@ impl<V: Copy + Default> Position<V> {
         Err(bad_entry(goal))
     }
 
-    /// [`Position::load`] that keeps the current entry.
+    /// Like [`Position::load`], but keeps the current entry.
     #[inline]
     fn load_behind(&mut self, bytes: &[u8], at: usize, entry: &Entry<V>) -> bool {
         if entry.shared > self.key_len {
@@ -520,7 +520,7 @@ impl<V: Copy + Default> Position<V> {
         true
     }
 
-    /// Drops the entries passed and their keys.
+    /// Drops the passed entries and their keys.
     #[cold]
     fn forget_buffered(&mut self) {
         self.passed.clear();
@@ -562,8 +562,8 @@ impl<V: Copy + Default> Position<V> {
         self.seek_between::<C, SUFFIX>(coding, bytes, layout, all, compare, bytewise)
     }
 
-    /// [`Position::seek`] with a known range of candidate restart points, `undecided`: those before it are
-    /// less than the target, those after it are not.
+    /// [`Position::seek`] with a known range of candidate restart points, `undecided`: restart
+    /// points before the range are less than the target, those after it are not.
     #[inline]
     pub fn seek_between<C: Coding<Value = V>, const SUFFIX: usize>(
         &mut self,
@@ -627,7 +627,7 @@ impl<V: Copy + Default> Position<V> {
             self.valid = false;
             return Ok(true);
         };
-        if !self.stand_by_words(coding, bytes, layout, words, &place) {
+        if !self.move_by_words(coding, bytes, layout, words, &place) {
             return Ok(false);
         }
         if place.may_be_equal {
@@ -636,10 +636,10 @@ impl<V: Copy + Default> Position<V> {
         Ok(true)
     }
 
-    /// Moves to the entry at `place`, building its key from what is known. Returns false, leaving the
-    /// position unchanged, if that does not suffice.
+    /// Moves to the entry at `place`, building its key from the bytes that are known. Returns
+    /// false, leaving the position unchanged, if they do not suffice.
     #[inline]
-    fn stand_by_words<C: Coding<Value = V>>(
+    fn move_by_words<C: Coding<Value = V>>(
         &mut self,
         coding: &C,
         bytes: &[u8],
@@ -688,7 +688,7 @@ impl<V: Copy + Default> Position<V> {
         words: &DataWords<'_>,
     ) -> bool {
         words.last().is_some_and(|last| {
-            words.begins_key(last.index) && self.stand_by_words(coding, bytes, layout, words, &last)
+            words.begins_key(last.index) && self.move_by_words(coding, bytes, layout, words, &last)
         })
     }
 
@@ -713,7 +713,7 @@ impl<V: Copy + Default> Position<V> {
             && let Some(before) = index.checked_sub(1)
             && (before == 0 || words.begins_key(before))
             && let Some(place) = words.place(before)
-            && self.stand_by_words(coding, bytes, layout, words, &place)
+            && self.move_by_words(coding, bytes, layout, words, &place)
         {
             return Ok(());
         }
@@ -728,7 +728,7 @@ impl<V: Copy + Default> Position<V> {
             .is_some_and(|index| words.begins_key(index))
     }
 
-    /// Moves to `entry`, whose key is in place.
+    /// Moves to `entry`, whose key is already in place.
     #[inline]
     fn stand(&mut self, at: usize, entry: &Entry<V>) {
         self.valid = true;
@@ -756,9 +756,9 @@ impl<V: Copy + Default> Position<V> {
 
     /// [`Position::run`] from an entry before `target`, using the lengths of shared prefixes.
     ///
-    /// As long as the user key of the last entry passed first differs from the target at byte `same`, an
-    /// entry that shares more than `same` bytes with it differs at the same byte and is skipped. An entry
-    /// that shares less starts with bytes of the target, so that only its delta is compared.
+    /// While the last user key passed first differs from the target at byte `same`, an entry that
+    /// shares more than `same` bytes with it differs at the same byte and is skipped. An entry that
+    /// shares fewer bytes starts with bytes of the target, so only its delta is compared.
     #[inline]
     fn run_bytewise<C: Coding<Value = V>, const SUFFIX: usize>(
         &mut self,

@@ -93,7 +93,8 @@ impl Coding for Interleaved {
     }
 }
 
-/// The encoding in which values are stored separately, and restart points have the offset of their value.
+/// The encoding in which values are stored separately, and restart points store the offset of their
+/// value.
 pub(super) struct Separated;
 
 impl Coding for Separated {
@@ -151,7 +152,7 @@ impl Coding for Separated {
     }
 }
 
-/// Moves with the encoding selected by the layout.
+/// Evaluates an expression with the encoding that the layout selects.
 macro_rules! with_coding {
     ($layout:expr, |$coding:ident| $move:expr) => {
         if $layout.separated {
@@ -173,7 +174,7 @@ pub struct DataCursor {
     pub(super) position: Position<ValuePlace>,
     /// The sequence number that replaces that of every key, if any.
     global: Option<SequenceNumber>,
-    /// The suffix of the current key in the block, while the buffer has another.
+    /// The suffix that the current key has in the block, while the buffer has another.
     stored: Option<[u8; key::SUFFIX_LEN]>,
 }
 
@@ -191,7 +192,7 @@ impl DataCursor {
         self
     }
 
-    /// Memory kept by the cursor for further movements.
+    /// The memory that the cursor keeps for later movements.
     #[must_use]
     pub fn memory_usage(&self) -> usize {
         self.position.memory_usage()
@@ -261,7 +262,7 @@ impl DataCursor {
         }
     }
 
-    /// Replaces the key's sequence number by the global one.
+    /// Replaces the key's sequence number with the global one.
     #[cold]
     fn rewrite(&mut self, bytes: &[u8], global: SequenceNumber) {
         if self.position.valid()
@@ -290,8 +291,8 @@ impl DataCursor {
     ///
     /// # Errors
     ///
-    /// If the block is malformed there. The cursor is then invalid. This and the offset in the block apply to
-    /// all methods that move the cursor.
+    /// If the block is malformed there. The cursor is then invalid. The error has the offset in the
+    /// block. The same applies to all methods that move the cursor.
     pub fn first(&mut self, bytes: &[u8], layout: &BlockLayout) -> Decoded<()> {
         self.stored = None;
         with_coding!(layout, |coding| self
@@ -578,9 +579,9 @@ impl DataCursor {
 
     /// [`DataCursor::seek`] for a point lookup, which may use the block's hash index.
     ///
-    /// If the block has the user key of `target`, the cursor moves to its first entry at or after `target`.
-    /// Otherwise it moves to a greater user key, in which case no block has the key; or it becomes invalid,
-    /// in which case the next block may have it.
+    /// If the block has the user key of `target`, the cursor moves to its first entry at or after
+    /// `target`. Otherwise it moves to a greater user key, and then no block has the key, or it
+    /// becomes invalid, and then the next block may have it.
     ///
     /// # Errors
     ///
@@ -596,7 +597,8 @@ impl DataCursor {
         if layout.is_hashed() && order.timestamp_size() == 0 {
             let restart = match hash_lookup(bytes, layout, key::user_key(target)) {
                 HashHit::Restart(i) if i < layout.restarts => Some(i),
-                // It may still be the first key of the next block, if the last interval ends before it.
+                // If the last interval ends before the key, it may still be the first key of the
+                // next block.
                 HashHit::Absent => Some(layout.restarts - 1),
                 HashHit::Restart(_) | HashHit::Collision | HashHit::None => None,
             };

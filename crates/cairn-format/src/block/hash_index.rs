@@ -48,12 +48,12 @@ pub(super) struct HashIndexBuilder {
     buckets_per_key: f64,
     wanted: f64,
     keys: Vec<(u32, u8)>,
-    /// True if the restart points of all keys so far fit into buckets.
+    /// True if a bucket can store the restart points of all keys so far.
     usable: bool,
 }
 
 impl HashIndexBuilder {
-    /// Creates a builder with one bucket for `util_ratio` keys.
+    /// Creates a builder with one bucket per `util_ratio` keys.
     pub fn new(util_ratio: f64) -> HashIndexBuilder {
         HashIndexBuilder {
             buckets_per_key: 1.0 / if util_ratio > 0.0 { util_ratio } else { 0.75 },

@@ -51,7 +51,7 @@ pub struct IndexEntry<'a> {
     pub first_key: Option<&'a [u8]>,
 }
 
-/// The data that a cursor keeps of an entry: its handle, and the location of its first key.
+/// The data that a cursor keeps for an entry: its handle, and the location of its first key.
 #[derive(Clone, Copy, Default)]
 pub(super) struct IndexValue {
     offset: u64,
@@ -211,12 +211,13 @@ impl IndexForm {
 
 /// A cursor over the entries of an index block. It owns its position and does not borrow the block.
 ///
-/// Seek targets are internal keys, whatever the keys of the index.
+/// Seek targets are internal keys, even if the index has user keys.
 #[derive(Default)]
 pub struct IndexCursor {
     form: IndexForm,
     position: Position<IndexValue>,
-    /// The restart point of the cursor, of which the position has only the handle.
+    /// The restart point of the cursor if it was positioned by key words; the position then has
+    /// only the handle.
     by_words: Option<u32>,
 }
 
@@ -231,9 +232,9 @@ impl IndexCursor {
         }
     }
 
-    /// Makes the cursor invalid, for blocks of this format.
+    /// Makes the cursor invalid and sets the format of its blocks.
     #[inline]
-    pub fn turn_to(&mut self, form: IndexForm) {
+    pub fn reset(&mut self, form: IndexForm) {
         self.form = form;
         self.clear();
     }
@@ -369,8 +370,8 @@ impl IndexCursor {
         self.position.back(&self.form, bytes, layout)
     }
 
-    /// Moves to the first entry whose separator is at or after `target`, an internal key: that of the block
-    /// that may have `target`. Becomes invalid if there is none.
+    /// Moves to the first entry whose separator is at or after `target`, an internal key: the
+    /// separator of the only block that may have `target`. Becomes invalid if there is none.
     ///
     /// # Errors
     ///
@@ -402,7 +403,7 @@ impl IndexCursor {
         let undecided = words.undecided(key::user_key(target));
         if let Some(i) = words.decided(&undecided) {
             self.clear();
-            if self.stand_by_words(words, i) {
+            if self.move_by_words(words, i) {
                 return Ok(());
             }
             return match i < layout.restarts {
@@ -413,10 +414,10 @@ impl IndexCursor {
         self.seek_between(bytes, layout, &KeyOrder::Bytewise, target, undecided)
     }
 
-    /// Moves to entry `i` if the key words have its handle. Returns false, leaving the cursor unchanged,
-    /// otherwise.
+    /// Moves to entry `i` if the key words have its handle; otherwise returns false and leaves the
+    /// cursor unchanged.
     #[inline]
-    pub fn stand_by_words(&mut self, words: &KeyWords, i: u32) -> bool {
+    pub fn move_by_words(&mut self, words: &KeyWords, i: u32) -> bool {
         let Some(Handle { offset, size }) = words.handle(i) else {
             return false;
         };

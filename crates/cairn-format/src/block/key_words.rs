@@ -1,13 +1,15 @@
-//! Key words: a searchable digest of the keys of a block.
+//! Key words: a compact, searchable digest of a block's keys.
 //!
-//! A binary search in a block accesses the restart array and an entry for each candidate, two cache lines far
-//! from those of the next one, and then every entry of an interval. The bytes that distinguish most keys,
-//! after their common prefix, are therefore stored contiguously. A search then accesses few cache lines,
-//! decodes nothing, and falls back to the block only where those bytes are equal.
+//! A binary search in a block accesses the restart array and an entry for each candidate, two cache
+//! lines far from those of the next candidate, and then every entry of an interval. The bytes that
+//! distinguish most keys, after their common prefix, are therefore stored contiguously. A search
+//! then accesses few cache lines, decodes nothing, and falls back to the block only where those
+//! bytes are equal.
 //!
-//! [`KeyWords`] belong to an index block in memory: 8 bytes per restart point, and 8 more for the offset of
-//! its block. [`DataWords`] belong to a data block in repeated use: 4 bytes per entry, and its offset, which
-//! also allows stepping back. They are stored after the block:
+//! [`KeyWords`] are kept for an index block in memory: 8 bytes per restart point, and 8 more for
+//! the offset of its block. [`DataWords`] are kept for a data block that is used repeatedly: 4
+//! bytes per entry, and its offset, which also allows stepping back. They are stored after the
+//! block:
 //!
 //! ```text
 //! words: big-endian, 4 bytes x n | offsets of entries: fixed16 x n | length of the shared part: fixed16
@@ -38,8 +40,8 @@ pub struct KeyWords {
     words: Sorted,
     /// True if every entry is a restart point.
     dense: bool,
-    /// The offset of each entry's block, and the end of the last one. Empty unless blocks are contiguous, as
-    /// without padding.
+    /// The offset of each entry's block, and the end of the last one. Empty unless the blocks are
+    /// contiguous, which they are without padding.
     offsets: Box<[u64]>,
 }
 
@@ -74,7 +76,7 @@ impl KeyWords {
         let dense = (0..layout.restarts).all(|i| entry(i).is_some());
         let handles = (0..layout.restarts).map_while(entry);
         let offsets = match dense && !form.first_keys {
-            true => one_behind_the_other(handles.map(|entry| entry.value.handle())),
+            true => contiguous_offsets(handles.map(|entry| entry.value.handle())),
             false => None,
         };
         Some(KeyWords {
@@ -103,8 +105,8 @@ impl KeyWords {
         (self.dense && undecided.is_empty()).then_some(undecided.start)
     }
 
-    /// The restart points whose keys have to be compared to `user_key`: those before them have smaller user
-    /// keys, those after them greater ones.
+    /// The restart points whose keys have to be compared to `user_key`: earlier ones have smaller
+    /// user keys, later ones greater.
     #[inline]
     #[must_use]
     pub fn undecided(&self, user_key: &[u8]) -> Range<u32> {
@@ -123,7 +125,7 @@ impl KeyWords {
         }
         let wanted = word(rest);
         let low = self.words.before(wanted, |first| {
-            // Loaded early; useless only if the block has to be searched as well.
+            // Loaded early; wasted only if the block has to be searched as well.
             black_box(self.offsets.get(first).copied());
         });
         let high = match self.words.get(low) {
@@ -146,7 +148,7 @@ impl KeyWords {
 }
 
 /// The offsets of the blocks at `handles` and the end of the last one, if the blocks are contiguous.
-fn one_behind_the_other(handles: impl Iterator<Item = Handle>) -> Option<Box<[u64]>> {
+fn contiguous_offsets(handles: impl Iterator<Item = Handle>) -> Option<Box<[u64]>> {
     let mut offsets = Vec::new();
     let mut end = None;
     for handle in handles {
@@ -197,13 +199,13 @@ pub(super) struct Place {
     pub at: usize,
     /// The bytes of its user key after the common prefix, as far as known.
     pub word: [u8; WORD_LEN],
-    /// True if the user key may equal the one searched for, false if it is greater.
+    /// True if the user key may equal the target, false if it is greater.
     pub may_be_equal: bool,
 }
 
 impl<'a> DataWords<'a> {
-    /// Encodes the key words of the data block `bytes`, for [`DataWords::parse`]. The result is empty of
-    /// words if the block is damaged, too large, or of another format.
+    /// Encodes the key words of the data block `bytes`, for [`DataWords::parse`]. The result has no
+    /// words if the block is damaged, too large, or in another format.
     #[must_use]
     pub fn encode(bytes: &[u8], layout: &BlockLayout) -> Vec<u8> {
         DataWords::try_encode(bytes, layout).unwrap_or_else(|| vec![0; OFFSET_LEN])
@@ -228,8 +230,8 @@ impl<'a> DataWords<'a> {
         };
         let (first, mut last) = (restart(0)?, restart(layout.restarts - 1)?);
         let first = key::user_key(first.key(bytes));
-        // Usually the keys after the last restart point have the same common prefix; otherwise the last key
-        // determines it.
+        // The keys after the last restart point usually have the same common prefix; if not, the
+        // last key determines it.
         let shared = common_prefix(first, key::user_key(last.key(bytes)));
         let behind = last.at();
         if let Some(words) = DataWords::with_shared(bytes, layout, shared, behind) {
@@ -243,10 +245,10 @@ impl<'a> DataWords<'a> {
         DataWords::with_shared(bytes, layout, shared, bytes.len())
     }
 
-    /// The key words of keys that start with the first `shared` bytes of the first one. `None` if a key from
-    /// offset `behind` on does not, or the block is damaged.
+    /// The key words of keys that start with the first `shared` bytes of the first key. `None` if a
+    /// key at or after offset `behind` does not, or if the block is damaged.
     ///
-    /// Only the bytes of the word are decoded of each key, not the whole key.
+    /// Of each key, only the bytes of its word are decoded.
     fn with_shared(
         bytes: &[u8],
         layout: &BlockLayout,
@@ -370,7 +372,7 @@ impl<'a> DataWords<'a> {
         Some(usize::from(u16::from_le_bytes(*offset)))
     }
 
-    /// The index of the entry at offset `at`, which is most likely `likely`.
+    /// The index of the entry at offset `at`; `likely` is tried first.
     #[inline]
     pub(super) fn index_of(&self, at: usize, likely: usize) -> Option<usize> {
         if self.offset(likely) == Some(at) {
@@ -398,7 +400,7 @@ mod tests {
     #[test]
     fn offsets_require_contiguous_blocks() {
         let handle = |offset, size| Handle { offset, size };
-        let all = |handles: &[Handle]| one_behind_the_other(handles.iter().copied());
+        let all = |handles: &[Handle]| contiguous_offsets(handles.iter().copied());
         let offsets = all(&[handle(7, 10), handle(22, 1), handle(28, 0)]);
         assert_eq!(offsets.as_deref(), Some(&[7, 22, 28, 33][..]));
         assert_eq!(all(&[handle(7, 10), handle(23, 1)]), None);

@@ -25,7 +25,7 @@ const COUNT: u32 = SEPARATED - 1;
 /// The layout of a block. Cheap to create and copy; valid for the bytes it was decoded from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockLayout {
-    /// The end of the entries (of the keys only, if values are stored separately).
+    /// The end of the entries, or of the keys alone if values are stored separately.
     pub(super) entries_end: u32,
     pub(super) restarts_at: u32,
     pub(super) restarts: u32,
@@ -187,7 +187,7 @@ impl BlockLayout {
         self.separated
     }
 
-    /// The offset of restart point `i`; an offset after all entries if it does not exist.
+    /// The offset of restart point `i`; an offset past all entries if it does not exist.
     #[inline]
     #[must_use]
     pub fn restart(&self, bytes: &[u8], i: u32) -> u32 {

@@ -1,6 +1,6 @@
 //! Blocks of entries: builders, layout and cursors.
 //!
-//! Data blocks, index blocks and most meta blocks of a table have one shape:
+//! Data blocks, index blocks and most meta blocks of a table share one layout:
 //!
 //! ```text
 //! entries | restart array: fixed32 x n | [hash index] | [fixed32 start of the values] | fixed32 footer
@@ -10,13 +10,14 @@
 //! footer   bit 31 hash index; bit 29 uniform keys; bit 28 separate values; bits 0 to 27 n
 //! ```
 //!
-//! From format version 8 on, a common prefix of all user keys may precede the entries. [`expand`] restores
-//! the keys, so that cursors need not handle it.
+//! As of format version 8, a common prefix of all user keys may precede the entries. [`expand`]
+//! restores the keys, so that cursors need not handle it.
 //!
-//! A reader decodes the [`BlockLayout`] on each access (a few loads) and moves a [`DataCursor`] or an
-//! [`IndexCursor`]. Cursors own their position and do not borrow the block: every method takes the bytes and
-//! their layout, so that one value can own both a block and a cursor. Between two `seek`s (or `first`,
-//! `last`) the bytes must not change. With other bytes the results are unspecified, but methods do not panic.
+//! A reader decodes the [`BlockLayout`] on each access (a few loads) and moves a [`DataCursor`] or
+//! an [`IndexCursor`]. Cursors own their position and do not borrow the block: every method takes
+//! the bytes and their layout, so that a struct can own both a block and a cursor. The bytes must
+//! not change between two calls of `seek`, `first` or `last`. With other bytes the results are
+//! unspecified, but methods do not panic.
 //!
 //! A seek compares about log2(n) keys and then scans one restart interval without building the keys it skips;
 //! `next` copies only the part of a key that is not shared with its predecessor.
@@ -46,11 +47,12 @@ pub use skip_deleted::{Passed, Walk, skip_deleted};
 pub use skip_deletions::skip_deletions;
 pub use skip_limits::{Block, SkipLimits, Skipped};
 
-/// The maximum size of a block, whose offsets have 32 bits, here and in RocksDB.
+/// The maximum size of a block: its offsets have 32 bits, as in RocksDB.
 pub const MAX_BLOCK_LEN: usize = u32::MAX as usize;
 
-/// The maximum overhead of an entry in addition to its user key and value: the suffix of an internal key,
-/// four varints, a restart point and the footer, with some reserve to avoid overflow of 32 bits.
+/// The maximum overhead of an entry in addition to its user key and value: the suffix of an
+/// internal key, four varints, a restart point and the footer, with some slack so that 32 bits do
+/// not overflow.
 const ENTRY_OVERHEAD: usize = 64;
 
 /// The maximum length of user key and value together. An entry must fit into one block: a longer one could be

@@ -1,8 +1,9 @@
-//! Skipping deletions in one block together with the entries they delete in another.
+//! Skips deletions in one block together with the entries they delete in another.
 //!
-//! A run of deletions usually covers exactly the entries that it deletes, so that both blocks have the same
-//! sequence of user keys. As long as that is the case, keys are neither built nor compared as a whole: the
-//! number of bytes shared with the previous key is equal in both blocks, and only the rest is compared.
+//! A run of deletions usually covers exactly the entries that it deletes, so that both blocks have
+//! the same sequence of user keys. While that holds, keys are neither built nor compared in full:
+//! the number of bytes shared with the previous key is the same in both blocks, and only the rest
+//! is compared.
 
 use std::ops::Range;
 
@@ -29,7 +30,7 @@ pub struct Passed {
     pub skipped: Skipped,
     /// An error if the cursor over the deletions could not move.
     pub newer_moved: Decoded<()>,
-    /// An error if the cursor over what they delete could not move.
+    /// An error if the cursor over the deleted entries could not move.
     pub older_moved: Decoded<()>,
 }
 
@@ -37,7 +38,7 @@ pub struct Passed {
 /// the first other entry. `last` is set to the user key of the last deletion skipped, and unchanged if there
 /// is none. Keys must be ordered bytewise.
 ///
-/// Both cursors must be valid, with `newer` on the entry that comes first.
+/// Both cursors must be valid, and the entry at `newer` must come first.
 pub fn skip_deleted(
     newer: Walk<'_>,
     older: Walk<'_>,
@@ -60,7 +61,8 @@ pub fn skip_deleted(
         let (a_user, b_user) = (key::user_key(a_key), key::user_key(b_key));
         let order = key::compare_bytewise(b_user, a_user);
         if order.is_lt() {
-            // Entries before the next deletion are deleted only if they have the last one's user key.
+            // Entries before the next deletion are deleted only if they have the user key of the
+            // last one.
             if passed.skipped.deletions == 0 || b_user != &last[..] {
                 break;
             }
@@ -124,8 +126,8 @@ struct Pair {
     older: Place,
 }
 
-/// Skips the deletion at `newer`, the entry with the same user key `user` at `older`, both of which end at
-/// `pair`, and the following pairs. Sets `user` to the last user key skipped.
+/// Skips the deletion at `newer`, the entry with the same user key `user` at `older` (they end at
+/// `pair`), and the pairs that follow. Sets `user` to the last user key skipped.
 fn lockstep(
     newer: Walk<'_>,
     older: Walk<'_>,
@@ -210,7 +212,7 @@ struct Bounds {
     newer_end: usize,
     /// The end of the entries in the other block.
     older_end: usize,
-    /// An offset in the block of deletions; pairs at or after it are not skipped.
+    /// An offset in the block of deletions; pairs at or beyond it are not skipped.
     goal: usize,
     /// The maximum number of pairs.
     most: u64,
@@ -221,10 +223,10 @@ const ROOM: usize = 64;
 /// An upper bound of the lengths, the key delta and the packed number of an entry in [`in_step`].
 const WINDOW: usize = 24;
 
-/// Skips pairs within `bounds` that are equal in both blocks except for their values: with short keys that
-/// share equally many bytes and add less than 8. Returns the number of pairs. Other pairs are left to the
-/// caller. This is the part of [`lockstep`] that handles nearly all pairs, kept small enough to run in
-/// registers.
+/// Skips pairs within `bounds` that are equal in both blocks except for their values: with short
+/// keys that share the same number of bytes and add fewer than 8. Returns the number of pairs.
+/// Other pairs are left to the caller. This part of [`lockstep`] handles nearly all pairs and is
+/// small enough to run in registers.
 #[inline(never)]
 fn in_step(
     a: &[u8],
@@ -295,7 +297,7 @@ fn in_step(
 
 /// An entry whose key is not built.
 struct Head {
-    /// The number of bytes of the user key that are shared with the previous key.
+    /// The number of bytes of the user key shared with the previous key.
     shared: usize,
     /// The range of the rest of the user key.
     part: Range<usize>,
@@ -314,7 +316,8 @@ impl Head {
     }
 }
 
-/// Decodes the entry at offset `at`. `None` if there is none, or if it shares a part of its packed number.
+/// Decodes the entry at offset `at`. `None` if there is none, or if part of its packed number is
+/// shared.
 #[inline(always)]
 fn head(block: Block<'_>, at: usize) -> Option<Head> {
     let bytes = block.bytes;

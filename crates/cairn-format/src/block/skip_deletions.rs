@@ -1,8 +1,8 @@
-//! Skipping a run of deletions in one block.
+//! Skips a run of deletions in one block.
 //!
-//! Only the last key of a long run is needed. The extent, sequence number and kind of an entry are available
-//! without building its key, and a restart point before the limit implies that all entries before it are
-//! before the limit as well.
+//! Only the last key of a long run is needed. The extent, sequence number and kind of an entry are
+//! available without building its key, and if a restart point is before the limit, so are all
+//! entries before it.
 
 use cairn_types::Decoded;
 
@@ -11,8 +11,8 @@ use super::data::{DataCursor, Interleaved, lengths};
 use super::skip_limits::{Block, SkipLimits};
 use crate::key;
 
-/// The number of deletions skipped with their keys before the rest is skipped without: finding the last key
-/// again costs as much as several steps.
+/// The number of deletions skipped by ordinary steps before keys are no longer built: recovering
+/// the last key costs as much as several steps.
 const WITH_KEYS: u64 = 16;
 
 /// Skips the deletions at `cursor`, up to the end of the block or the first other entry. `last` is set to the
@@ -78,7 +78,7 @@ fn unseen(
             break;
         };
         let next = behind.saturating_add(value_len as usize);
-        // If a key shares a part of its packed number, the number is unknown.
+        // If part of a packed number is shared, the number is unknown.
         if next > end || delta_len < key::SUFFIX_LEN || shared > key_len {
             break;
         }
@@ -110,8 +110,8 @@ fn stand_before(cursor: &mut DataCursor, block: Block<'_>, at: usize) -> Decoded
     Err(bad_entry(at))
 }
 
-/// An offset such that all entries between `from` and it have user keys before `limit`: that of a restart
-/// point with such a key, or the end of the block if there is no limit.
+/// An offset such that all entries from `from` to it have user keys before `limit`: the offset of a
+/// restart point with such a key, or the end of the block if there is no limit.
 pub(super) fn before_limit(block: Block<'_>, limit: Option<&[u8]>, from: usize) -> usize {
     let Block { bytes, layout } = block;
     let Some(limit) = limit else {
@@ -133,8 +133,8 @@ pub(super) fn before_limit(block: Block<'_>, limit: Option<&[u8]>, from: usize) 
     }
 }
 
-/// The last key, recorded at every step but used only at the end. A key of 8 to 16 bytes is recorded as two
-/// possibly overlapping integers.
+/// The last key, recorded at every step but used only at the end. A key of 8 to 16 bytes is
+/// recorded as two integers, which may overlap.
 #[derive(Clone, Copy)]
 enum LastKey {
     None,
@@ -180,7 +180,7 @@ mod tests {
             LastKey::of(&key, &mut last).store(&mut last);
             assert_eq!(last, key);
             LastKey::None.store(&mut last);
-            assert_eq!(last, key, "nothing noted, nothing changed");
+            assert_eq!(last, key, "without a recorded key nothing changes");
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::key;
 /// The limits of skipping.
 #[derive(Clone, Copy, Debug)]
 pub struct SkipLimits<'a> {
-    /// Newer deletions are not visible.
+    /// The sequence number of the read. Newer deletions are not visible.
     pub seq: SequenceNumber,
     /// The user key at which skipping ends.
     pub limit: Option<&'a [u8]>,

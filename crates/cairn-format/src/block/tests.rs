@@ -1,4 +1,5 @@
-//! Round trips of blocks compared to a sorted list, hostile blocks, and blocks of RocksDB byte by byte.
+//! Blocks against a sorted list, hostile blocks, and byte-for-byte comparison with blocks of
+//! RocksDB.
 
 use std::cmp::Ordering;
 
@@ -205,7 +206,7 @@ proptest! {
                     .filter(|(k, _)| key::user_key(k) == key::user_key(target));
                 prop_assert_eq!(found.as_ref(), same_user);
                 if at == wanted.len() {
-                    prop_assert!(!cursor.valid(), "the next block has to be asked");
+                    prop_assert!(!cursor.valid(), "the next block has to be searched");
                 }
             }
         }
@@ -333,7 +334,7 @@ proptest! {
         }
         for (words, i) in words.iter().flat_map(|words| (0..).map(move |i| (words, i)).take(wanted.len() + 1)) {
             let before = cursor.valid().then(|| cursor.handle());
-            if !cursor.stand_by_words(words, i) {
+            if !cursor.move_by_words(words, i) {
                 prop_assert_eq!(cursor.valid().then(|| cursor.handle()), before);
                 continue;
             }
@@ -345,7 +346,7 @@ proptest! {
                 cursor.valid().then(|| cursor.entry(&bytes)),
                 wanted.get(i as usize + 1).copied()
             );
-            prop_assert_eq!(cursor.neighbour_by_words(false), None, "it walks on in the block");
+            prop_assert_eq!(cursor.neighbour_by_words(false), None, "the cursor was not positioned by key words");
         }
     }
 
@@ -536,7 +537,7 @@ fn a_hash_index_is_omitted_if_readers_would_ignore_it() {
         layout.is_hashed()
     };
     assert!(hashed(254, b""));
-    assert!(!hashed(255, b""), "restart 254 cannot be named");
+    assert!(!hashed(255, b""), "a bucket cannot store restart 254");
     assert!(!hashed(100, &[0; 700]), "too large");
     assert!(!hashed(0, b""));
 }
@@ -555,7 +556,7 @@ fn large_blocks_round_trip() {
     let layout = BlockLayout::parse(bytes, BlockKind::Data).unwrap();
     assert_eq!(layout.restarts(), 1);
     let mut cursor = DataCursor::new();
-    // The whole block is one interval, of which a walk back keeps only a part.
+    // The whole block is one restart interval; a backward scan keeps only part of it.
     cursor.last(bytes, &layout).unwrap();
     for i in (19_000..20_000u32).rev() {
         assert_eq!(cursor.key(bytes), key(i).as_bytes());
@@ -646,7 +647,7 @@ proptest! {
         prop_assert!(b_passed.iter().all(|b| a_passed.iter().any(|a| deletes(a, b))));
         let expected = a_passed.last().map_or(b"untouched".to_vec(), user);
         prop_assert_eq!(&last, &expected);
-        // It ends where it has to.
+        // It ends at the first entry that must not be skipped.
         if let (Some(a), Some(b)) = (a_left.first(), b_left.first())
             && skipped.total() + 2 <= budget
         {
@@ -658,7 +659,7 @@ proptest! {
             };
             prop_assert!(stays, "{:?} {:?}", a, b);
         }
-        // What is left can be walked in both directions.
+        // The remaining entries can be iterated in both directions.
         prop_assert_eq!(shown(&a, &a_bytes), a_left.first().cloned());
         if b.valid() && skipped.deleted > 0 {
             b.prev(&b_bytes, &b_layout).unwrap();
@@ -718,7 +719,7 @@ proptest! {
         let passed = entries[from..end].last();
         let passed = passed.map_or(&b"untouched"[..], |entry| key::user_key(&entry.0));
         prop_assert_eq!(&last[..], passed);
-        // What is left can be walked in both directions.
+        // The remaining entries can be iterated in both directions.
         if cursor.valid() && end > 0 {
             cursor.prev(&bytes, &layout).unwrap();
             let (before, _) = shown(&cursor, &bytes).unwrap();
@@ -781,7 +782,7 @@ fn key_words_allocate_once_and_share_the_common_prefix() {
     let key = |user: &str| {
         InternalKey::new(user.as_bytes(), SequenceNumber(7), ValueKind::Value).into_bytes()
     };
-    // The last key alone begins otherwise, and it is no restart.
+    // Only the last key, which is not at a restart point, starts differently.
     for (last, shared) in [("0000000000000039", 14), ("0000000001", 9), ("1", 0)] {
         let numbered = (0..39).map(|number| key(&format!("{number:016}")));
         let entries: Entries = numbered

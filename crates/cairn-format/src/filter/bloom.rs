@@ -84,7 +84,7 @@ pub(super) fn fast_len(keys: usize, millibits: u32) -> usize {
     usize::try_from(len).unwrap_or(usize::MAX / LINE_LEN * LINE_LEN)
 }
 
-/// Builds a FastLocalBloom filter of `hashes`, of which there are `keys`, at least one.
+/// Builds a FastLocalBloom filter of `hashes`; `keys` is their number, at least one.
 pub(super) fn build_fast(
     hashes: impl Iterator<Item = u64>,
     keys: usize,
@@ -107,7 +107,7 @@ pub(super) fn build_fast(
     out
 }
 
-/// Builds a legacy Bloom filter of 32-bit `hashes`, of which there are `keys`, at least one.
+/// Builds a legacy Bloom filter of 32-bit `hashes`; `keys` is their number, at least one.
 pub(super) fn build_legacy(
     hashes: impl Iterator<Item = u64>,
     keys: usize,
@@ -116,7 +116,7 @@ pub(super) fn build_legacy(
     let bits = u64::from((millibits + 500) / 1000);
     let probes = (bits * 69 / 100).clamp(1, 30) as u8;
     let lines = (keys as u64 * bits).div_ceil(LINE_BITS as u64) | 1;
-    // The format has 32-bit counts, more than a file has keys.
+    // The format has 32-bit counts, and no file has that many keys.
     let lines = u32::try_from(lines).unwrap_or(u32::MAX);
     let mut out = vec![0; lines as usize * LINE_LEN];
     for hash in hashes {
@@ -141,8 +141,8 @@ pub(super) fn fast_false_positive_rate(millibits: u32) -> f64 {
         let unset = (-probes * keys_per_line / LINE_BITS as f64).exp();
         (1.0 - unset).powf(probes)
     };
-    // Keys are distributed unevenly over lines, which is approximated by one standard deviation to either
-    // side.
+    // Keys are distributed unevenly over lines; one standard deviation to either side approximates
+    // this.
     let per_line = LINE_BITS as f64 * 1000.0 / f64::from(millibits);
     let deviation = per_line.sqrt();
     (rate(per_line + deviation) + rate((per_line - deviation).max(0.0))) / 2.0

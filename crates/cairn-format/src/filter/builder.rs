@@ -18,7 +18,8 @@ pub(super) enum Shape {
 /// A builder of consecutive filters.
 pub struct FilterBuilder {
     shape: Shape,
-    /// Thousandths of a bit per key of a Bloom filter; a Ribbon filter has the same false-positive rate.
+    /// Thousandths of a bit per key for a Bloom filter; a Ribbon filter is given the same
+    /// false-positive rate.
     millibits: u32,
     hashes: Vec<u64>,
 }
@@ -42,8 +43,8 @@ impl FilterBuilder {
         self.add_hash(hash);
     }
 
-    /// Adds a key by its hash, which must be that of the filter's type: 32 bits before format version 5, and
-    /// 64 from then on. Ignored if it equals the last one.
+    /// Adds a key by its hash, which must be the one for the filter's type: 32 bits before format
+    /// version 5, 64 bits since. Ignored if it equals the last one.
     #[inline]
     pub fn add_hash(&mut self, hash: u64) {
         if self.hashes.last() != Some(&hash) {
@@ -85,6 +86,19 @@ impl FilterBuilder {
         bloom::fast_false_positive_rate(self.millibits)
     }
 
+    /// The memory that [`FilterBuilder::build`] uses for a filter of `keys` keys, its result included, in bytes.
+    #[must_use]
+    pub fn memory_to_build(&self, keys: usize) -> usize {
+        let bloom = bloom::fast_len(keys, self.millibits) + METADATA_LEN;
+        match self.shape {
+            Shape::Ribbon if self.ribbon_pays(keys) => {
+                let equations = ribbon::slots(keys) as usize * ribbon::EQUATION_BYTES;
+                equations + ribbon::len(keys, self.rate())
+            }
+            _ => bloom,
+        }
+    }
+
     /// Finishes the filter and starts the next one. A filter without keys matches nothing.
     #[must_use]
     pub fn finish(&mut self) -> Vec<u8> {
@@ -92,7 +106,7 @@ impl FilterBuilder {
         self.build(hashes.iter().copied())
     }
 
-    /// Builds a filter of `hashes`, with the effect of [`FilterBuilder::add_hash`] for each. They are
+    /// Builds a filter of `hashes`, as if each were passed to [`FilterBuilder::add_hash`]. They are
     /// iterated several times and not copied.
     #[must_use]
     pub fn build(&self, hashes: impl Iterator<Item = u64> + Clone) -> Vec<u8> {
@@ -104,7 +118,7 @@ impl FilterBuilder {
         match self.shape {
             Shape::Legacy => bloom::build_legacy(hashes, keys, self.millibits),
             Shape::Ribbon if self.ribbon_pays(keys) => {
-                // All seeds fail with a probability of 20^-256.
+                // The probability that all seeds fail is 20^-256.
                 ribbon::build(&hashes, keys, self.rate())
                     .unwrap_or_else(|| bloom::build_fast(hashes, keys, self.millibits))
             }

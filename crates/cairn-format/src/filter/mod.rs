@@ -1,7 +1,7 @@
 //! Filters: approximate sets with a few bits per key and without false negatives.
 //!
-//! The type of a filter is in its last five bytes. Unknown types match every key. A filter of five bytes or
-//! less matches no key.
+//! The type of a filter is in its last five bytes. Unknown types match every key. A filter of at
+//! most five bytes matches no key.
 //!
 //! ```text
 //! FastLocalBloom  64-byte lines | ff 00 probes 00 00
@@ -10,9 +10,9 @@
 //! always true     anything | 00 ....
 //! ```
 //!
-//! [`FilterKind`] reads, [`FilterBuilder`] builds, and [`FilterPolicy`] is selected by options. A query
-//! hashes its key once, as a [`FilterKey`], and uses it with the filter of every file: a cached Bloom filter
-//! takes about 10 ns and accesses one cache line.
+//! [`FilterKind`] reads filters, [`FilterBuilder`] builds them, and options select a
+//! [`FilterPolicy`]. A query hashes its key once, as a [`FilterKey`], and uses it with the filter
+//! of every file: a cached Bloom filter takes about 10 ns and accesses one cache line.
 
 mod bloom;
 mod builder;
@@ -90,14 +90,14 @@ pub enum FilterKind {
     AlwaysFalse,
     /// Matches every key. Also used for unknown types.
     AlwaysTrue,
-    /// A Bloom filter with 64-byte lines, of format version 5 and later.
+    /// A Bloom filter with 64-byte lines (format version 5 and later).
     FastLocalBloom {
         /// The number of lines.
         lines: u32,
         /// The number of bits per key.
         probes: u8,
     },
-    /// A Bloom filter with cache lines of variable size, of format version 4 and earlier.
+    /// A Bloom filter with cache lines of variable size (format version 4 and earlier).
     LegacyBloom {
         /// The number of lines.
         lines: u32,
@@ -176,7 +176,7 @@ fn legacy(len: usize, lines: u32, probes: u8) -> FilterKind {
         return FilterKind::AlwaysTrue;
     }
     match u32::try_from(len / lines as usize) {
-        // The number of bits of a line must fit into the hash that selects one.
+        // The hash that selects a bit must cover all bits of a line.
         Ok(line_len) if line_len.is_power_of_two() && line_len <= 1 << 28 => {
             FilterKind::LegacyBloom {
                 lines,

@@ -29,7 +29,7 @@ pub enum FilterPolicy {
 }
 
 impl FilterPolicy {
-    /// Parses a policy. Returns `None` for an invalid text, including `nullptr`, which callers handle first.
+    /// Parses a policy. Returns `None` if the text is invalid; callers handle `nullptr` first.
     #[must_use]
     pub fn from_text(text: &str) -> Option<FilterPolicy> {
         let text = text.trim();
@@ -46,7 +46,8 @@ impl FilterPolicy {
             ) => Some(FilterPolicy::Bloom {
                 bits_per_key: bits(b)?,
             }),
-            // The last field selected an obsolete format; both its values are valid and ignored.
+            // The last field used to select an obsolete format; both of its values are accepted and
+            // ignored.
             ("bloomfilter" | "rocksdb.BloomFilter", [b, "true" | "false" | "0" | "1"]) => {
                 Some(FilterPolicy::Bloom {
                     bits_per_key: bits(b)?,
@@ -129,7 +130,7 @@ impl FilterPolicy {
     }
 }
 
-/// Thousandths of a bit per key, or `None` if that is too little for a filter.
+/// Thousandths of a bit per key, or `None` if there are too few for a filter.
 fn millibits(bits_per_key: f64) -> Option<u32> {
     if bits_per_key < 0.5 || bits_per_key.is_nan() {
         return None;

@@ -1,8 +1,9 @@
 //! Ribbon filters: each key is a linear equation over 128 consecutive slots, modulo 2.
 //!
-//! A filter is a solution of all equations, with one bit per slot and column. The equation of an absent key
-//! holds in each column with a probability of one half, so the false-positive rate with `c` columns is 2^-c.
-//! The first blocks of 128 slots have one column less than the others, which allows fractional averages.
+//! A filter is a solution of all equations, with one bit per slot and column. The equation of an
+//! absent key holds in each column with a probability of one half, so the false-positive rate with
+//! `c` columns is 2^-c. The first blocks of 128 slots have one column fewer than the others, which
+//! allows fractional averages.
 //!
 //! The construction is that of "Ribbon filter: practically smaller than Bloom and Xor" (Dillinger, Walzer,
 //! 2021). Hashing, seeds and block sizes are RocksDB's (util/ribbon_*.h, Apache 2.0), with which the format
@@ -11,10 +12,10 @@
 use super::METADATA_LEN;
 use crate::hash::fastrange64;
 
-/// The number of slots of a block, and of coefficients of an equation.
+/// The number of slots in a block, and of coefficients in an equation.
 const WIDTH: u32 = 128;
 const SEGMENT_LEN: usize = 16;
-/// The maximum number of columns, that is, bits of an equation's result.
+/// The maximum number of columns, and so of bits in the result of an equation.
 const MAX_COLUMNS: u32 = 32;
 
 /// The dimensions of a Ribbon filter.
@@ -23,7 +24,7 @@ pub struct RibbonShape {
     blocks: u32,
     /// The number of columns of the other blocks.
     columns: u32,
-    /// The number of blocks at the front, which have one column less.
+    /// The number of blocks at the front, which have one column fewer.
     front: u32,
     seed: u32,
 }
@@ -165,8 +166,8 @@ pub(super) fn len(keys: usize, rate: f64) -> usize {
     segments(blocks, rate) as usize * SEGMENT_LEN + METADATA_LEN
 }
 
-/// Builds a Ribbon filter of `hashes`, of which there are `keys`, at least one, with a false-positive rate of
-/// about `rate`. Returns `None` if the equations are not solvable with any seed.
+/// Builds a Ribbon filter of `hashes` with a false-positive rate of about `rate`; `keys` is the
+/// number of hashes, at least one. Returns `None` if no seed makes the equations solvable.
 pub(super) fn build(
     hashes: &(impl Iterator<Item = u64> + Clone),
     keys: usize,
@@ -189,6 +190,9 @@ pub(super) fn build(
     out.extend(&blocks.to_le_bytes()[..3]);
     Some(out)
 }
+
+/// The memory of an equation of the band, in bytes.
+pub(super) const EQUATION_BYTES: usize = size_of::<u128>() + size_of::<u32>();
 
 /// Equations in row echelon form: the equation at a slot starts there.
 struct Band {
@@ -226,7 +230,7 @@ impl Band {
             if coefficients == 0 {
                 return result == 0;
             }
-            // Both start with a one, so their sum starts later.
+            // Both start with a one, so their sum starts at a later slot.
             let skip = coefficients.trailing_zeros();
             coefficients >>= skip;
             at += skip as usize;

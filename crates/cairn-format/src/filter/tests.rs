@@ -171,7 +171,7 @@ fn unknown_filters_match_every_key() {
     }
     assert!(
         may_match(&[0; 6], b"any"),
-        "what writers write for always true"
+        "the encoding of an always-true filter"
     );
 }
 

@@ -1,4 +1,4 @@
-//! The log format: records of any length in blocks of 32 KiB. Used by WALs and MANIFESTs.
+//! The log format of WALs and MANIFESTs: records of any length in blocks of 32 KiB.
 //!
 //! ```text
 //! block            32768 bytes; a physical record does not cross its end
@@ -12,20 +12,20 @@
 //! Veil 255                                                   placeholder of a fragment being stored
 //! ```
 //!
-//! If the rest of a block is too short for a record (for a header, or for metadata records from 9 on, which
-//! are never fragmented, for the whole record) it is filled with zeros. A reader therefore skips the end of a
-//! block that is too short for a header, and treats zeros in place of a header as unwritten. Unknown types
-//! with bit 7 set are ignored; others are damage.
+//! If the rest of a block cannot hold a header (or the whole record, for metadata records, types 9
+//! and up, which are never fragmented), it is filled with zeros. A reader therefore skips the end
+//! of a block that is too short for a header, and treats zeros in place of a header as unwritten.
+//! Unknown types with bit 7 set are ignored; others are damage.
 //!
-//! A veil temporarily replaces the header of a Middle or Last fragment at the start of a block of a mapped
-//! file (see [`Veil`]): it covers the same bytes with another type. RocksDB's reader silently ignores it
-//! together with the fragments before it, so that a record is never visible in part. A veil remains only at
-//! the end of a log whose process ended at that moment.
+//! A veil temporarily replaces the header of a Middle or Last fragment at the start of a block of a
+//! mapped file (see [`Veil`]): it covers the same bytes with another type. RocksDB's reader
+//! silently ignores it together with the fragments before it, so that a record is never visible in
+//! part. A veil remains only at the end of a log whose process died at that moment.
 //!
 //! [`Veil`]: cairn_types::Veil
 //!
-//! [`LogWriter`] fragments records, [`LogReader`] reassembles them and reports everything it drops, and
-//! [`RecoveryMode`] defines how a database reacts. None of them does I/O.
+//! [`LogWriter`] fragments records, [`LogReader`] reassembles them and reports everything it drops,
+//! and [`RecoveryMode`] defines the reaction of a database. None of them does I/O.
 
 mod reader;
 mod recovery_mode;
@@ -55,7 +55,7 @@ pub(crate) mod record_type {
     pub const FIRST: u8 = 2;
     pub const MIDDLE: u8 = 3;
     pub const LAST: u8 = 4;
-    /// The difference to the types above in a recyclable log.
+    /// Added to the types above in a recyclable log.
     pub const TO_RECYCLABLE: u8 = 4;
     pub const RECYCLABLE_FULL: u8 = 5;
     pub const RECYCLABLE_LAST: u8 = 8;
@@ -73,8 +73,8 @@ pub(crate) mod record_type {
 /// The length-prefixed tag at the start of the data of [`Predecessor::as_batch`].
 const NOTE: &[u8; 18] = b"\x03\x28cairn.log.before";
 
-/// The summary of the preceding WAL recorded in a WAL: in a separate record, as by RocksDB from version 10 on
-/// with `track_and_verify_wals`, or in a batch, which every version of RocksDB accepts.
+/// A summary of the preceding WAL, recorded in a WAL either as a separate record, as RocksDB 10 and
+/// later do with `track_and_verify_wals`, or as a batch, which every version of RocksDB accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Predecessor {
     /// The number.
@@ -93,7 +93,7 @@ impl Predecessor {
     ///
     /// # Errors
     ///
-    /// [`Malformed`] unless it has the right length and a sequence number of 56 bits.
+    /// [`Malformed`] if its length is wrong or its sequence number exceeds 56 bits.
     pub fn decode(payload: &[u8]) -> Decoded<Predecessor> {
         let mut input = Input::new(payload);
         let predecessor = Predecessor {
@@ -130,7 +130,8 @@ impl Predecessor {
         batch
     }
 
-    /// The summary in `batch`, and its sequence number, if it was made by [`Predecessor::as_batch`].
+    /// The summary in `batch` and the sequence number of the batch, if [`Predecessor::as_batch`]
+    /// made it.
     #[must_use]
     pub fn from_batch(batch: &[u8]) -> Option<(Predecessor, SequenceNumber)> {
         let (next, rest) = batch.split_first_chunk()?;
@@ -149,7 +150,7 @@ impl<'a> TimestampSizes<'a> {
     ///
     /// # Errors
     ///
-    /// [`Malformed`] unless it has only complete pairs with non-zero sizes.
+    /// [`Malformed`] if a pair is incomplete or a size is zero.
     pub fn decode(payload: &'a [u8]) -> Decoded<TimestampSizes<'a>> {
         let (pairs, rest) = payload.as_chunks::<6>();
         let sizes = TimestampSizes(pairs);

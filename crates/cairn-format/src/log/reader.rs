@@ -1,8 +1,8 @@
 //! The log reader, which reassembles logical records and reports dropped bytes.
 //!
-//! The reader does not decide about the consequences of damage. After an [`Event::Dropped`] it is positioned
-//! such that the caller may continue. Records, drops, padding and trailing zeros account for every byte of
-//! the file.
+//! The reader reports damage and leaves the reaction to the caller, who may continue after an
+//! [`Event::Dropped`]. Records, dropped ranges, padding and trailing zeros account for every byte
+//! of the file.
 //!
 //! Unfragmented records are returned in place. Others are reassembled in a buffer, which grows with the data
 //! actually read.
@@ -30,7 +30,8 @@ pub trait Source {
     ///
     /// # Errors
     ///
-    /// Those of the file system. They end reading and are never mistaken for the end of the file.
+    /// Those of the file system. They stop the reader and are never mistaken for the end of the
+    /// file.
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<usize>;
 }
 
@@ -61,12 +62,12 @@ pub enum Event<'a> {
     Record {
         /// The offset of its first fragment.
         offset: u64,
-        /// Its content, compressed if the log is.
+        /// Its content, compressed if the log is compressed.
         payload: &'a [u8],
     },
-    /// The following records are compressed with the codec of this number.
+    /// The records that follow are compressed with the codec of this number.
     Compression(u32),
-    /// The user-defined timestamp sizes of the following records.
+    /// The user-defined timestamp sizes of the records that follow.
     TimestampSizes(TimestampSizes<'a>),
     /// The summary of the preceding log.
     Predecessor(Predecessor),
@@ -96,7 +97,7 @@ pub struct End {
     pub zeros: u64,
 }
 
-/// The reason why bytes are dropped.
+/// The reason bytes were dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// The file ends within a header.
@@ -111,16 +112,16 @@ pub enum Reason {
     BadLength,
     /// Zeros in place of a record, followed by records. The rest of the block is dropped.
     Zeroed,
-    /// Zeros in place of a header, followed closely by other data, or a veil; and no record after the block:
-    /// the state of a mapped file whose process ended while it stored records.
+    /// A veil, or zeros in place of a header closely followed by other data, with no record after
+    /// the block: the state of a mapped file whose process died while it stored records.
     Unfinished,
     /// A record of an unknown type that cannot be ignored.
     UnknownType(u8),
-    /// A fragment without the preceding ones.
+    /// A fragment without those before it.
     MissingStart,
-    /// Fragments without the following ones.
+    /// Fragments without those after them.
     MissingEnd,
-    /// A recyclable record among others, or the reverse.
+    /// A recyclable record in a log of legacy records, or the reverse.
     MixedFraming,
     /// A metadata record of this type with an invalid payload, or at an invalid position.
     BadMetadata(u8),
@@ -132,7 +133,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// True if the file just ends prematurely, as after an interrupted write.
+    /// True if the file merely ends early, as after an interrupted write.
     #[must_use]
     pub fn is_torn(self) -> bool {
         matches!(
@@ -241,8 +242,8 @@ impl<S: Source> LogReader<S> {
         self.recycled == Some(true)
     }
 
-    /// The end of the last record or metadata returned. To follow a growing file, continue there with
-    /// [`LogReader::starting_at`].
+    /// The end of the last record or metadata returned. To follow a growing file, start a new
+    /// reader there with [`LogReader::starting_at`].
     #[must_use]
     pub fn whole_up_to(&self) -> u64 {
         self.whole_up_to
@@ -272,7 +273,7 @@ impl<S: Source> LogReader<S> {
     ///
     /// # Errors
     ///
-    /// Those of the source. Damage is not an error, but an [`Event::Dropped`].
+    /// Those of the source. Damage is not an error but an [`Event::Dropped`].
     pub fn advance(&mut self) -> Result<()> {
         // The data borrowed by the last event may now be overwritten.
         self.current = Step::Again;
@@ -287,7 +288,8 @@ impl<S: Source> LogReader<S> {
         }
     }
 
-    /// Continues after the end of a file that has grown. Returns the source for updates.
+    /// Continues past the end of a file that has grown. Returns the source so that it can be
+    /// updated.
     pub fn go_on(&mut self) -> &mut S {
         if let Some(from) = self.zeros_from.take() {
             self.at = from;
@@ -429,7 +431,7 @@ impl<S: Source> LogReader<S> {
         }
     }
 
-    /// The reason why `record` does not belong to this file, if any.
+    /// The reason `record` does not belong to this file, if there is one.
     fn refused(&mut self, record: &Physical) -> Option<Reason> {
         if let (Some(found), Some(expected)) = (record.log_number, self.log_number)
             && found != expected
@@ -449,7 +451,8 @@ impl<S: Source> LogReader<S> {
 
     fn starting_piece(&mut self, record: Physical, whole: bool) -> Step {
         if let Some(from) = self.pieces_from.take() {
-            // Old writers ended a block with an empty first fragment and then started over.
+            // Old writers could end a block with an empty first fragment and then restart the
+            // record.
             if !self.pieces.is_empty() {
                 // The record is examined again by the next step.
                 return Step::Dropped(Dropped {
@@ -509,7 +512,7 @@ impl<S: Source> LogReader<S> {
         }
     }
 
-    /// Handles the end of the file at `at`, or at the start of the zeros before it.
+    /// Handles the end of the file, at `at` or at the start of the zeros before it.
     fn end(&mut self) -> Step {
         let size = self.window.file_end.unwrap_or(self.at);
         let written = self.zeros_from.unwrap_or(size).min(size);
@@ -545,7 +548,8 @@ impl<S: Source> LogReader<S> {
         if is_begun && self.only_hidden_from(self.at)? {
             return Ok(self.dropped(Reason::Unfinished, from));
         }
-        // A concurrent writer may have completed the record, and others after it, in the meantime.
+        // In the meantime a concurrent writer may have completed the record and written others
+        // after it.
         self.window.forget();
         let again = self.window.rest_of_block(block)?;
         if !is_zero(
@@ -560,8 +564,8 @@ impl<S: Source> LogReader<S> {
         Ok(self.dropped(Reason::Zeroed, from))
     }
 
-    /// Drops the fragments of a record up to `at`, where a block with a veil starts, and `len` bytes of that,
-    /// if no record follows the block.
+    /// Drops the fragments of a record up to `at`, where a block with a veil starts, and `len`
+    /// bytes of that block, if no record follows the block.
     fn veiled(&mut self, len: usize) -> Result<Option<Step>> {
         let (at, zeros, pieces) = (self.at, self.zeros_from, self.pieces_from);
         let from = match (pieces, zeros) {
@@ -583,8 +587,8 @@ impl<S: Source> LogReader<S> {
         Ok(Some(self.dropped(Reason::Unfinished, from)))
     }
 
-    /// True if no record is stored from `at` on, the start of a block: its first fragment may be in the
-    /// process of being stored, and nothing follows.
+    /// True if no record is stored at or after `at`, the start of a block: the block's first
+    /// fragment may be incomplete, and nothing follows it.
     fn only_hidden_from(&mut self, mut at: u64) -> Result<bool> {
         let mut may_be_begun = true;
         loop {
@@ -627,8 +631,8 @@ impl<S: Source> LogReader<S> {
     }
 }
 
-/// True if `from` is in the block before that of `at`, and so close to its end that a record may start there
-/// with zeros only.
+/// True if `from` is in the block before the one of `at`, and so close to its end that a record
+/// starting there may have only zeros in that block.
 fn is_in_block_before(from: u64, at: u64) -> bool {
     let block = at - in_block(at) as u64;
     block
@@ -677,7 +681,7 @@ fn metadata(kind: u8, payload: &[u8]) -> Option<Event<'_>> {
     }
 }
 
-/// A number of whole blocks of the file in memory.
+/// Consecutive whole blocks of the file, held in memory.
 struct Window<S> {
     source: S,
     bytes: Vec<u8>,

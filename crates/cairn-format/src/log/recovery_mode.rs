@@ -22,8 +22,8 @@ pub enum RecoveryMode {
 pub enum Verdict {
     /// The log ends here. Recovery continues with the next log.
     EndOfLog,
-    /// Recovery ends here, unless the next log starts with exactly the expected sequence number: then the
-    /// database was opened after the damage and continued.
+    /// Recovery ends here, unless the next log starts with exactly the expected sequence number,
+    /// which means that the database was opened after the damage and written to.
     Stop,
     /// The open fails.
     Fail,
@@ -46,11 +46,11 @@ impl RecoveryMode {
         .copied()
     }
 
-    /// The reaction to `reason` in a log that is recyclable or not.
+    /// The reaction to `reason`, in a recyclable log or in any other.
     ///
-    /// Damage is expected in a recycled log: the last record is followed by previous content, starting within
-    /// an arbitrary record. A complete old record may also be in place of a lost new one, so point-in-time
-    /// recovery checks the next log.
+    /// Damage is expected in a recycled log: old content follows the last record, starting in the
+    /// middle of an arbitrary record. A complete old record may also stand in place of a lost new
+    /// one, so point-in-time recovery checks the next log.
     #[must_use]
     pub fn judge(self, reason: Reason, recycled: bool) -> Verdict {
         use RecoveryMode::*;
@@ -59,7 +59,7 @@ impl RecoveryMode {
             SkipAnyCorruptedRecords => Verdict::Skip,
             PointInTimeRecovery => Verdict::Stop,
             _ if matches!(reason, Reason::OldLogNumber(_)) => Verdict::EndOfLog,
-            // Such a record was never acknowledged, if the process ended.
+            // Such a record was never acknowledged: the process died first.
             AbsoluteConsistency if reason == Reason::Unfinished => Verdict::EndOfLog,
             TolerateCorruptedTailRecords if recycled || reason.is_torn() => Verdict::EndOfLog,
             TolerateCorruptedTailRecords | AbsoluteConsistency => Verdict::Fail,

@@ -28,7 +28,7 @@ impl Seen {
 fn read(file: &[u8], number: u64) -> Seen {
     let mut seen = Seen::default();
     let mut reader = LogReader::new(Bytes(file), number);
-    // Each event except the last consumes at least a header.
+    // Each event but the last consumes at least a header.
     for _ in 0..=2 * (file.len() / HEADER_LEN) + 4 {
         match reader.next().unwrap() {
             Event::Record { payload, .. } => seen.records.push(payload.to_vec()),
@@ -42,7 +42,7 @@ fn read(file: &[u8], number: u64) -> Seen {
             }
         }
     }
-    panic!("the reader does not come to an end");
+    panic!("the reader does not terminate");
 }
 
 fn framed(framing: Framing, records: &[Vec<u8>]) -> Vec<u8> {
@@ -55,7 +55,7 @@ fn framed(framing: Framing, records: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-/// Lengths around thresholds, with content that distinguishes records.
+/// Lengths around the thresholds, with content that differs between records.
 fn records() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let len = prop_oneof![
         4 => 0..300usize,
@@ -128,7 +128,7 @@ proptest! {
         file[at] ^= xor;
         let seen = read(&file, 9);
         prop_assert!(is_subsequence(&seen.records, &records));
-        // Files are unchanged only if the change hit padding.
+        // The records are unchanged only if the changed byte was padding.
         prop_assert_eq!(seen.records.len() < records.len(), !seen.dropped.is_empty());
     }
 
@@ -374,7 +374,7 @@ fn a_last_record_without_header_is_unfinished() {
             assert_eq!(seen.reasons(), [Reason::Unfinished]);
             assert_eq!(seen.dropped[0].offset, second as u64);
         }
-        // Before the end of the written part it is damage.
+        // Before the end of the written part, it is damage.
         file.extend_from_slice(&framed(framing, &records[..1]));
         assert_eq!(read(&file, 0).reasons()[0], Reason::Zeroed);
     }
@@ -391,8 +391,8 @@ fn a_lost_sector_is_not_an_unfinished_record() {
     assert_eq!(read(&file, 0).reasons(), [Reason::Zeroed]);
 }
 
-/// A veil with a record after its block was not left by a killed process: a record that lost fragments is
-/// reported.
+/// A killed process cannot have left a veil with a record after its block: the record has lost
+/// fragments, which is reported.
 #[test]
 fn veils_are_skipped_and_lost_fragments_reported() {
     for framing in [Framing::Legacy, Framing::recyclable(0)] {
@@ -415,7 +415,7 @@ fn veils_are_skipped_and_lost_fragments_reported() {
             };
             assert_eq!(seen.reasons(), reasons);
             assert_eq!(seen.records, [vec![1; 100], vec![3; 50]]);
-            // Without anything after it, it is the end.
+            // Without anything after it, it is the end of the log.
             now.truncate(veil.end);
             for zeros in [0, BLOCK_LEN] {
                 now.resize(now.len() + zeros, 0);
@@ -445,8 +445,8 @@ fn unfinished_records_start_anywhere_in_a_sector() {
     }
 }
 
-/// A reader of a live log that saw a record between its payload and its header, and saw later content only
-/// afterwards, must not treat the record as damaged.
+/// A reader of a live log may see a record's payload before its header, and later content after
+/// that; it must not treat the record as damaged.
 #[test]
 fn records_completed_while_reading_are_returned() {
     let records: Vec<_> = (1..=400).map(|byte| vec![byte as u8 | 1; 200]).collect();

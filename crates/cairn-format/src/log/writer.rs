@@ -1,6 +1,7 @@
 //! The log writer, which fragments logical records.
 //!
-//! A record costs one copy and one checksum; nothing is allocated beyond the growth of the caller's buffer.
+//! A record costs one copy and one checksum. The only allocation is the growth of the caller's
+//! buffer.
 
 use cairn_types::Veil;
 
@@ -13,7 +14,7 @@ use crate::checksum::{crc32c, crc32c_extend, mask};
 pub enum Framing {
     /// For a new file.
     Legacy,
-    /// For a recycled file: each record has the number of the new log, so that a reader detects previous
+    /// For a recycled file: each record has the number of the new log, so that a reader detects old
     /// content.
     Recyclable {
         /// The lower half of the file's number.
@@ -40,7 +41,7 @@ impl Framing {
 
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "the format has the lower half of a file's number"
+    reason = "the format stores the lower half of a file's number"
 )]
 pub(super) fn low_half(number: u64) -> u32 {
     number as u32
@@ -51,7 +52,7 @@ pub(super) fn low_half(number: u64) -> u32 {
 pub struct LogWriter {
     framing: Framing,
     offset: u64,
-    /// The veils of fragments since they were cleared; `None` if the file needs none.
+    /// The veils of the fragments added since they were cleared; `None` if the file needs none.
     veils: Option<Vec<Veil>>,
 }
 
@@ -72,21 +73,22 @@ impl LogWriter {
         }
     }
 
-    /// Enables veils, for a mapped file: collects those of fragments that continue a record.
+    /// Enables veils, for a mapped file: one for each fragment that continues a record.
     #[must_use]
     pub fn with_veils(mut self) -> LogWriter {
         self.veils = Some(Vec::new());
         self
     }
 
-    /// The veils of fragments since the last [`LogWriter::clear_veils`]. Their offsets refer to the output.
+    /// The veils of the fragments added since the last [`LogWriter::clear_veils`]. Their offsets
+    /// are relative to the output.
     #[inline]
     #[must_use]
     pub fn veils(&self) -> &[Veil] {
         self.veils.as_deref().unwrap_or(&[])
     }
 
-    /// Clears the veils, after the output was stored.
+    /// Clears the veils after the output has been stored.
     #[inline]
     pub fn clear_veils(&mut self) {
         if let Some(veils) = &mut self.veils {
@@ -146,7 +148,7 @@ impl LogWriter {
     ///
     /// If the file has other records.
     pub fn add_compression(&mut self, kind: u32, out: &mut Vec<u8>) {
-        assert!(self.offset == 0, "the compression is a log's first record");
+        assert!(self.offset == 0, "the compression record is a log's first");
         // Uses legacy framing even in a recycled file.
         self.frame(rt::SET_COMPRESSION, HEADER_LEN, 4, out, |out| {
             out.extend_from_slice(&kind.to_le_bytes());
@@ -157,8 +159,8 @@ impl LogWriter {
     ///
     /// # Panics
     ///
-    /// If a size is zero, as such families must be omitted; or if there are more than 5,400 families, which
-    /// do not fit into a block.
+    /// If a size is zero (such families must be omitted), or if there are more families than fit
+    /// into a block (about 5,400).
     pub fn add_timestamp_sizes(&mut self, sizes: &[(u32, u16)], out: &mut Vec<u8>) {
         assert!(
             sizes.iter().all(|&(_, size)| size != 0),
@@ -191,7 +193,7 @@ impl LogWriter {
         let header_len = self.framing.header_len();
         assert!(
             header_len + len <= BLOCK_LEN,
-            "a metadata record fits one block"
+            "a metadata record fits into one block"
         );
         self.room_for(header_len + len, out);
         let kind = match self.framing {
@@ -266,7 +268,7 @@ pub(super) fn in_block(offset: u64) -> usize {
 /// The remaining part of a list of slices.
 struct Parts<'a> {
     slices: &'a [&'a [u8]],
-    /// The number of bytes consumed of the first slice.
+    /// The number of bytes of the first slice already consumed.
     taken: usize,
 }
 

@@ -6,8 +6,8 @@
 //! fields     (varint32 tag, bytes)*, varint32 0
 //! ```
 //!
-//! Sizes include records only: 32-byte header, key and stored value; not the header and footer of the file.
-//! Garbage accumulates over all edits.
+//! Sizes cover the records only (32-byte header, key and stored value), not the header and footer
+//! of the file. Garbage accumulates over all edits.
 
 use cairn_types::{Decoded, FileNumber, Malformed};
 
@@ -82,7 +82,7 @@ impl BlobGarbage {
     }
 }
 
-/// No field is defined; unknown ones may be skippable.
+/// No field is defined yet; unknown ones may be skippable.
 fn skip_fields(input: &mut Input<'_>) -> Decoded<()> {
     loop {
         let at = input.at();

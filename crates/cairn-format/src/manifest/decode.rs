@@ -69,8 +69,8 @@ fn decode_field(edit: &mut VersionEdit, input: &mut Input<'_>) -> Decoded<()> {
     Ok(())
 }
 
-/// Decodes fields whose body has a length. Unknown fields are skipped, and so are bytes after the known part
-/// of a body.
+/// Decodes a field whose body has a length prefix. An unknown field is skipped, and so are bytes
+/// after the known part of a body.
 fn decode_sized(edit: &mut VersionEdit, tag: u32, body: &[u8]) -> Decoded<()> {
     let mut input = Input::new(body);
     match tag {
@@ -130,7 +130,7 @@ fn change_family(edit: &mut VersionEdit, at: usize, change: FamilyChange) -> Dec
     if edit.family_change.is_some() {
         return Err(Malformed::at(
             at,
-            "a version edit adds or drops a family twice",
+            "a version edit adds or drops a column family twice",
         ));
     }
     edit.family_change = Some(change);

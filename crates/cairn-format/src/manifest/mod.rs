@@ -3,8 +3,8 @@
 //! An edit is a sequence of `varint32 tag, body` up to the end of its record. Unknown tags with bit 13 set
 //! have a length and are skipped; others are rejected. The bodies are described at [`tag`].
 //!
-//! This module encodes and decodes edits, and validates fields individually. The consistency with previous
-//! edits (levels, overlap, column families) is checked when they are replayed.
+//! This module encodes and decodes edits and validates each field individually. Consistency with
+//! earlier edits (levels, overlap, column families) is checked when they are replayed.
 
 mod blob_file;
 mod decode;
@@ -37,7 +37,7 @@ pub struct VersionEdit {
     pub next_file_number: Option<FileNumber>,
     /// The largest column family id ever assigned.
     pub max_family: Option<u32>,
-    /// The oldest WAL that is needed by any column family.
+    /// The oldest WAL that any column family needs.
     pub min_log_number_to_keep: Option<FileNumber>,
     /// An upper bound of the sequence numbers in the tree.
     pub last_sequence: Option<SequenceNumber>,
@@ -59,7 +59,7 @@ pub struct VersionEdit {
     pub family: u32,
     /// Creation or deletion of the column family.
     pub family_change: Option<FamilyChange>,
-    /// The number of following edits in the same atomic group; `None` outside of groups.
+    /// The number of edits of the same atomic group that follow; `None` outside of a group.
     pub atomic_group_remaining: Option<u32>,
     /// The same for a group that creates or drops column families, which is not allowed in RocksDB's atomic
     /// groups. To RocksDB the edits are independent.
@@ -72,12 +72,12 @@ pub struct VersionEdit {
     pub compaction_progress: Option<Vec<u8>>,
     /// The size of the MANIFEST when it was created.
     pub compacted_manifest_bytes: Option<u64>,
-    /// The WAL position that the edit's tables are newer than, although no log number implies it.
+    /// The WAL position that the edit's tables are newer than, where no log number implies it.
     pub log_reach: Option<LogReach>,
 }
 
-/// The durable part of a WAL when tables were added whose data is in no WAL. They are newer than the records
-/// up to there: a recovery that ends earlier must not keep them.
+/// The durable part of a WAL when tables were added whose data is in no WAL. The tables are newer
+/// than the records up to this point: a recovery that ends earlier must not keep them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogReach {
     /// The number of the WAL.
@@ -86,8 +86,8 @@ pub struct LogReach {
     pub bytes: u64,
 }
 
-/// Starts the record of an edit that continues an atomic group. Found after invalid bytes, such a record
-/// shows that they belong to the same append.
+/// Starts the record of an edit that continues an atomic group. When such a record is found after
+/// invalid bytes, those bytes belong to the same append.
 pub fn mark_later_in_group(out: &mut Vec<u8>) {
     crate::coding::put_varint32(out, tag::LATER_IN_GROUP);
     crate::coding::put_lps(out, &[]);
@@ -132,7 +132,7 @@ impl VersionEdit {
         }
     }
 
-    /// An edit with nothing but the size of the MANIFEST when it was created.
+    /// An edit that only records the size of the MANIFEST at its creation.
     #[must_use]
     pub fn of_size(fresh_bytes: u64) -> VersionEdit {
         VersionEdit {

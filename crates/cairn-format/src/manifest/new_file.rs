@@ -3,7 +3,7 @@
 //! ```text
 //! tag 7     varint32 level, varint64 number,                   varint64 size, smallest, largest
 //! tag 100   the same, then varint64 smallest and largest sequence number
-//! tag 102   varint32 level, varint64 number, varint32 path id, varint64 size, and so on as 100
+//! tag 102   varint32 level, varint64 number, varint32 path id, varint64 size, the rest as in 100
 //! tag 103   as tag 100, then fields: (varint32 tag, bytes)*, varint32 1
 //! ```
 //!
@@ -40,7 +40,7 @@ pub struct NewFile {
     pub largest: InternalKey,
     /// The smallest sequence number.
     pub smallest_seq: SequenceNumber,
-    /// The largest sequence number; of an ingested file, that of all entries.
+    /// The largest sequence number; in an ingested file, the sequence number of all entries.
     pub largest_seq: SequenceNumber,
     /// True if it is marked for compaction.
     pub marked_for_compaction: bool,
@@ -73,8 +73,8 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Creates a description of a table of `size` bytes with keys in `keys` and sequence numbers in `seqs`,
-    /// both inclusive, and everything else unknown.
+    /// Describes a table of `size` bytes with keys in `keys` and sequence numbers in `seqs`, both
+    /// inclusive. Everything else is unknown.
     #[must_use]
     pub fn new(
         level: u32,
@@ -109,8 +109,8 @@ impl NewFile {
         }
     }
 
-    /// Decodes the body of one of the four tags. `min_log` receives a field of the whole edit that is encoded
-    /// with a file.
+    /// Decodes the body of one of the four tags. `min_log` receives a field that belongs to the
+    /// whole edit but is encoded with a file.
     pub(super) fn decode(
         tag: u32,
         input: &mut Input<'_>,
@@ -195,7 +195,7 @@ impl NewFile {
                     format!("field {tag} of a table in a version edit"),
                 ));
             }
-            // Opaque: data that lets RocksDB open the file faster, and later additions.
+            // Opaque: data that lets RocksDB open the file faster, and fields added later.
             field::OPEN_METADATA => {}
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! The tags of a version edit's fields, and their bodies.
+//! The tags of the fields of a version edit, and their bodies.
 //!
 //! ```text
 //! Comparator           name                        ColumnFamily        varint32 id
@@ -11,7 +11,7 @@
 //! PrevLogNumber        varint64                    MinLogNumberToKeep  varint64
 //! ```
 //!
-//! Names and keys have a varint32 length prefix. From 8192 on, so has the whole body.
+//! Names and keys have a varint32 length prefix. For tags of 8192 and up, so has the whole body.
 
 /// The name of the comparator.
 pub const COMPARATOR: u32 = 1;
@@ -56,13 +56,13 @@ pub const BLOB_FILE_GARBAGE: u32 = 401;
 pub const SKIPPABLE: u32 = 1 << 13;
 /// The database id.
 pub const DB_ID: u32 = SKIPPABLE + 1;
-/// An obsolete form of [`BLOB_FILE_ADDITION`], without a length in spite of the bit.
+/// An obsolete form of [`BLOB_FILE_ADDITION`], without a length despite the bit.
 pub const OLD_BLOB_FILE_ADDITION: u32 = SKIPPABLE + 2;
-/// An obsolete form of [`BLOB_FILE_GARBAGE`], without a length in spite of the bit.
+/// An obsolete form of [`BLOB_FILE_GARBAGE`], without a length despite the bit.
 pub const OLD_BLOB_FILE_GARBAGE: u32 = SKIPPABLE + 3;
-/// An obsolete form of [`WAL_ADDITION`], without a length in spite of the bit.
+/// An obsolete form of [`WAL_ADDITION`], without a length despite the bit.
 pub const OLD_WAL_ADDITION: u32 = SKIPPABLE + 4;
-/// An obsolete form of [`WAL_DELETION`], without a length in spite of the bit.
+/// An obsolete form of [`WAL_DELETION`], without a length despite the bit.
 pub const OLD_WAL_DELETION: u32 = SKIPPABLE + 5;
 /// The timestamp below which history may be trimmed.
 pub const FULL_HISTORY_TS_LOW: u32 = SKIPPABLE + 6;
@@ -91,7 +91,8 @@ pub(super) const WAL_END: u32 = 1;
 /// The synced size of a WAL.
 pub(super) const WAL_SYNCED_BYTES: u32 = 2;
 
-/// The tags of fields after a [`NEW_FILE4`]. Each has a length; unknown ones are skipped unless bit 6 is set.
+/// The tags of the fields that follow a [`NEW_FILE4`]. Each has a length; unknown ones are skipped
+/// unless bit 6 is set.
 pub(super) mod file {
     pub const END: u32 = 1;
     pub const NEED_COMPACTION: u32 = 2;
@@ -114,7 +115,8 @@ pub(super) mod file {
     pub const MUST_KNOW: u32 = 1 << 6;
 }
 
-/// The tags of fields after a blob file's addition or garbage, with the rules of `file`.
+/// The tags of the fields that follow a blob file's addition or garbage, under the same rules as
+/// `file`.
 pub(super) mod blob {
     pub const END: u32 = 0;
     pub const MUST_KNOW: u32 = 1 << 6;

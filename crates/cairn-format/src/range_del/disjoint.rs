@@ -1,7 +1,8 @@
 //! Disjoint tombstones in key order, as they usually are in a table.
 //!
-//! Neither sorting nor stacking is needed. Each region has at most one tombstone, so one sequence number per
-//! region suffices. An edge shared by two tombstones is the end of the first and the start of the second.
+//! They need neither sorting nor stacks: each region has at most one tombstone, so one sequence
+//! number per region is enough. An edge shared by two tombstones is the end of the first and the
+//! start of the second.
 
 use std::cmp::Ordering;
 use std::ops::RangeInclusive;
@@ -11,7 +12,7 @@ use cairn_types::{KeyOrder, SequenceNumber};
 use super::edges::Edges;
 use super::{Part, compare};
 
-/// Denotes no tombstone. Greater than any sequence number.
+/// Stands for no tombstone. Greater than any sequence number.
 const NONE: SequenceNumber = SequenceNumber(u64::MAX);
 
 /// The sequence number of the tombstone over each region from region 1 to the last edge.
@@ -23,8 +24,9 @@ impl Disjoint {
         Disjoint(Vec::with_capacity(count))
     }
 
-    /// Appends a tombstone, and its edges to `edges`. Returns `None` if it is not after the previous ones, or
-    /// has a timestamp; stacks are then needed. An empty tombstone is ignored.
+    /// Appends a tombstone, and its edges to `edges`. Returns `None` if it does not follow the
+    /// previous ones or has a timestamp; [`Stacks`](super::stacks::Stacks) are then needed. An
+    /// empty tombstone is ignored.
     #[inline]
     pub(super) fn push(
         &mut self,

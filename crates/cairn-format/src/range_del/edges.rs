@@ -22,7 +22,7 @@ impl Default for Offsets {
 }
 
 impl Edges {
-    /// Creates a list with capacity for `count` keys with a total length of `bytes`.
+    /// Creates a list with capacity for `count` keys of `bytes` in total.
     pub(super) fn with_capacity(count: usize, bytes: usize) -> Edges {
         Edges {
             keys: Vec::with_capacity(bytes),

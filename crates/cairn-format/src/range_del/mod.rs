@@ -4,19 +4,20 @@
 //! block rocksdb.range_del: internal key (start, sequence number, RangeDeletion) -> end user key
 //! ```
 //!
-//! A tombstone deletes every older entry with a key in `[start, end)`. Tombstones may overlap. Their starts
-//! and ends, sorted, are the *edges*, which divide the keys into *regions*: region 0 is before the first
-//! edge, and region `i` extends from edge `i - 1`, inclusive, to edge `i`, exclusive. All keys of a region
-//! are covered by the same tombstones. [`Fragments`] map a key to its region (a binary search, mostly over 8
-//! bytes of each edge), and a region to its tombstones (modules `disjoint` and `stacks`). They are built once
-//! for each source, immutable and shared. A reader keeps its current region and continues from there.
+//! A tombstone deletes every older entry with a key in `[start, end)`. Tombstones may overlap.
+//! Their starts and ends, sorted, are the *edges*, which divide the keys into *regions*: region 0
+//! is before the first edge, and region `i` extends from edge `i - 1`, inclusive, to edge `i`,
+//! exclusive. All keys of a region are covered by the same tombstones. [`Fragments`] map a key to
+//! its region (a binary search, mostly over 8 bytes of each edge), and a region to its tombstones
+//! (modules `disjoint` and `stacks`). They are built once per source, and are immutable and shared.
+//! A reader remembers its current region and continues from there.
 //!
-//! In an order with timestamps, edges have none: a tombstone has a single timestamp, which is encoded in both
-//! its ends, and deletes entries whose timestamps are not newer.
+//! In an order with timestamps, edges carry none: a tombstone has a single timestamp, encoded in
+//! both of its ends, and deletes entries whose timestamps are not newer.
 //!
-//! The tombstones of a file apply only to keys between its smallest and largest key; outside, other files may
-//! have keys whose sequence numbers were zeroed. Callers observe the bounds of the file, so that nothing
-//! needs to be copied.
+//! The tombstones of a file apply only to keys between its smallest and largest key; outside that
+//! range, other files may have keys whose sequence numbers were zeroed. Callers enforce the bounds
+//! of the file, so that nothing has to be copied.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -51,7 +52,7 @@ pub struct Tombstone {
 }
 
 impl Tombstone {
-    /// Decodes an entry of the block, whose keys end with a timestamp of `timestamp_size` bytes.
+    /// Decodes an entry of a block whose keys end with a timestamp of `timestamp_size` bytes.
     ///
     /// # Errors
     ///
@@ -75,8 +76,8 @@ impl Tombstone {
         (key, end)
     }
 
-    /// The upper bound of a file that ends with the tombstone: before all versions of its end key, whatever
-    /// their timestamps. The timestamp of the bound is the maximum, all ones.
+    /// The upper bound of a file that ends with the tombstone. It sorts before every version of the
+    /// end key, regardless of timestamp: the bound's own timestamp is the maximum, all ones.
     #[must_use]
     pub fn upper_bound(&self) -> InternalKey {
         let newest = vec![u8::MAX; self.ts.len()];
@@ -134,7 +135,7 @@ fn compare(order: &KeyOrder, a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// True if timestamp `a` is newer than `b`: keys that are otherwise equal are ordered newest first.
+/// True if timestamp `a` is newer than `b`. Equal user keys are ordered newest first.
 fn is_newer(order: &KeyOrder, a: &[u8], b: &[u8]) -> bool {
     order.compare(a, b) == Ordering::Less
 }
@@ -178,11 +179,11 @@ impl Fragment<'_> {
     /// The sequence numbers and timestamps of the tombstones, newest first, without duplicates.
     fn stamps(&self) -> Vec<(SequenceNumber, &[u8])> {
         match &self.fragments.over {
-            Over::Disjoint(apart) => {
+            Coverage::Disjoint(apart) => {
                 let seq = apart.seq(self.region);
                 seq.map(|seq| (seq, &[][..])).into_iter().collect()
             }
-            Over::Stacked(stacked) => {
+            Coverage::Stacked(stacked) => {
                 let mut ranks = stacked.stacks.ranks(self.region);
                 ranks.sort_unstable();
                 let stamp = |rank: u32| (stacked.seq(rank), stacked.timestamp(rank));
@@ -209,19 +210,19 @@ pub struct Fragments {
     edges: Edges,
     /// An index of the edges for bytewise orders, which is faster than comparing keys.
     words: Option<Words>,
-    over: Over,
+    over: Coverage,
 }
 
 /// The tombstones over each region.
 #[derive(Debug)]
-enum Over {
+enum Coverage {
     Disjoint(Disjoint),
     Stacked(Stacked),
 }
 
-impl Default for Over {
-    fn default() -> Over {
-        Over::Disjoint(Disjoint::default())
+impl Default for Coverage {
+    fn default() -> Coverage {
+        Coverage::Disjoint(Disjoint::default())
     }
 }
 
@@ -267,27 +268,27 @@ impl Fragments {
             seq: t.seq,
             ts: &t.ts,
         });
-        Fragments::of_parts_apart(order, parts.clone())
+        Fragments::of_disjoint_parts(order, parts.clone())
             .unwrap_or_else(|| Fragments::of_parts(order, parts))
     }
 
-    /// Fragments `parts`, if they are in order and disjoint.
-    fn of_parts_apart<'a>(
+    /// Fragments `parts` if they are sorted and disjoint.
+    fn of_disjoint_parts<'a>(
         order: &KeyOrder,
         mut parts: impl Iterator<Item = Part<'a>>,
     ) -> Option<Fragments> {
         let (mut edges, mut apart) = (Edges::default(), Disjoint::default());
         parts.try_for_each(|part| apart.push(&mut edges, order, &part))?;
-        Some(Fragments::of_apart(order, edges, apart))
+        Some(Fragments::of_disjoint(order, edges, apart))
     }
 
-    fn of_apart(order: &KeyOrder, mut edges: Edges, mut apart: Disjoint) -> Fragments {
+    fn of_disjoint(order: &KeyOrder, mut edges: Edges, mut apart: Disjoint) -> Fragments {
         edges.shrink();
         apart.shrink();
         Fragments {
             words: words(&edges, order),
             edges,
-            over: Over::Disjoint(apart),
+            over: Coverage::Disjoint(apart),
         }
     }
 
@@ -299,7 +300,7 @@ impl Fragments {
             return Fragments::default();
         }
         let count = u32::try_from(all.len()).unwrap_or(u32::MAX);
-        assert!(count < 1 << 31, "there are too many range tombstones");
+        assert!(count < 1 << 31, "too many range tombstones");
         let mut by_rank: Vec<u32> = (0..count).collect();
         by_rank.sort_by(|&a, &b| {
             let (a, b) = (&all[a as usize], &all[b as usize]);
@@ -326,7 +327,7 @@ impl Fragments {
         Fragments {
             words: words(&edges, order),
             edges,
-            over: Over::Stacked(stacked),
+            over: Coverage::Stacked(stacked),
         }
     }
     /// Fragments a block of tombstones. `global` replaces their sequence numbers in ingested files.
@@ -341,12 +342,12 @@ impl Fragments {
     ) -> Decoded<Fragments> {
         let layout = BlockLayout::parse(bytes, BlockKind::Meta)?;
         if order.timestamp_size() == 0
-            && let Some(apart) = Fragments::decode_apart(bytes, &layout, order, global)?
+            && let Some(apart) = Fragments::decode_disjoint(bytes, &layout, order, global)?
         {
             return Ok(apart);
         }
         let mut entries = Vec::new();
-        // The keys; ends are in the block.
+        // The start keys; the end keys stay in the block.
         let mut keys: Vec<u8> = Vec::new();
         let mut cursor = DataCursor::new().with_global_seqno(global);
         cursor.first(bytes, &layout)?;
@@ -367,15 +368,16 @@ impl Fragments {
         Ok(Fragments::of_parts(order, parts.into_iter()))
     }
 
-    /// Fragments a block whose tombstones are in order and disjoint; `None` for other blocks.
-    fn decode_apart(
+    /// Fragments a block whose tombstones are sorted and disjoint; `None` for other blocks.
+    fn decode_disjoint(
         bytes: &[u8],
         layout: &BlockLayout,
         order: &KeyOrder,
         global: Option<SequenceNumber>,
     ) -> Decoded<Option<Fragments>> {
-        // Usually every entry is a restart point. The capacity is two edges per entry, bounded by the size of
-        // the block even if it is damaged; untouched pages cost nothing, and are freed at the end.
+        // Usually every entry is a restart point. The capacity is two edges per entry, bounded by
+        // the size of the block even if it is damaged. Pages that are never touched cost nothing,
+        // and unused capacity is freed at the end.
         let count = (layout.restarts() as usize).min(bytes.len() / 4) * 2;
         let mut edges = Edges::with_capacity(count, bytes.len());
         let mut apart = Disjoint::with_capacity(count);
@@ -393,7 +395,7 @@ impl Fragments {
             }
             cursor.next(bytes, layout)?;
         }
-        Ok(Some(Fragments::of_apart(order, edges, apart)))
+        Ok(Some(Fragments::of_disjoint(order, edges, apart)))
     }
 
     /// True if there are no tombstones.
@@ -408,8 +410,8 @@ impl Fragments {
     pub fn memory(&self) -> usize {
         let words = self.words.as_ref().map_or(0, |it| it.words.memory_usage());
         let over = match &self.over {
-            Over::Disjoint(apart) => apart.memory(),
-            Over::Stacked(stacked) => stacked.memory(),
+            Coverage::Disjoint(apart) => apart.memory(),
+            Coverage::Stacked(stacked) => stacked.memory(),
         };
         self.edges.memory() + words + over
     }
@@ -428,7 +430,8 @@ impl Fragments {
         self.edges.get(at)
     }
 
-    /// The bounds of a region: its first key, and the first key after it. `None` where there is no edge.
+    /// The bounds of a region: its first key, and the first key after it. `None` where there is no
+    /// bound.
     #[inline]
     #[must_use]
     pub fn bounds(&self, region: usize) -> [Option<&[u8]>; 2] {
@@ -447,8 +450,8 @@ impl Fragments {
     /// The sequence numbers of all tombstones, in any order.
     pub fn seqs(&self) -> impl Iterator<Item = SequenceNumber> + '_ {
         let (apart, stacked) = match &self.over {
-            Over::Disjoint(apart) => (Some(apart), None),
-            Over::Stacked(stacked) => (None, Some(stacked)),
+            Coverage::Disjoint(apart) => (Some(apart), None),
+            Coverage::Stacked(stacked) => (None, Some(stacked)),
         };
         let apart = apart.into_iter().flat_map(Disjoint::seqs);
         let stacked = stacked.into_iter().flat_map(|stacked| &stacked.seqs);
@@ -488,7 +491,7 @@ impl Fragments {
         if words.words.get(from) != Some(wanted) {
             return from;
         }
-        // These edges and the key have equal words.
+        // The words of these edges equal that of the key.
         let to = match wanted.checked_add(1) {
             Some(next) => words.words.before(next, |_| ()),
             None => self.edges(),
@@ -496,8 +499,8 @@ impl Fragments {
         first_not(from..to, not_behind)
     }
 
-    /// The region of `user_key`, without timestamp, starting the search at region `near`. Fast if it is that
-    /// region or an adjacent one.
+    /// The region of `user_key`, without timestamp, starting the search at region `near`. Fast if
+    /// the result is that region or an adjacent one.
     #[inline]
     #[must_use]
     pub fn region_near(&self, order: &KeyOrder, near: usize, user_key: &[u8]) -> usize {
@@ -524,14 +527,14 @@ impl Fragments {
     #[must_use]
     pub fn newest(&self, region: usize, visible: SequenceNumber) -> SequenceNumber {
         let newest = match &self.over {
-            Over::Disjoint(apart) => apart.seq(region).filter(|&seq| seq <= visible),
-            Over::Stacked(stacked) => stacked.newest(region, visible),
+            Coverage::Disjoint(apart) => apart.seq(region).filter(|&seq| seq <= visible),
+            Coverage::Stacked(stacked) => stacked.newest(region, visible),
         };
         newest.unwrap_or_default()
     }
 
-    /// [`Fragments::newest`] for an entry with the timestamp `key_ts` and a reader at the timestamp
-    /// `read_ts`, or at the newest if it is `None`. Only tombstones that are not older than `key_ts` are
+    /// [`Fragments::newest`] for an entry with timestamp `key_ts` and a reader at timestamp
+    /// `read_ts` (`None` for the newest). Only tombstones that are not older than `key_ts` are
     /// considered.
     #[must_use]
     pub fn newest_at(
@@ -543,7 +546,7 @@ impl Fragments {
         read_ts: Option<&[u8]>,
     ) -> SequenceNumber {
         match &self.over {
-            Over::Stacked(stacked) if stacked.timestamp_size > 0 => {
+            Coverage::Stacked(stacked) if stacked.timestamp_size > 0 => {
                 let newest = stacked.newest_at(order, region, visible, key_ts, read_ts);
                 newest.unwrap_or_default()
             }
@@ -611,7 +614,8 @@ impl Fragments {
         first.is_some_and(|fragment| compare(order, fragment.start, to).is_le())
     }
 
-    /// The covered regions clipped to `[from, to)`, user keys without timestamps. `None` is no bound.
+    /// The covered regions clipped to `[from, to)`, user keys without timestamps. `None` means
+    /// unbounded.
     pub fn clipped<'a>(
         &'a self,
         order: &'a KeyOrder,
@@ -637,7 +641,7 @@ impl Fragments {
         to: &'a [u8],
     ) -> impl Iterator<Item = Tombstone> + 'a {
         let given: Vec<(Range<usize>, SequenceNumber, &[u8])> = match &self.over {
-            Over::Disjoint(apart) => {
+            Coverage::Disjoint(apart) => {
                 let within = self.region(order, from)..=self.region(order, to);
                 let given = apart.within(within);
                 let mut given: Vec<_> = given
@@ -646,7 +650,7 @@ impl Fragments {
                 given.sort_by_key(|&(_, seq, _)| std::cmp::Reverse(seq));
                 given
             }
-            Over::Stacked(stacked) => (0..)
+            Coverage::Stacked(stacked) => (0..)
                 .zip(&stacked.spans)
                 .map(|(rank, span)| {
                     let span = span.start as usize..span.end as usize;
@@ -664,13 +668,13 @@ impl Fragments {
     }
 }
 
-impl Over {
+impl Coverage {
     /// The number of tombstones over `region`.
     #[inline]
     fn depth(&self, region: usize) -> usize {
         match self {
-            Over::Disjoint(apart) => usize::from(apart.seq(region).is_some()),
-            Over::Stacked(stacked) => stacked.stacks.depth(region),
+            Coverage::Disjoint(apart) => usize::from(apart.seq(region).is_some()),
+            Coverage::Stacked(stacked) => stacked.stacks.depth(region),
         }
     }
 }
@@ -727,9 +731,11 @@ impl Stacked {
     }
 }
 
-/// Sorts the ends of `all`. Returns the edges, and the regions covered by each tombstone.
+/// Sorts the starts and ends of `all`. Returns the edges, and the regions covered by each
+/// tombstone.
 fn find_edges(order: &KeyOrder, all: &[Part<'_>]) -> (Edges, Vec<Range<u32>>) {
-    // Tables have tombstones ordered by start, and mostly by end, so the sort finds two sorted runs.
+    // The tombstones of a table are ordered by start, and mostly by end, so the sort finds two
+    // sorted runs.
     let starts = (0..).zip(all).map(|(at, part)| (part.start, at, false));
     let ends = (0..).zip(all).map(|(at, part)| (part.end, at, true));
     let mut sorted: Vec<(&[u8], u32, bool)> = starts.chain(ends).collect();
@@ -768,8 +774,8 @@ fn words(edges: &Edges, order: &KeyOrder) -> Option<Words> {
     })
 }
 
-/// Checks that keys of a block of tombstones are not delta-encoded, so that they take no more memory than the
-/// block.
+/// Checks that the keys in a block of tombstones are not delta-encoded, so that they take no more
+/// memory than the block.
 fn check_whole(bytes: &[u8], before: usize, key: &[u8], cursor: &DataCursor) -> Decoded<()> {
     if before + key.len() > bytes.len() {
         return Err(Malformed::at(
@@ -788,7 +794,8 @@ fn earlier<'a>(order: &KeyOrder, a: &'a [u8], b: Option<&'a [u8]>) -> &'a [u8] {
     b.filter(|b| compare(order, b, a).is_lt()).unwrap_or(a)
 }
 
-/// The first number of `range` for which `holds` is false, if it is true for all smaller ones.
+/// The first number of `range` for which `holds` is false, given that it is true for all smaller
+/// ones.
 #[inline]
 fn first_not(range: Range<usize>, holds: impl Fn(usize) -> bool) -> usize {
     let Range { mut start, mut end } = range;

@@ -1,14 +1,15 @@
-//! The tombstones over each region, stored without a copy for each region.
+//! The tombstones over each region, without a copy per region.
 //!
-//! If each region listed all tombstones over it, nested ones, or wide ones over many small ones, would take
-//! quadratic memory. Regions are therefore the leaves of a binary tree, and a tombstone is listed at the few
-//! nodes that together span its regions: at one leaf for a single region, and otherwise at no more than two
-//! nodes per height. The tombstones over a region are those listed from its leaf up to the root. If no
-//! tombstone covers more than one region, as in tables, only leaves have lists.
+//! If each region listed all tombstones over it, nested tombstones, or a wide one over many small
+//! ones, would take quadratic memory. Regions are therefore the leaves of a binary tree, and a
+//! tombstone is listed at the few nodes that together span its regions: at one leaf for a single
+//! region, and otherwise at no more than two nodes per height. The tombstones over a region are
+//! those listed from its leaf up to the root. If no tombstone covers more than one region, as in
+//! tables, only leaves have lists.
 //!
-//! Nodes are numbered as in a heap: node 1 is the root, node `n / 2` the parent of node `n`, and node
-//! `regions + r` leaf `r`. This works for any number of leaves: some nodes then span leaves at both ends, and
-//! have no list.
+//! Nodes are numbered as in a heap: node 1 is the root, node `n / 2` the parent of node `n`, and
+//! node `regions + r` leaf `r`. This works for any number of leaves; nodes that would span leaves
+//! at both ends simply have no list.
 
 use std::ops::Range;
 

@@ -32,7 +32,8 @@ const ORDER: KeyOrder = KeyOrder::Bytewise;
 
 #[test]
 fn delta_encoded_tombstones_are_rejected() {
-    // A regression: a block of 3 KB took a megabyte, as each entry repeated a long key by its length alone.
+    // Regression test: a block of 3 KB expanded to a megabyte, because each entry repeated a long
+    // key at the cost of a length.
     let mut builder = crate::block::BlockBuilder::new(crate::block::BlockOptions::one_restart());
     for number in 0..300u32 {
         let key = [&[b'a'; 2000][..], &number.to_be_bytes()].concat();
@@ -120,11 +121,15 @@ fn tombstones_do_not_cover_newer_timestamps() {
             .0
     };
     assert_eq!(covering(b"d", 400, 600), 8);
-    assert_eq!(covering(b"d", 200, 400), 4, "the newer one is not seen yet");
+    assert_eq!(
+        covering(b"d", 200, 400),
+        4,
+        "the newer one is not visible yet"
+    );
     assert_eq!(
         covering(b"d", 400, 450),
         0,
-        "the seen one is older than the key"
+        "the visible one is older than the key"
     );
     assert_eq!(covering(b"d", 501, 600), 0);
 }
@@ -164,7 +169,7 @@ fn nested_tombstones_take_subquadratic_memory() {
     let many = Fragments::build(&ORDER, nested(100_000)).memory();
     assert!(
         many < 200 * few,
-        "{many} bytes for a hundred times what takes {few}"
+        "{many} bytes for a hundred times as many as take {few}"
     );
     assert!(many < 100_000 * 250, "{many} bytes");
     let fragments = Fragments::build(&ORDER, nested(100_000));
@@ -303,7 +308,7 @@ proptest! {
         let rewritten = global.then_some(SequenceNumber(7));
         let decoded = Fragments::decode(builder.finish(), &order, rewritten).unwrap();
         let built = Fragments::build(&order, &all);
-        prop_assert!(overlapping || matches!(built.over, Over::Disjoint(_)));
+        prop_assert!(overlapping || matches!(built.over, Coverage::Disjoint(_)));
         let stacked = parts(&all);
         for t in all.iter_mut().filter(|_| global) {
             t.seq = SequenceNumber(7);

@@ -9,11 +9,11 @@
 //!     45     8  magic number                    magic number
 //! ```
 //!
-//! Version 0 has the 40 bytes of handles, a separate magic number, and CRC32C. From version 6 on, the index
-//! is found through the metaindex, and the footer has its own checksum, which depends on its offset, so that
-//! a footer of another file is detected. The metaindex size has 32 bits in versions 6 and 7. In version 8 it
-//! has 16, and the other 16 are the number of bytes between the metaindex and the footer, whatever their
-//! purpose.
+//! Version 0 has the 40 bytes of handles, its own magic number, and CRC32C. Since version 6, the
+//! index is found through the metaindex, and the footer has its own checksum, which depends on the
+//! footer's offset, so that a footer of another file is detected. The metaindex size has 32 bits in
+//! versions 6 and 7. In version 8 it has 16; the other 16 give the number of bytes between the
+//! metaindex and the footer, which readers skip.
 
 use cairn_types::{Decoded, Malformed};
 
@@ -55,15 +55,15 @@ pub struct Footer {
     pub checksum: ChecksumKind,
     /// The handle of the metaindex.
     pub metaindex: Handle,
-    /// The handle of the index; `None` from version 6 on, where it is in the metaindex.
+    /// The handle of the index; `None` since version 6, where it is in the metaindex.
     pub index: Option<Handle>,
-    /// The base context checksum, which block checksums depend on in addition to block and offset; 0 before
-    /// version 6.
+    /// The base context checksum, on which block checksums depend in addition to block and offset;
+    /// 0 before version 6.
     pub base_context: u32,
 }
 
 impl Footer {
-    /// The length of this footer.
+    /// The encoded length of this footer.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         if self.version == 0 {
@@ -80,8 +80,8 @@ impl Footer {
     ///
     /// # Errors
     ///
-    /// The field and its offset in `tail`. Tables of other formats and newer versions are distinguished from
-    /// damage.
+    /// The field and its offset in `tail`. Other table formats and newer versions are distinguished
+    /// from damage.
     pub fn decode(tail: &[u8], file_len: u64) -> Decoded<Footer> {
         let magic = tail
             .last_chunk::<8>()
@@ -95,7 +95,7 @@ impl Footer {
         let start = tail
             .len()
             .checked_sub(len)
-            .ok_or_else(|| Malformed::at(0, "footer is cut short"))?;
+            .ok_or_else(|| Malformed::at(0, "footer is truncated"))?;
         let offset = file_len
             .checked_sub(len as u64)
             .ok_or_else(|| Malformed::at(0, "file is shorter than its footer"))?;
@@ -108,7 +108,7 @@ impl Footer {
         decoded.map_err(|error| error.shifted(start))
     }
 
-    /// Encodes the footer for `offset` of the file and appends it to `out`.
+    /// Encodes the footer for the offset `offset` of the file and appends it to `out`.
     ///
     /// The metaindex of version 6 and later must be the block directly before `offset`.
     ///
@@ -136,7 +136,7 @@ impl Footer {
             put_fixed32(out, 0);
             put_fixed32(out, self.base_context);
             let size = u32::try_from(self.metaindex.size);
-            let size = size.expect("a metaindex is far below 4 GiB");
+            let size = size.expect("a metaindex is far smaller than 4 GiB");
             assert!(
                 self.version < GAP_SINCE || u64::from(size) <= MAX_METAINDEX_V8,
                 "the size of the metaindex fits its field"
@@ -159,13 +159,13 @@ impl Footer {
         let start = out.len();
         self.metaindex.encode(out);
         self.index
-            .expect("below version 6 the footer has the index")
+            .expect("before version 6 the footer has the index")
             .encode(out);
         out.resize(start + HANDLES_LEN, 0);
     }
 }
 
-/// The meaning of a magic number other than that of a block-based table.
+/// The error for a magic number other than that of a block-based table.
 fn foreign(magic: u64, at: usize) -> Malformed {
     match magic {
         PLAIN_MAGIC | LEGACY_PLAIN_MAGIC => Malformed::unsupported(at, "PlainTable format"),
@@ -198,7 +198,7 @@ fn versioned(footer: &[u8], offset: u64) -> Decoded<Footer> {
     }
 }
 
-/// Decodes versions 0 to 5: `parts`, at `base` of the footer, has both handles.
+/// Decodes versions 0 to 5: `parts`, at offset `base` of the footer, has both handles.
 fn with_handles(
     version: u32,
     checksum: ChecksumKind,
@@ -336,7 +336,7 @@ mod tests {
         assert!(!Footer::decode(&tail, 1153).unwrap_err().unsupported);
     }
 
-    /// No writer leaves a gap so far; readers skip it.
+    /// No writer leaves a gap so far, but readers must skip it.
     #[test]
     fn a_gap_after_the_metaindex_of_version_8_is_skipped() {
         let mut tail = Vec::new();

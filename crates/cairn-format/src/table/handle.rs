@@ -29,8 +29,8 @@ impl Handle {
         *self == Handle::NULL
     }
 
-    /// The offset of the next block if it is adjacent: the end of the trailer. Saturates, which a
-    /// [checked](Handle::check) handle does not reach.
+    /// The offset of the next block if it is adjacent: the end of the trailer. Saturates; a
+    /// [checked](Handle::check) handle never does.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.offset

@@ -15,7 +15,7 @@ use crate::table::handle::Handle;
 
 /// The name of the properties block.
 pub const PROPERTIES: &[u8] = b"rocksdb.properties";
-/// The name of the index block, from format version 6 on.
+/// The name of the index block (format version 6 and later).
 pub const INDEX: &[u8] = b"rocksdb.index";
 /// The name of the compression dictionary.
 pub const COMPRESSION_DICT: &[u8] = b"rocksdb.compression_dict";
@@ -109,9 +109,9 @@ pub(crate) enum Restarts {
     First,
 }
 
-/// The maximum number of bytes shared with the previous key, which keeps any block within the budget of its
-/// readers ([`Entries`]).
-const MOST_SHARED: usize = 128;
+/// The maximum number of bytes shared with the previous key. It keeps every block within the budget
+/// of its readers ([`Entries`]).
+const MAX_SHARED: usize = 128;
 
 /// Encodes `rows`, which are sorted, as a simple block. Keys are delta-encoded between restart points.
 pub(crate) fn encode_entries<'a>(
@@ -126,7 +126,7 @@ pub(crate) fn encode_entries<'a>(
         let shared = match is_start {
             true => 0,
             false => {
-                let pairs = key.iter().zip(before).take(MOST_SHARED);
+                let pairs = key.iter().zip(before).take(MAX_SHARED);
                 pairs.take_while(|(a, b)| a == b).count()
             }
         };
@@ -164,8 +164,8 @@ pub(crate) struct Entries<'a> {
     entries: &'a [u8],
     input: Input<'a>,
     key: Cow<'a, [u8]>,
-    /// The remaining total length of keys: without a limit, keys that share long prefixes could take
-    /// quadratic memory.
+    /// The remaining total length of keys. Without a limit, keys that share long prefixes could
+    /// take quadratic memory.
     budget: usize,
 }
 
@@ -190,8 +190,8 @@ impl<'a> Entries<'a> {
             entries,
             input: Input::new(entries),
             key: Cow::Borrowed(&[]),
-            // An entry takes at least four bytes, and its key a shared and an unshared part.
-            budget: block.len() * (MOST_SHARED / 4 + 1) + 4096,
+            // An entry takes at least four bytes, and its key has a shared and an unshared part.
+            budget: block.len() * (MAX_SHARED / 4 + 1) + 4096,
         })
     }
 

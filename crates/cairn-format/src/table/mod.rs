@@ -1,4 +1,4 @@
-//! The parts of a table other than its blocks: handles, footer, properties, metaindex.
+//! The parts of a table other than its data: handles, footer, properties, metaindex.
 
 pub mod footer;
 pub mod handle;

@@ -1,4 +1,4 @@
-//! The properties of a table, recorded by its writer under names (formats.md 10.3).
+//! Table properties: named facts that the writer of a table records in it (formats.md 10.3).
 //!
 //! The block has one restart point and is never compressed. Most numbers are varint64. Unknown properties are
 //! kept in [`Properties::others`], so that those of user-defined collectors are preserved.
@@ -21,7 +21,7 @@ pub enum IndexKind {
     Hash = 1,
     /// Index partitions under a top-level index.
     TwoLevel = 2,
-    /// A single index block whose entries have the first key of their data block.
+    /// A single index block whose entries include the first key of their data block.
     FirstKey = 3,
 }
 
@@ -43,7 +43,7 @@ impl IndexKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Origin {
-    /// An LSM tree, with data beneath the table.
+    /// An LSM tree, above the bottommost level.
     Tree = 1,
     /// The bottommost level of an LSM tree.
     Bottom = 2,
@@ -76,11 +76,11 @@ const TIMESTAMP_MAX: &[u8] = b"rocksdb.timestamp_max";
 const SEQNO_TIME_MAP: &[u8] = b"rocksdb.seqno.time.map";
 const EMBEDDED_BLOBS: &[u8] = b"rocksdb.embedded.blob.stats";
 
-/// True if a number is written even if it is 0.
+/// Whether a number is written if it is 0.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Zero {
     Written,
-    LeftOut,
+    Omitted,
 }
 
 macro_rules! properties {
@@ -93,11 +93,11 @@ macro_rules! properties {
         pub struct Properties {
             $($(#[$ndoc])* pub $number: u64,)*
             $($(#[$tdoc])* pub $text: String,)*
-            /// The index type; required from format version 2 on.
+            /// The index type; required since format version 2.
             pub index_kind: Option<IndexKind>,
-            /// True if filters include whole keys. `None` in old files, whose filters do.
+            /// True if filters include whole keys. `None` in old files, whose filters always do.
             pub whole_key_filtering: Option<bool>,
-            /// True if filters include prefixes. `None` in old files, whose filters do.
+            /// True if filters include prefixes. `None` in old files, whose filters always do.
             pub prefix_filtering: Option<bool>,
             /// True if filter partitions are independent of index partitions.
             pub decoupled_partitioned_filters: Option<bool>,
@@ -141,6 +141,12 @@ macro_rules! properties {
                 })*
             }
 
+            /// The heap memory of the texts, in bytes.
+            fn text_memory(&self) -> usize {
+                let texts = [$(&self.$text),*];
+                texts.iter().map(|text| text.capacity()).sum()
+            }
+
             /// All numbers and texts by name, for display.
             #[must_use]
             pub fn rows(&self) -> Vec<(&'static str, String)> {
@@ -153,6 +159,19 @@ macro_rules! properties {
     };
 }
 
+impl Properties {
+    /// Returns the heap memory of the properties, in bytes.
+    #[must_use]
+    pub fn memory_usage(&self) -> usize {
+        let timestamps = self.timestamps.as_ref();
+        let timestamps = timestamps.map_or(0, |(least, most)| least.capacity() + most.capacity());
+        let others = self.others.iter();
+        let others = others
+            .map(|(name, value)| 2 * size_of::<Vec<u8>>() + name.capacity() + value.capacity());
+        self.text_memory() + timestamps + self.seqno_time_map.capacity() + others.sum::<usize>()
+    }
+}
+
 properties! {
     numbers {
         /// The size of all data blocks, including trailers.
@@ -160,9 +179,9 @@ properties! {
         /// The size of the index.
         index_size = "rocksdb.index.size", Written;
         /// The number of index partitions.
-        index_partitions = "rocksdb.index.partitions", LeftOut;
+        index_partitions = "rocksdb.index.partitions", Omitted;
         /// The size of the top-level index.
-        top_level_index_size = "rocksdb.top-level.index.size", LeftOut;
+        top_level_index_size = "rocksdb.top-level.index.size", Omitted;
         /// True if index keys are user keys.
         index_key_is_user_key = "rocksdb.index.key.is.user.key", Written;
         /// True if index handles are delta-encoded.
@@ -185,7 +204,7 @@ properties! {
         num_merge_operands = "rocksdb.merge.operands", Written;
         /// The number of range tombstones.
         num_range_deletions = "rocksdb.num.range-deletions", Written;
-        /// The format version, in files of newer writers.
+        /// The format version, if a newer writer recorded it.
         format_version = "rocksdb.format.version", Written;
         /// The length of all keys, or 0 if it varies.
         fixed_key_len = "rocksdb.fixed.key.length", Written;
@@ -196,41 +215,41 @@ properties! {
         /// The write time of the oldest key, in seconds since 1970.
         oldest_key_time = "rocksdb.oldest.key.time", Written;
         /// The write time of the newest key, in seconds since 1970.
-        newest_key_time = "rocksdb.newest.key.time", LeftOut;
+        newest_key_time = "rocksdb.newest.key.time", Omitted;
         /// The creation time of the file, in seconds since 1970.
-        file_creation_time = "rocksdb.file.creation.time", LeftOut;
+        file_creation_time = "rocksdb.file.creation.time", Omitted;
         /// The file number at creation.
         original_file_number = "rocksdb.original.file.number", Written;
         /// The offset after the data blocks.
-        tail_start_offset = "rocksdb.tail.start.offset", LeftOut;
+        tail_start_offset = "rocksdb.tail.start.offset", Omitted;
         /// The largest sequence number.
-        key_largest_seqno = "rocksdb.key.largest.seqno", LeftOut;
+        key_largest_seqno = "rocksdb.key.largest.seqno", Omitted;
         /// The smallest sequence number.
-        key_smallest_seqno = "rocksdb.key.smallest.seqno", LeftOut;
+        key_smallest_seqno = "rocksdb.key.smallest.seqno", Omitted;
         /// The restart interval of data blocks.
-        data_block_restart_interval = "rocksdb.data.block.restart.interval", LeftOut;
+        data_block_restart_interval = "rocksdb.data.block.restart.interval", Omitted;
         /// The restart interval of index blocks.
-        index_block_restart_interval = "rocksdb.index.block.restart.interval", LeftOut;
+        index_block_restart_interval = "rocksdb.index.block.restart.interval", Omitted;
         /// True if data blocks store values separately from keys.
-        separate_key_value_in_data_block = "rocksdb.separate.key.value.in.data.block", LeftOut;
+        separate_key_value_in_data_block = "rocksdb.separate.key.value.in.data.block", Omitted;
         /// The number of index blocks with uniformly distributed keys.
-        num_uniform_blocks = "rocksdb.num.uniform.blocks", LeftOut;
-        /// The number of data blocks rejected by compression. Unlike in RocksDB it is also written if it is
-        /// 0, so that a table does not become shorter when its block becomes worth compressing.
+        num_uniform_blocks = "rocksdb.num.uniform.blocks", Omitted;
+        /// The number of data blocks rejected by compression. Written even if it is 0, unlike in
+        /// RocksDB: otherwise compressing better would change the size of the properties.
         num_compression_rejected = "rocksdb.num.data.blocks.compression.rejected", Written;
         /// The number of data blocks that bypassed compression.
-        num_compression_bypassed = "rocksdb.num.data.blocks.compression.bypassed", LeftOut;
+        num_compression_bypassed = "rocksdb.num.data.blocks.compression.bypassed", Omitted;
         /// True if a user-defined index is the primary index.
-        udi_is_primary_index = "rocksdb.udi.is.primary.index", LeftOut;
+        udi_is_primary_index = "rocksdb.udi.is.primary.index", Omitted;
         /// The uncompressed size of the data blocks, without trailers.
-        uncompressed_data_size = "rocksdb.uncompressed.data.size", LeftOut;
+        uncompressed_data_size = "rocksdb.uncompressed.data.size", Omitted;
         /// The context at creation: the level in bits 0 to 7 (255 if unknown), and the [`Origin`] in bits 8
         /// and 9.
-        lsm_info_at_creation = "rocksdb.lsm.info.at.creation", LeftOut;
+        lsm_info_at_creation = "rocksdb.lsm.info.at.creation", Omitted;
         /// The size estimated for a slow codec, from samples.
-        slow_compression_estimate = "rocksdb.sample_for_compression.slow.data.size", LeftOut;
+        slow_compression_estimate = "rocksdb.sample_for_compression.slow.data.size", Omitted;
         /// The size estimated for a fast codec, from samples.
-        fast_compression_estimate = "rocksdb.sample_for_compression.fast.data.size", LeftOut;
+        fast_compression_estimate = "rocksdb.sample_for_compression.fast.data.size", Omitted;
     }
     texts {
         /// The name of the filter policy.
@@ -245,8 +264,8 @@ properties! {
         property_collectors = "rocksdb.property.collectors";
         /// The name of the column family.
         column_family_name = "rocksdb.column.family.name";
-        /// The name of the codec; from format version 7 on, that of the compression manager and the codecs
-        /// used.
+        /// The name of the codec; since format version 7, that of the compression manager and the
+        /// codecs used.
         compression = "rocksdb.compression";
         /// The options of the codec.
         compression_options = "rocksdb.compression_options";
@@ -259,8 +278,8 @@ properties! {
     }
 }
 
-/// A digest that distinguishes most names: a table has about fifty properties, each of which would be
-/// compared to all known names.
+/// A digest that distinguishes most names. Without it, each of a table's fifty or so properties
+/// would be compared to all known names.
 const fn mark(name: &[u8]) -> u64 {
     match name.last_chunk() {
         Some(end) => u64::from_le_bytes(*end).wrapping_add(name.len() as u64),
@@ -283,7 +302,7 @@ fn put_number(rows: &mut BTreeMap<Vec<u8>, Vec<u8>>, name: &[u8], number: u64) {
 }
 
 /// A boolean, encoded as the text "0" or "1".
-fn switch(value: &[u8]) -> bool {
+fn boolean(value: &[u8]) -> bool {
     value == b"1"
 }
 
@@ -325,9 +344,9 @@ impl Properties {
                 })?;
                 self.index_kind = Some(kind);
             }
-            WHOLE_KEY_FILTERING => self.whole_key_filtering = Some(switch(value)),
-            PREFIX_FILTERING => self.prefix_filtering = Some(switch(value)),
-            DECOUPLED_FILTERS => self.decoupled_partitioned_filters = Some(switch(value)),
+            WHOLE_KEY_FILTERING => self.whole_key_filtering = Some(boolean(value)),
+            PREFIX_FILTERING => self.prefix_filtering = Some(boolean(value)),
+            DECOUPLED_FILTERS => self.decoupled_partitioned_filters = Some(boolean(value)),
             EXTERNAL_VERSION => self.external_version = Some(whole(value, Input::fixed32)?),
             GLOBAL_SEQNO => {
                 self.global_seqno = Some(SequenceNumber(whole(value, Input::fixed64)?));
@@ -396,14 +415,16 @@ impl Properties {
         encode_entries(rows, Restarts::First)
     }
 
-    /// True for an external file whose entries all have one sequence number, which the file need not record.
+    /// True for an external file whose entries all have the same sequence number, which the file
+    /// itself may not record.
     #[must_use]
     pub fn has_global_seqno(&self) -> bool {
         self.external_version.is_some_and(|version| version >= 2)
     }
 
-    /// The range of the global sequence number's value in a properties block. RocksDB used to overwrite these
-    /// 8 bytes in place without updating the checksum, so a mismatch is retried with zeros there.
+    /// The range of the global sequence number's value in a properties block. RocksDB used to
+    /// overwrite these 8 bytes in place without updating the checksum, so a checksum mismatch is
+    /// retried with zeros in their place.
     #[must_use]
     pub fn find_global_seqno(block: &[u8]) -> Option<std::ops::Range<usize>> {
         let entries = Entries::new(block).ok()?;

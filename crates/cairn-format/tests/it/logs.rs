@@ -1,4 +1,4 @@
-//! Logs, write batches and version edits of RocksDB.
+//! Logs, write batches and version edits written by RocksDB.
 
 use cairn_format::batch::{BatchRef, Record};
 use cairn_format::log::{Bytes, Event, LogReader, Predecessor, Reason};
@@ -11,7 +11,7 @@ macro_rules! testdata {
     };
 }
 
-/// The edits of a MANIFEST, and why it ends before its last byte, if it does.
+/// The edits of a MANIFEST, and the reason it ends before its last byte, if it does.
 fn edits(file: &[u8]) -> (Vec<VersionEdit>, Option<Reason>) {
     let mut reader = LogReader::new(Bytes(file), 0);
     let mut edits = Vec::new();
@@ -28,7 +28,7 @@ fn edits(file: &[u8]) -> (Vec<VersionEdit>, Option<Reason>) {
     }
 }
 
-/// The batches of a WAL, the other events in words, and why it ends before its last byte.
+/// The batches of a WAL, the other events as text, and the reason it ends before its last byte.
 fn batches(file: &[u8], number: u64) -> (Vec<Vec<u8>>, Vec<String>, Option<Reason>) {
     let mut reader = LogReader::new(Bytes(file), number);
     let (mut batches, mut events) = (Vec::new(), Vec::new());
@@ -138,7 +138,10 @@ fn prepared_sections_are_read_with_their_markers() {
     let commits = count(|r| matches!(r, Record::Commit { .. }));
     let rollbacks = count(|r| matches!(r, Record::Rollback { .. }));
     assert!(commits > 0 && rollbacks > 0);
-    assert!(prepared > commits + rollbacks, "one is undecided");
+    assert!(
+        prepared > commits + rollbacks,
+        "one transaction is still undecided"
+    );
     assert_eq!(prepared, count(|r| matches!(r, Record::BeginPrepare(_))));
 }
 
@@ -190,7 +193,7 @@ fn a_recycled_log_ends_at_previous_content() {
     let (batches, _, cut) = batches(file, 16);
     assert_eq!(cut, Some(Reason::TornBody));
     assert!(!batches.is_empty());
-    // Under any other number there is no record at all.
+    // Read under any other number, it has no record at all.
     let mut reader = LogReader::new(Bytes(file), 15);
     let Event::Dropped(dropped) = reader.next().unwrap() else {
         panic!("the first record belongs to log 16");

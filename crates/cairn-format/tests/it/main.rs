@@ -1,7 +1,7 @@
-//! The formats on files that RocksDB wrote (`testdata/`, named by what they show and the version
-//! that wrote them).
+//! The decoders on files that RocksDB wrote (in `testdata/`, named after their content and the
+//! version that wrote them).
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod logs;
 mod wide;

@@ -1,4 +1,4 @@
-//! Wide-column entities of RocksDB.
+//! Wide-column entities written by RocksDB.
 
 use cairn_format::batch::{BatchRef, Record};
 use cairn_format::blob::BlobIndex;
@@ -31,11 +31,11 @@ fn columns_may_be_in_blob_files() {
     let entity = b"\x02\x01\x01\x01\x03\x11\x03\x06big\x01\x0d\x49\x8d\x01\x04";
     let columns: Vec<Column<'_>> = wide::decode(entity).unwrap().columns().collect();
     let [column] = columns[..] else {
-        panic!("it has one column");
+        panic!("the entity has one column");
     };
     assert_eq!(column.name, b"big");
     let ColumnValue::Blob(index) = column.value else {
-        panic!("its value is in a blob file");
+        panic!("the value is in a blob file");
     };
     let expected = BlobIndex {
         file: FileNumber(13),

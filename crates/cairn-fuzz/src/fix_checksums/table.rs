@@ -1,5 +1,5 @@
-//! Recomputes the checksums of a table: of the blocks reachable from the footer, metaindex and index,
-//! and of the footer.
+//! Recomputes the checksums of a table: those of the blocks reachable from the footer, metaindex
+//! and index, and that of the footer.
 
 use cairn_format::block::{BlockKind, BlockLayout, EntryForm, IndexCursor, IndexForm, expand};
 use cairn_format::checksum::{ChecksumKind, block_checksum, buffer_checksum, context_modifier};
@@ -114,15 +114,16 @@ mod tests {
         let mut mended = sound.to_vec();
         mended[footer..footer + 4].fill(0);
         table(&mut mended);
-        assert_eq!(mended, sound, "a footer's checksum comes back");
+        assert_eq!(mended, sound, "the checksum of the footer is restored");
         let metaindex = Footer::decode(sound, sound.len() as u64)
-            .expect("it is sound")
+            .expect("the table is valid")
             .metaindex;
-        let checksum =
-            usize::try_from(metaindex.offset + metaindex.size).expect("it is in memory") + 1;
+        let checksum = usize::try_from(metaindex.offset + metaindex.size)
+            .expect("the offset fits in memory")
+            + 1;
         mended[checksum..checksum + 4].fill(0);
         table(&mut mended);
-        assert_eq!(mended, sound, "a block's checksum comes back");
+        assert_eq!(mended, sound, "the checksum of a block is restored");
         // Other damage must not cause a panic.
         table(&mut file);
     }

@@ -1,4 +1,4 @@
-//! The rules of the compaction iterator one by one, and the invariance of reads.
+//! Tests each rule of the compaction iterator, and that reads do not change.
 
 mod filtered;
 
@@ -10,7 +10,7 @@ use cairn_version::{FileMeta, TreeEdit, Version};
 use proptest::prelude::*;
 
 use crate::lower_levels::LowerLevels;
-use crate::model::{Join, State, Write, compact, lawful, user, writes};
+use crate::model::{Join, State, Write, compact, user, with_valid_single_deletions, writes};
 
 /// Formats written entries: key, sequence number, kind and value.
 fn shown(state: &State) -> Vec<String> {
@@ -86,7 +86,7 @@ fn values_of_the_oldest_stripe_lose_their_number_at_the_bottom() {
 }
 
 #[test]
-fn a_single_deletion_takes_its_value_along() {
+fn a_single_deletion_and_its_value_cancel_out() {
     assert!(of(&[Put(1, 0), SingleDelete(1)], &[], false).is_empty());
     assert_eq!(
         of(&[Put(1, 0), SingleDelete(1)], &[1], false),
@@ -100,7 +100,7 @@ fn a_single_deletion_takes_its_value_along() {
     );
 }
 
-/// Regression: a flush dropped the older of two deletions, and an old value reappeared.
+/// Regression test: a flush dropped the older of two deletions, and an old value reappeared.
 #[test]
 fn a_cancelled_pair_leaves_an_older_single_deletion() {
     assert_eq!(
@@ -132,7 +132,7 @@ fn a_single_deletion_stays_below_a_newer_value() {
 }
 
 #[test]
-fn operands_become_a_value_when_what_is_below_is_known() {
+fn operands_become_a_value_if_their_base_is_known() {
     let stacked = [Put(1, 0), Merge(1, 1), Merge(1, 2)];
     assert_eq!(of(&stacked, &[], false), ["001@3 put a,B,C"]);
     assert_eq!(of(&stacked[1..], &[], true), ["001@0 put B,C"]);
@@ -195,8 +195,8 @@ fn level_below(state: &State) -> LowerLevels {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Compaction of the newer part of a tree changes no read of any snapshot: at the bottom or above,
-    /// with or without a merge operator, once or twice.
+    /// Compacting the newer part of a tree changes no read at any snapshot: at the bottom or above
+    /// it, with or without a merge operator, once or twice.
     #[test]
     fn reads_are_unchanged(
         history in writes(60),
@@ -206,7 +206,7 @@ proptest! {
         partial in any::<bool>(),
         operator in any::<bool>(),
     ) {
-        let history = lawful(history);
+        let history = with_valid_single_deletions(history);
         let cut = cut.min(history.len());
         let (mut old, mut new) = (State::default(), State::default());
         old.write(&history[..cut], 1);
@@ -268,7 +268,7 @@ fn a_cancelled_job_ends_with_aborted() {
     let ended = loop {
         match visible.next(None) {
             Ok(Some(_)) => {}
-            Ok(None) => panic!("the job went on to its end"),
+            Ok(None) => panic!("the job was not cancelled"),
             Err(error) => break error,
         }
     };

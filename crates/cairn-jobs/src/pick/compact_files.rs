@@ -1,7 +1,7 @@
 //! Compactions requested by a program: by files, by level, or by key range.
 //!
-//! Each function turns a request into a pick or an error. They are pure, like all picks: the caller
-//! registers the inputs, runs the job and installs the edit.
+//! Each function turns a request into a pick or an error. Like all picks, they are pure functions:
+//! the caller registers the inputs, runs the job and installs the edit.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -51,13 +51,13 @@ pub fn pick_files(
     let output_level = request.output_level;
     if output_level >= version.num_levels() {
         return Err(Error::invalid_argument(format!(
-            "the output level must lie between 0 and {}, found {output_level}",
+            "the output level must be between 0 and {}, found {output_level}",
             version.num_levels() - 1
         )));
     }
     if output_level > tree.last_output() {
         return Err(Error::invalid_argument(format!(
-            "level {output_level} is kept for files that are ingested behind"
+            "level {output_level} is reserved for files that are ingested behind"
         )));
     }
     if request.files.is_empty() {
@@ -75,7 +75,7 @@ pub fn pick_files(
             }
             Some((level, _)) if level > output_level => {
                 return Err(Error::invalid_argument(format!(
-                    "table {number} lies in level {level} and cannot go up to level {output_level}"
+                    "table {number} is in level {level} and cannot move up to level {output_level}"
                 )));
             }
             Some(_) => {}
@@ -84,7 +84,7 @@ pub fn pick_files(
     let inputs = with_all_between(&tree, request);
     if inputs.iter().any(|level| busy.any(&level.files)) {
         return Err(Error::aborted(
-            "files of the compaction are being compacted already",
+            "files of the compaction are already being compacted",
         ));
     }
     let pick = expand::assemble(&tree, Reason::Manual, 0.0, inputs, output_level, false);
@@ -160,13 +160,14 @@ fn shares_key(tree: &Tree, left: &FileMeta, right: &FileMeta) -> bool {
     .is_ge()
 }
 
-/// Returns a move of all files of `level` to `target` or, without a target, to the highest empty level
-/// with sufficient capacity. `None` if the files are already there. No other compaction may run.
+/// Returns a move of all files of `level` to `target` or, without a target, to the highest empty
+/// level with sufficient capacity. `None` if the files are already there. No other compaction may
+/// be running.
 ///
 /// # Errors
 ///
-/// `InvalidArgument` if the level does not exist; `NotSupported` if a level between is not empty or
-/// level 0 would have to be sorted; `Aborted` for several files into level 0.
+/// `InvalidArgument` if the level does not exist; `NotSupported` if a level in between is not empty
+/// or level 0 would have to be sorted; `Aborted` for several files into level 0.
 pub fn refit(
     version: &Version,
     busy: &InProgress,
@@ -213,7 +214,8 @@ pub fn refit(
     moved(&tree, inputs, target).map(Some)
 }
 
-/// Returns the highest level above `level` that can hold its files, reached through empty levels only.
+/// Returns the highest level above `level` that can hold its files and is reached through empty
+/// levels only.
 fn highest_that_fits(tree: &Tree, level: usize) -> usize {
     let bytes = tree.version.level(level).bytes();
     let fits = |&above: &usize| {
@@ -238,7 +240,7 @@ pub fn move_level_zero(
     let tree = Tree::new(version, busy, limits, options);
     if target == 0 || target >= version.num_levels() {
         return Err(Error::invalid_argument(format!(
-            "the target level must lie between 1 and {}, found {target}",
+            "the target level must be between 1 and {}, found {target}",
             version.num_levels() - 1
         )));
     }
@@ -259,7 +261,7 @@ pub fn move_level_zero(
     }
     if (1..=target).any(|level| !version.level(level).is_empty()) {
         return Err(Error::invalid_argument(format!(
-            "levels from 1 to {target} are not empty"
+            "levels 1 to {target} are not empty"
         )));
     }
     match files.is_empty() {
@@ -281,9 +283,9 @@ fn moved(tree: &Tree, inputs: Vec<LevelInputs>, target: usize) -> Result<Pick> {
 /// A range of user keys; `None` is unbounded.
 pub type UserRange<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
 
-/// Returns the deletion of all files of the levels from 1 on whose keys lie entirely in one of
-/// `ranges`, except inputs of running compactions. Range ends are inclusive if `include_end`. `None` if
-/// there is no such file.
+/// Returns the deletion of all files below level 0 whose keys are entirely within one of `ranges`,
+/// except inputs of running compactions. Range ends are inclusive if `include_end`. `None` if there
+/// is no such file.
 #[must_use]
 pub fn delete_in_ranges(
     version: &Version,

@@ -89,11 +89,11 @@ fn overlap_with(
         .fold(0_u64, |bytes, next| bytes.saturating_add(next.size))
 }
 
-/// Priority boost of a file by age, so that data reaches the last level before its expiry forces it
-/// there. Deeper levels start earlier.
+/// Boosts the priority of a file by age, so that data reaches the last level before its expiry
+/// forces it there. Lower levels start earlier.
 struct TtlBoost {
     now: u64,
-    /// The age at which the boost starts and the seconds per step; `None` without a boost.
+    /// The age at which the boost starts and the seconds per step; `None` for no boost.
     start_and_step: Option<(u64, u64)>,
 }
 

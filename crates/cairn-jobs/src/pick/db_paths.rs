@@ -1,8 +1,8 @@
-//! The directory of the tables of a level, for families with several (`db_paths`).
+//! Chooses the directory for the tables of a level, for column families with several (`db_paths`).
 //!
-//! The first directories hold the upper levels: levels are assigned in order while their target sizes
-//! fit into the target size of the directory, then to the next one. The last directory takes the
-//! remaining levels. In a universal tree the output size decides.
+//! The first directories hold the upper levels: levels are assigned in order while their target
+//! sizes fit into the target size of the directory, then to the next one. The last directory takes
+//! the remaining levels. In a universal tree, the output size decides.
 
 use super::options::PickOptions;
 
@@ -71,7 +71,7 @@ mod tests {
         let options = PickOptions::new(&DbOptions::default(), &family);
         let paths: Vec<u32> = (0..5).map(|level| of_level(&options, level)).collect();
         assert_eq!(paths, [0, 0, 1, 2, 2]);
-        // 99 bytes are expected to be written beside a run of 100.
+        // Another 99 bytes are expected to be written after a run of 100.
         let of = |bytes| of_run(&options, bytes);
         assert_eq!(
             [1, 100, 130, 250, 620, 640, 5000].map(of),

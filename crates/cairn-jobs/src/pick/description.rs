@@ -78,8 +78,8 @@ pub struct Pick {
     pub reason: Reason,
     /// The score of the level when it was picked; 0 for picks without a score.
     pub score: f64,
-    /// The inputs: those of the start level, of the output level if any, and of the level below it for
-    /// a skip-level range.
+    /// The inputs: those of the start level, those of the output level, if any, and those of the
+    /// level below it for a skip-level range.
     pub inputs: Vec<LevelInputs>,
     /// Output parameters.
     pub output: Output,
@@ -170,13 +170,13 @@ pub struct SkipLevelCandidates {
     pub files: Vec<Arc<FileMeta>>,
     /// The approximate number of bytes by which the output level would exceed its target.
     pub excess: u64,
-    /// The output parameters if the range were unbounded.
+    /// The output parameters for an unbounded range.
     pub whole: SkipLevelOutput,
 }
 
 impl SkipLevelCandidates {
     /// Returns the maximum total size of candidate files to include, given `input` bytes of other
-    /// inputs: a compaction of level 0 must not take much longer because of them.
+    /// inputs: they must not make a compaction of level 0 much longer.
     #[must_use]
     pub fn most_chosen(input: u64) -> u64 {
         input / 2

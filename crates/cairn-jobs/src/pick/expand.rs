@@ -130,8 +130,9 @@ fn extend_move(tree: &Tree, level: usize, at: usize, files: &mut Files) {
     }
 }
 
-/// Completes a pick: adds the files of the output level, more files of the start level where that adds
-/// none of the output level, and the output parameters. `None` if a running compaction conflicts.
+/// Completes a pick: adds the files of the output level, further files of the start level if they
+/// add none of the output level, and the output parameters. `None` if a running compaction
+/// conflicts.
 pub(super) fn finish(tree: &Tree, start: Start) -> Option<Pick> {
     let mut inputs = vec![start.inputs];
     let (level, output_level) = (inputs[0].level, start.output_level);
@@ -218,7 +219,7 @@ pub(super) fn described(
 
 /// Returns the files of `level` and of `output_level` that are compacted together if `files` are.
 ///
-/// Files of `level` are added if they add none of the output level: otherwise the same output files
+/// Files of `level` are added if they add none of the output level. Otherwise the same output files
 /// would soon be rewritten for them.
 fn with_output_level(
     tree: &Tree,
@@ -307,8 +308,8 @@ fn is_bottommost(
     !compaction_score::range_exists_below(tree.version, output_level, begin, end)
 }
 
-/// Returns the output parameters of `level`. With data below, a file may grow to twice its target size
-/// so that it can end at a grandparent boundary.
+/// Returns the output parameters of `level`. If there is data below, a file may grow to twice its
+/// target size so that it can end at a grandparent boundary.
 fn output(tree: &Tree, level: usize, nothing_below: bool) -> Output {
     let target_bytes = tree.options.target_bytes(&tree.targets, level);
     Output {

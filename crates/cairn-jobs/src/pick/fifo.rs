@@ -1,8 +1,8 @@
 //! Picks of a FIFO tree, which deletes its oldest files.
 //!
-//! All files are in level 0, unless the tree had another compaction style before: then the files of the
-//! deepest level are deleted first, in key order. One compaction runs at a time; it deletes files or
-//! merges small ones.
+//! All files are in level 0, unless the tree previously had another compaction style; then the
+//! files of the lowest level are deleted first, in key order. One compaction runs at a time; it
+//! deletes files or merges small ones.
 
 use cairn_platform::sync::Arc;
 use cairn_version::FileMeta;
@@ -75,8 +75,8 @@ fn newest_time(file: &FileMeta) -> u64 {
     }
 }
 
-/// Returns the deletion of expired files, if the remaining files are within the size limit; otherwise
-/// the size limit decides.
+/// Returns the deletion of expired files if the remaining files are within the size limit;
+/// otherwise the size limit decides.
 fn expired(tree: &Tree) -> Option<Pick> {
     let ttl = tree.options.shape.ttl;
     let before = (ttl > 0).then(|| tree.limits.now.checked_sub(ttl))??;
@@ -142,12 +142,12 @@ fn merged(tree: &Tree) -> Option<Pick> {
 /// Size of the lowest tier, in bytes.
 const LEAST_TIER: u64 = 10 << 10;
 
-/// Returns the oldest adjacent files that fill a tier, for the lowest tier that any fill.
+/// Returns the oldest adjacent files that fill a tier, for the lowest tier that can be filled.
 ///
-/// With values in blob files, tables are much smaller than memtables. They are merged in tiers. The
-/// size of the uppermost tier is that of one table if as many tables as trigger a compaction, with
-/// their blobs, make up the size limit; each lower tier is smaller by a constant factor. An entry is
-/// written once per tier, and tables of the uppermost tier stay until they are deleted.
+/// If values are in blob files, tables are much smaller than memtables, and they are merged in
+/// tiers. In the uppermost tier, the number of tables that triggers a compaction, together with
+/// their blobs, makes up the size limit; each lower tier is smaller by a constant factor. An entry
+/// is written once per tier, and tables of the uppermost tier stay until they are deleted.
 fn tiers(tree: &Tree) -> Option<Pick> {
     let files = tree.version.level(0).files();
     let trigger = tree.options.shape.level0_trigger;

@@ -31,7 +31,7 @@ struct Running {
     files: Vec<FileNumber>,
     start_level: usize,
     output_level: usize,
-    /// The levels it writes to.
+    /// The levels that the compaction writes to.
     writes: RangeInclusive<usize>,
     smallest: InternalKey,
     largest: InternalKey,
@@ -61,7 +61,7 @@ impl InProgress {
         for &file in &files {
             assert!(
                 self.files.insert(file),
-                "table {file} is in a running compaction already"
+                "table {file} is already in a running compaction"
             );
         }
         self.running.push(Running {
@@ -121,8 +121,8 @@ impl InProgress {
         }
     }
 
-    /// Excludes a damaged file from picks until [`InProgress::release_quarantined`]. Returns false if
-    /// it was excluded already.
+    /// Excludes a damaged file from picks until [`InProgress::release_quarantined`]. Returns false
+    /// if it was already excluded.
     pub fn quarantine(&mut self, file: FileNumber) -> bool {
         self.files.insert(file);
         let is_new = self.quarantined.insert(file);
@@ -136,7 +136,7 @@ impl InProgress {
         self.running.len()
     }
 
-    /// True if no compaction runs.
+    /// True if no compaction is running.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.running.is_empty()
@@ -158,7 +158,8 @@ impl InProgress {
         files.iter().any(|file| self.contains(file.number))
     }
 
-    /// True if a compaction of level 0 runs. Only one may run at a time, because level-0 files overlap.
+    /// True if a compaction of level 0 is running. Only one may run at a time, because level-0
+    /// files overlap.
     #[must_use]
     pub fn takes_level_zero(&self) -> bool {
         self.running.iter().any(|running| running.start_level == 0)

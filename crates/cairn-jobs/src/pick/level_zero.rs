@@ -11,7 +11,7 @@ use super::{compaction_priority, expand, multi_level};
 /// Minimum number of inputs of an intra-level-0 compaction.
 const MIN_FILES_WITHIN: usize = 4;
 
-/// Returns a compaction that reduces level 0.
+/// Returns a compaction that reduces the number of files in level 0.
 ///
 /// Only one compaction into the base level runs at a time. While it runs, or if the base level is so
 /// large that merging into it would rewrite too much, the newest files are merged within level 0.
@@ -53,7 +53,7 @@ fn oldest_as_they_are(tree: &Tree, score: f64) -> Option<Pick> {
                 || bounds::compare(order, other.smallest.as_bytes(), file.largest.as_bytes())
                     .is_gt()
         });
-        // The combined range is checked, so that no file of the base level lies between two of them.
+        // The combined range is checked, so that no file of the base level is between two of them.
         let (low, high) = range(order, taken.iter().chain([file]))?;
         let clear = !tree
             .version
@@ -171,8 +171,8 @@ pub(super) fn with_overlapping(
     (!blocked).then_some(LevelInputs { level: 0, files })
 }
 
-/// Returns the newest files that minimize the work per file removed, for a level 0 far above its
-/// trigger that cannot be emptied.
+/// Returns the newest files that minimize the work per removed file, for a level 0 far above its
+/// trigger that cannot be compacted into the base level.
 fn newest_by_cost(tree: &Tree, score: f64) -> Option<Pick> {
     let files = tree.version.level(0).files();
     let first = files.first()?;

@@ -19,8 +19,8 @@ pub(super) fn fullest_level(tree: &Tree) -> Option<Pick> {
     for (level, score) in scores.into_iter().take_while(|&(_, score)| score >= 1.0) {
         let base = tree.targets.base_level;
         if level_zero_waits && level == base && !tree.busy.empties_level_zero_into(base) {
-            // More work on the base level would starve level 0. While level 0 is being compacted, the
-            // rest of the base level may be compacted.
+            // More work on the base level would starve level 0, unless level 0 is already being
+            // compacted.
             continue;
         }
         let found = match level {
@@ -35,7 +35,7 @@ pub(super) fn fullest_level(tree: &Tree) -> Option<Pick> {
     None
 }
 
-/// Returns a compaction of a level from 1 on: the first file in priority order that can be compacted.
+/// Returns a compaction of a sorted level: the first file in priority order that can be compacted.
 fn sorted_level(tree: &Tree, level: usize, score: f64) -> Option<Pick> {
     for at in compaction_priority::by_priority(tree, level) {
         if let Some(inputs) = expand::first_inputs(tree, level, at) {
@@ -61,7 +61,7 @@ fn sorted_level(tree: &Tree, level: usize, score: f64) -> Option<Pick> {
 /// The output level of a marked file.
 #[derive(Clone, Copy)]
 enum MarkedTarget {
-    /// The next level, or the same level for the last one.
+    /// The next level, or the same level if it is the last one.
     Down,
     /// The next level; files of the last level are not compacted.
     DownUnlessLast,

@@ -1,4 +1,4 @@
-//! Manual compaction: level by level, from the first level with data in the range downwards.
+//! Manual compaction: level by level, downwards from the first level with data in the range.
 //!
 //! [`Manual`] is the state of one request. Its owner calls [`Manual::next`] with the current version,
 //! runs the returned pick, installs the edit, and repeats until [`Step::Done`].
@@ -24,7 +24,7 @@ pub struct Manual {
     bottommost: BottommostLevelCompaction,
     max_subcompactions: u32,
     path_id: u32,
-    /// The deepest level that data was moved to.
+    /// The lowest level that data was moved to.
     reached: Option<usize>,
     /// Files with smaller numbers existed when the request began.
     created_before: FileNumber,
@@ -36,12 +36,12 @@ pub struct Manual {
 enum At {
     /// Not started.
     Start,
-    /// Files of a level are compacted into the next one; those before `from` are done.
+    /// Files of a level are compacted into the next one; files before `from` are done.
     Down {
         level: usize,
         from: Option<InternalKey>,
     },
-    /// Files of the last level are rewritten; those before `from` are done.
+    /// Files of the last level are rewritten; files before `from` are done.
     Bottom {
         level: usize,
         from: Option<InternalKey>,
@@ -235,7 +235,7 @@ impl Manual {
         };
     }
 
-    /// Finds a compaction of files of `level` from `from` on, and the start of the following one.
+    /// Finds a compaction of files of `level` starting at `from`, and the start of the next one.
     fn find(
         &self,
         tree: &Tree,
@@ -299,7 +299,7 @@ impl Manual {
         }
     }
 
-    /// Returns the first adjacent files that existed before the request, and whether more follow.
+    /// Returns the first adjacent files that existed before the request, and true if more follow.
     fn written_before(&self, files: Vec<Arc<FileMeta>>) -> (Vec<Arc<FileMeta>>, bool) {
         let old = |file: &Arc<FileMeta>| file.number < self.created_before;
         let from = files.iter().position(old).unwrap_or(files.len());

@@ -1,4 +1,4 @@
-//! Compaction picking: from a version and options to the description of a job.
+//! Compaction picking: turns a version and options into the description of a job.
 //!
 //! [`pick`] is a pure function: it opens no file and takes no lock, and equal arguments give equal
 //! picks. The caller registers a pick in [`InProgress`] before running it and removes it after
@@ -8,13 +8,13 @@
 //!
 //! 1. No file is an input of two running jobs, and no two jobs write overlapping ranges to one
 //!    level.
-//! 2. From level 1 on, files that share a boundary user key are compacted together ("a clean cut"), so
-//!    that no older version of a key stays above a newer one.
+//! 2. Below level 0, files that share a boundary user key are compacted together ("a clean cut"),
+//!    so that no older version of a key stays above a newer one.
 //! 3. A file of level 0 is compacted with all files that overlap it, transitively. Exceptions are
 //!    intra-level-0 picks, which take the newest files without a gap, and moves of the oldest files.
 //! 4. Every file of the output level that overlaps the inputs is an input.
-//! 5. For a skip-level range, every file of the lower level with keys in the range is an input, and
-//!    lies in the range entirely.
+//! 5. For a skip-level range, every file of the lower level with keys in the range is an input and
+//!    is entirely within the range.
 //!
 //! The file order follows RocksDB's pickers (db/compaction/compaction_picker*.cc, Apache 2.0).
 
@@ -50,10 +50,10 @@ pub use options::PickOptions;
 use tree::Tree;
 pub use universal::run_count;
 
-/// Returns the next compaction of a tree of any style, or `None` if none is due.
+/// Returns the next compaction of a tree of any compaction style, or `None` if none is due.
 ///
-/// A leveled tree considers levels over their target by score, then files marked by collectors, by
-/// released snapshots, and by age.
+/// In a leveled tree, levels over their target come first, by score, then files marked by
+/// collectors, by released snapshots, and by age.
 #[must_use]
 pub fn pick(
     version: &Version,
@@ -76,8 +76,8 @@ pub fn pick(
     pick
 }
 
-/// True if [`pick`] may return a compaction: a level is due or a file is marked. Running compactions
-/// may still prevent it.
+/// True if [`pick`] may return a compaction: a level is due or a file is marked. Running
+/// compactions may still conflict.
 #[must_use]
 pub fn is_due(
     version: &Version,

@@ -1,12 +1,12 @@
 //! Compacts a key range of level 0 two levels down in one step.
 //!
 //! If merging level 0 makes the base level exceed its target, files of the base level are compacted
-//! further right away. For some key range that intermediate write can be skipped: the files of the next
-//! level in that range become inputs too, and the range is written there. The range is bounded by files
-//! of that level, so that each of them is an input with all its keys or not at all.
+//! further right away. For some key range, that intermediate write can be skipped: the files of the
+//! next level in that range become inputs too, and the range is written there. The range is bounded
+//! by files of that level, so that each of them is an input with all its keys or not at all.
 //!
-//! The pick reserves all candidate files of that level. [`crate::multi_level`] chooses among them with
-//! the tables at hand.
+//! The pick reserves all candidate files of that level. [`crate::multi_level`] chooses among them,
+//! once the tables are open.
 
 use super::description::{LevelInputs, Pick, SkipLevelCandidates, SkipLevelOutput};
 use super::expand;
@@ -40,7 +40,7 @@ fn offer(tree: &Tree, pick: &Pick) -> Option<SkipLevelCandidates> {
         .level(level)
         .bytes()
         .saturating_sub(level_input);
-    // Merging shrinks the data: overwrites are about an eighth of a random load.
+    // Merging shrinks the data: about an eighth of a random load are overwrites.
     let merged = input - input / 8;
     let excess = rest
         .saturating_add(merged)

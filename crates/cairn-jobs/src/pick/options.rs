@@ -40,7 +40,8 @@ pub struct PickOptions {
     pub blobs: ForcedOptions,
     /// Compression of blocks.
     pub compression: Compression,
-    /// Compression by level: level 0, then from the base level on. Overrides `compression`.
+    /// Compression by level: level 0, then the base level and the levels below it. Overrides
+    /// `compression`.
     pub compression_per_level: Vec<Compression>,
     /// Compression of the bottommost level.
     pub bottommost_compression: Option<Compression>,
@@ -81,7 +82,7 @@ impl PickOptions {
                 .unwrap_or(1)
                 .max(1),
             max_compaction_bytes: match family.max_compaction_bytes {
-                // For FIFO the option is the size of merged tables; 0 derives it.
+                // For FIFO, the option is the size of merged tables; 0 derives it.
                 0 if family.compaction_style == CompactionStyle::Fifo
                     && family.compaction_options_fifo.use_kv_ratio_compaction =>
                 {

@@ -1,4 +1,4 @@
-//! Data-driven picks: `testdata/pick.txt` has trees, running compactions, and the expected picks.
+//! Data-driven tests: `testdata/pick.txt` has trees, running compactions, and the expected picks.
 //!
 //! ```text
 //! # Description of the case.
@@ -76,7 +76,7 @@ impl Case {
             "pick" => self.pick(),
             "picks" => self.picks(),
             "manual" => self.manual(rest),
-            "files" | "refit" | "promote" | "drop" => self.asked(word, rest),
+            "files" | "refit" | "promote" | "drop" => self.request(word, rest),
             level if level.starts_with('L') => {
                 let level = level[1..].trim_end_matches(':').parse().unwrap();
                 for (at, text) in rest.split(' ').filter(|text| !text.is_empty()).enumerate() {
@@ -175,7 +175,7 @@ impl Case {
     }
 
     /// `files N N .. LEVEL`, `refit LEVEL TARGET`, `promote TARGET`, `drop FROM TO [with_end]`.
-    fn asked(&mut self, word: &str, rest: &str) {
+    fn request(&mut self, word: &str, rest: &str) {
         let words: Vec<&str> = rest.split(' ').collect();
         let number = |at: usize| words[at].parse::<usize>();
         let (version, busy) = self.tree();
@@ -224,7 +224,7 @@ impl Case {
         };
     }
 
-    /// Picks until no further compaction can run at once.
+    /// Picks until no further compaction can run concurrently.
     fn picks(&mut self) {
         let (version, mut busy) = self.tree();
         while let Some(pick) = pick(&version, &busy, &self.limits, &self.options) {
@@ -243,7 +243,7 @@ impl Case {
                 "skip" => BottommostLevelCompaction::Skip,
                 "force" => BottommostLevelCompaction::Force,
                 "optimized" => BottommostLevelCompaction::ForceOptimized,
-                other => panic!("no such way: {other}"),
+                other => panic!("no such mode: {other}"),
             },
             ..CompactRangeOptions::default()
         };
@@ -264,8 +264,8 @@ impl Case {
     }
 }
 
-/// Returns a running compaction of `inputs` into the next level. Marked as a deletion, since the output
-/// ranges of several such compactions may overlap.
+/// Returns a running compaction of `inputs` into the next level. It is marked as a deletion, since
+/// the output ranges of several such compactions may overlap.
 fn running(inputs: LevelInputs) -> Pick {
     let level = (inputs.level + 1).min(LEVELS - 1);
     Pick {

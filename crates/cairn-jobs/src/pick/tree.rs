@@ -1,4 +1,4 @@
-//! The state that a pick is computed from.
+//! The state from which a pick is computed.
 
 use cairn_platform::sync::Arc;
 use cairn_types::KeyOrder;
@@ -9,7 +9,7 @@ use super::description::{LevelInputs, Reason};
 use super::in_progress::InProgress;
 use super::options::PickOptions;
 
-/// The tree, running compactions and options that a pick is computed from.
+/// The tree, running compactions and options from which a pick is computed.
 pub(super) struct Tree<'a> {
     pub(super) version: &'a Version,
     pub(super) busy: &'a InProgress,

@@ -3,8 +3,8 @@
 //! A *run* is a file of level 0 or all files of a lower level. Runs are ordered by age, newest first,
 //! and a pick takes adjacent runs, so that their ages do not interleave:
 //!
-//! 1. The output goes to the deepest level above the next older run, or to the last level if there
-//!    is none, which leaves room for newer runs.
+//! 1. The output goes to the lowest level above the next older run, or to the last level if there
+//!    is none. This leaves room for newer runs.
 //! 2. With `ingest_behind` the last level is reserved for ingested files and is not a run.
 //! 3. A run is busy if one of its files is; picks do not extend across busy runs.
 //!
@@ -101,7 +101,7 @@ pub(super) fn everything(tree: &Tree) -> Option<Pick> {
     }
 }
 
-/// Returns a compaction from the oldest run up to the first busy one, because of file age.
+/// Returns a compaction triggered by file age, from the oldest run up to the first busy one.
 fn by_age(tree: &Tree, runs: &[Run], old: &[(usize, Arc<FileMeta>)]) -> Option<Pick> {
     let from = runs.iter().rposition(|run| run.busy).map_or(0, |at| at + 1);
     let last = runs.get(from)?;
@@ -138,7 +138,7 @@ fn by_amplification(tree: &Tree, runs: &[Run]) -> Option<Pick> {
         return None;
     }
     if tree.options.universal.incremental {
-        // A partial compaction may cost more per byte freed than a full one, within a limit.
+        // A partial compaction may cost more per freed byte than a full one, within a limit.
         let whole = base.size as f64 / candidate as f64;
         if let Some(pick) = incremental(tree, runs, whole * 1.8) {
             return Some(pick);
@@ -149,9 +149,10 @@ fn by_amplification(tree: &Tree, runs: &[Run]) -> Option<Pick> {
     of_runs(tree, runs, range, Reason::UniversalSizeAmplification)
 }
 
-/// Returns a partial compaction of the two oldest runs, with the data of newer levels in its key range:
-/// the range that rewrites the least of the oldest run per byte of the other, below the ratio `most`.
-/// `None` if there is no such range or the second oldest run is in level 0, whose files are whole runs.
+/// Returns a partial compaction of the two oldest runs, with the data of newer levels in its key
+/// range: the range that rewrites the least of the oldest run per byte of the second oldest, below
+/// the ratio `most`. `None` if there is no such range or the second oldest run is in level 0, whose
+/// files are whole runs.
 fn incremental(tree: &Tree, runs: &[Run], most: f64) -> Option<Pick> {
     let (oldest, newer) = runs.split_last()?;
     let (second, newer) = newer.split_last()?;
@@ -187,8 +188,8 @@ fn incremental(tree: &Tree, runs: &[Run], most: f64) -> Option<Pick> {
             .collect();
         let (begin, end) = (smallest.as_bytes(), largest.as_bytes());
         let touched = || tree.version.overlapping(run.level, Some(begin), Some(end));
-        // Entries that stay in this level would be above newer ones if data of newer levels were
-        // included.
+        // If data of newer levels were included, entries that stay in this level would be above
+        // newer ones.
         if files.is_empty() && !touched().is_empty() {
             break;
         }
@@ -229,7 +230,7 @@ fn cheapest_part(
     let mut from = 0;
     for at in 0..files.len() {
         if at > from && behind_touched(&files[at - 1]) < first_touched(&files[at]) {
-            // A file of `below` lies between the two and would be rewritten for nothing.
+            // A file of `below` is between the two and would be rewritten for nothing.
             from = at;
         }
         while from <= at {
@@ -253,8 +254,8 @@ fn cheapest_part(
     cheapest
 }
 
-/// Returns the number of newest level-0 files that a large compaction leaves out, to reduce the risk of
-/// a write stop while it runs; only if little is lost without them.
+/// Returns the number of newest level-0 files that a large compaction leaves out, to reduce the
+/// risk of a write stop while it runs; only if leaving them out costs little.
 fn newest_to_leave_out(
     tree: &Tree,
     newer: &[Run],

@@ -111,14 +111,14 @@ fn range_tombstones_are_visible_by_sequence_number() {
     assert_eq!(covering(&first, b"c", 4), seq(0));
     assert!(
         Arc::ptr_eq(&first, &table.range_tombstones()),
-        "nothing new, nothing rebuilt"
+        "without new tombstones nothing is rebuilt"
     );
     table.add(seq(7), ValueKind::RangeDeletion, b"c", b"e");
     let second = table.range_tombstones();
     assert_eq!(
         covering(&first, b"c", 9),
         seq(5),
-        "what is shown does not change"
+        "returned fragments do not change"
     );
     assert_eq!(covering(&second, b"c", 7), seq(7));
     assert_eq!(covering(&second, b"c", 6), seq(5));
@@ -151,7 +151,7 @@ fn interleaved_reads_refragment_few_range_tombstones() {
     }
     assert!(
         built <= 13 * count as usize,
-        "{built} tombstones were put into fragments"
+        "{built} tombstones were fragmented"
     );
 }
 
@@ -386,7 +386,10 @@ fn the_filter_saves_searches_and_counts_as_memory() {
     }
     let absent = 1000..11_000_u32;
     let walked = absent.filter(|n| table.may_have(&n.to_be_bytes())).count();
-    assert!(walked < 100, "{walked} of 10000 absent keys are looked for");
+    assert!(
+        walked < 100,
+        "{walked} of 10000 absent keys were searched for"
+    );
     assert!(without.may_have(b"x"));
     assert!(!table.has_prefixes_of(Some(&PrefixExtractor::Noop)));
 }

@@ -1,8 +1,9 @@
-//! Batched insertion: the position searches of several entries run interleaved.
+//! Batched insertion: the searches for the positions of several entries are interleaved.
 //!
-//! A search misses the cache at almost every node away from the head. The searches for several keys take
-//! turns: each prefetches its next node and yields to the others until the node has arrived. The result of a
-//! search is an ordinary hint, so insertions in the meantime do no harm (N3).
+//! Away from the head, a search misses the cache at almost every node. The searches for several
+//! keys therefore take turns: each prefetches its next node and yields to the others while the node
+//! is being fetched. The result of a search is an ordinary hint, so insertions in the meantime do
+//! no harm (N3).
 
 use std::cmp::Ordering as Order;
 use std::ptr::NonNull;
@@ -14,7 +15,7 @@ use super::{InsertHint, SkipList};
 /// The maximum number of entries whose positions are searched together.
 pub const INSERT_BATCH: usize = 8;
 
-/// The level of a hint up to which its position is so close that batching does not pay.
+/// The highest level at which the position of a hint is so close that batching does not pay off.
 const NEAR: usize = 2;
 
 /// An entry to insert: user key, packed sequence number and kind, and value.
@@ -45,8 +46,8 @@ impl Search<'_> {
 }
 
 impl SkipList {
-    /// Inserts all of `additions`, at most [`INSERT_BATCH`], with the effect of [`SkipList::insert`]. Calls
-    /// `done` with the index of each and whether it was inserted.
+    /// Inserts all of `additions`, at most [`INSERT_BATCH`], as [`SkipList::insert`] does. Calls
+    /// `done` with the index of each, and true if it was inserted.
     pub(crate) fn insert_batch(
         &self,
         additions: &[Addition<'_>],

@@ -1,8 +1,9 @@
 //! Detection of comparators that re-enter the memtable.
 //!
-//! Some locks are held while a user's comparator runs. A comparator that reads the database whose keys it
-//! compares would deadlock on such a lock. It panics with [`COMPARATOR_RULE`] instead, and the operation that
-//! called it fails. The built-in orders call no user code and are not tracked.
+//! Some locks are held while a user-defined comparator runs. A comparator that reads the database
+//! whose keys it compares would deadlock on such a lock. Instead it panics with
+//! [`COMPARATOR_RULE`], and the operation that called it fails. The built-in orders call no user
+//! code and are not tracked.
 
 use std::cell::RefCell;
 
@@ -13,14 +14,14 @@ pub const COMPARATOR_RULE: &str =
     "a comparator may not read or change the database whose keys it compares";
 
 thread_local! {
-    /// Addresses of the locks that the thread holds while it compares keys.
+    /// The addresses of the locks held by the thread while it compares keys.
     static HELD: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Removes the innermost lock from [`HELD`] when dropped.
-struct Ends;
+struct Released;
 
-impl Drop for Ends {
+impl Drop for Released {
     fn drop(&mut self) {
         let released = HELD.with_borrow_mut(Vec::pop);
         debug_assert!(released.is_some(), "locks are released in reverse order");
@@ -34,7 +35,7 @@ pub(crate) fn holding<L, T>(order: &KeyOrder, lock: &L, work: impl FnOnce() -> T
         return work();
     }
     HELD.with_borrow_mut(|held| held.push(std::ptr::from_ref(lock).addr()));
-    let _ends = Ends;
+    let _ends = Released;
     work()
 }
 

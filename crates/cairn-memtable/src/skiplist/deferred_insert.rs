@@ -1,11 +1,11 @@
-//! Deferred insertions of a single writer, whose position searches are batched so that their memory accesses
-//! overlap.
+//! Deferred insertions of a single writer: the searches for their positions are batched, so that
+//! memory accesses overlap.
 //!
-//! A deferred node is complete and in the arena, but unreachable. It is linked by the next reader, or by the
-//! writer once [`INSERT_BATCH`] nodes are deferred, so readers see every published entry. Frequent reads
-//! would find something to link each time and cost the writer a lock and a flag, so nothing is deferred for a
-//! while after a read. Appends directly after the last insertion and insertions into a list that fits the
-//! processor's caches are not deferred either.
+//! A deferred node is complete and in the arena, but unreachable. It is linked by the next reader,
+//! or by the writer once [`INSERT_BATCH`] nodes are deferred, so readers see every published entry.
+//! If reads are frequent, each would find nodes to link, and the writer would pay for a lock and a
+//! flag, so nothing is deferred for a while after a read. Neither are insertions directly after the
+//! previous one, nor insertions into a list that fits into the CPU caches.
 
 use std::cmp::Ordering as Order;
 use std::ptr::NonNull;
@@ -16,8 +16,8 @@ use super::comparator_guard::{assert_not_held, holding};
 use super::node::{Node, Target};
 use super::{InsertHint, SkipList};
 
-/// The size of a list from which insertions are deferred, because searches miss the cache. Builds with debug
-/// assertions defer as often as possible, for test coverage.
+/// The minimum size of a list for insertions to be deferred; searches in smaller lists hit the
+/// cache. Builds with debug assertions defer as often as possible, for test coverage.
 const DEFER_MIN_ENTRIES: usize = if cfg!(debug_assertions) { 2 } else { 4096 };
 
 /// The number of insertions after a read that are linked immediately.
@@ -28,7 +28,7 @@ pub(super) struct Deferred {
     state: Mutex<State>,
     /// True if there is a deferred node.
     pub(super) waiting: AtomicBool,
-    /// The number of insertions that are linked immediately, counted down.
+    /// The number of insertions that are still to be linked immediately.
     linked_left: AtomicUsize,
 }
 
@@ -54,7 +54,8 @@ impl Default for Deferred {
 }
 
 impl SkipList {
-    /// Inserts an entry with a new internal key, possibly deferring it, but not beyond the next read.
+    /// Inserts an entry with a new internal key. Linking it may be deferred, but not beyond the
+    /// next read.
     pub(crate) fn insert_deferred(&self, user: &[u8], packed: u64, value: &[u8]) {
         let lone = match self.unsorted {
             None => self.deferred.state.try_lock(),
@@ -74,7 +75,7 @@ impl SkipList {
     fn insert_or_defer(&self, state: &mut State, user: &[u8], packed: u64, value: &[u8]) {
         debug_assert!(state.len <= INSERT_BATCH, "a full batch is linked");
         if state.len == INSERT_BATCH {
-            // The comparator panicked while these were being linked.
+            // The comparator panicked while these nodes were being linked.
             self.insert(user, packed, value, &mut InsertHint::default());
             return;
         }
@@ -113,7 +114,7 @@ impl SkipList {
     #[inline]
     fn appends_at(&self, target: &Target<'_>, hint: &InsertHint) -> bool {
         let Some(last) = NonNull::new(hint.prev[0]).filter(|_| hint.list == self.number) else {
-            // There is no hint yet. Linking this insertion sets one.
+            // There is no hint yet; linking this node sets one.
             return true;
         };
         // SAFETY: the hint belongs to this list (N6); every node has a link of level 0 (N4).
@@ -127,7 +128,7 @@ impl SkipList {
     #[cold]
     pub(super) fn link_deferred_now(&self) {
         assert_not_held(&self.order, &self.deferred);
-        // Held to the end: other readers need every entry as well.
+        // Held to the end, because other readers need every entry as well.
         let mut state = self.deferred.state.lock();
         holding(&self.order, &self.deferred, || {
             self.link_deferred(&mut state)
@@ -137,7 +138,7 @@ impl SkipList {
             .store(LINKED_AFTER_READ, Ordering::Relaxed);
     }
 
-    /// Links the nodes of `state`. If the comparator panics, they are left to the next reader.
+    /// Links the nodes of `state`. If the comparator panics, the next reader links them.
     fn link_deferred(&self, state: &mut State) {
         let mut searches: [Option<Search<'_>>; INSERT_BATCH] = [const { None }; INSERT_BATCH];
         let waiting = || state.nodes[..state.len].iter().flatten();

@@ -1,4 +1,4 @@
-//! Interleavings of two insertions and a reader, as far as loom explores them.
+//! Interleavings of two insertions and a reader, explored by loom.
 //!
 //! Run with `cargo xtask loom`.
 
@@ -16,7 +16,7 @@ fn keys(list: &SkipList) -> Vec<Vec<u8>> {
             assert_eq!(
                 entry.user_key(),
                 entry.value(),
-                "a node was seen before it was complete"
+                "a node is visible before it is complete"
             );
             entry.user_key().to_vec()
         })

@@ -1,9 +1,9 @@
 //! The skiplist of a memtable: nodes in an arena, inserted and read by many threads without a lock.
 //!
-//! An insertion finds its position on every level, writes a private node, and links it from the lowest level
-//! up with one compare-and-swap per level. A writer that loses a swap resumes the search from its current
-//! node. Readers follow links and never block, unless a single writer has deferred insertions that they have
-//! to see (`deferred_insert.rs`). Nodes are never removed.
+//! An insertion finds its position on every level, writes a private node, and links it from the
+//! lowest level up with one compare-and-swap per level. A writer that loses a swap resumes the
+//! search from its current node. Readers follow links and never block, except to link insertions
+//! that a single writer has deferred (`deferred_insert.rs`). Nodes are never removed.
 //!
 //! Invariants, cited by number:
 //!
@@ -11,13 +11,13 @@
 //!     as the list. Only `Node::create` makes nodes.
 //! N2. A node is complete before it is published: its key, value and own links are written before the release
 //!     that makes it reachable. Key and value never change afterwards.
-//! N3. A link changes only to a node with a smaller key (one inserted in between), so a node that precedes a
-//!     key keeps preceding it.
+//! N3. A link changes only to a node with a smaller key (one inserted in between), so a node that
+//!     precedes a key continues to precede it.
 //! N4. A node reached through a link of `level` has more than `level` links. The head has all levels.
-//! N5. The bound of a link is never less than the prefix of the node that the link points to. It is set,
-//!     after the link, to the prefix of the node that the link pointed to at that time, and links only move
-//!     to smaller keys (N3). As it may be greater, a bound decides when a search descends, never where a node
-//!     is inserted.
+//! N5. The bound of a link is never less than the prefix of the node that the link points to: it is
+//!     set after the link, to the prefix of the node that the link pointed to at that time, and
+//!     links only change to smaller keys (N3). Since it may be greater, a bound may decide when a
+//!     search descends, but never where a node is inserted.
 //! N6. A hint holds nodes of the list with the hint's number. Numbers are never reused.
 #![expect(
     unsafe_code,
@@ -100,8 +100,9 @@ unsafe impl Sync for SkipList {}
 /// A number that no list has.
 const NO_LIST: u64 = 0;
 
-/// The position of an insertion, from which the next search starts. Ascending keys find their position
-/// immediately. A hint may be used with any memtable, and is effective for the one it was last used with.
+/// The position of an insertion, from which the next search starts. Ascending keys find their
+/// position immediately. A hint may be used with any memtable, but only helps with the one it was
+/// last used with.
 pub struct InsertHint {
     list: u64,
     /// On each level, the last node at or before the insertion.
@@ -123,8 +124,8 @@ impl Default for InsertHint {
 /// An entry of a skiplist, borrowed from the list.
 #[derive(Clone, Copy)]
 pub struct Entry<'l> {
-    /// A pointer instead of a reference: an entry may be stored next to the owner of its list, and both may
-    /// be passed to the function that drops them.
+    /// A pointer rather than a reference, because an entry may be stored next to the owner of its
+    /// list and both may be passed to the function that drops them.
     list: NonNull<SkipList>,
     node: NonNull<Node>,
     lifetime: PhantomData<&'l SkipList>,
@@ -363,8 +364,9 @@ impl SkipList {
                 // If the swap succeeds, `place` has pointed to `next` all along, so its bound holds for
                 // `next` (N5).
                 Node::set_bound(node, level, Node::bound(place, level));
-                // Release pairs with the acquire in `Node::next` (N2). Acquire orders the bound that is set
-                // below after the link (N5). After a failed swap the walk reloads everything.
+                // Release pairs with the acquire in `Node::next` (N2). Acquire orders the bound
+                // that is set below after the link (N5). After a failed swap, the walk reloads
+                // everything.
                 let swapped = Node::link(place, level).compare_exchange(
                     next,
                     node.as_ptr(),
@@ -392,10 +394,11 @@ impl SkipList {
                 height
             }
         };
-        // Until the insertion is complete: if the comparator panics, the levels are inconsistent.
+        // Stays invalid until the insertion is complete: if the comparator panics, the levels are
+        // inconsistent.
         hint.list = NO_LIST;
         let mut level = start;
-        // A retained level starts where the level above ended, or at its own node.
+        // A level that the hint retains starts where the level above ended, or at its own node.
         let mut at = None;
         while level > 0 {
             level -= 1;
@@ -407,7 +410,8 @@ impl SkipList {
         }
     }
 
-    /// The lowest level from which `hint` is valid for `target`, or `None` if the hint cannot be used.
+    /// The lowest level at and above which `hint` is valid for `target`, or `None` if the hint
+    /// cannot be used.
     #[inline(always)]
     fn trusted_levels(
         &self,
@@ -423,7 +427,7 @@ impl SkipList {
         if last != self.head && unsafe { Node::compare(last, &self.order, target) } != Order::Less {
             return None;
         }
-        // Every node of the hint precedes the target, as none is after `last`.
+        // Every node of the hint precedes the target, because none is after `last`.
         (0..height)
             .find(|&level| {
                 // SAFETY: `prev[level]` has a link of that level (N4, N6).
@@ -566,8 +570,8 @@ impl SkipList {
         })
     }
 
-    /// Picks the height of the next node: one link, and each further one with a probability of a quarter. The
-    /// height depends on the insertion count only, so that runs are reproducible.
+    /// Picks the height of the next node: each additional link has a probability of one quarter.
+    /// The height depends only on the insertion count, so that runs are reproducible.
     #[inline]
     fn new_height(&self) -> usize {
         // Relaxed: insertions only need distinct numbers.

@@ -9,10 +9,10 @@
 //!                                                      ▲ address of the node
 //! ```
 //!
-//! The address of a node is that of its entry, so that its lowest links and the start of its key are
-//! adjacent, mostly in one cache line. The first 8 bytes of the user key are compared as an integer
-//! ([`prefix_of`]), which decides most comparisons. An entry has the size of RocksDB's, because the capacity
-//! of a memtable determines the write amplification of everything downstream.
+//! The address of a node is that of its entry, so that its lowest links and the start of its key
+//! are adjacent, usually in one cache line. The first 8 bytes of the user key are compared as an
+//! integer ([`prefix_of`]), which decides most comparisons. An entry is no larger than in RocksDB,
+//! because the capacity of a memtable determines the write amplification of everything downstream.
 
 use std::cmp::Ordering as Order;
 use std::ptr::{self, NonNull};
@@ -25,15 +25,15 @@ use cairn_types::KeyOrder;
 
 use super::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-/// The maximum height of a node. With a branching factor of 4 it suits about sixteen million entries; larger
-/// lists lose little.
+/// The maximum height of a node. With a branching factor of 4, it suits about sixteen million
+/// entries; larger lists are only slightly slower.
 pub(super) const MAX_HEIGHT: usize = 12;
 
 /// Length of the packed sequence number and kind that follow the user key.
 const PACKED: usize = key::SUFFIX_LEN;
 
-/// Cache lines prefetched per entry ahead of a scan. The hardware prefetcher loads the following ones once
-/// these are read.
+/// Cache lines prefetched per entry ahead of a scan. Once they are read, the hardware prefetcher
+/// loads the lines after them.
 const LINES: usize = 3;
 
 pub(super) type Link = AtomicPtr<Node>;
@@ -75,7 +75,8 @@ impl<'k> Target<'k> {
     }
 }
 
-/// An integer prefix of a user key: a smaller prefix implies a smaller key, equal prefixes decide nothing.
+/// An integer prefix of a user key: a smaller prefix implies a smaller key; equal prefixes imply
+/// nothing.
 #[inline]
 fn prefix_of(order: &KeyOrder, user: &[u8]) -> u64 {
     let start = |bytes: &[u8]| match bytes.first_chunk::<8>() {
@@ -204,11 +205,11 @@ impl Node {
         }
     }
 
-    /// The address of the link of `level`, above the lowest.
+    /// The address of the link of `level`, which is not the lowest level.
     ///
     /// # Safety
     ///
-    /// `node` must have or be about to get a tower higher than `level`, which is at least 1.
+    /// `node` must have, or be about to get, a tower higher than `level`, which is at least 1.
     #[inline]
     unsafe fn upper_place(node: NonNull<Node>, level: usize) -> NonNull<Upper> {
         debug_assert!((1..MAX_HEIGHT).contains(&level), "level 0 has no bound");
@@ -326,7 +327,7 @@ impl Node {
             .then_with(|| target.packed.cmp(&key::packed(key)))
     }
 
-    /// Prefetches the link of `level`, and mostly the start of the key.
+    /// Prefetches the link of `level` and, usually, the start of the key.
     #[inline]
     pub(super) fn prefetch(node: Option<NonNull<Node>>, level: usize) {
         if let Some(node) = node {

@@ -30,8 +30,8 @@ impl Comparator for Shaky {
     }
 }
 
-/// Inserts keys in scattered order by all kinds of insertion in turn. The comparator panics every few
-/// comparisons. Returns the keys inserted and those whose insertion panicked.
+/// Inserts keys in scattered order, by each kind of insertion in turn. The comparator panics every
+/// few comparisons. Returns the keys inserted and those whose insertion panicked.
 fn fill(list: &SkipList, shaky: &Shaky) -> (Vec<u64>, Vec<u64>) {
     let (mut hint, mut done, mut cut) = (InsertHint::default(), Vec::new(), Vec::new());
     for n in 0..ROUNDS {
@@ -80,7 +80,10 @@ fn a_panicking_comparator_leaves_a_sorted_and_complete_list() {
         let found: Vec<u64> = std::iter::successors(list.first(), Entry::next)
             .map(|entry| number(&entry))
             .collect();
-        assert!(found.is_sorted_by(|a, b| a < b), "sorted, each once");
+        assert!(
+            found.is_sorted_by(|a, b| a < b),
+            "keys are sorted and unique"
+        );
         for key in &done {
             assert!(found.binary_search(key).is_ok());
             let at = list.at_or_after(&key.to_be_bytes(), u64::MAX);
@@ -88,7 +91,7 @@ fn a_panicking_comparator_leaves_a_sorted_and_complete_list() {
         }
         let known = |key: &u64| done.contains(key) || cut.contains(key);
         assert!(found.iter().all(known));
-        assert!(sort_on_read || !cut.is_empty(), "some were cut short");
+        assert!(sort_on_read || !cut.is_empty(), "some insertions panicked");
     }
 }
 

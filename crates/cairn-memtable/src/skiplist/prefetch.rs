@@ -1,11 +1,12 @@
 //! Prefetching for forward scans.
 //!
-//! The address of an entry is known only from its predecessor, so a plain scan waits for memory at every
-//! entry. Links of level 1 skip about four entries each. The segments between consecutive nodes of level 1
-//! are followed by several lanes in parallel, up to [`MAX_AHEAD`] entries ahead of the scan. Each step of the
-//! scan advances the lanes in turn, so that what a lane reads has arrived since its last turn.
+//! The address of an entry is known only from its predecessor, so a plain scan waits for memory at
+//! every entry. Links of level 1 skip about four entries each. Several lanes follow the segments
+//! between consecutive nodes of level 1 in parallel, up to [`MAX_AHEAD`] entries ahead of the scan.
+//! Each step of the scan advances the lanes in turn, so that the data a lane reads has arrived
+//! since its last turn.
 //!
-//! A step costs a few loads that hit the cache, and has no effect other than prefetches.
+//! A step costs a few loads that hit the cache; its only effects are prefetches.
 
 use std::ptr::NonNull;
 
@@ -15,7 +16,7 @@ use super::node::Node;
 /// The number of segments of level 1 that are followed in parallel.
 const LANES: usize = 4;
 
-/// The number of entries prefetched ahead of the scan. They remain in the L1 cache.
+/// The number of entries prefetched ahead of the scan, few enough to stay in the L1 cache.
 const MAX_AHEAD: usize = 24;
 
 /// The prefetch state of a scan.
@@ -62,7 +63,7 @@ impl Prefetcher {
     #[inline]
     pub(crate) unsafe fn step(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
-        // Twice, so that the lanes get ahead of the scan.
+        // Two advances, so that the lanes get ahead of the scan.
         for _ in 0..2 {
             if self.in_flight < MAX_AHEAD {
                 // SAFETY: the caller's contract.
@@ -72,7 +73,7 @@ impl Prefetcher {
         }
         debug_assert!(
             self.in_flight <= MAX_AHEAD,
-            "prefetching keeps its distance"
+            "prefetching stays within its distance"
         );
     }
 
@@ -132,7 +133,7 @@ mod tests {
             let mut ahead = Prefetcher::of(&list);
             let mut prefetched = BTreeSet::new();
             for _ in 0..4 * count + 100 {
-                // SAFETY: the list lives.
+                // SAFETY: the list is alive.
                 if let Some(node) = unsafe { ahead.advance() } {
                     assert!(prefetched.insert(node));
                 }
@@ -147,7 +148,7 @@ mod tests {
         let list = list(300);
         let mut ahead = Prefetcher::of(&list);
         for nth in 0..200 {
-            // SAFETY: the list lives.
+            // SAFETY: the list is alive.
             unsafe { ahead.step() };
             assert!(ahead.in_flight <= MAX_AHEAD);
             assert!(
@@ -157,7 +158,7 @@ mod tests {
             );
         }
         for _ in 0..200 {
-            // SAFETY: the list lives.
+            // SAFETY: the list is alive.
             unsafe { ahead.step() };
         }
         assert_eq!(ahead.in_flight, 0, "the list has ended");

@@ -29,7 +29,7 @@ fn an_empty_list_has_no_entry() {
 }
 
 #[test]
-fn keys_ascend_and_versions_descend() {
+fn keys_ascend_and_sequence_numbers_descend() {
     let list = list();
     let mut hint = InsertHint::default();
     for (user, seq) in [("b", 1), ("a", 2), ("b", 3), ("ab", 4), ("", 5), ("a\0", 6)] {
@@ -182,7 +182,7 @@ fn insert_all(list: &SkipList, hint: &mut InsertHint, keys: &[(Vec<u8>, u64)]) -
         });
     }
     new.into_iter()
-        .map(|is_new| is_new.expect("told of each"))
+        .map(|is_new| is_new.expect("each insertion is reported"))
         .collect()
 }
 
@@ -271,7 +271,7 @@ fn deferred_entries_are_visible_to_every_read() {
                 _ => chance >> 61,
             };
             let key = key.to_be_bytes();
-            // Occasionally a different kind of insertion.
+            // Occasionally use a different kind of insertion.
             match chance >> 33 & 31 {
                 0 if pattern > 0 => {
                     assert!(insert(&list, &mut InsertHint::default(), &key, n, b"v"))
@@ -306,7 +306,7 @@ fn deferred_entries_are_visible_to_every_read() {
         assert_eq!(found, model.values().copied().collect::<Vec<_>>());
         assert_eq!(list.entries(), model.len());
         match pattern {
-            0 => assert_eq!(deferred_reads, 0, "ascending keys have their place at once"),
+            0 => assert_eq!(deferred_reads, 0, "ascending keys are not deferred"),
             _ => assert!(deferred_reads > 0),
         }
     }
@@ -377,7 +377,7 @@ fn a_list_sorted_on_read_equals_any_other() {
     assert_eq!(late.entries() as u64, CASES);
 }
 
-/// Of two entries with the same internal key, one is kept and counted.
+/// If two entries have the same internal key, one is kept and counted.
 #[test]
 fn duplicates_are_dropped_when_the_list_is_sorted() {
     let late = list().sort_on_read();

@@ -54,17 +54,17 @@ impl SkipList {
     #[cold]
     fn sort_in(&self, unsorted: &UnsortedBuffer) {
         assert_not_held(&self.order, unsorted);
-        // Held to the end: other readers need every entry as well.
+        // Held to the end, because other readers need every entry as well.
         let mut nodes = unsorted.nodes.lock();
         holding(&self.order, unsorted, || self.sort_and_link(&mut nodes));
         unsorted.waiting.store(false, Ordering::Release);
     }
 
-    /// Links `nodes`. If the comparator panics, the remaining ones are left to the next reader.
+    /// Links `nodes`. If the comparator panics, the next reader links the remaining ones.
     fn sort_and_link(&self, nodes: &mut Vec<(NonNull<Node>, usize)>) {
         // SAFETY: the nodes belong to this list, which is alive (N1).
         let key_of = |node: NonNull<Node>| unsafe { Node::key(node) };
-        // Descending, so that the smallest, which is linked first, is popped from the end.
+        // Descending order: the smallest is linked first and is popped from the end.
         nodes.sort_unstable_by(|(a, _), (b, _)| key::compare(&self.order, key_of(*b), key_of(*a)));
         let mut hint = InsertHint::default();
         while let Some(&(node, height)) = nodes.last() {

@@ -20,11 +20,11 @@ pub(super) struct Expectation {
     /// dropped.
     families: [Vec<(String, usize)>; 2],
     pub(super) options: usize,
-    /// In unlogged runs, the minimum moment of each family, by number. Each family may then be at a
-    /// moment of its own, unless families are flushed atomically.
+    /// In unlogged runs, the minimum moment of each family, by number. Families may then be at
+    /// different moments, unless they are flushed atomically.
     flushed: Option<BTreeMap<usize, usize>>,
-    /// Otherwise, families flushed individually may be ahead of the others, up to these moments. The
-    /// two maps differ during a flush.
+    /// In logged runs, how far individually flushed families may be ahead of the others. The two
+    /// maps differ during a flush.
     ahead: [BTreeMap<usize, usize>; 2],
 }
 
@@ -47,7 +47,7 @@ impl Checker<'_> {
             flushed: each.then(|| flushed(before).unwrap_or_default()),
             ahead: [before, next].map(|mark| flushed(mark).unwrap_or_default()),
             floor: before.map_or(0, |mark| match model.kernel_survives() {
-                true => mark.handed,
+                true => mark.crash_floor,
                 false => mark.floor,
             }),
             last: under_way.map_or(acknowledged, |mark| mark.moment),
@@ -98,14 +98,14 @@ impl Checker<'_> {
         }
         if let Some(moment) = (0..floor).rev().find(|moment| matches(*moment)) {
             return Err(Failure::wrong(format!(
-                "promised writes are lost: found the state after {moment} batches, \
+                "guaranteed writes are lost: found the state after {moment} batches, \
                  expected {floor} to {last}"
             )));
         }
         Err(self.explain(found, families, floor, last))
     }
 
-    /// Checks that each family by itself is in a state between its floor and `last`.
+    /// Checks that each family independently is in a state between its floor and `last`.
     fn is_a_prefix_each(
         &self,
         prints: &[(usize, u64)],

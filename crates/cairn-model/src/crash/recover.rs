@@ -1,4 +1,4 @@
-//! Opens a disk image, verifies it, and continues with it.
+//! Opens and verifies a disk image, and continues to use it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -49,7 +49,7 @@ impl Checker<'_> {
         Ok(recovery)
     }
 
-    /// Writes, closes, reopens, and checks that everything is there.
+    /// Writes, closes, reopens, and checks the content.
     fn resume(
         &self,
         sim: SimWorld,

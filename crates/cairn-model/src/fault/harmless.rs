@@ -1,4 +1,4 @@
-//! The list of sites where an unreported fault is harmless.
+//! The list of sites at which an unreported fault is harmless.
 
 use std::path::Path;
 use std::sync::LazyLock;

@@ -19,7 +19,7 @@ pub(super) struct Possible {
     models: Vec<Model>,
     floor: usize,
     flushed: BTreeMap<usize, usize>,
-    /// If families survive at a common moment: how far individually flushed families may be ahead.
+    /// In logged runs, how far individually flushed families may be ahead of the others.
     ahead: Vec<BTreeMap<usize, usize>>,
     options: OptionSet,
 }
@@ -27,17 +27,17 @@ pub(super) struct Possible {
 impl Possible {
     /// Returns the possible states after a crash at this point.
     pub(super) fn now(runner: &Runner<'_>, torn: bool) -> Possible {
-        let (floor, flushed) = runner.promised();
+        let (floor, flushed) = runner.guaranteed();
         Possible {
             models: runner.models().to_vec(),
             floor: if torn { 0 } else { floor },
             flushed,
-            ahead: runner.perhaps_flushed(),
+            ahead: runner.possible_flushes(),
             options: runner.options().clone(),
         }
     }
 
-    /// Opens the image, compares, and writes.
+    /// Opens the image, compares its content, and writes to it.
     pub(super) fn check(
         &self,
         factory: &dyn Factory,
@@ -60,7 +60,7 @@ impl Possible {
         engine.close()?;
         match self.options.unlogged || value.is_some() {
             true => Ok(()),
-            false => Err(Failure::wrong("what was written after the crash is gone")),
+            false => Err(Failure::wrong("a write after the crash is lost")),
         }
     }
 
@@ -110,12 +110,12 @@ impl Possible {
         };
         let sizes: Vec<String> = found
             .iter()
-            .map(|(name, entries)| format!("{name} with {} keys", entries.len()))
+            .map(|(name, entries)| format!("{name}: {} keys", entries.len()))
             .collect();
         let lost = lower.explain(found);
         let what = match lost {
-            true => "promised writes are lost",
-            false => "no state that is possible",
+            true => "guaranteed writes are lost",
+            false => "impossible state",
         };
         format!(
             "{what}: {} possible histories of {} to {} batches, found {}",

@@ -1,6 +1,6 @@
 //! Reads a batch with index together with the database, then writes it: `indexed last put default k
-//! v:3:1 ; delete a k`. With `last` the index keeps only the last write of each key, with `all` every
-//! write.
+//! v:3:1 ; delete a k`. With `last` the index keeps the last write of each key only, with `all`
+//! every write.
 
 use cairn_indexed::IndexedBatch;
 use cairn_options::{ReadOptions, WriteOptions};
@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::line::wrong;
 use crate::model::Model;
 use crate::operation::{Kind, Op, Operation};
-use crate::runner::{Content, Promise, Runner, whole};
+use crate::runner::{Content, Promise, Runner, current_content};
 use crate::scan::Entries;
 use crate::write_entry::Change;
 
@@ -28,7 +28,7 @@ pub const KIND: Kind = Kind {
         let last = match mode {
             "last" => true,
             "all" => false,
-            other => return Err(wrong("neither last nor all", other)),
+            other => return Err(wrong("expected last or all", other)),
         };
         let batch = batch.parse()?;
         Ok(Op::new(Indexed { last, batch }))
@@ -57,7 +57,7 @@ impl Indexed {
         Ok(indexed)
     }
 
-    /// Returns the content of each family written to, seen through the batch.
+    /// Returns the content of each family written to, read through the batch.
     fn read(&self, cairn: &Cairn, indexed: &IndexedBatch) -> Result<Content> {
         let options = cairn.read_options(None)?;
         let mut all = Content::new();
@@ -124,7 +124,7 @@ impl Operation for Indexed {
                 .find(|(key, _)| *key == write.key);
             if value.as_deref() != scanned.map(|(_, value)| value.as_slice()) {
                 return Err(Failure::wrong(format!(
-                    "key {}: a get through the batch and a scan do not agree",
+                    "key {}: a get and a scan through the batch disagree",
                     String::from_utf8_lossy(&write.key)
                 )));
             }
@@ -137,18 +137,18 @@ impl Operation for Indexed {
         let expected = |model: &Model| {
             let mut model = model.clone();
             self.apply(&mut model);
-            let mut expected = whole(&model);
+            let mut expected = current_content(&model);
             expected.retain(|family, _| found.contains_key(family));
             expected
         };
         runner.agree(&found, expected, |_, _| {
-            "the database seen through the batch is not what it will be".to_owned()
+            "wrong content through the batch".to_owned()
         })?;
         if let Some(cairn) = runner.engine()?.cairn() {
             indexed.write_to(&cairn.db, &options)?;
         }
         Ok(match self.batch.sync {
-            true => Promise::Logged,
+            true => Promise::Synced,
             false => Promise::Nothing,
         })
     }

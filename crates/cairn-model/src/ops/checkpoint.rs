@@ -11,7 +11,7 @@ use crate::engine::{Engine, Factory};
 use crate::failure::Failure;
 use crate::line::wrong;
 use crate::operation::{Kind, Op, Operation};
-use crate::runner::{Promise, Runner, whole};
+use crate::runner::{Promise, Runner, current_content};
 
 /// The operation kind.
 pub const KIND: Kind = Kind {
@@ -40,7 +40,7 @@ impl Checkpoint {
         match text {
             "flush" => Ok(Checkpoint { flush: true }),
             "log" => Ok(Checkpoint { flush: false }),
-            _ => Err(wrong("neither flush nor log", text)),
+            _ => Err(wrong("expected flush or log", text)),
         }
     }
 }
@@ -60,21 +60,21 @@ impl Operation for Checkpoint {
         };
         let world = cairn.world.clone();
         let dir = Path::new(DIR);
-        // A failed attempt may have left files.
+        // Removes files left by a failed attempt.
         cairn_db::destroy(&world, dir, &Default::default(), &[])?;
         let limit = if self.flush { 0 } else { u64::MAX };
         cairn.db.create_checkpoint(dir, limit)?;
         let mut copy = CairnFactory.open(&world, dir, &options)?;
-        runner.hear(copy.background_errors());
+        runner.add_error_counter(copy.background_errors());
         let found = content(&mut *copy, &known)?;
         // A silently corrupted log ends early.
         let may_lack = runner.sim.fs.wrong_writes() > 0;
         if !may_lack || !found.values().all(|content| known.ever_had(content)) {
-            runner.agree(&found, whole, |expected, found| {
+            runner.agree(&found, current_content, |expected, found| {
                 let count =
                     |all: &crate::runner::Content| all.values().map(Vec::len).sum::<usize>();
                 format!(
-                    "the checkpoint has {} entries, expected {}, or others",
+                    "wrong content of the checkpoint: {} entries, expected {}",
                     count(found),
                     count(expected)
                 )

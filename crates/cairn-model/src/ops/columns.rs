@@ -54,7 +54,9 @@ impl Operation for Columns {
         let options = cairn.read_options(name)?;
         let found = self.get(cairn, &options)?;
         if found != self.seek(cairn, &options)? {
-            return Err(Failure::wrong("a get and an iterator show other columns"));
+            return Err(Failure::wrong(
+                "a get and an iterator return different columns",
+            ));
         }
         let family = cairn.family(&self.family)?;
         let operands = family.get_merge_operands(&self.key, usize::MAX, &options)?;
@@ -70,7 +72,7 @@ impl Operation for Columns {
         match amounts_to(&operands, merge).contains(&value) {
             true => Ok(Promise::Nothing),
             false => Err(Failure::wrong(format!(
-                "the operands {operands:?} do not amount to {value:?}"
+                "the operands {operands:?} do not merge to {value:?}"
             ))),
         }
     }
@@ -100,7 +102,7 @@ fn owned(columns: &cairn_db::Columns) -> Entries {
         .collect()
 }
 
-/// Returns the values that the operands may yield: the first is a base value or an operand.
+/// Returns the possible results of the operands, of which the first is a base value or an operand.
 fn amounts_to(operands: &[Vec<u8>], merge: MergeKind) -> Vec<Option<Vec<u8>>> {
     let Some((first, others)) = operands.split_first() else {
         return vec![None];

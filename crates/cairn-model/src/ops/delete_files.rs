@@ -1,7 +1,8 @@
-//! Empties a family by deleting whole tables: `dropfiles default`. All data is compacted below level 0,
-//! then deleted by a range deletion, then all files of the deeper levels are deleted in one step; in
-//! this order any failure leaves either all data or none. `clip default k1 k5` clips a family to a
-//! range of keys, which also deletes tables. Snapshots would observe it, so none are held.
+//! Empties a family by deleting whole tables: `dropfiles default`. All data is compacted below
+//! level 0, then deleted by a range deletion, then all files of the deeper levels are deleted in
+//! one step; a failure in this order leaves either all data or none. `clip default k1 k5` clips a
+//! family to a range of keys, which also deletes tables. Both are visible to snapshots, so none may
+//! be held.
 
 use cairn_options::CompactRangeOptions;
 use cairn_types::Result;
@@ -49,7 +50,7 @@ pub const KIND: Kind = Kind {
     },
 };
 
-/// Bounds before and after every key of a script.
+/// Bounds below and above every key of a script.
 const FIRST: &[u8] = b"!";
 const LAST: &[u8] = b"~~~";
 
@@ -108,7 +109,7 @@ impl Operation for DropFiles {
         }
         Ok(match unlogged {
             true => Promise::Flushed(families),
-            false => Promise::Logged,
+            false => Promise::Synced,
         })
     }
 }
@@ -164,7 +165,7 @@ impl Operation for Clip {
         }
         Ok(match unlogged {
             true => Promise::Flushed(families),
-            false => Promise::Logged,
+            false => Promise::Synced,
         })
     }
 }

@@ -27,6 +27,6 @@ impl Operation for FlushWal {
             Some(engine) => engine.db.flush_wal(false)?,
             None => return Ok(Promise::Nothing),
         }
-        Ok(Promise::Handed)
+        Ok(Promise::Written)
     }
 }

@@ -31,7 +31,7 @@ pub const KIND: Kind = Kind {
 /// Directory of the external tables.
 const DIR: &str = "/ingest";
 
-/// Ways of ingesting files.
+/// Ingestion modes.
 const WAYS: [&str; 3] = ["copy", "link", "move"];
 
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Ingest {
             writes
         });
         Ok(Ingest {
-            way: way.ok_or_else(|| wrong("no way of ingesting", text))?,
+            way: way.ok_or_else(|| wrong("missing ingestion mode", text))?,
             files: files.collect::<Result<_>>()?,
         })
     }
@@ -105,7 +105,7 @@ impl Ingest {
                 fs.remove(&path)?;
             } else if fs.exists(&path)? {
                 return Err(Error::aborted(format!(
-                    "{} was moved and is still there",
+                    "{} was moved but still exists",
                     path.display()
                 )));
             }
@@ -196,7 +196,7 @@ impl Operation for Ingest {
         }
         Ok(match unlogged {
             true => Promise::Flushed(families),
-            false => Promise::Logged,
+            false => Promise::Synced,
         })
     }
 }

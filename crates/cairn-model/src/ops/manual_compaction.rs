@@ -20,7 +20,7 @@ pub const KIND: Kind = Kind {
     read: |line| {
         let way = WAYS.into_iter().find(|way| Ok(*way) == line.word(0));
         Ok(Op::new(Steer {
-            way: way.ok_or_else(|| wrong("no way of steering", line.rest()))?,
+            way: way.ok_or_else(|| wrong("missing mode", line.rest()))?,
             family: line.word(1)?.to_owned(),
             table: line.number_at(2)?,
             level: line.number_at(3)?,

@@ -17,7 +17,7 @@ pub const KIND: Kind = Kind {
     switch: Some("hold"),
     read: |line| {
         let way = WAYS.into_iter().find(|way| Ok(*way) == line.word(0));
-        let way = way.ok_or_else(|| wrong("no way of holding", line.rest()))?;
+        let way = way.ok_or_else(|| wrong("missing mode", line.rest()))?;
         Ok(Op::new(Hold { way }))
     },
     generate: |generator| {
@@ -34,7 +34,7 @@ struct Hold {
     way: &'static str,
 }
 
-/// Returns the code with which a manual compaction is refused.
+/// Returns the error code of a refused manual compaction.
 fn refusal(cairn: &Cairn) -> Option<Code> {
     let options = CompactRangeOptions::default();
     let result = cairn.db.compact_range(None, None, &options);
@@ -57,7 +57,7 @@ impl Hold {
                 match waited {
                     Err(error) if error.code() == Code::Aborted => Ok(None),
                     Err(error) => Err(error),
-                    Ok(()) => Ok(Some("a wait did not notice the pause")),
+                    Ok(()) => Ok(Some("a wait ignored the pause")),
                 }
             }
             "abort" | "ban" => {

@@ -76,7 +76,7 @@ impl Operation for Agree {
                     let differs = expected.iter().zip(found).position(|(a, b)| a != b);
                     let key = differs.and_then(|at| self.keys.get(at));
                     format!(
-                        "{way} finds another value of {:?}",
+                        "{way} returns a different value of {:?}",
                         key.map(|key| shown(key))
                     )
                 },
@@ -107,20 +107,20 @@ impl Agree {
                 MayExist::Yes(found) => value.as_deref() != Some(&found[..]),
             };
             if wrong {
-                return Err(Failure::wrong("key_may_exist contradicts a batch of reads"));
+                return Err(Failure::wrong("key_may_exist contradicts multi_get"));
             }
         }
         let mut ways = vec![("a batch", batch)];
         let mut together = cairn.db.iterators(&[&family, &family], options)?;
         for iter in &mut together {
-            ways.push(("an iterator of several", self.seek(iter)?));
+            ways.push(("one of several iterators", self.seek(iter)?));
         }
         let mut tailing = family.iter_with(&ReadOptions {
             tailing: options.snapshot.is_none(),
             auto_refresh_iterator_with_snapshot: true,
             ..options.clone()
         });
-        ways.push(("an iterator that renews itself", self.seek(&mut tailing)?));
+        ways.push(("a tailing iterator", self.seek(&mut tailing)?));
         if options.snapshot.is_none() {
             tailing.refresh()?;
             ways.push(("a refreshed iterator", self.seek(&mut tailing)?));

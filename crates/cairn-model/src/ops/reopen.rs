@@ -25,7 +25,7 @@ pub const KIND: Kind = Kind {
     },
 };
 
-/// Closes and reopens with these options, or with the last ones.
+/// Closes and reopens with these options; with the previous ones if `None`.
 #[derive(Debug)]
 pub struct Reopen(pub Option<OptionSet>);
 

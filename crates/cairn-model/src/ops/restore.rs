@@ -1,7 +1,7 @@
 //! Restores the content of a copy of the database and compares it with the current state: `rescue
-//! repair` repairs a database without MANIFEST, `rescue lost` opens one without CURRENT, and `rescue
-//! export default` exports a family and imports it into another database. The first two must not delete
-//! a data file (R8).
+//! repair` repairs a database without a MANIFEST, `rescue lost` opens one without CURRENT, and
+//! `rescue export default` exports a family and imports it into another database. The first two
+//! must not delete a data file (R8).
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,7 +17,7 @@ use cairn_sim::SimFs;
 use cairn_types::{Code, Result};
 
 use crate::cairn::Cairn;
-use crate::cairn_factory::{CairnFactory, hear};
+use crate::cairn_factory::{CairnFactory, count_background_errors};
 use crate::compare::content;
 use crate::engine::Factory;
 use crate::failure::Failure;
@@ -25,7 +25,7 @@ use crate::line::wrong;
 use crate::model::DEFAULT;
 use crate::operation::{Kind, Op, Operation};
 use crate::options::OptionSet;
-use crate::runner::{Content, Promise, Runner, whole};
+use crate::runner::{Content, Promise, Runner, current_content};
 
 /// The operation kind.
 pub const KIND: Kind = Kind {
@@ -38,12 +38,12 @@ pub const KIND: Kind = Kind {
             "repair" => Rescue::Repair,
             "lost" => Rescue::Lost,
             "export" => Rescue::Export(line.word(1)?.to_owned()),
-            other => return Err(wrong("none of repair, lost, export", other)),
+            other => return Err(wrong("expected repair, lost or export", other)),
         }))
     },
     generate: |generator| {
         Some(Op::new(match generator.rng.below(3) {
-            // The sequence number of an ingested file is recorded in the MANIFEST only.
+            // Only the MANIFEST records the sequence number of an ingested file.
             0 if !generator.is_on("ingest") => Rescue::Repair,
             0 | 1 => Rescue::Lost,
             _ => Rescue::Export(generator.family()),
@@ -85,11 +85,11 @@ impl Operation for Rescue {
         };
         clean(cairn)?;
         let mut data = BTreeSet::new();
-        let mut told = None;
+        let mut errors = None;
         let (promise, only) = match self {
             Rescue::Export(family) => {
-                told = export(cairn, &options, family)?;
-                if told.is_none() {
+                errors = export(cairn, &options, family)?;
+                if errors.is_none() {
                     return Ok(Promise::Nothing);
                 }
                 (Promise::Flushed(vec![family.clone()]), Some(family))
@@ -98,13 +98,13 @@ impl Operation for Rescue {
                 cairn.db.create_checkpoint(Path::new(DIR), 0)?;
                 data = data_files(&disk);
                 match self {
-                    Rescue::Repair => told = Some(repair(cairn, &options)?),
+                    Rescue::Repair => errors = Some(repair(cairn, &options)?),
                     _ => {
                         let current = Path::new(DIR).join(FileName::Current.to_string());
                         cairn.world.fs.remove(&current)?;
                         // A compaction would delete files.
                         let quiet = "disable_auto_compactions=true";
-                        options.lay_over("best_efforts_recovery=true", quiet, "");
+                        options.override_with("best_efforts_recovery=true", quiet, "");
                     }
                 }
                 (Promise::Flushed(families), None)
@@ -112,25 +112,27 @@ impl Operation for Rescue {
         };
         let world = cairn.world.clone();
         let mut copy = CairnFactory.open(&world, Path::new(DIR), &options)?;
-        told.into_iter().for_each(|errors| runner.hear(errors));
-        runner.hear(copy.background_errors());
+        errors
+            .into_iter()
+            .for_each(|errors| runner.add_error_counter(errors));
+        runner.add_error_counter(copy.background_errors());
         let mut found = content(&mut *copy, &known)?;
         copy.close()?;
         if matches!(self, Rescue::Lost) {
             let left = data_files(&disk);
             if let Some((name, len)) = data.difference(&left).next() {
                 return Err(Failure::wrong(format!(
-                    "{name} of {len} bytes is gone: neither in use nor set aside"
+                    "{name} ({len} bytes) is neither in use nor in lost"
                 )));
             }
-            let same = |model: &crate::model::Model| whole(model) == found;
+            let same = |model: &crate::model::Model| current_content(model) == found;
             let damaged = disk.wrong_reads() > wrong_reads || disk.wrong_writes() > 0;
             if damaged && !runner.models().iter().any(same) {
                 // Unreadable parts of the MANIFEST are ignored and kept.
                 return match found.values().all(|content| known.ever_had(content)) {
                     true => Ok(promise),
                     false => Err(Failure::wrong(
-                        "what came back never was the content of a family",
+                        "the restored content was never the content of the family",
                     )),
                 };
             }
@@ -139,9 +141,9 @@ impl Operation for Rescue {
             let imported = found.remove(IMPORTED).unwrap_or_default();
             found = Content::from([(family.clone(), imported)]);
         }
-        // A repair finds families by their tables, so families without tables are lost.
+        // A repair finds families through their tables, so families without tables are lost.
         let expected = |model: &crate::model::Model| {
-            let mut expected = whole(model);
+            let mut expected = current_content(model);
             expected.retain(|family, _| only.is_none_or(|only| only == family));
             expected.retain(|family, entries| {
                 found.contains_key(family) || !entries.is_empty() || family == DEFAULT
@@ -151,7 +153,7 @@ impl Operation for Rescue {
         runner.agree(&found, expected, |expected, found| {
             let count = |all: &Content| all.values().map(Vec::len).sum::<usize>();
             format!(
-                "{} entries came back, expected {}, or others",
+                "wrong restored content: {} entries, expected {}",
                 count(found),
                 count(expected)
             )
@@ -164,8 +166,8 @@ impl Operation for Rescue {
     }
 }
 
-/// Returns the tables, blob files and non-empty logs of the copy by name with their lengths, both in
-/// use and set aside.
+/// Returns the names and lengths of the tables, blob files and non-empty logs of the copy, both in
+/// use and in `lost`.
 fn data_files(disk: &SimFs) -> BTreeSet<(String, usize)> {
     let image = disk.image();
     let in_copy = image.files().filter(|(path, _)| path.starts_with(DIR));
@@ -181,14 +183,14 @@ fn data_files(disk: &SimFs) -> BTreeSet<(String, usize)> {
     data.collect()
 }
 
-/// Removes files that a failed attempt may have left.
+/// Removes files left by a failed attempt.
 fn clean(cairn: &Cairn) -> Result<()> {
     [DIR, EXPORTED]
         .into_iter()
         .try_for_each(|dir| remove(&*cairn.world.fs, Path::new(dir)))
 }
 
-/// Removes a directory with its contents, including files set aside by a repair.
+/// Removes a directory with its contents, including files that a repair moved to `lost`.
 fn remove(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
     if !fs.exists(dir)? {
         return Ok(());
@@ -203,7 +205,7 @@ fn remove(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
     fs.remove_dir(dir)
 }
 
-/// Removes the MANIFEST of the copy and repairs it. Returns the counter of reported errors.
+/// Removes the MANIFEST of the copy and repairs it. Returns the counter of background errors.
 fn repair(cairn: &Cairn, options: &OptionSet) -> Result<Arc<AtomicU64>> {
     let (fs, dir) = (&*cairn.world.fs, Path::new(DIR));
     for name in fs.list(dir)? {
@@ -213,14 +215,14 @@ fn repair(cairn: &Cairn, options: &OptionSet) -> Result<Arc<AtomicU64>> {
         }
     }
     let mut db = DbOptions::from_text(&options.db)?;
-    let told = hear(&mut db);
+    let errors = count_background_errors(&mut db);
     let family = [FamilyDescriptor::new(DEFAULT, cairn.family.clone())];
     cairn_db::repair(&cairn.world, dir, &db, &family, &cairn.family)?;
-    Ok(told)
+    Ok(errors)
 }
 
-/// Moves a family to a new database and returns its counter of reported errors; `None` if it cannot be
-/// moved because it has blobs or no tables.
+/// Moves a family to a new database and returns its counter of background errors; `None` if the
+/// family has blobs or no tables, so it cannot be moved.
 fn export(cairn: &Cairn, options: &OptionSet, name: &str) -> Result<Option<Arc<AtomicU64>>> {
     let exported = match cairn.family(name)?.export(Path::new(EXPORTED)) {
         Err(error) if error.code() == Code::NotSupported => return Ok(None),
@@ -231,7 +233,7 @@ fn export(cairn: &Cairn, options: &OptionSet, name: &str) -> Result<Option<Arc<A
         return Ok(None);
     }
     let mut other = CairnFactory.open(&cairn.world, Path::new(DIR), options)?;
-    let told = other.background_errors();
+    let errors = other.background_errors();
     if let Some(other) = other.cairn() {
         let import = ImportColumnFamilyOptions { move_files: true };
         other
@@ -239,5 +241,5 @@ fn export(cairn: &Cairn, options: &OptionSet, name: &str) -> Result<Option<Arc<A
             .create_family_with_import(IMPORTED, &cairn.family, &import, &[exported])?;
     }
     other.close()?;
-    Ok(Some(told))
+    Ok(Some(errors))
 }

@@ -109,7 +109,8 @@ impl Operation for SetOptions {
             let (now, written) = match &self.family {
                 Some(family) => {
                     let written = file.family(family);
-                    let written = written.ok_or_else(|| Failure::wrong("no family in OPTIONS"))?;
+                    let written =
+                        written.ok_or_else(|| Failure::wrong("the OPTIONS file lacks a family"))?;
                     let options = cairn.family(family)?.options();
                     // The block cache of a table has no text form.
                     if *name == "block_based_table_factory" {
@@ -125,13 +126,13 @@ impl Operation for SetOptions {
                 )));
             }
         }
-        sane(cairn)?;
+        check_properties(cairn)?;
         Ok(Promise::Nothing)
     }
 }
 
 /// Checks properties for contradictions.
-fn sane(cairn: &Cairn) -> Result<(), Failure> {
+fn check_properties(cairn: &Cairn) -> Result<(), Failure> {
     for family in cairn.db.families() {
         let number = |name: &str| {
             let name = format!("rocksdb.{name}");
@@ -139,7 +140,8 @@ fn sane(cairn: &Cairn) -> Result<(), Failure> {
                 .property_number(&name)
                 .ok_or_else(|| Failure::wrong(format!("no {name}")))
         };
-        // Jobs may run in between: only invariants that hold at every moment are checked.
+        // Jobs may run between two reads of properties, so only invariants that always hold are
+        // checked.
         for (less, more) in [
             ("live-sst-files-size", "total-sst-files-size"),
             ("cur-size-active-mem-table", "cur-size-all-mem-tables"),
@@ -157,7 +159,7 @@ fn sane(cairn: &Cairn) -> Result<(), Failure> {
         }
         let stats = family.property("rocksdb.stats").unwrap_or_default();
         if !stats.contains("\n Sum ") || number("num-live-versions")? == 0 {
-            return Err(Failure::wrong(format!("statistics make no sense: {stats}")));
+            return Err(Failure::wrong(format!("inconsistent statistics: {stats}")));
         }
     }
     Ok(())

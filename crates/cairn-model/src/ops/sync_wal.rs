@@ -24,6 +24,6 @@ impl Operation for SyncWal {
 
     fn run(&self, runner: &mut Runner<'_>) -> Result<Promise, Failure> {
         runner.engine()?.sync_wal()?;
-        Ok(Promise::Logged)
+        Ok(Promise::Synced)
     }
 }

@@ -56,7 +56,7 @@ impl Operation for Updates {
         match stream.status() {
             Ok(()) if reached.is_some_and(|reached| reached != last.0) => {
                 Err(Failure::wrong(format!(
-                    "the stream of updates says that it ends well: at {reached:?}, not at {last}"
+                    "the stream of updates ends without an error at {reached:?}, expected {last}"
                 )))
             }
             Err(error) if !matches!(error.code(), Code::NotFound | Code::TryAgain) => {

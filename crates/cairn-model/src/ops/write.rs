@@ -124,14 +124,14 @@ impl Operation for Batch {
     fn run(&self, runner: &mut Runner<'_>) -> std::result::Result<Promise, Failure> {
         runner.engine()?.write(&self.writes, self.sync)?;
         Ok(match self.sync {
-            true => Promise::Logged,
+            true => Promise::Synced,
             false => Promise::Nothing,
         })
     }
 }
 
 impl Change {
-    /// Generates a change of this word for a key of `family`; a put if the change is illegal.
+    /// Generates the change named `word` for a key of `family`; a put if the change is illegal.
     pub fn generate(
         word: &str,
         family: &str,

@@ -11,7 +11,7 @@ use cairn_types::{Result, Veil};
 use crate::perf::iostats::{self, IoMetric};
 use crate::threads;
 
-/// Wraps `fs` such that calls are counted for the calling thread ([`crate::perf::iostats`],
+/// Wraps `fs` so that calls are counted for the calling thread ([`crate::perf::iostats`],
 /// [`crate::threads`]). If no such counters are in use, a call costs two loads.
 #[must_use]
 pub fn counted(fs: Arc<dyn FileSystem>, clock: Arc<dyn Clock>) -> Arc<dyn FileSystem> {

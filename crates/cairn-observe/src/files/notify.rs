@@ -13,8 +13,8 @@ use crate::callback::{Within, within};
 use crate::listener::{EventListener, FileOperation, FileOperationInfo, IoErrorInfo, Listeners};
 use crate::logger::Logger;
 
-/// Wraps `fs` such that the `listeners` of file operations are notified of its calls. Returns `fs` itself if
-/// there are none. Panics of listeners are written to `info`.
+/// Wraps `fs` so that the `listeners` of file operations are notified of its calls. Returns `fs`
+/// itself if there are none. Panics of listeners are written to `info`.
 #[must_use]
 pub fn notifying(
     fs: Arc<dyn FileSystem>,
@@ -26,19 +26,19 @@ pub fn notifying(
     if listeners.is_empty() {
         return fs;
     }
-    let told = Parties {
+    let notifier = Notifier {
         clock,
         listeners,
         info: info.clone(),
     };
     Arc::new(NotifyingFs {
         fs,
-        told: Arc::new(told),
+        notifier: Arc::new(notifier),
     })
 }
 
-/// The parties to notify.
-struct Parties {
+/// The listeners to notify, and the log for their panics.
+struct Notifier {
     clock: Arc<dyn Clock>,
     listeners: Listeners,
     info: Arc<Logger>,
@@ -49,16 +49,16 @@ type Call = fn(&dyn EventListener, &FileOperationInfo<'_>);
 
 /// A file operation in progress.
 struct Began<'a> {
-    told: &'a Parties,
+    notifier: &'a Notifier,
     path: &'a Path,
     micros: u64,
     nanos: u64,
 }
 
-impl Parties {
+impl Notifier {
     fn begin<'a>(&'a self, path: &'a Path) -> Began<'a> {
         Began {
-            told: self,
+            notifier: self,
             path,
             micros: self.clock.wall_micros(),
             nanos: self.clock.monotonic_nanos(),
@@ -81,7 +81,11 @@ impl Began<'_> {
         (offset, length): (u64, u64),
         result: Result<()>,
     ) -> Result<()> {
-        let nanos = self.told.clock.monotonic_nanos().saturating_sub(self.nanos);
+        let nanos = self
+            .notifier
+            .clock
+            .monotonic_nanos()
+            .saturating_sub(self.nanos);
         let info = FileOperationInfo {
             operation,
             path: self.path,
@@ -91,7 +95,7 @@ impl Began<'_> {
             duration: Duration::from_nanos(nanos),
             error: result.as_ref().err(),
         };
-        self.told.each(|listener| call(listener, &info));
+        self.notifier.each(|listener| call(listener, &info));
         if let Err(error) = &result {
             let info = IoErrorInfo {
                 error,
@@ -104,7 +108,7 @@ impl Began<'_> {
                 offset,
                 length,
             };
-            self.told.each(|listener| listener.on_io_error(&info));
+            self.notifier.each(|listener| listener.on_io_error(&info));
         }
         result
     }
@@ -122,8 +126,8 @@ impl Began<'_> {
     }
 }
 
-/// True if operations on the file at `path` are reported. The info log is excluded, as it records listeners'
-/// panics.
+/// True if operations on the file at `path` are reported. The info log is excluded because it
+/// records the panics of listeners.
 fn is_reported(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     !name.is_some_and(|name| name.contains("LOG"))
@@ -131,7 +135,7 @@ fn is_reported(path: &Path) -> bool {
 
 struct NotifyingFs {
     fs: Arc<dyn FileSystem>,
-    told: Arc<Parties>,
+    notifier: Arc<Notifier>,
 }
 
 impl NotifyingFs {
@@ -140,9 +144,9 @@ impl NotifyingFs {
         path: &Path,
         file: Result<Arc<dyn WritableFile>>,
     ) -> Result<Arc<dyn WritableFile>> {
-        let told = self.told.clone();
+        let notifier = self.notifier.clone();
         match is_reported(path) {
-            true => file.map(|file| Arc::new(Writer { file, told }) as _),
+            true => file.map(|file| Arc::new(Writer { file, notifier }) as _),
             false => file,
         }
     }
@@ -154,10 +158,10 @@ impl wrapper::FileSystemWrapper for NotifyingFs {
     }
 
     fn open(&self, path: &Path, mode: FileMode) -> Result<Arc<dyn RandomAccessFile>> {
-        let told = self.told.clone();
+        let notifier = self.notifier.clone();
         let file = self.fs.open(path, mode)?;
         Ok(match is_reported(path) {
-            true => Arc::new(Reader { file, told }),
+            true => Arc::new(Reader { file, notifier }),
             false => file,
         })
     }
@@ -185,7 +189,7 @@ impl wrapper::FileSystemWrapper for NotifyingFs {
 
 struct Reader {
     file: Arc<dyn RandomAccessFile>,
-    told: Arc<Parties>,
+    notifier: Arc<Notifier>,
 }
 
 impl wrapper::RandomAccessFileWrapper for Reader {
@@ -194,19 +198,19 @@ impl wrapper::RandomAccessFileWrapper for Reader {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let began = self.told.begin(self.file.path());
+        let began = self.notifier.begin(self.file.path());
         let got = self.file.read_at(offset, buf);
         began.read(offset, buf.len(), got)
     }
 
     fn read_up_to_end(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let began = self.told.begin(self.file.path());
+        let began = self.notifier.begin(self.file.path());
         let got = self.file.read_up_to_end(offset, buf);
         began.read(offset, buf.len(), got)
     }
 
     fn read_many(&self, reads: &mut [ReadAt<'_>]) {
-        let began = self.told.begin(self.file.path());
+        let began = self.notifier.begin(self.file.path());
         self.file.read_many(reads);
         for read in reads {
             let got = std::mem::replace(&mut read.got, Ok(0));
@@ -217,7 +221,7 @@ impl wrapper::RandomAccessFileWrapper for Reader {
 
 struct Writer {
     file: Arc<dyn WritableFile>,
-    told: Arc<Parties>,
+    notifier: Arc<Notifier>,
 }
 
 impl Writer {
@@ -228,7 +232,7 @@ impl Writer {
         range: (u64, u64),
         work: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let began = self.told.begin(self.file.path());
+        let began = self.notifier.begin(self.file.path());
         let result = work();
         began.ended(call, operation, range, result)
     }
@@ -289,9 +293,9 @@ impl wrapper::WritableFileWrapper for Writer {
     }
 
     fn successor(&self, path: &Path, mode: FileMode) -> Result<Option<Arc<dyn WritableFile>>> {
-        let told = self.told.clone();
+        let notifier = self.notifier.clone();
         let made = self.file.successor(path, mode)?;
-        Ok(made.map(|file| Arc::new(Writer { file, told }) as _))
+        Ok(made.map(|file| Arc::new(Writer { file, notifier }) as _))
     }
 
     fn close(&self) -> Result<()> {

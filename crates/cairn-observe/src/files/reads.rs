@@ -21,7 +21,7 @@ pub enum ReadOf {
     Blob,
 }
 
-/// Wraps `file` such that its reads are recorded in the statistics of `meter`, if there are any.
+/// Wraps `file` so that its reads are recorded in the statistics of `meter`, if there are any.
 #[must_use]
 pub fn counted_reads(
     file: Arc<dyn RandomAccessFile>,
@@ -46,7 +46,7 @@ struct Counted {
 }
 
 impl Counted {
-    /// Carries out `read`. `made` returns the number of reads and bytes of a result.
+    /// Runs `read`. `made` returns the number of reads and bytes of a result.
     fn count<T>(&self, read: impl FnOnce() -> T, made: impl FnOnce(&T) -> (u64, u64)) -> T {
         let began = self.meter.began();
         let result = read();

@@ -1,5 +1,5 @@
-//! Every wrapper forwards every call: a recorder beneath it receives all calls with their arguments, and its
-//! results are returned to the caller.
+//! Tests that every wrapper forwards every call: a recorder beneath it receives all calls with
+//! their arguments, and its results are returned to the caller.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl Recorder {
         self.0.lock().push(call.into());
     }
 
-    /// Asserts that each of `calls` arrived since the last check.
+    /// Asserts that each of `calls` has arrived since the last check.
     fn assert_saw(&self, wrapper: &str, calls: &[&str]) {
         let seen = std::mem::take(&mut *self.0.lock());
         for call in calls {
@@ -189,6 +189,10 @@ impl WritableFile for Recorder {
         self.note("is_mapped");
         true
     }
+    fn mapped_bytes(&self) -> usize {
+        self.note("mapped_bytes");
+        55
+    }
     fn slow_append(&self) -> Option<(u64, u64)> {
         self.note("slow_append");
         Some((33, 44))
@@ -203,7 +207,7 @@ impl WritableFile for Recorder {
     }
 }
 
-/// Makes every call of a writable file.
+/// Calls every method of a writable file.
 fn check_writer(name: &str, recorder: &Recorder, file: &dyn WritableFile) {
     let veil = Veil {
         at: 0,
@@ -220,6 +224,7 @@ fn check_writer(name: &str, recorder: &Recorder, file: &dyn WritableFile) {
     assert_eq!(file.len(), 22, "{name}");
     assert_eq!(file.path(), Path::new("/db/000008.sst"), "{name}");
     assert!(file.is_mapped(), "{name}");
+    assert_eq!(file.mapped_bytes(), 55, "{name}");
     assert_eq!(file.slow_append(), Some((33, 44)), "{name}");
     file.close().unwrap();
     recorder.assert_saw(
@@ -235,13 +240,14 @@ fn check_writer(name: &str, recorder: &Recorder, file: &dyn WritableFile) {
             "len",
             "path",
             "is_mapped",
+            "mapped_bytes",
             "slow_append",
             "close",
         ],
     );
 }
 
-/// Makes every call of a readable file.
+/// Calls every method of a readable file.
 fn check_reader(name: &str, recorder: &Recorder, file: &dyn RandomAccessFile) {
     let (mut one, mut other) = ([0; 5], [0; 6]);
     assert_eq!(file.read_at(1, &mut one).unwrap(), 1, "{name}");
@@ -275,7 +281,7 @@ fn check_reader(name: &str, recorder: &Recorder, file: &dyn RandomAccessFile) {
     );
 }
 
-/// Makes every call of a file system, and of the files it opens.
+/// Calls every method of a file system, and of the files it opens.
 fn check_file_system(name: &str, recorder: &Recorder, fs: &dyn FileSystem) {
     let (one, two, mode) = (Path::new("/one"), Path::new("/two"), FileMode::default());
     assert_eq!(fs.status(one).unwrap(), STATUS, "{name}");

@@ -10,8 +10,8 @@ use cairn_types::{Result, Veil};
 use crate::activity::Activity;
 use crate::statistics::{Histogram, Meter};
 
-/// Wraps `file` such that the time of each write is recorded in `histogram` and in that of the thread's
-/// activity, if times are enabled.
+/// Wraps `file` so that the time of each write is recorded in `histogram` and in the one for the
+/// thread's activity, if times are enabled.
 #[must_use]
 pub fn measured_writes(
     file: Arc<dyn WritableFile>,

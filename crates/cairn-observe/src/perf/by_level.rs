@@ -1,13 +1,13 @@
 //! Perf counters by level: the tables of each level that the calling thread's reads access.
 //!
-//! RocksDB's `PerfContextByLevel`. A thread [`enable`]s the counters for itself. Counts are kept from
-//! [`PerfLevel::EnableCount`] on, and [`LevelMetric::GetFromTableNanos`] from
-//! [`PerfLevel::EnableTimeExceptForMutex`] on. [`report`](super::report) then includes them, and
-//! [`reset`](super::reset) resets them. A level is present once something was counted in it.
+//! RocksDB's `PerfContextByLevel`. A thread [`enable`]s the counters for itself. Counts require at
+//! least [`PerfLevel::EnableCount`], and [`LevelMetric::GetFromTableNanos`] requires at least
+//! [`PerfLevel::EnableTimeExceptForMutex`]. [`report`](super::report) then includes them, and
+//! [`reset`](super::reset) resets them. A level is present once something has been counted in it.
 //!
-//! As in RocksDB, filter and cache counters belong to the level of the table when it was opened: a file that
-//! is moved down while open is still counted for its old level. Filter counters cover whole-key and prefix
-//! filters, for gets and MultiGets.
+//! As in RocksDB, filter and cache counters belong to the level of the table when it was opened: a
+//! file that is moved to a lower level while it is open still counts for its old level. Filter
+//! counters cover whole-key and prefix filters, for gets and MultiGets.
 //!
 //! ```
 //! use cairn_observe::perf::by_level::{self, LevelMetric};
@@ -59,7 +59,7 @@ fn with<T: Default>(look: impl FnOnce(&ByLevel) -> T) -> T {
 /// Enables counters by level for the calling thread, keeping earlier counts.
 pub fn enable() {
     begin_use();
-    // The calling thread sees its own store, and other threads do not count for it.
+    // Relaxed: the calling thread sees its own store, and no other thread counts for it.
     IN_USE.store(true, Ordering::Relaxed);
     with(|counters| counters.enabled.set(true));
 }
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(perf::report(true), "");
     }
 
-    /// Disabled counters keep their values, also through a reset. Cleared counters have none.
+    /// Disabled counters keep their values, even through a reset. Cleared counters have none.
     #[test]
     fn counters_by_level_are_kept_until_cleared() {
         perf::set_level(PerfLevel::EnableCount);

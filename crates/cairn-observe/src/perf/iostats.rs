@@ -1,9 +1,9 @@
 //! I/O statistics of the calling thread, RocksDB's `IOStatsContext`.
 //!
-//! I/O statistics are enabled with the [perf context](super): nothing is counted until a program first uses either.
-//! Bytes are counted from [`PerfLevel::EnableCount`] on (RocksDB always counts them), times from
-//! [`PerfLevel::EnableTimeExceptForMutex`] on, and CPU times from
-//! [`PerfLevel::EnableTimeAndCpuTimeExceptForMutex`] on.
+//! I/O statistics are enabled with the [perf context](super): nothing is counted until a program
+//! first uses either. Bytes are counted at [`PerfLevel::EnableCount`] and above (RocksDB always
+//! counts them), times at [`PerfLevel::EnableTimeExceptForMutex`] and above, and CPU times at
+//! [`PerfLevel::EnableTimeAndCpuTimeExceptForMutex`] and above.
 //!
 //! ```
 //! use cairn_observe::perf::iostats::{self, IoMetric};
@@ -56,7 +56,7 @@ pub fn timed<T>(clock: &dyn Clock, metric: IoMetric, call: impl FnOnce() -> T) -
     result
 }
 
-/// [`timed`] that also adds the CPU time, to the second metric.
+/// Like [`timed`], and adds the CPU time to the second metric.
 #[inline]
 pub(crate) fn timed_io<T>(
     clock: &dyn Clock,
@@ -118,17 +118,17 @@ impl FileTimes {
     }
 }
 
-/// Runs `work` with file times enabled for the calling thread, whatever its level, and returns them with the
-/// result.
+/// Runs `work` with file times enabled for the calling thread, whatever its level. Returns the
+/// times with the result.
 pub fn with_times<T>(work: impl FnOnce() -> T) -> (T, FileTimes) {
     /// Restores the thread's level.
-    struct Back(PerfLevel);
-    impl Drop for Back {
+    struct RestoreLevel(PerfLevel);
+    impl Drop for RestoreLevel {
         fn drop(&mut self) {
             set_level(self.0);
         }
     }
-    let back = Back(level());
+    let back = RestoreLevel(level());
     set_level(back.0.max(PerfLevel::EnableTimeExceptForMutex));
     let before = FileTimes::so_far();
     let done = work();

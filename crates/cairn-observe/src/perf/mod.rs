@@ -1,9 +1,9 @@
 //! The perf context: counters of the calling thread's operations, RocksDB's `PerfContext`.
 //!
-//! An operation counts on its own stack and adds its counts at the end. Until a program first sets a level or
-//! reads a counter, the cost per operation is one load of a flag. From then on every thread counts at
-//! RocksDB's default level, [`PerfLevel::EnableCount`], unless it sets another. [`by_level`] has the counters
-//! of each level of the LSM tree.
+//! An operation counts on its own stack and adds its counts at the end. Until a program first sets
+//! a level or reads a counter, the cost per operation is one load of a flag. From then on, every
+//! thread counts at RocksDB's default level, [`PerfLevel::EnableCount`], unless it sets another.
+//! [`by_level`] has counters for each level of the LSM tree.
 //!
 //! ```
 //! use cairn_observe::perf::{self, PerfLevel, PerfMetric};
@@ -43,9 +43,9 @@ pub enum PerfLevel {
     EnableCount,
     /// Counts and waiting times.
     EnableWait,
-    /// All times, except those of waiting for mutexes.
+    /// All times except the time spent waiting for mutexes.
     EnableTimeExceptForMutex,
-    /// All times and CPU times, except times of waiting for mutexes.
+    /// All times and CPU times except the time spent waiting for mutexes.
     EnableTimeAndCpuTimeExceptForMutex,
     /// Everything.
     EnableTime,
@@ -120,7 +120,8 @@ thread_local! {
 #[inline]
 #[must_use]
 pub fn is_in_use() -> bool {
-    // The calling thread sees its own store; other threads may start counting a little later.
+    // Relaxed: the calling thread sees its own store; other threads may start counting a little
+    // later.
     IN_USE.load(Ordering::Relaxed)
 }
 
@@ -153,8 +154,8 @@ pub fn wants_times() -> bool {
     is_in_use() && level_wants_times()
 }
 
-/// Not inlined: access to thread-local variables may be a call into a shared library, which compilers
-/// consider cheap enough to hoist.
+/// Not inlined: access to a thread-local variable may be a call into a shared library, which the
+/// compiler would hoist above the check.
 #[cold]
 #[inline(never)]
 fn level_wants_times() -> bool {

@@ -1,9 +1,9 @@
-//! Gets counted by kind: one counter instead of about nine tickers.
+//! Counts gets by kind: one counter instead of about nine tickers.
 //!
-//! A get that finds its value in a table adds to many tickers, mostly 1: keys read, memtable misses, hits by
-//! level, block cache hits, true-positive filters, useful filters. Nearly all gets are of few kinds. A shard
-//! therefore has one counter for each kind, and readers derive the tickers by multiplication. Gets of other
-//! kinds are added to the tickers directly.
+//! A get that finds its value in a table increments many tickers: keys read, memtable misses, hits
+//! by level, block cache hits, true-positive filters, useful filters. Nearly all gets are of a few
+//! kinds. A shard therefore has one counter for each kind, and readers derive the tickers by
+//! multiplication. Gets of other kinds are added to the tickers directly.
 
 use std::array;
 
@@ -14,7 +14,7 @@ use super::ticker::Ticker;
 /// The number of kinds.
 pub(super) const KINDS: usize = 129;
 
-/// The source in which a get ended.
+/// The place where a get ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hit {
     /// A memtable.
@@ -81,7 +81,7 @@ impl Kind {
             true => positive,
             false => 0,
         };
-        // A single test of all of them: each is zero for nearly all gets.
+        // A single test for all of them: each is zero for nearly all gets.
         let otherwise = (hits | positive) >> 1
             | useful >> 3
             | (tables.filters_true.get() ^ right)

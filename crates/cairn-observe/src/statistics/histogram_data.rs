@@ -12,8 +12,8 @@ pub const LIMITS: [u64; BUCKETS] = limits();
 /// For each bit length, the bucket of the smallest value of that length.
 const FIRST: [u8; 65] = first_of_octaves();
 
-/// For each bit length, the largest values of the first two buckets of such values. The last bucket is
-/// unbounded.
+/// For each bit length, the largest value of each of the first two buckets with values of that
+/// length. The last bucket is unbounded.
 const BORDERS: [[u64; 2]; 65] = borders_of_octaves();
 
 const fn borders_of_octaves() -> [[u64; 2]; 65] {
@@ -69,7 +69,7 @@ const fn first_of_octaves() -> [u8; 65] {
 pub(crate) fn bucket_of(value: u64) -> usize {
     let bits = (u64::BITS - value.leading_zeros()) as usize;
     let first = usize::from(FIRST[bits]);
-    // Limits grow by half, so at most two lie between consecutive powers of two.
+    // Limits grow by a half, so there are at most two between consecutive powers of two.
     let [low, high] = BORDERS[bits];
     first + usize::from(low < value) + usize::from(high < value)
 }
@@ -186,7 +186,7 @@ impl Distribution {
         variance.max(0.0).sqrt()
     }
 
-    /// The summary statistics, as of RocksDB's `histogramData`.
+    /// The summary statistics, as returned by RocksDB's `histogramData`.
     #[must_use]
     pub fn data(&self) -> HistogramData {
         HistogramData {
@@ -263,7 +263,7 @@ mod tests {
     fn bucket_limits_are_rocksdbs() {
         assert_eq!(LIMITS[..12], [1, 2, 3, 4, 6, 10, 15, 22, 34, 51, 76, 110]);
         assert_eq!(LIMITS[BUCKETS - 1], 13_000_000_000_000_000_000);
-        // One more would exceed 64 bits.
+        // One more limit would exceed 64 bits.
         assert!(2.0 * 1.5_f64.powi(108) > 2.0_f64.powi(64));
     }
 

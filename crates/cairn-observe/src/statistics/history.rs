@@ -60,13 +60,13 @@ pub struct History {
 }
 
 impl History {
-    /// Starts the first slice, unless it was started. The current tickers are `now`.
+    /// Starts the first slice unless it has been started. `now` returns the current tickers.
     pub fn begin(&mut self, now: impl FnOnce() -> Vec<u64>) {
         self.last.get_or_insert_with(now);
     }
 
-    /// Ends a slice at `seconds` since 1970, with the current tickers `now`. The oldest slices beyond `limit`
-    /// bytes are dropped, including this one if it exceeds the limit alone.
+    /// Ends a slice at `seconds` since 1970, with the current tickers `now`. The oldest slices
+    /// beyond `limit` bytes are dropped, including this one if it alone exceeds the limit.
     pub fn push(&mut self, seconds: u64, now: Vec<u64>, limit: usize) {
         if let Some(last) = &self.last {
             let grown = |(now, last): (&u64, &u64)| now.checked_sub(*last).unwrap_or(*now);
@@ -120,7 +120,7 @@ mod tests {
             let read = |slice: &Arc<Slice>| (slice.seconds(), slice.ticker(Ticker::BytesRead));
             slices.iter().map(read).collect()
         };
-        // The ticker was reset before 40.
+        // The ticker was reset before second 40.
         assert_eq!(grown(0, 100), [(20, 2), (30, 0), (40, 3)]);
         assert_eq!(grown(20, 40), [(20, 2), (30, 0)]);
         assert!(grown(40, 20).is_empty());
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(kept(&history), [7, 8, 9]);
         assert_eq!(history.bytes, 3 * of_one);
         history.push(9, all(12), 3 * of_one);
-        assert_eq!(history.bytes, 3 * of_one, "one second is there once");
+        assert_eq!(history.bytes, 3 * of_one, "a second occurs only once");
         history.push(10, all(13), of_one - 1);
         assert!(kept(&history).is_empty());
         assert_eq!(history.bytes, 0);

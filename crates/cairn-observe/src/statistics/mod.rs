@@ -1,14 +1,16 @@
 //! Statistics: RocksDB's tickers and histograms, with its names and numbers.
 //!
-//! An operation counts on its own stack and adds its counts once, at the end ([`Statistics::update`]), which
-//! costs a few nanoseconds however many there are. Some long-lived threads have shards of their own, which
-//! they update without synchronisation; all other threads use the shard of their current core. No thread
-//! blocks, and the counts of a thread survive it. A read sums all shards. It does not disturb writers, and
-//! its cost depends on the number of cores rather than threads.
+//! An operation counts on its own stack and adds its counts once, at the end
+//! ([`Statistics::update`]), which costs a few nanoseconds regardless of their number. Long-lived
+//! threads may have shards of their own, which they update without synchronisation; all other
+//! threads use the shard of their current core. No thread blocks, and the counts of a thread
+//! outlive it. A read sums all shards. It does not disturb writers, and its cost depends on the
+//! number of cores rather than the number of threads.
 //!
-//! Counts are exact: no addition is lost or duplicated, even while threads start and end or counters are
-//! reset. An addition concurrent with a reset takes effect before or after it; a histogram sample does so as
-//! a whole. A read concurrent with additions may see any subset of the latest ones, also of a single update.
+//! Counts are exact: no addition is lost or duplicated, even while threads start and end or
+//! counters are reset. An addition concurrent with a reset takes effect before or after it; a
+//! histogram sample does so as a whole. A read concurrent with additions may see any subset of the
+//! latest ones, even a part of one update.
 //!
 //! ```
 //! use cairn_observe::statistics::{Histogram, Statistics, StatsLevel, Ticker};
@@ -57,7 +59,7 @@ pub use stopwatch::{Began, Meter};
 pub use table_counts::{BlockPart, CacheEvent, TableCounts, count};
 pub use ticker::Ticker;
 
-/// The kinds of statistics that are disabled.
+/// The level of detail: the kinds of statistics that are disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -68,9 +70,9 @@ pub enum StatsLevel {
     ExceptHistogramOrTimers,
     /// Disables all times.
     ExceptTimers,
-    /// Disables times of single blocks and of waiting for mutexes.
+    /// Disables the times of single blocks and the time spent waiting for mutexes.
     ExceptDetailedTimers,
-    /// Disables times of waiting for mutexes.
+    /// Disables the time spent waiting for mutexes.
     ExceptTimeForMutex,
     /// Disables nothing.
     All,
@@ -134,8 +136,8 @@ impl PartialEq for Keeping {
     }
 }
 
-/// Statistics of one or more databases. Aligned to separate the fields used by every update from the
-/// reference count of an [`Arc`], and ordered to keep them in one cache line.
+/// Statistics of one or more databases. Aligned so that the fields used by every update are apart
+/// from the reference count of an [`Arc`], and ordered so that they share one cache line.
 #[repr(C, align(128))]
 pub struct Statistics {
     level: AtomicU8,
@@ -198,7 +200,7 @@ impl Statistics {
         counts
     }
 
-    /// [`Statistics::update`] by a thread without a slot.
+    /// [`Statistics::update`] for a thread without a slot.
     #[inline(never)]
     fn update_by_core(&self, level: u8, change: impl FnOnce(&Update<'_>)) {
         let shards = &self.shards;
@@ -295,7 +297,7 @@ impl fmt::Debug for Statistics {
 /// The shard that a thread updates, while it adds the counts of an operation.
 pub struct Update<'a> {
     shards: &'a Shards,
-    /// A shard that no other thread updates meanwhile.
+    /// A shard that no other thread updates at the same time.
     shard: &'a Shard,
     /// The number of the [`StatsLevel`].
     level: u8,
@@ -308,8 +310,8 @@ impl Update<'_> {
         self.shard.add(ticker, count);
     }
 
-    /// Adds a get and its counts in tables, which are reset: the source in which it ended, and the length of
-    /// its value, if any.
+    /// Adds a get: the place where it ended, the length of its value, if any, and its counts in
+    /// tables, which are reset.
     #[inline]
     pub fn get(&self, tables: Option<&TableCounts>, hit: Hit, value: Option<u64>) {
         if let Some(kind) = Kind::of(tables, hit, value.is_some()) {
@@ -336,7 +338,7 @@ impl Update<'_> {
         self.add(Ticker::NumberKeysRead, 1);
     }
 
-    /// Adds the source in which a get ended.
+    /// Adds the place where a get ended.
     #[inline]
     pub fn hit(&self, hit: Hit, is_value: bool) {
         self.add(hit.of_memtables(), 1);

@@ -1,8 +1,9 @@
 //! Resets of counters that only their owners write.
 //!
-//! Owners of shards update without synchronisation, so no other thread may store there. A reset of a ticker
-//! therefore records the current sum, which readers subtract ([`Start`]). A reset of all histograms starts a
-//! new [`Generation`]: each owner clears its samples on its next update, and until then readers ignore them.
+//! The owner of a shard updates it without synchronisation, so no other thread may store to it. A
+//! reset of a ticker therefore records the current sum, which readers subtract ([`Start`]). A reset
+//! of all histograms starts a new [`Generation`]: each owner clears its samples on its next update,
+//! and until then readers ignore them.
 
 use super::atomics::{AtomicU64, Ordering, fence};
 
@@ -14,7 +15,7 @@ impl Start {
         Start(AtomicU64::new(0))
     }
 
-    /// The initial value for a sum over all shards that are read from now on.
+    /// The initial value of a sum over shards that are read from now on.
     #[inline]
     pub(super) fn below_zero(&self) -> u64 {
         // Acquire pairs with the release in `move_to`: additions included there are read again.
@@ -45,7 +46,7 @@ impl Generation {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Calls `read` with the generation until its result is of one generation.
+    /// Calls `read` with the generation, until the result is of a single generation.
     pub(super) fn read<T>(&self, mut read: impl FnMut(u64) -> T) -> T {
         loop {
             let generation = self.0.load(Ordering::Relaxed);
@@ -100,8 +101,8 @@ mod loom_tests {
     use super::*;
     use loom::sync::{Arc, Mutex};
 
-    /// A ticker is taken twice while one thread adds to it and another reads it. The taken and remaining
-    /// counts sum up to the additions, and no read is negative.
+    /// A ticker is taken twice while one thread adds to it and another reads it. The counts taken
+    /// and the remaining count add up to the additions, and no read is negative.
     #[test]
     fn resetting_a_ticker_loses_nothing() {
         type Ticker = (Sum, Mutex<()>, Start);

@@ -63,13 +63,14 @@ impl Samples {
     }
 }
 
-/// The number of occurrences of the first two distinct values of a histogram. Where most samples are equal
-/// (values of one length, gets that find nothing), one addition replaces [`Samples::add`].
-pub(super) struct Usual([(Sum, Sum); 2]);
+/// The number of occurrences of the first two distinct values of a histogram. Where most samples
+/// are equal (values of the same length, gets that find nothing), one addition replaces
+/// [`Samples::add`].
+pub(super) struct CommonValues([(Sum, Sum); 2]);
 
-impl Usual {
-    pub(super) fn new() -> Usual {
-        Usual(std::array::from_fn(|_| (Sum::new(0), Sum::new(0))))
+impl CommonValues {
+    pub(super) fn new() -> CommonValues {
+        CommonValues(std::array::from_fn(|_| (Sum::new(0), Sum::new(0))))
     }
 
     /// Adds a sample if it is one of the two values.

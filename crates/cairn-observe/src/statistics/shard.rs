@@ -4,22 +4,23 @@
 //! Additions are therefore plain loads and stores by the owner of a shard:
 //!
 //! - The shard of a slot is owned by the thread that leases the slot (`thread_slots`).
-//! - The shard of a core is acquired by one exchange, which costs as much as all additions of a get. It is
-//!   never waited for: if it is in use (its owner was preempted or has migrated), the next shard is tried,
-//!   and after the last one a shard with a lock.
+//! - The shard of a core is acquired by one exchange, which costs as much as all additions of a
+//!   get. A thread never waits for it: if the shard is in use (its owner was preempted or has
+//!   migrated), the thread tries the next shard, and after the last one a shard with a lock.
 //!
 //! No other thread stores to a shard, not even for a reset (`reset`).
 //!
 //! The shard of a slot omits histograms that user operations do not record directly ([`FREQUENT`]). Its owner
 //! records those in the shard of a core, so that readers need not visit every histogram of every slot.
 //!
-//! The counters of a get are packed into few cache lines, because they fall out of the L1 cache between gets
-//! and refetching them costs as much as the additions. One line has the byte counters and the most common
-//! value lengths, and one the number of gets by kind (`get_kinds`); other value lengths take a third.
+//! The counters of a get are packed into few cache lines, because they are evicted from the L1
+//! cache between gets and fetching them again costs as much as the additions. One line has the byte
+//! counters and the most common value lengths, and one the number of gets by kind (`get_kinds`);
+//! other value lengths take a third.
 //!
-//! The shard of a slot is allocated for its first owner. It takes 4.4 KB plus 0.9 KB for each histogram
-//! recorded in it: less than 11 KB, and half a megabyte for all [`SLOTS`]. The shard of a core takes 5.5 KB,
-//! and 77 KB with every histogram.
+//! The shard of a slot is allocated when the slot is first leased. It takes 4.4 KB plus 0.9 KB for
+//! each histogram recorded in it: less than 11 KB, or half a megabyte for all [`SLOTS`]. The shard
+//! of a core takes 5.5 KB, and 77 KB with every histogram.
 
 use cairn_platform::cores;
 use cairn_platform::sync::{Mutex, MutexGuard, OnceLock};
@@ -28,7 +29,7 @@ use super::get_kinds::{self, Gets, Kind};
 use super::histogram::Histogram;
 use super::histogram_data::Distribution;
 use super::reset::{Generation, SamplesOf, Start};
-use super::samples::{Samples, Usual};
+use super::samples::{CommonValues, Samples};
 use super::single_writer::{Sum, TryLock};
 use super::thread_slots::SLOTS;
 use super::ticker::Ticker;
@@ -52,7 +53,8 @@ const OF_GETS: [u16; 14] = [
     Ticker::BlockCacheIndexHit as u16,
 ];
 
-/// Histograms recorded by user operations at their end. Those of the first are part of each shard.
+/// Histograms recorded at the end of user operations. The samples of the first one are stored in
+/// each shard.
 const FREQUENT: [u16; 8] = [
     OF_EACH_GET as u16,
     Histogram::BytesPerWrite as u16,
@@ -92,17 +94,17 @@ const fn places<const N: usize>(first: &[u16]) -> [u16; N] {
     places
 }
 
-/// The counters of one slot or core. Aligned such that two shards share neither a cache line nor a pair of
-/// lines that are prefetched together.
+/// The counters of one slot or core. Aligned so that two shards share neither a cache line nor a
+/// pair of lines that are prefetched together.
 #[repr(C, align(128))]
 pub(super) struct Shard {
     lock_bit: TryLock,
     samples_of: SamplesOf,
     /// Samples of [`OF_EACH_GET`], together with `of_each_get`.
-    usual: Usual,
+    common_values: CommonValues,
     /// By [`TICKERS`].
     tickers: [Sum; Ticker::COUNT],
-    /// Further contributions to tickers by gets.
+    /// The contribution of gets to the tickers, by kind.
     gets: Gets,
     of_each_get: Samples,
     /// By [`HISTOGRAMS`] after [`OF_EACH_GET`], continued in `infrequent`.
@@ -120,7 +122,7 @@ impl Shard {
         Shard {
             lock_bit: TryLock::new(),
             samples_of: SamplesOf::new(),
-            usual: Usual::new(),
+            common_values: CommonValues::new(),
             tickers: std::array::from_fn(|_| Sum::new(0)),
             gets: Gets::new(),
             of_each_get: Samples::new(),
@@ -168,7 +170,7 @@ impl Shard {
     #[inline]
     pub(super) fn record(&self, histogram: Histogram, value: u64) -> bool {
         if histogram == OF_EACH_GET {
-            if !self.usual.add(value) {
+            if !self.common_values.add(value) {
                 self.of_each_get.add(value);
             }
             return true;
@@ -187,7 +189,7 @@ impl Shard {
             return;
         }
         if histogram == OF_EACH_GET {
-            self.usual.add_to(to);
+            self.common_values.add_to(to);
             self.of_each_get.add_to(to);
         } else if let Some(samples) = self.boxed(histogram).and_then(OnceLock::get) {
             samples.add_to(to);
@@ -205,7 +207,7 @@ impl Shard {
         let samples = self.frequent.iter().chain(&self.infrequent);
         let samples = samples.filter_map(OnceLock::get).map(|it| &**it);
         samples.chain([&self.of_each_get]).for_each(Samples::clear);
-        self.usual.clear();
+        self.common_values.clear();
     }
 }
 
@@ -230,7 +232,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// All shards of some statistics. Ordered: the fields used by every update come first.
+/// All shards of a [`Statistics`](super::Statistics). The fields used by every update come first.
 #[repr(C)]
 pub(super) struct Shards {
     generation: Generation,

@@ -2,7 +2,7 @@
 
 use super::atomics::{AtomicBool, AtomicU64, Ordering};
 
-/// A try-lock for the counters next to it. It is never waited for.
+/// A try-lock for the counters next to it. No thread ever waits for it.
 pub(super) struct TryLock(AtomicBool);
 
 impl TryLock {

@@ -45,8 +45,8 @@ impl Began {
     }
 }
 
-/// Statistics, if enabled, and the clock for their times: for components that record statistics outside of
-/// user operations.
+/// Statistics, if enabled, and the clock for their times. For components that record statistics
+/// outside of user operations.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Counters of a read in tables, kept with the read and added to the statistics at its end.
+//! The table counters of a read, kept with the read and added to the statistics at its end.
 
 use std::cell::Cell;
 
@@ -7,7 +7,7 @@ use super::{Ticker, Update};
 /// The kind of a block, as distinguished by cache tickers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockPart {
-    /// Entries.
+    /// A data block.
     Data,
     /// An index or a partition of one.
     Index,

@@ -27,7 +27,7 @@ fn the_numbers_are_rocksdbs() {
         assert_eq!(
             Ticker::named(ticker.name()),
             Some(*ticker),
-            "a name is there twice"
+            "a name occurs twice"
         );
     }
     assert_eq!(Ticker::from_number(267), None);
@@ -114,7 +114,7 @@ fn counts_are_exact_with_threads_that_lease_slots() {
         for number in 0..THREADS {
             let statistics = &statistics;
             threads.push_back(scope.spawn(move || {
-                // Every tenth lives long enough to get a slot.
+                // Every tenth thread lives long enough to get a slot.
                 let each = if number % 10 == 0 { EACH } else { 20 };
                 (0..each).for_each(|_| read_key(statistics, number % 16));
             }));
@@ -133,7 +133,7 @@ fn counts_are_exact_with_threads_that_lease_slots() {
         assert_eq!((sizes.count, sizes.sum), (keys, bytes));
         assert_eq!((sizes.min, sizes.max), (0, 15));
     }
-    // At least one did.
+    // At least one got a slot.
     assert!(statistics.shards.all().count() > Shards::new(cores::count()).all().count());
 }
 
@@ -148,7 +148,7 @@ fn updates_of_exiting_threads_count() {
             }
         }
     }
-    // One that is dropped before the slot's lease, and one after it.
+    // One is dropped before the lease of the slot, the other after it.
     thread_local! {
         static BEFORE: Last = const { Last(RefCell::new(None)) };
         static AFTER: Last = const { Last(RefCell::new(None)) };
@@ -183,7 +183,7 @@ fn taking_a_ticker_concurrently_loses_nothing() {
         let mut taken = 0;
         while adding.load(Ordering::Relaxed) > 0 {
             let read = statistics.ticker(Ticker::NumberKeysRead);
-            assert!(read <= 4 * EACH, "less than nothing: {read}");
+            assert!(read <= 4 * EACH, "negative: {read}");
             taken += statistics.take_ticker(Ticker::NumberKeysRead);
         }
         taken
@@ -246,7 +246,7 @@ fn common_values_are_included_in_histograms() {
         }
         assert_eq!(statistics.histogram(Histogram::BytesPerRead), expected);
         if round == 1 {
-            // After a reset other values are the first ones.
+            // After a reset, the first two values are different ones.
             statistics.reset();
             expected = Distribution::default();
             statistics.record(Histogram::BytesPerRead, 90);
@@ -359,7 +359,7 @@ fn get() -> impl Strategy<Value = Get> {
     })
 }
 
-/// A few of each group, so that collisions occur: of gets, frequent, and infrequent.
+/// A few of each group (of gets, frequent, infrequent), so that collisions occur.
 const TICKERS: [Ticker; 3] = [
     Ticker::BytesRead,
     Ticker::NumberKeysRead,

@@ -1,10 +1,11 @@
 //! The assignment of statistics shards to threads.
 //!
-//! The process has [`SLOTS`] slots. A thread leases one after [`UPDATES_BEFORE_LEASE`] updates and keeps it
-//! until it exits. It updates the shards of that slot, of any statistics, without synchronisation, as their
-//! only writer. The next owner continues with the same shards. Short-lived threads never lease a slot, and if
-//! all slots are leased a thread retries after the same number of updates. Both use the shards of cores, as
-//! does an exiting thread that has released its slot.
+//! The process has [`SLOTS`] slots. A thread leases one after [`UPDATES_BEFORE_LEASE`] updates and
+//! keeps it until it exits. As their only writer, it updates the shards of that slot, in any
+//! [`Statistics`](super::Statistics), without synchronisation. The next owner continues with the
+//! same shards. Short-lived threads never lease a slot, and if all slots are leased, a thread
+//! retries after the same number of updates. Threads without a slot, including an exiting thread
+//! that has released its own, use the shards of cores.
 
 use std::cell::Cell;
 
@@ -22,9 +23,9 @@ pub(super) const UPDATES_BEFORE_LEASE: usize = 1_000;
 const ENDING: usize = usize::MAX;
 
 thread_local! {
-    /// The slot of the thread if less than [`SLOTS`]; [`ENDING`]; or [`SLOTS`] plus the number of updates
-    /// until it tries to lease one. A single word without a destructor: cheap to access, and accessible to an
-    /// exiting thread.
+    /// The slot of the thread if less than [`SLOTS`]; [`ENDING`]; or [`SLOTS`] plus the number of
+    /// updates until it tries to lease one. A single word without a destructor: cheap to access,
+    /// and still accessible when the thread exits.
     static STATE: Cell<usize> = const { Cell::new(SLOTS + UPDATES_BEFORE_LEASE) };
     /// Initialised by the lease of a slot, and dropped when the thread exits.
     static LEASE: Lease = const { Lease };
@@ -65,7 +66,7 @@ fn without_slot(state: usize) -> Option<usize> {
 
 #[cold]
 fn lease() -> Option<usize> {
-    // Before a slot is taken, so that its release is guaranteed.
+    // Comes before taking a slot, so that its release is guaranteed.
     if LEASE.try_with(|_| ()).is_err() {
         STATE.set(ENDING);
         return None;
@@ -96,8 +97,8 @@ impl Leases {
             let slot = leased.trailing_ones() as usize;
             (slot < SLOTS).then_some(slot)
         };
-        // Acquire pairs with the release of the previous owner: its stores are visible. Changes of other bits
-        // in between are read-modify-writes and continue its release sequence.
+        // Acquire pairs with the release of the previous owner: its stores are visible. Changes of
+        // other bits in between are read-modify-writes, which continue the release sequence.
         let leased = self
             .0
             .fetch_update(Ordering::Acquire, Ordering::Relaxed, |leased| {
@@ -165,8 +166,8 @@ mod tests {
         let thread = || {
             LAST.with(|_| ());
             assert!(after_updates().is_some());
-            // The order of thread-local destructors is unspecified. This simulates that the lease is dropped
-            // first.
+            // The order of thread-local destructors is unspecified. This makes the lease the first
+            // to be dropped.
             drop(Lease);
         };
         std::thread::scope(|scope| scope.spawn(thread).join()).unwrap();

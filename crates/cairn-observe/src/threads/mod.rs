@@ -1,9 +1,10 @@
-//! The status of threads that work for databases, RocksDB's `GetThreadList`.
+//! The status of threads that work for databases: RocksDB's `GetThreadList`.
 //!
-//! A database opened with `enable_thread_tracking` has a [`Tracker`], which records the start, the progress
-//! and the end of flushes, compactions, opens and verifications. [`list`] shows the operations of all
-//! databases of the process; idle threads are not listed. Bytes are counted as files are read and written, by
-//! all threads that work on an operation. If nothing is tracked, a file operation costs one load.
+//! A database opened with `enable_thread_tracking` has a [`Tracker`], which records the start, the
+//! progress and the end of flushes, compactions, opens and verifications. [`list`] shows the
+//! operations of all databases of the process; idle threads are not listed. Bytes are counted as
+//! files are read and written, by all threads that work on an operation. If no operation is
+//! tracked, the overhead per file operation is one load.
 //!
 //! ```
 //! use cairn_observe::threads::{self, Operation, Tracker};
@@ -32,7 +33,8 @@ pub use status::{CompactionOperation, FlushOperation, Operation, Stage, ThreadSt
 /// Operations in progress, in the order of their start.
 static OPERATIONS: Mutex<Vec<Arc<Tracked>>> = Mutex::new(Vec::new());
 
-/// The number of operations. A thread that works on one has seen its start and reads a value other than 0.
+/// The number of operations. A thread that works on an operation has seen its start and reads a
+/// value other than 0.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -61,7 +63,7 @@ pub struct Tracked {
     operation: Operation,
     /// The start time, in nanoseconds of the database's clock.
     began: u64,
-    // Informational: they order no other access.
+    // Informational: these atomics order no other access.
     stage: AtomicU8,
     read: AtomicU64,
     written: AtomicU64,
@@ -84,8 +86,8 @@ impl Tracked {
     }
 }
 
-/// The operations in progress of all databases in the process that were opened with `enable_thread_tracking`,
-/// in the order of their start.
+/// The operations in progress, in the order of their start, of all databases in the process that
+/// were opened with `enable_thread_tracking`.
 #[must_use]
 pub fn list() -> Vec<ThreadStatus> {
     listed(|_| true)
@@ -139,7 +141,7 @@ impl Tracker {
                 OPERATIONS.lock().push(tracked.clone());
                 // Relaxed: this thread sees its own store, and helpers are called later.
                 COUNT.fetch_add(1, Ordering::Relaxed);
-                turn_to(Some(Current {
+                set_current(Some(Current {
                     tracked: tracked.clone(),
                     leads: true,
                 }))
@@ -160,7 +162,7 @@ impl Tracker {
 }
 
 /// Sets the operation of the calling thread and returns the previous one.
-fn turn_to(next: Option<Current>) -> Option<Current> {
+fn set_current(next: Option<Current>) -> Option<Current> {
     // An exiting thread has no operation.
     CURRENT
         .try_with(|current| current.replace(next))
@@ -179,7 +181,7 @@ pub struct Working {
 impl Drop for Working {
     fn drop(&mut self) {
         if let Some(tracked) = &self.tracked {
-            let _ended = turn_to(self.outer.take());
+            let _ended = set_current(self.outer.take());
             COUNT.fetch_sub(1, Ordering::Relaxed);
             OPERATIONS
                 .lock()
@@ -191,19 +193,19 @@ impl Drop for Working {
 /// The operation of the calling thread, for threads that [`help`] with it.
 #[must_use]
 pub fn current() -> Option<Arc<Tracked>> {
-    look(|current| current.tracked.clone())
+    with_tracked(|current| current.tracked.clone())
 }
 
 /// Accesses the operation of the calling thread.
-fn look<T>(look: impl FnOnce(&Current) -> T) -> Option<T> {
+fn with_tracked<T>(look: impl FnOnce(&Current) -> T) -> Option<T> {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return None;
     }
-    look_slowly(look)
+    with_tracked_slow(look)
 }
 
 #[cold]
-fn look_slowly<T>(look: impl FnOnce(&Current) -> T) -> Option<T> {
+fn with_tracked_slow<T>(look: impl FnOnce(&Current) -> T) -> Option<T> {
     let found = CURRENT.try_with(|current| current.borrow().as_ref().map(look));
     found.unwrap_or_default()
 }
@@ -212,7 +214,7 @@ fn look_slowly<T>(look: impl FnOnce(&Current) -> T) -> Option<T> {
 /// dropped.
 pub fn help(tracked: Option<&Arc<Tracked>>) -> Helping {
     let outer = tracked.map(|tracked| {
-        turn_to(Some(Current {
+        set_current(Some(Current {
             tracked: tracked.clone(),
             leads: false,
         }))
@@ -234,14 +236,14 @@ pub struct Helping {
 impl Drop for Helping {
     fn drop(&mut self) {
         if let Some(outer) = self.outer.take() {
-            let _helped = turn_to(outer);
+            let _helped = set_current(outer);
         }
     }
 }
 
 /// Sets the stage of the calling thread's operation, until the guard is dropped. Has no effect in a helper.
 pub fn stage(stage: Stage) -> AtStage {
-    let before = look(|current| {
+    let before = with_tracked(|current| {
         let number = stage as u8;
         let swap = || current.tracked.stage.swap(number, Ordering::Relaxed);
         current.leads.then(|| (current.tracked.clone(), swap()))
@@ -270,13 +272,13 @@ pub(crate) fn is_in_use() -> bool {
 /// Counts `bytes` read by the calling thread.
 #[inline]
 pub(crate) fn count_read(bytes: u64) {
-    look(|current| current.tracked.read.fetch_add(bytes, Ordering::Relaxed));
+    with_tracked(|current| current.tracked.read.fetch_add(bytes, Ordering::Relaxed));
 }
 
 /// Counts `bytes` written by the calling thread.
 #[inline]
 pub(crate) fn count_written(bytes: u64) {
-    look(|current| current.tracked.written.fetch_add(bytes, Ordering::Relaxed));
+    with_tracked(|current| current.tracked.written.fetch_add(bytes, Ordering::Relaxed));
 }
 
 #[cfg(test)]

@@ -49,9 +49,9 @@ pub struct CompactionOperation {
     pub output_level: usize,
     /// True for a manual compaction.
     pub is_manual: bool,
-    /// True if it only deletes tables.
+    /// True if the compaction only deletes tables.
     pub is_deletion: bool,
-    /// True if it only moves tables to another level.
+    /// True if the compaction only moves tables to another level.
     pub is_trivial_move: bool,
     /// The total size of the input tables.
     pub total_input_bytes: u64,
@@ -145,8 +145,8 @@ impl Stage {
 
 /// The current status of a thread.
 ///
-/// Displayed as a line of the table that `db_bench` prints, without the state column: RocksDB has a single
-/// state, waiting for a mutex that Cairn does not have.
+/// Displayed as a line of the table that `db_bench` prints, without the state column: RocksDB's
+/// only state is waiting for a mutex that Cairn does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadStatus {
     /// The thread number, as in the info log.
@@ -233,7 +233,7 @@ impl fmt::Display for ThreadStatus {
 /// Formats microseconds in a readable unit, as RocksDB does; empty for 0.
 fn micros_text(micros: u64) -> String {
     const SECOND: u64 = 1_000_000;
-    // Such times are far below the range in which a double is exact.
+    // Such times are well within the range in which a double is exact.
     let seconds = |micros: u64| micros as f64 / SECOND as f64;
     let of_minute = seconds(micros % (60 * SECOND));
     let minutes = micros / SECOND / 60;

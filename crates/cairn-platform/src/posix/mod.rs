@@ -23,6 +23,7 @@ mod mapped_read;
 pub mod memory_limit;
 pub(crate) mod priority;
 mod process;
+mod process_memory;
 mod random;
 mod read;
 pub mod region;
@@ -48,6 +49,7 @@ use self::eintr::retry_on_eintr;
 pub use self::process::Process;
 pub use self::random::SystemRandom;
 pub(crate) use self::random::fill_from_kernel;
+pub use process_memory::{ProcessMemory, process_memory};
 
 use self::mapped_append::MappedWriter;
 use self::read::PosixReader;

@@ -7,7 +7,7 @@
 //!
 //! Forward, the first visible version of a key determines its value, and the iterator is positioned
 //! on it in place: the value is pinned in its block. The key is copied, because the next step
-//! compares it, and because the copy is cheaper to return. Backward, versions are visited oldest
+//! compares it and because the copy is cheaper to return. Backward, versions are visited oldest
 //! first and gathered until the previous key begins, unless the key is known to have a single
 //! version. A change of direction is a seek.
 //!

@@ -142,7 +142,7 @@ fn ready<T>(future: impl Future<Output = T>) -> T {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::pin!(future).poll(&mut context) {
         std::task::Poll::Ready(value) => value,
-        std::task::Poll::Pending => panic!("a blocking world never waits"),
+        std::task::Poll::Pending => panic!("a blocking read is never pending"),
     }
 }
 

@@ -102,7 +102,8 @@ fn run_of_deletions_over_values_counts_both_as_skipped() {
             assert_eq!(iter.valid(), found, "{layers:?}, at most {limit}");
             assert_eq!(iter.status().is_ok(), found);
         }
-        // A snapshot before the deletions sees all values, one between them the remaining values.
+        // A snapshot before the deletions sees all values; a snapshot between them sees the
+        // remaining values.
         for (seq, count) in [(50, 50), (75, 25), (100, 0)] {
             let seq = SequenceNumber(seq);
             let mut iter = DbIter::new(world.view.clone(), seq, &ReadOptions::default());
@@ -203,7 +204,7 @@ fn measure_steps(layers: &[usize]) {
             }
             assert_eq!(bytes as u64, KEYS * 116);
         });
-        println!("{what}: {} ns a step", best / KEYS);
+        println!("{what}: {} ns per step", best / KEYS);
     }
     let mut at = 0;
     let best = best_nanos(&mut || {

@@ -8,6 +8,7 @@ use cairn_format::dated;
 use cairn_format::key::{self, InternalKey};
 use cairn_format::range_del::Tombstone;
 use cairn_format::wide::{self, Column, ColumnValue};
+use cairn_memory::secondary::CacheTier;
 use cairn_memory::{BlockCache, CacheOptions};
 use cairn_memtable::{FilterOptions, Memtable, MemtableOptions};
 use cairn_observe::statistics::Meter;
@@ -42,7 +43,7 @@ pub(super) enum Change {
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     /// The number of changes, from the oldest, in level 2, level 1, the older and the newer level-0
-    /// table. Half of the remaining ones are in an immutable memtable.
+    /// table. Half of the remaining changes are in an immutable memtable.
     pub(super) layers: Vec<usize>,
     /// The number of tables in a level.
     pub(super) files: usize,
@@ -116,7 +117,8 @@ impl World {
             rest = newer;
         }
         let memtables = rest.split_at(rest.len() / 2);
-        // One of the memtables has a whole-key filter: the scans of these tests cross prefixes.
+        // One of the memtables has a whole-key filter; prefix filters would not suit these tests,
+        // whose scans cross prefixes.
         let filter = FilterOptions {
             bytes: 64,
             whole_keys: true,
@@ -155,12 +157,14 @@ impl World {
                 prefix_extractor: Some(PrefixExtractor::Fixed(1)),
                 options: builder.options.clone(),
                 cache: Some(Arc::new(BlockCache::new(1 << 26, CacheOptions::default()))),
+                charged: cairn_memory::MemoryUses::NONE,
                 verify_unique_id: false,
                 mode: FileMode::default(),
                 advise_random: false,
                 meter: Meter::default(),
                 last_level: usize::MAX,
                 open_tables: OpenTables::new(None),
+                lowest_tier: CacheTier::default(),
                 uncache_aggressiveness: 0,
             }),
             blobs: Arc::new(BlobSource::new(

@@ -95,11 +95,12 @@ impl RandomAccessFile for SimReader {
 pub(super) struct SimWriter {
     pub(super) handle: Handle,
     pub(super) closed: AtomicBool,
-    /// The write position, for a file that is overwritten or longer than what was appended.
+    /// The write position, for a file that is overwritten or is longer than the appended data.
     pub(super) over: Option<AtomicUsize>,
     /// For a file created with a mapping, true while appends are stores.
     pub(super) mapped: Option<AtomicBool>,
-    /// True if the file was synced since the last append. The next append is then a call.
+    /// True if the file has been synced since the last append. The next append is then a write
+    /// call.
     pub(super) synced: AtomicBool,
 }
 
@@ -155,7 +156,7 @@ impl SimWriter {
                 None => {}
             }
             self.store_piece(at, piece)?;
-            // The masked heads: of the piece before this one, then of this one.
+            // The masked heads: that of the preceding piece, then that of this piece.
             let before = veil.map(|_| done..from);
             let own = (veil.is_some() && !goes_on).then_some(from..to);
             for piece in [before, own].into_iter().flatten() {
@@ -172,7 +173,7 @@ impl SimWriter {
         Ok(&data[done..])
     }
 
-    /// Stores `data`, which lies within one unit, at `offset`.
+    /// Stores `data`, which is within one unit, at `offset`.
     fn store_piece(&self, offset: usize, data: Vec<u8>) -> Result<()> {
         let mut op = self.enter(Call::Store)?;
         op.change(Change::Write {
@@ -218,7 +219,7 @@ impl WritableFile for SimWriter {
             .over
             .as_ref()
             .map_or(len, |over| over.load(Ordering::Relaxed));
-        // Overwriting takes no space.
+        // Overwriting takes no additional space.
         let old = len.saturating_sub(offset).min(data.len());
         let mut room = old + op.state.room(inode, data.len() - old);
         if op.fault == Some(Fault::ShortWrite) {
@@ -312,7 +313,7 @@ impl WritableFile for SimWriter {
         let mut op = self.enter(Call::Truncate)?;
         let inode = self.handle.inode;
         let len = usize::try_from(len)
-            .map_err(|_| Error::invalid_argument("no simulated file is that long"))?;
+            .map_err(|_| Error::invalid_argument("a simulated file cannot be that long"))?;
         op.change(Change::Truncate { inode, len });
         op.state.reserved.remove(&inode);
         if let Some(over) = &self.over {
@@ -322,6 +323,10 @@ impl WritableFile for SimWriter {
             mapped.store(false, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    fn mapped_bytes(&self) -> usize {
+        0
     }
 
     fn is_mapped(&self) -> bool {

@@ -28,7 +28,7 @@ pub(super) struct State {
     pub(super) reserved: BTreeMap<Inode, u64>,
     pub(super) capacity: u64,
     pub(super) record_sites: bool,
-    /// The stack of the first operation that failed by the last plan.
+    /// The stack of the first operation that the last plan made fail.
     pub(super) injected_at: Option<Arc<Backtrace>>,
     /// The number of reads that returned wrong data.
     pub(super) wrong_reads: usize,
@@ -80,7 +80,7 @@ impl State {
         self.next_inode - 1
     }
 
-    /// Drops a file without name and handle.
+    /// Drops a file that has neither a name nor a handle.
     pub(super) fn release(&mut self, inode: Inode) {
         let open = self.handles.values().any(|(held, _)| *held == inode);
         if !open && !self.live.is_named(inode) {

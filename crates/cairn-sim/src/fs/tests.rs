@@ -65,7 +65,7 @@ fn operations_follow_the_contract() {
     assert_eq!(
         reader.read_at(0, &mut buf).unwrap(),
         3,
-        "it lives while open"
+        "an unlinked file exists while it is open"
     );
     assert_eq!(fs.leaks().len(), 2);
     drop((again, reader));
@@ -375,7 +375,7 @@ fn mapped_stores_survive_crashes_in_part() {
     fs.sync_dir(Path::new("/")).unwrap();
     file.append(b"f").unwrap();
     file.sync(false).unwrap();
-    // The first append after a sync is a call.
+    // The first append after a sync is a write call.
     file.append(b"irst").unwrap();
     assert_eq!(fs.trace().operations().last().unwrap().call, Call::Append);
     let before = fs.operations();
@@ -406,7 +406,7 @@ fn mapped_stores_survive_crashes_in_part() {
     );
     assert!(cut.iter().any(|text| text[5] == 0) && cut.iter().any(|text| text[5] == b'H'));
 
-    // If a window cannot be mapped, the file is written by calls, which report the error.
+    // If a window cannot be mapped, the file is written by write calls, which report the error.
     let plan = |call, lasts| {
         FaultPlan::new(vec![FaultRule {
             trigger: Trigger::Class {

@@ -1,9 +1,10 @@
-//! Skips the compression of data blocks while it does not pay (`auto_skip`).
+//! Skips the compression of data blocks while it does not pay off (`auto_skip`).
 //!
 //! The compression ratio is estimated as in RocksDB 11.12: each compressed block moves the estimate
-//! towards its own ratio, by an eighth of the difference if it is better and by a sixteenth if it is
-//! worse. While the estimate is above the ratio at which a block is kept compressed, only a sample of
-//! the blocks is tried. Unlike in RocksDB, the estimate starts anew with each table.
+//! towards its own ratio, by an eighth of the difference if that is better and by a sixteenth if it
+//! is worse. While the estimate is above the ratio at which a block is stored compressed,
+//! compression is attempted for only a sample of the blocks. Unlike in RocksDB, each table starts
+//! with a new estimate.
 
 use cairn_options::CompressionOptions;
 
@@ -15,8 +16,8 @@ const DEFAULT_SAMPLE_EVERY: u32 = 64;
 /// The ratio estimate of one table.
 pub(crate) struct AutoSkipCompressor {
     ratio: i64,
-    /// The highest ratio at which compression pays.
-    bar: i64,
+    /// The highest ratio at which a block is stored compressed.
+    max_ratio: i64,
     sample_every: u32,
     /// Blocks to skip before the next attempt.
     skips: u32,
@@ -25,11 +26,11 @@ pub(crate) struct AutoSkipCompressor {
 impl AutoSkipCompressor {
     /// Creates an estimate if `options` enable it.
     pub(crate) fn new(options: &CompressionOptions) -> Option<AutoSkipCompressor> {
-        let bar = i64::from(options.max_compressed_bytes_per_kb.max(0)) * (SCALE / 1024);
+        let max_ratio = i64::from(options.max_compressed_bytes_per_kb.max(0)) * (SCALE / 1024);
         let sample_every = u32::try_from(options.auto_skip_min_sample_every).unwrap_or(0);
         options.auto_skip.then_some(AutoSkipCompressor {
             ratio: 0,
-            bar,
+            max_ratio,
             sample_every: match sample_every {
                 0 => DEFAULT_SAMPLE_EVERY,
                 every => every,
@@ -38,9 +39,9 @@ impl AutoSkipCompressor {
         })
     }
 
-    /// True if the next block is to be stored as it is.
+    /// True if the next block is to be stored uncompressed.
     pub(crate) fn skips_next(&mut self) -> bool {
-        if self.ratio <= self.bar {
+        if self.ratio <= self.max_ratio {
             return false;
         }
         match self.skips.checked_sub(1) {
@@ -98,7 +99,7 @@ mod tests {
         for (i, five) in tries[first..].chunks_exact(5).enumerate() {
             assert_eq!(five.iter().filter(|&&tried| tried).count(), 1, "{i}");
         }
-        // Once blocks shrink again, all are tried.
+        // Once blocks shrink again, compression is attempted for all.
         let tries = tried(&[[1000; 200], [200; 200]].concat());
         assert!(tries[300..].iter().all(|&tried| tried));
         assert!(AutoSkipCompressor::new(&CompressionOptions::default()).is_none());

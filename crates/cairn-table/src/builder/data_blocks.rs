@@ -4,6 +4,7 @@
 use cairn_compress::{Compression, Compressor, Dictionary, Framing, decompress, train_zstd};
 use cairn_format::block::{BlockBuilder, BlockOptions, can_hash, has_room};
 use cairn_format::table::{Handle, TRAILER_LEN};
+use cairn_memory::{CacheCharge, MemoryUse};
 use cairn_observe::statistics::{Histogram, Meter, Ticker};
 use cairn_options::{DataBlockIndexType, TableOptions};
 use cairn_types::{Error, Result};
@@ -14,14 +15,14 @@ use crate::builder::index::IndexRows;
 use crate::builder::params::BuildParams;
 use crate::builder::warmer::Warmer;
 
-/// Maximum alignment by padding: the page size of a device, in bytes.
+/// Maximum alignment achieved by padding: the page size of a device, in bytes.
 const MAX_ALIGNMENT: u64 = 4096;
 
 /// Compresses blocks and decides whether to keep the result.
 pub(crate) struct Packer {
     compressor: Compressor,
     dictionary: Option<Dictionary>,
-    /// A block is kept compressed if its size is at most this many 1024ths of the original.
+    /// A block is stored compressed if its size is at most this many 1024ths of the original.
     max_per_kb: u64,
     auto_skip: Option<AutoSkipCompressor>,
     verify: bool,
@@ -95,7 +96,7 @@ impl Packer {
         self.dictionary.as_ref()
     }
 
-    /// Returns the stored form of `raw`: compressed if that pays.
+    /// Returns the stored form of `raw`, compressed if that saves enough.
     pub(crate) fn pack<'a>(&'a mut self, raw: &'a [u8]) -> Result<(&'a [u8], Compression)> {
         let kind = self.compressor.kind();
         let skips = self
@@ -158,6 +159,8 @@ impl Packer {
 struct BufferedBlocks {
     bytes: Vec<u8>,
     ends: Vec<usize>,
+    /// The charge of the buffer.
+    charge: Option<CacheCharge>,
     /// Buffer size at which the dictionary is built, in bytes.
     limit: usize,
 }
@@ -165,7 +168,7 @@ struct BufferedBlocks {
 /// Block sizes, alignment and padding.
 struct Sizes {
     block_size: usize,
-    /// A smaller block is not finished for an entry that does not fit.
+    /// A block smaller than this is not finished early because the next entry does not fit.
     deviation_limit: usize,
     /// Alignment of blocks, in bytes; 0 for none.
     align: u64,
@@ -232,6 +235,9 @@ impl DataBlocks {
             };
             BufferedBlocks {
                 limit: usize::try_from(wanted).unwrap_or(usize::MAX),
+                charge: params
+                    .charge
+                    .charge(MemoryUse::CompressionDictionaryBuffer, 0),
                 ..BufferedBlocks::default()
             }
         });
@@ -287,8 +293,13 @@ impl DataBlocks {
         self.block.estimated_size()
     }
 
+    /// Returns the memory of the current block and of the compressor's output, in bytes.
+    pub(crate) fn memory_usage(&self) -> usize {
+        self.block.estimated_size() + self.packer.scratch.capacity()
+    }
+
     /// Returns the size of the buffered blocks, in bytes.
-    pub(crate) fn waiting_bytes(&self) -> u64 {
+    pub(crate) fn buffered_bytes(&self) -> u64 {
         self.waiting
             .as_ref()
             .map_or(0, |waiting| waiting.bytes.len() as u64)
@@ -317,14 +328,19 @@ impl DataBlocks {
         waiting.bytes.extend_from_slice(raw);
         waiting.ends.push(waiting.bytes.len());
         self.block.reset();
-        if waiting.bytes.len() >= waiting.limit {
-            self.end_waiting(output, index, warmer)?;
+        let mut is_full = waiting.bytes.len() >= waiting.limit;
+        if let Some(charge) = &mut waiting.charge {
+            charge.follow(waiting.bytes.capacity());
+            is_full |= charge.exceeds_strict_capacity();
+        }
+        if is_full {
+            self.end_buffered(output, index, warmer)?;
         }
         Ok(())
     }
 
     /// Builds the dictionary from the buffered blocks and writes them.
-    pub(crate) fn end_waiting(
+    pub(crate) fn end_buffered(
         &mut self,
         output: &mut FileWriter,
         index: &mut IndexRows,

@@ -10,10 +10,11 @@ use cairn_platform::WritableFile;
 use cairn_types::Result;
 
 /// Write buffer size: fits into the cache of a core.
-const BUFFER_BYTES: usize = 256 << 10;
+pub(crate) const BUFFER_BYTES: usize = 256 << 10;
 
-/// Writeback interval if `bytes_per_sync` is 0. Without it, writeback would start with the final sync,
-/// which would block the job and its memtable, and other syncs would wait for a whole table.
+/// Writeback interval if `bytes_per_sync` is 0. Without it, writeback would start with the final
+/// sync: the job would be blocked and hold on to its memtable, and other syncs would wait for a
+/// whole table.
 const WRITEBACK_BYTES: u64 = 4 << 20;
 
 /// Options of the writer.
@@ -36,8 +37,8 @@ pub(crate) struct FileWriter {
     options: FileWriterOptions,
     buffer: Vec<u8>,
     /// Bytes passed to the file.
-    handed: u64,
-    /// Bytes whose writeback was started.
+    flushed: u64,
+    /// Bytes for which writeback has been started.
     written_back: u64,
     crc: u32,
 }
@@ -48,7 +49,7 @@ impl FileWriter {
             file,
             options,
             buffer: Vec::with_capacity(BUFFER_BYTES),
-            handed: 0,
+            flushed: 0,
             written_back: 0,
             crc: 0,
         }
@@ -56,7 +57,7 @@ impl FileWriter {
 
     /// Returns the offset of the next byte.
     pub(crate) fn offset(&self) -> u64 {
-        self.handed + self.buffer.len() as u64
+        self.flushed + self.buffer.len() as u64
     }
 
     /// Returns the checksum kind of the blocks.
@@ -125,18 +126,18 @@ impl FileWriter {
             return Ok(());
         }
         self.file.append(bytes)?;
-        self.handed += bytes.len() as u64;
+        self.flushed += bytes.len() as u64;
         if self.options.file_checksum {
             self.crc = crc32c_extend(self.crc, bytes);
         }
-        let waiting = self.handed - self.written_back;
+        let waiting = self.flushed - self.written_back;
         let every = match self.options.bytes_per_sync {
             0 => WRITEBACK_BYTES,
             bytes => bytes,
         };
         if waiting >= every {
             self.file.start_writeback(self.written_back, waiting)?;
-            self.written_back = self.handed;
+            self.written_back = self.flushed;
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Input of the table's filter: hashes of keys and prefixes. They are kept until the table is finished,
-//! because a filter is sized by their number.
+//! Input of the table's filter: hashes of keys and prefixes. They are kept until the table is
+//! finished, because their number determines the size of the filter.
 
 use cairn_format::hash::{hash32, hash64};
 use cairn_format::key::strip_timestamp;
@@ -10,7 +10,7 @@ use crate::builder::hash_buffer::HashBuffer;
 /// The seed of legacy Bloom filters.
 const LEGACY_SEED: u32 = 0xbc9f_1d34;
 
-/// HashBuffer of the keys and prefixes of a table, grouped by data block.
+/// The hashes of the keys and prefixes of a table, grouped by data block.
 pub(crate) struct FilterKeys {
     /// True below format version 5, whose filters use 32-bit hashes.
     legacy: bool,
@@ -86,8 +86,8 @@ impl FilterKeys {
         }
     }
 
-    /// Ends a data block. Each block has all its own hashes, so that any range of blocks can become a
-    /// partition.
+    /// Ends a data block. Each block keeps all of its hashes, so that any range of blocks can
+    /// become a partition.
     pub(crate) fn end_block(&mut self) {
         if let Some(blocks) = &mut self.blocks {
             blocks.push(BlockEdge {
@@ -99,6 +99,12 @@ impl FilterKeys {
         self.last_whole = None;
         self.last_prefix = None;
         self.first_prefix = None;
+    }
+
+    /// Returns the memory of the hashes, in bytes.
+    pub(crate) fn memory_usage(&self) -> usize {
+        let blocks = self.blocks.as_ref().map_or(0, Vec::capacity);
+        self.hashes.memory_usage() + blocks * size_of::<BlockEdge>()
     }
 
     /// Returns the number of hashes.
@@ -122,9 +128,9 @@ impl FilterKeys {
         self.end_before(block + 1) - self.end_before(block)
     }
 
-    /// Returns the hashes of the data blocks from `first` to `end`, exclusive, of a partitioned filter,
-    /// and the prefixes just before and after them, which prefix seeks to the edges of the range look
-    /// up.
+    /// Returns the hashes of the data blocks from `first` to `end`, exclusive, of a partitioned
+    /// filter, and the prefixes just before and after them, which are looked up by prefix seeks to
+    /// the edges of the range.
     pub(crate) fn run(&self, first: usize, end: usize) -> impl Iterator<Item = u64> + Clone + '_ {
         let before = self
             .edge(first.checked_sub(1))

@@ -58,7 +58,7 @@ impl TableBuilder {
     pub fn finish(mut self) -> Result<TableStats> {
         self.end_block(None)?;
         self.data
-            .end_waiting(&mut self.output, &mut self.index, self.warmer.as_ref())?;
+            .end_buffered(&mut self.output, &mut self.index, self.warmer.as_ref())?;
         let tail_start = self.output.offset();
         self.properties.data_size = tail_start;
         self.properties.tail_start_offset = tail_start;
@@ -72,7 +72,7 @@ impl TableBuilder {
             escaped: self.params.options.format_version >= ESCAPES_SINCE,
             common_prefix: self.params.common_prefix_in_index(),
             restart_interval: match self.index_kind {
-                // The metadata of a hash index counts restarts as blocks.
+                // The metadata of a hash index assumes one restart point per block.
                 IndexKind::Hash => 1,
                 _ => self
                     .params
@@ -195,7 +195,8 @@ impl TableBuilder {
         Ok(root)
     }
 
-    /// Returns the top-level index, with each partition under the separator of its last data block.
+    /// Returns the top-level index, which lists each partition under the separator of its last data
+    /// block.
     fn top_level(&self, coding: IndexCoding, runs: &[Run], handles: &[Handle]) -> Vec<u8> {
         let mut block = coding.block(false);
         for (&(_, end), &handle) in runs.iter().zip(handles) {
@@ -224,6 +225,15 @@ impl TableBuilder {
             return Ok(());
         };
         let start = self.output.offset();
+        if let Some(charge) = &mut self.charges.filter {
+            // The largest partition is not larger than a filter of all keys.
+            let fits = builder.keys_that_fit(options.metadata_block_size as usize);
+            let keys = match options.partition_filters {
+                true => filter.len().min(fits),
+                false => filter.len(),
+            };
+            charge.set(filter.memory_usage() + builder.memory_to_build(keys));
+        }
         if !options.partition_filters {
             let bits = builder.build(filter.all());
             let handle = self.output.append_block(&bits, Compression::None)?;

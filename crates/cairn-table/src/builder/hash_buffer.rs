@@ -1,9 +1,10 @@
 //! An append-only sequence of hashes, in chunks.
 //!
-//! A table of 64 MB has half a million keys and more. A doubling array would copy them repeatedly and
-//! hold twice the memory; chunks stay in place, and the allocator reuses each for the next table.
+//! A table of 64 MB may have half a million keys or more. A growing array would copy them
+//! repeatedly and need up to twice the memory; chunks stay in place, and the allocator reuses them
+//! for the next table.
 
-/// HashBuffer per chunk: 64 KiB.
+/// The number of hashes in a chunk of 64 KiB.
 const CHUNK: usize = 8192;
 
 /// An append-only sequence of hashes.
@@ -33,6 +34,11 @@ impl HashBuffer {
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.full.len() * CHUNK + self.last.len()
+    }
+
+    /// Returns the memory used, in bytes.
+    pub(crate) fn memory_usage(&self) -> usize {
+        (self.full.len() * CHUNK + self.last.capacity()) * size_of::<u64>()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -1,5 +1,5 @@
-//! Input of the table's index: a separator and a handle per data block. They are kept until the table
-//! is finished, because only then it is known whether user keys separate all blocks.
+//! Input of the table's index: a separator and a handle per data block. They are kept until the
+//! table is finished, because only then is it known whether user keys separate all blocks.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -52,7 +52,7 @@ impl IndexRows {
         }
     }
 
-    /// Ends the data block with the last key `last`; `next` is the first key of the next block.
+    /// Ends the data block whose last key is `last`; `next` is the first key of the next block.
     pub(crate) fn end_block(&mut self, last: &[u8], next: Option<&[u8]>) {
         self.scratch.clear();
         self.scratch.extend_from_slice(last);
@@ -73,9 +73,21 @@ impl IndexRows {
         self.separator_ends.push(self.separators.len());
     }
 
-    /// Records the handle of the next block in order that has none.
+    /// Records the handle of the first block that has none.
     pub(crate) fn place_block(&mut self, handle: Handle) {
         self.handles.push(handle);
+    }
+
+    /// Returns the memory used, in bytes.
+    pub(crate) fn memory_usage(&self) -> usize {
+        let first_keys = self.first_keys.as_ref();
+        let first_keys = first_keys.map_or(0, |(keys, ends)| {
+            keys.capacity() + ends.capacity() * size_of::<usize>()
+        });
+        self.separators.capacity()
+            + self.separator_ends.capacity() * size_of::<usize>()
+            + self.handles.capacity() * size_of::<Handle>()
+            + first_keys
     }
 
     /// Returns the number of data blocks.

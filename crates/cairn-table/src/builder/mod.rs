@@ -24,18 +24,19 @@ use cairn_format::checksum::ChecksumKind;
 use cairn_format::key;
 use cairn_format::table::Properties;
 use cairn_format::table::properties::IndexKind;
+use cairn_memory::{CacheCharge, MemoryUse};
 use cairn_options::IndexType;
 use cairn_platform::WritableFile;
 use cairn_types::{Error, KeyOrder, Result, SequenceNumber, ValueKind};
 
 use data_blocks::DataBlocks;
-use file_writer::{FileWriter, FileWriterOptions};
+use file_writer::{BUFFER_BYTES, FileWriter, FileWriterOptions};
 use filter::FilterKeys;
 use index::{IndexRows, PrefixRows};
 pub use params::{BuildParams, TableIdentity, TableTimes};
 use warmer::Warmer;
 
-/// A finished table as needed for its file metadata.
+/// The facts about a finished table that its file metadata needs.
 #[derive(Clone, Debug)]
 pub struct TableStats {
     /// The table properties.
@@ -72,6 +73,15 @@ pub struct TableBuilder {
     /// True if an index block was stored compressed.
     index_is_packed: bool,
     base_context: u32,
+    charges: Charges,
+}
+
+/// The charges of a builder's memory to the block cache.
+struct Charges {
+    /// Buffers and index rows.
+    job: Option<CacheCharge>,
+    /// Hashes, and the filter while it is built.
+    filter: Option<CacheCharge>,
 }
 
 impl TableBuilder {
@@ -99,6 +109,10 @@ impl TableBuilder {
                 meter: params.meter.clone(),
             },
         );
+        let charges = Charges {
+            job: params.charge.charge(MemoryUse::Job, BUFFER_BYTES),
+            filter: params.charge.charge(MemoryUse::FilterConstruction, 0),
+        };
         let timestamp_size = params.order.timestamp_size();
         let strip = if params.strip_timestamps {
             timestamp_size
@@ -137,6 +151,7 @@ impl TableBuilder {
             seqs: None,
             index_is_packed: false,
             base_context,
+            charges,
             params,
         })
     }
@@ -170,7 +185,7 @@ impl TableBuilder {
                 || key::compare(&self.order, self.last_key(), key).is_lt(),
             "entries are added in order"
         );
-        // Merges and filters may produce entries above the size limit.
+        // Merge operators and compaction filters may produce entries above the size limit.
         check_entry(key::user_key(key).len(), value.len())?;
         if self.data.is_full_for(key, value) {
             self.end_block(Some(key))?;
@@ -272,8 +287,21 @@ impl TableBuilder {
         if let Some(filter) = &mut self.filter {
             filter.end_block();
         }
+        self.follow_memory();
         self.data
             .end_block(&mut self.output, &mut self.index, self.warmer.as_ref())
+    }
+
+    /// Adjusts the charges to the memory in use.
+    #[inline]
+    fn follow_memory(&mut self) {
+        if let Some(charge) = &mut self.charges.job {
+            charge.follow(BUFFER_BYTES + self.index.memory_usage() + self.data.memory_usage());
+        }
+        if let Some(charge) = &mut self.charges.filter {
+            let filter = self.filter.as_ref();
+            charge.follow(filter.map_or(0, FilterKeys::memory_usage));
+        }
     }
 
     /// Returns the last key, without its timestamp if those are stripped; empty before the first.
@@ -298,7 +326,7 @@ impl TableBuilder {
     /// Returns the file size up to the last finished data block; buffered blocks count uncompressed.
     #[must_use]
     pub fn file_size(&self) -> u64 {
-        self.output.offset() + self.data.waiting_bytes()
+        self.output.offset() + self.data.buffered_bytes()
     }
 
     /// Returns the estimated final file size, including the current data block and the parts after it.
@@ -320,8 +348,8 @@ impl TableBuilder {
         Some((SequenceNumber(least), SequenceNumber(most)))
     }
 
-    /// Returns the properties collected so far. The caller completes them before
-    /// [`TableBuilder::finish`] (user-collected properties in `others`, times).
+    /// Returns the properties collected so far. Before [`TableBuilder::finish`], the caller adds
+    /// the times and, in `others`, the user-collected properties.
     pub fn properties_mut(&mut self) -> &mut Properties {
         &mut self.properties
     }

@@ -7,7 +7,8 @@ use cairn_format::filter::FilterBuilder;
 use cairn_format::table::Properties;
 use cairn_format::table::footer::LATEST_VERSION;
 use cairn_format::table::properties::Origin;
-use cairn_memory::CachePriority;
+use cairn_memory::secondary::CacheTier;
+use cairn_memory::{CachePriority, ChargePolicy};
 use cairn_observe::statistics::Meter;
 use cairn_options::{
     CompressionOptions, IndexShortening, IndexType, KeyCommonPrefix, TableOptions,
@@ -19,7 +20,7 @@ use crate::builder::filter::FilterKeys;
 /// Column family id of files outside of a column family.
 const UNKNOWN_FAMILY: u32 = 0x7fff_ffff;
 
-/// Parameters of a table builder: options, and identity recorded in the properties.
+/// Parameters of a table builder: the options, and the identity recorded in the properties.
 #[derive(Clone)]
 pub struct BuildParams {
     /// Table format options.
@@ -30,7 +31,7 @@ pub struct BuildParams {
     pub compression: Compression,
     /// Compression options.
     pub compression_options: CompressionOptions,
-    /// Used for prefix filters and hash indexes.
+    /// The prefix extractor for prefix filters and hash indexes.
     pub prefix_extractor: Option<PrefixExtractor>,
     /// Name of the merge operator; empty for none.
     pub merge_operator: String,
@@ -40,7 +41,7 @@ pub struct BuildParams {
     pub base_context: u32,
     /// Level of the file; -1 if unknown.
     pub level: i32,
-    /// True if no data lies below the file.
+    /// True if there is no data in lower levels.
     pub bottommost: bool,
     /// Creation times.
     pub times: TableTimes,
@@ -57,8 +58,12 @@ pub struct BuildParams {
     /// Priority of the data blocks that are inserted into the block cache as they are written; `None` to
     /// insert no blocks.
     pub warm: Option<CachePriority>,
+    /// The lowest tier to which these may move.
+    pub lowest_tier: CacheTier,
     /// Statistics sink.
     pub meter: Meter,
+    /// The memory of the builder that is charged to the family's block cache.
+    pub charge: ChargePolicy,
 }
 
 /// The origin of a table as recorded in its properties.
@@ -124,7 +129,9 @@ impl Default for BuildParams {
             bytes_per_sync: 0,
             file_checksum: false,
             warm: None,
+            lowest_tier: CacheTier::default(),
             meter: Meter::default(),
+            charge: ChargePolicy::default(),
         }
     }
 }
@@ -137,17 +144,17 @@ impl BuildParams {
         if !(2..=LATEST_VERSION).contains(&options.format_version) {
             let found = options.format_version;
             return refuse(format!(
-                "format_version: tables are written in 2 to {LATEST_VERSION}, found {found}"
+                "format_version of a new table: expected 2 to {LATEST_VERSION}, found {found}"
             ));
         }
         if options.partition_filters && options.index_type != IndexType::TwoLevelIndexSearch {
-            return refuse("partition_filters needs index_type kTwoLevelIndexSearch".to_owned());
+            return refuse("partition_filters requires index_type kTwoLevelIndexSearch".to_owned());
         }
         if options.block_align && self.compression != Compression::None {
-            return refuse("block_align needs compression kNoCompression".to_owned());
+            return refuse("block_align requires compression kNoCompression".to_owned());
         }
         if options.block_align && !options.block_size.is_power_of_two() {
-            return refuse("block_align needs a block_size that is a power of two".to_owned());
+            return refuse("block_align requires a block_size that is a power of two".to_owned());
         }
         if options.super_block_alignment_size > 0
             && !options.super_block_alignment_size.is_power_of_two()
@@ -155,10 +162,10 @@ impl BuildParams {
             return refuse("super_block_alignment_size is not a power of two".to_owned());
         }
         if options.block_restart_interval < 1 || options.index_block_restart_interval < 1 {
-            return refuse("a restart interval below 1".to_owned());
+            return refuse("a restart interval is less than 1".to_owned());
         }
         if self.compression_options.strategy != 0 && self.compression == Compression::Zlib {
-            return Err(Error::not_supported("compression_opts: strategy of zlib"));
+            return Err(Error::not_supported("compression_opts: a zlib strategy"));
         }
         if !self.compression_options.use_zstd_dict_trainer
             && self.compression_options.zstd_max_train_bytes > 0
@@ -193,7 +200,7 @@ impl BuildParams {
     }
 
     /// Returns the shortening of index keys. A shortened successor shares no prefix with the keys
-    /// before it.
+    /// that precede it.
     pub(crate) fn index_shortening(&self) -> IndexShortening {
         match self.options.index_shortening {
             IndexShortening::ShortenSeparatorsAndSuccessor if self.common_prefix_in_index() => {

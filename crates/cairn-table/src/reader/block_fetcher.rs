@@ -13,7 +13,7 @@ use cairn_observe::statistics::{Histogram, Meter};
 use cairn_platform::{Buffer, RandomAccessFile, ReadRequest};
 use cairn_types::{Decoded, Malformed};
 
-/// Maximum block size; offsets in blocks have 32 bits.
+/// Maximum block size: offsets in blocks have 32 bits.
 const MAX_BLOCK_BYTES: usize = u32::MAX as usize;
 
 /// Verifies the checksum of `raw`, a block with its trailer. Returns the stored contents and their
@@ -141,9 +141,9 @@ fn decompressed(
     }
 }
 
-/// Reads the `len` bytes of `file` at `offset` again, after the first read proved damaged, and returns
-/// the result of `decode`. The damage may be transient: memory, a cable, or the cache of the drive. If
-/// the second read is damaged too, the first error is returned.
+/// Reads the `len` bytes of `file` at `offset` again, after the first read turned out to be
+/// damaged, and returns the result of `decode`. The damage may be transient: in memory, on a cable,
+/// or in the cache of the drive. If the second read is damaged too, the first error is returned.
 #[cold]
 pub(crate) fn read_again<T>(
     error: Malformed,
@@ -158,7 +158,8 @@ pub(crate) fn read_again<T>(
         .ok_or(error)
 }
 
-/// Like [`unpack`], for a block that is read once and not kept: uncompressed contents are not copied.
+/// Like [`unpack`], for a block that is read once and not kept. Uncompressed contents are not
+/// copied.
 pub(crate) fn contents<'r>(
     raw: &'r Raw<'_>,
     handle: Handle,

@@ -30,8 +30,8 @@ pub(crate) struct Filter {
     pub partitions: Blocks,
 }
 
-/// A cache-line aligned copy of a filter. In an unaligned one, a line of the filter spans two cache
-/// lines, and a lookup may miss twice.
+/// A cache-line aligned copy of a filter. In an unaligned copy, a line of the filter would span two
+/// cache lines and a lookup could miss twice.
 pub(crate) struct Bits {
     memory: Box<[u8]>,
     start: usize,
@@ -71,7 +71,7 @@ impl Bits {
     }
 }
 
-/// The filter's answer, or the missing block.
+/// The result of a filter lookup, or the missing block.
 pub(crate) type Answer = Result<Result<bool, MissingBlock>>;
 
 impl Table {
@@ -83,7 +83,7 @@ impl Table {
         };
         if filter.whole_keys {
             let probe = self.whole_key_of(lookup);
-            let answer = self.ask(filter, &probe, lookup.internal(), supplied);
+            let answer = self.look_up(filter, &probe, lookup.internal(), supplied);
             if let Ok(Ok(may_match)) = answer {
                 supplied.counts.filter(may_match);
             }
@@ -92,7 +92,7 @@ impl Table {
         if filter.prefixes
             && let Some(probe) = self.prefix_of(lookup)
         {
-            let answer = self.ask(filter, &probe, lookup.internal(), supplied);
+            let answer = self.look_up(filter, &probe, lookup.internal(), supplied);
             if let Ok(Ok(may_match)) = answer {
                 supplied.counts.prefix_filter(may_match);
             }
@@ -144,7 +144,7 @@ impl Table {
         let Some(prefix) = self.prefix_extractor.as_ref().and_then(|e| e.prefix(bare)) else {
             return Ok(Ok(true));
         };
-        // The key is needed only to find a partition.
+        // The target is needed only to find a partition.
         if let Some(bits) = &filter.bits {
             return Ok(Ok(bits.may_match(&FilterKey::new(prefix))));
         }
@@ -160,12 +160,12 @@ impl Table {
             crate::pad_internal(&target, self.pad, &mut padded);
             target = padded;
         }
-        self.ask(filter, &FilterKey::new(prefix), &target, supplied)
+        self.look_up(filter, &FilterKey::new(prefix), &target, supplied)
     }
 
     /// Looks up `probe` in the filter, or in its partition for `target`.
     #[inline]
-    fn ask(
+    fn look_up(
         &self,
         filter: &Filter,
         probe: &FilterKey<'_>,
@@ -176,7 +176,7 @@ impl Table {
             return Ok(Ok(bits.may_match(probe)));
         }
         if filter.partitioned {
-            return self.ask_partition(filter, probe, target, supplied);
+            return self.look_up_partition(filter, probe, target, supplied);
         }
         let lack = MissingBlock {
             handle: filter.root.handle,
@@ -188,7 +188,7 @@ impl Table {
             .ok_or(lack))
     }
 
-    fn ask_partition(
+    fn look_up_partition(
         &self,
         filter: &Filter,
         probe: &FilterKey<'_>,

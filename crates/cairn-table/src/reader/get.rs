@@ -1,27 +1,28 @@
 //! Point lookups: the entries of one user key, newest first.
 //!
-//! A get works on blocks in memory. If a block is missing, it reports the block, keeps its position in
-//! the index, and continues once the block is supplied, so that a key whose versions fill many blocks
-//! costs one step per block. Supplied blocks are released after the data block that needed them. With
-//! all blocks in memory, a get allocates nothing and takes one reference, on the data block.
+//! A get works on blocks in memory. If a block is missing, it reports the block, keeps its position
+//! in the index, and continues once the block is supplied, so that a key whose versions fill many
+//! blocks takes one step per block. Supplied blocks are released after the data block that needed
+//! them. If all blocks are in memory, a get allocates nothing and takes a single reference, on the
+//! data block.
 //!
-//! A caller of several gets passes all of them through [`Table::admits`], then [`Table::locate`],
-//! [`Table::reach`] and [`Table::hold`], before it runs the first. Each stage prefetches the memory of
-//! the next one, so that cache misses overlap.
+//! A caller with several gets passes all of them through [`Table::admits`], then [`Table::locate`],
+//! [`Table::reach`] and [`Table::hold`], before it completes the first. Each stage prefetches the
+//! memory of the next one, so that cache misses overlap.
 
 use std::cmp::Ordering;
 use std::ops::{ControlFlow, Range};
 
 use cairn_format::block::{BlockKind, BlockLayout, DataCursor, DataWords};
 use cairn_format::key::{self, LookupKey, ParsedKey};
-use cairn_memory::CacheRole;
+use cairn_memory::{CacheCharge, CacheRole};
 use cairn_observe::statistics::TableCounts;
 use cairn_platform::{Buffer, Io, ReadRequest};
 use cairn_types::{Progress, Result, SequenceNumber};
 
 use super::block_fetcher::Raw;
 use super::index::{IndexIter, Landing};
-use super::table::{MissingBlock, SuppliedBlocks, Table};
+use super::table::{MissingBlock, SuppliedBlock, SuppliedBlocks, Table};
 
 /// Options of a get.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +33,7 @@ pub struct GetOptions {
     pub verify_checksums: bool,
 }
 
-/// Bytes of an entry to prefetch.
+/// The number of bytes of an entry to prefetch.
 const FOUND: usize = 128;
 
 impl Default for GetOptions {
@@ -62,26 +63,35 @@ impl ValueRef<'_> {
 }
 
 /// The state of a get between its steps. It can be reused for other gets and tables, and keeps its
-/// allocations. It is cheap to move: its state is boxed once there is any.
+/// allocations. It is cheap to move, because its state is boxed.
 #[derive(Default)]
 pub struct TableGet(Option<Box<State>>);
 
 #[derive(Default)]
 pub(super) struct State {
-    lack: Option<(MissingBlock, GetOptions, ReadRequest)>,
+    lack: Option<Lack>,
     supplied: SuppliedBlocks,
     filter_passed: bool,
-    /// True once the index walk has started; it is at the next data block, or needs an index block.
+    /// True once the index walk has started: it is at the next data block or needs an index block.
     located: bool,
     /// The result of a cache lookup of that data block, once made; the inner `None` is a miss.
     ahead: Option<Option<Buffer>>,
-    /// True once an entry of the key was found.
+    /// True once an entry of the key has been found.
     matched: bool,
     walk: IndexIter,
     data: DataCursor,
     global: Option<SequenceNumber>,
     target: Vec<u8>,
     padded: Vec<u8>,
+}
+
+/// The block that a get lacks.
+struct Lack {
+    block: MissingBlock,
+    options: GetOptions,
+    request: ReadRequest,
+    /// The charge of the read, made before it.
+    charge: Option<CacheCharge>,
 }
 
 impl TableGet {
@@ -91,14 +101,14 @@ impl TableGet {
         TableGet(None)
     }
 
-    /// Discards a get between two steps.
+    /// Abandons a get between two steps.
     pub fn reset(&mut self) {
         if let Some(state) = &mut self.0 {
             state.reset();
         }
     }
 
-    /// Returns the counts since the last call; `None` before the first table was searched.
+    /// Returns the counts since the last call; `None` if no table has been searched yet.
     #[inline]
     #[must_use]
     pub fn counts(&self) -> Option<&TableCounts> {
@@ -120,23 +130,27 @@ impl TableGet {
     #[must_use]
     pub fn request(&self) -> ReadRequest {
         let lack = self.0.as_ref().and_then(|state| state.lack.as_ref());
-        lack.expect("the get lacks a block").2.clone()
+        lack.expect("the get lacks a block").request.clone()
     }
 
     /// Supplies the missing block. The caller then calls [`Table::get`] again.
     ///
     /// # Errors
     ///
-    /// The read error, or `Corruption` if the block is damaged. The get has then ended.
+    /// The read error, or `Corruption` if the block is damaged. The get is then over.
     pub fn supply(&mut self, table: &Table, bytes: Result<Buffer>) -> Result<()> {
         let state = self.state();
-        let (lack, options, _) = state.lack.take().expect("the get lacks a block");
-        let taken = bytes
-            .map(Raw::Whole)
-            .and_then(|raw| table.take(lack, &raw, options.verify_checksums, options.fill_cache));
+        let lack = state.lack.take().expect("the get lacks a block");
+        let GetOptions {
+            fill_cache,
+            verify_checksums,
+        } = lack.options;
+        let taken = bytes.map(Raw::Whole).and_then(|raw| {
+            table.take(lack.block, &raw, verify_checksums, fill_cache, lack.charge)
+        });
         match taken {
-            Ok(buffer) => {
-                state.supplied.push((lack.handle.offset, buffer));
+            Ok(block) => {
+                state.supplied.push(block);
                 Ok(())
             }
             Err(error) => {
@@ -149,22 +163,27 @@ impl TableGet {
     /// Returns the offset of the missing block; `None` if no block is missing.
     #[must_use]
     pub fn lacking_at(&self) -> Option<u64> {
-        let (lack, ..) = self.0.as_ref()?.lack.as_ref()?;
-        Some(lack.handle.offset)
+        let lack = self.0.as_ref()?.lack.as_ref()?;
+        Some(lack.block.handle.offset)
     }
 
-    /// Copies the missing block from `other`, a get of the same table that was just supplied with it.
-    /// Returns false if `other` does not have it.
+    /// Takes the missing block from `other`, a get on the same table that has just been supplied
+    /// with it. Returns false if `other` does not have it.
     pub fn supply_from(&mut self, other: &TableGet) -> bool {
         let at = self.lacking_at();
         let last = other.0.as_ref().and_then(|other| other.supplied.last());
-        let block = last.filter(|(have, _)| Some(*have) == at);
-        if let Some(block) = block {
-            let state = self.state();
-            state.supplied.push(block.clone());
-            state.lack = None;
-        }
-        block.is_some()
+        let Some(block) = last.filter(|block| Some(block.offset) == at) else {
+            return false;
+        };
+        let state = self.state();
+        state.supplied.push(SuppliedBlock {
+            offset: block.offset,
+            role: block.role,
+            block: block.block.clone(),
+            charge: None,
+        });
+        state.lack = None;
+        true
     }
 
     #[inline]
@@ -195,7 +214,7 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// `Corruption` if a block is damaged. The get has then ended.
+    /// `Corruption` if a block is damaged. The get is then over.
     #[inline]
     pub fn get(
         &self,
@@ -207,7 +226,13 @@ impl Table {
         let state = state.state();
         match self.get_step(lookup, state, visit) {
             Ok(Some(lack)) => {
-                state.lack = Some((lack, *options, self.request(lack, 0)));
+                let request = self.request(lack, 0);
+                state.lack = Some(Lack {
+                    block: lack,
+                    options: *options,
+                    charge: self.charge_read(&request),
+                    request,
+                });
                 Ok(Progress::Lacks)
             }
             Ok(None) => {
@@ -229,7 +254,7 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// `Corruption` if a block is damaged. The get has then ended.
+    /// `Corruption` if a block is damaged. The get is then over.
     #[inline]
     pub fn admits(&self, lookup: &LookupKey, state: &mut TableGet) -> Result<bool> {
         let state = state.state();
@@ -256,15 +281,16 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// `Corruption` if a block is damaged. The get has then ended.
+    /// `Corruption` if a block is damaged. The get is then over.
     #[inline]
     pub fn locate(&self, lookup: &LookupKey, state: &mut TableGet) -> Result<()> {
         let state = state.state();
-        // Resumed gets, rewritten keys, and filters that were not in memory take the regular path.
+        // Resumed gets, tables with rewritten keys, and filters that are not in memory take the
+        // regular path.
         if !state.filter_passed || state.located || self.pad > 0 {
             return Ok(());
         }
-        state.walk.turn_to(self);
+        state.walk.reset_to(self);
         state.walk.start(Landing::Seek);
         state.located = true;
         match state.walk.settle(self, &state.supplied, lookup.internal()) {
@@ -365,7 +391,7 @@ impl Table {
         visit: &mut impl FnMut(ParsedKey<'_>, ValueRef<'_>) -> ControlFlow<()>,
     ) -> Result<Option<MissingBlock>> {
         if !state.located {
-            state.walk.turn_to(self);
+            state.walk.reset_to(self);
             state.walk.start(Landing::Seek);
             state.located = true;
         }
@@ -395,10 +421,10 @@ impl Table {
             {
                 return Ok(None);
             }
-            // The walk holds its own index block: the supplied blocks are no longer needed.
+            // The walk holds its own index block, so the supplied blocks are no longer needed.
             state.supplied.clear();
-            // The key was the last of its block. It continues in the next block only if the separator
-            // is not greater.
+            // The key was the last one of its block. The next block has more of it only if the
+            // separator is not greater.
             let separator = state.walk.user_key(self);
             let order = self
                 .order
@@ -410,7 +436,7 @@ impl Table {
         }
     }
 
-    /// Visits the entries in one data block; breaks when later blocks cannot have more.
+    /// Visits the entries in one data block; breaks if later blocks cannot have any more.
     #[inline]
     fn get_in_block(
         &self,

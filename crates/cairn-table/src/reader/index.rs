@@ -2,11 +2,12 @@
 
 use cairn_format::block::{BlockKind, BlockLayout, IndexCursor, IndexForm, KeyWords};
 use cairn_format::table::Handle;
-use cairn_memory::CacheRole;
+use cairn_memory::{CacheCharge, CacheRole, MemoryUse};
 use cairn_platform::Buffer;
 use cairn_platform::sync::{AtomicU8, OnceLock, Ordering};
 use cairn_types::{KeyOrder, Result};
 
+use super::open::OpenParams;
 use super::table::{Blocks, MetaBlock, MissingBlock, SuppliedBlocks, Table};
 
 /// The index of an open table.
@@ -19,39 +20,45 @@ pub(crate) struct Index {
     pub partitions: Blocks,
 }
 
-/// Search words of the index root, if it is held in memory and keys sort bytewise. They are built by
-/// the second get that searches the root: a table that is opened and read once, as many are by the
-/// first read of a database, does not pay for them.
+/// Key words of the index root, if it is held in memory and keys sort bytewise. The second get
+/// that searches the root builds them, so that a table that is opened and read once, as many are
+/// when a database is first read, does not pay for them.
 #[derive(Default)]
 pub(crate) struct RootWords {
-    laid: OnceLock<Option<KeyWords>>,
+    laid: OnceLock<Option<ChargedWords>>,
     /// Number of earlier searches of the root.
     searches: AtomicU8,
+}
+
+/// Search words, and their charge to the block cache.
+struct ChargedWords {
+    words: KeyWords,
+    _charge: Option<CacheCharge>,
 }
 
 /// A get counts one search of the root, even if it has to read the block.
 const SEARCHES_OF_A_GET: u8 = 1;
 
 impl RootWords {
-    /// Returns the words, if they are built.
+    /// Returns the words, if they have been built.
     #[inline]
     pub(crate) fn get(&self) -> Option<&KeyWords> {
-        self.laid.get()?.as_ref()
+        self.laid.get()?.as_ref().map(|laid| &laid.words)
     }
 }
 
 impl Index {
-    /// Returns the words for a search of the root, in a table of `order`.
+    /// Returns the words for a search of the root, in a table of `order` that was opened with `params`.
     #[inline]
-    fn words_to_search(&self, order: &KeyOrder) -> Option<&KeyWords> {
+    fn words_to_search(&self, order: &KeyOrder, params: &OpenParams) -> Option<&KeyWords> {
         match self.words.laid.get() {
-            Some(words) => words.as_ref(),
-            None => self.lay_words(order),
+            Some(laid) => laid.as_ref().map(|laid| &laid.words),
+            None => self.lay_words(order, params),
         }
     }
 
     #[cold]
-    fn lay_words(&self, order: &KeyOrder) -> Option<&KeyWords> {
+    fn lay_words(&self, order: &KeyOrder, params: &OpenParams) -> Option<&KeyWords> {
         // Relaxed: it does not matter which of several concurrent searches is counted first, nor that
         // the count wraps.
         if self.words.searches.fetch_add(1, Ordering::Relaxed) < SEARCHES_OF_A_GET {
@@ -60,9 +67,15 @@ impl Index {
         let lay = || {
             let root = self.root.held.as_ref().filter(|_| order.is_bytewise())?;
             let layout = BlockLayout::parse(root, BlockKind::Index).ok()?;
-            KeyWords::of_index(root, &layout, self.form)
+            let words = KeyWords::of_index(root, &layout, self.form)?;
+            let charge = params.charge(MemoryUse::TableReader, words.memory_usage());
+            Some(ChargedWords {
+                words,
+                _charge: charge,
+            })
         };
-        self.words.laid.get_or_init(lay).as_ref()
+        let laid = self.words.laid.get_or_init(lay);
+        laid.as_ref().map(|laid| &laid.words)
     }
 
     fn pinned(&self, handle: Handle) -> Option<&Buffer> {
@@ -87,7 +100,7 @@ pub(crate) enum Landing {
 
 /// A cursor over the entries of an index.
 ///
-/// Movements that need a block are only recorded; [`IndexWalk::settle`] carries them out as far as
+/// Movements that need a block are only recorded; [`IndexIter::settle`] carries them out as far as
 /// blocks are in memory, and is called again after it reported a missing block.
 #[derive(Default)]
 pub(crate) struct IndexIter {
@@ -104,15 +117,15 @@ pub(crate) struct IndexIter {
 impl IndexIter {
     pub(crate) fn new(table: &Table) -> IndexIter {
         let mut walk = IndexIter::default();
-        walk.turn_to(table);
+        walk.reset_to(table);
         walk
     }
 
-    /// Resets the walk to the index of `table`.
+    /// Resets the cursor to the index of `table`.
     #[inline]
-    pub(crate) fn turn_to(&mut self, table: &Table) {
-        self.root.turn_to(table.index.form);
-        self.leaf.turn_to(table.index.form);
+    pub(crate) fn reset_to(&mut self, table: &Table) {
+        self.root.reset(table.index.form);
+        self.leaf.reset(table.index.form);
         self.two_level = table.index.two_level;
         self.root_todo = None;
         self.leaf_todo = None;
@@ -120,7 +133,7 @@ impl IndexIter {
         self.leaf_block = None;
     }
 
-    /// Releases the blocks and ends the walk.
+    /// Releases the blocks and makes the cursor invalid.
     #[inline]
     pub(crate) fn release(&mut self) {
         self.root_block = None;
@@ -133,7 +146,7 @@ impl IndexIter {
         self.root_todo.is_none() && self.leaf_todo.is_none()
     }
 
-    /// True if a settled walk is at an entry.
+    /// True if the cursor, which must be settled, is at an entry.
     #[inline]
     pub(crate) fn valid(&self) -> bool {
         self.root.valid() && (!self.two_level || self.leaf.valid())
@@ -185,7 +198,7 @@ impl IndexIter {
         self.leaf_todo = None;
     }
 
-    /// Carries out pending movements. Returns the missing block if one stops it.
+    /// Carries out pending movements. Returns the missing block if there is one.
     #[inline]
     pub(crate) fn settle(
         &mut self,
@@ -224,7 +237,7 @@ impl IndexIter {
             }
         }
         let bytes = root_bytes(&self.root_block, table);
-        let words = table.index.words_to_search(&table.order);
+        let words = table.index.words_to_search(&table.order, &table.params);
         let place = (part.handle, words);
         let landed = land(&mut self.root, bytes, table, target, landing, place)?;
         self.root_todo = None;
@@ -280,12 +293,13 @@ impl IndexIter {
         Ok(())
     }
 
-    /// Moves to the next entry, or to the previous one if `back`. Settled before and after.
+    /// Moves to the next entry, or to the previous one if `back`. The cursor is settled before and
+    /// after.
     pub(crate) fn step(&mut self, table: &Table, back: bool) -> Result<()> {
         if !self.two_level {
             if let Some(words) = table.index.words.get()
                 && let Some(i) = self.root.neighbour_by_words(back)
-                && self.root.stand_by_words(words, i)
+                && self.root.move_by_words(words, i)
             {
                 return Ok(());
             }
@@ -331,8 +345,8 @@ fn step(
     moved.map_err(|error| table.bad(error, handle.offset))
 }
 
-/// Positions `cursor` in the block, with its search words if it has any, and returns the position for
-/// the block below.
+/// Positions `cursor` in the block, with its key words if it has any, and returns the target
+/// position for the next lower block.
 #[inline]
 fn land(
     cursor: &mut IndexCursor,
@@ -344,9 +358,8 @@ fn land(
 ) -> Result<Landing> {
     let mut go = || {
         let layout = BlockLayout::parse(bytes, BlockKind::Index)?;
-        let by_words = |cursor: &mut IndexCursor, i| {
-            words.is_some_and(|words| cursor.stand_by_words(words, i))
-        };
+        let by_words =
+            |cursor: &mut IndexCursor, i| words.is_some_and(|words| cursor.move_by_words(words, i));
         match landing {
             Landing::First if by_words(cursor, 0) => {}
             Landing::First => cursor.first(bytes, &layout)?,

@@ -4,9 +4,9 @@
 //! pending movement (a step in the index, a position in a data block) and carries it out as far as
 //! blocks are in memory; at a missing block it stops and continues once the block is supplied.
 //!
-//! A caller that seeks with several iterators passes all of them through [`TableIter::set_out`], then
-//! [`TableIter::reach`] and [`TableIter::hold`], before the first arrives. Each stage prefetches the
-//! memory of the next one, so that cache misses overlap.
+//! A caller that seeks with several iterators passes all of them through [`TableIter::set_out`],
+//! then [`TableIter::reach`] and [`TableIter::hold`], before it calls [`TableIter::arrive`] for the
+//! first. Each stage prefetches the memory of the next one, so that cache misses overlap.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use cairn_format::block::{
 };
 use cairn_format::key;
 use cairn_format::table::Handle;
-use cairn_memory::CacheRole;
+use cairn_memory::{CacheCharge, CacheRole, MemoryUse};
 use cairn_observe::perf;
 use cairn_platform::{Buffer, Io, ReadRequest};
 use cairn_types::{Decoded, Error, KeyOrder, Progress, Result, SequenceNumber};
@@ -26,9 +26,9 @@ use cairn_types::{Decoded, Error, KeyOrder, Progress, Result, SequenceNumber};
 use super::block_fetcher::Raw;
 use super::index::{IndexIter, Landing as IndexLanding};
 use super::prefetch::Prefetch;
-use super::table::{MissingBlock, SuppliedBlocks, Table};
+use super::table::{MissingBlock, SuppliedBlock, SuppliedBlocks, Table};
 
-/// Bytes to prefetch from the sought entry on.
+/// The number of bytes to prefetch, starting at the target entry.
 const SCANNED: usize = 256;
 
 /// The range of offsets in a block, `from` to `to`, in which a scan need not prefetch the next block.
@@ -38,7 +38,7 @@ struct NoPrefetch {
     to: usize,
 }
 
-/// The scan prefetches at its next step.
+/// The scan prefetches with its next step.
 const PREFETCH_NEXT: NoPrefetch = NoPrefetch {
     from: usize::MAX,
     to: 0,
@@ -56,10 +56,10 @@ pub struct IterOptions {
     pub fill_cache: bool,
     /// True if the checksums of the blocks read are verified.
     pub verify_checksums: bool,
-    /// Fixed readahead in bytes; 0 starts automatic readahead once reads are sequential.
+    /// Fixed readahead in bytes; 0 for automatic readahead, which starts once reads are sequential.
     pub readahead: u64,
-    /// True if `seek` looks up the prefix of its target in the filter and becomes invalid if the table
-    /// has no such prefix. For callers that need no keys of other prefixes.
+    /// True if `seek` looks up the prefix of its target in the filter and becomes invalid if the
+    /// table has no such prefix. For callers that do not need keys with other prefixes.
     pub prefix_filter: bool,
 }
 
@@ -93,7 +93,7 @@ impl Landing {
     }
 }
 
-/// Cache hits counted before an iterator reports them.
+/// The number of cache hits that an iterator counts before it reports them.
 const HITS_KEPT: u64 = 16;
 
 /// An iterator over the point entries of a table, in internal-key order, with the contract of
@@ -117,32 +117,55 @@ pub struct TableIter {
     padded: Vec<u8>,
     valid: bool,
     error: Option<Error>,
-    lack: Option<(MissingBlock, ReadRequest)>,
+    lack: Option<Lack>,
     supplied: SuppliedBlocks,
+    /// The charges of held blocks that are not in the cache.
+    held: Option<Box<HeldCharges>>,
     prefetch: Prefetch,
     /// Number of searches so far; saturates.
     searches: u8,
+}
+
+/// The block that an iterator lacks.
+struct Lack {
+    block: MissingBlock,
+    request: ReadRequest,
+    /// The charge of the read, made before it.
+    charge: Option<CacheCharge>,
+}
+
+/// The charges of the blocks that an iterator holds and that were not in the cache when it read them.
+#[derive(Default)]
+struct HeldCharges {
+    data: Option<CacheCharge>,
+    /// The index blocks: the root, and the last partition that was not in the cache.
+    index: [Option<CacheCharge>; 2],
 }
 
 /// From this search on, an iterator builds the search words of the blocks that it reads for a search. It is a scan over many
 /// range tombstones or an iterator that is reused for seeks, and its blocks will be searched again.
 const MANY_SEARCHES: u8 = 4;
 
-/// Returns the contents of the block that was read as `raw`; `searched` asks for its search words.
+/// Returns the contents of the block that was read as `raw`, with key words if `searched`.
 fn take(
     table: &Table,
     options: &IterOptions,
     lack: MissingBlock,
-    raw: Raw<'_>,
+    (raw, reading): (Raw<'_>, Option<CacheCharge>),
     searched: bool,
-) -> Result<Buffer> {
-    let block = table.take(lack, &raw, options.verify_checksums, options.fill_cache)?;
+) -> Result<SuppliedBlock> {
+    let IterOptions {
+        verify_checksums,
+        fill_cache,
+        ..
+    } = *options;
+    let mut taken = table.take(lack, &raw, verify_checksums, fill_cache, reading)?;
     // The words fit into the memory of the block only if nothing else holds it.
     drop(raw);
-    Ok(match searched && options.fill_cache {
-        true => table.with_words(lack, block),
-        false => block,
-    })
+    if searched && fill_cache {
+        taken.block = table.with_words(lack, taken.block);
+    }
+    Ok(taken)
 }
 
 impl Drop for TableIter {
@@ -158,8 +181,8 @@ impl Drop for TableIter {
     }
 }
 
-/// Buffers of a dropped iterator, kept for later iterators of the thread: allocating and freeing them
-/// costs as much as a seek in memory.
+/// The buffers of a dropped iterator, kept for later iterators of the same thread: allocating and
+/// freeing them costs as much as a seek in memory.
 #[derive(Default)]
 struct RecycledBuffers {
     data: DataCursor,
@@ -224,6 +247,7 @@ impl TableIter {
             error: None,
             lack: None,
             supplied: SuppliedBlocks::default(),
+            held: None,
         }
     }
 
@@ -234,8 +258,8 @@ impl TableIter {
     }
 
     /// Skips visible deletions in the current block, starting with the current entry: those up to
-    /// sequence number `seq` with user keys before `limit`, at most `budget`. Stores the user key of
-    /// the last one in `last` and returns their number. The iterator may then lack the next block. For
+    /// sequence number `seq` with user keys before `limit`, at most `budget`. Stores the user key
+    /// of the last one in `last` and returns their number. The next block may then be missing. For
     /// bytewise key orders only.
     #[inline]
     pub fn skip_deletions(
@@ -266,8 +290,8 @@ impl TableIter {
     }
 
     /// Skips visible deletions of this iterator together with the entries they delete in `other`,
-    /// within the current blocks of both; see [`skip_deleted`]. Either may then lack a block. For
-    /// bytewise key orders only.
+    /// within the current blocks of both; see [`skip_deleted`]. A block may then be missing for
+    /// either. For bytewise key orders only.
     pub fn skip_deleted(
         &mut self,
         other: &mut TableIter,
@@ -329,8 +353,8 @@ impl TableIter {
         self.data.key(self.bytes())
     }
 
-    /// True if the entry is known to have another user key than its predecessor in the table; false if
-    /// that cannot be told. `same` compares user keys.
+    /// True if the entry is known to have another user key than its predecessor in the table; false
+    /// if that is unknown. `same` compares user keys.
     #[inline]
     #[must_use]
     pub fn begins_key(&self, same: impl Fn(&[u8], &[u8]) -> bool) -> bool {
@@ -376,10 +400,7 @@ impl TableIter {
     /// Unless the iterator is valid.
     #[must_use]
     pub fn value_pin(&self) -> (Buffer, Range<usize>) {
-        let block = self
-            .block
-            .as_ref()
-            .expect("the iterator stands on an entry");
+        let block = self.block.as_ref().expect("the iterator is valid");
         (block.0.clone(), self.data.value_range())
     }
 
@@ -418,14 +439,14 @@ impl TableIter {
         self.begin(IndexLanding::SeekOrLast, Landing::SeekForPrev, Some(target))
     }
 
-    /// Starts `seek`, or `seek_for_prev` if `back`, to be completed by [`TableIter::arrive`]: finds the
-    /// data block in the index, as far as that is in memory, and prefetches its cache entry.
+    /// Starts `seek`, or `seek_for_prev` if `back`, to be completed by [`TableIter::arrive`]: finds
+    /// the data block, as far as the index is in memory, and prefetches its cache entry.
     pub fn set_out(&mut self, target: &[u8], back: bool) {
         match back {
             false => self.set_target(IndexLanding::Seek, Landing::Seek, Some(target)),
             true => self.set_target(IndexLanding::SeekOrLast, Landing::SeekForPrev, Some(target)),
         }
-        // An obstacle here is met again on arrival.
+        // An error or a missing block shows up again in `arrive`.
         if matches!(self.check_filter(), Ok(None))
             && self.landing.is_some()
             && matches!(self.settle(), Ok(None))
@@ -477,11 +498,11 @@ impl TableIter {
     }
 
     /// Moves to the next entry. The iterator must be valid.
-    // Not inlined, so that the step within a block is compiled as one piece.
+    // Not inlined, so that the step within a block is compiled as a unit.
     #[inline(never)]
     #[expect(
         clippy::should_implement_trait,
-        reason = "the word of the field for an iterator that lends its entries"
+        reason = "the usual name in this field; entries are borrowed from the iterator"
     )]
     pub fn next(&mut self) -> Progress {
         match self.step() {
@@ -499,8 +520,8 @@ impl TableIter {
         }
     }
 
-    /// Like [`TableIter::next`], but returns the [prefix](key::prefix) of the new key in `order` if the
-    /// step stayed within the block and the key is returned as stored. After other steps the caller
+    /// Like [`TableIter::next`], but returns the [prefix](key::prefix) of the new key if the step
+    /// stayed within the block and the key is returned as stored. After other steps the caller
     /// checks [`TableIter::progress`] and [`TableIter::valid`].
     // As for `next`.
     #[inline(never)]
@@ -523,10 +544,10 @@ impl TableIter {
         if moved.is_ok() && self.data.valid() && !self.pads {
             let value = self.data.value_range();
             if value.end > self.calm.to {
-                self.look_ahead(false);
+                self.prefetch_next_block(false);
             }
-            // Prefetch the entry after the next one, assuming equal lengths. Hardware prefetching
-            // handles a single scan, but hardly one interleaved with others.
+            // Prefetch the entry after the next one, assuming equal lengths. The hardware
+            // prefetcher handles a single scan well, but not several interleaved ones.
             if let Some((block, _)) = &self.block {
                 block.prefetch_line(value.end + value.len());
             }
@@ -545,7 +566,7 @@ impl TableIter {
         }
     }
 
-    /// [`TableIter::next_prefix`] backwards.
+    /// [`TableIter::next_prefix`] in reverse.
     #[inline(never)]
     pub fn prev_prefix(&mut self, order: &KeyOrder) -> Option<u64> {
         debug_assert!(self.valid, "prev is called on an entry");
@@ -558,7 +579,7 @@ impl TableIter {
         };
         if moved.is_ok() && self.data.valid() && !self.pads {
             if self.data.value_range().start < self.calm.from {
-                self.look_ahead(true);
+                self.prefetch_next_block(true);
             }
             // As in `next_prefix`.
             if let Some((block, _)) = &self.block {
@@ -574,7 +595,7 @@ impl TableIter {
     /// Prefetches for the next block of a scan: its cache entry at the first step in a block, and the
     /// block itself in the middle of the block.
     #[inline(never)]
-    fn look_ahead(&mut self, back: bool) {
+    fn prefetch_next_block(&mut self, back: bool) {
         let begins = self.calm == PREFETCH_NEXT;
         self.calm = PREFETCH_NEVER;
         let Some(next) = self.walk.neighbour(&self.table, back) else {
@@ -602,18 +623,24 @@ impl TableIter {
         self.lack
             .as_ref()
             .expect("the iterator lacks a block")
-            .1
+            .request
             .clone()
     }
 
-    /// Supplies the missing block, perhaps followed by more bytes, and continues.
+    /// Supplies the missing block, possibly followed by more bytes, and continues.
     pub fn supply(&mut self, bytes: Result<Buffer>) -> Progress {
-        let (lack, _) = self.lack.take().expect("the iterator lacks a block");
+        let lack = self.lack.take().expect("the iterator lacks a block");
+        let Lack {
+            block: lack,
+            mut charge,
+            ..
+        } = lack;
         let taken = bytes.and_then(|bytes| {
             let len = bytes
                 .len()
                 .min(lack.handle.size as usize + cairn_format::table::TRAILER_LEN);
-            if lack.role == CacheRole::Data && self.prefetch.keep(lack.handle, &bytes) {
+            if lack.role == CacheRole::Data && self.prefetch.keep(lack.handle, &bytes, &mut charge)
+            {
                 self.table.count_ahead(bytes.len());
             }
             let raw = match bytes.len() == len {
@@ -621,19 +648,19 @@ impl TableIter {
                 false => Raw::Part(&bytes[..len]),
             };
             let searched = self.searches_often() && self.landing.is_some_and(Landing::is_search);
-            take(&self.table, &self.options, lack, raw, searched)
+            take(&self.table, &self.options, lack, (raw, charge), searched)
         });
         match taken {
-            Ok(buffer) => {
-                self.supplied.push((lack.handle.offset, buffer));
+            Ok(block) => {
+                self.supplied.push(block);
                 self.advance()
             }
             Err(error) => self.fail(error),
         }
     }
 
-    /// Reads the blocks that the step with result `progress` lacks, on the calling thread, until the
-    /// step is complete: `let step = iter.next(); iter.complete(step, io);`.
+    /// Reads the blocks that the step with the result `progress` is missing, on the calling thread,
+    /// until the step is complete: `let step = iter.next(); iter.complete(step, io);`.
     pub fn complete(&mut self, mut progress: Progress, io: &Io) {
         while progress == Progress::Lacks {
             let request = self.request();
@@ -680,7 +707,7 @@ impl TableIter {
             return self.fail(self.table.bad(error, self.block_handle.offset));
         }
         if self.data.valid() {
-            self.stand();
+            self.set_position();
             return Progress::Ready;
         }
         self.valid = false;
@@ -691,11 +718,11 @@ impl TableIter {
         self.advance()
     }
 
-    /// Carries out pending movements until the iterator has a position or lacks a block.
+    /// Carries out pending movements until the iterator has a position or a block is missing.
     fn advance(&mut self) -> Progress {
         match self.drive() {
             Ok(None) => {
-                self.supplied.clear();
+                self.release_supplied();
                 Progress::Ready
             }
             Ok(Some(lack)) => {
@@ -707,10 +734,45 @@ impl TableIter {
                 let room = self.table.data_end().saturating_sub(lack.handle.end());
                 let more = more.min(room);
                 let more = self.prefetch.piece(lack.handle, more, &*self.table.file);
-                self.lack = Some((lack, self.table.request(lack, more)));
+                let request = self.table.request(lack, more);
+                self.lack = Some(Lack {
+                    block: lack,
+                    charge: self.table.charge_read(&request),
+                    request,
+                });
                 Progress::Lacks
             }
             Err(error) => self.fail(error),
+        }
+    }
+
+    /// Holds the charge of the current data block in place of that of the last one.
+    #[inline]
+    fn hold_data(&mut self, charge: Option<CacheCharge>) {
+        match charge {
+            Some(mut charge) => {
+                charge.reuse(MemoryUse::Iterator);
+                self.held.get_or_insert_default().data = Some(charge);
+            }
+            None => {
+                if let Some(held) = &mut self.held {
+                    held.data = None;
+                }
+            }
+        }
+    }
+
+    /// Releases the blocks read for a movement. The index walk holds index blocks; their charges stay.
+    #[inline]
+    fn release_supplied(&mut self) {
+        if !self.supplied.is_empty() {
+            let root = self.table.index.root.handle.offset;
+            for (offset, mut charge) in self.supplied.take_index_charges() {
+                charge.reuse(MemoryUse::Iterator);
+                let held = self.held.get_or_insert_default();
+                held.index[usize::from(offset != root)] = Some(charge);
+            }
+            self.supplied.clear();
         }
     }
 
@@ -772,7 +834,7 @@ impl TableIter {
             self.land(landing)?;
             if self.data.valid() {
                 self.landing = None;
-                self.stand();
+                self.set_position();
                 break;
             }
             self.walk.step(&self.table, landing.is_back())?;
@@ -805,12 +867,13 @@ impl TableIter {
             Landing::Seek | Landing::SeekForPrev => self.table.find_to_search(lack, &self.supplied),
             Landing::First | Landing::Last => self.table.find(lack, &self.supplied),
         };
-        let (block, calm) = match found {
+        let (block, calm, charge) = match found {
             Some(block) => {
+                let charge = self.supplied.take_charge(handle.offset);
                 if self.supplied.counts.data_hits.get() >= HITS_KEPT || perf::is_in_use() {
                     self.table.bring(&self.supplied.counts);
                 }
-                (block, PREFETCH_NEXT)
+                (block, PREFETCH_NEXT, charge)
             }
             None => {
                 self.table.check(handle, self.walk.found_in(&self.table))?;
@@ -818,15 +881,16 @@ impl TableIter {
                 match self.prefetch.take(handle) {
                     Some(raw) => {
                         self.table.count_found_ahead(raw.len());
-                        let raw = Raw::Part(raw);
-                        let taken = take(&self.table, &self.options, lack, raw, searched);
-                        (taken?, PREFETCH_NEVER)
+                        let raw = (Raw::Part(raw), None);
+                        let taken = take(&self.table, &self.options, lack, raw, searched)?;
+                        (taken.block, PREFETCH_NEVER, taken.charge)
                     }
                     None => return Ok(Some(lack)),
                 }
             }
         };
         self.block = None;
+        self.hold_data(charge);
         let layout = BlockLayout::parse(&block, BlockKind::Data)
             .map_err(|error| self.table.bad(error, handle.offset))?;
         self.block = Some((block, layout));
@@ -854,7 +918,7 @@ impl TableIter {
 
     /// Sets the position to the entry of the cursor.
     #[inline]
-    fn stand(&mut self) {
+    fn set_position(&mut self) {
         self.valid = true;
         if self.pads
             && let Some((block, _)) = &self.block

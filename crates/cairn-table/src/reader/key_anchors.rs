@@ -1,4 +1,5 @@
-//! Key anchors: keys that divide a table into parts of similar size, from its index alone.
+//! Key anchors: keys that divide a table into parts of similar size, determined from its index
+//! alone.
 
 use cairn_platform::Io;
 use cairn_types::Result;
@@ -21,7 +22,7 @@ impl Table {
         walk.start(Landing::First);
         loop {
             while let Some(lack) = walk.settle(self, &supplied, &[])? {
-                supplied.push((lack.handle.offset, self.fetch(lack, io, true)?));
+                supplied.push(self.fetch(lack, io, true)?);
             }
             if !walk.valid() || anchors.len() == count {
                 return Ok(anchors);

@@ -9,7 +9,8 @@ use cairn_format::range_del::{Fragments, Tombstone};
 use cairn_format::table::footer::FOOTER_LEN;
 use cairn_format::table::properties::IndexKind;
 use cairn_format::table::{Footer, Handle, MetaIndex, Properties, TRAILER_LEN, meta};
-use cairn_memory::{BlockCache, CachePriority};
+use cairn_memory::secondary::CacheTier;
+use cairn_memory::{BlockCache, CacheCharge, CachePriority, ChargePolicy, MemoryUse, MemoryUses};
 use cairn_observe::statistics::{Histogram, Meter, Ticker};
 use cairn_options::{PinningTier, TableOptions};
 use cairn_platform::sync::{AtomicU64, Ordering};
@@ -38,11 +39,16 @@ pub struct OpenParams {
     pub options: Arc<TableOptions>,
     /// The block cache; `None` for no cache.
     pub cache: Option<Arc<BlockCache>>,
+    /// The lowest tier of the cache in use.
+    pub lowest_tier: CacheTier,
+    /// The memory of the table and its readers that is charged to the block cache.
+    pub charged: MemoryUses,
     /// Unique id in the MANIFEST, if it is to be verified.
     pub expected_unique_id: Option<[u64; 2]>,
-    /// Largest sequence number in the MANIFEST: that of every entry of an ingested file.
+    /// Largest sequence number in the MANIFEST; in an ingested file, the sequence number of every
+    /// entry.
     pub largest_seq: Option<SequenceNumber>,
-    /// Size of everything after the data blocks, if known: it is read at once.
+    /// Size of everything after the data blocks, if known. It is read in one piece.
     pub tail_size: Option<u64>,
     /// Statistics sink.
     pub meter: Meter,
@@ -57,6 +63,8 @@ impl Default for OpenParams {
             prefix_extractor: None,
             options: Arc::default(),
             cache: None,
+            lowest_tier: CacheTier::default(),
+            charged: MemoryUses::NONE,
             expected_unique_id: None,
             largest_seq: None,
             tail_size: None,
@@ -65,11 +73,23 @@ impl Default for OpenParams {
     }
 }
 
+impl OpenParams {
+    /// Charges `bytes` to the block cache, if `what` is charged.
+    #[inline]
+    pub(crate) fn charge(&self, what: MemoryUse, bytes: usize) -> Option<CacheCharge> {
+        match self.charged.contains(what) {
+            true => ChargePolicy::new(self.cache.clone(), self.charged).charge(what, bytes),
+            false => None,
+        }
+    }
+}
+
 /// Bytes read from the end of a file of unknown tail size.
 const DEFAULT_TAIL: u64 = 16 << 10;
 /// The first format version with escaped handles in an index.
 const ESCAPES_SINCE: u32 = 8;
-/// Maximum bytes read at once when a table is opened, whatever the MANIFEST says.
+/// The maximum number of bytes read at once when a table is opened, whatever size the MANIFEST
+/// states.
 const MAX_TAIL: u64 = 8 << 20;
 
 /// A file being opened, with its tail in memory.
@@ -124,7 +144,7 @@ impl Opening<'_> {
     }
 }
 
-/// The kind of a metadata block, as the pinning rules distinguish them.
+/// The kind of a metadata block, as distinguished by the pinning rules.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tier {
     TopLevel,
@@ -197,7 +217,7 @@ fn index_form(footer: &Footer, properties: &Properties, first_keys: bool) -> Ind
     }
 }
 
-/// Returns the size of the search words of a typical data block; 0 if keys are not compared bytewise as
+/// Returns the size of the key words of a typical data block; 0 if keys are not compared bytewise as
 /// stored.
 fn words(properties: &Properties, order: &KeyOrder, global_seqno: Option<SequenceNumber>) -> u64 {
     if !order.is_bytewise() || global_seqno.is_some() {
@@ -206,7 +226,7 @@ fn words(properties: &Properties, order: &KeyOrder, global_seqno: Option<Sequenc
     let usual = properties
         .num_entries
         .div_ceil(properties.num_data_blocks.max(1));
-    // Plus one: with entries of equal length, the count per block varies by one.
+    // Plus one, because the count per block varies by one even if all entries have the same length.
     DataWords::encoded_len(usual.saturating_add(1))
 }
 
@@ -244,6 +264,8 @@ impl Table {
             .clamp(FOOTER_LEN as u64, MAX_TAIL)
             .min(len);
         let tail_at = len - tail_len;
+        // The tail contains what the table will hold.
+        let reading = params.charge(MemoryUse::ReadInProgress, tail_len as usize);
         let tail = ReadRequest::new(file.clone(), tail_at, tail_len as usize);
         let tail = io.read_now(&tail)?;
         params.meter.update(|update| {
@@ -265,6 +287,9 @@ impl Table {
         };
         let mut table = opening.table(params)?;
         table.pin_partitions(io)?;
+        drop((opening, reading));
+        let bytes = table.memory_usage();
+        table.charge = table.params.charge(MemoryUse::TableReader, bytes);
         Ok(Arc::new(table))
     }
 }
@@ -316,6 +341,7 @@ impl Opening<'_> {
             dictionary,
             tombstones,
             prefix_extractor,
+            charge: None,
             params,
         })
     }
@@ -369,7 +395,7 @@ impl Opening<'_> {
         if ours.strip_suffix(".u64ts") == Some(theirs) {
             return Ok(true);
         }
-        // Timestamps that were never stored may be disabled again.
+        // An order without timestamps is accepted if the file never stored any.
         if theirs.strip_suffix(".u64ts") == Some(ours) && properties.timestamps_stripped {
             return Ok(false);
         }
@@ -494,7 +520,7 @@ impl Opening<'_> {
     }
 }
 
-/// Returns the unique id that the properties define.
+/// Returns the unique id derived from the properties.
 pub(crate) fn unique_id(properties: &Properties) -> Option<UniqueId> {
     UniqueId::of_table(
         &properties.db_id,

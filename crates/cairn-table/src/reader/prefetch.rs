@@ -2,20 +2,21 @@
 //!
 //! After `num_file_reads_for_auto_readahead` sequential reads, requests cover
 //! `initial_auto_readahead_size` bytes, doubling each time up to `max_auto_readahead_size`. A
-//! non-sequential read resets it. A fixed readahead applies from the first read on.
+//! non-sequential read resets it. A fixed readahead applies to all reads, including the first.
 //!
-//! Long ranges are read in pieces of [`PIECE`] bytes while the kernel prefetches the rest, so that a
-//! compaction of twenty tables buffers 5 MB instead of 40 MB. If the file does not support that (direct
-//! reads), the range is read at once.
+//! Long ranges are read in pieces of [`PIECE`] bytes while the kernel prefetches the rest, so that
+//! a compaction of twenty tables buffers 5 MB instead of 40 MB. If the file does not support
+//! prefetching (direct reads), the range is read at once.
 
 use std::ops::Range;
 
 use cairn_format::table::{Handle, TRAILER_LEN};
+use cairn_memory::{CacheCharge, MemoryUse};
 use cairn_options::TableOptions;
 use cairn_platform::{Buffer, RandomAccessFile};
 
-/// Piece size while the kernel prefetches the rest: large enough to amortize a call, and small enough
-/// for the processor cache.
+/// Piece size while the kernel prefetches the rest: large enough to amortize the call, small enough
+/// for the CPU cache.
 const PIECE: u64 = 256 << 10;
 
 /// The readahead state of an iterator.
@@ -27,9 +28,11 @@ pub(crate) struct Prefetch {
     next_offset: u64,
     size: u64,
     /// The range last passed to the kernel for prefetching.
-    asked: Range<u64>,
+    requested: Range<u64>,
     /// Bytes read ahead, with the offset of the first.
     ahead: Option<(u64, Buffer)>,
+    /// The charge of those bytes.
+    charge: Option<CacheCharge>,
 }
 
 impl Prefetch {
@@ -64,8 +67,8 @@ impl Prefetch {
         wanted.saturating_sub(len)
     }
 
-    /// Returns how many of the `more` bytes after the block at `handle` to read now. Requests kernel
-    /// prefetching of the others from `file`, and again whenever half of them are read.
+    /// Returns the number of bytes, of the `more` bytes after the block at `handle`, to read now.
+    /// Has the kernel prefetch the others, and again whenever half of them have been read.
     pub(crate) fn piece(&mut self, handle: Handle, more: u64, file: &dyn RandomAccessFile) -> u64 {
         let len = handle.size + TRAILER_LEN as u64;
         let piece = PIECE.saturating_sub(len);
@@ -73,28 +76,37 @@ impl Prefetch {
             return more;
         }
         let end = handle.end().saturating_add(more);
-        let goes_on = (self.asked.start..=self.asked.end).contains(&handle.offset);
-        if !goes_on || self.asked.end < end - more / 2 {
+        let goes_on = (self.requested.start..=self.requested.end).contains(&handle.offset);
+        if !goes_on || self.requested.end < end - more / 2 {
             let start = if goes_on {
-                self.asked.end
+                self.requested.end
             } else {
                 handle.offset
             };
             if !file.prefetch(start, (end - start) as usize) {
                 return more;
             }
-            self.asked = handle.offset..end;
+            self.requested = handle.offset..end;
         }
         piece
     }
 
-    /// Stores the bytes of a read that starts with the block at `handle`. Returns true if it contains
-    /// more.
-    pub(crate) fn keep(&mut self, handle: Handle, bytes: &Buffer) -> bool {
+    /// Stores the bytes of a read that starts with the block at `handle`, and takes over the charge of the read.
+    /// Returns true if it contains more.
+    pub(crate) fn keep(
+        &mut self,
+        handle: Handle,
+        bytes: &Buffer,
+        reading: &mut Option<CacheCharge>,
+    ) -> bool {
         let len = (handle.size as usize).saturating_add(TRAILER_LEN);
         let has_more = bytes.len() > len;
         if has_more {
             self.ahead = Some((handle.offset, bytes.clone()));
+            self.charge = reading.take();
+            if let Some(charge) = &mut self.charge {
+                charge.reuse(MemoryUse::Prefetch);
+            }
         }
         has_more
     }
@@ -102,6 +114,7 @@ impl Prefetch {
     /// Returns the readahead buffer for reuse, if it has `len` bytes.
     pub(crate) fn take_spent(&mut self, len: usize) -> Option<Buffer> {
         let (_, bytes) = self.ahead.take_if(|(_, bytes)| bytes.len() == len)?;
+        self.charge = None;
         Some(bytes)
     }
 
@@ -143,12 +156,12 @@ mod tests {
     }
 
     /// A file that only counts prefetches.
-    struct Asked {
+    struct PrefetchRecorder {
         takes: bool,
-        asked: Mutex<Vec<(u64, usize)>>,
+        requested: Mutex<Vec<(u64, usize)>>,
     }
 
-    impl RandomAccessFile for Asked {
+    impl RandomAccessFile for PrefetchRecorder {
         fn read_at(&self, _: u64, _: &mut [u8]) -> Result<usize> {
             Ok(0)
         }
@@ -159,10 +172,10 @@ mod tests {
             Ok(0)
         }
         fn path(&self) -> &Path {
-            Path::new("asked")
+            Path::new("requested")
         }
         fn prefetch(&self, offset: u64, len: usize) -> bool {
-            self.asked.lock().push((offset, len));
+            self.requested.lock().push((offset, len));
             self.takes
         }
     }
@@ -172,22 +185,24 @@ mod tests {
         const AHEAD: u64 = 2 << 20;
         const END: u64 = 10 * AHEAD + 10_000;
         let block = |offset| Handle { offset, size: 4000 };
-        let read = |file: &Asked, prefetch: &mut Prefetch, at: u64| {
+        let read = |file: &PrefetchRecorder, prefetch: &mut Prefetch, at: u64| {
             let wanted = prefetch.more(block(at), &TableOptions::default());
             let more = wanted.min(END.saturating_sub(block(at).end()));
             4005 + prefetch.piece(block(at), more, file)
         };
-        let mut file = Asked {
+        let mut file = PrefetchRecorder {
             takes: true,
-            asked: Mutex::default(),
+            requested: Mutex::default(),
         };
         let mut prefetch = Prefetch::new(AHEAD);
         let (mut at, mut reads) = (0, 0);
         while at < END {
             let len = read(&file, &mut prefetch, at);
             assert!(len <= PIECE);
-            let asked = file.asked.lock();
-            let ready = asked.last().map_or(0, |&(start, len)| start + len as u64);
+            let requested = file.requested.lock();
+            let ready = requested
+                .last()
+                .map_or(0, |&(start, len)| start + len as u64);
             assert!(
                 ready >= (at + AHEAD / 2).min(END - PIECE),
                 "{at} of {ready}"
@@ -196,24 +211,24 @@ mod tests {
         }
         assert_eq!((at, reads), (END, END.div_ceil(PIECE)));
         // Consecutive requests of about half the readahead.
-        let asked = std::mem::take(&mut *file.asked.lock());
-        assert_eq!(asked[0], (0, AHEAD as usize));
+        let requested = std::mem::take(&mut *file.requested.lock());
+        assert_eq!(requested[0], (0, AHEAD as usize));
         assert!(
-            asked
+            requested
                 .windows(2)
                 .all(|two| two[0].0 + two[0].1 as u64 == two[1].0)
         );
-        assert!(asked.len() <= 21, "{asked:?}");
-        // A non-sequential read starts anew.
+        assert!(requested.len() <= 21, "{requested:?}");
+        // A non-sequential read starts over.
         assert_eq!(read(&file, &mut prefetch, 3 * AHEAD), PIECE);
-        assert_eq!(*file.asked.lock(), [(3 * AHEAD, AHEAD as usize)]);
-        // Without support the range is read at once.
+        assert_eq!(*file.requested.lock(), [(3 * AHEAD, AHEAD as usize)]);
+        // Without prefetching, the range is read at once.
         file.takes = false;
         assert_eq!(read(&file, &mut Prefetch::new(AHEAD), 0), AHEAD);
         // Short readahead is not prefetched.
         let mut short = Prefetch::new(PIECE);
         assert_eq!(read(&file, &mut short, 0), PIECE);
-        assert_eq!(file.asked.lock().len(), 2);
+        assert_eq!(file.requested.lock().len(), 2);
     }
 
     #[test]
@@ -223,7 +238,11 @@ mod tests {
             offset: 50,
             size: 5,
         };
-        prefetch.keep(first, &Buffer::from((0..40u8).collect::<Vec<_>>()));
+        prefetch.keep(
+            first,
+            &Buffer::from((0..40u8).collect::<Vec<_>>()),
+            &mut None,
+        );
         let second = Handle {
             offset: 60,
             size: 5,
@@ -243,7 +262,7 @@ mod tests {
     fn the_buffer_is_reused_only_for_a_read_of_the_same_length() {
         let mut prefetch = Prefetch::new(100);
         let first = Handle { offset: 0, size: 5 };
-        prefetch.keep(first, &Buffer::from(vec![0; 100]));
+        prefetch.keep(first, &Buffer::from(vec![0; 100]), &mut None);
         assert!(prefetch.take_spent(99).is_none());
         assert!(prefetch.take(first).is_some());
         assert_eq!(prefetch.take_spent(100).map(|bytes| bytes.len()), Some(100));

@@ -44,8 +44,8 @@ impl Table {
         self.params.meter.statistics().map(|kept| &**kept)
     }
 
-    /// Counts a block read of `raw` bytes with its trailer, `len` bytes uncompressed. `kept` is the
-    /// outcome of a cache insertion, if one was attempted.
+    /// Counts a read of a block, of `raw` bytes with its trailer and `len` bytes uncompressed.
+    /// `kept` is the outcome of a cache insertion, if one was attempted.
     pub(crate) fn count_read(
         &self,
         lack: MissingBlock,
@@ -128,7 +128,7 @@ impl Table {
         });
     }
 
-    /// Counts a damaged block; `mended` is true if the second read was intact.
+    /// Counts a damaged block; `mended` is true if the second read was good.
     #[cold]
     pub(crate) fn count_damage(&self, mended: bool) {
         if let Some(statistics) = self.statistics() {

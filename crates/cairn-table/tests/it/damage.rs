@@ -71,7 +71,7 @@ fn any_flipped_byte_is_detected_or_harmless() {
     }
 }
 
-/// A file whose byte at `at` is read with a flipped bit `left` times.
+/// A file that returns the byte at `at` with a flipped bit, `left` times.
 struct Flips {
     file: Arc<dyn RandomAccessFile>,
     at: u64,
@@ -109,7 +109,7 @@ fn open_flipping(bytes: &[u8], at: usize, times: usize) -> Result<Arc<Table>> {
         at: at as u64,
         left: AtomicUsize::new(times),
     });
-    // The smallest tail: every block is read separately.
+    // With the smallest tail, every block is read separately.
     let params = OpenParams {
         tail_size: Some(1),
         ..OpenParams::default()
@@ -155,7 +155,7 @@ fn an_error_names_file_offset_expected_and_found() {
 }
 
 #[test]
-fn a_unique_id_other_than_the_manifest_s_is_corruption() {
+fn a_unique_id_that_differs_from_the_manifest_is_corruption() {
     let (bytes, _) = sample(7);
     let params = OpenParams {
         expected_unique_id: Some([1, 2]),

@@ -1,4 +1,4 @@
-//! Tables written by RocksDB are read entry by entry as an independent decoder reads them.
+//! Tables written by RocksDB yield the same entries as an independent decoder finds in them.
 //!
 //! `testdata/digests.txt` has a line for each table: its name, its number of point entries, and the
 //! CRC32C of all entries as that decoder found them (lengths as fixed32, keys and values; the sequence
@@ -19,7 +19,7 @@ use cairn_types::{Code, KeyOrder, PrefixExtractor, Result};
 
 use crate::world::{backward, forward, get, open};
 
-/// Opens a table with whichever built-in order it was written.
+/// Opens a table with the built-in order that it was written with.
 fn open_any(bytes: &[u8]) -> Result<Arc<Table>> {
     let mut last = None;
     let orders = [
@@ -183,5 +183,5 @@ fn a_corpus_of_tables_is_read() {
             refused += 1;
         }
     }
-    println!("{} tables, {refused} not read", paths.len());
+    println!("{} tables, {refused} rejected", paths.len());
 }

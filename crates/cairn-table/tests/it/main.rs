@@ -1,11 +1,12 @@
-//! Whole tables: built and read back, read from RocksDB's files, damaged.
+//! Tests on whole tables: built and read back, written by RocksDB, damaged.
 
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
-    reason = "a test fails by panicking, and its fixtures lie in real files"
+    reason = "a test fails by panicking, and its fixtures are real files"
 )]
 
+mod charges;
 mod damage;
 mod golden;
 mod resumed;

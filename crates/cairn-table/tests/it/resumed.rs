@@ -31,7 +31,7 @@ impl Comparator for Counting {
 
 const VERSIONS: u64 = 1_000;
 
-/// A key with many versions between two keys with one, and two versions per block.
+/// A key with many versions between two keys with one version each; two versions per block.
 fn entries() -> Vec<Entry> {
     let entry = |user: &[u8], seq: u64| {
         let mut key = Vec::new();

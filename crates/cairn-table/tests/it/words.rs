@@ -1,4 +1,4 @@
-//! Search words of cached blocks are built in memory allocated with the block.
+//! Key words of cached blocks are built in memory allocated with the block.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ fn blocks_of_uniform_entries_do_not_move() {
     let entries = entries(|_| 100);
     for compression in [Compression::None, Compression::Lz4] {
         let (table, cache) = cached(&entries, compression);
-        // Read some blocks one by one and some by readahead.
+        // Reads some blocks one by one and some by readahead.
         get(&table, key::user_key(&entries[2500].0), 9).unwrap();
         assert_eq!(forward(&table).unwrap(), entries);
         let read = cache.usage();
@@ -71,7 +71,7 @@ fn blocks_of_uniform_entries_do_not_move() {
 }
 
 #[test]
-fn an_iterator_of_many_searches_has_words_laid_as_blocks_are_read() {
+fn repeated_iterator_seeks_build_key_words_on_block_read() {
     let entries = entries(|_| 100);
     for compression in [Compression::None, Compression::Lz4] {
         let (table, cache) = cached(&entries, compression);
@@ -109,7 +109,7 @@ fn an_iterator_of_many_searches_has_words_laid_as_blocks_are_read() {
 }
 
 #[test]
-fn a_block_with_more_entries_than_typical_moves_when_its_words_are_built() {
+fn a_block_with_more_entries_than_typical_moves_when_its_key_words_are_built() {
     let entries = entries(|n| if n < 200 { 20 } else { 100 });
     let (table, cache) = cached(&entries, Compression::None);
     assert_eq!(forward(&table).unwrap(), entries);

@@ -1,11 +1,11 @@
-//! Best-efforts recovery of a database that lost files.
+//! Best-efforts recovery of a database that has lost files.
 //!
-//! The newest MANIFEST is read up to its first damage. Each family is recovered to the last state in
-//! which every table, and every blob file that its tables refer to, exists with its full size; families
-//! changed by one atomic group are recovered to that state together. If some family has no such state,
-//! the previous MANIFEST is tried. Later edits are ignored, and so are WALs, since they belong to later
-//! states. The MANIFEST is read twice: to find the states and to build them. Damage counts only if a
-//! second read confirms it.
+//! The newest MANIFEST is read up to its first damage. Each column family is recovered to the last
+//! state in which every table, and every blob file that its tables refer to, exists with its full
+//! size; families changed by the same atomic group are recovered together. If a family has no such
+//! state, the previous MANIFEST is tried. Later edits are ignored, and so are WALs, which belong to
+//! later states. The MANIFEST is read twice: to find the states and to build them. Damage counts
+//! only if a second read confirms it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -33,7 +33,7 @@ pub struct FileProbe<'a> {
 /// # Errors
 ///
 /// `Corruption` if no MANIFEST has a complete state of each of its families; errors of `order`;
-/// `IoError`, also if a MANIFEST reads differently the second time.
+/// `IoError`, including that of a MANIFEST that reads differently the second time.
 pub fn replay_best_effort(
     fs: &dyn FileSystem,
     dir: &Path,
@@ -58,7 +58,7 @@ pub fn replay_best_effort(
         }
     }
     refused.map_or(Ok(None), |error| {
-        Err(error.context("no MANIFEST has a state of which every file is there"))
+        Err(error.context("no MANIFEST has a state whose files all exist"))
     })
 }
 
@@ -73,9 +73,9 @@ fn replay_one(
     let look = || {
         let mut survey = Survey::new(present);
         // An edit that contradicts earlier ones ends the usable part, like damage.
-        let mut believed = Replay::new(number);
+        let mut replay = Replay::new(number);
         let (_, damage) = read_up_to_damage(fs, &path, &mut |edit, _| {
-            believed.take(edit.clone())?;
+            replay.take(edit.clone())?;
             survey.take(edit)
         })?;
         Ok::<_, Error>((survey, damage))
@@ -84,7 +84,7 @@ fn replay_one(
         whole @ (_, None) => whole,
         // The damage may be a transient read error.
         (first, _) => match look()? {
-            (again, _) if again.units < first.units => return Err(unsteady(&path)),
+            (again, _) if again.units < first.units => return Err(inconsistent_reads(&path)),
             again => again,
         },
     };
@@ -92,11 +92,11 @@ fn replay_one(
     let states = survey.states(&path)?;
     let mut replay = Replay::new(number).up_to(&states);
     let (end, _) = read_up_to_damage(fs, &path, &mut |edit, _| match replay.units() {
-        units if units == survey.units => Err(Error::corruption("the end of what is believed")),
+        units if units == survey.units => Err(Error::corruption("end of the usable part")),
         _ => replay.take(edit),
     })?;
     if replay.units() < survey.units {
-        return Err(unsteady(&path));
+        return Err(inconsistent_reads(&path));
     }
     let mut recovered = replay.finish(order, end)?;
     debug_assert_eq!(
@@ -115,11 +115,11 @@ fn replay_one(
     Ok(recovered)
 }
 
-/// Reports a MANIFEST that reads differently twice. Recovering an older state instead would lose data
-/// that is still there.
-fn unsteady(path: &Path) -> Error {
+/// Reports a MANIFEST that reads differently the second time. Recovering an older state instead
+/// would lose data that still exists.
+fn inconsistent_reads(path: &Path) -> Error {
     Error::io_text(format!(
-        "{} does not read twice the same; open the database again",
+        "two reads of {} returned different data; open the database again",
         path.display()
     ))
 }
@@ -131,15 +131,15 @@ struct Family {
     /// Live tables, with the oldest blob file that each refers to.
     tables: BTreeMap<FileNumber, Option<FileNumber>>,
     missing: BTreeSet<FileNumber>,
-    /// Missing blob files with their number of live blobs. A file of nothing but garbage is obsolete
+    /// Missing blob files with their number of live blobs. A file that is all garbage is obsolete
     /// and not required.
     missing_blobs: BTreeMap<FileNumber, u64>,
     /// The unit of its last complete state.
     whole_at: Option<usize>,
     /// The unit of its last change.
     changed_at: usize,
-    /// Families changed by the same unit, including itself.
-    mates: BTreeSet<u32>,
+    /// Families changed by the same unit, including this one.
+    group: BTreeSet<u32>,
 }
 
 impl Family {
@@ -193,7 +193,7 @@ impl<'a> Survey<'a> {
         for id in &touched {
             if let Some(family) = self.families.get_mut(id) {
                 family.changed_at = self.units;
-                family.mates.clone_from(&touched);
+                family.group.clone_from(&touched);
                 if together {
                     family.whole_at = Some(self.units);
                 }
@@ -240,9 +240,9 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// Accepts the last state of a family even if families of the same group became complete only
-    /// later: their state of that time is contained in a newer complete one. Complete families that
-    /// changed together may support each other.
+    /// Accepts the last state of a family even if other families of the same group became complete
+    /// only later, because a later complete state contains the earlier one. Complete families that
+    /// changed together may vouch for each other.
     fn settle(&mut self) {
         let is_candidate =
             |family: &Family| family.is_whole() && family.whole_at < Some(family.changed_at);
@@ -256,8 +256,8 @@ impl<'a> Survey<'a> {
             let holds = |id: &u32| {
                 let family = self.families.get(id);
                 family.is_some_and(|family| {
-                    let mut mates = family.mates.iter();
-                    mates.all(|mate| settled(mate, family.changed_at))
+                    let mut group = family.group.iter();
+                    group.all(|mate| settled(mate, family.changed_at))
                 })
             };
             let kept: BTreeSet<u32> = candidates.iter().copied().filter(holds).collect();
@@ -285,9 +285,12 @@ impl<'a> Survey<'a> {
                     .missing_blobs
                     .first_key_value()
                     .map(|(number, _)| number));
-                let lost = lost.map_or_else(|| "nothing of it".to_owned(), |n| format!("no {n}"));
+                let lost = lost.map_or_else(
+                    || "it has no files".to_owned(),
+                    |n| format!("{n} is missing"),
+                );
                 return Err(Error::corruption(format!(
-                    "column family {:?} is never whole in {}: there is {lost}",
+                    "column family {:?} is never complete in {}: {lost}",
                     family.name,
                     path.display()
                 )));

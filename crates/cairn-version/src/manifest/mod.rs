@@ -1,9 +1,8 @@
 //! The MANIFEST: the log of version edits.
 //!
-//! A file belongs to the database as soon as, and not before, its edit is synced to the MANIFEST, and
-//! may be deleted once the edit that drops it is synced. CURRENT names the MANIFEST in use. A new
-//! MANIFEST starts with a snapshot of the whole state and takes effect when CURRENT is replaced by a
-//! rename.
+//! A file belongs to the database once its edit is synced to the MANIFEST, not before, and may be
+//! deleted once the edit that drops it is synced. CURRENT names the MANIFEST in use. A new MANIFEST
+//! starts with a snapshot of the whole state and takes effect when CURRENT is replaced by a rename.
 
 mod best_effort;
 mod replay;
@@ -23,7 +22,7 @@ pub use best_effort::{FileProbe, replay_best_effort};
 pub use replay::{CleanEnd, Recovered, RecoveredFamily, UnreadTail, families, replay, verify};
 pub use writer::{Contents, FamilyContents, Manifest};
 
-/// Larger than any CURRENT file.
+/// A size larger than any valid CURRENT file.
 const MAX_CURRENT_LEN: usize = 256;
 
 /// Returns the MANIFEST that CURRENT of `dir` names, or `None` without a CURRENT.

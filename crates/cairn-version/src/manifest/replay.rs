@@ -15,14 +15,14 @@ use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber};
 use crate::builder::Builder;
 use crate::edit::TreeEdit;
 use crate::file_meta::FileMeta;
-use crate::manifest::writer::most_bytes;
+use crate::manifest::writer::rotation_size;
 use crate::manifest::{damaged, torn};
 use crate::version::Version;
 
 /// The name of the default column family.
 pub(super) const DEFAULT_FAMILY: &str = "default";
 
-/// The comparator of families without a recorded one.
+/// The comparator of column families for which none is recorded.
 const DEFAULT_COMPARATOR: &str = "leveldb.BytewiseComparator";
 
 /// The state that a MANIFEST describes.
@@ -46,17 +46,18 @@ pub struct Recovered {
     pub db_id: Option<String>,
     /// Tracked WALs with their synced sizes.
     pub wals: BTreeMap<FileNumber, Option<u64>>,
-    /// The WAL position up to which tables hold all data.
+    /// The WAL position up to which all data is in tables.
     pub log_reach: Option<LogReach>,
-    /// Families recovered to an older state than their last one.
+    /// The families recovered to a state older than their last one.
     pub set_back: Vec<String>,
     /// The unread end of the MANIFEST, if recovery continues despite damage.
     pub unread: Option<UnreadTail>,
-    /// The clean end, if the last record is one and replay assigned nothing that is not recorded.
+    /// The clean end, if the last record is one and replay has assigned nothing that is not
+    /// recorded.
     pub ending: Option<CleanEnd>,
 }
 
-/// The part of a MANIFEST from its first damage on.
+/// The part of a MANIFEST that starts at its first damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadTail {
     /// Its offset.
@@ -69,9 +70,9 @@ pub struct UnreadTail {
 
 /// A final record that allows the MANIFEST to be continued.
 ///
-/// It is written on close, if every sync of the MANIFEST and of CURRENT succeeded. Everything before it
-/// is durable. The record itself may not be, and nothing may follow a record that is not durable, so it
-/// is truncated first.
+/// It is written on close, if every sync of the MANIFEST and of CURRENT succeeded. Everything
+/// before it is durable. The record itself may not be, and nothing may follow a record that is not
+/// durable, so it is truncated before the MANIFEST is continued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CleanEnd {
     /// Offset of the record.
@@ -85,7 +86,7 @@ impl CleanEnd {
     /// [`crate::manifest::Manifest::wants_rotation`].
     #[must_use]
     pub fn limit(self, limit: u64, percent: u32) -> u64 {
-        most_bytes(self.fresh_bytes, limit, percent)
+        rotation_size(self.fresh_bytes, limit, percent)
     }
 
     /// Returns the clean end if `edit` at `offset` is one.
@@ -105,7 +106,7 @@ pub struct RecoveredFamily {
     pub id: u32,
     /// Column family name.
     pub name: String,
-    /// Its version, with as many levels as hold files. Every file has an epoch.
+    /// Its version, with just enough levels for its files. Every file has an epoch.
     pub version: Version,
     /// The oldest WAL that may hold unflushed data.
     pub log_number: FileNumber,
@@ -144,8 +145,8 @@ pub fn replay(
         })
 }
 
-/// Returns the names of the live families in id order. Trees are not built, so comparators need not be
-/// known.
+/// Returns the names of the live families in id order. No trees are built, so comparators need not
+/// be known.
 ///
 /// # Errors
 ///
@@ -158,8 +159,8 @@ pub fn families(fs: &dyn FileSystem, dir: &Path, number: FileNumber) -> Result<V
     Ok(families.map(|family| family.name).collect())
 }
 
-/// Passes the edits of the MANIFEST at `path` with their offsets to `take`, up to the end or a torn
-/// append. Returns the end of the last valid record.
+/// Passes the edits of the MANIFEST at `path`, with their offsets, to `take`, up to the end or a
+/// torn append. Returns the end of the last valid record.
 pub(super) fn read(
     fs: &dyn FileSystem,
     path: &Path,
@@ -171,7 +172,7 @@ pub(super) fn read(
     }
 }
 
-/// Like [`read`], but damage, or an edit rejected by `take`, ends the read: its offset and error are
+/// Like [`read`], but stops at damage or at an edit that `take` rejects: its offset and error are
 /// returned with the end of the last valid record.
 pub(super) fn read_up_to_damage(
     fs: &dyn FileSystem,
@@ -194,7 +195,7 @@ pub(super) fn read_up_to_damage(
                 (offset, edit.and_then(take))
             }
             Event::Dropped(dropped) => {
-                if torn::is_cut_short(&*file, dropped.offset, dropped.reason.is_torn())? {
+                if torn::is_torn_append(&*file, dropped.offset, dropped.reason.is_torn())? {
                     break None;
                 }
                 let error = damaged(path, dropped.offset, dropped.reason);
@@ -204,7 +205,7 @@ pub(super) fn read_up_to_damage(
             // Record types of WALs; no RocksDB writes them to a MANIFEST.
             Event::Compression(_) | Event::TimestampSizes(_) | Event::Predecessor(_) => {
                 let at = reader.whole_up_to();
-                let error = damaged(path, at, "record that only a WAL may have");
+                let error = damaged(path, at, "record type that is valid in WALs only");
                 (at, Err(error))
             }
         };
@@ -256,12 +257,12 @@ impl Groups {
             }
             (Some(before), Some(remaining)) if before.checked_sub(1) != Some(remaining) => {
                 Err(Error::corruption(format!(
-                    "edits that remain of an atomic group: expected {}, found {remaining}",
+                    "remaining edits of an atomic group: expected {}, found {remaining}",
                     before.saturating_sub(1)
                 )))
             }
             (Some(_), None) => Err(Error::corruption(
-                "edit outside of the atomic group around it",
+                "edit inside an atomic group that it does not belong to",
             )),
             (_, Some(remaining)) => {
                 self.waiting.push(edit);
@@ -302,7 +303,7 @@ pub(super) struct Replay {
     groups: Groups,
     /// Number of edits and whole groups applied.
     units: usize,
-    /// The last unit to apply for each family; `None` applies all.
+    /// The last unit to apply for each family; `None` applies all of them.
     states: Option<BTreeMap<u32, usize>>,
     log_number_seen: bool,
     next_file: Option<FileNumber>,
@@ -438,7 +439,7 @@ impl Replay {
             || self.families.values().any(|family| family.name == name);
         if taken {
             return Err(Error::corruption(format!(
-                "version edit adds column family {name:?} with id {id}, one of which exists"
+                "version edit adds column family {name:?} with id {id}, but the name or the id exists"
             )));
         }
         self.dropped.remove(&id);
@@ -461,8 +462,7 @@ impl Replay {
         order: &dyn Fn(&str, &str) -> Result<KeyOrder>,
         end: u64,
     ) -> Result<Recovered> {
-        let missing =
-            |what: &str| Error::corruption(format!("no {what} is recorded up to the end"));
+        let missing = |what: &str| Error::corruption(format!("no {what} is recorded"));
         let next_file = self.next_file.ok_or_else(|| missing("next file number"))?;
         let last_sequence = self
             .last_sequence

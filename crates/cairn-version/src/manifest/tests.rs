@@ -1,4 +1,4 @@
-//! The MANIFEST written and replayed: intact, torn, damaged, rotated.
+//! Writing and replaying MANIFESTs: intact, torn, damaged, rotated.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -38,7 +38,7 @@ fn adds(level: usize, files: Vec<Arc<FileMeta>>) -> VersionEdit {
     .record(0)
 }
 
-/// Creates MANIFEST 4 of a database whose default family holds `version`.
+/// Creates MANIFEST 4 of a database whose default family has `version`.
 fn create(fs: &MemFileSystem, version: &Version, edits: &[VersionEdit]) -> Manifest {
     let contents = Contents {
         db_id: Some("an id"),
@@ -116,7 +116,7 @@ fn a_fresh_manifest_holds_the_state_and_later_edits() {
     assert_eq!(
         recovered.next_file,
         FileNumber(21),
-        "above every number mentioned"
+        "larger than every recorded number"
     );
     assert_eq!(recovered.last_sequence, SequenceNumber(9));
     assert_eq!(recovered.min_log_to_keep, FileNumber(3));
@@ -187,8 +187,8 @@ fn a_flipped_bit_is_corruption_at_its_offset() {
     );
 }
 
-/// Regression: a flipped bit made a length point beyond the end of the file; all following records were
-/// silently ignored, and their files deleted.
+/// Regression test: a flipped bit made a length point beyond the end of the file; all later records
+/// were silently ignored, and their files deleted.
 #[test]
 fn a_length_beyond_the_end_is_corruption_if_records_follow() {
     let fs = MemFileSystem::new();
@@ -239,8 +239,9 @@ fn an_append_with_missing_sectors_is_ignored() {
     }
 }
 
-/// Regression: a power cut left the second record of a group without the first, whose sector was
-/// missing; the second was taken for a later append, and the MANIFEST for damaged.
+/// Regression test: a power failure left the second record of a group without the first, whose
+/// sector was missing. The second was mistaken for a later append, and the MANIFEST for a damaged
+/// one.
 #[test]
 fn a_group_with_missing_sectors_is_ignored() {
     let fs = MemFileSystem::new();
@@ -274,7 +275,7 @@ fn a_group_with_missing_sectors_is_ignored() {
         let recovered = read_back(&fs).unwrap_or_else(|e| panic!("lost {lost:b}: {e}"));
         assert_eq!(numbers(&recovered), []);
     }
-    // If another append follows, it is damage.
+    // If another append follows, the missing sector is damage.
     let mut damaged = longer;
     damaged[sectors[1].clone()].fill(0);
     overwrite(&fs, &damaged);

@@ -1,11 +1,11 @@
 //! Distinguishes torn appends from damage.
 //!
-//! A disk writes sectors in any order. After a power cut some sectors of an unsynced append may be
-//! missing; if the file already has its new size they read as zeros. Such an append was never
-//! acknowledged, so the MANIFEST ends before it. Damage to synced data looks different: nonzero sectors
-//! contain wrong bits, or valid records follow. A torn append must be ignored and damage must be
-//! reported, because files that are not in the MANIFEST are deleted. The records of an atomic group
-//! form one append; all but the first are marked as later records.
+//! A disk writes sectors in any order. After a power failure, some sectors of an unsynced append
+//! may be missing; if the file already has its new size, they read as zeros. Such an append was
+//! never acknowledged, so the MANIFEST ends before it. Damage to synced data looks different:
+//! non-zero sectors contain wrong bits, or valid records follow. A torn append must be ignored and
+//! damage must be reported, because files that are not in the MANIFEST are deleted. The records of
+//! an atomic group form one append; all but the first are marked as later records.
 
 use cairn_format::checksum::{crc32c, unmask};
 use cairn_format::manifest::is_later_in_group;
@@ -14,9 +14,9 @@ use cairn_types::Result;
 
 /// Atomic write unit of a disk, in bytes.
 const SECTOR: u64 = 512;
-/// Maximum size of a torn append; anything longer is damage.
+/// Maximum size of a torn append; a longer one is damage.
 pub(super) const MAX_APPEND: u64 = 256 << 10;
-/// Maximum number of bytes checksummed in search of a record.
+/// Maximum number of bytes checksummed when searching for a record.
 const MAX_CHECKSUMMED: usize = 16 << 20;
 
 /// Block and header sizes, and the record types that start a record, as in every log.
@@ -28,7 +28,7 @@ const FIRST: u8 = 2;
 /// True if the invalid data at `offset` is a torn append: the file ends within it (`ends_within`) or
 /// one of its sectors is missing, and no other append follows. A corrupt length may also point beyond
 /// the end of the file.
-pub(super) fn is_cut_short(
+pub(super) fn is_torn_append(
     file: &dyn RandomAccessFile,
     offset: u64,
     ends_within: bool,

@@ -18,7 +18,7 @@ use crate::manifest::torn::MAX_APPEND;
 use crate::manifest::{CleanEnd, Recovered, remove_leftover, set_current};
 use crate::version::Version;
 
-/// The state that a new MANIFEST starts with.
+/// The initial state of a new MANIFEST.
 pub struct Contents<'a> {
     /// Database id, if it is recorded in the MANIFEST.
     pub db_id: Option<&'a str>,
@@ -44,7 +44,7 @@ pub struct FamilyContents<'a> {
     pub id: u32,
     /// Column family name.
     pub name: &'a str,
-    /// Its files and key order.
+    /// The files and the key order.
     pub version: &'a Version,
     /// The oldest WAL that may hold unflushed data.
     pub log_number: FileNumber,
@@ -113,7 +113,7 @@ impl Contents<'_> {
 
 /// Returns the size limit of a MANIFEST whose initial snapshot took `fresh_bytes`; see
 /// [`Manifest::wants_rotation`].
-pub(super) fn most_bytes(fresh_bytes: u64, limit: u64, percent: u32) -> u64 {
+pub(super) fn rotation_size(fresh_bytes: u64, limit: u64, percent: u32) -> u64 {
     let grown = fresh_bytes.saturating_mul(100 + u64::from(percent)) / 100;
     limit.max(grown)
 }
@@ -185,7 +185,8 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// `IoError`. The MANIFEST then holds its old content and perhaps the edits; a new one must be created.
+    /// `IoError`. The MANIFEST then has its old content and possibly the edits; a new one must be
+    /// created.
     pub fn reopen(
         fs: &dyn FileSystem,
         dir: &Path,
@@ -203,7 +204,7 @@ impl Manifest {
             "the clean end is the last record"
         );
         file.truncate(ending.offset)?;
-        // Otherwise a part of the new edits could be found after the old record.
+        // Without this sync, part of the new edits could be found after the old record.
         file.sync(false)?;
         if let Some(last) = edits.last_mut() {
             last.compacted_manifest_bytes = Some(ending.fresh_bytes);
@@ -222,8 +223,8 @@ impl Manifest {
         Ok(Some(manifest))
     }
 
-    /// Appends a record that everything before it is durable, so that [`Manifest::reopen`] can continue
-    /// here.
+    /// Appends a record which states that everything before it is durable, so that
+    /// [`Manifest::reopen`] can continue here.
     ///
     /// # Errors
     ///
@@ -256,10 +257,11 @@ impl Manifest {
     }
 
     /// True if the MANIFEST should be rotated: it is larger than `limit` and has grown by more than
-    /// `percent` of its initial size, which keeps a large tree from being rewritten with each edit.
+    /// `percent` of its initial size. The second condition prevents the snapshot of a large tree
+    /// from being rewritten with every edit.
     #[must_use]
     pub fn wants_rotation(&self, limit: u64, percent: u32) -> bool {
-        self.failed || self.size() > most_bytes(self.fresh_bytes, limit, percent)
+        self.failed || self.size() > rotation_size(self.fresh_bytes, limit, percent)
     }
 
     /// Rejects further appends, because another MANIFEST may be in use.
@@ -273,7 +275,7 @@ impl Manifest {
         self.failed
     }
 
-    /// Appends `edits`, each atomic by itself, with one sync.
+    /// Appends `edits`, each individually atomic, with one sync.
     ///
     /// # Errors
     ///
@@ -302,8 +304,8 @@ impl Manifest {
     /// Appends `edits` atomically.
     ///
     /// A disk writes sectors in any order, so a later record of the group may be durable without an
-    /// earlier one. Later records are marked as such (`torn`), so that this is not taken for damage. A
-    /// group that is too long for one append is synced record by record.
+    /// earlier one. Later records are marked as such (see `torn`), so that this is not mistaken for
+    /// damage. A group that is too long for one append is synced record by record.
     ///
     /// # Errors
     ///

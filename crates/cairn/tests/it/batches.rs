@@ -1,4 +1,4 @@
-//! Batches: all or nothing, save points, limits, and reads before the write.
+//! Batches: atomicity, save points, limits, and reads before the write.
 
 use cairn::{Code, FamilyOptions, IndexedBatch, ReadOptions, Record, WriteBatch, WriteOptions};
 
@@ -24,7 +24,7 @@ fn a_batch_is_written_to_all_its_families_at_once() {
 }
 
 #[test]
-fn the_serialized_form_leads_back_to_the_batch() {
+fn a_batch_round_trips_through_its_serialized_form() {
     let mut batch = WriteBatch::new();
     batch.put(b"a", b"1");
     batch.delete_range(b"b", b"c");
@@ -37,7 +37,7 @@ fn the_serialized_form_leads_back_to_the_batch() {
 }
 
 #[test]
-fn a_batch_over_its_limit_is_refused_until_it_is_told_to_forget() {
+fn a_batch_over_its_limit_is_rejected_until_its_error_is_cleared() {
     let db = database("");
     let mut batch = WriteBatch::with_max_bytes(64);
     batch.put(b"a", b"1");

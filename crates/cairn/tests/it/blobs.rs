@@ -5,7 +5,7 @@ use cairn::CompactRangeOptions;
 use crate::database;
 
 #[test]
-fn large_values_lie_in_blob_files_and_are_read_as_ever() {
+fn large_values_are_stored_in_blob_files_and_read_as_usual() {
     let db = database("enable_blob_files=true;min_blob_size=1000");
     db.put(b"large", &[7; 5000]).unwrap();
     db.put(b"small", b"1").unwrap();
@@ -25,7 +25,7 @@ fn large_values_lie_in_blob_files_and_are_read_as_ever() {
 }
 
 #[test]
-fn values_that_were_put_off_are_read_when_an_iteration_comes_to_them() {
+fn deferred_values_are_read_by_iteration() {
     let db = database("enable_blob_files=true");
     db.put(b"k", &[7; 5000]).unwrap();
     db.flush().unwrap();

@@ -80,7 +80,7 @@ fn damage_names_the_file_and_leaves_the_rest_readable() {
     assert!(error.text().contains(&table.relative_filename), "{error}");
     assert!(db.get(b"b").unwrap().is_some());
 
-    // An iteration ends with the error, which is its last item.
+    // The error is the last item of an iteration.
     let items: Vec<_> = db.iter_with(&ReadOptions::default()).into_iter().collect();
     let last = items.last().unwrap().as_ref();
     assert_eq!(last.unwrap_err().code(), Code::Corruption);

@@ -1,4 +1,4 @@
-//! The examples of the crate, which fail where an assertion of theirs does not hold.
+//! Runs the examples of the crate, which fail if one of their assertions does not hold.
 
 use std::process::Command;
 
@@ -9,14 +9,15 @@ fn every_example_runs() {
     for name in names {
         let name = name.unwrap().path();
         let name = name.file_stem().unwrap();
-        // Cargo builds examples with the tests, into a directory beside that of the tests.
+        // Cargo builds the examples with the tests, into a sibling directory.
         let tests = std::env::current_exe().unwrap();
         let programs = tests.ancestors().nth(2).unwrap().join("examples");
         let done = Command::new(programs.join(name)).output();
-        let done = done.expect("`cargo test -p cairn` without a choice of targets builds it");
+        let done =
+            done.expect("`cargo test -p cairn` without target selection builds the examples");
         let told = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "{}: {told}", name.display());
         count += 1;
     }
-    assert_eq!(count, 9, "each capability has its example");
+    assert_eq!(count, 9, "each capability has an example");
 }

@@ -5,7 +5,7 @@ use cairn::{Code, Db, FamilyDescriptor, FamilyOptions, Options, ReadOptions, Wor
 use crate::{database, shown};
 
 #[test]
-fn families_have_keys_of_their_own() {
+fn families_have_separate_keys() {
     let db = database("");
     let stones = db
         .create_family("stones", &FamilyOptions::default())
@@ -25,7 +25,7 @@ fn families_have_keys_of_their_own() {
 }
 
 #[test]
-fn several_families_are_read_as_of_one_moment() {
+fn several_families_are_read_as_of_one_point_in_time() {
     let db = database("");
     let options = FamilyOptions::default();
     let given = ["one", "two"].map(|name| FamilyDescriptor::new(name, options.clone()));

@@ -1,4 +1,4 @@
-//! Tables written outside of the database.
+//! Tables written outside of a database.
 
 use cairn::files::SortedRunBuilderOptions;
 use cairn::{
@@ -9,7 +9,7 @@ use cairn::{
 use crate::shown;
 
 #[test]
-fn tables_enter_several_families_at_once() {
+fn tables_are_ingested_into_several_families_atomically() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options::default().create_if_missing(true);
     let db = Db::open(dir.path().join("db"), &options).unwrap();
@@ -33,7 +33,7 @@ fn tables_enter_several_families_at_once() {
 }
 
 #[test]
-fn a_table_is_read_by_itself() {
+fn a_table_is_read_on_its_own() {
     let dir = tempfile::tempdir().unwrap();
     let (world, options) = (World::posix(), Options::default());
     let file = dir.path().join("table");

@@ -1,4 +1,5 @@
-//! Iteration: with `for`, with adapters, both ways, over ranges and prefixes, and by a cursor.
+//! Iteration: with `for`, with adapters, in both directions, over ranges and prefixes, and with a
+//! cursor.
 
 use cairn::{Code, Db, KeyOrder, Options, ReadOptions, World};
 
@@ -40,7 +41,7 @@ fn adapters_of_the_standard_library_apply() {
 }
 
 #[test]
-fn ranges_leave_out_their_end() {
+fn ranges_exclude_their_end() {
     let db = letters();
     let keys = |iter: cairn::Iter<'_>| iter.into_keys().map(Result::unwrap).collect::<Vec<_>>();
     assert_eq!(keys(db.range("b".."d")).concat(), b"bc");
@@ -53,7 +54,7 @@ fn ranges_leave_out_their_end() {
 }
 
 #[test]
-fn prefixes_are_whole_whatever_their_last_byte() {
+fn prefixes_are_complete_whatever_their_last_byte() {
     let db = database("prefix_extractor=rocksdb.FixedPrefix.1");
     for key in [
         &b"a"[..],
@@ -75,7 +76,7 @@ fn prefixes_are_whole_whatever_their_last_byte() {
 }
 
 #[test]
-fn a_cursor_is_iterated_from_where_it_stands() {
+fn a_cursor_is_iterated_from_its_position() {
     let db = letters();
     let mut cursor = db.iter();
     cursor.seek(b"c");
@@ -89,7 +90,7 @@ fn a_cursor_is_iterated_from_where_it_stands() {
 }
 
 #[test]
-fn a_cursor_moves_both_ways_without_copies() {
+fn a_cursor_moves_in_both_directions_without_copies() {
     let db = letters();
     let mut cursor = db.iter();
     assert!(!cursor.valid());
@@ -107,7 +108,7 @@ fn a_cursor_moves_both_ways_without_copies() {
 }
 
 #[test]
-fn a_refused_move_is_the_last_item() {
+fn a_failed_move_is_the_last_item() {
     let db = letters();
     let tailing = ReadOptions {
         tailing: true,
@@ -142,7 +143,7 @@ fn other_orders_have_no_prefixes() {
 }
 
 #[test]
-fn updates_are_iterated_and_go_on() {
+fn updates_are_iterated_and_continue() {
     let db = database("WAL_ttl_seconds=3600");
     db.put(b"a", b"1").unwrap();
     let from = db.latest_sequence();

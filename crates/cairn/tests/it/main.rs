@@ -1,9 +1,9 @@
-//! The public API from the outside, by nothing but what a user of the crate sees.
+//! Tests of the public API, using only what a user of the crate sees.
 
-#![expect(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+#![expect(clippy::unwrap_used, reason = "an error fails the test")]
 #![expect(
     clippy::disallowed_methods,
-    reason = "tests of a database on the machine's files damage and list those"
+    reason = "tests on real files damage and list them"
 )]
 
 mod batches;

@@ -1,4 +1,4 @@
-//! Merge operators: a built-in one, and one of the program.
+//! Merge operators: built-in and user-defined.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use cairn::{
 use crate::database;
 
 #[test]
-fn a_built_in_operator_is_named() {
+fn a_built_in_operator_is_selected_by_name() {
     let db = database("merge_operator=stringappend");
     db.put(b"k", b"a").unwrap();
     db.merge(b"k", b"b").unwrap();
@@ -37,7 +37,7 @@ impl MergeOperator for Longest {
 }
 
 #[test]
-fn an_operator_of_the_program_merges_in_compactions_too() {
+fn a_user_defined_operator_merges_in_compactions_too() {
     let mut options = Options::default().create_if_missing(true);
     options.family.merge_operator = Some(Arc::new(Longest));
     let builder = Db::builder("/db").world(World::in_memory());
@@ -52,7 +52,7 @@ fn an_operator_of_the_program_merges_in_compactions_too() {
 }
 
 #[test]
-fn a_family_without_an_operator_refuses_operands() {
+fn a_family_without_an_operator_rejects_operands() {
     let db = database("");
     let error = db.merge(b"k", b"v").unwrap_err();
     assert_eq!(error.code(), Code::NotSupported);

@@ -5,7 +5,7 @@ use cairn::{Code, Db, FamilyDescriptor, FamilyOptions, Options, World};
 use crate::shown;
 
 #[test]
-fn a_database_is_created_only_if_that_is_asked_for() {
+fn a_database_is_created_only_on_request() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let error = Db::open(&path, &Options::default()).unwrap_err();
@@ -48,13 +48,13 @@ fn families_are_created_or_found_with_their_options() {
 }
 
 #[test]
-fn a_database_opened_to_be_read_is_not_written() {
+fn a_read_only_database_is_not_written() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options::default().create_if_missing(true);
     let writer = Db::open(dir.path(), &options).unwrap();
     writer.put(b"k", b"v").unwrap();
     writer.flush().unwrap();
-    // Beside the one that writes; a second one of those is refused.
+    // Concurrently with the writer; a second writer is rejected.
     let reader = Db::open_read_only(dir.path(), &options).unwrap();
     assert_eq!(shown(&reader), ["k=v"]);
     assert_eq!(
@@ -68,7 +68,7 @@ fn a_database_opened_to_be_read_is_not_written() {
 }
 
 #[test]
-fn a_database_in_memory_lives_as_long_as_its_world() {
+fn a_database_in_memory_exists_as_long_as_its_world() {
     let world = World::in_memory();
     let builder = Db::builder("/db").world(world.clone());
     let db = builder.clone().create_if_missing(true).open().unwrap();
@@ -82,7 +82,7 @@ fn a_database_in_memory_lives_as_long_as_its_world() {
 }
 
 #[test]
-fn options_that_make_no_sense_are_refused_by_name() {
+fn invalid_options_are_rejected_by_name() {
     let error = Options::default()
         .text("write_buffer_size=many")
         .unwrap_err();

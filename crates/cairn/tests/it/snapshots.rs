@@ -1,11 +1,11 @@
-//! Snapshots and iterators show one moment.
+//! Snapshots and iterators show one point in time.
 
 use cairn::{CompactRangeOptions, FamilyOptions, ReadOptions};
 
 use crate::{database, shown};
 
 #[test]
-fn a_snapshot_shows_its_moment_through_flushes_and_compactions() {
+fn a_snapshot_is_unchanged_by_flushes_and_compactions() {
     let db = database("");
     let stones = db
         .create_family("stones", &FamilyOptions::default())
@@ -36,7 +36,7 @@ fn a_snapshot_shows_its_moment_through_flushes_and_compactions() {
 }
 
 #[test]
-fn an_iterator_shows_its_moment_until_it_is_refreshed() {
+fn an_iterator_is_unchanged_until_it_is_refreshed() {
     let db = database("");
     db.put(b"a", b"1").unwrap();
     let (snapshot, mut iter) = (db.snapshot(), db.iter());

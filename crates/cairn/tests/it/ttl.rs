@@ -1,4 +1,4 @@
-//! Values with a time to live, by a clock that the test moves.
+//! Values with a time to live, with a clock that the test advances.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ impl Clock for Hand {
 }
 
 #[test]
-fn values_go_with_a_compaction_after_their_time() {
+fn values_are_dropped_by_a_compaction_after_their_time_to_live() {
     let clock = Arc::new(Hand::default());
     let world = World {
         clock: clock.clone(),
@@ -55,7 +55,7 @@ fn values_go_with_a_compaction_after_their_time() {
 }
 
 #[test]
-fn a_database_without_times_has_no_time_to_live() {
+fn a_database_without_write_times_has_no_time_to_live() {
     let db = database("");
     let family = db.default_family();
     assert_eq!(family.ttl(), None);

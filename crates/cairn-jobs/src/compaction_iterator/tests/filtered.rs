@@ -12,7 +12,7 @@ use Write::{Delete, Merge, Put};
 /// A filter that calls a function and records its arguments.
 struct Plan<F> {
     decide: F,
-    asked: Arc<Mutex<Vec<String>>>,
+    calls: Arc<Mutex<Vec<String>>>,
 }
 
 impl<F: Fn(&str, FilterValue<'_>) -> FilterDecision + Send + Sync> CompactionFilter for Plan<F> {
@@ -24,7 +24,7 @@ impl<F: Fn(&str, FilterValue<'_>) -> FilterDecision + Send + Sync> CompactionFil
         assert_eq!(level, 3);
         let key = std::str::from_utf8(&key[3..]).unwrap();
         let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
-        self.asked.lock().push(match value {
+        self.calls.lock().push(match value {
             FilterValue::Value(value) => format!("{key}={}", text(value)),
             FilterValue::MergeOperand(operand) => format!("{key}+{}", text(operand)),
             FilterValue::Entity(_) => key.to_owned(),
@@ -40,10 +40,10 @@ fn filtered(
     bottommost: bool,
     decide: impl Fn(&str, FilterValue<'_>) -> FilterDecision + Send + Sync + 'static,
 ) -> (Vec<String>, Vec<String>) {
-    let asked = Arc::new(Mutex::new(Vec::new()));
+    let calls = Arc::new(Mutex::new(Vec::new()));
     let plan = Plan {
         decide,
-        asked: asked.clone(),
+        calls: calls.clone(),
     };
     let mut state = State::default();
     state.write(writes, 1);
@@ -56,8 +56,8 @@ fn filtered(
         LowerLevels::anything(),
         Some(Filter::plain(Arc::new(plan), 3)),
     );
-    let asked = asked.lock().clone();
-    (shown(&written), asked)
+    let calls = calls.lock().clone();
+    (shown(&written), calls)
 }
 
 #[test]
@@ -77,29 +77,29 @@ fn removed_entries_become_deletions_above_older_data_and_vanish_at_the_bottom() 
 #[test]
 fn the_filter_sees_only_the_newest_version_of_a_key() {
     let change = |_: &str, _: FilterValue<'_>| FilterDecision::ChangeValue(b"new".to_vec());
-    let (written, asked) = filtered(&[Put(1, 0), Put(1, 1)], &[1], false, change);
+    let (written, calls) = filtered(&[Put(1, 0), Put(1, 1)], &[1], false, change);
     assert_eq!(written, ["001@2 put new", "001@1 put a"]);
-    assert_eq!(asked, ["001=b"]);
-    let (written, asked) = filtered(&[Put(1, 0), Delete(1)], &[1], false, change);
+    assert_eq!(calls, ["001=b"]);
+    let (written, calls) = filtered(&[Put(1, 0), Delete(1)], &[1], false, change);
     assert_eq!(written, ["001@2 del", "001@1 put a"]);
-    assert!(asked.is_empty(), "{asked:?}");
+    assert!(calls.is_empty(), "{calls:?}");
 }
 
-/// Short skips step, long skips seek; the output is the same.
+/// Short distances are skipped by steps, long ones by a seek; the output is the same.
 #[test]
 fn a_filter_can_skip_keys() {
     for last in [20_u8, 200] {
         let skip = move |key: &str, _: FilterValue<'_>| match key {
             "002" => FilterDecision::RemoveAndSkipUntil(user(last)),
-            // A skip target at the key itself keeps the key.
+            // If the skip target is the key itself, the key is kept.
             "001" => FilterDecision::RemoveAndSkipUntil(user(1)),
             _ => FilterDecision::Keep,
         };
         let writes: Vec<Write> = (1..=last).map(|key| Put(key, 0)).collect();
-        let (written, asked) = filtered(&writes, &[], false, skip);
+        let (written, calls) = filtered(&writes, &[], false, skip);
         let expected = ["001@1 put a".to_owned(), format!("{last:03}@{last} put a")];
         assert_eq!(written, expected);
-        assert_eq!(asked.len(), 3, "{asked:?}");
+        assert_eq!(calls.len(), 3, "{calls:?}");
     }
 }
 
@@ -112,19 +112,19 @@ fn merge_operands_are_filtered_one_by_one_and_kept_for_snapshots() {
     };
     let writes = [Merge(1, 0), Merge(1, 1), Merge(1, 2)];
     assert_eq!(filtered(&writes, &[], true, drop_b).0, ["001@0 put A,X"]);
-    let (written, asked) = filtered(&writes, &[2], true, drop_b);
+    let (written, calls) = filtered(&writes, &[2], true, drop_b);
     assert_eq!(written, ["001@3 merge X", "001@0 put A,B"]);
-    assert_eq!(asked, ["001+C"]);
+    assert_eq!(calls, ["001+C"]);
 }
 
-/// With all operands dropped, the value below becomes the newest of its key.
+/// If all operands are dropped, the value below becomes the newest entry of its key.
 #[test]
 fn the_filter_sees_a_value_below_dropped_operands() {
     let only_values = |_: &str, value: FilterValue<'_>| match value {
         FilterValue::MergeOperand(_) => FilterDecision::Remove,
         _ => FilterDecision::ChangeValue(b"v".to_vec()),
     };
-    let (written, asked) = filtered(&[Put(1, 0), Merge(1, 1)], &[], false, only_values);
+    let (written, calls) = filtered(&[Put(1, 0), Merge(1, 1)], &[], false, only_values);
     assert_eq!(written, ["001@1 put v"]);
-    assert_eq!(asked, ["001+B", "001=a"]);
+    assert_eq!(calls, ["001+B", "001=a"]);
 }
