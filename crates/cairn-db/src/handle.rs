@@ -37,7 +37,8 @@ impl Drop for Handle {
 }
 
 impl Shared {
-    /// Closes the database where no caller learns how that ended.
+    /// Closes the database where no caller learns how that ended, and takes away what it holds in memory: the thread
+    /// of a job that has just ended may refer to the database for a moment longer.
     fn close_unwatched(self: &Arc<Self>) {
         if let Err(error) = self.close() {
             // No caller is left to report to; `Db::close` reports its error.
@@ -45,6 +46,7 @@ impl Shared {
                 .info
                 .error(format_args!("closing the database failed: {error}"));
         }
+        self.release_memory();
     }
 }
 

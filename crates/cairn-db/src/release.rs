@@ -15,7 +15,7 @@ use crate::shared::Shared;
 
 impl Shared {
     /// Takes away what a closed database holds in memory and keeps open.
-    fn release_memory(self: &Arc<Self>) {
+    pub(crate) fn release_memory(self: &Arc<Self>) {
         if !self.lifecycle.is_closed() {
             return;
         }
