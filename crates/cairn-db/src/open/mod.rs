@@ -10,7 +10,6 @@
 //! Tables are opened when they are first read.
 
 mod best_effort;
-pub(crate) mod create;
 pub(crate) mod dropped_records;
 mod files;
 mod read_only;

@@ -19,6 +19,8 @@ pub(crate) mod log_set;
 mod log_state;
 #[cfg(loom)]
 mod loomed;
+mod new_log;
+mod new_memtable;
 pub(crate) mod order;
 pub(crate) mod pace;
 pub(crate) mod queue;
