@@ -249,7 +249,7 @@ impl Shared {
             self.catalog.install(&**self, family, change)?;
         }
         let nanos = self.context.world.clock.monotonic_nanos() - started;
-        family.early.flushed(bytes, nanos);
+        family.writes.early.flushed(bytes, nanos);
         let left = family.view().immutables.len();
         watch.flush_ended(info, family, &added, left, nanos / 1000);
         self.note_space(BackgroundErrorReason::Flush);

@@ -15,7 +15,6 @@ use crate::stats_text::{Map, stall_text};
 use crate::table_properties::{table_properties_map, table_properties_text};
 use crate::write::stall::Condition;
 use cairn_options::CompactionStyle;
-use cairn_platform::sync::Ordering;
 use cairn_read::View;
 
 /// The sources of properties.
@@ -111,9 +110,7 @@ const NUMBERS: &[(&str, Number)] = &[
     ("rocksdb.num-live-versions", |s| {
         s.family.live_versions() as u64
     }),
-    ("rocksdb.current-super-version-number", |s| {
-        s.family.views.load(Ordering::Relaxed)
-    }),
+    ("rocksdb.current-super-version-number", |s| s.family.views()),
     ("rocksdb.estimate-live-data-size", live_data),
     ("rocksdb.min-obsolete-sst-number-to-keep", |s| {
         // A job may be writing any file; without one every obsolete table may go.
@@ -145,9 +142,9 @@ const NUMBERS: &[(&str, Number)] = &[
     ("rocksdb.actual-delayed-write-rate", |s| match s.condition {
         Condition::Delayed(_) => {
             let families = s.shared.catalog.families();
-            let delayed = families.iter().filter(|family| family.is_stalled());
+            let delayed = families.iter().filter(|family| family.writes.is_stalled());
             delayed
-                .map(|family| family.throttle.rate())
+                .map(|family| family.writes.throttle.rate())
                 .min()
                 .unwrap_or(0)
         }

@@ -7,7 +7,7 @@ use arc_swap::{ArcSwap, Guard};
 use cairn_memory::{BlockCache, CacheCharge, MemoryUse};
 use cairn_memtable::Memtable;
 use cairn_options::FamilyOptions;
-use cairn_platform::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, OnceLock, Ordering};
+use cairn_platform::sync::{AtomicBool, AtomicU64, Mutex, OnceLock, Ordering};
 use cairn_read::View;
 use cairn_types::KeyOrder;
 use cairn_version::manifest::RecoveredFamily;
@@ -15,9 +15,7 @@ use cairn_version::{TableSource, Version};
 
 use super::invariants::check_memtables;
 use crate::work::WorkCounts;
-use crate::write::early_switch::EarlySwitch;
-use crate::write::pace::Pace;
-use crate::write::stall::Throttle;
+use crate::write::family::FamilyWrites;
 
 /// One column family of an open database.
 pub(crate) struct FamilyState {
@@ -31,16 +29,8 @@ pub(crate) struct FamilyState {
     view: ArcSwap<View>,
     /// Opens the family's tables. Replaced when options that it goes by change.
     tables: ArcSwap<TableSource>,
-    /// The size of the memtable, in bytes, at which the next leader must look at it.
-    pub(crate) attention_at: AtomicUsize,
-    /// The rate of delayed writes.
-    pub(crate) throttle: Throttle,
-    /// The pace of writes while the memtable is nearly full and the one before it is being flushed.
-    pub(crate) pace: Pace,
-    /// The rule by which the memtable is switched before it is full.
-    pub(crate) early: EarlySwitch,
-    /// Writes have to be delayed or stopped.
-    pub(crate) is_stalled: AtomicBool,
+    /// The state of the write path for the family.
+    pub(crate) writes: FamilyWrites,
     dropped: AtomicBool,
     /// Memtables that are flushed and kept, the oldest first: what transactions compare with, and
     /// nothing that a read looks at.
@@ -48,7 +38,7 @@ pub(crate) struct FamilyState {
     /// Versions that were replaced and may still be read.
     old_versions: Mutex<Vec<Weak<Version>>>,
     /// The number of replacements of the view.
-    pub(crate) views: AtomicU64,
+    views: AtomicU64,
     /// The work of jobs so far.
     pub(crate) work: WorkCounts,
     /// The largest epoch that a table of this family has been given.
@@ -70,35 +60,23 @@ impl FamilyState {
         if tables.charged.contains(MemoryUse::FileMetadata) {
             view.version.charge_files(None, &tables.charge_policy());
         }
-        let state = FamilyState {
+        FamilyState {
             id: family.id,
             name: family.name.clone(),
             full_history_ts_low: family.full_history_ts_low.clone(),
             persist_timestamps: family.persist_timestamps,
             last_epoch: AtomicU64::new(last_epoch),
             order: options.comparator.clone(),
+            writes: FamilyWrites::new(&options),
             options: ArcSwap::new(options),
             view: ArcSwap::from_pointee(view),
             tables: ArcSwap::new(tables),
-            attention_at: AtomicUsize::new(0),
-            throttle: Throttle::new(0),
-            pace: Pace::default(),
-            early: EarlySwitch::default(),
-            is_stalled: AtomicBool::new(false),
             dropped: AtomicBool::new(false),
             history: Mutex::default(),
             old_versions: Mutex::default(),
             views: AtomicU64::new(1),
             work: WorkCounts::default(),
-        };
-        state.reset_attention();
-        state
-    }
-
-    /// True if its writes have to be delayed or stopped.
-    pub(crate) fn is_stalled(&self) -> bool {
-        // Acquire pairs with the store by which it was held back.
-        self.is_stalled.load(Ordering::Acquire)
+        }
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -127,14 +105,7 @@ impl FamilyState {
     pub(crate) fn set_options(&self, options: Arc<FamilyOptions>, tables: Arc<TableSource>) {
         self.options.store(options);
         self.tables.store(tables);
-        self.reset_attention();
-    }
-
-    /// Sets the size at which a leader looks next at a memtable that begins now, or whose options have changed.
-    pub(crate) fn reset_attention(&self) {
-        let first = self.early.memtable_began(&self.options());
-        let first = first.unwrap_or_else(|| self.nearly_full());
-        self.attention_at.store(first, Ordering::Relaxed);
+        self.writes.begin_memtable(&self.options());
     }
 
     /// Replaces the state that reads see. The caller holds the lock of the tree, or opens the database.
@@ -170,22 +141,6 @@ impl FamilyState {
     /// The memtable that takes writes. Only the leader of the write queue may rely on it staying.
     pub(crate) fn memtable(&self) -> Arc<Memtable> {
         self.view.load().memtable.clone()
-    }
-
-    /// The size at which the memtable is switched, in bytes.
-    pub(crate) fn full(&self) -> usize {
-        self.options().write_buffer_size
-    }
-
-    /// True if `memtable` has `memtable_max_range_deletions` or more.
-    pub(crate) fn has_too_many_ranges(&self, memtable: &Memtable) -> bool {
-        let limit = self.options().memtable_max_range_deletions as usize;
-        limit > 0 && memtable.range_deletions() >= limit
-    }
-
-    /// The size at which the log of the memtable is first synced in the background.
-    pub(crate) fn nearly_full(&self) -> usize {
-        self.full() / 8 * 7
     }
 
     /// The epoch of a table that is about to be flushed: larger than any before it.
@@ -238,7 +193,17 @@ impl FamilyState {
         let mut versions = self.old_versions.lock();
         versions.retain(|version| version.strong_count() > 0);
         versions.push(Arc::downgrade(old));
+        self.count_view();
+    }
+
+    /// The view was replaced.
+    pub(crate) fn count_view(&self) {
         self.views.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The number of views so far.
+    pub(crate) fn views(&self) -> u64 {
+        self.views.load(Ordering::Relaxed)
     }
 
     /// The number of versions: the current one, and older ones with readers.

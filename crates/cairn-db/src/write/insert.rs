@@ -4,7 +4,6 @@ use std::cell::OnceCell;
 
 use cairn_format::batch::BatchRef;
 use cairn_memtable::{INSERT_BATCH, Memtable, Point};
-use cairn_platform::sync::Ordering;
 use cairn_types::{Result, SequenceNumber, ValueKind};
 
 use super::commit::Company;
@@ -136,8 +135,7 @@ impl Shared {
     /// Asks the next leader's attention for a memtable that has grown to its limit, or near it.
     #[inline]
     fn note_growth(&self, family: &FamilyState, memtable: &Memtable) {
-        // Relaxed: a leader that reads an old limit looks one write later.
-        if memtable.memory_usage() >= family.attention_at.load(Ordering::Relaxed)
+        if family.writes.wants_attention(memtable.memory_usage())
             || self
                 .writes
                 .buffers

@@ -13,6 +13,7 @@ pub(crate) mod commit;
 pub(crate) mod delay;
 pub(crate) mod early_switch;
 pub(crate) mod entry;
+pub(crate) mod family;
 pub(crate) mod insert;
 pub(crate) mod log;
 pub(crate) mod log_set;

@@ -11,7 +11,6 @@ use cairn_memtable::Memtable;
 use cairn_observe::FlushReason;
 use cairn_observe::listener::MemTableInfo;
 use cairn_platform::Priority;
-use cairn_platform::sync::Ordering;
 use cairn_types::{Error, FileNumber, Result};
 
 use super::archive;
@@ -85,7 +84,7 @@ impl Shared {
                 full.push(family.clone());
                 let reason = FlushReason::MemtableMaxRangeDeletions;
                 self.flush_because(std::slice::from_ref(family), reason);
-            } else if used >= family.attention_at.load(Ordering::Relaxed) {
+            } else if family.writes.wants_attention(used) {
                 match self.ends_early(family, &memtable, used) {
                     true => full.push(family.clone()),
                     false if used >= family.nearly_full() => nearly_full.push(family.clone()),
@@ -117,7 +116,7 @@ impl Shared {
             "the leader alone switches memtables"
         );
         let now = self.context.world.clock.monotonic_nanos();
-        let next = match family.early.decide(&family.options(), used, now) {
+        let next = match family.writes.early.decide(&family.options(), used, now) {
             _ if self.flushes_atomically() || self.syncs_at_switch() => family.full(),
             Some(Decision::CheckAt(next)) => next,
             Some(Decision::Switch) if self.waits_for_any_flush(family) => {
@@ -134,7 +133,7 @@ impl Shared {
             true => family.full(),
             false => family.nearly_full(),
         };
-        family.attention_at.store(next.min(most), Ordering::Relaxed);
+        family.writes.set_attention(next.min(most));
         false
     }
 
@@ -301,8 +300,8 @@ impl Shared {
         let mut tree = self.tree.lock();
         for family in families {
             self.end_pace(family);
-            family.pace.memtable_began(now);
-            family.reset_attention();
+            family.writes.pace.memtable_began(now);
+            family.writes.begin_memtable(&family.options());
             let Some(state) = tree.families.get_mut(&family.id()) else {
                 continue;
             };
@@ -364,7 +363,7 @@ impl Shared {
 
     /// Reports that `memtable` of `family` became immutable.
     fn report_sealed(&self, family: &FamilyState, memtable: &Memtable) {
-        family.views.fetch_add(1, Ordering::Relaxed);
+        family.count_view();
         if !self.telemetry.has_listeners() {
             return;
         }
