@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cairn_platform::Priority;
 
-use crate::catalog::purge::Pin;
+use crate::catalog::deletions::Pin;
 use crate::locks::RankedGuard;
 use crate::shared::{Shared, Tree};
 

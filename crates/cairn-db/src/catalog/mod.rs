@@ -25,6 +25,7 @@
 //! Edits are one at a time, under the lock of the MANIFEST. The lock of the obsolete files is a leaf.
 
 pub(crate) mod create;
+pub(crate) mod deletions;
 pub(crate) mod env;
 pub(crate) mod family;
 pub(crate) mod file_numbers;
@@ -34,9 +35,9 @@ pub(crate) mod live_files;
 mod manifest;
 pub(crate) mod obsolete_files;
 pub(crate) mod options_file;
-pub(crate) mod purge;
 pub(crate) mod release;
 mod reuse_manifest;
+pub(crate) mod scan;
 pub(crate) mod snapshot;
 pub(crate) mod sources;
 pub(crate) mod sst_file_manager;

@@ -9,7 +9,7 @@ use cairn_platform::fs::FileMode;
 use cairn_types::{FileNumber, Result};
 
 use super::Catalog;
-use super::purge::old_options;
+use super::scan::old_options;
 
 /// Puts a file with `content` in the place of `path`, by way of `temporary`, durably.
 pub(crate) fn replace(

@@ -20,7 +20,7 @@ use cairn_version::manifest::{Recovered, RecoveredFamily};
 use super::OpenRequest;
 use crate::catalog::family::FamilyState;
 use crate::catalog::options_file::replace;
-use crate::catalog::purge::{self, Keep};
+use crate::catalog::scan::{self, Keep};
 use crate::shared::Shared;
 
 /// More bytes than any of the small files is read to.
@@ -266,14 +266,14 @@ impl Shared {
         let dirs = [&self.context.dir, &self.context.wal_dir];
         for dir in self.catalog.all_table_dirs() {
             if !dirs.contains(&&dir) {
-                purge::scan_tables(fs, &dir, &keep)?;
+                scan::scan_tables(fs, &dir, &keep)?;
             }
         }
         names.push(options);
-        purge::scan(fs, &self.context.dir, names, &keep)?;
+        scan::scan(fs, &self.context.dir, names, &keep)?;
         match self.context.wal_dir == self.context.dir {
             true => Ok(()),
-            false => purge::scan(
+            false => scan::scan(
                 fs,
                 &self.context.wal_dir,
                 fs.list(&self.context.wal_dir)?,
