@@ -71,14 +71,14 @@ impl Work for Shared {
                 }
             }
             JobKind::Flush => {
-                for family in self.catalog.families_full().iter() {
+                for family in self.catalog.families().clone().iter() {
                     if self.reserve_flush(tree, family) {
                         start(tree, DueJob::Flush(family.clone()));
                     }
                 }
             }
             JobKind::Compaction => {
-                for family in self.catalog.families_full().iter() {
+                for family in self.catalog.families().clone().iter() {
                     while let Some(chosen) = self.reserve_compaction(tree, family) {
                         start(tree, DueJob::Compaction(family.clone(), chosen));
                     }

@@ -67,15 +67,13 @@ impl Shared {
         self.delete_recycled_logs();
         self.purge();
         self.tree.lock().jobs.give_up_directory();
-        self.catalog.give_up_directory();
+        self.catalog.deletions.give_up_directory();
         self.wait_until(|tree| !tree.jobs.have_purges())?;
-        let has_log = self.writes.writer.lock().log.is_some();
-        let has_manifest = self.catalog.has_manifest();
         assert!(
-            !has_log && !has_manifest,
-            "log and MANIFEST are closed before the directory is released"
+            self.writes.writer.lock().log.is_none(),
+            "the log is closed before the directory is released"
         );
-        self.catalog.space().untrack_all();
+        self.catalog.space.untrack_all();
         self.lifecycle.release_directory();
         flushed.and(synced).and(manifest)
     }

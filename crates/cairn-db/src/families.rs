@@ -43,7 +43,7 @@ impl Shared {
         let mut options = options.clone();
         ttl::agree(self.context.dated, name, &mut options)?;
         let options = options.sanitize(&self.options());
-        self.catalog.create_table_dirs(&options)?;
+        self.catalog.sources.create_dirs(&options)?;
         Ok(NewFamily {
             name: name.clone(),
             options,
@@ -69,9 +69,12 @@ impl Shared {
         new.iter()
             .for_each(|family| self.signals.note_options(&family.options));
         let last = self.published();
-        let created = self.catalog.create_families(&**self, new, log, |options| {
-            self.new_memtable(options, last)
-        })?;
+        let created = self
+            .catalog
+            .edit()
+            .create_families(&**self, new, log, |options| {
+                self.new_memtable(options, last)
+            })?;
         for family in &created {
             self.log_options_of_family(family.name(), &family.options());
         }
@@ -91,7 +94,7 @@ impl Shared {
             ));
         }
         let lead = self.lead_alone()?;
-        self.catalog.drop_family(&**self, family)?;
+        self.catalog.edit().drop_family(&**self, family)?;
         self.update_wal_limit();
         drop(lead);
         self.purge();

@@ -105,7 +105,7 @@ const NUMBERS: &[(&str, Number)] = &[
         u64::from(s.deletes_files)
     }),
     ("rocksdb.oldest-snapshot-time", |s| {
-        s.shared.catalog.snapshots().oldest_time()
+        s.shared.catalog.snapshots.oldest_time()
     }),
     ("rocksdb.num-live-versions", |s| {
         s.family.live_versions() as u64
@@ -123,10 +123,10 @@ const NUMBERS: &[(&str, Number)] = &[
             .map_or(0, |cache| cache.pinned_usage() as u64)
     }),
     ("rocksdb.num-snapshots", |s| {
-        s.shared.catalog.snapshots().count() as u64
+        s.shared.catalog.snapshots.count() as u64
     }),
     ("rocksdb.oldest-snapshot-sequence", |s| {
-        s.shared.catalog.snapshots().oldest().map_or(0, |seq| seq.0)
+        s.shared.catalog.snapshots.oldest().map_or(0, |seq| seq.0)
     }),
     ("rocksdb.min-log-number-to-keep", |s| s.min_log),
     ("rocksdb.total-sst-files-size", |s| {
@@ -188,7 +188,7 @@ fn live_table_bytes(s: &Sources<'_>) -> u64 {
 }
 
 fn obsolete_table_bytes(s: &Sources<'_>) -> u64 {
-    s.shared.catalog.obsolete_table_bytes()
+    s.shared.catalog.deletions.table_bytes()
 }
 
 /// Tables that are opened, at most, for an estimate.
@@ -329,7 +329,7 @@ impl Shared {
             min_log: tree.logs.first_needed().0,
             running_runs: runs.sum(),
             aborts: tree.jobs.aborts() as u64,
-            deletes_files: self.catalog.deletes_files(),
+            deletes_files: self.catalog.deletions.are_enabled(),
         };
         drop(tree);
         Some(number(&sources))
@@ -438,7 +438,7 @@ impl Shared {
 
     /// The numbers of all families together. A cache that several families share counts once.
     pub(crate) fn aggregated(&self, name: &str) -> Option<u64> {
-        let families = self.catalog.families_full();
+        let families = self.catalog.families().clone();
         let mut seen = Vec::new();
         let mut sum = 0_u64;
         for family in families.iter() {

@@ -23,7 +23,7 @@ impl Shared {
         self.catalog.purge();
         let mut tree = self.tree.lock();
         // Looked at under the lock: a copy that pins files lists the logs that it needs under it too.
-        if !self.catalog.deletes_files() {
+        if !self.catalog.deletions.are_enabled() {
             let unsynced = tree.logs.take_unneeded_syncs();
             drop(tree);
             unsynced.iter().for_each(|log| log.forget());
@@ -75,7 +75,9 @@ impl Shared {
     /// True if a reader may have kept something: only the last one of a view keeps files, so that the others do not look
     /// through what is obsolete.
     fn may_have_obsolete(&self) -> bool {
-        self.catalog.may_have_unread() && !self.lifecycle.is_closing() && !self.context.is_forked()
+        self.catalog.deletions.may_have_unread()
+            && !self.lifecycle.is_closing()
+            && !self.context.is_forked()
     }
 }
 
@@ -98,16 +100,16 @@ impl Drop for Kept<'_> {
 }
 
 impl Shared {
-    /// Ends one [`Catalog::disable_deletions`](crate::catalog::Catalog::disable_deletions); with the last of them, what
-    /// waited is deleted.
+    /// Ends one [`Deletions::disable`](crate::catalog::deletions::Deletions::disable); with the last of them, what waited is
+    /// deleted.
     pub(crate) fn enable_file_deletions(&self) {
-        self.catalog.enable_deletions();
+        self.catalog.deletions.enable();
         self.purge_what_waited();
     }
 
     /// Deletes what has become obsolete while deletions were disabled, if they are enabled again.
     fn purge_what_waited(&self) {
-        if self.catalog.deletes_files() && !self.tree.lock().jobs.gave_up_directory() {
+        if self.catalog.deletions.are_enabled() && !self.tree.lock().jobs.gave_up_directory() {
             self.purge();
         }
     }
@@ -116,7 +118,7 @@ impl Shared {
     pub(crate) fn keep_files(&self) -> Kept<'_> {
         Kept {
             shared: self,
-            pin: Some(self.catalog.pin_files()),
+            pin: Some(self.catalog.deletions.pin()),
         }
     }
 }

@@ -1,20 +1,42 @@
-//! Deletions of obsolete files.
+//! Deletions: when a file that no version has may go, and its removal.
+//!
+//! A table is deleted when no current version has it, the MANIFEST edit that released it is synced, and its last reader has
+//! ended. A view that ends sets a mark, and only then are obsolete tables searched for. An `SstFileManager` may make trash of
+//! tables and blob files first, and delete them slowly. A file that cannot be deleted is reported and left to the next
+//! opening, as is what a crash leaves behind ([`super::scan`]).
+//!
+//! Deletions are held back while a copy has a [`Pin`], and from [`Deletions::disable`] to the matching
+//! [`Deletions::enable`]. After [`Deletions::give_up_directory`] what was held back stays for ever.
+//!
+//! The set of obsolete files ([`super::obsolete_files`]) is under a leaf lock, which is never held across a file operation.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn_observe::statistics::Ticker;
-use cairn_read::BlobSource;
-use cairn_types::FileNumber;
-use cairn_version::BlobFileMeta;
+use cairn_platform::sync::Mutex;
+use cairn_read::{BlobSource, ViewEnd};
+use cairn_version::{BlobFileMeta, TreeEdit, Version};
 
-use super::Catalog;
-use super::obsolete_files::Unread;
+use super::family::FamilyState;
+use super::obsolete_files::{ObsoleteFiles, PurgeHint, Unread};
 use super::scan::remove;
+use super::sst_file_manager::Space;
+use crate::context::DbContext;
+use crate::telemetry::Telemetry;
+
+/// The obsolete files of a database and their deletion.
+pub(crate) struct Deletions {
+    context: Arc<DbContext>,
+    telemetry: Arc<Telemetry>,
+    space: Arc<Space>,
+    /// Obsolete files that are still read, or whose deletion is held back.
+    obsolete: Mutex<ObsoleteFiles>,
+    hint: PurgeHint,
+}
 
 /// Keeps files from deletion while it lives.
-pub(crate) struct Pin<'a>(&'a Catalog);
+pub(crate) struct Pin<'a>(&'a Deletions);
 
 impl Drop for Pin<'_> {
     fn drop(&mut self) {
@@ -23,32 +45,47 @@ impl Drop for Pin<'_> {
     }
 }
 
-impl Catalog {
+impl Deletions {
+    /// No obsolete files. `space` counts those that are deleted.
+    pub(super) fn new(
+        context: Arc<DbContext>,
+        telemetry: Arc<Telemetry>,
+        space: Arc<Space>,
+    ) -> Deletions {
+        Deletions {
+            context,
+            telemetry,
+            space,
+            obsolete: Mutex::default(),
+            hint: PurgeHint::default(),
+        }
+    }
+
     /// Keeps all files that are live now, or become obsolete meanwhile, until the result is dropped. The next purge
     /// deletes those that are obsolete then.
-    pub(crate) fn pin_files(&self) -> Pin<'_> {
+    pub(crate) fn pin(&self) -> Pin<'_> {
         self.obsolete.lock().pin();
         Pin(self)
     }
 
     /// True while a copy is under way, whose files are kept.
-    pub(crate) fn has_pins(&self) -> bool {
+    pub(crate) fn are_pinned(&self) -> bool {
         self.obsolete.lock().are_pinned()
     }
 
-    /// Disables deletions until [`Catalog::enable_deletions`] has been called as often.
-    pub(crate) fn disable_deletions(&self) {
+    /// Disables deletions until [`Deletions::enable`] has been called as often.
+    pub(crate) fn disable(&self) {
         self.obsolete.lock().disable();
     }
 
-    /// Reverts one [`Catalog::disable_deletions`]. With the last of them, the files that waited are deleted.
-    pub(crate) fn enable_deletions(&self) {
+    /// Reverts one [`Deletions::disable`]. With the last of them, the files that waited are deleted.
+    pub(crate) fn enable(&self) {
         let held = self.obsolete.lock().enable();
         self.delete_held(held);
     }
 
     /// True if files may be deleted now.
-    pub(crate) fn deletes_files(&self) -> bool {
+    pub(crate) fn are_enabled(&self) -> bool {
         !self.obsolete.lock().are_disabled()
     }
 
@@ -62,38 +99,55 @@ impl Catalog {
     }
 
     /// Total size of the obsolete tables, in bytes.
-    pub(crate) fn obsolete_table_bytes(&self) -> u64 {
+    pub(crate) fn table_bytes(&self) -> u64 {
         self.obsolete.lock().table_bytes()
     }
 
     /// Obsolete blob files of `source` that have readers.
-    pub(crate) fn obsolete_blobs_of(&self, source: &Arc<BlobSource>) -> Vec<Arc<BlobFileMeta>> {
+    pub(crate) fn blobs_of(&self, source: &Arc<BlobSource>) -> Vec<Arc<BlobFileMeta>> {
         self.obsolete.lock().blobs_of(source)
     }
 
     /// True if a reader that has left may have been the last of an obsolete file. Costs two loads.
     pub(crate) fn may_have_unread(&self) -> bool {
-        self.purge_hint.may_have_unread()
+        self.hint.may_have_unread()
     }
 
-    /// Deletes obsolete tables and blob files without a reader, unless deletions are disabled. The caller does not hold
-    /// the lock of the tree.
-    pub(crate) fn purge(&self) {
-        let unread = {
-            let mut obsolete = self.obsolete.lock();
-            if obsolete.are_disabled() {
-                return;
-            }
-            // Before the files are looked at: a view that ends meanwhile is noted for the next time.
-            self.purge_hint.begin_scan();
-            let unread = obsolete.take_unread();
-            self.purge_hint.set_obsolete(!obsolete.is_empty());
-            unread
-        };
-        debug_assert!(
-            !self.has_live(&unread),
-            "a file that is deleted is in no current version"
+    /// The mark that views leave at their end.
+    pub(super) fn view_end(&self) -> ViewEnd {
+        self.hint.view_end()
+    }
+
+    /// Takes over the files of `family` that `next`, the version after `base`, has no more: all of them without a `next` one,
+    /// for a dropped family.
+    pub(super) fn retire(&self, family: &FamilyState, base: &Arc<Version>, next: Option<&Version>) {
+        assert!(
+            Arc::ptr_eq(base, &family.view().version),
+            "the current version of {:?} is the one that is replaced",
+            family.name()
         );
+        let blobs = &family.view().family.blobs;
+        self.obsolete
+            .lock()
+            .add(&family.tables(), blobs, base, next);
+        self.hint.note_obsolete();
+    }
+
+    /// Takes the obsolete files without a reader; `None` if deletions are disabled.
+    pub(super) fn take_unread(&self) -> Option<Unread> {
+        let mut obsolete = self.obsolete.lock();
+        if obsolete.are_disabled() {
+            return None;
+        }
+        // Before the files are looked at: a view that ends meanwhile is noted for the next time.
+        self.hint.begin_scan();
+        let unread = obsolete.take_unread();
+        self.hint.set_obsolete(!obsolete.is_empty());
+        Some(unread)
+    }
+
+    /// Deletes the files that [`Deletions::take_unread`] returned, which are in no current version.
+    pub(super) fn delete_unread(&self, unread: Unread) {
         for (tables, file) in unread.tables {
             tables.uncache(&file);
             self.delete(&tables.path(&file));
@@ -104,20 +158,29 @@ impl Catalog {
         }
     }
 
-    /// True if a current version has one of the files.
-    fn has_live(&self, unread: &Unread) -> bool {
-        let tables = unread.tables.iter().map(|(_, file)| file.number);
-        let blobs = unread.blobs.iter().map(|(_, number)| *number);
-        let gone: BTreeSet<FileNumber> = tables.chain(blobs).collect();
-        let families = self.families.load();
-        !gone.is_empty()
-            && families.iter().any(|family| {
-                let version = &family.view().version;
-                let mut files = version.files().map(|(_, file)| file.number);
-                let mut blobs = version.blob_files().keys();
-                files.any(|number| gone.contains(&number))
-                    || blobs.any(|number| gone.contains(number))
-            })
+    /// Closes the obsolete tables without deleting them: the next opening does.
+    pub(super) fn forget(&self) {
+        self.obsolete.lock().forget();
+    }
+
+    /// Deletes the tables and blob files that a job wrote for a family that is not there any more. Those that it
+    /// only moved belong to versions that may still be read.
+    pub(crate) fn delete_outputs(&self, family: &FamilyState, edit: &TreeEdit) {
+        let is_moved = |number| edit.deleted.iter().any(|(_, moved)| *moved == number);
+        for (_, file) in &edit.added {
+            if !is_moved(file.number) {
+                let version = family.view().version.clone();
+                assert!(
+                    version.files().all(|(_, live)| live.number != file.number),
+                    "table {}, which is deleted, is in no version",
+                    file.number
+                );
+                self.delete(&family.tables().path(file));
+            }
+        }
+        for blob in &edit.added_blobs {
+            self.delete(&family.view().family.blobs.path(blob.number));
+        }
     }
 
     /// Deletes a file, or keeps it until deletions are enabled again. A failure is reported and left

@@ -111,8 +111,8 @@ impl Catalog {
     /// Takes away what the families of a closed database hold in memory and keep open. The next opening deletes obsolete
     /// files.
     pub(crate) fn release(&self) {
-        self.obsolete.lock().forget();
-        let families = self.families_full();
+        self.deletions.forget();
+        let families = self.families.load_full();
         for family in families.iter() {
             family.release();
         }
@@ -124,6 +124,6 @@ impl Catalog {
             left.insert(default.clone());
         }
         self.families.store(left);
-        self.default_cache.store(None);
+        self.sources.release();
     }
 }

@@ -268,7 +268,7 @@ impl Shared {
             self.flush_all()?;
             // What was flushed may have taken the last room.
             self.check_space()?;
-            self.catalog.release_logs(&**self)?;
+            self.catalog.edit().release_logs(&**self)?;
         }
         self.clear_error(&current)
     }

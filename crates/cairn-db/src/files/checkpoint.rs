@@ -41,7 +41,7 @@ impl Shared {
             self.stage(&staging, &file)?;
         }
         assert!(
-            self.catalog.has_pins(),
+            self.catalog.deletions.are_pinned(),
             "files are kept until a checkpoint has them all"
         );
         staging.publish()?;

@@ -142,7 +142,7 @@ impl Shared {
                 if !self.errors.stop_writes() {
                     imported
                         .iter()
-                        .for_each(|file| self.catalog.delete(&file.inside));
+                        .for_each(|file| self.catalog.deletions.delete(&file.inside));
                 }
                 return Err(error);
             }
@@ -177,8 +177,8 @@ impl Shared {
             prefix_extractor: options.prefix_extractor.clone(),
             options: Arc::new(options.table.clone()),
         };
-        self.catalog.create_table_dirs(options)?;
-        let dir = &self.catalog.table_dirs(options)[0];
+        self.catalog.sources.create_dirs(options)?;
+        let dir = &self.catalog.sources.dirs(options)[0];
         for file in exports.iter().flat_map(|export| &export.files) {
             let outside = path_of(file)?;
             let meta = self
@@ -264,7 +264,7 @@ impl Shared {
         }
         let properties = external.table.properties();
         let mut meta = FileMeta::new(
-            self.catalog.new_file_number(),
+            self.catalog.numbers.take(),
             external.size,
             smallest,
             largest,

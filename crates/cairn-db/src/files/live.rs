@@ -384,7 +384,7 @@ impl Shared {
                 size,
             )
         });
-        if let Some((number, size)) = self.catalog.newest_options()? {
+        if let Some((number, size)) = self.catalog.options_files.newest()? {
             let name = FileName::Options(number);
             all.push(info(
                 FileType::Options,
@@ -445,7 +445,7 @@ impl Db {
     /// `NotSupported` in a forked child.
     pub fn disable_file_deletions(&self) -> Result<()> {
         self.shared().context.check_process()?;
-        self.shared().catalog.disable_deletions();
+        self.shared().catalog.deletions.disable();
         Ok(())
     }
 

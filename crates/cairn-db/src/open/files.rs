@@ -238,7 +238,7 @@ impl Shared {
             manifest,
             min_log,
             live,
-            min_pending: self.catalog.next_file_number(),
+            min_pending: self.catalog.numbers.next(),
         }
     }
 
@@ -264,7 +264,7 @@ impl Shared {
         self.open_archive(min_log)?;
         let fs = &*self.context.world.fs;
         let dirs = [&self.context.dir, &self.context.wal_dir];
-        for dir in self.catalog.all_table_dirs() {
+        for dir in self.catalog.sources.dirs_of(&self.catalog.families()) {
             if !dirs.contains(&&dir) {
                 scan::scan_tables(fs, &dir, &keep)?;
             }
@@ -286,12 +286,12 @@ impl Shared {
     /// of the database, nor in any other.
     pub(super) fn skip_used_numbers(&self, own: &[String]) -> Result<()> {
         let fs = &*self.context.world.fs;
-        let mut dirs = self.catalog.all_table_dirs();
+        let mut dirs = self.catalog.sources.dirs_of(&self.catalog.families());
         dirs.insert(self.context.wal_dir.clone());
         dirs.remove(&self.context.dir);
         let note = |name: &String| {
             if let Some(number) = FileName::parse(name).and_then(FileName::number) {
-                self.catalog.note_used_number(number);
+                self.catalog.numbers.note_used(number);
             }
         };
         own.iter().for_each(note);

@@ -67,7 +67,7 @@ impl Shared {
             let open = families.get(family.id);
             let dirs = open.map_or_else(
                 || self.unopened_dirs(),
-                |open| self.catalog.table_dirs(&open.options()),
+                |open| self.catalog.sources.dirs(&open.options()),
             );
             let first = dirs
                 .first()
@@ -111,7 +111,8 @@ impl Shared {
     /// The directories of the tables of a family that was left out, by the options of the database.
     fn unopened_dirs(&self) -> Vec<PathBuf> {
         self.catalog
-            .table_dirs(&cairn_options::FamilyOptions::default())
+            .sources
+            .dirs(&cairn_options::FamilyOptions::default())
     }
 
     /// The files that the opening of a database read that is only read.

@@ -32,7 +32,7 @@ impl Shared {
 
     #[cold]
     fn delay_write_slowly(&self, batch: &WriteBatch, no_slowdown: bool) -> Result<()> {
-        let families = self.catalog.families_full();
+        let families = self.catalog.families().clone();
         let written = families.iter().filter(|state| batch.writes_to(state.id()));
         let written: Vec<_> = written
             .filter(|state| state.writes.is_held_back())

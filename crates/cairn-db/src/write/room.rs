@@ -72,7 +72,7 @@ impl Shared {
             self.writes.commits.allocated(),
             "no insertion is under way where memtables are switched"
         );
-        let families = self.catalog.families_full();
+        let families = self.catalog.families().clone();
         let mut full = Vec::new();
         let mut nearly_full = Vec::new();
         for family in families.iter() {
@@ -295,7 +295,7 @@ impl Shared {
             "no insertion is under way where memtables are switched"
         );
         let current = current.ok_or_else(|| Error::shutdown("the database is closed"))?;
-        let all = self.catalog.families_full();
+        let all = self.catalog.families().clone();
         let now = self.context.world.clock.monotonic_nanos();
         let mut tree = self.tree.lock();
         for family in families {
@@ -397,7 +397,7 @@ impl Shared {
                 wal_additions: vec![finished],
                 ..VersionEdit::default()
             };
-            self.catalog.log_record(&**self, record)?;
+            self.catalog.edit().log_record(&**self, record)?;
             steps.lap("the MANIFEST");
         }
         let (old, number) = self.replace_log(&ended, steps)?;
@@ -450,7 +450,7 @@ impl Shared {
             return Err(Error::shutdown("the database is closed"));
         };
         assert_eq!(log.number(), ended.number, "the leader alone ends logs");
-        let number = self.catalog.new_file_number();
+        let number = self.catalog.numbers.take();
         assert!(
             log.number() < number,
             "log {number} takes the place of an older one, not of {}",

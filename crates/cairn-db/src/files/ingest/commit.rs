@@ -55,7 +55,7 @@ impl Shared {
         let log_reach = self.durable_log_reach();
         let mut reserved = self.reservations();
         // What enters without a number must not become visible to a snapshot that is older.
-        let _pause = self.catalog.snapshots().pause();
+        let _pause = self.catalog.snapshots.pause();
         let editor = self.catalog.edit();
         let mut changes = Vec::new();
         let entering = self.guarded("placing files", || {
@@ -105,7 +105,7 @@ impl Shared {
         reserved: &mut Reservations<'_>,
     ) -> Result<Vec<Change>> {
         let before = self.last_write();
-        let limit = self.catalog.next_file_number();
+        let limit = self.catalog.numbers.next();
         let mut last = before;
         let mut all = Vec::with_capacity(prepared.len());
         for job in prepared {
@@ -170,7 +170,7 @@ impl Shared {
                 CompactionStyle::Level => self.base_level(family, view),
                 _ => 1,
             },
-            new_sequence: options.snapshot_consistency && self.catalog.snapshots().count() > 0,
+            new_sequence: options.snapshot_consistency && self.catalog.snapshots.count() > 0,
             files_overlap: job.batches.len() > 1,
             keep_sequences: options.allow_db_generated_files,
             last_level_only: options.fail_if_not_bottommost_level,
@@ -280,7 +280,7 @@ impl Shared {
         let fs = &*self.context.world.fs;
         // The file may be a link to one that is not ours to change, so a changed copy takes its
         // name.
-        let number = self.catalog.new_file_number();
+        let number = self.catalog.numbers.take();
         let name = cairn_format::names::FileName::Temp(number).to_string();
         let changed = file.inside.with_file_name(name);
         let seq = place.seq.0.to_le_bytes();

@@ -202,7 +202,7 @@ impl Shared {
                 (SequenceNumber::ZERO, SequenceNumber::ZERO)
             }
         };
-        let number = self.catalog.new_file_number();
+        let number = self.catalog.numbers.take();
         let seqno_at = match options.write_global_seqno {
             true => Some(self.place_of_seqno(path, table)?),
             false => None,
