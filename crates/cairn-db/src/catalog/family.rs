@@ -50,7 +50,7 @@ pub(crate) struct FamilyState {
 }
 
 impl FamilyState {
-    pub(crate) fn new(
+    pub(super) fn new(
         family: &RecoveredFamily,
         options: Arc<FamilyOptions>,
         view: View,
@@ -102,7 +102,7 @@ impl FamilyState {
     }
 
     /// Puts changed options in force, with what opens tables under them.
-    pub(crate) fn set_options(&self, options: Arc<FamilyOptions>, tables: Arc<TableSource>) {
+    pub(super) fn set_options(&self, options: Arc<FamilyOptions>, tables: Arc<TableSource>) {
         self.options.store(options);
         self.tables.store(tables);
         self.writes.begin_memtable(&self.options());
@@ -177,7 +177,7 @@ impl FamilyState {
     }
 
     /// Releases the flushed memtables that are kept.
-    pub(crate) fn forget_history(&self) {
+    pub(super) fn forget_history(&self) {
         self.history.lock().clear();
     }
 
@@ -189,7 +189,7 @@ impl FamilyState {
     }
 
     /// `old` was replaced by another version.
-    pub(crate) fn note_replaced(&self, old: &Arc<Version>) {
+    pub(super) fn note_replaced(&self, old: &Arc<Version>) {
         let mut versions = self.old_versions.lock();
         versions.retain(|version| version.strong_count() > 0);
         versions.push(Arc::downgrade(old));
@@ -234,7 +234,7 @@ impl FamilyState {
         self.dropped.load(Ordering::Acquire)
     }
 
-    pub(crate) fn mark_dropped(&self) {
+    pub(super) fn mark_dropped(&self) {
         assert!(self.id != 0, "the default family is never dropped");
         let before = self.dropped.swap(true, Ordering::Release);
         assert!(!before, "family {:?} is dropped once", self.name);
@@ -243,7 +243,7 @@ impl FamilyState {
 
 /// The live families of a database, as readers find them.
 #[derive(Default)]
-pub(crate) struct FamilyTable {
+pub(super) struct FamilyTable {
     live: ArcSwap<Families>,
     /// The family with number 0, which every database has and none drops, so that a write to it does not load all
     /// families.
@@ -255,12 +255,12 @@ pub(crate) struct FamilyTable {
 impl FamilyTable {
     /// The live families, without counting a reference.
     #[inline]
-    pub(crate) fn load(&self) -> Guard<Arc<Families>> {
+    pub(super) fn load(&self) -> Guard<Arc<Families>> {
         self.live.load()
     }
 
     /// The live families.
-    pub(crate) fn load_full(&self) -> Arc<Families> {
+    pub(super) fn load_full(&self) -> Arc<Families> {
         self.live.load_full()
     }
 
@@ -291,7 +291,7 @@ impl FamilyTable {
 
     /// The family with number 0; `None` before families are known.
     #[inline]
-    pub(crate) fn default_family(&self) -> Option<&Arc<FamilyState>> {
+    pub(super) fn default_family(&self) -> Option<&Arc<FamilyState>> {
         self.default.get()
     }
 }
@@ -306,7 +306,7 @@ pub(crate) struct Families {
 
 impl Families {
     /// No families. The largest id that one ever had is `max_id`.
-    pub(crate) fn none(max_id: u32) -> Families {
+    pub(super) fn none(max_id: u32) -> Families {
         Families {
             by_id: BTreeMap::new(),
             max_id,
@@ -330,14 +330,14 @@ impl Families {
         self.by_id.values()
     }
 
-    pub(crate) fn insert(&mut self, family: Arc<FamilyState>) {
+    pub(super) fn insert(&mut self, family: Arc<FamilyState>) {
         let (id, name) = (family.id(), family.name().to_owned());
         self.max_id = self.max_id.max(id);
         let before = self.by_id.insert(id, family);
         assert!(before.is_none(), "the id {id} of family {name:?} is new");
     }
 
-    pub(crate) fn without(&self, id: u32) -> Families {
+    pub(super) fn without(&self, id: u32) -> Families {
         let mut next = self.clone();
         let gone = next.by_id.remove(&id);
         assert!(gone.is_some(), "family {id}, which is dropped, was live");

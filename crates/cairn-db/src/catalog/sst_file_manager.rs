@@ -69,7 +69,7 @@ impl Space {
     }
 
     /// Counts the file `path`, which was deleted, no more.
-    pub(crate) fn untrack(&self, path: &Path) {
+    pub(super) fn untrack(&self, path: &Path) {
         if let Some(files) = &self.files {
             files.deleted(path);
         }
@@ -83,7 +83,7 @@ impl Space {
     }
 
     /// Leaves the deletion of `path` to the manager, which calls `deleted` after it; false if it does not take it.
-    pub(crate) fn discard(
+    pub(super) fn discard(
         &self,
         world: &World,
         path: &Path,
