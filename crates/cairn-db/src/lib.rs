@@ -10,6 +10,7 @@ mod batch;
 mod blob_stats;
 mod bounds;
 mod budget;
+mod budget_report;
 mod cached;
 mod catalog;
 mod catalog_env;

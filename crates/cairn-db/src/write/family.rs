@@ -1,19 +1,17 @@
 //! The state that the write path keeps for each column family: when its memtable is looked at, and how its writes are
 //! held back.
 //!
-//! A [`FamilyState`] has one of these, so that a writer finds it without a search. The catalog makes it and reports new options;
+//! The state of a family ([`crate::catalog::family::FamilyState`]) has one of these, so that a writer finds it without a search. The catalog makes it and reports new options;
 //! all else is the write path's: leaders set the size of the next look, stall conditions set throttle and flag.
 //!
 //! Cost of an insertion: one relaxed load and a comparison ([`FamilyWrites::wants_attention`]).
 
-use cairn_memtable::Memtable;
 use cairn_options::FamilyOptions;
 use cairn_platform::sync::{AtomicBool, AtomicUsize, Ordering};
 
 use super::early_switch::EarlySwitch;
 use super::pace::Pace;
 use super::stall::Throttle;
-use crate::catalog::family::FamilyState;
 
 /// The state of the writes of one family.
 pub(crate) struct FamilyWrites {
@@ -79,26 +77,8 @@ impl FamilyWrites {
 }
 
 /// The size at which the log of a memtable of `options` is first synced in the background.
-fn nearly_full(options: &FamilyOptions) -> usize {
+pub(super) fn nearly_full(options: &FamilyOptions) -> usize {
     options.write_buffer_size / 8 * 7
-}
-
-impl FamilyState {
-    /// The size at which the memtable is switched, in bytes.
-    pub(crate) fn full(&self) -> usize {
-        self.options().write_buffer_size
-    }
-
-    /// The size at which the log of the memtable is first synced in the background.
-    pub(crate) fn nearly_full(&self) -> usize {
-        nearly_full(&self.options())
-    }
-
-    /// True if `memtable` has `memtable_max_range_deletions` or more.
-    pub(crate) fn has_too_many_ranges(&self, memtable: &Memtable) -> bool {
-        let limit = self.options().memtable_max_range_deletions as usize;
-        limit > 0 && memtable.range_deletions() >= limit
-    }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -15,6 +15,7 @@ pub(crate) mod early_switch;
 pub(crate) mod entry;
 pub(crate) mod family;
 pub(crate) mod insert;
+mod limits;
 pub(crate) mod log;
 pub(crate) mod log_set;
 mod log_state;
