@@ -46,7 +46,6 @@ mod properties;
 mod purge;
 mod reads;
 mod release;
-mod reservations;
 mod scheduler;
 mod set_options;
 mod settings;

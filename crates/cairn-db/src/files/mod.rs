@@ -8,6 +8,7 @@ mod destroy;
 mod export;
 mod external;
 pub(crate) mod ingest;
+mod kept;
 pub(crate) mod live;
 pub(crate) mod lost;
 mod repair;

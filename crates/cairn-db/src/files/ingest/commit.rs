@@ -15,11 +15,11 @@ use cairn_version::{FileMeta, TreeEdit, Version};
 
 use super::ReplaceRange;
 use super::prepare::{Prepared, PreparedFile, contains};
+use super::reservations::{Range, Reservations};
 use crate::catalog::family::FamilyState;
 use crate::catalog::install::{Change, Ingested};
 use crate::files::copy;
 use crate::locks::Rank;
-use crate::reservations::{Range, Reservations};
 use crate::shared::Shared;
 
 /// The state after an ingestion that failed.

@@ -13,6 +13,7 @@
 
 mod commit;
 mod prepare;
+mod reservations;
 
 use std::path::PathBuf;
 use std::sync::Arc;
