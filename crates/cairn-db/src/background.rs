@@ -97,9 +97,9 @@ impl Work for Shared {
 
     fn run(self: &Arc<Self>, job: &mut DueJob) -> JobEnd {
         let result = match job {
-            DueJob::Flush(family) => self.guarded("a flush", || self.flush_family(family)),
-            DueJob::AtomicFlush => self.guarded("an atomic flush", || self.flush_all()),
-            DueJob::Compaction(family, chosen) => self.guarded("a compaction", || {
+            DueJob::Flush(family) => guarded("a flush", || self.flush_family(family)),
+            DueJob::AtomicFlush => guarded("an atomic flush", || self.flush_all()),
+            DueJob::Compaction(family, chosen) => guarded("a compaction", || {
                 match self.run_compaction(family, chosen, None) {
                     Err(error) if is_called_off(&error) => Ok(()),
                     result => result.map(|_| ()),
@@ -204,7 +204,7 @@ impl Shared {
     ) {
         let shared = self.clone();
         let guarded = move || {
-            let done = shared.guarded("a background job", || {
+            let done = guarded("a background job", || {
                 shared.as_job(|| job(&shared));
                 Ok(())
             });
@@ -223,12 +223,6 @@ impl Shared {
         callback::within(&self.context.info, Within::Job, job)
     }
 
-    /// Runs `job`; a panic in it becomes an error.
-    #[inline]
-    pub(crate) fn guarded<T>(&self, what: &str, job: impl FnOnce() -> Result<T>) -> Result<T> {
-        catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|panic| Err(panicked(what, &*panic)))
-    }
-
     /// Waits until no job runs or is due.
     ///
     /// A job that failed and waits for its retry is tried at once; a second failure is reported.
@@ -240,6 +234,12 @@ impl Shared {
         self.check_failure()?;
         self.first_retry().map_or(Ok(()), |retry| Err(retry.error))
     }
+}
+
+/// Runs `job`; a panic in it becomes an error that names `what`.
+#[inline]
+pub(crate) fn guarded<T>(what: &str, job: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|panic| Err(panicked(what, &*panic)))
 }
 
 /// The error that the panic of `what` becomes.

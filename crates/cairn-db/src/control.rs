@@ -8,6 +8,7 @@ use cairn_jobs::Cancel;
 use cairn_options::{Canceled, WaitForCompactOptions};
 use cairn_types::{Code, Error, Result, Subcode};
 
+use crate::background::guarded;
 use crate::db::Db;
 use crate::jobs::Ban;
 use crate::shared::{Shared, Tree};
@@ -82,7 +83,7 @@ impl Shared {
             !self.tree.lock().jobs.have_manual(),
             "no manual compaction runs beside a change that must run alone"
         );
-        let result = self.guarded("what runs alone", act);
+        let result = guarded("what runs alone", act);
         let continued = self.continue_background_work();
         self.change_bans(Ban::EndAlone);
         result.and_then(|value| continued.map(|()| value))

@@ -17,6 +17,7 @@ use cairn_options::{Canceled, CompactRangeOptions, CompactionOptions, Compaction
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
 use cairn_version::Version;
 
+use crate::background::guarded;
 use crate::catalog::family::FamilyState;
 use crate::compaction::{Chosen, manual_blob_gc};
 use crate::handle::Family;
@@ -115,7 +116,7 @@ impl Shared {
             }),
             false => Ok(()),
         };
-        let result = ready.and_then(|()| self.guarded("a manual compaction", act));
+        let result = ready.and_then(|()| guarded("a manual compaction", act));
         let mut tree = self.tree.lock();
         tree.jobs.end_manual(exclusive);
         self.schedule(&mut tree);
@@ -206,7 +207,7 @@ impl Shared {
         chosen: Chosen,
         canceled: &Canceled,
     ) -> Result<CompactionJobInfo> {
-        let result = self.guarded("a compaction", || {
+        let result = guarded("a compaction", || {
             self.as_job(|| self.run_compaction(family, &chosen, Some(canceled)))
         });
         let mut tree = self.tree.lock();

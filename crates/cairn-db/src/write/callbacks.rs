@@ -6,6 +6,7 @@ use cairn_observe::callback::{self, Within};
 use cairn_types::{Error, Result, SequenceNumber};
 
 use super::commit::Company;
+use crate::background::guarded;
 use crate::shared::Shared;
 
 impl Shared {
@@ -47,7 +48,7 @@ impl Shared {
         first: SequenceNumber,
         company: Company,
     ) -> Result<()> {
-        self.guarded("the insertion into a memtable", || {
+        guarded("the insertion into a memtable", || {
             // Relaxed: an option is in force before the first write that it is for.
             match self.signals.insertion_calls_out() {
                 false => self.insert(batch, first, company),

@@ -16,6 +16,7 @@ use cairn_version::{FileMeta, TreeEdit, Version};
 use super::ReplaceRange;
 use super::prepare::{Prepared, PreparedFile, contains};
 use super::reservations::{Range, Reservations};
+use crate::background::guarded;
 use crate::catalog::family::FamilyState;
 use crate::catalog::install::{Change, Ingested};
 use crate::files::copy;
@@ -58,7 +59,7 @@ impl Shared {
         let _pause = self.catalog.snapshots.pause();
         let editor = self.catalog.edit();
         let mut changes = Vec::new();
-        let entering = self.guarded("placing files", || {
+        let entering = guarded("placing files", || {
             changes = self.enter(prepared, log_reach, &mut reserved)?;
             let families = prepared.iter().map(|job| &**job.family());
             editor.prepare(&**self, families.zip(&changes).collect())
