@@ -171,12 +171,6 @@ impl Shared {
         scheduler::schedule(self, tree);
     }
 
-    /// [`Shared::schedule`] for a caller without the lock of the tree. The next leader looks at memtables and stalls too.
-    pub(crate) fn schedule_due(self: &Arc<Self>) {
-        self.signals.request_attention();
-        self.schedule(&mut self.tree.lock());
-    }
-
     /// Reserves the inputs of a compaction of `family`, if one is due.
     fn reserve_compaction(
         self: &Arc<Self>,

@@ -25,6 +25,7 @@ mod entities;
 mod errors;
 mod families;
 mod files;
+mod files_host;
 mod flush;
 mod handle;
 pub(crate) mod header;

@@ -19,6 +19,9 @@ impl Shared {
 
     /// Deletes what no reader and no recovery needs.
     fn purge_files(&self) {
+        if self.tree.lock().jobs.gave_up_directory() {
+            return;
+        }
         self.catalog.purge();
         let mut tree = self.tree.lock();
         // Looked at under the lock: a copy that pins files lists the logs that it needs under it too.

@@ -1,41 +1,38 @@
-//! Files that are kept from deletion.
+//! Files that are kept from deletion while a copy of them is made, or a program looks at them.
 
+use super::host::Host;
 use crate::catalog::deletions::Pin;
-use crate::shared::Shared;
 
 /// Keeps files from deletion while it lives.
-pub(crate) struct Kept<'a> {
-    shared: &'a Shared,
+pub(crate) struct Kept<'a, H: Host> {
+    host: &'a H,
     pin: Option<Pin<'a>>,
 }
 
-impl Drop for Kept<'_> {
+impl<H: Host> Drop for Kept<'_, H> {
     fn drop(&mut self) {
         self.pin = None;
-        self.shared.purge_what_waited();
+        purge_what_waited(self.host);
     }
 }
 
-impl Shared {
-    /// Ends one [`Deletions::disable`](crate::catalog::deletions::Deletions::disable); with the last of them, what waited is
-    /// deleted.
-    pub(crate) fn enable_file_deletions(&self) {
-        self.catalog.deletions.enable();
-        self.purge_what_waited();
+/// Keeps all files that are live now, or become obsolete meanwhile.
+pub(crate) fn keep_files<H: Host>(host: &H) -> Kept<'_, H> {
+    Kept {
+        host,
+        pin: Some(host.components().catalog.deletions.pin()),
     }
+}
 
-    /// Deletes what has become obsolete while deletions were disabled, if they are enabled again.
-    fn purge_what_waited(&self) {
-        if self.catalog.deletions.are_enabled() && !self.tree.lock().jobs.gave_up_directory() {
-            self.purge();
-        }
-    }
+/// Reverts one [`disable`](crate::catalog::deletions::Deletions::disable). With the last of them, obsolete files are deleted.
+pub(crate) fn enable_deletions(host: &impl Host) {
+    host.components().catalog.deletions.enable();
+    purge_what_waited(host);
+}
 
-    /// Keeps all files that are live now, or become obsolete meanwhile.
-    pub(crate) fn keep_files(&self) -> Kept<'_> {
-        Kept {
-            shared: self,
-            pin: Some(self.catalog.deletions.pin()),
-        }
+/// Deletes the files that became obsolete while deletions were disabled, if they are enabled again.
+fn purge_what_waited(host: &impl Host) {
+    if host.components().catalog.deletions.are_enabled() {
+        host.purge();
     }
 }

@@ -7,6 +7,7 @@ pub(crate) mod copy;
 mod destroy;
 mod export;
 mod external;
+pub(crate) mod host;
 pub(crate) mod ingest;
 mod kept;
 pub(crate) mod live;
