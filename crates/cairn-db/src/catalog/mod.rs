@@ -53,7 +53,7 @@ pub(crate) mod sources;
 pub(crate) mod sst_file_manager;
 #[cfg(test)]
 #[cfg(not(loom))]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

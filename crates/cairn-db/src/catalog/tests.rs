@@ -24,11 +24,11 @@ use super::install::Change;
 use super::*;
 use crate::locks::Locks;
 
-const DIR: &str = "/db";
+pub(crate) const DIR: &str = "/db";
 
 /// Logs in name only: their numbers, and the calls that the catalog has made.
-struct FakeLogs {
-    state: Mutex<LogState>,
+pub(crate) struct FakeLogs {
+    pub(crate) state: Mutex<LogState>,
     syncs: Mutex<Vec<FileNumber>>,
     failures: Mutex<Vec<BackgroundErrorReason>>,
 }
@@ -75,10 +75,13 @@ impl CatalogEnv for FakeLogs {
 }
 
 /// A catalog on a disk of its own, with a MANIFEST.
-struct Fixture {
-    sim: SimWorld,
-    catalog: Catalog,
-    logs: FakeLogs,
+pub(crate) struct Fixture {
+    pub(crate) sim: SimWorld,
+    pub(crate) context: Arc<DbContext>,
+    pub(crate) telemetry: Arc<Telemetry>,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) catalog: Catalog,
+    pub(crate) logs: FakeLogs,
 }
 
 fn memtable(options: &FamilyOptions) -> Arc<Memtable> {
@@ -87,7 +90,7 @@ fn memtable(options: &FamilyOptions) -> Arc<Memtable> {
 }
 
 impl Fixture {
-    fn new(options: DbOptions) -> Fixture {
+    pub(crate) fn new(options: DbOptions) -> Fixture {
         let sim = SimWorld::new(7);
         sim.fs.create_dir_all(Path::new(DIR)).unwrap();
         sim.fs.sync_dir(Path::new("/")).unwrap();
@@ -110,7 +113,13 @@ impl Fixture {
         let threads = Tracker::new(false, DIR, sim.world.clock.clone());
         let telemetry = Arc::new(Telemetry::new(context.clone(), &options, threads));
         let settings = Arc::new(Settings::new(options, context.locks));
-        let catalog = Catalog::new(context, telemetry, settings, None, recovered.next_file);
+        let catalog = Catalog::new(
+            context.clone(),
+            telemetry.clone(),
+            settings.clone(),
+            None,
+            recovered.next_file,
+        );
         let default = &recovered.families[0];
         let version = default.version.with_num_levels(7).unwrap();
         catalog.recover_families(
@@ -128,15 +137,22 @@ impl Fixture {
         };
         let number = catalog.begin_manifest(&logs, &recovered, false).unwrap();
         assert!(catalog.manifest.lock().is_some() && number < catalog.numbers.next());
-        Fixture { sim, catalog, logs }
+        Fixture {
+            sim,
+            context,
+            telemetry,
+            settings,
+            catalog,
+            logs,
+        }
     }
 
-    fn default(&self) -> Arc<FamilyState> {
+    pub(crate) fn default(&self) -> Arc<FamilyState> {
         self.catalog.default_family().unwrap().clone()
     }
 
     /// A table file with a new number, whose entries are all of `key`.
-    fn table(&self, key: &[u8]) -> Arc<FileMeta> {
+    pub(crate) fn table(&self, key: &[u8]) -> Arc<FileMeta> {
         let number = self.catalog.numbers.take();
         let file = self.sim.fs.create(&path(number), FileMode::default());
         let file = file.unwrap();
@@ -165,7 +181,7 @@ impl Fixture {
         created.unwrap().pop().unwrap()
     }
 
-    fn exists(&self, number: FileNumber) -> bool {
+    pub(crate) fn exists(&self, number: FileNumber) -> bool {
         self.sim.fs.exists(&path(number)).unwrap()
     }
 }
@@ -175,7 +191,7 @@ fn path(number: FileNumber) -> PathBuf {
 }
 
 /// The change that adds a table to level 0 and takes others out.
-fn change(added: &[&Arc<FileMeta>], deleted: &[FileNumber]) -> Change {
+pub(crate) fn change(added: &[&Arc<FileMeta>], deleted: &[FileNumber]) -> Change {
     Change {
         edit: TreeEdit {
             added: added.iter().map(|file| (0, Arc::clone(file))).collect(),
@@ -187,7 +203,7 @@ fn change(added: &[&Arc<FileMeta>], deleted: &[FileNumber]) -> Change {
 }
 
 /// The tables in the view of `family`.
-fn viewed(family: &FamilyState) -> Vec<FileNumber> {
+pub(crate) fn viewed(family: &FamilyState) -> Vec<FileNumber> {
     let version = family.view().version.clone();
     version.files().map(|(_, file)| file.number).collect()
 }
@@ -202,7 +218,7 @@ fn recovered(image: DiskImage) -> Recovered {
 }
 
 /// The tables of the families in the MANIFEST of `image`, by name.
-fn logged(image: DiskImage) -> BTreeMap<String, Vec<FileNumber>> {
+pub(crate) fn logged(image: DiskImage) -> BTreeMap<String, Vec<FileNumber>> {
     let families = recovered(image).families.into_iter();
     let of = |version: &Version| version.files().map(|(_, file)| file.number).collect();
     families

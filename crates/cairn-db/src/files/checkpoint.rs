@@ -32,7 +32,7 @@ impl Db {
 }
 
 /// Makes a checkpoint of the database of `host`; see [`Db::create_checkpoint`].
-fn create<H: Host>(host: &Arc<H>, dir: &Path, log_bytes: u64) -> Result<SequenceNumber> {
+pub(super) fn create<H: Host>(host: &Arc<H>, dir: &Path, log_bytes: u64) -> Result<SequenceNumber> {
     let database = host.components();
     let context = database.context;
     context.check_process()?;

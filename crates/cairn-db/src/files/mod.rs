@@ -17,6 +17,9 @@ mod sorted_run;
 mod sst_reader;
 mod sst_writer;
 pub(crate) mod staging;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;
 
 pub use destroy::destroy;
 pub use export::ExportImportFilesMetaData;

@@ -104,13 +104,13 @@ impl Family {
 }
 
 /// The files for one family, as a caller gives them.
-struct Input<'a> {
-    family: &'a Arc<FamilyState>,
-    files: &'a [PathBuf],
-    options: &'a IngestExternalFileOptions,
-    checksums: &'a [Vec<u8>],
-    checksum_functions: &'a [String],
-    replace: Option<&'a ReplaceRange>,
+pub(super) struct Input<'a> {
+    pub(super) family: &'a Arc<FamilyState>,
+    pub(super) files: &'a [PathBuf],
+    pub(super) options: &'a IngestExternalFileOptions,
+    pub(super) checksums: &'a [Vec<u8>],
+    pub(super) checksum_functions: &'a [String],
+    pub(super) replace: Option<&'a ReplaceRange>,
 }
 
 /// The inputs of `ingestions`, one each.
@@ -127,7 +127,7 @@ fn inputs(ingestions: &[Ingestion]) -> Vec<Input<'_>> {
 }
 
 /// Ingests the files of `inputs`, all of them or none; see [`Db::ingest_external_files`].
-fn ingest<H: Host>(host: &Arc<H>, inputs: &[Input<'_>]) -> Result<()> {
+pub(super) fn ingest<H: Host>(host: &Arc<H>, inputs: &[Input<'_>]) -> Result<()> {
     let database = host.components();
     let telemetry = database.telemetry;
     host.check_writable()?;
