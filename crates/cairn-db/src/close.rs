@@ -1,4 +1,11 @@
 //! Closing a database.
+//!
+//! ```text
+//! flush of unlogged writes -> jobs end -> last lead -> log synced -> MANIFEST closed -> obsolete files deleted -> LOCK released
+//! ```
+//!
+//! [`Lifecycle`](crate::lifecycle::Lifecycle) has the flag that ends jobs and lets one thread close. An error of the flush, the log
+//! or the MANIFEST is returned after the remaining steps: the directory is released all the same.
 
 use std::sync::Arc;
 

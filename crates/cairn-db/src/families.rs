@@ -1,4 +1,7 @@
-//! Families that come and go.
+//! Creation and drop of column families, with the lead of the write queue.
+//!
+//! The catalog makes the change durable and shows it; here options are checked, memtables made, and the write path, timers and
+//! OPTIONS file updated. No write is under way meanwhile, so that a new family begins with the current log.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! New memtables.
+//! New memtables, by the options of their family; they count against the memory budget of the write path.
 
 use std::sync::Arc;
 

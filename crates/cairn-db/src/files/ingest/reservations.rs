@@ -1,4 +1,4 @@
-//! Reservations of key ranges: compactions keep away from where files are about to enter.
+//! Reservations of key ranges, which running compactions do not write while files are placed there.
 
 use std::sync::Arc;
 
