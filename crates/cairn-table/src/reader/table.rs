@@ -63,7 +63,9 @@ impl SuppliedBlocks {
     /// Releases the blocks and keeps the counts.
     #[inline]
     pub(crate) fn clear(&mut self) {
-        self.blocks.clear();
+        if !self.blocks.is_empty() {
+            self.blocks.clear();
+        }
     }
 
     /// True if there are no blocks.
@@ -84,6 +86,7 @@ impl SuppliedBlocks {
     }
 
     /// Takes over the charge of the block at `offset`, if it has one.
+    #[inline]
     pub(crate) fn take_charge(&mut self, offset: u64) -> Option<CacheCharge> {
         let mut blocks = self.blocks.iter_mut();
         blocks.find(|block| block.offset == offset)?.charge.take()
