@@ -8,7 +8,7 @@ use cairn_platform::Buffer;
 
 use super::super::CacheEntry;
 use super::super::store::Insertion;
-use super::super::{CacheKey, CachePriority, CacheRole, Evicted, RoleCounts};
+use super::super::{CacheKey, CachePriority, CacheRole, Evicted, InsertOutcome, RoleCounts};
 use super::pool::{Limits, Pool};
 use super::table::{Hashed, Table};
 use crate::secondary::CacheTier;
@@ -124,7 +124,7 @@ impl Shard {
         self.table.find(hash, |slot| slot.key == *key).is_some()
     }
 
-    pub(super) fn insert(&mut self, entry: Insertion, evicted: &mut Vec<Evicted>) -> bool {
+    pub(super) fn insert(&mut self, entry: Insertion, evicted: &mut Vec<Evicted>) -> InsertOutcome {
         let Insertion {
             hash,
             key,
@@ -133,12 +133,12 @@ impl Shard {
             priority,
             lowest,
         } = entry;
-        drop(self.erase(hash, &key));
+        let replaces = self.erase(hash, &key).is_some();
         let charge = buffer.memory_usage() + ENTRY_OVERHEAD;
         let fits = charge <= self.limits.capacity;
         if !fits || (!self.make_room(charge, evicted) && self.limits.strict) {
             self.counts[role as usize].refusals += 1;
-            return false;
+            return InsertOutcome::Refused;
         }
         let pool = Limits::pool_of_new(priority);
         let node = self.new_node(hash, pool);
@@ -158,7 +158,7 @@ impl Shard {
         counts.entries += 1;
         counts.usage += charge;
         self.demote_overflow();
-        true
+        InsertOutcome::kept(replaces)
     }
 
     /// Appends `tail` to `buffer` in place, if it is the buffer of `key`, has room, and no reader holds it.
