@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::circles;
 use crate::compat;
 use crate::sources::{self, Source};
 use crate::unsupported;
@@ -119,6 +120,7 @@ pub fn run(root: &Path) -> Result<(), String> {
         long_functions(source, &mut complaints);
         seams(source, &mut complaints);
     }
+    circles::check(&rust, &mut complaints);
     layers(root, &mut complaints);
     architecture(root, &mut complaints);
     dependencies(root, &mut complaints);
