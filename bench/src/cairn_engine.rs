@@ -1,11 +1,17 @@
 //! Cairn's native interface as a benchmark engine.
 
+use std::convert::Infallible;
 use std::path::Path;
+use std::sync::Arc;
 
 use cairn::{CompactRangeOptions, Db, Family, Iter, Options, ReadOptions, Result};
 use cairn::{WriteBatch, WriteOptions};
+use cairn_memory::{BlockCache, CacheKey, CacheKind, CacheOptions, CachePriority, CacheRole};
+use cairn_platform::Buffer;
 
-use crate::engine::{Cursor, Engine, Session, Settings, Source};
+use crate::engine::{
+    BareCache, CacheSettings, CacheType, Cursor, Engine, Session, Settings, Source,
+};
 
 /// Opens Cairn databases.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,15 +22,81 @@ pub struct CairnSource {
 
 impl Source for CairnSource {
     type Engine = Db;
+    type Cache = Cache;
+    type BareCache = Arc<BlockCache>;
 
-    fn open(&self, dir: &Path, options: &str) -> Result<Db> {
-        let options = Options::default()
+    fn open(&self, dir: &Path, options: &str, cache: Option<&Cache>) -> Result<Db> {
+        let mut options = Options::default()
             .create_if_missing(true)
             // As for loaded libraries, so that the compared options are equal.
             .text("create_missing_column_families=true")?
             .text(&self.deletion_text())?
             .text(options)?;
+        if let Some(cache) = cache {
+            options.family.table.block_cache = Some(cache.blocks.clone());
+            if cache.with_blobs {
+                options.family.blob_cache = Some(cache.blocks.clone());
+            }
+        }
         Db::open(dir, &options)
+    }
+
+    fn cache(&self, settings: &CacheSettings) -> Result<Cache> {
+        Ok(Cache {
+            blocks: self.bare_cache(settings)?,
+            with_blobs: settings.with_blobs,
+        })
+    }
+
+    fn bare_cache(&self, settings: &CacheSettings) -> Result<Arc<BlockCache>> {
+        let usual = CacheOptions::default();
+        let options = CacheOptions {
+            kind: match settings.kind {
+                Some(CacheType::HyperClock) => CacheKind::Clock,
+                // The kind of a cache given by its size, in all engines.
+                Some(CacheType::Lru) | None => CacheKind::Lru,
+            },
+            num_shard_bits: settings.shard_bits.and_then(|bits| bits.try_into().ok()),
+            high_pri_pool_ratio: settings.high_ratio.unwrap_or(usual.high_pri_pool_ratio),
+            low_pri_pool_ratio: settings.low_ratio.unwrap_or(usual.low_pri_pool_ratio),
+            ..usual
+        };
+        Ok(Arc::new(BlockCache::new(settings.capacity, options)))
+    }
+}
+
+/// Distance between the numbers in a value of a cache without a database.
+const PAGE: usize = 4096;
+
+/// A block cache of databases.
+pub struct Cache {
+    blocks: Arc<BlockCache>,
+    with_blobs: bool,
+}
+
+impl BareCache for Arc<BlockCache> {
+    #[inline]
+    fn lookup(&self, [high, low]: [u64; 2]) -> Option<u64> {
+        let found = BlockCache::lookup(self, &CacheKey { high, low }, CacheRole::Data)?;
+        found
+            .first_chunk()
+            .map(|number| u64::from_le_bytes(*number))
+    }
+
+    #[inline]
+    fn insert(&self, [high, low]: [u64; 2], number: u64, len: usize) -> bool {
+        let head = number.to_le_bytes();
+        let value = Buffer::filled(len.max(head.len()), 0, |bytes| {
+            for page in bytes.chunks_mut(PAGE) {
+                if let Some(start) = page.first_chunk_mut() {
+                    *start = head;
+                }
+            }
+            Ok::<(), Infallible>(())
+        });
+        let Ok(value) = value;
+        let key = CacheKey { high, low };
+        BlockCache::insert(self, key, value, CacheRole::Data, CachePriority::Low)
     }
 }
 

@@ -11,11 +11,11 @@ use cairn::{Error, Result};
 use crate::bench_stats::QUANTILES;
 use crate::benchmarks::Benchmark;
 use crate::db_dir::directory;
+use crate::engine::CacheType;
 use crate::flags::{Flags, OURS};
 use crate::measurement::Measurement;
 use crate::medians::{Spread, median, ratio};
 use crate::option_text;
-use crate::rocksdb::HYPER_CLOCK;
 use crate::worker_process::{self, PREPARING, WorkerOutput};
 
 /// The results of a comparison.
@@ -184,17 +184,20 @@ fn forget(dir: &Path) {
 pub fn labels(engines: &[String], is_cairn: impl Fn(&str) -> bool) -> Vec<String> {
     let mut labels: Vec<String> = Vec::new();
     for engine in engines {
-        let stem = Path::new(engine)
+        let (path, kind) = CacheType::split(engine);
+        let stem = Path::new(path)
             .file_name()
             .map(|name| name.to_string_lossy());
-        let stem = stem.as_deref().unwrap_or(engine);
+        let stem = stem.as_deref().unwrap_or(path);
         let short = stem.split(".so").next().unwrap_or(stem);
         let mut short = short.strip_prefix("lib").unwrap_or(short).to_owned();
-        if engine.ends_with(HYPER_CLOCK) {
-            short += HYPER_CLOCK;
-        } else if engine != OURS && is_cairn(engine) {
+        if path != OURS && is_cairn(path) {
             short = format!("{OURS}-c");
         }
+        let suffix = CacheType::SUFFIXES
+            .iter()
+            .find(|(one, _)| Some(*one) == kind);
+        short += suffix.map_or("", |(_, suffix)| suffix);
         let count = labels
             .iter()
             .filter(|label| label.split('#').next() == Some(&short))
@@ -268,6 +271,7 @@ mod tests {
             "a/librocksdb.so.11",
             "release/librocksdb.so",
             "/x/librocksdb.so+hyperclock",
+            "ours+lru",
         ];
         let labels = labels(&engines.map(str::to_owned), |path| {
             path.starts_with("release/")
@@ -280,7 +284,8 @@ mod tests {
                 "rocksdb",
                 "rocksdb#2",
                 "ours-c",
-                "rocksdb+hyperclock"
+                "rocksdb+hyperclock",
+                "ours+lru"
             ]
         );
     }

@@ -22,6 +22,15 @@ pub fn directory(flags: &Flags) -> PathBuf {
     })
 }
 
+/// Returns the directories of `databases` databases of the run in `dir`.
+#[must_use]
+pub fn directories(dir: &Path, databases: u64) -> Vec<PathBuf> {
+    match databases {
+        0 | 1 => vec![dir.to_owned()],
+        several => (0..several).map(|at| dir.join(at.to_string())).collect(),
+    }
+}
+
 /// The content of a database, as far as values can be verified from their keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
@@ -59,12 +68,14 @@ fn mark_text(flags: &Flags, content: Content) -> String {
     let word = content.word();
     format!(
         "made by cairn bench: key_size={} value_size={} compression_ratio={} prefix_size={} \
-         keys_per_prefix={} holds {word}\n",
+         keys_per_prefix={} node_datasize={} link_datasize={} holds {word}\n",
         flags.key_size,
         flags.value_size,
         flags.compression_ratio,
         flags.prefix_size,
-        flags.keys_per_prefix
+        flags.keys_per_prefix,
+        flags.node_datasize,
+        flags.link_datasize
     )
 }
 
@@ -157,17 +168,19 @@ pub struct Space {
     pub occupied: u64,
 }
 
-/// Returns the space used by `dir`. Files deleted meanwhile are not counted.
+/// Returns the space used by `dirs`. Files deleted meanwhile are not counted.
 #[must_use]
-pub fn space(dir: &Path) -> Space {
+pub fn space(dirs: &[PathBuf]) -> Space {
     let mut space = Space::default();
-    for name in names(dir).unwrap_or_default() {
-        let Ok(status) = std::fs::metadata(dir.join(&name)) else {
-            continue;
-        };
-        space.occupied += status.blocks() * 512;
-        if name.ends_with(".sst") || name.ends_with(".blob") {
-            space.tables += status.len();
+    for dir in dirs {
+        for name in names(dir).unwrap_or_default() {
+            let Ok(status) = std::fs::metadata(dir.join(&name)) else {
+                continue;
+            };
+            space.occupied += status.blocks() * 512;
+            if name.ends_with(".sst") || name.ends_with(".blob") {
+                space.tables += status.len();
+            }
         }
     }
     space
@@ -215,7 +228,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("000007.sst"), [1; 5000]).unwrap();
         std::fs::write(dir.path().join("LOG"), [1; 5000]).unwrap();
-        let space = space(dir.path());
+        let dirs = [dir.path().to_owned()];
+        let space = space(&dirs);
         assert_eq!(space.tables, 5000);
         assert!(space.occupied >= 10_000, "{space:?}");
         assert_eq!(newest_options(dir.path()), "");
@@ -226,6 +240,6 @@ mod tests {
         drop_cached(dir.path()).unwrap();
         std::fs::write(dir.path().join("CURRENT"), "").unwrap();
         drop_cached(dir.path()).unwrap();
-        assert_eq!(super::space(dir.path()).tables, 5000);
+        assert_eq!(super::space(&dirs).tables, 5000);
     }
 }

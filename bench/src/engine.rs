@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use cairn::Result;
+use clap::ValueEnum;
 
 /// Settings shared by all operations of a session.
 #[derive(Clone, Copy, Debug)]
@@ -23,17 +24,110 @@ pub struct Settings {
     pub prefix_same_as_start: bool,
 }
 
+/// The kind of a block cache, by db_bench's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CacheType {
+    /// An LRU cache, with pools by priority.
+    #[value(name = "lru_cache")]
+    Lru,
+    /// RocksDB's HyperClock cache with a table that grows, and Cairn's clock cache.
+    #[value(name = "hyper_clock_cache", alias = "auto_hyper_clock_cache")]
+    HyperClock,
+}
+
+impl CacheType {
+    /// Every kind, and the suffix of an engine name that selects it.
+    pub const SUFFIXES: [(CacheType, &'static str); 2] = [
+        (CacheType::HyperClock, "+hyperclock"),
+        (CacheType::Lru, "+lru"),
+    ];
+
+    /// Splits the suffix off an engine name.
+    #[must_use]
+    pub fn split(engine: &str) -> (&str, Option<CacheType>) {
+        let named = CacheType::SUFFIXES
+            .into_iter()
+            .find_map(|(kind, suffix)| Some((engine.strip_suffix(suffix)?, Some(kind))));
+        named.unwrap_or((engine, None))
+    }
+}
+
+/// Settings of a block cache.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CacheSettings {
+    /// The kind; `None` for that of a cache given by its size, an LRU cache.
+    pub kind: Option<CacheType>,
+    /// The capacity in bytes.
+    pub capacity: usize,
+    /// The base-2 logarithm of the number of shards; `None` for the engine's default.
+    pub shard_bits: Option<i32>,
+    /// The share for metadata; `None` for the engine's default.
+    pub high_ratio: Option<f64>,
+    /// The share for data blocks; `None` for the engine's default.
+    pub low_ratio: Option<f64>,
+    /// True if blobs are cached too.
+    pub with_blobs: bool,
+}
+
+impl std::fmt::Display for CacheSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = match self.kind {
+            Some(CacheType::HyperClock) => "hyper_clock_cache",
+            Some(CacheType::Lru) | None => "lru_cache",
+        };
+        write!(f, "{kind} of {} bytes", self.capacity)?;
+        if let Some(bits) = self.shard_bits {
+            write!(f, ", 2^{bits} shards")?;
+        }
+        for (name, ratio) in [("metadata", self.high_ratio), ("data", self.low_ratio)] {
+            if let Some(ratio) = ratio {
+                write!(f, ", {ratio} for {name}")?;
+            }
+        }
+        f.write_str(if self.with_blobs { ", with blobs" } else { "" })
+    }
+}
+
 /// Opens databases of one engine.
 pub trait Source: Sync {
     /// An open database.
     type Engine: Engine;
+    /// A block cache of databases.
+    type Cache;
+    /// A block cache without a database.
+    type BareCache: BareCache;
 
-    /// Opens or creates the database in `dir` with a RocksDB option string.
+    /// Opens or creates the database in `dir` with a RocksDB option string. A `cache` takes the place of
+    /// that of the options.
     ///
     /// # Errors
     ///
     /// Errors of the engine.
-    fn open(&self, dir: &Path, options: &str) -> Result<Self::Engine>;
+    fn open(&self, dir: &Path, options: &str, cache: Option<&Self::Cache>) -> Result<Self::Engine>;
+
+    /// Creates a block cache.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` for settings that the engine, or its interface, does not have.
+    fn cache(&self, settings: &CacheSettings) -> Result<Self::Cache>;
+
+    /// Creates a block cache for single operations.
+    ///
+    /// # Errors
+    ///
+    /// As [`Source::cache`]; `NotSupported` if the interface has no such operations.
+    fn bare_cache(&self, settings: &CacheSettings) -> Result<Self::BareCache>;
+}
+
+/// A block cache whose values begin with a number.
+pub trait BareCache: Sync {
+    /// Returns the number of the value of `key`; `None` if it is not cached.
+    fn lookup(&self, key: [u64; 2]) -> Option<u64>;
+
+    /// Inserts a value of `len` bytes, at least 8, with `number` at its start and every 4 KiB, so that its
+    /// pages are resident as those of a block that was read. False if it is rejected.
+    fn insert(&self, key: [u64; 2], number: u64, len: usize) -> bool;
 }
 
 /// An open database; its default family is used.
@@ -43,6 +137,10 @@ pub trait Engine: Sync + Sized {
     where
         Self: 'a;
 
+    /// Returns the number of databases, of which each session has selected one.
+    fn databases(&self) -> u64 {
+        1
+    }
     /// Creates a session for one thread.
     fn session(&self, settings: &Settings) -> Self::Session<'_>;
     /// Flushes memtables and waits.
@@ -63,8 +161,12 @@ pub trait Engine: Sync + Sized {
     ///
     /// Errors of the engine.
     fn wait_until_quiet(&self) -> Result<()>;
-    /// Returns a property by RocksDB's name.
+    /// Returns a property by RocksDB's name, of the first database if there are several.
     fn property(&self, name: &str) -> Option<String>;
+    /// Returns a property of every database that has it.
+    fn properties(&self, name: &str) -> Vec<String> {
+        self.property(name).into_iter().collect()
+    }
     /// Closes the database.
     ///
     /// # Errors
@@ -79,6 +181,10 @@ pub trait Session {
     type Cursor<'a>: Cursor
     where
         Self: 'a;
+
+    /// Selects the database of later calls.
+    #[inline]
+    fn select(&self, _database: u64) {}
 
     /// Puts a key.
     ///

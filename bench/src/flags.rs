@@ -10,10 +10,13 @@ use cairn::{Error, Result};
 use cairn_options::{DbOptions, FamilyOptions, Options, TableOptions};
 use clap::{Args, ValueEnum};
 
+use crate::bare_cache::Case;
+use crate::engine::{CacheSettings, CacheType};
 use crate::key_value_gen::Layout;
 use crate::linkbench;
 use crate::mixgraph::GraphFlags;
 use crate::option_text;
+use crate::rocksdb;
 
 /// The default benchmarks.
 pub const DEFAULT_BENCHMARKS: &str =
@@ -21,6 +24,18 @@ pub const DEFAULT_BENCHMARKS: &str =
 
 /// The engine name of Cairn's native interface.
 pub const OURS: &str = "ours";
+
+/// The default number of entries.
+const USUAL_NUM: u64 = 1_000_000;
+
+/// The default size of a block cache, RocksDB's and Cairn's.
+const USUAL_CACHE: usize = 32 << 20;
+
+/// The default size of a block cache without a database, cache_bench's.
+const USUAL_BARE_CACHE: usize = 1 << 30;
+
+/// Memtables have one part of this number of the memory budget.
+const BUFFERS_OF_BUDGET: u64 = 8;
 
 /// Bytes of the number in a prefix; longer prefixes can be changed to missing ones.
 const PREFIX_NUMBER_LEN: usize = 8;
@@ -43,8 +58,12 @@ pub struct Flags {
     /// Directory of the database [default: cairn-bench in TEST_TMPDIR or the temporary directory].
     #[arg(long, value_name = "DIR")]
     pub db: Option<PathBuf>,
-    /// Number of entries.
-    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    /// Number of entries, or of LinkBench's nodes [default: 1000000, or for LinkBench with a
+    /// --memory_budget as many as have --data_per_memory times its bytes].
+    #[arg(long = "num", value_name = "N")]
+    pub given_num: Option<u64>,
+    /// [`Flags::given_num`] or its default, set by [`Flags::settled`].
+    #[arg(skip)]
     pub num: u64,
     /// Number of read operations [default: as many as entries].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
@@ -131,8 +150,8 @@ pub struct Flags {
     /// Verify checksums of blocks.
     #[arg(long = "verify_checksum", num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = clap::builder::BoolishValueParser::new())]
     pub verify_checksum: bool,
-    /// The engine: `ours` is Cairn in this process, a path is a library with RocksDB's C interface; the
-    /// suffix `+hyperclock` selects RocksDB's HyperClock cache.
+    /// The engine: `ours` is Cairn in this process, a path is a library with RocksDB's C interface; a
+    /// suffix `+hyperclock` or `+lru` selects the kind of its block cache.
     #[arg(long, value_name = "ENGINE", default_value = OURS, conflicts_with = "engines")]
     pub engine: String,
     /// Compact tables with many deletions: Cairn's `deletion_triggered_compaction`, and a collector
@@ -150,6 +169,50 @@ pub struct Flags {
     /// Merge operands per key of `filloperands`.
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub operands: u64,
+    /// Number of databases in the process, each with --num entries and all with one block cache; every
+    /// operation is in a random one, and loads fill all. 0 for a single database.
+    #[arg(long = "num_multi_db", value_name = "N", default_value_t = 0)]
+    pub num_multi_db: u64,
+    /// Median size of the data of LinkBench's nodes.
+    #[arg(long = "node_datasize", value_name = "BYTES", default_value_t = 128)]
+    pub node_datasize: usize,
+    /// Median size of the data of LinkBench's links.
+    #[arg(long = "link_datasize", value_name = "BYTES", default_value_t = 8)]
+    pub link_datasize: usize,
+    /// Memory for the block cache and the memtables; suffixes K, M and G are accepted: an eighth is the limit of
+    /// all memtables (`db_write_buffer_size`, each of half of it), and the rest is the block cache unless
+    /// --cache_size is given. The page cache is not included; --use_direct_reads avoids it.
+    #[arg(long = "memory_budget", value_name = "BYTES", value_parser = size)]
+    pub memory_budget: Option<u64>,
+    /// Size of LinkBench's data, as a multiple of the --memory_budget.
+    #[arg(long = "data_per_memory", value_name = "N", default_value_t = 7.0)]
+    pub data_per_memory: f64,
+    /// Kind of the block cache: lru_cache or hyper_clock_cache [default: that of a cache given by its size,
+    /// an LRU cache].
+    #[arg(long = "cache_type", value_name = "NAME")]
+    pub cache_type: Option<CacheType>,
+    /// Base-2 logarithm of the number of shards of the block cache [default: the engine's].
+    #[arg(
+        long = "cache_numshardbits",
+        value_name = "BITS",
+        allow_negative_numbers = true
+    )]
+    pub cache_numshardbits: Option<i32>,
+    /// Share of the block cache for metadata [default: the engine's].
+    #[arg(long = "cache_high_pri_pool_ratio", value_name = "SHARE")]
+    pub cache_high_pri_pool_ratio: Option<f64>,
+    /// Share of the block cache for data blocks, below which are blobs [default: the engine's].
+    #[arg(long = "cache_low_pri_pool_ratio", value_name = "SHARE")]
+    pub cache_low_pri_pool_ratio: Option<f64>,
+    /// Cache blobs.
+    #[arg(long = "use_blob_cache", num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
+    pub use_blob_cache: bool,
+    /// With --use_blob_cache, cache blobs in the block cache.
+    #[arg(long = "use_shared_block_and_blob_cache", num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = clap::builder::BoolishValueParser::new())]
+    pub use_shared_block_and_blob_cache: bool,
+    /// Size of a blob cache that is not shared; suffixes K, M and G are accepted.
+    #[arg(long = "blob_cache_size", value_name = "BYTES", default_value = "8M")]
+    pub blob_cache_size: String,
     /// Comma-separated engines to compare; each runs in its own process, in turn.
     #[arg(long, value_name = "ENGINES", value_delimiter = ',')]
     pub engines: Vec<String>,
@@ -252,12 +315,15 @@ fn flag(arg: &str) -> Option<(String, Option<&str>)> {
     long.then_some((name, value))
 }
 
-/// True if `name` is an option of the engine. `statistics` is a flag of db_bench; `--options` takes the option.
+/// Engine options whose names are flags of another meaning; `--options` takes the options.
+const FLAGS_FIRST: [&str; 2] = ["statistics", "memory_budget"];
+
+/// True if `name` is an option of the engine and not a flag.
 fn is_engine_option(name: &str) -> bool {
     let known = FamilyOptions::row(name).is_some()
         || DbOptions::row(name).is_some()
         || TableOptions::row(name).is_some();
-    known && name != "statistics"
+    known && !FLAGS_FIRST.contains(&name)
 }
 
 /// Returns the assignment of engine option `name`.
@@ -269,7 +335,72 @@ fn engine_statement(name: &str, value: &str) -> String {
     }
 }
 
+/// Parses a size with an optional suffix `K`, `M` or `G`.
+fn size(text: &str) -> std::result::Result<u64, String> {
+    let size = option_text::size(text).and_then(|size| u64::try_from(size).ok());
+    size.ok_or_else(|| "expected bytes, with an optional suffix K, M or G".to_owned())
+}
+
+/// Returns the caches of Cairn, and of the library that `cargo xtask reference` builds if it and its shim
+/// exist.
+fn cache_engines() -> Vec<String> {
+    let kinds = |engine: &str| CacheType::SUFFIXES.map(|(_, suffix)| format!("{engine}{suffix}"));
+    let mut engines = kinds(OURS).to_vec();
+    match rocksdb::Library::reference() {
+        Ok(path) => engines.extend(kinds(&path.to_string_lossy())),
+        Err(error) => eprintln!("Cairn only: {error}"),
+    }
+    engines
+}
+
 impl Flags {
+    /// Returns the flags with the number of entries that is in effect, and with the engines to compare if
+    /// only caches are measured and no engine is given: Cairn and the library of `cargo xtask reference`.
+    #[must_use]
+    pub fn settled(&self) -> Flags {
+        let mut flags = self.clone();
+        let scaled = || {
+            let bytes = self.memory_budget.filter(|_| self.uses_graph())?;
+            let nodes = bytes as f64 * self.data_per_memory;
+            Some((nodes / self.graph_sizes().bytes_of_node() as f64).ceil() as u64)
+        };
+        flags.num = self.given_num.or_else(scaled).unwrap_or(USUAL_NUM);
+        let alone = self.worker.is_none() && self.engines.is_empty() && self.engine == OURS;
+        if alone && self.rounds.is_none() && self.measures_caches_only() {
+            flags.engines = cache_engines();
+        }
+        flags
+    }
+
+    /// True if every benchmark is of caches without a database.
+    fn measures_caches_only(&self) -> bool {
+        let names = self.benchmarks.split(',').map(str::trim);
+        let mut names = names.filter(|name| !name.is_empty());
+        names.all(|name| name == "cache" || Case::named(name).is_some())
+    }
+
+    /// True if LinkBench is among the benchmarks.
+    #[must_use]
+    pub fn uses_graph(&self) -> bool {
+        let mut names = self.prepare.iter().chain([&self.benchmarks]);
+        names.any(|names| names.contains("linkbench"))
+    }
+
+    /// Returns the sizes of LinkBench's data.
+    #[must_use]
+    pub fn graph_sizes(&self) -> linkbench::Sizes {
+        linkbench::Sizes {
+            node_data: self.node_datasize,
+            link_data: self.link_datasize,
+        }
+    }
+
+    /// Returns the number of databases.
+    #[must_use]
+    pub fn databases(&self) -> u64 {
+        self.num_multi_db.max(1)
+    }
+
     /// Returns the number of read operations.
     #[must_use]
     pub fn reads(&self) -> u64 {
@@ -290,14 +421,23 @@ impl Flags {
         if let Some(name) = &self.compression_type {
             text.push_str(&format!("compression={};", compression_word(name)));
         }
-        let by = self.cache_by.map(|who| match who {
-            CacheBy::Engine => (2 * self.raw_bytes()).max(64 << 20).to_string(),
-            CacheBy::Os => "8M".to_owned(),
-        });
-        if let Some(size) = self.cache_size.as_ref().or(by.as_ref()) {
+        if let Some(size) = self
+            .cache_text()
+            .filter(|_| self.cache_settings().is_none())
+        {
             text.push_str(&format!(
                 "block_based_table_factory={{block_cache={size}}};"
             ));
+        }
+        if let Some(bytes) = self.memory_budget {
+            let buffers = bytes / BUFFERS_OF_BUDGET;
+            let each = buffers / 2;
+            text.push_str(&format!(
+                "db_write_buffer_size={buffers};write_buffer_size={each};"
+            ));
+        }
+        if self.use_blob_cache && !self.use_shared_block_and_blob_cache {
+            text.push_str(&format!("blob_cache={};", self.blob_cache_size));
         }
         if let Some(bits) = self.bloom_bits.filter(|bits| *bits > 0.0) {
             text.push_str(&format!(
@@ -314,6 +454,48 @@ impl Flags {
             text.push_str("statistics=BasicStatistics;");
         }
         option_text::merged(&(text + &self.options))
+    }
+
+    /// Returns the size of the block cache, if it is set by flags.
+    fn cache_text(&self) -> Option<String> {
+        let by = |who| match who {
+            CacheBy::Engine => (2 * self.raw_bytes()).max(64 << 20).to_string(),
+            CacheBy::Os => "8M".to_owned(),
+        };
+        let rest = |bytes: u64| (bytes - bytes / BUFFERS_OF_BUDGET).to_string();
+        let given = self.cache_size.clone().or(self.cache_by.map(by));
+        given.or(self.memory_budget.map(rest))
+    }
+
+    /// Returns the block cache that all databases share, if the flags require more than a size.
+    #[must_use]
+    pub fn cache_settings(&self) -> Option<CacheSettings> {
+        let with_blobs = self.use_blob_cache && self.use_shared_block_and_blob_cache;
+        let needed = with_blobs
+            || self.databases() > 1
+            || self.cache_type.is_some()
+            || self.cache_numshardbits.is_some()
+            || self.cache_high_pri_pool_ratio.is_some()
+            || self.cache_low_pri_pool_ratio.is_some();
+        needed.then(|| self.any_cache_settings(USUAL_CACHE, with_blobs))
+    }
+
+    /// Returns the settings of a block cache without a database.
+    #[must_use]
+    pub fn bare_cache_settings(&self) -> CacheSettings {
+        self.any_cache_settings(USUAL_BARE_CACHE, false)
+    }
+
+    fn any_cache_settings(&self, usual: usize, with_blobs: bool) -> CacheSettings {
+        let size = self.cache_text().and_then(|text| option_text::size(&text));
+        CacheSettings {
+            kind: self.cache_type,
+            capacity: size.unwrap_or(usual),
+            shard_bits: self.cache_numshardbits.filter(|bits| *bits >= 0),
+            high_ratio: self.cache_high_pri_pool_ratio,
+            low_ratio: self.cache_low_pri_pool_ratio,
+            with_blobs,
+        }
     }
 
     /// True if tables with many deletions are compacted; `None` for the engine's default.
@@ -351,17 +533,16 @@ impl Flags {
         Err(Error::invalid_argument(refused))
     }
 
-    /// Returns the total size of keys and values, including the graph if LinkBench is among the
-    /// benchmarks.
+    /// Returns the total size of keys and values: those of the graph if LinkBench is among the benchmarks.
     #[must_use]
     pub fn raw_bytes(&self) -> u64 {
-        let value = self.value_size as u64;
-        let mut names = self.prepare.iter().chain([&self.benchmarks]);
-        let entry = match names.any(|names| names.contains("linkbench")) {
-            true => linkbench::bytes_of_node(value),
-            false => self.key_size as u64 + value,
+        let entry = match self.uses_graph() {
+            true => self.graph_sizes().bytes_of_node(),
+            false => (self.key_size + self.value_size) as u64,
         };
-        entry.saturating_mul(self.num)
+        entry
+            .saturating_mul(self.num)
+            .saturating_mul(self.databases())
     }
 
     /// Returns the number of rounds.
@@ -426,7 +607,7 @@ mod tests {
     fn parsed(line: &str) -> Flags {
         let args = normalized(line.split_whitespace().map(OsString::from));
         let Command::Bench(flags) = Cli::try_parse_from(args).unwrap().command;
-        *flags
+        flags.settled()
     }
 
     #[test]
@@ -460,14 +641,80 @@ mod tests {
     fn the_cache_is_sized_by_the_data() {
         let raw = |line| parsed(line).raw_bytes();
         assert_eq!(raw("cairn bench --num=1000"), 116_000);
-        assert_eq!(
-            raw("cairn bench --num=1000 --prepare=filllinkbench"),
-            329_000
+        let graph = raw("cairn bench --num=1000 --prepare=filllinkbench");
+        assert_eq!(graph, raw("cairn bench --num=1000 --benchmarks=linkbench"));
+        assert!((430_000..450_000).contains(&graph), "{graph}");
+        assert_eq!(raw("cairn bench --num=1000 --num_multi_db=3"), 348_000);
+    }
+
+    #[test]
+    fn a_budget_is_split_and_scales_the_graph() {
+        let flags = parsed("cairn bench --memory-budget=80M --benchmarks=filllinkbench,linkbench");
+        let times = flags.raw_bytes() as f64 / f64::from(80 << 20);
+        assert!((times - 7.0).abs() < 0.01, "{times}");
+        let options = flags.engine_options();
+        assert!(options.contains("db_write_buffer_size=10485760;write_buffer_size=5242880;"));
+        assert!(options.contains("{block_cache=73400320}"), "{options}");
+        let sized = "cairn bench --memory_budget=80M --cache_size=5M --benchmarks=linkbench --data-per-memory=2";
+        let half = parsed(sized);
+        let times = half.raw_bytes() as f64 / f64::from(80 << 20);
+        assert!((times - 2.0).abs() < 0.01, "{times}");
+        assert!(half.engine_options().contains("{block_cache=5M}"));
+        assert_eq!(parsed("cairn bench --memory_budget=80M").num, USUAL_NUM);
+        assert_eq!(parsed(&format!("{sized} --num=9")).num, 9);
+    }
+
+    #[test]
+    fn a_cache_of_more_than_a_size_is_not_in_the_options() {
+        let settings = |line| parsed(line).cache_settings();
+        assert_eq!(settings("cairn bench --cache_size=5M"), None);
+        let flags = parsed(
+            "cairn bench --cache_size=5M --cache_type=hyper_clock_cache --cache_numshardbits=-1 \
+             --cache_low_pri_pool_ratio=0.4 --use_blob_cache",
         );
+        let settings = flags.cache_settings().unwrap();
         assert_eq!(
-            raw("cairn bench --num=1000 --benchmarks=linkbench"),
-            329_000
+            settings,
+            CacheSettings {
+                kind: Some(CacheType::HyperClock),
+                capacity: 5 << 20,
+                shard_bits: None,
+                high_ratio: None,
+                low_ratio: Some(0.4),
+                with_blobs: true,
+            }
         );
+        assert_eq!(flags.engine_options(), "");
+        let apart = "cairn bench --use_blob_cache --use_shared_block_and_blob_cache=0";
+        assert_eq!(parsed(apart).cache_settings(), None);
+        assert_eq!(parsed(apart).engine_options(), "blob_cache=8M;");
+        assert_eq!(parsed(apart).bare_cache_settings().capacity, 1 << 30);
+    }
+
+    #[test]
+    fn direct_io_is_an_option_of_the_engine() {
+        let line = "cairn bench --use_direct_reads --use_direct_io_for_flush_and_compaction=true";
+        let options = parsed(line).engine_options();
+        assert_eq!(
+            options,
+            "use_direct_reads=true;use_direct_io_for_flush_and_compaction=true;"
+        );
+    }
+
+    #[test]
+    fn caches_are_compared_unless_an_engine_is_given() {
+        let engines = |line: &str| parsed(&format!("cairn bench --benchmarks={line}")).engines;
+        assert_eq!(engines("cache")[..2], ["ours+hyperclock", "ours+lru"]);
+        assert_eq!(engines("cache95t1,cache60t4")[0], "ours+hyperclock");
+        for line in [
+            "cache --engine=x.so",
+            "cache --rounds=1",
+            "cache,readrandom",
+            "readrandom",
+        ] {
+            assert!(engines(line).is_empty(), "{line}");
+        }
+        assert_eq!(engines("cache --engines=ours+lru"), ["ours+lru"]);
     }
 
     #[test]

@@ -5,8 +5,10 @@
 //! interface, `cairn_engine` Cairn in this process, and [`rocksdb`] any library loaded at run time:
 //! nothing of RocksDB is compiled or linked. Only this crate and `tests/interop` know other engines.
 
+mod bare_cache;
 mod bench_stats;
 mod benchmarks;
+mod cache_sim;
 pub mod cairn_engine;
 mod compare;
 mod db_dir;
@@ -17,12 +19,14 @@ mod linkbench;
 mod measurement;
 mod medians;
 mod mixgraph;
+mod multi_db;
 mod option_text;
 pub mod progress;
 mod report;
 mod resource_usage;
 pub mod rocksdb;
 mod run;
+mod tickers;
 mod worker_process;
 mod ycsb;
 
@@ -32,7 +36,7 @@ use std::path::Path;
 use cairn::{Error, Result};
 
 use benchmarks::Benchmark;
-use engine::Source;
+use engine::{CacheType, Source};
 pub use flags::{Flags, normalized};
 use progress::{Begin, NoProgress, Progress};
 
@@ -42,6 +46,10 @@ use progress::{Begin, NoProgress, Progress};
 ///
 /// `InvalidArgument` for unknown names and inconsistent flags; `Corruption` if a value is not the written one; errors of engines, files and worker processes.
 pub fn bench(flags: &Flags, begin: Begin<'_>, out: &mut dyn Write) -> Result<()> {
+    if flags.benchmarks == cache_sim::NAME {
+        return printed(cache_sim::run(out));
+    }
+    let flags = &flags.settled();
     if flags.compares() {
         return report::run(flags, out);
     }
@@ -69,30 +77,26 @@ struct Work<'a> {
 /// Runs `work` in the engine `name`.
 fn with_engine(name: &str, work: Work<'_>) -> Result<()> {
     let compact_on_deletion = work.flags.compacts_on_deletion();
-    if name == flags::OURS {
+    let (path, kind) = CacheType::split(name);
+    let mut flags = work.flags.clone();
+    flags.cache_type = kind.or(flags.cache_type);
+    let work = Work {
+        flags: &flags,
+        begin: work.begin,
+        out: work.out,
+    };
+    if path == flags::OURS {
         return work.run(&cairn_engine::CairnSource {
             compact_on_deletion,
         });
     }
-    let (path, hyper_clock) = match name.strip_suffix(rocksdb::HYPER_CLOCK) {
-        Some(path) => (path, true),
-        None => (name, false),
-    };
     let library = load(path).map_err(|error| {
         Error::invalid_argument(format!(
             "no engine {name}: {error}. An engine is `ours` or a library with RocksDB's C interface, with \
-             `{}` behind it for its other cache",
-            rocksdb::HYPER_CLOCK
+             `+hyperclock` or `+lru` behind it for the kind of its cache"
         ))
     })?;
-    if hyper_clock && library.is_cairn() {
-        return Err(Error::invalid_argument(format!(
-            "{name}: Cairn has one cache; `{}` is for RocksDB's libraries",
-            rocksdb::HYPER_CLOCK
-        )));
-    }
     work.run(&library.with(rocksdb::Tuning {
-        hyper_clock,
         compact_on_deletion,
     }))
 }

@@ -101,6 +101,7 @@ impl Measurement {
             "device_bytes_written": self.usage.device_written,
             "call_bytes_read": self.usage.calls_read,
             "call_bytes_written": self.usage.calls_written,
+            "read_calls": self.usage.read_calls,
             "peak_memory_bytes": self.peak_memory,
             "table_bytes": self.space.tables,
             "disk_bytes": self.space.occupied,
@@ -139,6 +140,7 @@ impl Measurement {
                 device_written: number("device_bytes_written")?,
                 calls_read: number("call_bytes_read")?,
                 calls_written: number("call_bytes_written")?,
+                read_calls: number("read_calls")?,
             },
             peak_memory: number("peak_memory_bytes")?,
             space: Space {
@@ -153,6 +155,15 @@ impl Measurement {
             },
             figures: figures.map(figure).collect::<Option<_>>()?,
         })
+    }
+}
+
+/// Formats a figure: as an integer if it is large.
+#[must_use]
+pub fn figure_text(value: f64) -> String {
+    match value.abs() >= 1000.0 {
+        true => format!("{value:.0}"),
+        false => format!("{value:.3}"),
     }
 }
 
@@ -172,6 +183,7 @@ mod tests {
         let mut measured = Measurement::of("fillseq", &stats, 8000);
         measured.usage.cpu_nanos = 6000;
         measured.usage.device_written = 5 << 20;
+        measured.usage.read_calls = 3;
         measured.figures.push(("load seconds".into(), 0.25));
         let text = measured.to_json().to_string();
         let value: Value = serde_json::from_str(&text).unwrap();

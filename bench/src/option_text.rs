@@ -85,7 +85,8 @@ pub fn without_block_cache(text: &str) -> Result<(String, Option<usize>), String
 }
 
 /// Parses a size with an optional suffix `K`, `M` or `G`.
-fn size(value: &str) -> Option<usize> {
+#[must_use]
+pub fn size(value: &str) -> Option<usize> {
     let value = value.trim();
     let (digits, shift) = match value.as_bytes().last()? {
         b'K' | b'k' => (&value[..value.len() - 1], 10),

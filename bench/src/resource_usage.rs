@@ -18,6 +18,8 @@ pub struct Usage {
     pub calls_read: u64,
     /// Bytes written by system calls.
     pub calls_written: u64,
+    /// Number of system calls that read.
+    pub read_calls: u64,
 }
 
 impl Usage {
@@ -32,6 +34,7 @@ impl Usage {
             device_written: field(&io, "write_bytes:"),
             calls_read: field(&io, "rchar:"),
             calls_written: field(&io, "wchar:"),
+            read_calls: field(&io, "syscr:"),
         }
     }
 
@@ -44,6 +47,7 @@ impl Usage {
             device_written: self.device_written.saturating_sub(earlier.device_written),
             calls_read: self.calls_read.saturating_sub(earlier.calls_read),
             calls_written: self.calls_written.saturating_sub(earlier.calls_written),
+            read_calls: self.read_calls.saturating_sub(earlier.read_calls),
         }
     }
 
@@ -54,6 +58,7 @@ impl Usage {
         self.device_written += other.device_written;
         self.calls_read += other.calls_read;
         self.calls_written += other.calls_written;
+        self.read_calls += other.read_calls;
     }
 
     /// Returns the bytes written to devices, or by system calls if there is no device.

@@ -13,7 +13,7 @@ use cairn::{Error, Result};
 use serde_json::{Value, json};
 
 use crate::benchmarks::Benchmark;
-use crate::db_dir::{directory, newest_options};
+use crate::db_dir::{directories, directory, newest_options};
 use crate::engine::Source;
 use crate::flags::Flags;
 use crate::measurement::Measurement;
@@ -68,10 +68,11 @@ pub fn work<S: Source>(
         .worker_dir
         .clone()
         .unwrap_or_else(|| directory(&flags));
+    let dirs = directories(&dir, flags.databases());
     printed(writeln!(
         out,
         "{}",
-        json!({ "options": newest_options(&dir) })
+        json!({ "options": newest_options(&dirs[0]) })
     ))
 }
 

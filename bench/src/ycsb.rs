@@ -103,6 +103,12 @@ impl Zipfian {
         }
     }
 
+    /// Returns the number of keys.
+    #[must_use]
+    pub fn bound(&self) -> u64 {
+        self.bound
+    }
+
     /// Returns a rank; 0 is the most frequent.
     pub fn rank(&self, rng: &mut Rng) -> u64 {
         let share = rng.share();

@@ -1,5 +1,6 @@
 //! The driver: data written to RocksDB is read back.
 
+use cairn_bench::engine::{BareCache, CacheSettings, CacheType};
 use cairn_bench::rocksdb::{Db, Library, OpenMode, Tuning, list_families};
 
 #[test]
@@ -60,11 +61,19 @@ fn a_hyper_clock_cache_joins_the_options_of_the_text() {
     assert!(!library.is_cairn());
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");
-    let library = library.with(Tuning {
-        hyper_clock: true,
+    let settings = CacheSettings {
+        kind: Some(CacheType::HyperClock),
+        capacity: 5 << 20,
+        shard_bits: None,
+        high_ratio: None,
+        low_ratio: None,
+        with_blobs: true,
+    };
+    let cache = library.cache(&settings).unwrap();
+    let library = library.with_cache(cache).with(Tuning {
         compact_on_deletion: Some(true),
     });
-    let text = "block_based_table_factory={block_size=8192;block_cache=5M}";
+    let text = "block_based_table_factory={block_size=8192;block_cache=7M}";
     let db = Db::open(
         &library,
         &path,
@@ -74,11 +83,52 @@ fn a_hyper_clock_cache_joins_the_options_of_the_text() {
     )
     .unwrap();
     let default = db.family("default").unwrap();
-    let capacity = db.property(default, "rocksdb.block-cache-capacity");
-    assert_eq!(capacity.as_deref(), Some("5242880"));
+    for name in [
+        "rocksdb.block-cache-capacity",
+        "rocksdb.blob-cache-capacity",
+    ] {
+        let capacity = db.property(default, name);
+        assert_eq!(capacity.as_deref(), Some("5242880"), "{name}");
+    }
     drop(db);
     let log = std::fs::read_to_string(path.join("LOG")).unwrap();
     assert!(log.contains("AutoHyperClockCache"), "{log}");
     assert!(log.contains("CompactOnDeletionCollector"), "{log}");
     assert!(log.contains("block_size: 8192"), "{log}");
+}
+
+/// The library of the tests has no shim beside it, that of `cargo xtask reference` has one.
+#[test]
+fn operations_on_a_cache_need_the_shim() {
+    if Library::left_out("rocksdb") {
+        return;
+    }
+    let library = Library::locate().unwrap();
+    for kind in [CacheType::Lru, CacheType::HyperClock] {
+        let settings = CacheSettings {
+            kind: Some(kind),
+            capacity: 1 << 20,
+            shard_bits: Some(0),
+            high_ratio: Some(0.1),
+            low_ratio: Some(0.4),
+            with_blobs: false,
+        };
+        let cache = match library.bare_cache(&settings) {
+            Ok(cache) => cache,
+            Err(error) => {
+                assert!(error.to_string().contains("cargo xtask reference"));
+                assert!(library.cache(&settings).is_err());
+                continue;
+            }
+        };
+        assert_eq!(cache.lookup([1, 2]), None);
+        for number in 0..1000 {
+            assert!(cache.insert([number, 7], number, 10_000));
+        }
+        let cached = (0..1000).filter(|number| match cache.lookup([*number, 7]) {
+            Some(found) => found == *number,
+            None => false,
+        });
+        assert!((80..105).contains(&cached.count()), "{kind:?}");
+    }
 }

@@ -15,8 +15,9 @@ pub struct Options {
     pub build: CacheOptions,
 }
 
-/// A custom memory allocator; none is supported yet.
-pub struct Allocator;
+/// A custom memory allocator. None exists: the only function that creates one returns an error, as in
+/// a RocksDB built without jemalloc. Blocks are allocated with the process's allocator.
+pub enum Allocator {}
 
 handles! {
     /// A block cache.
@@ -113,12 +114,16 @@ c_functions! {
     fn rocksdb_lru_cache_options_set_num_shard_bits(opt: *mut rocksdb_lru_cache_options_t, num_shard_bits: c_int) {
         of_mut(opt).build.num_shard_bits = bits(num_shard_bits);
     }
-    /// Ignored: Cairn's cache uses the process's allocator.
+    /// Sets the allocator of blocks. There is none to set: `rocksdb_jemalloc_nodump_allocator_create`, which makes
+    /// them, returns null and an error.
     fn rocksdb_lru_cache_options_set_memory_allocator(
         opt: *mut rocksdb_lru_cache_options_t,
         allocator: *mut rocksdb_memory_allocator_t,
     ) {
-        let _ = (of(opt.cast_const()), maybe(allocator.cast_const()));
+        let _ = of(opt.cast_const());
+        if let Some(allocator) = maybe(allocator.cast_const()) {
+            match *allocator {}
+        }
     }
     /// Creates options of a clock cache.
     fn rocksdb_hyper_clock_cache_options_create(
@@ -145,11 +150,15 @@ c_functions! {
     ) {
         of_mut(opt).build.num_shard_bits = bits(num_shard_bits);
     }
-    /// Ignored: Cairn's cache uses the process's allocator.
+    /// Sets the allocator of blocks. There is none to set: `rocksdb_jemalloc_nodump_allocator_create`, which makes
+    /// them, returns null and an error.
     fn rocksdb_hyper_clock_cache_options_set_memory_allocator(
         opt: *mut rocksdb_hyper_clock_cache_options_t,
         allocator: *mut rocksdb_memory_allocator_t,
     ) {
-        let _ = (of(opt.cast_const()), maybe(allocator.cast_const()));
+        let _ = of(opt.cast_const());
+        if let Some(allocator) = maybe(allocator.cast_const()) {
+            match *allocator {}
+        }
     }
 }

@@ -9,7 +9,7 @@
 use std::ffi::{c_char, c_int, c_uchar, c_void};
 
 use crate::batch::rocksdb_writebatch_t;
-use crate::cache::{rocksdb_cache_t, rocksdb_memory_allocator_t};
+use crate::cache::rocksdb_memory_allocator_t;
 use crate::callbacks::compaction_filter::{
     rocksdb_compactionfilter_t, rocksdb_compactionfilterfactory_t,
 };
@@ -74,10 +74,6 @@ pub type rocksdb_compaction_service_on_installation_cb = Option<unsafe extern "C
 pub type rocksdb_compaction_service_schedule_cb = Option<unsafe extern "C" fn()>;
 /// A callback that is never called.
 pub type rocksdb_compaction_service_wait_cb = Option<unsafe extern "C" fn()>;
-
-c_unbuilt! { "a row cache":
-    at(opt) fn rocksdb_options_set_row_cache(opt: *mut rocksdb_options_t, cache: *mut rocksdb_cache_t);
-}
 
 c_unbuilt! { "custom memory allocators":
     err(errptr) fn rocksdb_jemalloc_nodump_allocator_create(errptr: *mut *mut c_char) -> *mut rocksdb_memory_allocator_t;

@@ -36,6 +36,15 @@ Benchmarks (those marked * start with a fresh database unless --use_existing_db 
   ycsba .. ycsbf    the workloads of the Yahoo! Cloud Serving Benchmark, with zipfian keys
   mixgraph          gets, puts and scans modelled on key and length distributions (--mix_*, --key_dist_*, ...)
   filllinkbench*    LinkBench's graph of --num nodes    linkbench       LinkBench's mix on that graph
+  cachesim          simulate cache policies on traces, separately and without a database: hit ratios
+  blobcache         blobcache-fill*, -lru, -pools, -fast: values of 1 KB in blob files, read at random by 16
+                    threads, 5 reads per entry, with a cache of 1/28 of the data for blobs, data blocks and
+                    metadata: LRU with a pool for metadata (0.1), LRU with another for data blocks (0.4), and
+                    the clock cache; counts cache misses
+  cache             lookups in a block cache without a database, and insertions after misses: values of 4 to
+                    16 KiB, skew 0.99, --cache_size (1 GiB). The cases are cache95t1 to cache60t16: a hit ratio
+                    of about 95 % or 60 %, and 1, 2 or 16 threads. Without --engines it compares Cairn's caches
+                    and those of the library that `cargo xtask reference` builds
 
 Examples:
   cairn bench
@@ -46,6 +55,8 @@ Examples:
   cairn bench --engines=ours,/usr/lib/librocksdb.so --benchmarks=fillrandom,readrandom --html=report.html
   cairn bench --engines=ours,librocksdb.so --prepare=fillrandom,compact --benchmarks=readseq,readrandom
   cairn bench --engines=ours,librocksdb.so --benchmarks=debt --num=10000000 --rounds=3
+  cairn bench --prepare=filllinkbench --benchmarks=linkbench --memory_budget=1G --use_direct_reads --duration=600
+  cairn bench --prepare=fillrandom --benchmarks=readrandom,readwhilewriting --num_multi_db=128 --threads=16
 
 With --engines, each engine runs in its own process, in alternation (--rounds), with the same options;
 the ratios tell how many times faster the first engine is than another.

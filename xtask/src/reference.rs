@@ -3,12 +3,13 @@
 //! A published library is compiled for any CPU of its architecture, which would make comparisons
 //! unfair. RocksDB's sources come from the crate `rust-librocksdb-sys`, which cargo downloads; no crate
 //! of the workspace depends on it. They are compiled with RocksDB's release flags and `-march=native`,
-//! and linked with the codecs of Debian's packages:
+//! and linked with the codecs of Debian's packages. A shim makes the library's caches callable from C:
 //!
 //! ```text
-//! target/rocksdb/native/objects/      an object file for each source, reused by later runs
+//! target/rocksdb/native/objects/                an object file for each source, reused by later runs
 //! target/rocksdb/native/librocksdb.so
-//! target/rocksdb/native/stamp         release, compiler and flags of the library
+//! target/rocksdb/native/librocksdb-caches.so    bench/reference/cache_shim.cc
+//! target/rocksdb/native/stamp                   release, compiler and flags of the library
 //! ```
 
 use std::fs;
@@ -91,7 +92,11 @@ const LIBRARIES: [&str; 7] = [
     "-ldl",
 ];
 
-/// Builds the library unless it is up to date.
+/// The shim for caches, whose file name `cairn-bench` knows.
+const SHIM: &str = "bench/reference/cache_shim.cc";
+const SHIM_LIBRARY: &str = "librocksdb-caches.so";
+
+/// Builds the library and the shim unless they are up to date.
 pub fn run(root: &Path) -> Result<(), String> {
     provide()?;
     let folder = target(root).join("rocksdb/native");
@@ -114,6 +119,7 @@ pub fn run(root: &Path) -> Result<(), String> {
     if !due.is_empty() || !library.exists() {
         build.link(&library)?;
     }
+    build.shim(&root.join(SHIM), &library)?;
     println!("RocksDB {RELEASE} is at {}", library.display());
     Ok(())
 }
@@ -202,16 +208,11 @@ impl Build {
 
     /// The units whose objects are missing or older than their sources.
     fn due(&self) -> Result<Vec<&Unit>, String> {
-        let modified = |path: &Path| path.metadata().and_then(|data| data.modified());
         let mut due = Vec::new();
         for unit in &self.units {
-            let source = modified(&unit.source)
-                .map_err(|error| format!("{}: {error}", unit.source.display()))?;
-            let object = modified(&self.objects.join(&unit.object));
-            if object.is_ok_and(|object| object >= source) {
-                continue;
+            if !is_newer(&self.objects.join(&unit.object), &unit.source)? {
+                due.push(unit);
             }
-            due.push(unit);
         }
         Ok(due)
     }
@@ -244,23 +245,40 @@ impl Build {
         failure.map_or(Ok(()), Err)
     }
 
-    fn compile_one(&self, unit: &Unit) -> Result<(), String> {
-        let object = self.objects.join(&unit.object);
-        // An interrupted compiler leaves no object under the final name.
-        let part = object.with_extension("part");
+    /// The compiler with RocksDB's flags and headers.
+    fn compiler(&self) -> Command {
         let mut compiler = Command::new("c++");
         compiler
             .args(FLAGS)
             .arg("-I")
             .arg(self.include.join("include"))
             .arg("-I")
-            .arg(&self.include)
-            .arg("-c")
-            .arg(&unit.source)
-            .arg("-o")
-            .arg(&part);
+            .arg(&self.include);
+        compiler
+    }
+
+    fn compile_one(&self, unit: &Unit) -> Result<(), String> {
+        let object = self.objects.join(&unit.object);
+        // An interrupted compiler leaves no object under the final name.
+        let part = object.with_extension("part");
+        let mut compiler = self.compiler();
+        compiler.arg("-c").arg(&unit.source).arg("-o").arg(&part);
         printed(&mut compiler).map_err(|words| format!("{}: {words}", unit.source.display()))?;
         fs::rename(&part, &object).map_err(|error| format!("{}: {error}", object.display()))
+    }
+
+    /// Compiles the shim `source` and links it with `library`, unless it is up to date.
+    fn shim(&self, source: &Path, library: &Path) -> Result<(), String> {
+        let shim = library.with_file_name(SHIM_LIBRARY);
+        if is_newer(&shim, source)? && is_newer(&shim, library)? {
+            return Ok(());
+        }
+        let part = shim.with_extension("part");
+        let mut compiler = self.compiler();
+        compiler.args(["-shared", "-o"]).arg(&part);
+        printed(compiler.arg(source).arg(library))
+            .map_err(|words| format!("{}: {words}", source.display()))?;
+        fs::rename(&part, &shim).map_err(|error| format!("{}: {error}", shim.display()))
     }
 
     fn link(&self, library: &Path) -> Result<(), String> {
@@ -274,6 +292,13 @@ impl Build {
         printed(linker.args(LIBRARIES))?;
         fs::rename(&part, library).map_err(|error| format!("{}: {error}", library.display()))
     }
+}
+
+/// True if `made` exists and is not older than `source`, which must exist.
+fn is_newer(made: &Path, source: &Path) -> Result<bool, String> {
+    let modified = |path: &Path| path.metadata().and_then(|data| data.modified());
+    let source = modified(source).map_err(|error| format!("{}: {error}", source.display()))?;
+    Ok(modified(made).is_ok_and(|made| made >= source))
 }
 
 #[cfg(test)]

@@ -43,6 +43,22 @@ const LAYERS: [&str; 30] = [
 /// Each of these crates owns one file type, and none depends on another.
 const APART: [&str; 4] = ["cairn-memtable", "cairn-wal", "cairn-table", "cairn-blob"];
 
+/// Folders, and text that does not occur in them: components do not know the database, and the code that moves files in and
+/// out calls components instead of reaching for their state.
+const SEAMS: [(&str, &[&str]); 5] = [
+    (
+        "crates/cairn-db/src/catalog/",
+        &["crate::shared", "crate::files"],
+    ),
+    ("crates/cairn-db/src/scheduler/", &["crate::shared"]),
+    ("crates/cairn-db/src/telemetry/", &["crate::shared"]),
+    ("crates/cairn-db/src/write/commit/", &["crate::shared"]),
+    (
+        "crates/cairn-db/src/files/",
+        &[".tree.", ".writes.", ".signals.", ".changed."],
+    ),
+];
+
 /// The files and folders in which `unsafe` is allowed.
 const UNSAFE_ALLOWED: [&str; 9] = [
     "capi/src/",
@@ -57,7 +73,7 @@ const UNSAFE_ALLOWED: [&str; 9] = [
 ];
 
 /// The modules of cairn-format, and the fuzz target of each.
-const FUZZED: [(&str, &str); 17] = [
+const FUZZED: [(&str, &str); 19] = [
     ("coding", "varint_key"),
     ("dated", "dated_values"),
     ("key", "varint_key"),
@@ -72,6 +88,8 @@ const FUZZED: [(&str, &str); 17] = [
     ("batch", "write_batch"),
     ("manifest", "manifest"),
     ("blob", "blob_file"),
+    ("cache_segment", "cache_segment"),
+    ("cache_dump", "cache_dump"),
     ("wide", "wide_columns"),
     ("options_text", "options_text"),
     ("names", "names"),
@@ -93,6 +111,7 @@ pub fn run(root: &Path) -> Result<(), String> {
         reasons(source, &mut complaints);
         leftovers(source, &mut complaints);
         long_functions(source, &mut complaints);
+        seams(source, &mut complaints);
     }
     layers(root, &mut complaints);
     architecture(root, &mut complaints);
@@ -207,6 +226,25 @@ fn long_functions(source: &Source, complaints: &mut Vec<String>) {
                 source.path,
                 first + 1
             ));
+        }
+    }
+}
+
+/// Checks the rules of [`SEAMS`].
+fn seams(source: &Source, complaints: &mut Vec<String>) {
+    let rules = SEAMS
+        .iter()
+        .filter(|(folder, _)| source.path.starts_with(folder));
+    for (folder, texts) in rules {
+        for (number, line) in source.text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or("");
+            if let Some(text) = texts.iter().find(|text| code.contains(**text)) {
+                complaints.push(format!(
+                    "{}:{}: `{text}` is not used in {folder}: call the component instead",
+                    source.path,
+                    number + 1
+                ));
+            }
         }
     }
 }
@@ -417,6 +455,21 @@ mod tests {
         let manifest = "[workspace]\n\n[workspace.dependencies]\ncairn = { path = \"crates/cairn\" }\n\
                         # Codecs.\nsnap = \"1\"\n\n[profile.dev]\ndebug = 1\n";
         assert_eq!(foreign(manifest), ["snap"]);
+    }
+
+    #[test]
+    fn a_component_that_reaches_over_its_seam_is_reported() {
+        let found = |path: &str, text: &str| {
+            let (path, text) = (path.to_owned(), text.to_owned());
+            let mut complaints = Vec::new();
+            seams(&Source { path, text }, &mut complaints);
+            complaints.len()
+        };
+        let text =
+            "//! X.\nuse crate::shared::Shared;\nlet a = db.tree.lock();\n// db.tree.lock()\n";
+        assert_eq!(found("crates/cairn-db/src/catalog/mod.rs", text), 1);
+        assert_eq!(found("crates/cairn-db/src/files/export.rs", text), 1);
+        assert_eq!(found("crates/cairn-db/src/flush.rs", text), 0);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::svg::{Bar, COLOURS, Line, Plot, Scale, escaped, ratio_bars, short};
 use super::{difference_lines, figures};
 use crate::bench_stats::{QUANTILES, SLOT_NANOS};
 use crate::compare::{Compared, Comparison, Rounds};
-use crate::measurement::Measurement;
+use crate::measurement::{Measurement, figure_text};
 
 /// Maximum number of points of a timeline.
 const POINTS: usize = 240;
@@ -119,19 +119,7 @@ fn benchmark(compared: &Compared, comparison: &Comparison, html: &mut String) {
         }
     }
     html.push_str("</table></div>");
-    for (label, rounds) in comparison.labels.iter().zip(&compared.engines) {
-        for (name, spread) in figures::own(rounds) {
-            let _ = write!(
-                html,
-                "<p>{}: {} {:.3} ({:.3} to {:.3})</p>",
-                escaped(label),
-                escaped(&name),
-                spread.median,
-                spread.low,
-                spread.high
-            );
-        }
-    }
+    own_figures(compared, comparison, html);
     if let Some(plot) = latencies(compared) {
         let _ = write!(html, "<h3>Latency, µs</h3>{plot}");
     }
@@ -142,6 +130,34 @@ fn benchmark(compared: &Compared, comparison: &Comparison, html: &mut String) {
              top: nothing ended for a tenth of a second, or an operation took longer than that.</p>"
         );
     }
+}
+
+/// Adds a table of the figures of this benchmark only, each with the lowest and the highest of a round.
+fn own_figures(compared: &Compared, comparison: &Comparison, html: &mut String) {
+    let engines: Vec<_> = compared.engines.iter().map(figures::own).collect();
+    let names = engines.iter().max_by_key(|own| own.len());
+    let names: Vec<&String> = names.into_iter().flatten().map(|(name, _)| name).collect();
+    if names.is_empty() {
+        return;
+    }
+    html.push_str("<div class=wide><table><tr><th>");
+    for label in &comparison.labels {
+        let _ = write!(html, "<th>{}", escaped(label));
+    }
+    for name in names {
+        let _ = write!(html, "<tr><td>{}", escaped(name));
+        for own in &engines {
+            match own.iter().find(|(one, _)| one == name) {
+                Some((_, value)) => {
+                    let [median, low, high] =
+                        [value.median, value.low, value.high].map(figure_text);
+                    let _ = write!(html, "<td>{median} ({low} to {high})");
+                }
+                None => html.push_str("<td>-"),
+            }
+        }
+    }
+    html.push_str("</table></div>");
 }
 
 /// Plots the median latency at each quantile.
@@ -287,6 +303,7 @@ mod tests {
             quantiles: (1..=QUANTILES.len() as u64)
                 .map(|at| at * nanos / 1000)
                 .collect(),
+            figures: vec![("data block misses".into(), 371_737.0)],
             course: Timeline {
                 slots: (0..12)
                     .map(|at| Slot {
@@ -314,6 +331,8 @@ mod tests {
         assert_eq!(html.matches("</svg>").count(), 3);
         assert!(html.contains("/x/&lt;librocksdb&gt;.so"));
         assert!(html.contains("CFOptions/x: ours=1, rocksdb=2"));
+        let misses = "<tr><td>data block misses<td>371737 (371737 to 371737)<td>371737";
+        assert!(html.contains(misses), "{html}");
         // One stall in each engine.
         assert_eq!(html.matches("l-4 -8h8z").count(), 2);
         for outside in ["http:", "https:", "src=", "<script", "url(", "NaN", "inf"] {

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::figures;
 use crate::bench_stats::QUANTILES;
 use crate::compare::{Compared, Comparison, Rounds};
 use crate::measurement::Measurement;
@@ -55,16 +56,38 @@ fn benchmark(compared: &Compared, labels: &[String]) -> Value {
 
 fn engine(label: &str, rounds: &Rounds) -> Value {
     let all: Vec<Value> = rounds.0.iter().map(Measurement::to_json).collect();
+    let figures: Map<String, Value> = figures::own(rounds)
+        .into_iter()
+        .map(|(name, value)| (name, spread(value)))
+        .collect();
     json!({
         "engine": label,
         "clock_nanos_per_operation": spread(rounds.spread(Measurement::clock)),
         "cpu_nanos_per_operation": spread(rounds.spread(Measurement::cpu)),
         "operations_per_second": spread(rounds.spread(Measurement::rate)),
         "median_quantile_nanos": rounds.quantiles(),
+        "figures": figures,
         "rounds": all,
     })
 }
 
 fn spread(spread: Spread) -> Value {
     json!({ "median": spread.median, "low": spread.low, "high": spread.high })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_a_benchmark_are_summed_up() {
+        let one = |hits| Measurement {
+            figures: vec![("hits in percent".into(), hits)],
+            ..Measurement::default()
+        };
+        let value = engine("ours", &Rounds(vec![one(90.0), one(96.0), one(95.0)]));
+        let hits = &value["figures"]["hits in percent"];
+        assert_eq!(*hits, json!({"median": 95.0, "low": 90.0, "high": 96.0}));
+        assert_eq!(value["rounds"].as_array().map(Vec::len), Some(3));
+    }
 }

@@ -79,6 +79,20 @@ pub fn facts(flags: &Flags) -> Vec<(&'static str, String)> {
         ("rounds", flags.round_count().to_string()),
         ("options of every engine", flags.engine_options()),
     ];
+    if flags.uses_graph() {
+        let (node, link) = (flags.node_datasize, flags.link_datasize);
+        let medians = format!("medians of {node} bytes a node and {link} a link");
+        facts.push(("graph", medians));
+    }
+    if let Some(cache) = flags.cache_settings() {
+        facts.push(("shared cache", cache.to_string()));
+    }
+    if flags.databases() > 1 {
+        facts.push(("databases", flags.databases().to_string()));
+    }
+    if let Some(budget) = flags.memory_budget {
+        facts.push(("memory budget", format!("{budget} bytes")));
+    }
     if let Some(prepare) = &flags.prepare {
         facts.push(("prepared by", prepare.clone()));
     }
@@ -113,12 +127,25 @@ pub fn head(flags: &Flags, out: &mut dyn Write) -> std::io::Result<()> {
         flags.value_size as f64 * flags.compression_ratio
     )?;
     writeln!(out, "Entries:    {}", flags.num)?;
+    if flags.uses_graph() {
+        let (node, link) = (flags.node_datasize, flags.link_datasize);
+        writeln!(
+            out,
+            "Graph:      medians of {node} bytes a node and {link} a link"
+        )?;
+    }
     let raw = flags.raw_bytes() as f64 / f64::from(1 << 20);
     writeln!(out, "RawSize:    {raw:.1} MB (estimated)")?;
     writeln!(out, "Threads:    {}", flags.threads)?;
     writeln!(out, "Engines:    {}", flags.engine_names().join(", "))?;
     writeln!(out, "DB path:    [{}]", directory(flags).display())?;
     writeln!(out, "Options:    {}", flags.engine_options())?;
+    if let Some(cache) = flags.cache_settings() {
+        writeln!(out, "Cache:      {cache}")?;
+    }
+    if flags.databases() > 1 {
+        writeln!(out, "Databases:  {}", flags.databases())?;
+    }
     writeln!(out, "{}", "-".repeat(48))?;
     out.flush()
 }

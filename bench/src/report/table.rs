@@ -7,7 +7,7 @@ use std::io::{Result, Write};
 
 use super::{difference_lines, figures};
 use crate::compare::{Compared, Comparison, Rounds};
-use crate::measurement::Measurement;
+use crate::measurement::{Measurement, figure_text};
 
 /// Column widths.
 const WIDTHS: [usize; 12] = [10, 9, 9, 8, 8, 8, 8, 8, 8, 8, 6, 8];
@@ -109,11 +109,8 @@ fn ratios(compared: &Compared, at: usize, out: &mut dyn Write) -> Result<()> {
 fn extra(compared: &Compared, labels: &[String], out: &mut dyn Write) -> Result<()> {
     for (label, rounds) in labels.iter().zip(&compared.engines) {
         for (name, value) in figures::own(rounds) {
-            writeln!(
-                out,
-                "    {label}: {name} {:.3} ({:.3}..{:.3})",
-                value.median, value.low, value.high
-            )?;
+            let [median, low, high] = [value.median, value.low, value.high].map(figure_text);
+            writeln!(out, "    {label}: {name} {median} ({low}..{high})")?;
         }
     }
     Ok(())

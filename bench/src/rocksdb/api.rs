@@ -60,6 +60,7 @@ functions! {
     fn rocksdb_block_based_options_destroy(Handle);
     fn rocksdb_block_based_options_set_block_cache(Handle, Handle);
     fn rocksdb_options_set_block_based_table_factory(Handle, Handle);
+    fn rocksdb_options_set_blob_cache(Handle, Handle);
     fn rocksdb_options_add_compact_on_deletion_collector_factory(Handle, usize, usize);
     fn rocksdb_cache_destroy(Handle);
     fn rocksdb_load_latest_options(

@@ -7,6 +7,7 @@ use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
 use super::api::{Api, Handle};
+use super::cache::Cache;
 use super::tuning::Tuning;
 use super::{Error, Result};
 
@@ -15,7 +16,10 @@ use super::{Error, Result};
 pub struct Library {
     pub(super) api: Arc<Api>,
     pub(super) tuning: Tuning,
+    /// The block cache of databases opened from now on.
+    pub(super) cache: Option<Arc<Cache>>,
     pub(super) is_cairn: bool,
+    pub(super) path: Arc<Path>,
 }
 
 impl Library {
@@ -69,7 +73,9 @@ impl Library {
         Ok(Library {
             api: Arc::new(Api::new(library).map_err(failed)?),
             tuning: Tuning::default(),
+            cache: None,
             is_cairn,
+            path: path.into(),
         })
     }
 

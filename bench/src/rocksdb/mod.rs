@@ -5,6 +5,7 @@
 
 mod api;
 mod by_level;
+mod cache;
 mod db;
 mod files;
 mod library;
@@ -12,10 +13,11 @@ mod session;
 mod tuning;
 
 pub use by_level::ByLevel;
+pub use cache::{Bare, Cache, Shim};
 pub use db::{Batch, Db, Family, Iter, OpenMode, Pinned};
 pub use files::SstWriter;
 pub use library::{Library, families_of_latest_options, list_families};
-pub use tuning::{HYPER_CLOCK, Tuning};
+pub use tuning::Tuning;
 
 /// RocksDB's error text, or the reason why the library could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,13 +9,15 @@ use std::ffi::{c_char, c_int};
 use std::marker::PhantomData;
 use std::path::Path;
 use std::ptr::null_mut;
+use std::sync::Arc;
 
 use cairn::{Error, Result};
 
 use super::api::{Api, Handle};
+use super::cache::{Bare, Cache};
 use super::db::{Db, Family, Iter, OpenMode, view};
 use super::library::{Library, pointer};
-use crate::engine::{Cursor, Engine, Session, Settings, Source};
+use crate::engine::{CacheSettings, Cursor, Engine, Session, Settings, Source};
 
 const DEFAULT: Family = Family(0);
 
@@ -26,16 +28,24 @@ fn failed(error: super::Error) -> Error {
 
 impl Source for Library {
     type Engine = Db;
+    type Cache = Arc<Cache>;
+    type BareCache = Bare;
 
-    fn open(&self, dir: &Path, options: &str) -> Result<Db> {
-        Db::open(
-            self,
-            dir,
-            options,
-            &[("default", options)],
-            OpenMode::Create,
-        )
-        .map_err(failed)
+    fn open(&self, dir: &Path, options: &str, cache: Option<&Arc<Cache>>) -> Result<Db> {
+        let library = match cache {
+            Some(cache) => self.clone().with_cache(cache.clone()),
+            None => self.clone(),
+        };
+        let families = [("default", options)];
+        Db::open(&library, dir, options, &families, OpenMode::Create).map_err(failed)
+    }
+
+    fn cache(&self, settings: &CacheSettings) -> Result<Arc<Cache>> {
+        Library::cache(self, settings).map_err(|error| Error::not_supported(error.to_string()))
+    }
+
+    fn bare_cache(&self, settings: &CacheSettings) -> Result<Bare> {
+        Library::bare_cache(self, settings).map_err(|error| Error::not_supported(error.to_string()))
     }
 }
 

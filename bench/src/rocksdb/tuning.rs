@@ -6,27 +6,19 @@ use super::api::Handle;
 use super::library::Library;
 use crate::option_text;
 
-/// The engine name suffix that selects RocksDB's HyperClock cache instead of its LRU cache.
-pub const HYPER_CLOCK: &str = "+hyperclock";
-
-/// Default capacity of RocksDB's block cache.
-const DEFAULT_CACHE: usize = 32 << 20;
-
 /// Window size and deletion trigger of the collector: those of Cairn's `deletion_triggered_compaction`.
 const DELETION_WINDOW: (usize, usize) = (8192, 4096);
 
 /// Settings of all databases that a [`Library`] opens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tuning {
-    /// True if blocks are cached in a HyperClock cache of the configured capacity.
-    pub hyper_clock: bool,
     /// True if tables with many deletions are compacted; `None` for the library's default.
     pub compact_on_deletion: Option<bool>,
 }
 
 impl Library {
-    /// Applies [`Tuning`] to the new options `base`. Returns the rest of `given`, without the parts
-    /// already applied.
+    /// Applies [`Tuning`] and the cache to the new options `base`. Returns the rest of `given`, without the
+    /// parts already applied.
     pub(super) fn tune(&self, base: Handle, given: &str) -> Result<String> {
         let mut given = given.to_owned();
         if let Some(compact) = self.tuning.compact_on_deletion {
@@ -41,27 +33,12 @@ impl Library {
                 unsafe { add(base, window, trigger) };
             }
         }
-        if self.tuning.hyper_clock {
-            let (rest, capacity) = option_text::without_block_cache(&given)
+        if let Some(cache) = &self.cache {
+            let (rest, _) = option_text::without_block_cache(&given)
                 .map_err(|value| super::Error(format!("block_cache={value} is no size")))?;
-            self.set_hyper_clock(base, capacity.unwrap_or(DEFAULT_CACHE));
+            self.set_cache(base, cache);
             given = rest;
         }
         Ok(given)
-    }
-
-    /// Sets a table factory with a HyperClock cache, which the text parsed afterwards does not change.
-    fn set_hyper_clock(&self, base: Handle, capacity: usize) {
-        let api = &self.api;
-        // SAFETY: each handle is made here and destroyed once; the factory holds the cache from then on. An
-        // estimated charge of 0 makes the kind that RocksDB recommends.
-        unsafe {
-            let cache = (api.rocksdb_cache_create_hyper_clock)(capacity, 0);
-            let table = (api.rocksdb_block_based_options_create)();
-            (api.rocksdb_block_based_options_set_block_cache)(table, cache);
-            (api.rocksdb_options_set_block_based_table_factory)(base, table);
-            (api.rocksdb_block_based_options_destroy)(table);
-            (api.rocksdb_cache_destroy)(cache);
-        }
     }
 }

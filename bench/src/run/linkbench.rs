@@ -7,34 +7,36 @@ use cairn::Result;
 use super::{Checked, Job, Worker, wrong_value};
 use crate::engine::{Cursor, Engine, Session};
 use crate::linkbench::{
-    COUNT_LEN, LINK_LEN, LIST_LEN, MOST_LINKS, Step, TYPES, count_key, degree, link, link_key,
-    link_number, list_key, node_key, together,
+    COUNT_LEN, Graph, LIST_LEN, MOST_LINKS, Step, TYPES, count_key, link_key, link_number,
+    list_key, node_key,
 };
-use crate::ycsb::Zipfian;
 
-/// Zipf exponents of LinkBench.
-const READ_LINKS: f64 = 0.8;
-const WRITE_LINKS: f64 = 0.741;
-const READ_NODES: f64 = 0.625;
-const UPDATE_NODES: f64 = 0.606;
+/// Maximum number of entries of a batch of the load.
+const BATCH: usize = 1000;
 
 impl<E: Engine, S: Session> Worker<'_, E, S> {
-    /// Writes the nodes of this thread, each with its links and counts as one batch.
+    /// Writes the nodes of this thread, each with its links and counts, as a batch unless there are many.
     pub(super) fn fill_links(&mut self) -> Result<()> {
-        let num = self.flags.num;
+        let graph = Graph::new(self.flags.num);
+        let sizes = self.flags.graph_sizes();
         let step = self.flags.threads.max(1) as usize;
-        for node in (self.thread..num).step_by(step) {
-            let value = self.job.values.of(node);
+        for node in (self.thread..self.flags.num).step_by(step) {
+            let value = self.job.values.of_len(node, sizes.node_len(node));
             self.session.add(&node_key(node), value);
             self.stats.written += (node_key(node).len() + value.len()) as u64;
-            let mut counts = [0u64; TYPES as usize];
-            for at in 0..degree(node) {
-                let (kind, other) = link(node, at, num);
-                self.add_link(&link_key(node, kind, other));
-                counts[usize::from(kind)] += 1;
-            }
-            for (kind, count) in (0..).zip(counts) {
-                self.add_count(&count_key(node, kind), count);
+            let mut added = 1;
+            for kind in 0..TYPES as u8 {
+                let links = graph.links(node, kind);
+                for at in 0..links {
+                    self.add_link(&link_key(node, kind, graph.other(node, at)));
+                    added += 1;
+                    if added % BATCH == 0 {
+                        self.session.write()?;
+                    }
+                }
+                if links > 0 {
+                    self.add_count(&count_key(node, kind), links);
+                }
             }
             self.session.write()?;
             self.finished(1);
@@ -43,53 +45,45 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
     }
 
     pub(super) fn links(&mut self) -> Result<()> {
-        let num = self.flags.num;
-        let with = |theta| Zipfian::with(num, theta);
-        let (read, write) = (with(READ_LINKS), with(WRITE_LINKS));
-        let (get, update) = (with(READ_NODES), with(UPDATE_NODES));
+        let graph = Graph::new(self.flags.num);
         let mut keys = Vec::new();
         let mut done = 0;
         while self.goes_on(done) {
             let kind = self.rng.below(TYPES) as u8;
-            match Step::next(&mut self.rng) {
+            let step = Step::next(&mut self.rng);
+            match step {
                 Step::GetLinkList => {
-                    let node = read.scattered(&mut self.rng);
+                    let node = graph.reads_links_of(&mut self.rng);
                     self.walk_links(&list_key(node, kind))?;
                 }
                 Step::GetLink => {
-                    let node = read.scattered(&mut self.rng);
+                    let node = graph.reads_links_of(&mut self.rng);
                     keys.clear();
-                    for _ in 0..together(&mut self.rng) {
-                        let (kind, other) = self.some_link(node);
+                    for other in graph.some_others(node, kind, &mut self.rng) {
                         keys.push(Box::from(link_key(node, kind, other)));
                     }
                     self.get_links(&keys)?;
                 }
                 Step::CountLink => {
-                    let node = read.scattered(&mut self.rng);
+                    let node = graph.reads_links_of(&mut self.rng);
                     self.count(&count_key(node, kind))?;
                 }
-                Step::AddLink => {
-                    let node = write.scattered(&mut self.rng);
-                    let other = self.rng.below(num.max(1));
-                    self.put_link(node, kind, other)?;
-                }
-                Step::UpdateLink => {
-                    let node = write.scattered(&mut self.rng);
-                    let (kind, other) = self.some_link(node);
+                Step::AddLink | Step::UpdateLink => {
+                    let node = graph.writes_links_of(&mut self.rng);
+                    let other = graph.some_other(node, kind, step, &mut self.rng);
                     self.put_link(node, kind, other)?;
                 }
                 Step::DeleteLink => {
-                    let node = write.scattered(&mut self.rng);
-                    let (kind, other) = self.some_link(node);
+                    let node = graph.writes_links_of(&mut self.rng);
+                    let other = graph.some_other(node, kind, step, &mut self.rng);
                     self.delete_link(node, kind, other)?;
                 }
                 Step::GetNode => {
-                    let node = get.scattered(&mut self.rng);
+                    let node = graph.reads_node(&mut self.rng);
                     self.get_node(node)?;
                 }
                 Step::UpdateNode => {
-                    let node = update.scattered(&mut self.rng);
+                    let node = graph.updates_node(&mut self.rng);
                     if self.get_node(node)? {
                         self.put_node(node)?;
                     }
@@ -99,7 +93,7 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
                     self.put_node(node)?;
                 }
                 Step::DeleteNode => {
-                    let key = node_key(self.rng.below(num.max(1)));
+                    let key = node_key(graph.removes_node(&mut self.rng));
                     self.stats.written += key.len() as u64;
                     self.session.delete(&key)?;
                 }
@@ -110,33 +104,32 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
         Ok(())
     }
 
-    /// Returns one of the initial links of `node`.
-    fn some_link(&mut self, node: u64) -> (u8, u64) {
-        let at = self.rng.below(degree(node));
-        link(node, at, self.flags.num)
-    }
-
+    /// True if the node exists; verifies its value.
     fn get_node(&mut self, node: u64) -> Result<bool> {
-        self.key.clear();
-        self.key.extend_from_slice(&node_key(node));
-        let before = self.stats.found;
-        self.get_one(node)?;
-        Ok(self.stats.found > before)
+        let sizes = self.flags.graph_sizes();
+        self.get_value(&node_key(node), node, || sizes.node_len(node))
     }
 
     fn put_node(&mut self, node: u64) -> Result<()> {
-        self.key.clear();
-        self.key.extend_from_slice(&node_key(node));
-        self.put(node)
+        let len = self.flags.graph_sizes().node_len(node);
+        let (key, value) = (node_key(node), self.job.values.of_len(node, len));
+        self.stats.written += (key.len() + value.len()) as u64;
+        self.session.put(&key, value)
     }
 
     /// True if the link exists; verifies its value.
     fn has_link(&mut self, key: &[u8]) -> Result<bool> {
+        let (number, sizes) = (link_number(key), self.flags.graph_sizes());
+        self.get_value(key, number, || sizes.link_len(number))
+    }
+
+    /// True if `key` exists; its value must be that of `number` with `len` bytes.
+    fn get_value(&mut self, key: &[u8], number: u64, len: impl Fn() -> usize) -> Result<bool> {
         self.stats.looked += 1;
         let (job, stats) = (self.job, &mut self.stats);
         let found = self.session.get(key, |value| {
             stats.bytes += (key.len() + value.len()) as u64;
-            check_link(job, key, value)
+            check_value(job, number, &len, value)
         })?;
         self.stats.found += u64::from(found);
         Ok(found)
@@ -144,11 +137,12 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
 
     fn get_links(&mut self, keys: &[Box<[u8]>]) -> Result<()> {
         self.stats.looked += keys.len() as u64;
-        let (job, stats) = (self.job, &mut self.stats);
+        let (job, stats, sizes) = (self.job, &mut self.stats, self.flags.graph_sizes());
         self.session.multi_get(keys, |at, value| {
             stats.found += 1;
             stats.bytes += (keys[at].len() + value.len()) as u64;
-            check_link(job, &keys[at], value)
+            let number = link_number(&keys[at]);
+            check_value(job, number, || sizes.link_len(number), value)
         })
     }
 
@@ -166,22 +160,26 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
         Ok(count)
     }
 
+    /// Puts a link, with its count if it is new.
     fn put_link(&mut self, node: u64, kind: u8, other: u64) -> Result<()> {
-        let (key, counted) = (link_key(node, kind, other), count_key(node, kind));
-        let known = self.has_link(&key)?;
-        let count = self.count(&counted)?;
+        let key = link_key(node, kind, other);
+        if !self.has_link(&key)? {
+            let counted = count_key(node, kind);
+            let count = self.count(&counted)?;
+            self.add_count(&counted, count + 1);
+        }
         self.add_link(&key);
-        self.add_count(&counted, count + u64::from(!known));
         self.session.write()
     }
 
+    /// Deletes a link and updates its count, if it exists.
     fn delete_link(&mut self, node: u64, kind: u8, other: u64) -> Result<()> {
-        let (key, counted) = (link_key(node, kind, other), count_key(node, kind));
-        let known = self.has_link(&key)?;
-        let count = self.count(&counted)?;
-        if !known {
+        let key = link_key(node, kind, other);
+        if !self.has_link(&key)? {
             return Ok(());
         }
+        let counted = count_key(node, kind);
+        let count = self.count(&counted)?;
         self.session.remove(&key);
         self.stats.written += key.len() as u64;
         self.add_count(&counted, count.saturating_sub(1));
@@ -190,7 +188,9 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
 
     /// Adds a link to the session's batch.
     fn add_link(&mut self, key: &[u8]) {
-        let value = self.job.values.of_len(link_number(key), LINK_LEN);
+        let number = link_number(key);
+        let len = self.flags.graph_sizes().link_len(number);
+        let value = self.job.values.of_len(number, len);
         self.stats.written += (key.len() + value.len()) as u64;
         self.session.add(key, value);
     }
@@ -205,6 +205,7 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
 
     /// Scans the links with the key prefix `list`.
     fn walk_links(&mut self, list: &[u8; LIST_LEN]) -> Result<()> {
+        let (job, sizes) = (self.job, self.flags.graph_sizes());
         let mut iter = self.session.cursor();
         iter.seek(list);
         self.stats.looked += 1;
@@ -212,7 +213,8 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
         while count < MOST_LINKS && iter.valid() && iter.key().starts_with(list) {
             let (key, value) = (iter.key(), iter.value());
             self.stats.bytes += (key.len() + value.len()) as u64;
-            check_link(self.job, key, value)?;
+            let number = link_number(key);
+            check_value(job, number, || sizes.link_len(number), value)?;
             count += 1;
             iter.next();
         }
@@ -221,12 +223,16 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
     }
 }
 
-/// Verifies the value of the link with this key.
-fn check_link<E>(job: &Job<'_, E>, key: &[u8], value: &[u8]) -> Result<()> {
-    let number = link_number(key);
+/// Verifies a value, which must be that of `number` with `len` bytes.
+fn check_value<E>(
+    job: &Job<'_, E>,
+    number: u64,
+    len: impl Fn() -> usize,
+    value: &[u8],
+) -> Result<()> {
     match job.checked {
         Checked::Nothing => Ok(()),
-        _ if value == job.values.of_len(number, LINK_LEN) => Ok(()),
+        _ if value == job.values.of_len(number, len()) => Ok(()),
         _ => Err(wrong_value(number, value.len())),
     }
 }

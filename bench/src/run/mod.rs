@@ -11,18 +11,23 @@ use std::time::{Duration, Instant};
 use cairn::{Error, Result};
 
 use crate::bench_stats::BenchStats;
-use crate::benchmarks::{Benchmark, Kind, Order, Target};
+use crate::benchmarks::{Benchmark, Kind, Order, Setup, Target};
 use crate::db_dir::{
-    Content, content, directory, drop_cached, has_database, make_fresh, note_content, space,
+    Content, content, directories, directory, drop_cached, has_database, make_fresh, note_content,
+    space,
 };
 use crate::engine::{Cursor, Engine, Session, Settings, Source};
 use crate::flags::Flags;
 use crate::key_value_gen::{Layout, Rng, Values, make_missing};
-use crate::measurement::Measurement;
+use crate::linkbench::MOST_NODE_DATA;
+use crate::measurement::{Measurement, figure_text};
 use crate::mixgraph::SHORTEST_VALUE;
+use crate::multi_db::MultiDb;
 use crate::progress::{Begin, Progress};
 use crate::resource_usage::{Usage, peak_memory, reset_peak};
+use crate::tickers::Tickers;
 
+mod bare_cache;
 mod linkbench;
 mod mixes;
 mod more;
@@ -63,7 +68,7 @@ pub fn print(outcome: &Outcome, out: &mut dyn Write) -> std::io::Result<()> {
         writeln!(out, "{percentiles}")?;
     }
     for (name, value) in &measured.figures {
-        writeln!(out, "{name}: {value:.3}")?;
+        writeln!(out, "{name}: {}", figure_text(*value))?;
     }
     if !outcome.text.is_empty() {
         writeln!(out, "{}", outcome.text.trim_end())?;
@@ -86,8 +91,7 @@ pub fn run<S: Source>(
     let mut run = Run {
         source,
         dir: flags.worker_dir.clone().unwrap_or_else(|| directory(flags)),
-        db: None,
-        options: flags.engine_options(),
+        open: None,
         begin,
     };
     for (at, benchmark) in benchmarks.iter().enumerate() {
@@ -97,31 +101,66 @@ pub fn run<S: Source>(
         }
         see(&outcome)?;
     }
-    run.db.map_or(Ok(()), Engine::close)
+    run.close()
 }
 
 /// State kept between benchmarks.
 struct Run<'a, S: Source> {
     source: &'a S,
     dir: PathBuf,
-    db: Option<S::Engine>,
-    options: String,
+    open: Option<Open<S::Engine>>,
     begin: Begin<'a>,
+}
+
+/// Open databases, and how they were opened.
+struct Open<E> {
+    databases: Databases<E>,
+    setup: Setup,
+}
+
+enum Databases<E> {
+    One(E),
+    Several(MultiDb<E>),
 }
 
 impl<S: Source> Run<'_, S> {
     fn one(&mut self, benchmark: &Benchmark) -> Result<Outcome> {
+        if let Kind::BareCache(case) = benchmark.kind {
+            return self.bare_cache(benchmark, case);
+        }
         self.prepare(benchmark)?;
-        let before = content(&self.dir, &benchmark.flags);
+        let dirs = self.dirs(benchmark);
+        let before = content(&dirs[0], &benchmark.flags);
         let after = benchmark.leaves(before);
         if after != before {
-            note_content(&self.dir, &benchmark.flags, after)?;
+            for dir in &dirs {
+                note_content(dir, &benchmark.flags, after)?;
+            }
         }
         let checked = Checked::of(benchmark, after);
         if let Kind::Open { all } = benchmark.kind {
             return self.open_again_and_again(benchmark, checked, all);
         }
-        let db = self.db.as_ref().expect("prepare has opened it");
+        let open = self.open.as_ref().expect("prepare has opened it");
+        match &open.databases {
+            Databases::One(db) => self.measure(db, benchmark, checked),
+            Databases::Several(databases) => self.measure(databases, benchmark, checked),
+        }
+    }
+
+    fn measure<E: Engine>(
+        &self,
+        db: &E,
+        benchmark: &Benchmark,
+        checked: Checked,
+    ) -> Result<Outcome> {
+        let dirs = self.dirs(benchmark);
+        let counts = benchmark.counts_storage_reads() || benchmark.counts_misses;
+        let tickers = || match counts {
+            true => Tickers::of(db),
+            false => Tickers::default(),
+        };
+        let counted = tickers();
         let job = Job::new(db, benchmark, checked, self.begin);
         reset_peak();
         let before = Usage::now();
@@ -130,13 +169,17 @@ impl<S: Source> Run<'_, S> {
         let mut measured = Measurement::of(&benchmark.name, &stats, elapsed);
         measured.usage = Usage::now().since(&before);
         measured.peak_memory = peak_memory();
-        measured.space = space(&self.dir);
+        measured.space = space(&dirs);
         if benchmark.kind == Kind::Debt {
             measured.figures = job.debt_figures(&measured);
         }
+        if counts {
+            let more = more::read_figures(benchmark, &measured, &tickers().since(&counted));
+            measured.figures.extend(more);
+        }
         let text = match benchmark.kind {
             Kind::LevelStats => db.property("rocksdb.levelstats").unwrap_or_default(),
-            Kind::Stats => more::stats(db, &self.dir),
+            Kind::Stats => more::stats(db, &dirs),
             _ => String::new(),
         };
         Ok(Outcome {
@@ -146,37 +189,68 @@ impl<S: Source> Run<'_, S> {
         })
     }
 
+    /// Returns the directories of the databases.
+    fn dirs(&self, benchmark: &Benchmark) -> Vec<PathBuf> {
+        directories(&self.dir, benchmark.setup.databases)
+    }
+
     /// Returns the statistics since the database was opened, as db_bench prints them.
     fn statistics(&self) -> String {
-        let text = self
-            .db
-            .as_ref()
-            .and_then(|db| db.property("rocksdb.options-statistics"));
+        let property = "rocksdb.options-statistics";
+        let text = self.open.as_ref().and_then(|open| match &open.databases {
+            Databases::One(db) => db.property(property),
+            Databases::Several(databases) => databases.property(property),
+        });
         format!("STATISTICS:\n{}", text.unwrap_or_default())
     }
 
-    /// Opens the database, a fresh one if the benchmark needs it.
+    /// Opens the databases, fresh ones if the benchmark needs them.
     fn prepare(&mut self, benchmark: &Benchmark) -> Result<()> {
-        let flags = &benchmark.flags;
+        let (flags, setup) = (&benchmark.flags, &benchmark.setup);
         let fresh = benchmark.fresh && !flags.use_existing_db;
-        if fresh {
-            if let Some(db) = self.db.take() {
-                db.close()?;
-            }
-            make_fresh(&self.dir, flags)?;
-        } else if flags.cold {
-            if let Some(db) = self.db.take() {
-                db.close()?;
-            }
-            drop_cached(&self.dir)?;
+        let other = self.open.as_ref().is_some_and(|open| open.setup != *setup);
+        if fresh || flags.cold || benchmark.counts_misses || other {
+            self.close()?;
         }
-        if self.db.is_none() {
-            if !fresh && !has_database(&self.dir) {
-                make_fresh(&self.dir, flags)?;
+        for dir in self.dirs(benchmark) {
+            if fresh {
+                make_fresh(&dir, flags)?;
+            } else if flags.cold {
+                drop_cached(&dir)?;
             }
-            self.db = Some(self.source.open(&self.dir, &self.options)?);
+            if self.open.is_none() && !fresh && !has_database(&dir) {
+                make_fresh(&dir, flags)?;
+            }
+        }
+        if self.open.is_none() {
+            self.open = Some(self.opened(benchmark)?);
         }
         Ok(())
+    }
+
+    /// Opens the databases with a cache of their own.
+    fn opened(&self, benchmark: &Benchmark) -> Result<Open<S::Engine>> {
+        let setup = &benchmark.setup;
+        let cache = setup.cache.as_ref();
+        let cache = cache.map(|cache| self.source.cache(cache)).transpose()?;
+        let open = |dir: &PathBuf| self.source.open(dir, &setup.options, cache.as_ref());
+        let dirs = self.dirs(benchmark);
+        let databases = match &dirs[..] {
+            [dir] => Databases::One(open(dir)?),
+            dirs => Databases::Several(MultiDb(dirs.iter().map(open).collect::<Result<_>>()?)),
+        };
+        Ok(Open {
+            databases,
+            setup: setup.clone(),
+        })
+    }
+
+    fn close(&mut self) -> Result<()> {
+        match self.open.take().map(|open| open.databases) {
+            Some(Databases::One(db)) => db.close(),
+            Some(Databases::Several(databases)) => databases.close(),
+            None => Ok(()),
+        }
     }
 }
 
@@ -200,13 +274,13 @@ impl<'a, E: Engine> Job<'a, E> {
     fn new(db: &'a E, benchmark: &'a Benchmark, checked: Checked, begin: Begin<'_>) -> Job<'a, E> {
         let flags = &benchmark.flags;
         let total = match benchmark.seconds() {
-            0 => Some(benchmark.operations() * flags.threads),
+            0 => Some(benchmark.operations() * flags.threads * benchmark.databases_written()),
             _ => None,
         };
         Job {
             db,
             benchmark,
-            values: checked.values(flags),
+            values: checked.values(benchmark),
             checked,
             progress: begin(&benchmark.name, total),
             began: Instant::now(),
@@ -291,6 +365,9 @@ struct Worker<'a, E: Engine, S> {
     flags: &'a Flags,
     thread: u64,
     rng: Rng,
+    /// Number of databases, and the selected one.
+    databases: u64,
+    database: u64,
     layout: Layout,
     key: Vec<u8>,
     stats: BenchStats,
@@ -313,6 +390,8 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
             flags,
             thread,
             rng: Rng::new(seed(job.benchmark, thread)),
+            databases: job.db.databases(),
+            database: 0,
             layout: flags.layout(),
             key: vec![0; flags.key_size],
             stats: BenchStats::default(),
@@ -350,7 +429,8 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
             | Kind::Wait
             | Kind::LevelStats
             | Kind::Stats
-            | Kind::Open { .. } => self.command()?,
+            | Kind::Open { .. }
+            | Kind::BareCache(_) => self.command()?,
         }
         self.stats.nanos = self.job.nanos() - self.begin;
         Ok(self.stats)
@@ -382,8 +462,18 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
         }
     }
 
+    /// Selects a random database if there are several.
+    #[inline]
+    fn choose_database(&mut self) {
+        if self.databases > 1 {
+            self.database = self.rng.below(self.databases);
+            self.session.select(self.database);
+        }
+    }
+
     #[inline]
     fn random_key(&mut self) -> u64 {
+        self.choose_database();
         let number = self.rng.below(self.flags.num.max(1));
         self.layout.write(number, &mut self.key);
         number
@@ -416,19 +506,25 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
                     Order::Shuffled => shuffled[at as usize],
                 };
                 self.layout.write(number, &mut self.key);
-                if size == 1 {
-                    self.put(number)?;
-                } else {
-                    let value = self.job.values.of(number);
-                    self.stats.written += (self.key.len() + value.len()) as u64;
-                    self.session.add(&self.key, value);
+                for database in 0..self.databases {
+                    self.session.select(database);
+                    if size == 1 {
+                        self.put(number)?;
+                    } else {
+                        let value = self.job.values.of(number);
+                        self.stats.written += (self.key.len() + value.len()) as u64;
+                        self.session.add(&self.key, value);
+                    }
                 }
             }
             if size > 1 {
-                self.session.write()?;
+                for database in 0..self.databases {
+                    self.session.select(database);
+                    self.session.write()?;
+                }
             }
             done += size;
-            self.finished(size);
+            self.finished(size * self.databases);
             if self.flags.write_rate_limit > 0 {
                 self.keep_pace(began);
                 self.last = self.job.nanos();
@@ -491,6 +587,7 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
             self.key.push(b'.');
         }
         while self.goes_on(done) {
+            self.choose_database();
             let number = match target {
                 Target::Hot => self.rng.below(hot),
                 _ => self.rng.below(self.flags.num.max(1)),
@@ -528,6 +625,7 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
         let mut keys = vec![vec![0; self.flags.key_size].into_boxed_slice(); size as usize];
         let mut numbers = vec![0; size as usize];
         while self.goes_on(done) {
+            self.choose_database();
             for (key, number) in keys.iter_mut().zip(&mut numbers) {
                 *number = self.rng.below(self.flags.num.max(1));
                 self.layout.write(*number, key);
@@ -550,7 +648,12 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
     fn seek_keys(&mut self) -> Result<()> {
         // A separate session, whose iterators may outlive this loop.
         let session = self.job.db.session(&self.job.settings());
-        let mut kept = self.flags.keep_iterator.then(|| session.cursor());
+        let cursor = |database| {
+            session.select(database);
+            session.cursor()
+        };
+        let kept = self.flags.keep_iterator;
+        let mut kept: Option<Vec<_>> = kept.then(|| (0..self.databases).map(cursor).collect());
         let mut done = 0;
         while self.goes_on(done) {
             self.random_key();
@@ -558,8 +661,8 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
                 make_missing(&mut self.key);
             }
             match &mut kept {
-                Some(iter) => self.seek_one(iter)?,
-                None => self.seek_one(&mut session.cursor())?,
+                Some(iters) => self.seek_one(&mut iters[self.database as usize])?,
+                None => self.seek_one(&mut cursor(self.database))?,
             }
             done += 1;
             self.finished(1);
@@ -751,10 +854,12 @@ impl Checked {
         }
     }
 
-    /// The values of a run.
-    fn values(self, flags: &Flags) -> Values {
-        let longest = match self {
-            Checked::AnyLength => LONGEST_VALUE,
+    /// The values of a benchmark.
+    fn values(self, benchmark: &Benchmark) -> Values {
+        let flags = &benchmark.flags;
+        let longest = match (self, benchmark.kind) {
+            (_, Kind::FillLinks | Kind::Links) => MOST_NODE_DATA,
+            (Checked::AnyLength, _) => LONGEST_VALUE,
             _ => flags.graph.mix_max_value_size as usize,
         };
         Values::new(longest, flags.value_size, flags.compression_ratio)

@@ -2,16 +2,18 @@
 //! tree statistics.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use cairn::Result;
 
 use super::{Job, Worker};
+use crate::benchmarks::Benchmark;
 use crate::db_dir::space;
 use crate::engine::{Engine, Session};
 use crate::measurement::Measurement;
+use crate::tickers::Tickers;
 
 /// Number of writes between two checks of the rate limit, which bounds the cost of sleeping.
 const PACE_EVERY: u64 = 256;
@@ -30,7 +32,7 @@ const PROPERTIES: [&str; 6] = [
 ];
 
 /// Returns the shape of the tree and its space, as text.
-pub(super) fn stats<E: Engine>(db: &E, dir: &Path) -> String {
+pub(super) fn stats<E: Engine>(db: &E, dirs: &[PathBuf]) -> String {
     let mut text = db.property("rocksdb.levelstats").unwrap_or_default();
     for name in PROPERTIES {
         if let Some(value) = db.property(name) {
@@ -40,8 +42,43 @@ pub(super) fn stats<E: Engine>(db: &E, dir: &Path) -> String {
     if let Some(stats) = db.property("rocksdb.stats") {
         text += &stats;
     }
-    let _ = writeln!(text, "bytes on disk: {}", space(dir).occupied);
+    let _ = writeln!(text, "bytes on disk: {}", space(dirs).occupied);
     text
+}
+
+/// Returns the reads from storage for each operation, by the counters of the engine, which include
+/// compactions and reads from the page cache, and by those of the kernel; and the cache misses if
+/// `benchmark` counts them.
+pub(super) fn read_figures(
+    benchmark: &Benchmark,
+    measured: &Measurement,
+    tickers: &Tickers,
+) -> Vec<(String, f64)> {
+    let mut figures = Vec::new();
+    let mut figure = |name: &str, value: f64| figures.push((name.to_owned(), value));
+    if benchmark.counts_misses {
+        let data = tickers.get("rocksdb.block.cache.data.miss");
+        let blocks = tickers.get("rocksdb.block.cache.miss");
+        let blobs = tickers.get("rocksdb.blobdb.cache.miss");
+        figure("data block misses", data as f64);
+        figure("block misses", blocks as f64);
+        figure("blob misses", blobs as f64);
+        figure("all misses", (blocks + blobs) as f64);
+    }
+    let each = |count: u64| count as f64 / measured.done.max(1) as f64;
+    if !tickers.is_empty() {
+        let (reads, bytes) = tickers.storage_reads();
+        figure("storage reads per operation", each(reads));
+        figure("storage bytes read per operation", each(bytes));
+    }
+    let usage = &measured.usage;
+    figure("read calls per operation", each(usage.read_calls));
+    figure("device bytes read per operation", each(usage.device_read));
+    if let Some(budget) = benchmark.flags.memory_budget {
+        let times = measured.space.tables as f64 / budget.max(1) as f64;
+        figure("tables as a multiple of the memory budget", times);
+    }
+    figures
 }
 
 impl<E: Engine> Job<'_, E> {

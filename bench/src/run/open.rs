@@ -27,11 +27,9 @@ impl<S: Source> Run<'_, S> {
         checked: Checked,
         all: bool,
     ) -> Result<Outcome> {
-        if let Some(db) = self.db.take() {
-            db.close()?;
-        }
+        self.close()?;
         let flags = &benchmark.flags;
-        let (values, layout) = (checked.values(flags), flags.layout());
+        let (values, layout) = (checked.values(benchmark), flags.layout());
         let mut rng = Rng::new(seed(benchmark, 0));
         let mut key = vec![0; flags.key_size];
         let (mut stats, mut usage) = (BenchStats::default(), Usage::default());
@@ -40,8 +38,11 @@ impl<S: Source> Run<'_, S> {
         for _ in 0..benchmark.operations() {
             let number = rng.below(flags.num.max(1));
             layout.write(number, &mut key);
+            let cache = benchmark.setup.cache.as_ref();
+            let cache = cache.map(|cache| self.source.cache(cache)).transpose()?;
             let (before, began) = (Usage::now(), Instant::now());
-            let db = self.source.open(&self.dir, &self.options)?;
+            let options = &benchmark.setup.options;
+            let db = self.source.open(&self.dir, options, cache.as_ref())?;
             if all {
                 // This property opens every table.
                 let _ = db.property("rocksdb.aggregated-table-properties");
@@ -75,7 +76,7 @@ impl<S: Source> Run<'_, S> {
         let mut measured = Measurement::of(&benchmark.name, &stats, elapsed);
         measured.usage = usage;
         measured.peak_memory = peak_memory();
-        measured.space = crate::db_dir::space(&self.dir);
+        measured.space = crate::db_dir::space(&self.dirs(benchmark));
         let each = |nanos: u64| nanos as f64 / 1e6 / stats.done.max(1) as f64;
         measured.figures = vec![
             ("milliseconds to open".to_owned(), each(opening)),

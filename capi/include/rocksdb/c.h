@@ -1000,7 +1000,8 @@ void rocksdb_lru_cache_options_set_capacity(struct rocksdb_lru_cache_options_t *
 void rocksdb_lru_cache_options_set_num_shard_bits(struct rocksdb_lru_cache_options_t *opt,
                                                   int num_shard_bits);
 
-// Ignored: Cairn's cache uses the process's allocator.
+// Sets the allocator of blocks. There is none to set: `rocksdb_jemalloc_nodump_allocator_create`, which makes
+// them, returns null and an error.
 void rocksdb_lru_cache_options_set_memory_allocator(struct rocksdb_lru_cache_options_t *opt,
                                                     struct rocksdb_memory_allocator_t *allocator);
 
@@ -1020,7 +1021,8 @@ void rocksdb_hyper_clock_cache_options_set_estimated_entry_charge(struct rocksdb
 void rocksdb_hyper_clock_cache_options_set_num_shard_bits(struct rocksdb_hyper_clock_cache_options_t *opt,
                                                           int num_shard_bits);
 
-// Ignored: Cairn's cache uses the process's allocator.
+// Sets the allocator of blocks. There is none to set: `rocksdb_jemalloc_nodump_allocator_create`, which makes
+// them, returns null and an error.
 void rocksdb_hyper_clock_cache_options_set_memory_allocator(struct rocksdb_hyper_clock_cache_options_t *opt,
                                                             struct rocksdb_memory_allocator_t *allocator);
 
@@ -4039,6 +4041,10 @@ void rocksdb_block_based_options_set_block_cache(struct rocksdb_block_based_tabl
 void rocksdb_options_set_blob_cache(struct rocksdb_options_t *opt,
                                     struct rocksdb_cache_t *blob_cache);
 
+// Sets the row cache. The options share it; it may be the block cache. Range deletions work with it.
+void rocksdb_options_set_row_cache(struct rocksdb_options_t *opt,
+                                   struct rocksdb_cache_t *cache);
+
 // Sets the compression of each level.
 void rocksdb_options_set_compression_per_level(struct rocksdb_options_t *opt,
                                                const int *level_values,
@@ -5313,6 +5319,10 @@ void rocksdb_block_based_options_set_pin_l0_filter_and_index_blocks_in_cache(str
 void rocksdb_block_based_options_set_pin_top_level_index_and_filter(struct rocksdb_block_based_table_options_t *opt,
                                                                     unsigned char v);
 
+// Sets `prepopulate_block_cache`.
+void rocksdb_block_based_options_set_prepopulate_block_cache(struct rocksdb_block_based_table_options_t *opt,
+                                                             int v);
+
 // Sets `read_amp_bytes_per_bit`.
 void rocksdb_block_based_options_set_read_amp_bytes_per_bit(struct rocksdb_block_based_table_options_t *opt,
                                                             uint32_t v);
@@ -5440,6 +5450,9 @@ unsigned char rocksdb_block_based_options_get_pin_l0_filter_and_index_blocks_in_
 
 // The value of `pin_top_level_index_and_filter`.
 unsigned char rocksdb_block_based_options_get_pin_top_level_index_and_filter(struct rocksdb_block_based_table_options_t *opt);
+
+// The value of `prepopulate_block_cache`.
+int rocksdb_block_based_options_get_prepopulate_block_cache(struct rocksdb_block_based_table_options_t *opt);
 
 // The value of `read_amp_bytes_per_bit`.
 uint32_t rocksdb_block_based_options_get_read_amp_bytes_per_bit(struct rocksdb_block_based_table_options_t *opt);
@@ -5970,9 +5983,6 @@ const char *rocksdb_table_properties_user_collected_properties_key_at(const stru
 const char *rocksdb_table_properties_user_collected_properties_value_at(const struct rocksdb_table_properties_t *props,
                                                                         size_t pos,
                                                                         size_t *value_len);
-
-// Not supported: a row cache.
-void rocksdb_options_set_row_cache(struct rocksdb_options_t *opt, struct rocksdb_cache_t *cache);
 
 // Not supported: custom memory allocators.
 struct rocksdb_memory_allocator_t *rocksdb_jemalloc_nodump_allocator_create(char **errptr);

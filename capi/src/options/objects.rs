@@ -171,6 +171,10 @@ c_functions! {
     fn rocksdb_options_set_blob_cache(opt: *mut rocksdb_options_t, blob_cache: *mut rocksdb_cache_t) {
         of_mut(opt).family.blob_cache = maybe(blob_cache.cast_const()).cloned();
     }
+    /// Sets the row cache. The options share it; it may be the block cache. Range deletions work with it.
+    fn rocksdb_options_set_row_cache(opt: *mut rocksdb_options_t, cache: *mut rocksdb_cache_t) {
+        of_mut(opt).db.row_cache = maybe(cache.cast_const()).cloned();
+    }
 
     /// Sets the compression of each level.
     fn rocksdb_options_set_compression_per_level(

@@ -6,7 +6,7 @@ use cairn_options::enums::{
     BlobGarbageCollectionPolicy, BottommostLevelCompaction, CacheTier, ChecksumKind, CompactionPri,
     CompactionStopStyle, CompactionStyle, Compression, DataBlockIndexType, IndexBlockSearchType,
     IndexShortening, IndexType, InfoLogLevel, KeyCommonPrefix, PinningTier, PrepopulateBlobCache,
-    ReadTier, WalRecoveryMode,
+    PrepopulateBlockCache, ReadTier, WalRecoveryMode,
 };
 
 /// A value of an option that has the type `C` in the C interface.
@@ -90,6 +90,7 @@ choices! {
     CompactionPri: c_int;
     CompactionStopStyle: c_int;
     PrepopulateBlobCache: c_int;
+    PrepopulateBlockCache: c_int;
     IndexType: c_int;
     IndexBlockSearchType: c_int;
     DataBlockIndexType: c_int;

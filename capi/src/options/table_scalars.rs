@@ -36,6 +36,7 @@ c_setters! { rocksdb_block_based_table_options_t:
     rocksdb_block_based_options_set_partition_pinning_tier(c_int) => metadata_cache_options.partition_pinning;
     rocksdb_block_based_options_set_pin_l0_filter_and_index_blocks_in_cache(c_uchar) => pin_l0_filter_and_index_blocks_in_cache;
     rocksdb_block_based_options_set_pin_top_level_index_and_filter(c_uchar) => pin_top_level_index_and_filter;
+    rocksdb_block_based_options_set_prepopulate_block_cache(c_int) => prepopulate_block_cache;
     rocksdb_block_based_options_set_read_amp_bytes_per_bit(u32) => read_amp_bytes_per_bit;
     rocksdb_block_based_options_set_separate_key_value_in_data_block(c_uchar) => separate_key_value_in_data_block;
     rocksdb_block_based_options_set_super_block_alignment_size(usize) => super_block_alignment_size;
@@ -78,6 +79,7 @@ c_getters! { rocksdb_block_based_table_options_t:
     rocksdb_block_based_options_get_partition_filters(mut) -> c_uchar => partition_filters;
     rocksdb_block_based_options_get_pin_l0_filter_and_index_blocks_in_cache(mut) -> c_uchar => pin_l0_filter_and_index_blocks_in_cache;
     rocksdb_block_based_options_get_pin_top_level_index_and_filter(mut) -> c_uchar => pin_top_level_index_and_filter;
+    rocksdb_block_based_options_get_prepopulate_block_cache(mut) -> c_int => prepopulate_block_cache;
     rocksdb_block_based_options_get_read_amp_bytes_per_bit(mut) -> u32 => read_amp_bytes_per_bit;
     rocksdb_block_based_options_get_separate_key_value_in_data_block(mut) -> c_uchar => separate_key_value_in_data_block;
     rocksdb_block_based_options_get_super_block_alignment_size(mut) -> usize => super_block_alignment_size;

@@ -277,3 +277,121 @@ fn open_tombstones_and_operands_are_measured() {
         "{report}"
     );
 }
+
+/// The figures printed under `name: `.
+fn figures(report: &str, name: &str) -> Vec<f64> {
+    let start = format!("{name}: ");
+    let values = report.lines().filter_map(|line| line.strip_prefix(&start));
+    values.map(|value| value.parse().unwrap()).collect()
+}
+
+#[test]
+fn caches_without_a_database_have_about_the_wanted_hits() {
+    let report = printed(&[
+        "bench",
+        "--benchmarks=cache95t1,cache60t3",
+        "--engine=ours+lru",
+        "--cache_size=16M",
+        "--cache_numshardbits=0",
+        "--reads=30000",
+    ]);
+    assert_eq!(figures(&report, "keys").len(), 2, "{report}");
+    let hits = figures(&report, "hits in percent");
+    // Entries that were hit once are kept longer than in the queue by age that the keys are chosen for.
+    assert!((94.0..99.0).contains(&hits[0]), "{report}");
+    assert!((59.0..72.0).contains(&hits[1]), "{report}");
+    let error = refused(&["bench", "--benchmarks=cache95", "--engine=ours"]);
+    assert!(error.contains("unknown benchmark cache95"), "{error}");
+}
+
+#[test]
+fn blobs_are_read_with_each_cache() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = dir.path().join("db");
+    let report = printed(&[
+        "bench",
+        "--benchmarks=blobcache",
+        "--num=3000",
+        "--reads=1000",
+        "--threads=3",
+        "--db",
+        text(&db),
+    ]);
+    for name in ["data block misses", "block misses", "all misses"] {
+        let misses = figures(&report, name);
+        assert_eq!(misses.len(), 3, "{report}");
+        assert!(misses.iter().all(|count| *count > 0.0), "{report}");
+    }
+    for part in ["lru", "pools", "fast"] {
+        let name = format!("blobcache-{part}");
+        assert!(!found(&report, &name).is_empty(), "{report}");
+    }
+    assert!(db.join("CAIRN_BENCH").exists());
+    let files = std::fs::read_dir(&db).unwrap();
+    let names = files.map(|file| file.unwrap().file_name());
+    assert!(
+        names
+            .into_iter()
+            .any(|name| text(name.as_ref()).ends_with(".blob"))
+    );
+}
+
+#[test]
+fn operations_are_spread_over_several_databases() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = dir.path().join("db");
+    let usual = ["bench", "--num=300", "--num_multi_db=4", "--db", text(&db)];
+    let run = |more: &[&str]| printed(&[&usual[..], more].concat());
+    let names = "filluniquerandom,flush,readrandom,readwhilewriting,seekrandom,seekrandomwhilewriting,\
+                 multireadrandom,updaterandom,compact";
+    let report = run(&[&format!("--benchmarks={names}"), "--threads=2"]);
+    assert!(report.contains("Databases:  4"), "{report}");
+    assert!(report.contains(" 2400 operations;"), "{report}");
+    assert_eq!(found(&report, "readrandom"), ["600 of 600"], "{report}");
+    assert_eq!(found(&report, "seekrandom"), ["600 of 600"], "{report}");
+    let reads = figures(&report, "read calls per operation");
+    assert_eq!(reads.len(), 6, "{report}");
+    for database in 0..4 {
+        assert!(db.join(database.to_string()).join("CURRENT").exists());
+    }
+    let report = run(&[
+        "--benchmarks=seekrandom",
+        "--use_existing_db",
+        "--keep_iterator",
+        "--seek_nexts=3",
+        "--cache_type=hyper_clock_cache",
+    ]);
+    assert_eq!(found(&report, "seekrandom"), ["300 of 300"], "{report}");
+    let error = refused(&[&usual[..], &["--benchmarks=linkbench"]].concat());
+    assert!(error.contains("without --num_multi_db"), "{error}");
+}
+
+#[test]
+fn a_budget_scales_the_graph_and_reads_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = dir.path().join("db");
+    let report = printed(&[
+        "bench",
+        "--benchmarks=filllinkbench,waitforcompaction,linkbench",
+        "--memory-budget=1M",
+        "--cache_type=hyper_clock_cache",
+        "--use_direct_reads",
+        "--use_direct_io_for_flush_and_compaction",
+        "--compression_type=none",
+        "--reads=5000",
+        "--threads=2",
+        "--db",
+        text(&db),
+    ]);
+    let times = figures(&report, "tables as a multiple of the memory budget");
+    assert!((5.0..10.0).contains(&times[0]), "{report}");
+    for name in [
+        "storage reads per operation",
+        "storage bytes read per operation",
+        "read calls per operation",
+    ] {
+        assert!(figures(&report, name)[0] > 0.0, "{report}");
+    }
+    let found = found(&report, "linkbench");
+    assert!(!found.is_empty(), "{report}");
+}

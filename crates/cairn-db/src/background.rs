@@ -15,8 +15,8 @@ use cairn_options::DbOptions;
 use cairn_platform::{Executor, Priority};
 use cairn_types::{Error, Result};
 
+use crate::catalog::family::FamilyState;
 use crate::compaction::Chosen;
-use crate::family::FamilyState;
 use crate::jobs::{JobKind, Jobs, is_called_off};
 use crate::scheduler::{self, Work};
 use crate::shared::{Shared, Tree};
@@ -71,14 +71,14 @@ impl Work for Shared {
                 }
             }
             JobKind::Flush => {
-                for family in self.families.load_full().iter() {
+                for family in self.catalog.families_full().iter() {
                     if self.reserve_flush(tree, family) {
                         start(tree, DueJob::Flush(family.clone()));
                     }
                 }
             }
             JobKind::Compaction => {
-                for family in self.families.load_full().iter() {
+                for family in self.catalog.families_full().iter() {
                     while let Some(chosen) = self.reserve_compaction(tree, family) {
                         start(tree, DueJob::Compaction(family.clone(), chosen));
                     }
@@ -169,6 +169,12 @@ impl Shared {
     /// Starts the jobs that are due, as far as holds and limits allow.
     pub(crate) fn schedule(self: &Arc<Self>, tree: &mut Tree) {
         scheduler::schedule(self, tree);
+    }
+
+    /// [`Shared::schedule`] for a caller without the lock of the tree. The next leader looks at memtables and stalls too.
+    pub(crate) fn schedule_due(self: &Arc<Self>) {
+        self.signals.request_attention();
+        self.schedule(&mut self.tree.lock());
     }
 
     /// Reserves the inputs of a compaction of `family`, if one is due.

@@ -129,7 +129,7 @@ impl Shared {
 
     /// True if a flush or compaction would start if nothing held it back.
     fn is_work_due(&self, tree: &Tree) -> bool {
-        self.families.load().iter().any(|family| {
+        self.catalog.families().iter().any(|family| {
             let Some(state) = tree.families.get(&family.id()) else {
                 return false;
             };
@@ -155,7 +155,7 @@ impl Shared {
 
     fn wait_for_compact(self: &Arc<Self>, options: &WaitForCompactOptions) -> Result<()> {
         if options.flush {
-            let families: Vec<_> = self.families.load().iter().cloned().collect();
+            let families: Vec<_> = self.catalog.families().iter().cloned().collect();
             self.flush(&families)?;
         }
         let now = || self.context.world.clock.monotonic_nanos();

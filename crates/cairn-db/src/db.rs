@@ -9,11 +9,11 @@ use cairn_options::{DbOptions, FamilyOptions, WriteOptions};
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::batch::WriteBatch;
-use crate::family::FamilyDescriptor;
+use crate::catalog::family::FamilyDescriptor;
+use crate::catalog::snapshot::Snapshot;
 use crate::handle::{Family, Handle};
 use crate::open::dropped_records::Dropped;
 use crate::shared::Shared;
-use crate::snapshot::Snapshot;
 
 /// An open database. Cheap to clone; every clone, and every [`Family`], is the same database,
 /// which is closed when the last of them is dropped or one of them calls [`Db::close`].
@@ -47,7 +47,7 @@ fn single_apart(
 
 impl Db {
     pub(crate) fn new(shared: Arc<Shared>) -> Result<Db> {
-        let state = shared.families.load().get(0).cloned();
+        let state = shared.catalog.families().get(0).cloned();
         let state = state.ok_or_else(|| Error::corruption("the database has no default family"))?;
         let handle = Arc::new(Handle { shared });
         let default = Family {
@@ -106,7 +106,7 @@ impl Db {
     /// The family of this name, or `None`.
     #[must_use]
     pub fn family(&self, name: &str) -> Option<Family> {
-        let state = self.shared().families.load().named(name).cloned()?;
+        let state = self.shared().catalog.families().named(name).cloned()?;
         Some(Family {
             state,
             db: self.handle.clone(),
@@ -116,7 +116,7 @@ impl Db {
     /// The live families, in the order of their creation.
     #[must_use]
     pub fn families(&self) -> Vec<Family> {
-        let families = self.shared().families.load();
+        let families = self.shared().catalog.families();
         families
             .iter()
             .map(|state| Family {
@@ -185,10 +185,7 @@ impl Db {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let shared = self.shared();
-        let snapshot = shared.snapshots.take(|| shared.published());
-        let now = shared.context.world.clock.wall_seconds();
-        shared.snapshots.note_time(snapshot.sequence(), now);
-        snapshot
+        shared.catalog.snapshot(|| shared.published())
     }
 
     /// The sequence number of the last write.

@@ -12,10 +12,10 @@ use cairn_read::{Columns, Value, operands};
 use cairn_types::{Error, Result};
 
 use crate::batch::WriteBatch;
+use crate::catalog::release::check_held;
 use crate::db::Db;
 use crate::handle::Family;
 use crate::reads::lookup;
-use crate::release::check_held;
 
 /// A column to write: its name and value.
 pub type Column<'a> = (&'a [u8], &'a [u8]);

@@ -13,10 +13,10 @@ use cairn_observe::{BackgroundErrorReason, FlushReason};
 use cairn_options::FlushOptions;
 use cairn_types::{Error, Result, TableFileCreationReason};
 
+use crate::catalog::family::FamilyState;
+use crate::catalog::install::Change;
 use crate::db::Db;
-use crate::family::FamilyState;
 use crate::handle::Family;
-use crate::install::Change;
 use crate::jobs::JobKind;
 use crate::shared::{FamilyTree, Immutable, Shared, Tree};
 use crate::watch::Watch;
@@ -50,7 +50,7 @@ impl Shared {
     /// them if they are flushed together.
     pub(crate) fn flushed_with(&self, families: &[Arc<FamilyState>]) -> Vec<Arc<FamilyState>> {
         match self.flushes_atomically() {
-            true => self.families.load().iter().cloned().collect(),
+            true => self.catalog.families().iter().cloned().collect(),
             false => families.to_vec(),
         }
     }
@@ -157,7 +157,7 @@ impl Shared {
 
     /// Writes the immutable memtables of all families to tables and installs them together.
     pub(crate) fn flush_all(self: &Arc<Self>) -> Result<()> {
-        let families = self.families.load_full();
+        let families = self.catalog.families_full();
         // Families switch together under this lock: families that switched with another one wait with it.
         let waiting: Vec<(Arc<FamilyState>, Vec<Immutable>)> = {
             let mut tree = self.tree.lock();
@@ -183,7 +183,7 @@ impl Shared {
                 Ok(job) => jobs.push(job),
                 Err(error) => {
                     for job in &jobs {
-                        self.delete_outputs(&job.family, &job.change.edit);
+                        self.catalog.delete_outputs(&job.family, &job.change.edit);
                     }
                     return Err(error);
                 }
@@ -192,7 +192,7 @@ impl Shared {
         let group: Vec<_> = jobs.iter().map(|job| (&*job.family, &job.change)).collect();
         {
             let _stage = threads::stage(Stage::InstallFlushResults);
-            self.install_together(&group)?;
+            self.catalog.install_together(&**self, &group)?;
         }
         for job in jobs {
             let micros = (self.context.world.clock.monotonic_nanos() - job.started) / 1000;
@@ -234,6 +234,7 @@ impl Shared {
                 edit,
                 flushed,
                 log_number: immutables.last().map(|newest| newest.next_log),
+                ingested: None,
             },
             watch,
             info,
@@ -249,6 +250,21 @@ impl Shared {
             ..FlushOptions::default()
         };
         self.flush_with(&self.flushed_with(families), &at_once)
+    }
+
+    /// Flushes everything for a copy of the database if the logs have at least `wal_bytes`.
+    pub(crate) fn flush_for_copy(self: &Arc<Self>, wal_bytes: u64) -> Result<()> {
+        self.context.check_process()?;
+        if wal_bytes == u64::MAX || self.context.read_only {
+            return Ok(());
+        }
+        // What no log has would be missing from the copy.
+        let unlogged = self.signals.has_unlogged();
+        if self.log_bytes() < wal_bytes && !unlogged {
+            return Ok(());
+        }
+        let families: Vec<_> = self.catalog.families().iter().cloned().collect();
+        self.flush(&families)
     }
 
     /// Switches the memtables of `families` and of no others, as `options` say.
@@ -448,7 +464,7 @@ impl Db {
     /// The error that made the database read-only; `ShutdownInProgress`.
     pub fn flush_families_with(&self, families: &[&Family], options: &FlushOptions) -> Result<()> {
         let states: Vec<_> = match families {
-            [] => self.shared().families.load().iter().cloned().collect(),
+            [] => self.shared().catalog.families().iter().cloned().collect(),
             families => families.iter().map(|family| family.state.clone()).collect(),
         };
         if let Some(dropped) = states.iter().find(|state| state.is_dropped()) {

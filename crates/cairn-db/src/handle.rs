@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cairn_options::FamilyOptions;
 use cairn_platform::Priority;
 
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::shared::Shared;
 
 /// The state that all handles of a database share. Dropped with the last of them, it closes the database.
@@ -105,7 +105,7 @@ impl Drop for Family {
                 .telemetry
                 .notify(|listener| listener.on_column_family_handle_deletion_started(name));
         }
-        let default = shared.families.load().get(0).cloned();
+        let default = shared.catalog.families().get(0).cloned();
         if let Some(default) = default {
             self.state = default;
             match shared.options().avoid_unnecessary_blocking_io {

@@ -11,12 +11,12 @@ use cairn_options::ReadOptions;
 use cairn_read::{DbIter, View};
 use cairn_types::{Error, Result, SequenceNumber};
 
+use crate::catalog::family::FamilyState;
+use crate::catalog::release::check_held;
+use crate::catalog::snapshot::Snapshot;
 use crate::db::Db;
-use crate::family::FamilyState;
 use crate::handle::Family;
 use crate::handle::Handle;
-use crate::release::check_held;
-use crate::snapshot::Snapshot;
 
 /// The occasions at which an iterator gets a new view.
 #[derive(Clone, Copy, PartialEq, Eq)]

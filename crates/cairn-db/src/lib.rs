@@ -3,13 +3,15 @@
 //! [`open`] makes a [`Db`] of a directory. Writes go through one queue (`write`) into the log and
 //! the memtables; reads take a view of a family and run on their own. Full memtables and trees out
 //! of shape become jobs (`background`), whose edits are logged in the MANIFEST and then shown to
-//! readers (`install`). The locks, and the order in which they are taken, are listed in
-//! `shared`.
+//! readers (`catalog`). The locks, and the order in which they are taken, are listed in `locks`.
 
 mod background;
 mod batch;
 mod blob_stats;
 mod bounds;
+mod cached;
+mod catalog;
+mod catalog_env;
 mod clip;
 mod coalescing;
 mod compaction;
@@ -18,14 +20,11 @@ mod control;
 mod db;
 mod entities;
 mod errors;
-mod family;
-mod file_numbers;
 mod files;
 mod flush;
 mod handle;
 pub(crate) mod header;
 mod idle_workers;
-mod install;
 mod invariants;
 mod iter;
 mod jobs;
@@ -34,7 +33,6 @@ mod locks;
 mod manual;
 mod memory;
 mod multi_get;
-mod obsolete_files;
 mod open;
 mod options_files;
 mod periodic;
@@ -42,13 +40,12 @@ mod properties;
 mod purge;
 mod reads;
 mod release;
+mod reservations;
 mod scheduler;
 mod set_options;
 mod settings;
 mod shared;
 mod sizes;
-mod snapshot;
-mod sst_file_manager;
 mod stats;
 mod stats_text;
 mod table_properties;
@@ -63,16 +60,18 @@ mod write;
 
 pub use batch::WriteBatch;
 pub use bounds::Range;
+pub use cached::{CacheDump, CacheLoad};
 pub use cairn_format::batch::Record;
 pub use cairn_jobs::pick::UserRange;
 pub use cairn_read::merge_operands::{Below, Merged};
 pub use cairn_read::{Columns, DbIter, Found, GetScratch, Value};
+pub use catalog::family::FamilyDescriptor;
+pub use catalog::snapshot::Snapshot;
 pub use coalescing::CoalescingIter;
 pub use db::Db;
 pub use entities::Column;
 pub use errors::BackgroundError;
 pub use errors::retry::Damaged;
-pub use family::FamilyDescriptor;
 pub use files::*;
 pub use handle::Family;
 pub use iter::Iter;
@@ -83,7 +82,6 @@ pub use options_files::{
 };
 pub use set_options::Changes;
 pub use sizes::{MayExist, SizeApproximationOptions};
-pub use snapshot::Snapshot;
 pub use table_properties::{TablePropertiesCollection, table_properties_text};
 pub use wal_iterator::{WalFile, WalFileType, WalIterator};
 pub use write::stall::{Cause, Condition};

@@ -17,8 +17,8 @@ use cairn_options::{Canceled, CompactRangeOptions, CompactionOptions, Compaction
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
 use cairn_version::Version;
 
+use crate::catalog::family::FamilyState;
 use crate::compaction::{Chosen, manual_blob_gc};
-use crate::family::FamilyState;
 use crate::handle::Family;
 use crate::jobs::{JobKind, is_called_off};
 use crate::shared::{Shared, Tree};
@@ -53,7 +53,7 @@ impl Shared {
         }
         self.retry_damaged(family);
         let blob_gc = manual_blob_gc(family, options)?;
-        let mut manual = Manual::new(begin, end, options, self.next_file_number());
+        let mut manual = Manual::new(begin, end, options, self.catalog.next_file_number());
         self.as_manual(
             options.exclusive_manual_compaction,
             &options.canceled,
@@ -183,7 +183,7 @@ impl Shared {
         pick: Pick,
         version: Arc<Version>,
     ) -> Result<Chosen> {
-        let room = self.space.reserve(&pick).inspect_err(|_| {
+        let room = self.catalog.space().reserve(&pick).inspect_err(|_| {
             self.telemetry.tick(Ticker::CompactionCancelled, 1);
         })?;
         let state = tree.families.get_mut(&family.id());

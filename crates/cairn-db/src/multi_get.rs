@@ -7,11 +7,11 @@ use cairn_read::merge_operands::{Below, Merged, full_merge};
 use cairn_read::{BatchKey, Columns, Found, Value, View, multi_get};
 use cairn_types::{Error, Result, SequenceNumber};
 
+use crate::catalog::family::FamilyState;
+use crate::catalog::release::check_held;
 use crate::db::Db;
-use crate::family::FamilyState;
 use crate::handle::Family;
 use crate::reads::{lookup, tier_of};
-use crate::release::check_held;
 use crate::shared::Shared;
 
 /// Attempts to take the views of several families while none of them switches its memtable.
@@ -26,7 +26,7 @@ impl Shared {
     /// views hold it.
     pub(crate) fn newest_of(&self, families: &[&FamilyState]) -> (Vec<Arc<View>>, SequenceNumber) {
         let take = || -> Vec<Arc<View>> {
-            let views = families.iter().map(|family| family.view.load_full());
+            let views = families.iter().map(|family| family.view_full());
             views.collect()
         };
         for _ in 0..TRIES {
@@ -39,7 +39,7 @@ impl Shared {
                 return (views, seq);
             }
         }
-        let snapshot = self.snapshots.take(|| self.published());
+        let snapshot = self.catalog.snapshots().take(|| self.published());
         (take(), snapshot.sequence())
     }
 }

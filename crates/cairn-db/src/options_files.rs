@@ -8,7 +8,7 @@ use cairn_options::{FamilyOptions, Options};
 use cairn_platform::{FileSystem, World};
 use cairn_types::{Code, Error, Result, Subcode};
 
-use crate::family::FamilyDescriptor;
+use crate::catalog::family::FamilyDescriptor;
 use crate::open::read_small;
 
 /// The newest OPTIONS file of the database in `dir`.

@@ -77,7 +77,7 @@ impl Shared {
     /// has such. What is due by an age waits for a fifth of it at most, and where another task recurs sooner, looks
     /// are as frequent.
     fn seconds_between_looks(&self, options: &DbOptions) -> u64 {
-        let families = self.families.load();
+        let families = self.catalog.families();
         let mut ages = families
             .iter()
             .filter_map(|family| shortest_age(&family.options()));

@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use crate::blob_stats::{BlobStats, blob_cache};
+use crate::catalog::family::FamilyState;
 use crate::db::Db;
-use crate::family::FamilyState;
 use crate::handle::Family;
 use crate::shared::{FamilyTree, Shared};
 use crate::stats_text::{Map, stall_text};
@@ -106,7 +106,7 @@ const NUMBERS: &[(&str, Number)] = &[
         u64::from(s.deletes_files)
     }),
     ("rocksdb.oldest-snapshot-time", |s| {
-        s.shared.snapshots.oldest_time()
+        s.shared.catalog.snapshots().oldest_time()
     }),
     ("rocksdb.num-live-versions", |s| {
         s.family.live_versions() as u64
@@ -126,10 +126,10 @@ const NUMBERS: &[(&str, Number)] = &[
             .map_or(0, |cache| cache.pinned_usage() as u64)
     }),
     ("rocksdb.num-snapshots", |s| {
-        s.shared.snapshots.count() as u64
+        s.shared.catalog.snapshots().count() as u64
     }),
     ("rocksdb.oldest-snapshot-sequence", |s| {
-        s.shared.snapshots.oldest().map_or(0, |seq| seq.0)
+        s.shared.catalog.snapshots().oldest().map_or(0, |seq| seq.0)
     }),
     ("rocksdb.min-log-number-to-keep", |s| s.min_log),
     ("rocksdb.total-sst-files-size", |s| {
@@ -144,7 +144,7 @@ const NUMBERS: &[(&str, Number)] = &[
     }),
     ("rocksdb.actual-delayed-write-rate", |s| match s.condition {
         Condition::Delayed(_) => {
-            let families = s.shared.families.load();
+            let families = s.shared.catalog.families();
             let delayed = families.iter().filter(|family| family.is_stalled());
             delayed
                 .map(|family| family.throttle.rate())
@@ -191,8 +191,7 @@ fn live_table_bytes(s: &Sources<'_>) -> u64 {
 }
 
 fn obsolete_table_bytes(s: &Sources<'_>) -> u64 {
-    let tree = s.shared.tree.lock();
-    tree.obsolete.table_bytes()
+    s.shared.catalog.obsolete_table_bytes()
 }
 
 /// Tables that are opened, at most, for an estimate.
@@ -284,6 +283,7 @@ const TEXTS: &[&str] = &[
     "rocksdb.blob-cache-capacity",
     "rocksdb.blob-cache-usage",
     "rocksdb.blob-cache-pinned-usage",
+    "cairn.cache",
 ];
 
 impl Shared {
@@ -298,7 +298,7 @@ impl Shared {
     /// The property `name` of `family` as a number, if it is one.
     pub(crate) fn property_number(&self, family: &FamilyState, name: &str) -> Option<u64> {
         self.context.check_reader().ok()?;
-        let view = family.view.load_full();
+        let view = family.view_full();
         if let Some(number) = self.optional_number(family, &view, name) {
             return number;
         }
@@ -331,7 +331,7 @@ impl Shared {
             min_log: tree.logs.first_needed().0,
             running_runs: runs.sum(),
             aborts: tree.jobs.aborts() as u64,
-            deletes_files: !tree.obsolete.are_disabled(),
+            deletes_files: self.catalog.deletes_files(),
         };
         drop(tree);
         Some(number(&sources))
@@ -367,7 +367,10 @@ impl Shared {
         if let Some(number) = self.property_number(family, name) {
             return Some(number.to_string());
         }
-        let view = family.view.load_full();
+        if name == "cairn.cache" {
+            return Some(self.cached());
+        }
+        let view = family.view_full();
         let argument = |prefix: &str| -> Option<usize> { name.strip_prefix(prefix)?.parse().ok() };
         if let Some(level) = argument("rocksdb.num-files-at-level") {
             return Some(view.version.levels().get(level)?.len().to_string());
@@ -414,7 +417,7 @@ impl Shared {
 
     /// The property `name` of `family` as a map, if it has that form.
     pub(crate) fn property_map(&self, family: &FamilyState, name: &str) -> Option<Map> {
-        let view = family.view.load_full();
+        let view = family.view_full();
         if let Some(level) = name.strip_prefix("rocksdb.aggregated-table-properties-at-level") {
             let sum = self.aggregated_properties(family, &view, Some(level.parse().ok()?))?;
             return Some(table_properties_map(&sum));
@@ -436,7 +439,7 @@ impl Shared {
 
     /// The numbers of all families together. A cache that several families share counts once.
     pub(crate) fn aggregated(&self, name: &str) -> Option<u64> {
-        let families = self.families.load_full();
+        let families = self.catalog.families_full();
         let mut seen = Vec::new();
         let mut sum = 0_u64;
         for family in families.iter() {

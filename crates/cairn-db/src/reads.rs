@@ -8,9 +8,9 @@ use cairn_options::{ReadOptions, ReadTier};
 use cairn_read::{Columns, Found, GetScratch, Value, View, get, get_in, is_written_since};
 use cairn_types::{Error, Result, SequenceNumber};
 
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
+use crate::catalog::release::check_held;
 use crate::handle::Family;
-use crate::release::check_held;
 use crate::shared::Shared;
 
 impl Shared {
@@ -18,7 +18,7 @@ impl Shared {
     /// drops after that is still in the view, and one that it dropped before was hidden by an
     /// entry that is published by now.
     pub(crate) fn newest(&self, family: &FamilyState) -> (Arc<View>, SequenceNumber) {
-        let view = family.view.load_full();
+        let view = family.view_full();
         let seq = self.published();
         (view, seq)
     }

@@ -11,14 +11,12 @@
 use std::sync::Arc;
 
 use cairn_options::{DbOptions, FamilyOptions, Options};
-use cairn_read::{Reading, View};
 use cairn_types::{Error, Result};
 
 use crate::background::reserve_threads;
+use crate::catalog::family::FamilyState;
 use crate::db::Db;
-use crate::family::FamilyState;
 use crate::handle::Family;
-use crate::locks::Rank;
 use crate::settings::Change;
 use crate::shared::Shared;
 use crate::write::stall::low_pri_rate;
@@ -104,7 +102,8 @@ impl Shared {
         {
             let mut tree = self.tree.lock();
             for (family, options) in changed {
-                self.put_in_force(&family, options);
+                self.signals.note_options(&options);
+                self.catalog.change_options(&family, options);
             }
             self.update_conditions(&mut tree);
             self.schedule(&mut tree);
@@ -146,47 +145,6 @@ impl Shared {
         Ok(options.sanitize(&self.options()))
     }
 
-    /// Puts `options` in force. The caller holds the lock of the tree, under which views change.
-    fn put_in_force(&self, family: &FamilyState, mut options: FamilyOptions) {
-        if options.table.block_cache.is_none() && !options.table.no_block_cache {
-            options.table.block_cache = self.default_cache.load_full();
-        }
-        debug_assert!(
-            self.context.locks.is_held(Rank::Tree),
-            "views change under the lock of the tree"
-        );
-        assert_eq!(
-            options.comparator.name(),
-            family.order().name(),
-            "the order of the keys never changes"
-        );
-        self.signals.note_options(&options);
-        let tables = Arc::new(self.table_source(&options));
-        let view = family.view.load_full();
-        let reading = Reading {
-            family: view.family.family.clone(),
-            order: view.family.order.clone(),
-            merge_operator: view.family.merge_operator.clone(),
-            dated: view.family.dated,
-            prefix_extractor: options.prefix_extractor.clone(),
-            max_sequential_skip: options.max_sequential_skip_in_iterations,
-            memtable_op_scan_flush_trigger: options.memtable_op_scan_flush_trigger,
-            memtable_avg_op_scan_flush_trigger: options.memtable_avg_op_scan_flush_trigger,
-            read_sampler: self.read_sampler(&options),
-            tables: tables.clone(),
-            blobs: view.family.blobs.clone(),
-            io: view.family.io.clone(),
-            clock: view.family.clock.clone(),
-            statistics: view.family.statistics.clone(),
-        };
-        family.set_options(Arc::new(options), tables);
-        family.set_view(View {
-            family: Arc::new(reading),
-            number: view.number + 1,
-            ..View::clone(&view)
-        });
-    }
-
     /// Changes options of the database: everything, or nothing.
     pub(crate) fn set_db_options(self: &Arc<Self>, changes: Changes<'_>) -> Result<()> {
         self.check_changeable()?;
@@ -205,7 +163,7 @@ impl Shared {
             return Ok(());
         }
         reserve_threads(&*self.context.world.executor, &after);
-        self.open_tables.set_limit(after.open_table_limit());
+        self.catalog.set_open_table_limit(after.open_table_limit());
         let write_back = after.wal_bytes_per_sync;
         let log_changes = write_back != before.wal_bytes_per_sync;
         change.replace(after);
@@ -251,7 +209,7 @@ impl Shared {
             // For RocksDB too they change, but it writes a file into a directory that it only reads.
             return Ok(());
         }
-        let written = self.write_options_file();
+        let written = self.catalog.write_options_file();
         change.set_unsaved(written.is_err());
         written.map_err(|error| {
             self.context.info.warn(format_args!(

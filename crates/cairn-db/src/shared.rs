@@ -5,32 +5,25 @@
 //! for a job holds none of them but the lead, and helps the executor first.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use arc_swap::{ArcSwapOption, Guard};
-use cairn_memory::BlockCache;
+use arc_swap::Guard;
 use cairn_memory::WriteBufferManager;
 use cairn_memtable::Memtable;
 use cairn_observe::FlushReason;
 use cairn_options::DbOptions;
 use cairn_platform::sync::Condvar;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
-use cairn_version::OpenTables;
-use cairn_version::manifest::Manifest;
 
+use crate::catalog::Catalog;
 use crate::context::DbContext;
 use crate::errors::retry::{Damaged, Retry};
 use crate::errors::state::Errors;
-use crate::family::{FamilyState, FamilyTable};
-use crate::file_numbers::FileNumbers;
 use crate::jobs::Jobs;
 use crate::lifecycle::Lifecycle;
 use crate::locks::{Locks, Rank, Ranked};
-use crate::obsolete_files::{ObsoleteFiles, PurgeHint};
 use crate::open::recovery_info::RecoveryInfo;
 use crate::settings::Settings;
-use crate::snapshot::Snapshots;
-use crate::sst_file_manager::Space;
 use crate::telemetry::Telemetry;
 use crate::timers::Timers;
 use crate::write::commit::CommitPipeline;
@@ -44,22 +37,11 @@ use crate::write::wal_locks::WalLocks;
 pub(crate) struct Shared {
     pub(crate) context: Arc<DbContext>,
     pub(crate) telemetry: Arc<Telemetry>,
-    pub(crate) settings: Settings,
+    pub(crate) settings: Arc<Settings>,
     pub(crate) opening: RecoveryInfo,
     pub(crate) lifecycle: Lifecycle,
 
-    pub(crate) families: FamilyTable,
-    /// The open tables of all families.
-    pub(crate) open_tables: Arc<OpenTables>,
-    /// The cache of families that bring none of their own.
-    /// None once the database is released.
-    pub(crate) default_cache: ArcSwapOption<BlockCache>,
-    pub(crate) snapshots: Arc<Snapshots>,
-    pub(crate) manifest: Ranked<Option<Manifest>>,
-    pub(crate) file_numbers: FileNumbers,
-    pub(crate) purge_hint: PurgeHint,
-    pub(crate) space: Space,
-
+    pub(crate) catalog: Catalog,
     pub(crate) writes: WritePath,
     pub(crate) signals: Signals,
 
@@ -123,16 +105,10 @@ pub(crate) struct Tree {
     pub(crate) logs: LogSet,
     /// Background jobs and the holds on them.
     pub(crate) jobs: Jobs,
-    /// Obsolete files that are still read, or whose deletion is disabled.
-    pub(crate) obsolete: ObsoleteFiles,
-    /// Families that were dropped, for as long as handles of them live.
-    pub(crate) dropped_families: Vec<Weak<FamilyState>>,
     /// The condition of writes: the worst of all families.
     pub(crate) condition: Condition,
     /// The holders of `lock_wal`.
     pub(crate) wal_locks: WalLocks,
-    /// The largest family id ever used.
-    pub(crate) max_family: u32,
 }
 
 /// The part of [`Tree`] that belongs to one family.
@@ -170,17 +146,14 @@ pub(crate) struct Immutable {
 }
 
 impl Tree {
-    /// A tree without families. Recovery needs no log before `min_log`; `max_family` is the largest id that a family had.
-    pub(crate) fn new(min_log: FileNumber, max_family: u32) -> Tree {
+    /// A tree without families. Recovery needs no log before `min_log`.
+    pub(crate) fn new(min_log: FileNumber) -> Tree {
         Tree {
             families: BTreeMap::new(),
             logs: LogSet::new(min_log),
             jobs: Jobs::default(),
-            obsolete: ObsoleteFiles::default(),
-            dropped_families: Vec::new(),
             condition: Condition::Normal,
             wal_locks: WalLocks::default(),
-            max_family,
         }
     }
 }
@@ -212,21 +185,6 @@ impl Shared {
     /// The options in effect now. Ask once and keep the answer where two of them belong together.
     pub(crate) fn options(&self) -> Guard<Arc<DbOptions>> {
         self.settings.get()
-    }
-
-    /// A number for a new file.
-    pub(crate) fn new_file_number(&self) -> FileNumber {
-        self.file_numbers.take()
-    }
-
-    /// The number that the next file gets, unless another thread takes it first.
-    pub(crate) fn next_file_number(&self) -> FileNumber {
-        self.file_numbers.next()
-    }
-
-    /// Keeps `number` from being given to a new file.
-    pub(crate) fn note_used_number(&self, number: FileNumber) {
-        self.file_numbers.note_used(number);
     }
 
     /// The error that made the database read-only, as later writes report it.

@@ -7,8 +7,8 @@ use cairn_types::{Error, Result, SequenceNumber};
 use cairn_version::FileMeta;
 
 use crate::bounds::{Range, compare};
+use crate::catalog::release::check_held;
 use crate::handle::Family;
-use crate::release::check_held;
 
 /// Options of `Family::approximate_sizes`.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +62,7 @@ impl Family {
                 "approximate sizes of neither memtables nor files",
             ));
         }
-        let view = self.state.view.load_full();
+        let view = self.state.view_full();
         check_held(&view)?;
         let size = |range: &Range<'_>| {
             let mut total = 0;
@@ -80,7 +80,7 @@ impl Family {
     /// About how many entries of memtables lie in `range`, and their bytes. Walks them.
     #[must_use]
     pub fn approximate_memtable_stats(&self, range: &Range<'_>) -> (u64, u64) {
-        stats_in_memtables(&self.state.view.load_full(), range)
+        stats_in_memtables(&self.state.view_full(), range)
     }
 
     /// The existence of `key`, as far as it is known without reading a file: from filters, memtables and

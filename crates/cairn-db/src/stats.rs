@@ -8,7 +8,7 @@ use cairn_memory::CacheRole;
 use cairn_read::View;
 
 use crate::blob_stats::BlobStats;
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::shared::Shared;
 use crate::stats_text::{GB, MB, Map, human_bytes, human_count, stall_text};
 use crate::work::{LevelWork, Work};

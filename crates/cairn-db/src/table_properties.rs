@@ -9,7 +9,7 @@ use cairn_read::View;
 use cairn_types::Result;
 use cairn_version::FileMeta;
 
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::handle::Family;
 use crate::shared::Shared;
 use crate::stats_text::Map;
@@ -25,7 +25,7 @@ impl Family {
     ///
     /// `IoError` or `Corruption` of a table.
     pub fn properties_of_all_tables(&self) -> Result<TablePropertiesCollection> {
-        let view = self.state.view.load_full();
+        let view = self.state.view_full();
         self.db
             .shared
             .properties_of(&self.state, view.version.files())
@@ -40,7 +40,7 @@ impl Family {
         &self,
         ranges: &[(&[u8], &[u8])],
     ) -> Result<TablePropertiesCollection> {
-        let view = self.state.view.load_full();
+        let view = self.state.view_full();
         let order = self.state.order();
         let overlaps = |file: &FileMeta| {
             ranges.iter().any(|(begin, end)| {
@@ -62,7 +62,7 @@ impl Family {
     ///
     /// `IoError` or `Corruption` of a table.
     pub fn properties_of_tables_by_level(&self) -> Result<Vec<TablePropertiesCollection>> {
-        let view = self.state.view.load_full();
+        let view = self.state.view_full();
         let levels = 0..view.version.num_levels();
         let of = |level| {
             let files = view.version.files().filter(move |(at, _)| *at == level);

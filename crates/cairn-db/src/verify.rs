@@ -25,11 +25,8 @@ impl Db {
             .telemetry
             .begin_operation("", Operation::VerifyDbChecksum);
         let views: Vec<Arc<View>> = {
-            let families = shared.families.load();
-            families
-                .iter()
-                .map(|family| family.view.load_full())
-                .collect()
+            let families = shared.catalog.families();
+            families.iter().map(|family| family.view_full()).collect()
         };
         let result = views.iter().try_for_each(|view| {
             Activity::VerifyDbChecksum.run(|| self.verify_view(view, options))

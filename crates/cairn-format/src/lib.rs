@@ -7,6 +7,8 @@
 pub mod batch;
 pub mod blob;
 pub mod block;
+pub mod cache_dump;
+pub mod cache_segment;
 pub mod checksum;
 pub mod coding;
 pub mod dated;

@@ -76,6 +76,9 @@ pub const TARGETS: &[Target] = &[
     Target::new("range_del", targets::range_del::run).with_bound(targets::range_del::BOUND),
     Target::new("blob_file", targets::blob_file::run)
         .with_repair(fix_checksums::blob_behind_a_byte),
+    Target::new("cache_segment", targets::cache_segment::run)
+        .with_repair(targets::cache_segment::repair),
+    Target::new("cache_dump", targets::cache_dump::run).with_repair(targets::cache_dump::repair),
     Target::new("wide_columns", targets::wide_columns::run),
     Target::new("dated_values", targets::dated_values::run),
     Target::new("table_whole", targets::table_whole::run)

@@ -35,7 +35,7 @@ use crate::filter::Filter;
 use crate::inputs::{InputTable, Tables};
 use crate::lower_levels::LowerLevels;
 use crate::output::Outputs;
-use crate::output_params::{BlobPlan, OutputParams};
+use crate::output_params::{BlobPlan, OutputParams, warm};
 use crate::output_splitter::OutputSplitter;
 use crate::pick::{Output, Pick, Reason};
 use crate::range_tombstones;
@@ -575,6 +575,7 @@ fn pieces<'a>(fragments: impl Iterator<Item = Fragment<'a>>) -> u64 {
 
 fn params(job: &CompactJob, output: &Output, bottommost: bool) -> OutputParams {
     let (context, pick) = (&job.context, &job.pick);
+    let reason = TableFileCreationReason::Compaction;
     let now = context.world.clock.wall_seconds();
     let inputs = || pick.files().map(|(_, file)| file);
     let oldest_time = inputs()
@@ -599,9 +600,10 @@ fn params(job: &CompactJob, output: &Output, bottommost: bool) -> OutputParams {
         unhindered: context.snapshots.iter().all(|&snapshot| snapshot >= newest),
         bottommost,
         version: Some(job.version.clone()),
+        warm: warm(&context.family.options, reason),
         blobs: BlobPlan {
             relocate_below: context.blob_gc.relocate_below(&job.version),
-            ..BlobPlan::new(&context.family.options, output.level, false)
+            ..BlobPlan::new(&context.family.options, output.level, reason)
         },
         created: Mutex::new(Vec::new()),
     }

@@ -15,7 +15,7 @@ use crate::context::JobContext;
 use crate::filter::Filter;
 use crate::lower_levels::LowerLevels;
 use crate::output::Outputs;
-use crate::output_params::{BlobPlan, OutputParams};
+use crate::output_params::{BlobPlan, OutputParams, warm};
 use crate::output_splitter::OutputSplitter;
 use crate::pick::Output;
 use crate::range_tombstones;
@@ -92,7 +92,8 @@ fn params(job: &FlushJob) -> OutputParams {
             .all(|&snapshot| snapshot >= newest),
         bottommost: false,
         version: job.version.clone(),
-        blobs: BlobPlan::new(options, 0, true),
+        warm: warm(options, job.reason),
+        blobs: BlobPlan::new(options, 0, job.reason),
         created: Mutex::new(Vec::new()),
     }
 }

@@ -3,10 +3,13 @@
 use std::path::PathBuf;
 
 use cairn_compress::{CodecOptions, Compression};
-use cairn_options::{CompressionOptions, FamilyOptions, PrepopulateBlobCache, TableOptions};
+use cairn_memory::CachePriority;
+use cairn_options::{
+    CompressionOptions, FamilyOptions, PrepopulateBlobCache, PrepopulateBlockCache, TableOptions,
+};
 use cairn_platform::sync::{Arc, Mutex};
 use cairn_table::{BuildParams, TableIdentity, TableTimes};
-use cairn_types::{FileNumber, Result};
+use cairn_types::{FileNumber, Result, TableFileCreationReason};
 use cairn_version::Version;
 
 use crate::context::JobContext;
@@ -33,6 +36,8 @@ pub(crate) struct OutputParams {
     pub(crate) bottommost: bool,
     /// Used to estimate the data below the output that range tombstones cover.
     pub(crate) version: Option<Arc<Version>>,
+    /// Priority of the data blocks that are inserted into the block cache as they are written.
+    pub(crate) warm: Option<CachePriority>,
     /// Blob separation and relocation settings.
     pub(crate) blobs: BlobPlan,
     /// Tables and blob files created so far, removed if the job fails.
@@ -105,9 +110,26 @@ impl OutputParams {
             target_file_size: self.target_bytes,
             bytes_per_sync: context.database.options.bytes_per_sync,
             file_checksum: context.database.options.file_checksum_gen_factory.is_some(),
+            warm: self.warm,
             meter: context.meter.clone(),
             ..BuildParams::default()
         }
+    }
+}
+
+/// Returns the priority at which a table written for `reason` inserts its data blocks into the block cache, if
+/// it does. As in RocksDB, blocks of compactions are the first to leave, and recovery inserts none.
+pub(crate) fn warm(
+    options: &FamilyOptions,
+    reason: TableFileCreationReason,
+) -> Option<CachePriority> {
+    use PrepopulateBlockCache::{FlushAndCompaction, FlushOnly};
+    match (options.table.prepopulate_block_cache, reason) {
+        (FlushOnly | FlushAndCompaction, TableFileCreationReason::Flush) => {
+            Some(CachePriority::Low)
+        }
+        (FlushAndCompaction, TableFileCreationReason::Compaction) => Some(CachePriority::Bottom),
+        _ => None,
     }
 }
 
@@ -132,8 +154,12 @@ pub(crate) struct BlobPlan {
 }
 
 impl BlobPlan {
-    /// Returns the settings of a job that writes tables of `level`. `flush` is true for a flush.
-    pub(crate) fn new(options: &FamilyOptions, level: usize, flush: bool) -> BlobPlan {
+    /// Returns the settings of a job that writes tables of `level` for `reason`.
+    pub(crate) fn new(
+        options: &FamilyOptions,
+        level: usize,
+        reason: TableFileCreationReason,
+    ) -> BlobPlan {
         let starts = usize::try_from(options.blob_file_starting_level).unwrap_or(0);
         let separates = options.enable_blob_files && level >= starts;
         let warm = options.prepopulate_blob_cache == PrepopulateBlobCache::FlushOnly;
@@ -145,7 +171,7 @@ impl BlobPlan {
             columns: options.enable_blob_columns,
             relocate_below: FileNumber(0),
             readahead: options.blob_compaction_readahead_size,
-            prepopulate: flush && warm,
+            prepopulate: warm && reason == TableFileCreationReason::Flush,
         }
     }
 }

@@ -1,12 +1,13 @@
 //! Memory management: the memtable arena, the block cache and the write buffer manager.
 //!
 //! [`arena`] hands out memory that is freed as a whole, for memtables. [`cache`] keeps blocks and blobs that
-//! were read from files, up to a capacity, and does not interpret them. [`write_buffer`] bounds the memtables
-//! of several databases.
+//! were read from files, up to a capacity, and does not interpret them. [`secondary`] has the tiers to which it
+//! evicts. [`write_buffer`] bounds the memtables of several databases.
 
 pub mod arena;
 pub mod cache;
 mod extents;
+pub mod secondary;
 pub mod write_buffer;
 
 pub use arena::Arena;

@@ -90,6 +90,30 @@ pub const SETS: &[NamedSet] = &[
         table: "",
     },
     NamedSet {
+        name: "rows",
+        db: "row_cache=1M",
+        family: "level0_file_num_compaction_trigger=3;disable_auto_compactions=false;\
+                 target_file_size_base=2048",
+        table: "block_size=256",
+    },
+    NamedSet {
+        name: "few-rows",
+        db: "row_cache=3000",
+        family: "enable_blob_files=true;min_blob_size=12;disable_auto_compactions=true",
+        table: "no_block_cache=true;partition_filters=true;index_type=kTwoLevelIndexSearch;\
+                filter_policy=bloomfilter:10:false;metadata_block_size=128",
+    },
+    NamedSet {
+        name: "warm",
+        db: "",
+        family: "uncache_aggressiveness=100;prepopulate_blob_cache=kFlushOnly;blob_cache=8000;\
+                 enable_blob_files=true;min_blob_size=20;disable_auto_compactions=false;\
+                 level0_file_num_compaction_trigger=2;target_file_size_base=2048",
+        table: "prepopulate_block_cache=kFlushAndCompaction;cache_index_and_filter_blocks=true;\
+                no_block_cache=false;block_cache=30000;format_version=8;block_size=256;index_type=kTwoLevelIndexSearch;\
+                partition_filters=true;filter_policy=bloomfilter:10:false;metadata_block_size=128",
+    },
+    NamedSet {
         name: "bounded-blobs",
         db: "max_subcompactions=3",
         family: "enable_blob_files=true;min_blob_size=0;blob_space_target=1.2;\

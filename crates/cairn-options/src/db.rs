@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cairn_memory::WriteBufferManager;
+use cairn_memory::{BlockCache, WriteBufferManager};
 use cairn_platform::{RateLimiter, SstFileManager};
 
 use crate::customizable::DbPath;
@@ -138,6 +138,12 @@ options! {
         /// A memtable budget that several databases may share; overrides `db_write_buffer_size`. Its
         /// text form is its size in bytes.
         write_buffer_manager: Option<Arc<WriteBufferManager>> = None, unwritten;
+        /// Cache of rows: the entries that single tables have for single keys, which point lookups take
+        /// instead of searching index and block. It helps if lookups repeat keys whose blocks are otherwise
+        /// cold. It may be the block cache. Rows are exact with snapshots, merges and, other than in
+        /// RocksDB, with range deletions, which therefore are not refused. Families whose keys have
+        /// timestamps do not use it. Its text form is its capacity in bytes.
+        row_cache: Option<Arc<BlockCache>> = None, unwritten;
         /// Tracks the space of tables and blob files and limits the rate of deletion. Several databases
         /// may share it. Its text form is its deletion rate in bytes per second.
         sst_file_manager: Option<Arc<SstFileManager>> = None, unwritten;

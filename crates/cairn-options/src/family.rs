@@ -215,8 +215,10 @@ options! {
         enable_blob_direct_write: bool = false, missing, recent;
         /// Number of blob files written concurrently in that case.
         blob_direct_write_partitions: u32 = 1, hint, recent;
-        /// Aggressiveness of evicting obsolete blocks from the cache.
-        uncache_aggressiveness: u32 = 0, dynamic, hint, recent;
+        /// Effort to erase the blocks of tables from the block cache when the tables are deleted: 0 for none; 1
+        /// stops at the first data block that is not cached; a larger number stops when fewer than
+        /// 0.99^(n-1) of the blocks tried were cached (69 for a half, 230 for a tenth); 10000 tries all.
+        uncache_aggressiveness: u32 = 0, dynamic, recent;
         /// True if tables keep timestamps.
         persist_user_defined_timestamps: bool = true, recent;
         /// Temperature of the last level.

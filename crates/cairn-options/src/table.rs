@@ -85,8 +85,9 @@ options! {
         pin_top_level_index_and_filter: bool = true, dynamic;
         /// Pinning tiers, which supersede the two options above.
         metadata_cache_options: MetadataCacheOptions = MetadataCacheOptions::default(), dynamic;
-        /// Insertion of new blocks into the cache.
-        prepopulate_block_cache: PrepopulateBlockCache = PrepopulateBlockCache::Disable, dynamic, missing;
+        /// Insertion of new blocks into the cache as they are written, so that their first reads find them.
+        /// Data blocks of flushes are like those that are read, data blocks of compactions the first to leave.
+        prepopulate_block_cache: PrepopulateBlockCache = PrepopulateBlockCache::Disable, dynamic;
         /// Maximum automatic readahead of an iterator, in bytes.
         max_auto_readahead_size: u64 = 256 << 10, dynamic;
         /// Initial automatic readahead, in bytes.

@@ -24,9 +24,11 @@ pub mod modelled {
     mod shuttle_mutex {
         pub use shuttle::sync::MutexGuard;
 
+        /// A mutex.
         pub struct Mutex<T>(shuttle::sync::Mutex<T>);
 
         impl<T> Mutex<T> {
+            /// Creates an unlocked mutex.
             pub const fn new(value: T) -> Mutex<T> {
                 Mutex(shuttle::sync::Mutex::new(value))
             }

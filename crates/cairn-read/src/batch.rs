@@ -353,8 +353,10 @@ impl<'a> Batch<'a> {
     /// true if a filter has excluded a key, whose next table then has to be checked.
     fn check_filters(&mut self) -> bool {
         for member in self.runnable().filter(|member| !member.at_table) {
-            if member.get.find_table() {
-                member.get.prefetch_filter();
+            match member.get.find_table() {
+                Ok(true) => member.get.prefetch_filter(),
+                Ok(false) => {}
+                Err(error) => member.error = Some(error),
             }
         }
         let waiting = |member: &&mut Member<'_>| !member.at_table && member.get.level().is_some();

@@ -182,11 +182,11 @@ impl BlobSource {
         {
             self.update_stats(|update| {
                 update.add(Ticker::BlobDbCacheHit, 1);
-                update.add(Ticker::BlobDbCacheBytesRead, buffer.len() as u64);
+                update.add(Ticker::BlobDbCacheBytesRead, range.len() as u64);
             });
             perf::count(|perf| {
                 perf.add(PerfMetric::BlobCacheHitCount, 1);
-                perf.add(PerfMetric::BlobCacheReadByte, buffer.len() as u64);
+                perf.add(PerfMetric::BlobCacheReadByte, range.len() as u64);
             });
             return Ok(Located::Cached(Value::in_block(buffer, range)));
         }
@@ -232,7 +232,7 @@ impl BlobSource {
             && place.fill_cache
         {
             let kept = cache.insert(&place.index, buffer.clone());
-            self.update_stats(|update| count_insertion(update, kept, buffer.len()));
+            self.update_stats(|update| count_insertion(update, kept, range.len()));
         }
         Ok(Value::in_block(buffer, range))
     }
@@ -247,9 +247,8 @@ impl BlobSource {
         } else {
             value.to_vec()
         };
-        let len = bytes.len();
         let kept = cache.insert(index, bytes.into());
-        self.update_stats(|update| count_insertion(update, kept, len));
+        self.update_stats(|update| count_insertion(update, kept, value.len()));
     }
 
     /// Closes an obsolete blob file.
@@ -291,7 +290,7 @@ impl BlobCache {
     }
 }
 
-/// Records the insertion of a blob of `len` bytes, or its rejection.
+/// Records the insertion of a value of `len` bytes, or its rejection.
 fn count_insertion(update: &Update<'_>, kept: bool, len: usize) {
     match kept {
         true => {

@@ -14,7 +14,7 @@ use cairn_format::key::LookupKey;
 use cairn_format::range_del::Fragments;
 use cairn_observe::perf::by_level::{self, LevelMetric};
 use cairn_observe::perf::{self, PerfMetric};
-use cairn_observe::statistics::{Histogram, Hit};
+use cairn_observe::statistics::{Histogram, Hit, Ticker};
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::{Buffer, ReadRequest};
 use cairn_table::{GetOptions, Table, TableGet};
@@ -28,6 +28,7 @@ use crate::get_stats::{count_get, count_tables};
 use crate::level::storage_forbidden;
 use crate::merge_operands::{Below, Merged, full_merge};
 use crate::read_deadline::ReadDeadline;
+use crate::row_cache::{Lookup, NewRow, RowCache};
 use crate::value::{Value, mergeable};
 use crate::view::{Reading, View};
 
@@ -209,6 +210,8 @@ pub(crate) struct PointGet<'a> {
     table: Option<TableRef<'a>>,
     state: TableGet,
     pending: Option<Pending<'a>>,
+    /// The row of the current table that is collected for the row cache.
+    row: Option<Box<NewRow>>,
     versions: Versions<'a>,
     hit: Hit,
     /// Maximum number of operands before the result is marked.
@@ -245,6 +248,7 @@ impl<'a> PointGet<'a> {
             table: None,
             state,
             pending: None,
+            row: None,
             hit: Hit::Nowhere,
             operand_threshold: options.merge_operand_count_threshold.unwrap_or(u64::MAX),
             sampled: view.family.is_sampled(),
@@ -268,7 +272,7 @@ impl<'a> PointGet<'a> {
         while self.stage != Stage::Done {
             if self.stage == Stage::Memtables {
                 self.search_memtables();
-            } else if self.table.is_some() || self.find_table() {
+            } else if self.table.is_some() || self.find_table()? {
                 self.search_table()?;
             }
             if self.pending.is_some() {
@@ -312,18 +316,19 @@ impl<'a> PointGet<'a> {
     }
 
     /// Moves to the next table whose bounds contain the key. Returns true if there is a table to
-    /// search. If the table has to be opened, the lookup waits for it.
+    /// search. If the table has to be opened, the lookup waits for it; if the row cache has its row,
+    /// the table is finished.
     #[inline]
-    pub(crate) fn find_table(&mut self) -> bool {
+    pub(crate) fn find_table(&mut self) -> Result<bool> {
         if self.table.is_none()
             && let Some((file, level)) = self.next_file()
         {
             match file.table.get() {
-                Some(table) => self.enter(table),
+                Some(table) => self.enter(table, file)?,
                 None => self.pending = Some(Pending::Table(file, level)),
             }
         }
-        self.table.is_some()
+        Ok(self.table.is_some())
     }
 
     /// Prefetches the filter line of the current table.
@@ -343,6 +348,7 @@ impl<'a> PointGet<'a> {
         };
         let admitted = table.admits(self.lookup, &mut self.state)?;
         if !admitted && let Some(table) = self.table.take() {
+            self.row = None;
             self.finish_table(&table);
         }
         Ok(admitted)
@@ -388,6 +394,11 @@ impl<'a> PointGet<'a> {
             self.table = Some(table);
             self.pending = progress.is_ok().then_some(Pending::Block);
             return progress.map(|_| ());
+        }
+        if let Some(row) = self.row.take()
+            && let Some(rows) = &self.view.family.row_cache
+        {
+            rows.insert(*row);
         }
         self.finish_table(&table);
         Ok(())
@@ -502,7 +513,7 @@ impl<'a> PointGet<'a> {
         let clock = &self.view.family.clock;
         self.search_memtables();
         while self.stage != Stage::Done {
-            self.find_table();
+            self.find_table()?;
             let Some(level) = self.level() else {
                 continue;
             };
@@ -610,21 +621,64 @@ impl<'a> PointGet<'a> {
         }
     }
 
-    /// Starts the search of a table.
+    /// Starts the search of the table of `file`.
     #[inline]
-    fn enter(&mut self, table: TableRef<'a>) {
+    fn enter(&mut self, table: TableRef<'a>, file: &FileMeta) -> Result<()> {
         if let Some(tombstones) = table.range_tombstones()
             && !self.ignore_range_deletions
         {
             // The key is within the bounds of the file, so all of its tombstones apply.
             self.add_tombstones(tombstones);
         }
+        if let Some(rows) = &self.view.family.row_cache {
+            return self.enter_by_row(table, file, rows);
+        }
         self.table = Some(table);
+        Ok(())
+    }
+
+    /// Finishes the table of `file` if `rows` has its row for the key, and starts the search otherwise.
+    #[inline(never)]
+    fn enter_by_row(
+        &mut self,
+        table: TableRef<'a>,
+        file: &FileMeta,
+        rows: &RowCache,
+    ) -> Result<()> {
+        let lookup = self.lookup;
+        let found = rows.lookup(&table, file.largest_seq, lookup.seq(), lookup.user());
+        if let Some(statistics) = &self.view.family.statistics {
+            let ticker = match found {
+                Lookup::Hit(_) => Ticker::RowCacheHit,
+                Lookup::Miss(_) => Ticker::RowCacheMiss,
+            };
+            statistics.add(ticker, 1);
+        }
+        let mut row = match found {
+            Lookup::Hit(row) => row,
+            Lookup::Miss(row) => {
+                self.row = self.options.fill_cache.then_some(row);
+                self.table = Some(table);
+                return Ok(());
+            }
+        };
+        while let Some(entry) = row.next()? {
+            let value = || row.value(&entry);
+            let added = self
+                .versions
+                .add(lookup.user(), entry.seq, entry.kind, value);
+            if added.is_break() {
+                break;
+            }
+        }
+        self.finish_table(&table);
+        Ok(())
     }
 
     #[inline]
     fn search(&mut self, table: &Table) -> Result<Progress> {
         let (versions, seq) = (&mut self.versions, self.lookup.seq());
+        let row = &mut self.row;
         table.get(
             self.lookup,
             &self.options,
@@ -635,7 +689,11 @@ impl<'a> PointGet<'a> {
                     return ControlFlow::Continue(());
                 }
                 let pin = || Value::in_block(value.buffer.clone(), value.range.clone());
-                versions.add(key.user_key, key.seq, key.kind, pin)
+                let added = versions.add(key.user_key, key.seq, key.kind, pin);
+                if let Some(row) = row {
+                    row.add(key.seq, key.kind, value.bytes(), added);
+                }
+                added
             },
         )
     }
@@ -653,7 +711,7 @@ impl<'a> PointGet<'a> {
                 self.read_deadline.check(&self.view.family)?;
                 let family = &self.view.family;
                 let table = family.tables.open(file, level, &family.io)?;
-                self.enter(table);
+                self.enter(table, file)?;
                 Ok(None)
             }
         }

@@ -19,6 +19,7 @@ pub mod merge_operands;
 pub mod merging_iter;
 mod range_del_aggregator;
 mod read_deadline;
+pub mod row_cache;
 mod user_key;
 pub mod value;
 pub mod view;
@@ -31,6 +32,7 @@ pub use db_iter::DbIter;
 pub use get::{Found, GetScratch, get, get_async, get_in, is_written_since, operands};
 pub use level::{LevelIter, Tables};
 pub use merging_iter::MergingIter;
+pub use row_cache::RowCache;
 pub use value::Value;
 pub use view::{Reading, View, ViewEnd};
 

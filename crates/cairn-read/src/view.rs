@@ -10,6 +10,7 @@ use cairn_types::{KeyOrder, MergeOperator, PrefixExtractor};
 use cairn_version::{TableSource, Version};
 
 use crate::blob::BlobSource;
+use crate::row_cache::RowCache;
 
 /// The configuration of a column family that is fixed while a view exists.
 pub struct Reading {
@@ -38,6 +39,8 @@ pub struct Reading {
     pub tables: Arc<TableSource>,
     /// Reads values from blob files.
     pub blobs: Arc<BlobSource>,
+    /// The row cache of point lookups; `None` if keys have timestamps.
+    pub row_cache: Option<RowCache>,
     /// The I/O backend.
     pub io: Io,
     /// The clock for deadlines and timers.

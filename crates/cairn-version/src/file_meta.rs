@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 
+use cairn_format::id::UniqueId;
 use cairn_format::key::InternalKey;
 use cairn_platform::sync::{AtomicU64, OnceLock, Ordering};
 use cairn_types::{FileNumber, SequenceNumber};
@@ -117,6 +118,21 @@ pub struct FileMeta {
 }
 
 impl FileMeta {
+    /// Returns the id from which the cache keys of the file's blocks derive, if it is the same for every
+    /// opening of the file: [`Table::cache_id`](cairn_table::Table::cache_id), or, if the table is not
+    /// open, the one derived from the unique id in the MANIFEST.
+    #[must_use]
+    pub fn cache_id(&self) -> Option<[u64; 2]> {
+        match self.table.peek() {
+            Some(table) => table.has_lasting_cache_id().then(|| table.cache_id()),
+            None => {
+                let [first, second] = self.unique_id?;
+                let [high, low, _] = UniqueId([first, second, 0]).external();
+                Some([high, low])
+            }
+        }
+    }
+
     /// Creates metadata of which only number, size and bounds are known.
     #[must_use]
     pub fn new(

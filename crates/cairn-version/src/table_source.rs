@@ -45,6 +45,8 @@ pub struct TableSource {
     pub last_level: usize,
     /// The open tables of the database.
     pub open_tables: Arc<OpenTables>,
+    /// The family's `uncache_aggressiveness`.
+    pub uncache_aggressiveness: u32,
 }
 
 impl TableSource {
@@ -60,6 +62,17 @@ impl TableSource {
     #[must_use]
     pub fn dir(&self, file: &FileMeta) -> Option<&PathBuf> {
         self.paths.get(file.path_id as usize).or(self.paths.first())
+    }
+
+    /// Evicts blocks of the obsolete `file` from the block cache, subject to `uncache_aggressiveness`, if
+    /// its table is open. As in RocksDB, mapped files are skipped: their blocks are not cached.
+    pub fn uncache(&self, file: &FileMeta) {
+        if self.uncache_aggressiveness > 0
+            && !self.mode.mapped
+            && let Some(table) = file.table.peek()
+        {
+            table.uncache(self.uncache_aggressiveness);
+        }
     }
 
     /// Returns the table of `file`, opening it if necessary. It stays open while it is referenced,

@@ -92,6 +92,7 @@ mod assertions;
 mod batch;
 pub mod blobs;
 mod builder;
+pub mod caches;
 pub mod compaction;
 mod db;
 pub mod encryption;

@@ -16,8 +16,8 @@ use cairn_types::{Error, Result};
 
 use super::retry::{Damaged, Retry};
 use super::state::is_intended;
+use crate::catalog::family::FamilyState;
 use crate::db::Db;
-use crate::family::FamilyState;
 use crate::jobs::JobKind;
 use crate::shared::{Shared, Tree};
 

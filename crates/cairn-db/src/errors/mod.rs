@@ -95,7 +95,7 @@ impl Shared {
     }
 
     /// [`Shared::background_error`] of the MANIFEST, for which listeners get `reason`.
-    pub(crate) fn manifest_failed(&self, reason: BackgroundErrorReason, error: &Error) {
+    pub(crate) fn manifest_error(&self, reason: BackgroundErrorReason, error: &Error) {
         self.background_error_said(BackgroundErrorReason::ManifestWrite, reason, error);
     }
 
@@ -104,7 +104,7 @@ impl Shared {
     /// `SpaceLimit` if writes have to stop because files have reached the limit of the `SstFileManager`.
     fn check_space(&self) -> Result<()> {
         match self.options().paranoid_checks {
-            true => self.space.check_limit(),
+            true => self.catalog.space().check_limit(),
             false => Ok(()),
         }
     }
@@ -112,7 +112,7 @@ impl Shared {
     /// Checks the limit after a job that made files, and stops writes if it is reached. The
     /// caller holds no lock.
     pub(crate) fn note_space(&self, reason: BackgroundErrorReason) {
-        if let Err(error) = self.space.check_limit() {
+        if let Err(error) = self.catalog.space().check_limit() {
             self.background_error(reason, &error);
         }
     }

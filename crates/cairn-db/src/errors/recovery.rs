@@ -17,15 +17,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_format::manifest::VersionEdit;
 use cairn_observe::BackgroundErrorReason as Reason;
 use cairn_observe::listener::BackgroundErrorRecoveryInfo;
 use cairn_observe::statistics::{Histogram, Ticker};
 use cairn_platform::Priority;
-use cairn_types::{Code, Error, FileNumber, Result, Severity};
+use cairn_types::{Code, Error, Result, Severity};
 
 use super::BackgroundError;
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::jobs::JobKind;
 use crate::shared::Shared;
 
@@ -117,7 +116,7 @@ impl Shared {
             // The free space is unknown.
             Err(_) => return true,
         };
-        let families = self.families.load();
+        let families = self.catalog.families();
         let needed: usize = families
             .iter()
             .map(|family| {
@@ -269,7 +268,7 @@ impl Shared {
             self.flush_all()?;
             // What was flushed may have taken the last room.
             self.check_space()?;
-            self.release_older_logs()?;
+            self.catalog.release_logs(&**self)?;
         }
         self.clear_error(&current)
     }
@@ -284,7 +283,7 @@ impl Shared {
         if let Some(log) = self.writes.writer.lock().log.as_mut() {
             log.mark_failed();
         }
-        let families: Vec<Arc<FamilyState>> = self.families.load().iter().cloned().collect();
+        let families: Vec<Arc<FamilyState>> = self.catalog.families().iter().cloned().collect();
         self.switch_memtables(&families, true)?;
         drop(lead);
         self.telemetry.deliver();
@@ -293,39 +292,6 @@ impl Shared {
         failed.iter().for_each(|log| log.forget());
         // A failure from here on is one of the new log.
         self.errors.log_was_replaced();
-        Ok(())
-    }
-
-    /// Records in the MANIFEST which logs are needed: those of writes that failed are not, even where nothing
-    /// had to be flushed. It is the first edit in a new MANIFEST if the old one failed.
-    fn release_older_logs(&self) -> Result<()> {
-        let mut manifest = self.manifest.lock();
-        let (numbers, min_log) = {
-            let tree = self.tree.lock();
-            let numbers: Vec<_> = tree
-                .families
-                .iter()
-                .map(|(id, state)| (*id, state.log_number))
-                .collect();
-            let min_log = numbers.iter().map(|(_, number)| *number).min();
-            (numbers, min_log.unwrap_or(tree.logs.first_needed()))
-        };
-        let mut edits = Vec::new();
-        if self.options().track_and_verify_wals_in_manifest {
-            edits.push(VersionEdit {
-                wals_deleted_before: Some(min_log),
-                ..VersionEdit::default()
-            });
-        }
-        edits.extend(numbers.into_iter().map(|(id, number)| VersionEdit {
-            log_number: Some(number),
-            min_log_number_to_keep: (id == 0).then_some(min_log),
-            ..VersionEdit::of_family(id)
-        }));
-        self.sync_logs_before(FileNumber(u64::MAX))?;
-        self.log_edits(&mut manifest, edits)?;
-        let mut tree = self.tree.lock();
-        tree.logs.release_before(min_log);
         Ok(())
     }
 

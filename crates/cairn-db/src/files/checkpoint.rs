@@ -41,14 +41,14 @@ impl Shared {
             self.stage(&staging, &file)?;
         }
         assert!(
-            self.tree.lock().obsolete.are_pinned(),
+            self.catalog.has_pins(),
             "files are kept until a checkpoint has them all"
         );
         staging.publish()?;
         self.context.info.info(format_args!(
             "checkpoint {} with {} tables, up to sequence number {}",
             dir.display(),
-            capture.tables.len(),
+            capture.files.tables.len(),
             capture.last
         ));
         Ok(capture.last)

@@ -11,7 +11,7 @@ use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::{FileSystem, World};
 use cairn_types::{Error, Result, Subcode};
 
-use crate::sst_file_manager::is_trash;
+use crate::catalog::sst_file_manager::is_trash;
 
 /// Deletes every file of the database in `path`: in its directory, and in the directories that
 /// `options` and the options of its `families` name. A database that does not exist is no error.

@@ -11,6 +11,7 @@ use cairn_options::{FamilyOptions, ImportColumnFamilyOptions};
 use cairn_types::{Error, KeyOrder, Result, SequenceNumber};
 use cairn_version::{FileMeta, TreeEdit};
 
+use crate::catalog::create::NewFamily;
 use crate::db::Db;
 use crate::files::checkpoint::link_or_copy;
 use crate::files::copy;
@@ -18,7 +19,6 @@ use crate::files::external::Reader;
 use crate::files::live::{ColumnFamilyMetaDataOptions, LiveFileMetaData};
 use crate::files::staging::Staging;
 use crate::handle::Family;
-use crate::open::create::NewFamily;
 use crate::shared::Shared;
 use crate::ttl;
 
@@ -108,7 +108,7 @@ impl Shared {
         options: &FamilyOptions,
         import: &ImportColumnFamilyOptions,
         exports: &[ExportImportFilesMetaData],
-    ) -> Result<Arc<crate::family::FamilyState>> {
+    ) -> Result<Arc<crate::catalog::family::FamilyState>> {
         self.check_writable()?;
         if name.is_empty() {
             return Err(Error::invalid_argument("a column family needs a name"));
@@ -140,7 +140,9 @@ impl Shared {
                 // With a MANIFEST in doubt the database is read-only, and the files may be part of
                 // it.
                 if !self.errors.stop_writes() {
-                    imported.iter().for_each(|file| self.delete(&file.inside));
+                    imported
+                        .iter()
+                        .for_each(|file| self.catalog.delete(&file.inside));
                 }
                 return Err(error);
             }
@@ -154,8 +156,7 @@ impl Shared {
                 }
             }
         }
-        self.signals.request_attention();
-        self.schedule(&mut self.tree.lock());
+        self.schedule_due();
         Ok(state)
     }
 
@@ -176,8 +177,8 @@ impl Shared {
             prefix_extractor: options.prefix_extractor.clone(),
             options: Arc::new(options.table.clone()),
         };
-        self.create_table_dirs(options)?;
-        let dir = &self.table_dirs(options)[0];
+        self.catalog.create_table_dirs(options)?;
+        let dir = &self.catalog.table_dirs(options)[0];
         for file in exports.iter().flat_map(|export| &export.files) {
             let outside = path_of(file)?;
             let meta = self
@@ -262,7 +263,12 @@ impl Shared {
             ));
         }
         let properties = external.table.properties();
-        let mut meta = FileMeta::new(self.new_file_number(), external.size, smallest, largest);
+        let mut meta = FileMeta::new(
+            self.catalog.new_file_number(),
+            external.size,
+            smallest,
+            largest,
+        );
         (meta.smallest_seq, meta.largest_seq) = (file.smallest_seqno, file.largest_seqno);
         if meta.smallest_seq > meta.largest_seq || meta.largest_seq > SequenceNumber::MAX {
             return Err(Error::corruption(format!(

@@ -1,5 +1,4 @@
-//! Live files: lists and metadata of the files of the tree, and their protection from deletion while they are
-//! copied.
+//! Live files: lists and metadata of the files of the tree.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,15 +7,13 @@ use cairn_format::names::{self, FileName};
 use cairn_jobs::checksum;
 use cairn_observe::statistics::{Histogram, Ticker};
 use cairn_observe::threads::Operation;
-use cairn_types::{Error, FileNumber, Result, SequenceNumber};
-use cairn_version::manifest::Manifest;
+use cairn_types::{Error, Result, SequenceNumber};
 use cairn_version::{BlobFileMeta, FileMeta, Version};
 
 use super::capture::Capture;
+use crate::catalog::family::FamilyState;
 use crate::db::Db;
-use crate::family::FamilyState;
 use crate::handle::Family;
-use crate::locks::Rank;
 use crate::shared::Shared;
 
 /// A table of the tree.
@@ -204,65 +201,7 @@ pub struct LiveFilesStorageInfoOptions {
     pub wal_size_for_flush: u64,
 }
 
-/// Keeps files from deletion while it lives.
-pub(crate) struct Kept<'a>(&'a Shared);
-
-impl Drop for Kept<'_> {
-    fn drop(&mut self) {
-        let held = self.0.tree.lock().obsolete.unpin();
-        self.0.delete_held(held);
-    }
-}
-
 impl Shared {
-    fn disable_file_deletions(&self) {
-        self.tree.lock().obsolete.disable();
-    }
-
-    /// Ends one [`Shared::disable_file_deletions`]; with the last of them, what waited is deleted.
-    fn enable_file_deletions(&self) {
-        let held = self.tree.lock().obsolete.enable();
-        self.delete_held(held);
-    }
-
-    /// Deletes what waited for deletions to be enabled, if they are, and what has become obsolete.
-    fn delete_held(&self, held: Option<Vec<PathBuf>>) {
-        let Some(held) = held.filter(|_| !self.tree.lock().jobs.gave_up_directory()) else {
-            return;
-        };
-        held.iter().for_each(|path| self.delete(path));
-        self.purge();
-    }
-
-    /// Keeps all files that are live now, or become obsolete meanwhile.
-    pub(crate) fn keep_files(&self) -> Kept<'_> {
-        self.tree.lock().obsolete.pin();
-        Kept(self)
-    }
-
-    /// Flushes everything if the logs have at least `wal_bytes`.
-    pub(crate) fn flush_for_copy(self: &Arc<Self>, wal_bytes: u64) -> Result<()> {
-        self.context.check_process()?;
-        if wal_bytes == u64::MAX || self.context.read_only {
-            return Ok(());
-        }
-        let finished = self.tree.lock().logs.bytes();
-        let current = self
-            .writes
-            .writer
-            .lock()
-            .log
-            .as_ref()
-            .map_or(0, |log| log.len());
-        // What no log has would be missing from the copy.
-        let unlogged = self.signals.has_unlogged();
-        if finished + current < wal_bytes && !unlogged {
-            return Ok(());
-        }
-        let families: Vec<_> = self.families.load().iter().cloned().collect();
-        self.flush(&families)
-    }
-
     /// The state of this moment. The caller keeps files from deletion. Writers wait shortly.
     pub(crate) fn capture(self: &Arc<Self>) -> Result<Capture> {
         if self.context.read_only {
@@ -274,57 +213,15 @@ impl Shared {
     }
 
     fn capture_led(&self) -> Result<Capture> {
-        debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
-        assert_eq!(
-            self.published(),
-            self.writes.commits.allocated(),
-            "no insertion is under way: the logs of a copy end with its last write"
-        );
         // What waits in memory belongs to the state too.
         self.flush_wal(false)?;
-        let current = {
-            let writer = self.writes.writer.lock();
-            writer.log.as_ref().map(|log| (log.number(), log.len()))
-        };
-        let manifest = self.manifest.lock();
-        let manifest = manifest
-            .as_ref()
-            .ok_or_else(|| Error::shutdown("the database is closed"))?;
-        let number_and_size = |manifest: &Manifest| (manifest.number(), manifest.size());
-        let mut capture = Capture {
-            tables: Vec::new(),
-            blobs: Vec::new(),
-            manifest: number_and_size(manifest),
-            logs: Vec::new(),
-            last: self.published(),
-        };
-        for family in self.families.load().iter() {
-            let version = family.view().version.clone();
-            let tables = family.tables();
-            let dir = |file: &FileMeta| {
-                let path = tables.path(file);
-                path.parent()
-                    .map_or(self.context.dir.clone(), PathBuf::from)
-            };
-            for (_, file) in version.files() {
-                capture.tables.push((dir(file), file.clone()));
-            }
-            for blob in version.blob_files().values() {
-                capture.blobs.push((tables.paths[0].clone(), blob.clone()));
-            }
-        }
-        let tree = self.tree.lock();
-        debug_assert!(
-            current.is_none_or(|(current, _)| tree.logs.needed().any(|(log, _)| log == current)),
-            "recovery needs the current log: {current:?}"
-        );
-        for (number, len) in tree.logs.needed() {
-            match current {
-                Some((current, len)) if current == number => capture.logs.push((number, len)),
-                _ => capture.logs.push((number, len)),
-            }
-        }
-        Ok(capture)
+        // The logs and the MANIFEST are of one moment: what the MANIFEST has in logs stays in them.
+        let editor = self.catalog.edit();
+        Ok(Capture {
+            files: editor.live_files()?,
+            logs: self.needed_logs(),
+            last: self.last_write(),
+        })
     }
 
     /// The metadata of `file`.
@@ -370,11 +267,7 @@ impl Shared {
         family: &FamilyState,
         options: &ColumnFamilyMetaDataOptions,
     ) -> ColumnFamilyMetaData {
-        let busy = {
-            let tree = self.tree.lock();
-            let state = tree.families.get(&family.id());
-            state.map(|state| state.busy.clone()).unwrap_or_default()
-        };
+        let busy = self.in_progress(family);
         let version = family.view().version.clone();
         let mut metadata = ColumnFamilyMetaData {
             name: family.name().to_owned(),
@@ -423,23 +316,6 @@ impl Shared {
         }
     }
 
-    /// The newest OPTIONS file, with its length.
-    pub(crate) fn newest_options(&self) -> Result<Option<(FileNumber, u64)>> {
-        let _alone = self.settings.lock_file();
-        let fs = &*self.context.world.fs;
-        let numbers = fs.list(&self.context.dir)?.into_iter().filter_map(|name| {
-            match FileName::parse(&name) {
-                Some(FileName::Options(number)) => Some(number),
-                _ => None,
-            }
-        });
-        let Some(newest) = numbers.max() else {
-            return Ok(None);
-        };
-        let path = self.context.dir.join(FileName::Options(newest).to_string());
-        Ok(Some((newest, fs.status(&path)?.len)))
-    }
-
     /// Every file of `capture` as part of a copy.
     pub(crate) fn storage_infos(
         &self,
@@ -464,7 +340,7 @@ impl Shared {
                 trim_to_size: false,
             };
         let mut all = Vec::new();
-        for (dir, file) in &capture.tables {
+        for (dir, file) in &capture.files.tables {
             let name = FileName::Table(file.number);
             let mut table = info(FileType::Table, name, dir.clone(), file.size);
             table.temperature = file.temperature;
@@ -474,7 +350,7 @@ impl Shared {
             }
             all.push(table);
         }
-        for (dir, blob) in &capture.blobs {
+        for (dir, blob) in &capture.files.blobs {
             let name = FileName::Blob(blob.number);
             let size = self
                 .context
@@ -491,7 +367,7 @@ impl Shared {
             }
             all.push(entry);
         }
-        let (number, size) = capture.manifest;
+        let (number, size) = capture.files.manifest;
         let manifest = FileName::Manifest(number);
         all.push(LiveFileStorageInfo {
             trim_to_size: true,
@@ -508,7 +384,7 @@ impl Shared {
                 size,
             )
         });
-        if let Some((number, size)) = self.newest_options()? {
+        if let Some((number, size)) = self.catalog.newest_options()? {
             let name = FileName::Options(number);
             all.push(info(
                 FileType::Options,
@@ -569,7 +445,7 @@ impl Db {
     /// `NotSupported` in a forked child.
     pub fn disable_file_deletions(&self) -> Result<()> {
         self.shared().context.check_process()?;
-        self.shared().disable_file_deletions();
+        self.shared().catalog.disable_deletions();
         Ok(())
     }
 
@@ -588,7 +464,7 @@ impl Db {
     #[must_use]
     pub fn live_files_metadata(&self) -> Vec<LiveFileMetaData> {
         let shared = self.shared();
-        let families = shared.families.load();
+        let families = shared.catalog.families();
         let all = ColumnFamilyMetaDataOptions::default();
         families
             .iter()
@@ -614,7 +490,7 @@ impl Db {
             .into_iter()
             .filter(|info| info.file_type != FileType::Wal)
             .map(|info| format!("/{}", info.relative_filename));
-        Ok((names.collect(), capture.manifest.1))
+        Ok((names.collect(), capture.files.manifest.1))
     }
 
     /// Every file that a copy of the database needs, logs included, with how much of it. Files
@@ -637,7 +513,7 @@ impl Db {
     #[must_use]
     pub fn live_files_checksum_info(&self) -> Vec<(u64, Vec<u8>, String)> {
         let mut all = Vec::new();
-        for family in self.shared().families.load().iter() {
+        for family in self.shared().catalog.families().iter() {
             let version = family.view().version.clone();
             all.extend(version.files().map(|(_, file)| {
                 let checksum = file.file_checksum.clone();
@@ -669,7 +545,7 @@ impl Db {
             .telemetry
             .begin_operation("", Operation::VerifyFileChecksums);
         let _kept = shared.keep_files();
-        for family in shared.families.load().iter() {
+        for family in shared.catalog.families().iter() {
             let view = family.view();
             for (_, file) in view.version.files() {
                 let path = family.tables().path(file);

@@ -15,8 +15,8 @@ use cairn_platform::sync::{AtomicU64, Ordering};
 use cairn_types::{Error, KeyOrder, Result};
 
 use crate::batch::WriteBatch;
+use crate::catalog::family::FamilyDescriptor;
 use crate::db::Db;
-use crate::family::FamilyDescriptor;
 use crate::iter::Iter;
 use crate::open::{OpenRequest, open};
 

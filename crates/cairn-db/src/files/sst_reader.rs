@@ -70,6 +70,7 @@ impl SstFileReader {
             meter: Meter::default(),
             last_level: usize::MAX,
             open_tables: OpenTables::new(None),
+            uncache_aggressiveness: 0,
         });
         let reading = Reading {
             family: path.display().to_string(),
@@ -88,6 +89,7 @@ impl SstFileReader {
                 FileMode::default(),
                 None,
             )),
+            row_cache: None,
             io: io.clone(),
             clock: world.clock.clone(),
             statistics: None,

@@ -66,7 +66,7 @@ impl Shared {
         ];
         head.extend(options::db_lines(&options, &objects));
         head.extend(support());
-        for family in self.families.load().iter() {
+        for family in self.catalog.families().iter() {
             head.extend(options::family_lines(family.name(), &family.options()));
         }
         head.push(format!("DB ID: {}", self.context.db_id));
@@ -89,7 +89,7 @@ impl Shared {
         }
         let mut text = String::from("------- DUMPING STATS -------\n");
         text += &self.telemetry.db_stats();
-        for family in self.families.load().iter() {
+        for family in self.catalog.families().iter() {
             text += &self.family_stats(family, &family.view(), true);
             text += &self.cache_stats(family).unwrap_or_default();
         }

@@ -327,7 +327,11 @@ pub(super) fn db_lines(options: &DbOptions, objects: &[(&str, String)]) -> Vec<S
 fn db_value(head: &str, options: &DbOptions) -> Option<String> {
     let name = match head {
         "rate_limiter" => "rate_limiter_bytes_per_sec",
-        "row_cache" => return Some("None".to_owned()),
+        "row_cache" => {
+            let cache = options.row_cache.as_ref();
+            let capacity = cache.map(|cache| cache.capacity().to_string());
+            return Some(capacity.unwrap_or_else(|| "None".to_owned()));
+        }
         head => head.trim_end(),
     };
     let value = (DbOptions::row(name)?.get)(options);

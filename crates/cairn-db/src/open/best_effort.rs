@@ -14,9 +14,9 @@ use cairn_types::{FileNumber, KeyOrder, Result, Subcode};
 use cairn_version::FileMeta;
 use cairn_version::manifest::{FileProbe, Recovered, replay_best_effort};
 
-use super::create::table_dirs;
 use super::{OpenRequest, descriptor};
-use crate::file_numbers::is_own;
+use crate::catalog::file_numbers::is_own;
+use crate::catalog::sources::table_dirs;
 use crate::files::lost::Lost;
 use crate::shared::Shared;
 
@@ -87,9 +87,9 @@ impl Shared {
         let fs = &*self.context.world.fs;
         let min_log = self.tree.lock().logs.first_needed();
         // No MANIFEST has that number yet.
-        let needed = self.needed(self.next_file_number(), min_log);
+        let needed = self.needed(self.catalog.next_file_number(), min_log);
         let own = [&self.context.dir, &self.context.wal_dir];
-        let mut dirs: BTreeSet<PathBuf> = self.all_table_dirs();
+        let mut dirs: BTreeSet<PathBuf> = self.catalog.all_table_dirs();
         dirs.extend(own.map(PathBuf::clone));
         let (mut data, mut manifests) = (Vec::new(), Vec::new());
         for dir in dirs {

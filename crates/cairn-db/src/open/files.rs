@@ -17,8 +17,9 @@ use cairn_version::FileMeta;
 use cairn_version::manifest::{Recovered, RecoveredFamily};
 
 use super::OpenRequest;
-use crate::family::FamilyState;
-use crate::purge::{self, Keep};
+use crate::catalog::family::FamilyState;
+use crate::catalog::options_file::replace;
+use crate::catalog::purge::{self, Keep};
 use crate::shared::Shared;
 
 /// More bytes than any of the small files is read to.
@@ -94,19 +95,6 @@ pub(super) fn identity(
         replace(fs, &temporary, &path, id.as_bytes())?;
     }
     Ok(id)
-}
-
-/// Puts a file with `content` in the place of `path`, by way of `temporary`, durably.
-fn replace(fs: &dyn FileSystem, temporary: &Path, path: &Path, content: &[u8]) -> Result<()> {
-    if fs.exists(temporary)? {
-        fs.remove(temporary)?;
-    }
-    let file = fs.create(temporary, FileMode::default())?;
-    file.append(content)?;
-    file.sync(false)?;
-    file.close()?;
-    fs.rename(temporary, path)?;
-    fs.sync_dir(path.parent().unwrap_or(Path::new(".")))
 }
 
 /// The newest OPTIONS file of a database that is being opened, read when it is first needed.
@@ -189,6 +177,7 @@ pub(super) fn recorded_merge_operator(
             meter: Meter::default(),
             last_level: usize::MAX,
             open_tables: cairn_version::OpenTables::new(None),
+            uncache_aggressiveness: 0,
         };
         let io = cairn_platform::Io::blocking();
         let table = source
@@ -234,47 +223,10 @@ fn check_table(family: &FamilyState, file: &FileMeta, found: Result<Status>) -> 
 }
 
 impl Shared {
-    /// Writes the options in effect to a new OPTIONS file, and deletes all but the newest two.
-    pub(crate) fn write_options_file(&self) -> Result<()> {
-        let _alone = self.settings.lock_file();
-        self.add_options_file()?;
-        for name in purge::old_options(self.context.world.fs.list(&self.context.dir)?) {
-            self.delete(&self.context.dir.join(name));
-        }
-        Ok(())
-    }
-
-    /// Writes the options in effect to a new OPTIONS file, and returns its name. Only one may do so at a
-    /// time.
-    pub(super) fn add_options_file(&self) -> Result<String> {
-        let families = self.families.load();
-        let file = OptionsFile {
-            db: (**self.options()).clone(),
-            families: families
-                .iter()
-                .map(|family| (family.name().to_owned(), (**family.options()).clone()))
-                .collect(),
-            ..OptionsFile::default()
-        };
-        let number = self.new_file_number();
-        let temporary = self
-            .context
-            .dir
-            .join(FileName::OptionsTemp(number).to_string());
-        let name = FileName::Options(number).to_string();
-        replace(
-            &*self.context.world.fs,
-            &temporary,
-            &self.context.dir.join(&name),
-            file.to_text().as_bytes(),
-        )?;
-        Ok(name)
-    }
-
     /// The files that an opening leaves in place.
     pub(super) fn needed(&self, manifest: FileNumber, min_log: FileNumber) -> Keep {
         let mut live = BTreeSet::new();
-        for family in self.families.load().iter() {
+        for family in self.catalog.families().iter() {
             let version = &family.view().version;
             live.extend(version.files().map(|(_, file)| file.number));
             live.extend(version.blob_files().keys().copied());
@@ -283,7 +235,7 @@ impl Shared {
             manifest,
             min_log,
             live,
-            min_pending: self.next_file_number(),
+            min_pending: self.catalog.next_file_number(),
         }
     }
 
@@ -309,7 +261,7 @@ impl Shared {
         self.open_archive(min_log)?;
         let fs = &*self.context.world.fs;
         let dirs = [&self.context.dir, &self.context.wal_dir];
-        for dir in self.all_table_dirs() {
+        for dir in self.catalog.all_table_dirs() {
             if !dirs.contains(&&dir) {
                 purge::scan_tables(fs, &dir, &keep)?;
             }
@@ -331,12 +283,12 @@ impl Shared {
     /// of the database, nor in any other.
     pub(super) fn skip_used_numbers(&self, own: &[String]) -> Result<()> {
         let fs = &*self.context.world.fs;
-        let mut dirs = self.all_table_dirs();
+        let mut dirs = self.catalog.all_table_dirs();
         dirs.insert(self.context.wal_dir.clone());
         dirs.remove(&self.context.dir);
         let note = |name: &String| {
             if let Some(number) = FileName::parse(name).and_then(FileName::number) {
-                self.note_used_number(number);
+                self.catalog.note_used_number(number);
             }
         };
         own.iter().for_each(note);
@@ -348,7 +300,7 @@ impl Shared {
 
     /// Checks that every table of the tree is there, in its full length.
     pub(super) fn check_tables(&self) -> Result<()> {
-        for family in self.families.load().iter() {
+        for family in self.catalog.families().iter() {
             let (view, tables) = (family.view(), family.tables());
             let mut files: Vec<&FileMeta> = view.version.files().map(|(_, file)| &**file).collect();
             files.sort_by_key(|file| tables.dir(file));

@@ -16,40 +16,35 @@ mod files;
 mod read_only;
 pub(crate) mod recovery_info;
 mod replay;
-mod reuse_manifest;
 mod wals;
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arc_swap::ArcSwapOption;
 use cairn_format::names::FileName;
-use cairn_memory::{BlockCache, CacheOptions};
 use cairn_observe::threads::{Operation, Tracker};
 use cairn_observe::{Level, LogOptions, Logger};
 use cairn_options::{DbOptions, FamilyOptions, InfoLogLevel};
 use cairn_platform::sync::Condvar;
-use cairn_platform::{FileSystem, Io, Process, World};
-use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode};
+use cairn_platform::{Io, Process, World};
+use cairn_types::{Error, KeyOrder, Result, SequenceNumber, Subcode};
+use cairn_version::Version;
 use cairn_version::manifest::{self, Recovered, RecoveredFamily};
-use cairn_version::{OpenTables, Version};
 
 use crate::background::reserve_threads;
+use crate::catalog::Catalog;
+use crate::catalog::create::new_database;
+use crate::catalog::family::FamilyDescriptor;
+use crate::catalog::file_numbers::is_own;
+use crate::catalog::sources::create_dir;
 use crate::context::DbContext;
 use crate::db::Db;
 use crate::errors::state::Errors;
-use crate::family::FamilyDescriptor;
-use crate::family::{Families, FamilyTable};
-use crate::file_numbers::{FileNumbers, is_own};
 use crate::lifecycle::Lifecycle;
 use crate::locks::{Locks, Rank};
-use crate::obsolete_files::PurgeHint;
 use crate::settings::Settings;
 use crate::shared::{FamilyTree, Shared, Tree, WritePath};
-use crate::snapshot::Snapshots;
-use crate::sst_file_manager::Space;
 use crate::telemetry::Telemetry;
 use crate::timers::Timers;
 use crate::ttl;
@@ -58,9 +53,6 @@ use recovery_info::RecoveryInfo;
 
 pub use dropped_records::Dropped;
 pub(crate) use files::read_small;
-
-/// Bytes of the block cache that families without one of their own share.
-const DEFAULT_CACHE_BYTES: usize = 32 << 20;
 
 /// A request to open a database.
 pub struct OpenRequest<'a> {
@@ -153,7 +145,7 @@ pub(crate) fn open_above(
     shared.finish_opening(&recovered, names)?;
     shared.hold_tables()?;
     let has_log = shared.writes.writer.lock().log.is_some();
-    let has_manifest = shared.manifest.lock().is_some();
+    let has_manifest = shared.catalog.has_manifest();
     assert!(
         has_log == writes && has_manifest == writes,
         "a database that is open for writing has a log and a MANIFEST"
@@ -175,37 +167,6 @@ fn with_listeners<'a>(request: &OpenRequest<'a>) -> OpenRequest<'a> {
             ..world.clone()
         },
         ..*request
-    }
-}
-
-/// Creates `dir` if it is missing, so that it survives a power cut. Its name is made durable also
-/// if it is there, but not of a database that is `known`: an opening before may have failed between
-/// creating and syncing it.
-fn create_dir(fs: &dyn FileSystem, dir: &Path, known: bool) -> Result<()> {
-    if fs.exists(dir)? {
-        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
-        return match parent {
-            Some(parent) if !known => match fs.sync_dir(parent) {
-                // A directory of another owner: it was not created here.
-                Err(error) if error.io_kind() == Some(ErrorKind::PermissionDenied) => Ok(()),
-                done => done,
-            },
-            _ => Ok(()),
-        };
-    }
-    fs.create_dir_all(dir)?;
-    // Directories above that were created too hang on the first one that was there.
-    let parents = dir
-        .ancestors()
-        .skip(1)
-        .filter(|parent| !parent.as_os_str().is_empty());
-    for parent in parents {
-        fs.sync_dir(parent)?;
-    }
-    if dir.is_relative() {
-        fs.sync_dir(Path::new("."))
-    } else {
-        Ok(())
     }
 }
 
@@ -249,7 +210,8 @@ fn recover_manifest(
             files::refuse_orphaned_logs(fs, dir, options)?;
             let given = descriptor(request, "default").map(|given| &given.options);
             let given = given.or(request.others);
-            fresh(given.map_or(KeyOrder::Bytewise, |options| options.comparator.clone()))
+            let order = given.map_or(KeyOrder::Bytewise, |options| options.comparator.clone());
+            Ok(new_database(order))
         }
     }
 }
@@ -269,33 +231,6 @@ pub(crate) fn check_numbers(recovered: &Recovered) -> Result<()> {
             recovered.manifest, recovered.next_file, recovered.max_family
         ))),
     }
-}
-
-/// The state of a database without anything in it.
-fn fresh(order: KeyOrder) -> Result<Recovered> {
-    let default = RecoveredFamily {
-        id: 0,
-        name: "default".to_owned(),
-        version: Version::empty(order, 1),
-        log_number: FileNumber(0),
-        full_history_ts_low: Vec::new(),
-        persist_timestamps: true,
-    };
-    Ok(Recovered {
-        manifest: FileNumber(0),
-        manifest_bytes: 0,
-        families: vec![default],
-        next_file: FileNumber(1),
-        last_sequence: SequenceNumber::ZERO,
-        min_log_to_keep: FileNumber(0),
-        max_family: 0,
-        db_id: None,
-        wals: BTreeMap::new(),
-        log_reach: None,
-        set_back: Vec::new(),
-        unread: None,
-        ending: None,
-    })
 }
 
 fn descriptor<'a>(request: &OpenRequest<'a>, name: &str) -> Option<&'a FamilyDescriptor> {
@@ -418,38 +353,34 @@ fn assemble(
         !request.read_only,
         "a database that is open for writing holds its directory"
     );
+    let telemetry = Arc::new(Telemetry::new(context.clone(), &options, threads));
+    let writes = WritePath::new(&options, locks);
+    let settings = Arc::new(Settings::new(options, locks));
+    let catalog = Catalog::new(
+        context.clone(),
+        telemetry.clone(),
+        settings.clone(),
+        recovered.next_file,
+    );
     let shared = Shared {
-        telemetry: Arc::new(Telemetry::new(context.clone(), &options, threads)),
+        telemetry,
         context,
         opening: RecoveryInfo::new(replay_above),
         lifecycle: Lifecycle::new(lock, locks),
-        families: FamilyTable::default(),
-        open_tables: OpenTables::new(options.open_table_limit()),
-        default_cache: ArcSwapOption::from_pointee(BlockCache::new(
-            DEFAULT_CACHE_BYTES,
-            CacheOptions::default(),
-        )),
-        snapshots: Arc::new(Snapshots::new(locks)),
-        manifest: locks.mutex(Rank::Manifest, None),
-        file_numbers: FileNumbers::new(recovered.next_file),
-        purge_hint: PurgeHint::default(),
-        space: Space::new(&options, request.read_only),
-        writes: WritePath::new(&options, locks),
+        catalog,
+        writes,
         signals: Signals::default(),
-        tree: locks.mutex(
-            Rank::Tree,
-            Tree::new(recovered.min_log_to_keep, recovered.max_family),
-        ),
+        tree: locks.mutex(Rank::Tree, Tree::new(recovered.min_log_to_keep)),
         changed: Condvar::new(),
         timers: Timers::default(),
         errors: Errors::new(locks),
-        settings: Settings::new(options, locks),
+        settings,
     };
     shared.signals.set_wal_limit(wal_limit);
     if request.read_only {
         shared.signals.request_attention();
     }
-    add_families(&shared, named);
+    add_families(&shared, named, recovered.max_family);
     Ok(shared)
 }
 
@@ -499,30 +430,19 @@ fn context_of(
     })
 }
 
-/// Adds the families that the MANIFEST has, each with an empty memtable.
-fn add_families(shared: &Shared, named: Named<'_>) {
-    let mut families = Families::default();
-    let mut tree = shared.tree.lock();
-    for (family, options, version) in named {
-        assert!(
-            family.id <= tree.max_family,
-            "family {} has a larger id than the MANIFEST names, {}",
-            family.id,
-            tree.max_family
-        );
+/// Adds the families that the MANIFEST has, each with an empty memtable. The largest id that a family ever had is `max_id`.
+fn add_families(shared: &Shared, named: Named<'_>, max_id: u32) {
+    for (family, options, _) in &named {
+        shared.signals.note_options(options);
+        let mut tree = shared.tree.lock();
         let before = tree
             .families
             .insert(family.id, FamilyTree::new(family.log_number));
         assert!(before.is_none(), "family {} is recovered once", family.id);
-        families.insert(Arc::new(shared.new_family(
-            family,
-            options,
-            version,
-            SequenceNumber::default(),
-        )));
     }
-    drop(tree);
-    shared.families.store(families);
+    shared.catalog.recover_families(named, max_id, |options| {
+        shared.new_memtable(options, SequenceNumber::default())
+    });
 }
 
 /// The info log of the database in `dir`, which has `names`.

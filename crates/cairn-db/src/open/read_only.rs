@@ -10,6 +10,7 @@ use cairn_types::{Error, FileNumber, Result, Subcode};
 use cairn_version::manifest::Recovered;
 use cairn_wal::WalFile;
 
+use crate::catalog::live_files::LiveFiles;
 use crate::files::capture::Capture;
 use crate::shared::Shared;
 
@@ -26,7 +27,7 @@ impl Shared {
         if !self.context.read_only || options.max_open_files >= 0 {
             return Ok(());
         }
-        for family in self.families.load().iter() {
+        for family in self.catalog.families().iter() {
             for (level, file) in family.view().version.files() {
                 match family.tables().open(file, level, &self.context.io) {
                     Err(error)
@@ -53,18 +54,20 @@ impl Shared {
             return Ok(());
         }
         let mut capture = Capture {
-            tables: Vec::new(),
-            blobs: Vec::new(),
-            manifest: (recovered.manifest, recovered.manifest_bytes),
+            files: LiveFiles {
+                tables: Vec::new(),
+                blobs: Vec::new(),
+                manifest: (recovered.manifest, recovered.manifest_bytes),
+            },
             logs: Vec::new(),
             last: self.published(),
         };
-        let families = self.families.load();
+        let families = self.catalog.families();
         for family in &recovered.families {
             let open = families.get(family.id);
             let dirs = open.map_or_else(
                 || self.unopened_dirs(),
-                |open| self.table_dirs(&open.options()),
+                |open| self.catalog.table_dirs(&open.options()),
             );
             let first = dirs
                 .first()
@@ -72,10 +75,10 @@ impl Shared {
                 .unwrap_or_else(|| self.context.dir.clone());
             for (_, file) in family.version.files() {
                 let dir = dirs.get(file.path_id as usize).unwrap_or(&first);
-                capture.tables.push((dir.clone(), file.clone()));
+                capture.files.tables.push((dir.clone(), file.clone()));
             }
             for blob in family.version.blob_files().values() {
-                capture.blobs.push((first.clone(), blob.clone()));
+                capture.files.blobs.push((first.clone(), blob.clone()));
             }
         }
         let needed = recovered.families.iter().map(|family| family.log_number);
@@ -107,7 +110,8 @@ impl Shared {
 
     /// The directories of the tables of a family that was left out, by the options of the database.
     fn unopened_dirs(&self) -> Vec<PathBuf> {
-        self.table_dirs(&cairn_options::FamilyOptions::default())
+        self.catalog
+            .table_dirs(&cairn_options::FamilyOptions::default())
     }
 
     /// The files that the opening of a database read that is only read.

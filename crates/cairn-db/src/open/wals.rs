@@ -17,10 +17,10 @@ use cairn_wal::{WalEvent, WalFile, WalReader, WalSummary, check_predecessor};
 
 use super::dropped_records::Dropped;
 use super::replay::{RecordedSizes, Replay, Sink};
-use crate::family::{Families, FamilyState};
-use crate::file_numbers::is_own;
+use crate::catalog::family::{Families, FamilyState};
+use crate::catalog::file_numbers::is_own;
+use crate::catalog::invariants::check_version;
 use crate::files::copy;
-use crate::invariants::check_version;
 use crate::shared::Shared;
 
 /// A batch is at least its header.
@@ -454,8 +454,8 @@ impl Shared {
         names: Vec<String>,
     ) -> Result<()> {
         if !self.context.read_only {
-            for family in self.families.load().iter() {
-                self.create_table_dirs(&family.options())?;
+            for family in self.catalog.families().iter() {
+                self.catalog.create_table_dirs(&family.options())?;
             }
             self.skip_used_numbers(&names)?;
         }
@@ -499,15 +499,15 @@ impl Shared {
             let used = outcome.logs.iter().map(|log| (log.file.number, log.used));
             return self.note_opened(recovered, &found, &used.collect::<Vec<_>>());
         }
-        self.note_used_number(outcome.newest);
+        self.catalog.note_used_number(outcome.newest);
         self.become_current(recovered, &outcome, names)?;
         let mut event = self.telemetry.event(job, "recovery_finished");
         event.text("status", "OK");
         self.telemetry.log_event(&event);
         self.telemetry.deliver();
-        for family in self.families.load().iter() {
+        for family in self.catalog.families().iter() {
             let version = family.view().version.clone();
-            self.space.track(family, None, &version);
+            self.catalog.space().track(family, None, &version);
         }
         assert!(
             self.tree.lock().jobs.are_idle(),
@@ -519,7 +519,7 @@ impl Shared {
     }
 
     fn largest_sequence_in_files(&self) -> SequenceNumber {
-        let families = self.families.load();
+        let families = self.catalog.families();
         let largest = families.iter().flat_map(|family| {
             let version = family.view().version.clone();
             version.files().map(|(_, file)| file.largest_seq).max()
@@ -532,7 +532,7 @@ impl Shared {
         recovered: &Recovered,
         mut logs: Vec<WalFile>,
     ) -> Result<Outcome> {
-        let families = self.families.load_full();
+        let families = self.catalog.families_full();
         let open: Vec<_> = recovered
             .families
             .iter()
@@ -638,12 +638,12 @@ impl Shared {
 
     /// Writes the memtable of `family` to a table of the version that is being recovered.
     fn flush_recovered(self: &Arc<Self>, family: &Arc<FamilyState>) -> Result<()> {
-        let view = family.view.load_full();
+        let view = family.view_full();
         assert!(
             view.immutables.is_empty(),
             "a memtable that recovery fills is flushed at once"
         );
-        let limit = self.next_file_number();
+        let limit = self.catalog.next_file_number();
         let edit = self.write_memtables(
             family,
             &view.version,
@@ -674,10 +674,10 @@ impl Shared {
         outcome: &Outcome,
         names: Vec<String>,
     ) -> Result<()> {
-        let families = self.families.load_full();
+        let families = self.catalog.families_full();
         let dropped = self.opening.has_dropped();
         let keep_logs = self.options().avoid_flush_during_recovery && !outcome.flushed && !dropped;
-        let log = self.new_file_number();
+        let log = self.catalog.new_file_number();
         assert!(
             outcome.newest < log,
             "log {log} is newer than any that was found, the newest of which is {}",
@@ -710,35 +710,18 @@ impl Shared {
                     .all(|family| family.view().memtable.is_empty()),
             "what recovery found is in tables before its logs are released"
         );
-        for dir in self.all_table_dirs() {
+        for dir in self.catalog.all_table_dirs() {
             self.context.world.fs.sync_dir(&dir)?;
         }
         if self.options().best_efforts_recovery {
             self.set_aside()?;
         }
-        let manifest = match self.reuse_manifest(recovered, &families, keep_logs)? {
-            Some(manifest) => {
-                assert_eq!(
-                    manifest.number(),
-                    recovered.manifest,
-                    "a MANIFEST that is reused keeps its number"
-                );
-                manifest
-            }
-            None => self.write_manifest(&families, &[])?,
-        };
-        let (number, min_log) = (manifest.number(), self.tree.lock().logs.first_needed());
+        let number = self.catalog.begin_manifest(&**self, recovered, keep_logs)?;
+        let min_log = self.tree.lock().logs.first_needed();
         assert!(
             keep_logs || min_log == log,
             "recovery needs no log that was flushed: it begins at {min_log}, and the next log is {log}"
         );
-        assert!(
-            recovered.manifest <= number,
-            "MANIFEST {number} is newer than the one that was read, {}",
-            recovered.manifest
-        );
-        let before = self.manifest.lock().replace(manifest);
-        assert!(before.is_none(), "an opening begins one MANIFEST");
         let next = self.create_log(log, None, None)?;
         let how = match next.is_mapped() {
             true => "written through a mapping",
@@ -749,7 +732,7 @@ impl Shared {
         assert!(before.is_none(), "an opening begins one log");
         self.check_tree(&self.tree.lock());
         // Cleaning up removes those that it replaces.
-        let options = self.add_options_file()?;
+        let options = self.catalog.add_options_file()?;
         self.clean_up(number, min_log, names, options)?;
         self.context.info.info(format_args!(
             "opened: {} families, MANIFEST {number} after {}, log {log} {how}, last sequence number {}",

@@ -15,7 +15,7 @@ use cairn_types::{Error, Result};
 use cairn_version::{FileMeta, TreeEdit, Version};
 
 use super::{Watch, lsm_state};
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::work::LevelWork;
 
 /// The reason of a compaction in RocksDB's terms.

@@ -10,7 +10,7 @@ use cairn_types::{FileNumber, SequenceNumber};
 use cairn_version::FileMeta;
 
 use super::{Watch, lsm_state};
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::work::LevelWork;
 
 impl Watch {

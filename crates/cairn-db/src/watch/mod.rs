@@ -22,7 +22,7 @@ use cairn_platform::sync::Mutex;
 use cairn_types::{Error, FileNumber, Result, TableFileCreationReason};
 use cairn_version::{BlobFileMeta, FileMeta, Version};
 
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::telemetry::Telemetry;
 use compaction::note_counts;
 

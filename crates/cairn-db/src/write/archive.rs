@@ -63,7 +63,7 @@ impl Shared {
                 !self.lifecycle.is_closing() && tree.logs.recycle(number, wanted)
             };
             if !is_recycled {
-                self.delete(&self.log_path(number));
+                self.delete_log(number);
             }
         }
     }
@@ -80,16 +80,26 @@ impl Shared {
         };
         for number in failed {
             logs.remove(&number);
-            self.delete(&self.log_path(number));
+            self.delete_log(number);
         }
         logs
+    }
+
+    /// Deletes a log that no family needs.
+    fn delete_log(&self, number: FileNumber) {
+        let first_needed = self.tree.lock().logs.first_needed();
+        assert!(
+            number < first_needed,
+            "log {number} is deleted, and recovery needs the logs from {first_needed} on"
+        );
+        self.catalog.delete(&self.log_path(number));
     }
 
     /// Deletes the files that waited to become new logs.
     pub(crate) fn delete_recycled_logs(&self) {
         let waiting = self.tree.lock().logs.take_recycled();
         for number in waiting {
-            self.delete(&self.log_path(number));
+            self.delete_log(number);
         }
     }
 
@@ -154,7 +164,7 @@ impl Shared {
             let age = now.saturating_sub(status.modified_micros / 1_000_000);
             let is_old = options.wal_ttl_seconds > 0 && age > options.wal_ttl_seconds;
             if is_old || (options.wal_size_limit_mb > 0 && status.len == 0) {
-                self.delete(&log.path);
+                self.catalog.delete(&log.path);
             } else {
                 kept.push((log.path, status.len));
             }
@@ -169,7 +179,7 @@ impl Shared {
             .len()
             .saturating_sub(usize::try_from(fit).unwrap_or(usize::MAX));
         for (path, _) in &kept[..too_many] {
-            self.delete(path);
+            self.catalog.delete(path);
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use cairn_memory::write_buffer::{FlushPolicy, Woken};
 use cairn_platform::Priority;
 use cairn_types::{Error, Result};
 
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::locks::Rank;
 use crate::shared::Shared;
 
@@ -30,7 +30,7 @@ impl Shared {
     }
 
     fn family_of_largest_memtable(&self) -> Vec<Arc<FamilyState>> {
-        let families = self.families.load();
+        let families = self.catalog.families();
         let filled = families
             .iter()
             .filter(|family| family.memtable().first_seq().is_some());
@@ -40,7 +40,7 @@ impl Shared {
 
     /// The family whose memtable has been filled for longest.
     fn family_of_oldest_memtable(&self) -> Vec<Arc<FamilyState>> {
-        let families = self.families.load();
+        let families = self.catalog.families();
         let filled = families.iter().filter_map(|family| {
             let first = family.memtable().first_seq()?;
             Some((first, family.clone()))

@@ -12,7 +12,7 @@ use cairn_types::{Error, Result};
 
 use super::stall::{Cause, Condition};
 use crate::batch::WriteBatch;
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::shared::{FamilyTree, Shared, Tree};
 
 /// The longest sleep of a delayed write before it checks the condition again.
@@ -32,7 +32,7 @@ impl Shared {
 
     #[cold]
     fn delay_write_slowly(&self, batch: &WriteBatch, no_slowdown: bool) -> Result<()> {
-        let families = self.families.load_full();
+        let families = self.catalog.families_full();
         let written = families.iter().filter(|state| batch.writes_to(state.id()));
         let written: Vec<_> = written
             .filter(|state| state.is_stalled() || state.pace.is_on())

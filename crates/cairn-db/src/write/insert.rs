@@ -9,7 +9,7 @@ use cairn_types::{Result, SequenceNumber, ValueKind};
 
 use super::commit::Company;
 use super::entry::{Entry, entry};
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::shared::Shared;
 use crate::write::successive_merges::merge_on_write;
 
@@ -94,9 +94,9 @@ impl Shared {
                     self.note_growth(family, &memtable);
                 }
                 // A family dropped between the check and here takes its entries with it.
-                let family = match (id, self.families.default_family()) {
+                let family = match (id, self.catalog.default_family()) {
                     (0, Some(family)) => Some(family),
-                    _ => all.get_or_init(|| self.families.load()).get(id),
+                    _ => all.get_or_init(|| self.catalog.families()).get(id),
                 };
                 last = family.map(|family| (&**family, family.memtable()));
             }

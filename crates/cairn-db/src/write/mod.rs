@@ -16,6 +16,7 @@ pub(crate) mod entry;
 pub(crate) mod insert;
 pub(crate) mod log;
 pub(crate) mod log_set;
+mod log_state;
 #[cfg(loom)]
 mod loomed;
 pub(crate) mod order;
@@ -41,7 +42,7 @@ use cairn_options::WriteOptions;
 use cairn_types::{Error, Result, SequenceNumber};
 
 use crate::batch::WriteBatch;
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::locks::Rank;
 use crate::shared::{Shared, Writer};
 use crate::telemetry::GroupCounts;
@@ -120,7 +121,7 @@ impl Shared {
     /// read as one.
     #[cold]
     fn refuse_timestamps(&self, batch: &WriteBatch) -> Result<()> {
-        let families = self.families.load();
+        let families = self.catalog.families();
         let stamped = |family: &&Arc<FamilyState>| {
             family.order().timestamp_size() > 0 && batch.writes_to(family.id())
         };
@@ -183,7 +184,7 @@ impl Shared {
         if batch.families().is_empty() {
             return Ok(());
         }
-        let families = self.families.load();
+        let families = self.catalog.families();
         for id in batch.families() {
             if families.get(*id).is_none() {
                 return Err(Error::invalid_argument(format!(

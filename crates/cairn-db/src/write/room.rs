@@ -18,7 +18,7 @@ use super::archive;
 use super::early_switch::{self, Decision};
 use super::log::CurrentLog;
 use super::stopwatch::Stopwatch;
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::locks::Rank;
 use crate::shared::{Immutable, Shared};
 
@@ -73,7 +73,7 @@ impl Shared {
             self.writes.commits.allocated(),
             "no insertion is under way where memtables are switched"
         );
-        let families = self.families.load_full();
+        let families = self.catalog.families_full();
         let mut full = Vec::new();
         let mut nearly_full = Vec::new();
         for family in families.iter() {
@@ -165,12 +165,12 @@ impl Shared {
 
     /// True if there are several families, of which none may be ahead of the logs of another.
     fn has_families(&self) -> bool {
-        self.families.load().iter().nth(1).is_some()
+        self.catalog.families().iter().nth(1).is_some()
     }
 
     /// Makes every log before `log` durable where that is the first one that some family needs, for the
     /// MANIFEST to say: a power cut would otherwise take from the others what it leaves to this one.
-    pub(crate) fn sync_logs_before(&self, log: FileNumber) -> Result<()> {
+    pub(crate) fn sync_unsynced_logs(&self, log: FileNumber) -> Result<()> {
         if !self.has_families() {
             return Ok(());
         }
@@ -253,7 +253,7 @@ impl Shared {
     /// The families that keep the oldest log alive.
     fn families_of_oldest_log(&self) -> Vec<Arc<FamilyState>> {
         debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
-        let families = self.families.load();
+        let families = self.catalog.families();
         let tree = self.tree.lock();
         let oldest = tree.families.values().map(|family| family.log_number).min();
         families
@@ -301,7 +301,7 @@ impl Shared {
             "no insertion is under way where memtables are switched"
         );
         let current = current.ok_or_else(|| Error::shutdown("the database is closed"))?;
-        let all = self.families.load_full();
+        let all = self.catalog.families_full();
         let now = self.context.world.clock.monotonic_nanos();
         let mut tree = self.tree.lock();
         for family in families {
@@ -403,7 +403,7 @@ impl Shared {
                 wal_additions: vec![finished],
                 ..VersionEdit::default()
             };
-            self.log_edits(&mut self.manifest.lock(), vec![record])?;
+            self.catalog.log_record(&**self, record)?;
             steps.lap("the MANIFEST");
         }
         let (old, number) = self.replace_log(&ended, steps)?;
@@ -456,7 +456,7 @@ impl Shared {
             return Err(Error::shutdown("the database is closed"));
         };
         assert_eq!(log.number(), ended.number, "the leader alone ends logs");
-        let number = self.new_file_number();
+        let number = self.catalog.new_file_number();
         assert!(
             log.number() < number,
             "log {number} takes the place of an older one, not of {}",

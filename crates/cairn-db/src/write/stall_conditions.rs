@@ -11,7 +11,7 @@ use cairn_platform::sync::Ordering;
 
 use super::delay::waits_for_flush;
 use super::stall::{self, Condition, Load};
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::jobs::JobKind;
 use crate::locks::Rank;
 use crate::shared::{FamilyTree, Shared, Tree};
@@ -42,7 +42,7 @@ impl Shared {
         let mut paced = false;
         let mut changes = Vec::new();
         let rate = self.options().delayed_write_rate;
-        for family in self.families.load().iter() {
+        for family in self.catalog.families().iter() {
             let Some(state) = tree.families.get(&family.id()) else {
                 continue;
             };
@@ -146,7 +146,7 @@ impl Shared {
             );
             Some(of_files.max(percent(load.pending_bytes, bytes)))
         };
-        let families = self.families.load();
+        let families = self.catalog.families();
         BackgroundJobPressure {
             compaction_scheduled: tree.jobs.compactions() as u64,
             compaction_running: tree.jobs.running(JobKind::Compaction) as u64,

@@ -18,7 +18,7 @@ use cairn_read::merge_operands::{Below, Merged, full_merge};
 use cairn_read::{Found, get};
 use cairn_types::{SequenceNumber, ValueKind};
 
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::shared::Shared;
 
 impl Shared {
@@ -31,7 +31,7 @@ impl Shared {
 
     #[cold]
     fn merges_early(&self) -> bool {
-        let families = self.families.load();
+        let families = self.catalog.families();
         families
             .iter()
             .any(|family| family.options().max_successive_merges > 0)

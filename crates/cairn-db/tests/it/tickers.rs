@@ -47,7 +47,6 @@ const ZERO: &[(&str, &str)] = &[
     ),
     ("persistent.cache.", "there is no persistent cache"),
     ("sim.block.cache.", "there is no simulated cache"),
-    ("row.cache.", "there is no row cache"),
     ("number.keys.updated", "values are never changed in place"),
     ("db.mutex.wait.micros", "there is no mutex of the database"),
     ("wal.precreate.", "logs are not created ahead"),
@@ -549,6 +548,20 @@ fn blobs(opener: &Opener) {
     }
 }
 
+/// Gets with a row cache.
+fn rows(opener: &Opener) {
+    let options = DbOptions {
+        row_cache: Some(Arc::new(BlockCache::new(1 << 20, CacheOptions::default()))),
+        ..db_options()
+    };
+    let db = opener.open(&World::in_memory(), options, &by_hand());
+    db.put(b"a", b"1").unwrap();
+    db.flush().unwrap();
+    for _ in 0..2 {
+        assert!(db.get(b"a").unwrap().is_some());
+    }
+}
+
 /// Tables that are read back when they are written.
 fn read_back(opener: &Opener) {
     let family = FamilyOptions {
@@ -770,6 +783,7 @@ fn everything_that_the_engine_does_counts() {
         reads_and_writes,
         compactions,
         blobs,
+        rows,
         read_back,
         incompressible,
         limits,

@@ -2,6 +2,8 @@
 
 pub mod blob_file;
 pub mod block;
+pub mod cache_dump;
+pub mod cache_segment;
 pub mod dated_values;
 pub mod db_dir;
 pub mod decompress;

@@ -15,8 +15,10 @@
 mod charge;
 mod clock;
 mod lru;
+pub mod policy;
 mod role;
 mod store;
+mod tiers;
 
 use cairn_platform::Buffer;
 use cairn_platform::sync::{AtomicUsize, Ordering};
@@ -27,6 +29,9 @@ use clock::ClockCache;
 use lru::LruCache;
 pub use role::{CachePriority, CacheRole, RoleCounts};
 use store::{Insertion, Store};
+use tiers::TierBelow;
+
+use crate::secondary::CacheTier;
 
 /// The key of a cache entry: a file and a position in it. The caller derives it such that equal keys imply
 /// equal bytes, also across databases and processes.
@@ -112,7 +117,6 @@ impl CacheOptions {
 }
 
 /// An entry that was removed from a cache.
-#[expect(dead_code, reason = "a tier below the cache decides by them")]
 struct Evicted {
     key: CacheKey,
     buffer: Buffer,
@@ -120,6 +124,8 @@ struct Evicted {
     priority: CachePriority,
     /// True if it was hit.
     is_hit: bool,
+    /// The lowest tier that may keep it.
+    lowest: CacheTier,
     /// Bytes charged beside the buffer.
     overhead: usize,
 }
@@ -153,6 +159,7 @@ pub struct BlockCache {
     shards: usize,
     capacity: AtomicUsize,
     charges: Charges,
+    tier: Option<TierBelow>,
     options: CacheOptions,
 }
 
@@ -173,17 +180,14 @@ fn shard_of(hash: u64, shards: usize) -> usize {
     (hash >> 20) as usize & (shards - 1)
 }
 
-/// Frees entries when no lock is held. Their memory may be used for the next block that the thread reads.
-fn recycle(evicted: Vec<Evicted>) {
-    for entry in evicted {
-        entry.buffer.recycle();
-    }
-}
-
 impl BlockCache {
     /// Creates a cache of `capacity` bytes. With capacity 0 nothing is kept.
     #[must_use]
     pub fn new(capacity: usize, options: CacheOptions) -> BlockCache {
+        BlockCache::build(capacity, options, None)
+    }
+
+    fn build(capacity: usize, options: CacheOptions, tier: Option<TierBelow>) -> BlockCache {
         let bits = options.num_shard_bits.map_or_else(
             || {
                 (capacity / MIN_SHARD_BYTES)
@@ -203,6 +207,7 @@ impl BlockCache {
             shards,
             capacity: AtomicUsize::new(0),
             charges: Charges::default(),
+            tier,
             options,
         };
         cache.set_capacity(capacity);
@@ -259,9 +264,9 @@ impl BlockCache {
         self.store().contains(key.hash(), key)
     }
 
-    /// Inserts `buffer` under `key`, replacing any entry of that key and evicting others as needed. Returns
-    /// false if it is not kept: if it is larger than the capacity (of a shard, for [`CacheKind::Lru`]), or with
-    /// `strict_capacity_limit` if too many entries are in use.
+    /// Inserts `buffer`, which was read from storage, under `key`, replacing any entry of that key and evicting
+    /// others as needed. Returns false if it is not kept: if it is larger than the capacity (of a shard, for
+    /// [`CacheKind::Lru`]), or with `strict_capacity_limit` if too many entries are in use.
     pub fn insert(
         &self,
         key: CacheKey,
@@ -269,16 +274,36 @@ impl BlockCache {
         role: CacheRole,
         priority: CachePriority,
     ) -> bool {
-        let mut evicted = Vec::new();
+        self.insert_down_to(key, buffer, role, priority, CacheTier::default())
+    }
+
+    /// [`BlockCache::insert`] of an entry that may move to tiers down to `lowest` when it is evicted.
+    pub fn insert_down_to(
+        &self,
+        key: CacheKey,
+        buffer: Buffer,
+        role: CacheRole,
+        priority: CachePriority,
+        lowest: CacheTier,
+    ) -> bool {
         let entry = Insertion {
             hash: key.hash(),
             key,
             buffer,
             role,
             priority,
+            lowest,
         };
+        if let Some(tier) = &self.tier {
+            tier.fill(&entry);
+        }
+        self.insert_entry(entry)
+    }
+
+    fn insert_entry(&self, entry: Insertion) -> bool {
+        let mut evicted = Vec::new();
         let kept = self.store().insert(entry, &mut evicted);
-        recycle(evicted);
+        self.pass_on(evicted);
         kept
     }
 
@@ -289,12 +314,16 @@ impl BlockCache {
         let mut evicted = Vec::new();
         let store = self.store();
         let laid = store.lay_tail(key.hash(), key, buffer, tail, &mut evicted);
-        recycle(evicted);
+        self.pass_on(evicted);
         laid
     }
 
-    /// Removes the entry of `key`. Returns true if there was one. Readers keep the buffers they hold.
+    /// Removes the entry of `key`, here and in the tiers below. Returns true if there was one here. Readers keep
+    /// the buffers they hold.
     pub fn erase(&self, key: &CacheKey) -> bool {
+        if let Some(tier) = &self.tier {
+            tier.cache().erase(key);
+        }
         self.store().erase(key.hash(), key).is_some()
     }
 
@@ -315,6 +344,8 @@ impl BlockCache {
         let mut evicted = Vec::new();
         self.charges.change(what, before, now);
         self.store().reserve(before, now, &mut evicted);
+        self.pass_on(evicted);
+        self.divide_again();
     }
 
     /// Bytes charged for memory outside of the cache; see [`CacheCharge`].
@@ -366,11 +397,13 @@ impl BlockCache {
         self.shards
     }
 
-    /// Changes the capacity and evicts entries beyond it.
+    /// Changes the capacity and evicts entries beyond it. It is that of all tiers together, if they share one.
     pub fn set_capacity(&self, capacity: usize) {
         self.capacity.store(capacity, Ordering::Relaxed);
         let mut evicted = Vec::new();
         self.store().set_capacity(capacity, &mut evicted);
+        self.pass_on(evicted);
+        self.divide_again();
     }
 
     /// Bytes charged for entries of `role`.

@@ -2,6 +2,8 @@
 
 use cairn_platform::Buffer;
 
+use crate::secondary::CacheTier;
+
 use super::{CacheEntry, CacheKey, CachePriority, CacheRole, Evicted, RoleCounts};
 
 /// An entry to insert.
@@ -11,6 +13,8 @@ pub(super) struct Insertion {
     pub(super) buffer: Buffer,
     pub(super) role: CacheRole,
     pub(super) priority: CachePriority,
+    /// The lowest tier that may keep it after its eviction.
+    pub(super) lowest: CacheTier,
 }
 
 /// A kind of cache. Entries that make room for others are appended to `evicted`, so that the caller frees them

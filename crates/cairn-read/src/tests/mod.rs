@@ -4,6 +4,7 @@
 mod batch;
 mod prefix;
 mod range_tombstones;
+mod row_cache;
 mod world;
 
 use std::sync::Arc;
@@ -73,9 +74,10 @@ fn shape() -> impl Strategy<Value = Shape> {
         prop_oneof![Just(1), Just(3), Just(16)],
         any::<bool>(),
         any::<bool>(),
+        prop_oneof![Just(None), Just(Some(2_000)), Just(Some(1 << 20))],
     )
         .prop_map(
-            |(layers, files, skip, block_size, interval, reverse, dated)| Shape {
+            |(layers, files, skip, block_size, interval, reverse, dated, row_cache)| Shape {
                 layers,
                 files,
                 skip,
@@ -83,6 +85,7 @@ fn shape() -> impl Strategy<Value = Shape> {
                 interval,
                 reverse,
                 dated,
+                row_cache,
             },
         )
 }
@@ -258,6 +261,7 @@ fn shape_of(layers: &[usize]) -> Shape {
         interval: 3,
         reverse: false,
         dated: false,
+        row_cache: None,
     }
 }
 

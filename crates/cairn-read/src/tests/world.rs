@@ -23,6 +23,7 @@ use cairn_types::{
 use cairn_version::{FileMeta, OpenTables, TableSource, TreeEdit, Version};
 
 use crate::blob::BlobSource;
+use crate::row_cache::RowCache;
 use crate::view::{Reading, View, ViewEnd};
 
 /// A write. Its sequence number is its index in the history, from 1.
@@ -53,6 +54,8 @@ pub(super) struct Shape {
     pub(super) reverse: bool,
     /// True if values and operands are stored with TTL timestamps.
     pub(super) dated: bool,
+    /// The capacity of the row cache, if there is one.
+    pub(super) row_cache: Option<usize>,
 }
 
 pub(super) struct World {
@@ -159,6 +162,7 @@ impl World {
                 meter: Meter::default(),
                 last_level: usize::MAX,
                 open_tables: OpenTables::new(None),
+                uncache_aggressiveness: 0,
             }),
             blobs: Arc::new(BlobSource::new(
                 fs.clone(),
@@ -166,6 +170,10 @@ impl World {
                 FileMode::default(),
                 None,
             )),
+            row_cache: shape.row_cache.map(|bytes| RowCache {
+                cache: Arc::new(BlockCache::new(bytes, CacheOptions::default())),
+                salt: 1,
+            }),
             io: Io::blocking(),
             clock: Arc::new(SystemClock),
             statistics: None,

@@ -12,6 +12,7 @@ use crate::builder::auto_skip_compressor::AutoSkipCompressor;
 use crate::builder::file_writer::FileWriter;
 use crate::builder::index::IndexRows;
 use crate::builder::params::BuildParams;
+use crate::builder::warmer::Warmer;
 
 /// Maximum alignment achieved by padding: the page size of a device, in bytes.
 const MAX_ALIGNMENT: u64 = 4096;
@@ -202,6 +203,8 @@ pub(crate) struct DataBlocks {
     packer: Packer,
     waiting: Option<BufferedBlocks>,
     params: BuildParams,
+    /// Number of entries in finished data blocks.
+    entries: u64,
     /// Number of finished data blocks.
     pub count: u64,
     /// Their total size before compression, in bytes.
@@ -238,6 +241,7 @@ impl DataBlocks {
             packer: Packer::new(params, None)?,
             waiting,
             params: params.clone(),
+            entries: 0,
             count: 0,
             raw_bytes: 0,
         })
@@ -295,13 +299,18 @@ impl DataBlocks {
         &mut self,
         output: &mut FileWriter,
         index: &mut IndexRows,
+        warmer: Option<&Warmer>,
     ) -> Result<()> {
         self.count += 1;
+        self.entries += self.block.entries() as u64;
         let raw = self.block.finish();
         self.raw_bytes += raw.len() as u64;
         let Some(waiting) = &mut self.waiting else {
             let handle = write(&mut self.packer, &self.sizes, raw, output)?;
             index.place_block(handle);
+            if let Some(warmer) = warmer {
+                warmer.data(handle, raw, self.entries.div_ceil(self.count))?;
+            }
             self.block.reset();
             return Ok(());
         };
@@ -309,7 +318,7 @@ impl DataBlocks {
         waiting.ends.push(waiting.bytes.len());
         self.block.reset();
         if waiting.bytes.len() >= waiting.limit {
-            self.end_buffered(output, index)?;
+            self.end_buffered(output, index, warmer)?;
         }
         Ok(())
     }
@@ -319,6 +328,7 @@ impl DataBlocks {
         &mut self,
         output: &mut FileWriter,
         index: &mut IndexRows,
+        warmer: Option<&Warmer>,
     ) -> Result<()> {
         let Some(waiting) = self.waiting.take() else {
             return Ok(());
@@ -331,6 +341,9 @@ impl DataBlocks {
             let raw = &waiting.bytes[start..end];
             let handle = write(&mut self.packer, &self.sizes, raw, output)?;
             index.place_block(handle);
+            if let Some(warmer) = warmer {
+                warmer.data(handle, raw, self.entries.div_ceil(self.count))?;
+            }
             start = end;
         }
         Ok(())

@@ -6,10 +6,12 @@ use cairn_format::key;
 use cairn_format::table::footer::MAX_METAINDEX_V8;
 use cairn_format::table::properties::IndexKind;
 use cairn_format::table::{Footer, Handle, MetaIndex, meta};
+use cairn_memory::CacheRole;
 use cairn_types::{Error, Result};
 
 use super::data_blocks::Packer;
 use super::{TableBuilder, TableStats};
+use crate::reader::open::Tier;
 
 /// The first format version with escaped handles in an index.
 const ESCAPES_SINCE: u32 = 8;
@@ -25,14 +27,17 @@ struct IndexCoding {
 }
 
 impl IndexCoding {
-    fn block(&self, first_keys: bool) -> IndexBlockBuilder {
-        let form = IndexForm {
+    fn form(&self, first_keys: bool) -> IndexForm {
+        IndexForm {
             user_keys: self.user_keys,
             delta_values: self.delta_values,
             first_keys,
             escaped: self.escaped,
-        };
-        let builder = IndexBlockBuilder::new(form, self.restart_interval);
+        }
+    }
+
+    fn block(&self, first_keys: bool) -> IndexBlockBuilder {
+        let builder = IndexBlockBuilder::new(self.form(first_keys), self.restart_interval);
         match self.common_prefix {
             true => builder.with_common_prefix(),
             false => builder,
@@ -52,7 +57,8 @@ impl TableBuilder {
     /// File and codec errors.
     pub fn finish(mut self) -> Result<TableStats> {
         self.end_block(None)?;
-        self.data.end_buffered(&mut self.output, &mut self.index)?;
+        self.data
+            .end_buffered(&mut self.output, &mut self.index, self.warmer.as_ref())?;
         let tail_start = self.output.offset();
         self.properties.data_size = tail_start;
         self.properties.tail_start_offset = tail_start;
@@ -152,15 +158,24 @@ impl TableBuilder {
         } else if self.index_kind == IndexKind::Hash {
             self.index_kind = IndexKind::Binary;
         }
+        let first_keys = self.index_kind == IndexKind::FirstKey;
+        let tier = match self.index_kind {
+            IndexKind::TwoLevel => Tier::Partition,
+            _ => Tier::Whole,
+        };
         let mut handles = Vec::with_capacity(runs.len());
         for &(first, end) in runs {
-            let mut block = coding.block(self.index_kind == IndexKind::FirstKey);
+            let mut block = coding.block(first_keys);
             for row in first..end {
                 let separator = self.index.separator(row, coding.user_keys);
                 block.add(separator, self.index.handle(row), self.index.first_key(row));
             }
-            let (stored, kind) = packer.pack(block.finish())?;
-            handles.push(self.output.append_block(stored, kind)?);
+            let raw = block.finish();
+            let (stored, kind) = packer.pack(raw)?;
+            let handle = self.output.append_block(stored, kind)?;
+            let form = Some(coding.form(first_keys));
+            self.warm((CacheRole::Index, tier), handle, raw, form)?;
+            handles.push(handle);
         }
         let mut root = handles[0];
         if self.index_kind == IndexKind::TwoLevel {
@@ -168,6 +183,8 @@ impl TableBuilder {
             let raw = self.top_level(coding, runs, &handles);
             let (stored, kind) = packer.pack(&raw)?;
             root = self.output.append_block(stored, kind)?;
+            let form = Some(coding.form(false));
+            self.warm((CacheRole::Index, Tier::TopLevel), root, &raw, form)?;
             self.properties.top_level_index_size = root.size + 5;
         }
         self.index_is_packed = packer.used;
@@ -211,6 +228,7 @@ impl TableBuilder {
         if !options.partition_filters {
             let bits = builder.build(filter.all());
             let handle = self.output.append_block(&bits, Compression::None)?;
+            self.warm((CacheRole::Filter, Tier::Whole), handle, &bits, None)?;
             parts.insert(&[meta::FULL_FILTER, meta::BUILTIN_FILTER].concat(), handle);
             self.properties.filter_size = self.output.offset() - start;
             return Ok(());
@@ -232,16 +250,34 @@ impl TableBuilder {
         let mut handles = Vec::with_capacity(runs.len());
         for &(first, end) in &runs {
             let bits = builder.build(filter.run(first, end));
-            handles.push(self.output.append_block(&bits, Compression::None)?);
+            let handle = self.output.append_block(&bits, Compression::None)?;
+            self.warm((CacheRole::Filter, Tier::Partition), handle, &bits, None)?;
+            handles.push(handle);
         }
         let raw = self.top_level(coding, &runs, &handles);
         let handle = self.output.append_block(&raw, Compression::None)?;
+        let form = Some(coding.form(false));
+        self.warm((CacheRole::FilterMeta, Tier::TopLevel), handle, &raw, form)?;
         parts.insert(
             &[meta::PARTITIONED_FILTER, meta::BUILTIN_FILTER].concat(),
             handle,
         );
         self.properties.filter_size = self.output.offset() - start;
         Ok(())
+    }
+
+    /// Inserts a metadata block into the block cache if the table is to be warm.
+    fn warm(
+        &self,
+        kind: (CacheRole, Tier),
+        handle: Handle,
+        raw: &[u8],
+        form: Option<IndexForm>,
+    ) -> Result<()> {
+        match &self.warmer {
+            Some(warmer) => warmer.metadata(kind, handle, raw, form),
+            None => Ok(()),
+        }
     }
 
     fn write_tombstones(&mut self, parts: &mut MetaIndex) -> Result<()> {

@@ -15,6 +15,7 @@ mod finish;
 mod hash_buffer;
 mod index;
 mod params;
+mod warmer;
 
 use std::sync::Arc;
 
@@ -32,6 +33,7 @@ use file_writer::{FileWriter, FileWriterOptions};
 use filter::FilterKeys;
 use index::{IndexRows, PrefixRows};
 pub use params::{BuildParams, TableIdentity, TableTimes};
+use warmer::Warmer;
 
 /// The facts about a finished table that its file metadata needs.
 #[derive(Clone, Debug)]
@@ -64,6 +66,7 @@ pub struct TableBuilder {
     filter: Option<FilterKeys>,
     tombstones: Vec<(Vec<u8>, Vec<u8>)>,
     properties: Properties,
+    warmer: Option<Warmer>,
     stripped: Vec<u8>,
     seqs: Option<(u64, u64)>,
     /// True if an index block was stored compressed.
@@ -117,11 +120,13 @@ impl TableBuilder {
             .filter(|_| index_kind == IndexKind::Hash)
             .map(|extractor| PrefixRows::new(extractor, file_timestamp_size));
         let first_keys = index_kind == IndexKind::FirstKey;
+        let properties = params.properties();
         Ok(TableBuilder {
+            warmer: Warmer::new(&params, &properties),
             data: DataBlocks::new(&params)?,
             index: IndexRows::new(order.clone(), params.index_shortening(), first_keys),
             filter: params.filter_keys(file_timestamp_size),
-            properties: params.properties(),
+            properties,
             order,
             strip,
             output,
@@ -267,7 +272,8 @@ impl TableBuilder {
         if let Some(filter) = &mut self.filter {
             filter.end_block();
         }
-        self.data.end_block(&mut self.output, &mut self.index)
+        self.data
+            .end_block(&mut self.output, &mut self.index, self.warmer.as_ref())
     }
 
     /// Returns the last key, without its timestamp if those are stripped; empty before the first.

@@ -7,6 +7,7 @@ use cairn_format::filter::FilterBuilder;
 use cairn_format::table::Properties;
 use cairn_format::table::footer::LATEST_VERSION;
 use cairn_format::table::properties::Origin;
+use cairn_memory::CachePriority;
 use cairn_observe::statistics::Meter;
 use cairn_options::{
     CompressionOptions, IndexShortening, IndexType, KeyCommonPrefix, TableOptions,
@@ -53,6 +54,9 @@ pub struct BuildParams {
     pub bytes_per_sync: u64,
     /// True if the CRC32C of the whole file is computed.
     pub file_checksum: bool,
+    /// Priority of the data blocks that are inserted into the block cache as they are written; `None` to
+    /// insert no blocks.
+    pub warm: Option<CachePriority>,
     /// Statistics sink.
     pub meter: Meter,
 }
@@ -119,6 +123,7 @@ impl Default for BuildParams {
             strip_timestamps: false,
             bytes_per_sync: 0,
             file_checksum: false,
+            warm: None,
             meter: Meter::default(),
         }
     }

@@ -108,14 +108,15 @@ pub(crate) fn unpack(
 const COMMON_PREFIX_SINCE: u32 = 8;
 
 /// Returns `block` with whole keys, as cursors expect, instead of keys without their common prefix.
-/// If it is rebuilt, it has room for a tail of `room` bytes.
+/// If it is rebuilt, it has room for a tail of `room` bytes. `version` is the format version of
+/// the table.
 pub(crate) fn without_prefix(
     block: Buffer,
     form: EntryForm,
-    footer: &Footer,
+    version: u32,
     room: usize,
 ) -> Decoded<Buffer> {
-    if footer.version < COMMON_PREFIX_SINCE {
+    if version < COMMON_PREFIX_SINCE {
         return Ok(block);
     }
     Ok(match expand(&block, form)? {

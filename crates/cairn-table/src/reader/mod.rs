@@ -1,15 +1,16 @@
 //! Reading a table: opening, point lookups, iteration, verification.
 
-mod block_fetcher;
+pub(crate) mod block_fetcher;
 mod filter;
 mod get;
 mod index;
 mod iter;
 mod key_anchors;
-mod open;
+pub(crate) mod open;
 mod prefetch;
 mod table;
-mod table_stats;
+pub(crate) mod table_stats;
+mod uncache;
 mod verify;
 
 pub use get::{GetOptions, TableGet, ValueRef};

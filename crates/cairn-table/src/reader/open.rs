@@ -120,7 +120,8 @@ impl Opening<'_> {
 
     /// Returns the contents of an index block, or of one with the same encoding.
     fn index_block(&self, handle: Handle, form: IndexForm) -> Result<Buffer> {
-        block_fetcher::without_prefix(self.block(handle)?, EntryForm::Index(form), &self.footer, 0)
+        let (block, version) = (self.block(handle)?, self.footer.version);
+        block_fetcher::without_prefix(block, EntryForm::Index(form), version, 0)
             .map_err(|error| self.bad(error, handle.offset))
     }
 }
@@ -133,9 +134,8 @@ pub(crate) enum Tier {
     Whole,
 }
 
-/// True if a metadata block is pinned while the table is open.
-fn is_pinned(params: &OpenParams, tier: Tier) -> bool {
-    let options = &params.options;
+/// True if a metadata block of a table of `level` is pinned while the table is open.
+pub(crate) fn is_pinned(options: &TableOptions, level: Option<usize>, tier: Tier) -> bool {
     let pinned = &options.metadata_cache_options;
     let l0 = options.pin_l0_filter_and_index_blocks_in_cache;
     let (tier, fallback) = match tier {
@@ -155,8 +155,16 @@ fn is_pinned(params: &OpenParams, tier: Tier) -> bool {
     };
     match tier {
         PinningTier::All => true,
-        PinningTier::FlushedAndSimilar => params.level == Some(0),
+        PinningTier::FlushedAndSimilar => level == Some(0),
         PinningTier::None | PinningTier::Fallback => false,
+    }
+}
+
+/// Returns the priority of metadata blocks in the cache.
+pub(crate) fn metadata_priority(options: &TableOptions) -> CachePriority {
+    match options.cache_index_and_filter_blocks_with_high_priority {
+        true => CachePriority::High,
+        false => CachePriority::Low,
     }
 }
 
@@ -169,7 +177,7 @@ fn part(
     tier: Tier,
 ) -> Result<MetaBlock> {
     let cached = params.options.cache_index_and_filter_blocks && params.cache.is_some();
-    if cached && !is_pinned(params, tier) {
+    if cached && !is_pinned(&params.options, params.level, tier) {
         return Ok(MetaBlock { handle, held: None });
     }
     let held = match form {
@@ -297,15 +305,8 @@ impl Opening<'_> {
             footer: self.footer,
             limit: self.limit,
             cache_file: cache_file(&params, id),
-            metadata_priority: if params
-                .options
-                .cache_index_and_filter_blocks_with_high_priority
-            {
-                CachePriority::High
-            } else {
-                CachePriority::Low
-            },
-            pins_partitions: is_pinned(&params, Tier::Partition),
+            metadata_priority: metadata_priority(&params.options),
+            pins_partitions: is_pinned(&params.options, params.level, Tier::Partition),
             words: words(&properties, &order, global_seqno),
             properties,
             parts,
@@ -505,7 +506,8 @@ pub(crate) fn unique_id(properties: &Properties) -> Option<UniqueId> {
 }
 
 /// Returns the base of the cache keys of this file: its hashed unique id, so that keys of different
-/// files do not collide, or a process-wide number for files without an id.
+/// files do not collide, or a process-wide number for files without an id. The flash cache, which outlives the
+/// process, recognises such numbers by their size.
 fn cache_file(params: &OpenParams, id: Option<UniqueId>) -> [u64; 2] {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     match id {

@@ -131,6 +131,20 @@ impl Table {
         self.global_seqno
     }
 
+    /// Returns the id from which the keys of the table's blocks in the cache derive: of the file's unique id, or
+    /// of this opening for files without one.
+    #[inline]
+    #[must_use]
+    pub fn cache_id(&self) -> [u64; 2] {
+        self.cache_file
+    }
+
+    /// True if [`Table::cache_id`] is that of every opening of the file.
+    #[must_use]
+    pub fn has_lasting_cache_id(&self) -> bool {
+        super::open::unique_id(&self.properties).is_some()
+    }
+
     /// Returns the order of user keys that the table was opened with.
     #[must_use]
     pub fn order(&self) -> &KeyOrder {
@@ -167,7 +181,7 @@ impl Table {
             .map_err(|error| self.bad(error, found_in.offset))
     }
 
-    fn cache_key(&self, handle: Handle) -> CacheKey {
+    pub(crate) fn cache_key(&self, handle: Handle) -> CacheKey {
         CacheKey::of_block(self.cache_file, handle.offset)
     }
 
@@ -290,7 +304,7 @@ impl Table {
             let block =
                 block_fetcher::unpack(raw, lack.handle, footer, dictionary, verify, room, meter)?;
             match form {
-                Some(form) => block_fetcher::without_prefix(block, form, footer, room),
+                Some(form) => block_fetcher::without_prefix(block, form, footer.version, room),
                 None => Ok(block),
             }
         };

@@ -6,7 +6,7 @@ use cairn_observe::Activity;
 use cairn_observe::perf::by_level::{self, LevelMetric};
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{
-    BlockPart, CacheEvent, Histogram, Statistics, TableCounts, Ticker, count,
+    BlockPart, CacheEvent, Histogram, Statistics, TableCounts, Ticker, Update, count,
 };
 
 use super::table::{MissingBlock, Table};
@@ -20,6 +20,18 @@ pub(crate) fn part_of(role: CacheRole) -> BlockPart {
         CacheRole::Dictionary => BlockPart::Dictionary,
         CacheRole::Data | CacheRole::Blob | CacheRole::Other => BlockPart::Data,
     }
+}
+
+/// Counts the insertion of a block of `len` bytes into the cache, or its refusal.
+pub(crate) fn count_insertion(update: &Update<'_>, part: BlockPart, len: usize, kept: bool) {
+    if !kept {
+        update.add(Ticker::BlockCacheAddFailures, 1);
+        return;
+    }
+    update.add(Ticker::BlockCacheAdd, 1);
+    update.add(Ticker::BlockCacheBytesWrite, len as u64);
+    update.add(part.ticker(CacheEvent::Add), 1);
+    update.add(part.bytes_inserted(), len as u64);
 }
 
 /// True in compactions, whose readahead RocksDB counts separately.
@@ -86,15 +98,8 @@ impl Table {
             if verified {
                 update.add(Ticker::BlockChecksumComputeCount, 1);
             }
-            match kept {
-                Some(true) => {
-                    update.add(Ticker::BlockCacheAdd, 1);
-                    update.add(Ticker::BlockCacheBytesWrite, len as u64);
-                    update.add(part.ticker(CacheEvent::Add), 1);
-                    update.add(part.bytes_inserted(), len as u64);
-                }
-                Some(false) => update.add(Ticker::BlockCacheAddFailures, 1),
-                None => {}
+            if let Some(kept) = kept {
+                count_insertion(update, part, len, kept);
             }
             if unpacked {
                 update.add(Ticker::NumberBlockDecompressed, 1);

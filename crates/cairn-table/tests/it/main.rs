@@ -10,5 +10,6 @@ mod damage;
 mod golden;
 mod resumed;
 mod round_trip;
+mod warm;
 mod words;
 mod world;

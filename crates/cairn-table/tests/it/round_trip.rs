@@ -18,7 +18,7 @@ use proptest::prelude::*;
 
 use crate::world::{Entry, backward, build, forward, get, open};
 
-fn entries_of(order: &KeyOrder, raw: Vec<(Vec<u8>, u64, Vec<u8>)>) -> Vec<Entry> {
+pub fn entries_of(order: &KeyOrder, raw: Vec<(Vec<u8>, u64, Vec<u8>)>) -> Vec<Entry> {
     let mut entries: Vec<Entry> = raw
         .into_iter()
         .map(|(mut user, seq, value)| {
@@ -36,7 +36,7 @@ fn entries_of(order: &KeyOrder, raw: Vec<(Vec<u8>, u64, Vec<u8>)>) -> Vec<Entry>
     entries
 }
 
-fn options() -> impl Strategy<Value = (TableOptions, Compression, CompressionOptions)> {
+pub fn options() -> impl Strategy<Value = (TableOptions, Compression, CompressionOptions)> {
     let layout = (
         (
             prop_oneof![2 => 2u32..8, 1 => Just(8)],
@@ -140,7 +140,7 @@ fn options() -> impl Strategy<Value = (TableOptions, Compression, CompressionOpt
     })
 }
 
-fn raw_entries() -> impl Strategy<Value = Vec<(Vec<u8>, u64, Vec<u8>)>> {
+pub fn raw_entries() -> impl Strategy<Value = Vec<(Vec<u8>, u64, Vec<u8>)>> {
     let key = prop_oneof![
         prop::collection::vec(prop::sample::select(vec![0u8, 1, b'a', b'b', 0xff]), 0..6),
         (0u32..2000).prop_map(|n| format!("key{n:06}").into_bytes()),

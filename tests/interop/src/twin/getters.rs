@@ -28,7 +28,7 @@ const CODECS: &[u64] = &[0, 1, 2, 3, 4, 5, 7];
 
 /// Setters of enumerations, with their valid numbers. RocksDB stores invalid numbers too; with Cairn
 /// the open fails. A level out of range makes RocksDB write beyond an array.
-const CHOICES: [(&str, &[u64]); 23] = [
+const CHOICES: [(&str, &[u64]); 24] = [
     ("rocksdb_block_based_options_set_checksum", &[0, 1, 2, 3, 4]),
     (
         "rocksdb_block_based_options_set_data_block_index_type",
@@ -45,6 +45,10 @@ const CHOICES: [(&str, &[u64]); 23] = [
     ),
     (
         "rocksdb_block_based_options_set_optimize_key_common_prefix",
+        &[0, 1, 2],
+    ),
+    (
+        "rocksdb_block_based_options_set_prepopulate_block_cache",
         &[0, 1, 2],
     ),
     (

@@ -102,7 +102,7 @@ fn counts(
         total_order_seek: true,
         prefix_same_as_start: false,
     };
-    let engine = source.open(path, &options(table_options)).unwrap();
+    let engine = source.open(path, &options(table_options), None).unwrap();
     let mut session = engine.session(&settings);
     let mut gets = || {
         for n in 0..KEYS + 10 {

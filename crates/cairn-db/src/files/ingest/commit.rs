@@ -5,8 +5,8 @@ use std::sync::Arc;
 use cairn_format::key::InternalKey;
 use cairn_format::manifest::LogReach;
 use cairn_jobs::checksum as file_checksum;
-use cairn_jobs::ingest::{self, Place, Rules};
-use cairn_jobs::pick::JobId;
+use cairn_jobs::ingest::{self, Incoming, Place, Rules};
+use cairn_jobs::pick::InProgress;
 use cairn_observe::listener::ExternalFileIngestionInfo;
 use cairn_options::CompactionStyle;
 use cairn_read::View;
@@ -15,12 +15,12 @@ use cairn_version::{FileMeta, TreeEdit, Version};
 
 use super::ReplaceRange;
 use super::prepare::{Prepared, PreparedFile, contains};
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
+use crate::catalog::install::{Change, Ingested};
 use crate::files::copy;
-use crate::install::retire;
-use crate::invariants::check_version;
 use crate::locks::Rank;
-use crate::shared::{Shared, Tree};
+use crate::reservations::{Range, Reservations};
+use crate::shared::Shared;
 
 /// The state after an ingestion that failed.
 pub(super) enum Failed {
@@ -33,27 +33,6 @@ pub(super) enum Failed {
 impl From<Error> for Failed {
     fn from(error: Error) -> Failed {
         Failed::Nothing(error)
-    }
-}
-
-/// The change of one family's tree.
-struct Entering {
-    base: Arc<Version>,
-    next: Arc<Version>,
-    edit: TreeEdit,
-}
-
-/// Levels in which compactions must not write where files enter.
-#[derive(Default)]
-struct Reserved(Vec<(u32, JobId)>);
-
-impl Reserved {
-    fn give_back(self, tree: &mut Tree) {
-        for (family, id) in self.0 {
-            if let Some(state) = tree.families.get_mut(&family) {
-                state.busy.remove(id);
-            }
-        }
     }
 }
 
@@ -74,72 +53,18 @@ impl Shared {
         self.flush_wal(true)?;
         // No log number will say that the files are newer than what the logs hold.
         let log_reach = self.durable_log_reach();
+        let mut reserved = self.reservations();
         // What enters without a number must not become visible to a snapshot that is older.
-        let pause = self.snapshots.pause();
-        let mut manifest = self.manifest.lock();
-        let mut reserved = Reserved::default();
-        let entering = self.guarded("placing files", || self.enter(prepared, &mut reserved));
-        let (entering, last) = match entering {
-            Ok(entering) => entering,
-            Err(error) => {
-                self.end_reservations(reserved);
-                return Err(Failed::Nothing(error));
-            }
-        };
-        assert_eq!(
-            prepared.len(),
-            entering.len(),
-            "each family has a change of its tree"
-        );
-        assert!(
-            self.published() <= last,
-            "an ingestion takes numbers that follow those assigned"
-        );
-        let records = prepared.iter().zip(&entering).map(|(job, entering)| {
-            let mut record = entering.edit.record(job.family().id());
-            record.last_sequence = Some(last);
-            record.log_reach = log_reach;
-            record
-        });
-        let logged = self.log_edits(&mut manifest, records.collect());
-        if let Err(error) = logged {
-            self.end_reservations(reserved);
-            return Err(Failed::InDoubt(error));
-        }
-        self.tree.lock().logs.set_reach(log_reach);
-        self.show(prepared, &entering, last);
-        drop(manifest);
-        drop(pause);
-        self.end_reservations(reserved);
-        Ok(())
-    }
-
-    /// The last log that has records, and where they end. The caller leads, and has synced the logs.
-    fn durable_log_reach(&self) -> Option<LogReach> {
-        debug_assert!(
-            self.context.locks.is_held(Rank::Lead),
-            "the caller leads, so that no log grows"
-        );
-        let current = self.writes.writer.lock().log.as_ref().and_then(|log| {
-            (!log.is_empty()).then(|| LogReach {
-                number: log.number(),
-                bytes: log.len(),
-            })
-        });
-        let finished = || {
-            let tree = self.tree.lock();
-            let last = tree.logs.iter().rev().find(|(_, bytes)| *bytes > 0);
-            last.map(|(number, bytes)| LogReach { number, bytes })
-        };
-        current.or_else(finished)
-    }
-
-    fn end_reservations(self: &Arc<Self>, reserved: Reserved) {
-        let mut tree = self.tree.lock();
-        reserved.give_back(&mut tree);
-        self.update_conditions(&mut tree);
-        self.schedule(&mut tree);
-        self.changed.notify_all();
+        let _pause = self.catalog.snapshots().pause();
+        let editor = self.catalog.edit();
+        let mut changes = Vec::new();
+        let entering = self.guarded("placing files", || {
+            changes = self.enter(prepared, log_reach, &mut reserved)?;
+            let families = prepared.iter().map(|job| &**job.family());
+            editor.prepare(&**self, families.zip(&changes).collect())
+        })?;
+        let committed = editor.commit(&**self, &entering);
+        committed.map_err(Failed::InDoubt)
     }
 
     /// Flushes the families whose memtables overlap the files.
@@ -172,19 +97,15 @@ impl Shared {
         self.flush_led(&overlapped)
     }
 
-    /// Finds a place for every file, and the version that has it there. The places are reserved.
+    /// Finds a place for every file, and reserves it. Returns the changes that bring the files there, one for each family.
     fn enter(
         self: &Arc<Self>,
         prepared: &[Prepared<'_>],
-        reserved: &mut Reserved,
-    ) -> Result<(Vec<Entering>, SequenceNumber)> {
-        let before = self.published();
-        assert_eq!(
-            before,
-            self.writes.commits.allocated(),
-            "no insertion is under way"
-        );
-        let limit = self.next_file_number();
+        log_reach: Option<LogReach>,
+        reserved: &mut Reservations<'_>,
+    ) -> Result<Vec<Change>> {
+        let before = self.last_write();
+        let limit = self.catalog.next_file_number();
         let mut last = before;
         let mut all = Vec::with_capacity(prepared.len());
         for job in prepared {
@@ -221,11 +142,22 @@ impl Shared {
                 last = last.max(meta.largest_seq);
                 edit.added.push((place.level, Arc::new(meta)));
             }
-            let next = Arc::new(base.with_edit(&edit)?);
-            check_version(&next);
-            all.push(Entering { base, next, edit });
+            all.push(edit);
         }
-        Ok((all, last))
+        assert!(
+            before <= last,
+            "an ingestion takes numbers that follow those assigned"
+        );
+        let ingested = Ingested {
+            last_sequence: last,
+            log_reach,
+        };
+        let changes = all.into_iter().map(|edit| Change {
+            edit,
+            ingested: Some(ingested),
+            ..Change::default()
+        });
+        Ok(changes.collect())
     }
 
     fn rules(self: &Arc<Self>, job: &Prepared<'_>, view: &View) -> Rules {
@@ -238,7 +170,7 @@ impl Shared {
                 CompactionStyle::Level => self.base_level(family, view),
                 _ => 1,
             },
-            new_sequence: options.snapshot_consistency && self.snapshots.count() > 0,
+            new_sequence: options.snapshot_consistency && self.catalog.snapshots().count() > 0,
             files_overlap: job.batches.len() > 1,
             keep_sequences: options.allow_db_generated_files,
             last_level_only: options.fail_if_not_bottommost_level,
@@ -257,13 +189,7 @@ impl Shared {
             return Ok(Vec::new());
         };
         let order = base.order();
-        let tree = self.tree.lock();
-        let busy = tree
-            .families
-            .get(&job.family().id())
-            .map(|state| state.busy.clone())
-            .unwrap_or_default();
-        drop(tree);
+        let busy = self.in_progress(job.family());
         let compacting =
             || Error::invalid_argument("the range to be replaced overlaps a running compaction");
         let Some(range) = range else {
@@ -308,7 +234,7 @@ impl Shared {
         base: &Version,
         rules: &Rules,
         before: SequenceNumber,
-        reserved: &mut Reserved,
+        reserved: &mut Reservations<'_>,
     ) -> Result<Vec<Place>> {
         let family = job.family();
         let context = self.job_context(family);
@@ -327,38 +253,17 @@ impl Shared {
             }
             incoming.push(bounds);
         }
-        let mut tree = self.tree.lock();
-        let state = tree.families.get_mut(&family.id()).ok_or_else(|| {
-            Error::invalid_argument(format!("column family {:?} was dropped", family.name()))
-        })?;
-        let mut last = before;
-        let mut previous = None;
-        let mut places = Vec::with_capacity(job.files.len());
-        for batch in &job.batches {
-            let mut uppermost = usize::MAX;
-            for &at in batch {
-                let place = ingest::place(base, &state.busy, rules, &incoming[at], last, previous)?;
-                let needs_number = place.seq > SequenceNumber::ZERO;
-                if needs_number && !job.ingestion.options.allow_global_seqno {
-                    return Err(Error::invalid_argument(
-                        "a file needs a sequence number (it overlaps the database, or snapshots \
-                         exist), and allow_global_seqno is false",
-                    ));
-                }
-                last = last.max(place.seq);
-                uppermost = uppermost.min(place.level);
-                places.push(place);
-            }
-            previous = Some(uppermost);
-        }
-        for (&at, place) in job.batches.iter().flatten().zip(&places) {
-            let bounds = &incoming[at];
-            let id = state
-                .busy
-                .reserve(place.level, &bounds.smallest, &bounds.largest);
-            reserved.0.push((family.id(), id));
-        }
-        Ok(places)
+        reserved.reserve(family, |busy| {
+            let places = places_beside(job, base, busy, rules, before, &incoming)?;
+            let ranges = job.batches.iter().flatten().zip(&places);
+            let ranges = ranges.map(|(&at, place)| Range {
+                level: place.level,
+                smallest: incoming[at].smallest.clone(),
+                largest: incoming[at].largest.clone(),
+            });
+            let ranges = ranges.collect();
+            Ok((places, ranges))
+        })
     }
 
     /// Writes the sequence number into the file if `write_global_seqno` is set. Returns the checksum of the
@@ -375,7 +280,7 @@ impl Shared {
         let fs = &*self.context.world.fs;
         // The file may be a link to one that is not ours to change, so a changed copy takes its
         // name.
-        let number = self.new_file_number();
+        let number = self.catalog.new_file_number();
         let name = cairn_format::names::FileName::Temp(number).to_string();
         let changed = file.inside.with_file_name(name);
         let seq = place.seq.0.to_le_bytes();
@@ -454,33 +359,6 @@ impl Shared {
         meta
     }
 
-    /// Shows the new versions to readers, and then the new sequence number.
-    fn show(&self, prepared: &[Prepared<'_>], entering: &[Entering], last: SequenceNumber) {
-        debug_assert!(
-            self.context.locks.is_held(Rank::Manifest),
-            "versions change under the lock of the MANIFEST"
-        );
-        let mut tree = self.tree.lock();
-        for (job, entering) in prepared.iter().zip(entering) {
-            let family = job.family();
-            assert!(
-                Arc::ptr_eq(&family.view().version, &entering.base),
-                "the lock of the MANIFEST keeps the version of {:?}",
-                family.name()
-            );
-            self.space
-                .track(family, Some(&entering.base), &entering.next);
-            retire(&mut tree, family, &entering.base, &entering.next);
-            let view = family.view().with_version(entering.next.clone(), &[]);
-            family.set_view(view);
-        }
-        self.purge_hint.note_obsolete();
-        self.check_tree(&tree);
-        drop(tree);
-        // A reader that sees the number sees the files that have it.
-        self.writes.commits.skip_to(last);
-    }
-
     /// Notifies listeners of a file that was ingested. Not inlined, so that a stack names it.
     #[inline(never)]
     fn notify_ingested(
@@ -540,6 +418,38 @@ fn reaches_into(order: &cairn_types::KeyOrder, range: &ingest::Incoming, file: &
     let end = compare(file.largest.user_key(), range.smallest.user_key());
     compare(file.smallest.user_key(), range.largest.user_key()).is_lt()
         && (end.is_gt() || end.is_eq() && !file.largest.is_exclusive_bound())
+}
+
+/// The places of one family's files, in the order of the batches, beside the compactions in work.
+fn places_beside(
+    job: &Prepared<'_>,
+    base: &Version,
+    busy: &InProgress,
+    rules: &Rules,
+    before: SequenceNumber,
+    incoming: &[Incoming],
+) -> Result<Vec<Place>> {
+    let mut last = before;
+    let mut previous = None;
+    let mut places = Vec::with_capacity(job.files.len());
+    for batch in &job.batches {
+        let mut uppermost = usize::MAX;
+        for &at in batch {
+            let place = ingest::place(base, busy, rules, &incoming[at], last, previous)?;
+            let needs_number = place.seq > SequenceNumber::ZERO;
+            if needs_number && !job.ingestion.options.allow_global_seqno {
+                return Err(Error::invalid_argument(
+                    "a file needs a sequence number (it overlaps the database, or snapshots \
+                     exist), and allow_global_seqno is false",
+                ));
+            }
+            last = last.max(place.seq);
+            uppermost = uppermost.min(place.level);
+            places.push(place);
+        }
+        previous = Some(uppermost);
+    }
+    Ok(places)
 }
 
 impl Prepared<'_> {

@@ -198,7 +198,7 @@ impl Shared {
                     "table {}, which is deleted, is in no version",
                     file.number
                 );
-                self.delete(&file.inside);
+                self.catalog.delete(&file.inside);
             }
         }
     }

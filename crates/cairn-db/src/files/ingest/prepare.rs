@@ -15,7 +15,7 @@ use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_version::file_meta::{EntryCounts, NO_CHECKSUM_FUNCTION};
 
 use super::{Ingestion, ReplaceRange};
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 use crate::files::copy;
 use crate::files::external::Reader;
 use crate::shared::Shared;
@@ -202,7 +202,7 @@ impl Shared {
                 (SequenceNumber::ZERO, SequenceNumber::ZERO)
             }
         };
-        let number = self.new_file_number();
+        let number = self.catalog.new_file_number();
         let seqno_at = match options.write_global_seqno {
             true => Some(self.place_of_seqno(path, table)?),
             false => None,

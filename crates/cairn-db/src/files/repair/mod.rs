@@ -19,8 +19,8 @@ use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, Subcode};
 use cairn_version::manifest::{self, Contents, FamilyContents, Manifest, Recovered};
 use cairn_version::{FileMeta, TreeEdit, Version};
 
-use crate::family::FamilyDescriptor;
-use crate::file_numbers::is_own;
+use crate::catalog::family::FamilyDescriptor;
+use crate::catalog::file_numbers::is_own;
 use crate::files::lost::Lost;
 use crate::open::{Dropped, OpenRequest, check_numbers, open_above};
 

@@ -10,7 +10,7 @@ use cairn_platform::{FileSystem, Io, World};
 use cairn_types::{Error, KeyOrder, Result, Subcode};
 use cairn_version::FileMeta;
 
-use crate::file_numbers::is_own;
+use crate::catalog::file_numbers::is_own;
 use crate::files::external::Reader;
 
 /// The names in `dir`; none if it does not exist.

@@ -16,7 +16,6 @@
 //! C3. No thread holds the locks of two shards.
 
 mod index;
-mod queues;
 mod shard;
 
 use cairn_platform::sync::Ordering;

@@ -4,11 +4,12 @@ use cairn_platform::sync::Ordering;
 use cairn_platform::sync::modelled::{AtomicU64, Mutex, MutexGuard};
 use cairn_platform::{Buffer, EntryNote};
 
+use super::super::policy::{NodeId, Policy, Seen};
 use super::super::store::Insertion;
 use super::super::{CacheEntry, CacheKey, CachePriority, CacheRole, Evicted, RoleCounts};
 use super::ENTRY_OVERHEAD;
 use super::index::Index;
-use super::queues::{Queues, Seen};
+use crate::secondary::CacheTier;
 
 const ROLES: usize = CacheRole::ALL.len();
 
@@ -22,8 +23,8 @@ pub(super) struct Shard {
 
 /// What the lock guards: the order of eviction, and counters.
 struct State {
-    queues: Queues,
-    /// By node of `queues`: the number of the entry, and its hits when it was last examined.
+    policy: Policy,
+    /// By node of `policy`: the number of the entry, and its hits when it was last examined.
     entries: Vec<(u32, u32)>,
     counts: [RoleCounts; ROLES],
 }
@@ -34,9 +35,10 @@ pub(super) struct Locked<'a> {
     state: MutexGuard<'a, State>,
 }
 
-/// Role and priority of an entry as one number.
-fn class(role: CacheRole, priority: CachePriority) -> u32 {
-    u32::from(role as u8) | u32::from(priority as u8) << 8
+/// Role, priority and lowest tier of an entry as one number.
+fn class(entry: &Insertion) -> u32 {
+    let role = u32::from(entry.role as u8);
+    role | u32::from(entry.priority as u8) << 8 | u32::from(entry.lowest as u8) << 16
 }
 
 fn role_of(class: u32) -> CacheRole {
@@ -44,7 +46,15 @@ fn role_of(class: u32) -> CacheRole {
 }
 
 fn priority_of(class: u32) -> CachePriority {
-    CachePriority::IN_ORDER[(class >> 8) as usize]
+    CachePriority::IN_ORDER[(class >> 8 & 0xff) as usize]
+}
+
+fn lowest_of(class: u32) -> CacheTier {
+    match class >> 16 {
+        0 => CacheTier::Volatile,
+        1 => CacheTier::VolatileCompressed,
+        _ => CacheTier::NonVolatileBlock,
+    }
 }
 
 fn words(key: &CacheKey) -> [u64; 2] {
@@ -70,7 +80,7 @@ impl Shard {
             index: Index::new(),
             misses: Default::default(),
             state: Mutex::new(State {
-                queues: Queues::new(),
+                policy: Policy::new(),
                 entries: Vec::new(),
                 counts: Default::default(),
             }),
@@ -136,10 +146,10 @@ impl Locked<'_> {
     /// Adds an entry. Returns the one that it replaces.
     pub(super) fn insert(&mut self, entry: Insertion, charge: usize, born: u32) -> Option<Evicted> {
         let replaced = self.erase(entry.hash, &entry.key);
-        let node = self.state.queues.insert(charge, entry.priority);
+        let node = self.state.policy.insert(entry.hash, charge, entry.priority);
         let note = EntryNote {
             link: node,
-            class: class(entry.role, entry.priority),
+            class: class(&entry),
             born,
         };
         let number = publish(entry.buffer, words(&entry.key), note);
@@ -152,7 +162,7 @@ impl Locked<'_> {
         replaced
     }
 
-    fn set_entry(&mut self, node: u32, number: u32) {
+    fn set_entry(&mut self, node: NodeId, number: u32) {
         let entries = &mut self.state.entries;
         let at = node as usize;
         if entries.len() <= at {
@@ -165,7 +175,7 @@ impl Locked<'_> {
     /// before.
     pub(super) fn replace(&mut self, hash: u64, number: u32, copy: Buffer, charge: usize) -> usize {
         let note = look(number).note;
-        let before = self.state.queues.charge(note.link);
+        let before = self.state.policy.charge(note.link);
         let key = look(number).key;
         let replacement = publish(copy, key, note);
         self.index.insert(hash, replacement, hash_of);
@@ -173,7 +183,7 @@ impl Locked<'_> {
         let hits = look(number).hits;
         drop(Buffer::unpublish(number));
         self.set_entry(note.link, replacement);
-        self.state.queues.set_charge(note.link, charge);
+        self.state.policy.replace_charge(note.link, charge);
         let counts = &mut self.state.counts[role_of(note.class) as usize];
         counts.usage = counts.usage - before + charge;
         counts.hits += u64::from(hits);
@@ -188,19 +198,21 @@ impl Locked<'_> {
     /// Removes the entry that is worth least and is not held by a reader.
     pub(super) fn evict(&mut self) -> Option<Evicted> {
         let State {
-            queues, entries, ..
+            policy, entries, ..
         } = &mut *self.state;
-        let node = queues.victim(|node| {
+        let node = policy.victim(|node| {
             let (number, hits) = &mut entries[node as usize];
             let entry = look(*number);
-            let before = std::mem::replace(hits, entry.hits);
-            Seen {
-                is_hit: entry.hits != before,
-                is_held: entry.is_held,
+            if entry.is_held {
+                return Seen::InUse;
             }
+            let before = std::mem::replace(hits, entry.hits);
+            let touches = entry.hits.wrapping_sub(before);
+            Seen::Touches(u8::try_from(touches).unwrap_or(u8::MAX))
         })?;
-        let (number, _) = self.state.entries[node as usize];
-        let evicted = self.remove(hash_of(number), number);
+        let (number, _) = entries[node as usize];
+        policy.evicted(node);
+        let evicted = self.take_out(hash_of(number), number);
         self.state.counts[evicted.role as usize].evictions += 1;
         Some(evicted)
     }
@@ -229,28 +241,34 @@ impl Locked<'_> {
     }
 
     fn remove(&mut self, hash: u64, number: u32) -> Evicted {
+        self.state.policy.remove(look(number).note.link);
+        self.take_out(hash, number)
+    }
+
+    /// Takes an entry without a node out of the index and the counters.
+    fn take_out(&mut self, hash: u64, number: u32) -> Evicted {
         let entry = look(number);
         assert!(self.index.remove(hash, number), "C2: the entry is indexed");
         let buffer = Buffer::unpublish(number).expect("C2: the entry is published");
         let role = role_of(entry.note.class);
-        let charge = self.state.queues.charge(entry.note.link);
-        self.state.queues.remove(entry.note.link);
-        let counts = &mut self.state.counts[role as usize];
-        counts.entries -= 1;
-        counts.usage -= charge;
-        counts.hits += u64::from(entry.hits);
-        debug_assert!(
-            self.state.queues.usage() == self.state.counts.iter().map(|it| it.usage).sum::<usize>(),
-            "the charges of roles and queues are the same"
-        );
-        Evicted {
+        let evicted = Evicted {
             key: key_of(entry.key),
             buffer,
             role,
             priority: priority_of(entry.note.class),
             is_hit: entry.hits > 0,
+            lowest: lowest_of(entry.note.class),
             overhead: ENTRY_OVERHEAD,
-        }
+        };
+        let counts = &mut self.state.counts[role as usize];
+        counts.entries -= 1;
+        counts.usage -= evicted.charge();
+        counts.hits += u64::from(entry.hits);
+        debug_assert!(
+            self.state.policy.usage() == self.state.counts.iter().map(|it| it.usage).sum::<usize>(),
+            "the charges of roles and of the policy are the same"
+        );
+        evicted
     }
 
     pub(super) fn pinned_usage(&self) -> usize {

@@ -8,7 +8,7 @@ use cairn_platform::{Buffer, prefetch_address};
 
 use super::store::{Insertion, Store};
 use super::{CacheEntry, CacheKey, CacheOptions, CacheRole, Evicted, RoleCounts, shard_of};
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 pub(in crate::cache) use shard::ENTRY_OVERHEAD;
 use shard::{Limits, Shard};
 

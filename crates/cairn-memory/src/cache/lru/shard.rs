@@ -11,6 +11,7 @@ use super::super::CacheEntry;
 use super::super::store::Insertion;
 use super::super::{CacheKey, CacheOptions, CachePriority, CacheRole, Evicted, RoleCounts};
 use super::table::{Hashed, Table};
+use crate::secondary::CacheTier;
 
 /// The overhead of the cache per entry, approximately: its line and a share of the free ones, the node, and
 /// the reference counts.
@@ -65,6 +66,7 @@ struct Slot {
     node: u32,
     role: CacheRole,
     priority: CachePriority,
+    lowest: CacheTier,
     touches: u8,
 }
 
@@ -166,6 +168,7 @@ impl Shard {
             buffer,
             role,
             priority,
+            lowest,
         } = entry;
         drop(self.erase(hash, &key));
         let charge = buffer.memory_usage() + ENTRY_OVERHEAD;
@@ -181,6 +184,7 @@ impl Shard {
             node,
             role,
             priority,
+            lowest,
             touches: 0,
         };
         self.table.insert(slot);
@@ -410,6 +414,7 @@ impl Shard {
             role: slot.role,
             priority: slot.priority,
             is_hit: slot.touches > 0,
+            lowest: slot.lowest,
             overhead: ENTRY_OVERHEAD,
         }
     }

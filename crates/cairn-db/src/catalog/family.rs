@@ -13,7 +13,7 @@ use cairn_types::KeyOrder;
 use cairn_version::manifest::RecoveredFamily;
 use cairn_version::{TableSource, Version};
 
-use crate::invariants::check_memtables;
+use super::invariants::check_memtables;
 use crate::work::WorkCounts;
 use crate::write::early_switch::EarlySwitch;
 use crate::write::pace::Pace;
@@ -28,7 +28,7 @@ pub(crate) struct FamilyState {
     /// The order of the keys, which never changes.
     order: KeyOrder,
     /// The state that reads see. Replaced as a whole when memtables switch and when jobs install.
-    pub(crate) view: ArcSwap<View>,
+    view: ArcSwap<View>,
     /// Opens the family's tables. Replaced when options that it goes by change.
     tables: ArcSwap<TableSource>,
     /// The size of the memtable, in bytes, at which the next leader must look at it.
@@ -153,6 +153,12 @@ impl FamilyState {
         self.view.load()
     }
 
+    /// The state that reads see now.
+    #[inline]
+    pub(crate) fn view_full(&self) -> Arc<View> {
+        self.view.load_full()
+    }
+
     /// The memtable that takes writes. Only the leader of the write queue may rely on it staying.
     pub(crate) fn memtable(&self) -> Arc<Memtable> {
         self.view.load().memtable.clone()
@@ -260,6 +266,8 @@ pub(crate) struct FamilyTable {
     /// The family with number 0, which every database has and none drops, so that a write to it does not load all
     /// families.
     default: OnceLock<Arc<FamilyState>>,
+    /// Families that were dropped, for as long as handles of them live.
+    dropped: Mutex<Vec<Weak<FamilyState>>>,
 }
 
 impl FamilyTable {
@@ -275,7 +283,7 @@ impl FamilyTable {
     }
 
     /// Replaces the live families. The caller leads and has the lock of the MANIFEST, or is alone.
-    pub(crate) fn store(&self, families: Families) {
+    pub(super) fn store(&self, families: Families) {
         if let Some(family) = families.get(0) {
             self.default.get_or_init(|| family.clone());
         }
@@ -284,6 +292,19 @@ impl FamilyTable {
             "the default family stays"
         );
         self.live.store(Arc::new(families));
+    }
+
+    /// Records that `family` was dropped.
+    pub(super) fn note_dropped(&self, family: &Arc<FamilyState>) {
+        let mut dropped = self.dropped.lock();
+        dropped.retain(|family| family.strong_count() > 0);
+        dropped.push(Arc::downgrade(family));
+    }
+
+    /// Takes the families that were dropped and have handles.
+    pub(super) fn take_dropped(&self) -> Vec<Arc<FamilyState>> {
+        let dropped = std::mem::take(&mut *self.dropped.lock());
+        dropped.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// The family with number 0; `None` before families are known.
@@ -297,9 +318,24 @@ impl FamilyTable {
 #[derive(Clone, Default)]
 pub(crate) struct Families {
     by_id: BTreeMap<u32, Arc<FamilyState>>,
+    /// The largest id that a family ever had.
+    max_id: u32,
 }
 
 impl Families {
+    /// No families. The largest id that one ever had is `max_id`.
+    pub(crate) fn none(max_id: u32) -> Families {
+        Families {
+            by_id: BTreeMap::new(),
+            max_id,
+        }
+    }
+
+    /// The largest id that a family ever had.
+    pub(crate) fn max_id(&self) -> u32 {
+        self.max_id
+    }
+
     pub(crate) fn get(&self, id: u32) -> Option<&Arc<FamilyState>> {
         self.by_id.get(&id)
     }
@@ -314,6 +350,7 @@ impl Families {
 
     pub(crate) fn insert(&mut self, family: Arc<FamilyState>) {
         let (id, name) = (family.id(), family.name().to_owned());
+        self.max_id = self.max_id.max(id);
         let before = self.by_id.insert(id, family);
         assert!(before.is_none(), "the id {id} of family {name:?} is new");
     }

@@ -6,8 +6,9 @@
 //! - A blob file is returned for deletion once, when no live version has it. References are not counted: each version has its own
 //!   metadata of a blob file, with its own garbage counts.
 //! - While deletions are disabled no file is returned, and paths passed to [`ObsoleteFiles::hold`] are kept.
+//! - Once the directory is given up no held path is returned.
 //!
-//! The lock of the tree guards the set. No method touches a file. [`ObsoleteFiles::take_unread`] costs time proportional to the
+//! No method touches a file. [`ObsoleteFiles::take_unread`] costs time proportional to the
 //! number of obsolete files times that of replaced versions with readers.
 
 use std::collections::HashSet;
@@ -32,6 +33,8 @@ pub(crate) struct ObsoleteFiles {
     pins: usize,
     /// Paths to delete when deletions are enabled again.
     held: Vec<PathBuf>,
+    /// The directory may belong to another process.
+    gave_up: bool,
 }
 
 /// A hint of obsolete files without a reader, which costs a reader that leaves two loads and no lock.
@@ -182,7 +185,7 @@ impl ObsoleteFiles {
     /// Reverts one [`ObsoleteFiles::disable`]. If none is left, returns the held paths, which the caller deletes.
     pub(crate) fn enable(&mut self) -> Option<Vec<PathBuf>> {
         self.disabled = self.disabled.saturating_sub(1);
-        (!self.are_disabled()).then(|| std::mem::take(&mut self.held))
+        self.take_held()
     }
 
     /// Keeps all files until [`ObsoleteFiles::unpin`], whatever the program enables meanwhile.
@@ -194,7 +197,16 @@ impl ObsoleteFiles {
     pub(crate) fn unpin(&mut self) -> Option<Vec<PathBuf>> {
         assert!(self.pins > 0, "files are unpinned as often as pinned");
         self.pins -= 1;
-        (!self.are_disabled()).then(|| std::mem::take(&mut self.held))
+        self.take_held()
+    }
+
+    fn take_held(&mut self) -> Option<Vec<PathBuf>> {
+        (!self.are_disabled() && !self.gave_up).then(|| std::mem::take(&mut self.held))
+    }
+
+    /// Keeps held paths for ever: the directory may belong to another process.
+    pub(crate) fn give_up(&mut self) {
+        self.gave_up = true;
     }
 
     /// True while a copy is under way, whose files are kept.
@@ -249,6 +261,7 @@ mod tests {
             meter: Meter::default(),
             last_level: 6,
             open_tables: OpenTables::new(None),
+            uncache_aggressiveness: 0,
         };
         let blobs = BlobSource::new(fs, PathBuf::from("/"), FileMode::default(), None);
         (Arc::new(tables), Arc::new(blobs))
@@ -370,6 +383,15 @@ mod tests {
         assert_eq!(files.unpin(), None);
         assert!(!files.are_pinned() && files.are_disabled());
         assert_eq!(files.enable(), Some(vec![PathBuf::from("/1")]));
+    }
+
+    #[test]
+    fn held_paths_stay_once_the_directory_is_given_up() {
+        let mut files = ObsoleteFiles::default();
+        files.pin();
+        assert!(files.hold(Path::new("/1")));
+        files.give_up();
+        assert_eq!(files.unpin(), None);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use cairn_platform::sync::{AtomicBool, Ordering};
 use cairn_types::{Code, Error, FileNumber, Result, Subcode};
 use cairn_version::Version;
 
-use crate::family::FamilyState;
+use crate::catalog::family::FamilyState;
 
 /// The files of a database in its `SstFileManager`. Without one every call is a branch.
 pub(crate) struct Space {

@@ -13,16 +13,16 @@ use cairn_types::Result;
 use cairn_version::manifest::{Manifest, Recovered, RecoveredFamily};
 use cairn_version::{FileMeta, TreeEdit, Version};
 
-use crate::family::Families;
-use crate::shared::Shared;
+use super::Catalog;
+use super::env::CatalogEnv;
 
-impl Shared {
+impl Catalog {
     /// The MANIFEST that was recovered, with what the opening adds to it; `None` if a fresh one has to be
     /// written.
     pub(super) fn reuse_manifest(
         &self,
+        env: &impl CatalogEnv,
         recovered: &Recovered,
-        families: &Families,
         keep_logs: bool,
     ) -> Result<Option<Manifest>> {
         let options = self.options();
@@ -37,7 +37,7 @@ impl Shared {
         {
             return Ok(None);
         }
-        let Some(edits) = self.edits_of_opening(recovered, families, keep_logs) else {
+        let Some(edits) = self.edits_of_opening(env, recovered, keep_logs) else {
             return Ok(None);
         };
         let fs = &*self.context.world.fs;
@@ -64,22 +64,23 @@ impl Shared {
     /// add to it.
     fn edits_of_opening(
         &self,
+        env: &impl CatalogEnv,
         recovered: &Recovered,
-        families: &Families,
         keep_logs: bool,
     ) -> Option<Vec<VersionEdit>> {
         let options = self.options();
+        let families = self.families();
         let vouches = options.track_and_verify_wals_in_manifest || !recovered.wals.is_empty();
         let is_all = families.iter().count() == recovered.families.len();
         // Logs that were kept have been written anew, and may be shorter than what was vouched for.
         if !is_all || (keep_logs && vouches) {
             return None;
         }
-        let tree = self.tree.lock();
+        let logs = env.log_state();
         let mut edits = Vec::new();
         if vouches {
             edits.push(VersionEdit {
-                wals_deleted_before: Some(tree.logs.first_needed()),
+                wals_deleted_before: Some(logs.first_needed),
                 ..VersionEdit::default()
             });
         }
@@ -87,7 +88,7 @@ impl Shared {
             let id = family.id();
             let before = recovered.families.iter().find(|before| before.id == id)?;
             let added = added_to(before, &family.view().version)?;
-            let log_number = tree.families.get(&id)?.log_number;
+            let log_number = *logs.families.get(&id)?;
             debug_assert!(
                 before.log_number <= log_number,
                 "the log number of {:?} falls from {} to {log_number}",
@@ -105,9 +106,9 @@ impl Shared {
         edits.push(VersionEdit {
             db_id: db_id.then(|| self.context.db_id.clone()),
             next_file_number: Some(self.next_file_number()),
-            last_sequence: Some(self.published()),
-            max_family: Some(tree.max_family),
-            min_log_number_to_keep: Some(tree.logs.first_needed()),
+            last_sequence: Some(logs.last_sequence),
+            max_family: Some(families.max_id()),
+            min_log_number_to_keep: Some(logs.first_needed),
             ..VersionEdit::default()
         });
         Some(edits)

@@ -1,0 +1,316 @@
+//! Dumping the cached blocks of a database to a file, and loading them after a restart.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cairn_format::cache_dump::{
+    DumpEntry, DumpHeader, DumpRecord, HEADER_LEN, NO_LEVEL, RECORD_LEN,
+};
+use cairn_memory::{BlockCache, CacheEntry, CacheKey, CachePriority, CacheRole};
+use cairn_platform::fs::FileMode;
+use cairn_platform::{FileSystem, RandomAccessFile, WritableFile};
+use cairn_types::{Error, Malformed, Result, Subcode};
+
+use crate::db::Db;
+use crate::shared::Shared;
+
+/// Size of the reads and writes of a dump, in bytes.
+const WINDOW: usize = 1 << 20;
+
+/// Memory that a cache may need beside a block, in bytes.
+const OVERHEAD: usize = 256;
+
+/// The roles that are dumped, by their numbers in a dump.
+const ROLES: [CacheRole; 5] = [
+    CacheRole::Data,
+    CacheRole::Index,
+    CacheRole::Filter,
+    CacheRole::FilterMeta,
+    CacheRole::Dictionary,
+];
+
+/// The priorities, by their numbers in a dump.
+const PRIORITIES: [CachePriority; 3] = [
+    CachePriority::Bottom,
+    CachePriority::Low,
+    CachePriority::High,
+];
+
+/// The content of a dump.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheDump {
+    /// The number of blocks.
+    pub blocks: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// The result of loading a dump.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheLoad {
+    /// Blocks that were inserted.
+    pub loaded: CacheDump,
+    /// Blocks of files that the database does not have, or no longer.
+    pub unknown: u64,
+    /// Blocks that were cached already, and those for which the cache had no room.
+    pub left_out: u64,
+}
+
+impl Db {
+    /// Writes the cached blocks of the database to the file `path`, in place of any other, for
+    /// [`Db::load_cache`]. Blocks that are worth most come first: metadata before data, then by hits. Each
+    /// block that is written counts as a hit. Reads and writes go on meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`; the file is then as before.
+    pub fn dump_cache(&self, path: &Path) -> Result<CacheDump> {
+        let shared = self.shared();
+        shared.context.check_reader()?;
+        let fs = &*shared.context.world.fs;
+        let mut temporary = OsString::from(path);
+        temporary.push(".tmp");
+        let temporary = PathBuf::from(temporary);
+        remove_if_any(fs, &temporary)?;
+        let file = fs.create(&temporary, FileMode::default())?;
+        let dumped = write(shared, file)
+            .and_then(|dumped| {
+                fs.rename(&temporary, path)?;
+                Ok(dumped)
+            })
+            .inspect_err(|_| {
+                remove_if_any(fs, &temporary).ok();
+            })?;
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        fs.sync_dir(dir.unwrap_or(Path::new(".")))?;
+        Ok(dumped)
+    }
+
+    /// Inserts the blocks of the dump `path` into the block caches, until they are full. Only blocks of tables that
+    /// the database has are taken, so that a dump may be older than the database or of another one. Reads and writes go
+    /// on meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`; `Corruption` at damage, up to which blocks have been inserted; `NotSupported` for a dump of
+    /// another version.
+    pub fn load_cache(&self, path: &Path) -> Result<CacheLoad> {
+        let shared = self.shared();
+        shared.context.check_reader()?;
+        let file = shared.context.world.fs.open(path, FileMode::default())?;
+        let owners = shared.owners();
+        let families = shared.catalog.families_full();
+        let mut load = CacheLoad::default();
+        read(&*file, |entry, block| {
+            let key = CacheKey {
+                high: entry.key[0],
+                low: entry.key[1],
+            };
+            let owner = owners.find(&key);
+            let family = owner.and_then(|owner| families.get(owner.family));
+            let Some(cache) = family.and_then(|family| family.cache()) else {
+                load.unknown += 1;
+                return Ok(());
+            };
+            let role = ROLES.get(usize::from(entry.role));
+            let priority = PRIORITIES.get(usize::from(entry.priority));
+            let (Some(&role), Some(&priority)) = (role, priority) else {
+                return Err(Malformed::at(4, "role or priority of a cache dump"));
+            };
+            let has_room = cache.usage() + block.len() + OVERHEAD <= cache.capacity();
+            if !has_room || cache.contains(&key) || !cache.insert(key, block.into(), role, priority)
+            {
+                load.left_out += 1;
+                return Ok(());
+            }
+            load.loaded.blocks += 1;
+            load.loaded.bytes += block.len() as u64;
+            Ok(())
+        })?;
+        Ok(load)
+    }
+}
+
+fn remove_if_any(fs: &dyn FileSystem, path: &Path) -> Result<()> {
+    match fs.remove(path) {
+        Err(error) if error.subcode() == Subcode::PathNotFound => Ok(()),
+        result => result,
+    }
+}
+
+/// Writes a dump to `file`.
+fn write(shared: &Shared, file: Arc<dyn WritableFile>) -> Result<CacheDump> {
+    let header = DumpHeader::new(shared.context.world.clock.wall_seconds());
+    let owners = shared.owners();
+    let mut dumped = CacheDump::default();
+    let mut bytes = header.encode();
+    for cache in shared.block_caches() {
+        for entry in worth_most_first(&cache) {
+            let Some(owner) = owners.find(&entry.key) else {
+                continue;
+            };
+            let role = ROLES.iter().position(|role| *role == entry.role);
+            let (Some(role), Some(block)) = (role, cache.lookup(&entry.key, entry.role)) else {
+                continue;
+            };
+            let Ok(len) = u32::try_from(block.len()) else {
+                continue;
+            };
+            let record = DumpRecord::Entry(DumpEntry {
+                role: role as u8,
+                priority: entry.priority as u8,
+                level: u8::try_from(owner.level).unwrap_or(NO_LEVEL),
+                family: owner.family,
+                age_seconds: entry.age_seconds,
+                hits: entry.hits,
+                key: [entry.key.high, entry.key.low],
+                len,
+            });
+            bytes.extend_from_slice(&record.encode(&header, &block));
+            bytes.extend_from_slice(&block);
+            dumped.blocks += 1;
+            dumped.bytes += block.len() as u64;
+            if bytes.len() >= WINDOW {
+                file.append(&bytes)?;
+                bytes.clear();
+            }
+        }
+    }
+    let end = DumpRecord::End {
+        entries: dumped.blocks,
+        bytes: dumped.bytes,
+    };
+    bytes.extend_from_slice(&end.encode(&header, &[]));
+    file.append(&bytes)?;
+    file.sync(false)?;
+    file.close()?;
+    Ok(dumped)
+}
+
+/// The entries of `cache`, in the order in which they are worth loading.
+fn worth_most_first(cache: &BlockCache) -> Vec<CacheEntry> {
+    let mut entries = Vec::new();
+    cache.for_each_entry(|entry| entries.push(entry));
+    entries.sort_by_key(|entry| {
+        let rank = std::cmp::Reverse((entry.priority, entry.hits));
+        (rank, entry.age_seconds)
+    });
+    entries
+}
+
+/// Calls `take` with the entries of the dump `file` and their blocks.
+fn read(
+    file: &dyn RandomAccessFile,
+    mut take: impl FnMut(&DumpEntry, &[u8]) -> std::result::Result<(), Malformed>,
+) -> Result<()> {
+    let mut dump = Window::new(file)?;
+    let header = dump.decoded(HEADER_LEN, DumpHeader::decode)?;
+    let mut sum = CacheDump::default();
+    loop {
+        let at = dump.at();
+        let bad = |error: Malformed| error.in_file(file.path().display(), at);
+        let (bytes, record) = dump.decoded(RECORD_LEN, |bytes| {
+            let bytes: [u8; RECORD_LEN] = bytes.try_into().expect("the length of a record");
+            Ok((bytes, DumpRecord::decode(&bytes)?))
+        })?;
+        match record {
+            DumpRecord::Entry(entry) => {
+                let block = dump.take(entry.len as usize)?;
+                DumpRecord::verify(&header, &bytes, block).map_err(bad)?;
+                take(&entry, block).map_err(bad)?;
+                sum.blocks += 1;
+                sum.bytes += block.len() as u64;
+            }
+            DumpRecord::End {
+                entries,
+                bytes: all,
+            } => {
+                DumpRecord::verify(&header, &bytes, &[]).map_err(bad)?;
+                let found = (sum.blocks, sum.bytes, dump.left());
+                if found == (entries, all, 0) {
+                    return Ok(());
+                }
+                return Err(bad(Malformed::mismatch(
+                    24,
+                    "blocks, bytes and rest of a cache dump",
+                    format_args!("{:?}", (entries, all, 0)),
+                    format_args!("{found:?}"),
+                )));
+            }
+        }
+    }
+}
+
+/// A file that is read from the front, in pieces.
+struct Window<'f> {
+    file: &'f dyn RandomAccessFile,
+    len: u64,
+    /// Bytes that were read, and the position of the next one among them.
+    read: Vec<u8>,
+    next: usize,
+    /// The position in the file behind the bytes that were read.
+    end: u64,
+}
+
+impl<'f> Window<'f> {
+    fn new(file: &'f dyn RandomAccessFile) -> Result<Window<'f>> {
+        Ok(Window {
+            file,
+            len: file.len()?,
+            read: Vec::new(),
+            next: 0,
+            end: 0,
+        })
+    }
+
+    /// The position of the next byte.
+    fn at(&self) -> u64 {
+        self.end - (self.read.len() - self.next) as u64
+    }
+
+    /// The number of bytes from here to the end of the file.
+    fn left(&self) -> u64 {
+        self.len - self.at()
+    }
+
+    /// Decodes the next `count` bytes.
+    fn decoded<T>(
+        &mut self,
+        count: usize,
+        decode: impl FnOnce(&[u8]) -> std::result::Result<T, Malformed>,
+    ) -> Result<T> {
+        let (at, path) = (self.at(), self.file.path());
+        decode(self.take(count)?).map_err(|error| error.in_file(path.display(), at))
+    }
+
+    /// Returns the next `count` bytes. Memory is only taken for bytes that the file has.
+    fn take(&mut self, count: usize) -> Result<&[u8]> {
+        if count as u64 > self.left() {
+            return Err(Error::corruption(format!(
+                "{} at {}: expected {count} bytes, found {}: the dump is incomplete",
+                self.file.path().display(),
+                self.at(),
+                self.left()
+            )));
+        }
+        let have = self.read.len() - self.next;
+        if have < count {
+            self.read.drain(..self.next);
+            self.next = 0;
+            let more = (self.len - self.end).min((count - have).max(WINDOW) as u64) as usize;
+            self.read.resize(have + more, 0);
+            let read = self.file.read_up_to_end(self.end, &mut self.read[have..])?;
+            if read < more {
+                return Err(Error::corruption(format!(
+                    "{}: the dump became shorter while it was read",
+                    self.file.path().display()
+                )));
+            }
+            self.end += more as u64;
+        }
+        let from = self.next;
+        self.next += count;
+        Ok(&self.read[from..self.next])
+    }
+}

@@ -1,0 +1,221 @@
+//! Families that come and go.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cairn_format::manifest::{FamilyChange, VersionEdit};
+use cairn_memtable::Memtable;
+use cairn_observe::BackgroundErrorReason;
+use cairn_options::FamilyOptions;
+use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber};
+use cairn_version::manifest::{Recovered, RecoveredFamily};
+use cairn_version::{TreeEdit, Version};
+
+use super::Catalog;
+use super::env::{CatalogEnv, Installed, InstalledKind};
+use super::family::{Families, FamilyState};
+use super::invariants::check_version;
+
+/// The state of a database that does not exist yet: the default family, without anything in it.
+pub(crate) fn new_database(order: KeyOrder) -> Recovered {
+    let default = RecoveredFamily {
+        id: 0,
+        name: "default".to_owned(),
+        version: Version::empty(order, 1),
+        log_number: FileNumber(0),
+        full_history_ts_low: Vec::new(),
+        persist_timestamps: true,
+    };
+    Recovered {
+        manifest: FileNumber(0),
+        manifest_bytes: 0,
+        families: vec![default],
+        next_file: FileNumber(1),
+        last_sequence: SequenceNumber::ZERO,
+        min_log_to_keep: FileNumber(0),
+        max_family: 0,
+        db_id: None,
+        wals: BTreeMap::new(),
+        log_reach: None,
+        set_back: Vec::new(),
+        unread: None,
+        ending: None,
+    }
+}
+
+/// A column family to create: checked options, and the tables that it begins with.
+pub(crate) struct NewFamily {
+    pub(crate) name: String,
+    pub(crate) options: FamilyOptions,
+    pub(crate) tables: TreeEdit,
+}
+
+impl NewFamily {
+    /// The MANIFEST records of the family as `id`, whose first log is `log`.
+    fn records(&self, id: u32, log: FileNumber) -> Vec<VersionEdit> {
+        let mut records = vec![VersionEdit {
+            comparator: Some(self.options.comparator.name().to_owned()),
+            family_change: Some(FamilyChange::Add {
+                name: self.name.clone(),
+            }),
+            log_number: Some(log),
+            max_family: Some(id),
+            persist_timestamps: Some(true),
+            ..VersionEdit::of_family(id)
+        }];
+        assert!(
+            self.tables.deleted.is_empty(),
+            "a new family deletes no table"
+        );
+        if !self.tables.is_empty() {
+            let mut record = self.tables.record(id);
+            let added = self.tables.added.iter();
+            record.last_sequence = added.map(|(_, file)| file.largest_seq).max();
+            records.push(record);
+        }
+        records
+    }
+}
+
+impl Catalog {
+    /// Makes the families that the MANIFEST has the live ones, each with an empty memtable. The largest id that a family
+    /// ever had is `max_id`.
+    pub(crate) fn recover_families(
+        &self,
+        recovered: Vec<(&RecoveredFamily, FamilyOptions, Version)>,
+        max_id: u32,
+        new_memtable: impl Fn(&FamilyOptions) -> Arc<Memtable>,
+    ) {
+        let mut families = Families::none(max_id);
+        for (family, options, version) in recovered {
+            assert!(
+                family.id <= max_id,
+                "family {} has a larger id than the MANIFEST names, {max_id}",
+                family.id
+            );
+            let memtable = new_memtable(&options);
+            families.insert(Arc::new(
+                self.new_family(family, options, version, memtable),
+            ));
+        }
+        self.families.store(families);
+    }
+
+    /// Creates families whose first log is `log`, durably: all of them or none.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if a name is taken; `Corruption` if the tables of one contradict each other; `IoError` of the
+    /// MANIFEST.
+    pub(crate) fn create_families(
+        &self,
+        env: &impl CatalogEnv,
+        new: Vec<NewFamily>,
+        log: FileNumber,
+        new_memtable: impl Fn(&FamilyOptions) -> Arc<Memtable>,
+    ) -> Result<Vec<Arc<FamilyState>>> {
+        let mut editor = self.edit();
+        let mut families = (*self.families_full()).clone();
+        let first_id = families.max_id() + 1;
+        let tables = new.iter().flat_map(|family| &family.tables.added);
+        let largest = tables.map(|(_, file)| file.largest_seq).max();
+        let mut records = Vec::new();
+        let mut created = Vec::new();
+        for (id, family) in (first_id..).zip(new) {
+            if families.named(&family.name).is_some() {
+                return Err(Error::invalid_argument(format!(
+                    "column family {:?} exists already",
+                    family.name
+                )));
+            }
+            records.extend(family.records(id, log));
+            let memtable = new_memtable(&family.options);
+            let state = Arc::new(self.created(id, family, log, memtable)?);
+            assert!(
+                families.max_id() < id,
+                "the id {id} was never used: the largest is {}",
+                families.max_id()
+            );
+            families.insert(state.clone());
+            created.push(state);
+        }
+        editor.log_edits(env, BackgroundErrorReason::ManifestWrite, records)?;
+        let installed = Installed {
+            kind: InstalledKind::Created(&created, log),
+            min_log: None,
+            last_sequence: largest,
+        };
+        env.installed(&installed, || self.families.store(families));
+        Ok(created)
+    }
+
+    /// The state of a new family `id` whose first log is `log`.
+    fn created(
+        &self,
+        id: u32,
+        family: NewFamily,
+        log: FileNumber,
+        memtable: Arc<Memtable>,
+    ) -> Result<FamilyState> {
+        let NewFamily {
+            name,
+            options,
+            tables,
+        } = family;
+        let levels = usize::try_from(options.num_levels).unwrap_or(1).max(1);
+        let version = Version::empty(options.comparator.clone(), levels).with_edit(&tables)?;
+        check_version(&version);
+        let recovered = RecoveredFamily {
+            id,
+            name,
+            version: version.clone(),
+            log_number: log,
+            full_history_ts_low: Vec::new(),
+            persist_timestamps: true,
+        };
+        Ok(self.new_family(&recovered, options, version, memtable))
+    }
+
+    /// Drops `family`, durably. Its handles go on reading, and keep its files.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if it was dropped already; `IoError` of the MANIFEST.
+    pub(crate) fn drop_family(
+        &self,
+        env: &impl CatalogEnv,
+        family: &Arc<FamilyState>,
+    ) -> Result<()> {
+        let mut editor = self.edit();
+        if family.is_dropped() {
+            return Err(Error::invalid_argument(format!(
+                "column family {:?} was dropped already",
+                family.name()
+            )));
+        }
+        let min_log = env.log_state().first_without(family);
+        let mut record = VersionEdit {
+            family_change: Some(FamilyChange::Drop),
+            min_log_number_to_keep: Some(min_log),
+            ..VersionEdit::of_family(family.id())
+        };
+        if self.options().track_and_verify_wals_in_manifest {
+            record.wals_deleted_before = record.min_log_number_to_keep;
+        }
+        editor.log_edits(env, BackgroundErrorReason::ManifestWrite, vec![record])?;
+        let installed = Installed {
+            kind: InstalledKind::Dropped(family),
+            min_log: Some(min_log),
+            last_sequence: None,
+        };
+        env.installed(&installed, || {
+            family.mark_dropped();
+            let families = self.families_full();
+            self.families.store(families.without(family.id()));
+            self.families.note_dropped(family);
+            let version = family.view().version.clone();
+            self.retire(family, &version, None);
+        });
+        Ok(())
+    }
+}

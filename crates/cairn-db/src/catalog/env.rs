@@ -1,0 +1,83 @@
+//! The seam between the catalog and the write path: what a MANIFEST says about logs, and what a durable edit changes there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cairn_format::manifest::LogReach;
+use cairn_observe::BackgroundErrorReason;
+use cairn_types::{Error, FileNumber, Result, SequenceNumber};
+
+use super::family::FamilyState;
+use super::install::Change;
+
+/// The services that the catalog needs from memtables and logs.
+pub(crate) trait CatalogEnv {
+    /// Makes the logs before `log` durable, of which the MANIFEST is about to say that some family does not need them: a
+    /// power cut would otherwise take from the other families what it leaves to this one.
+    fn sync_logs_before(&self, log: FileNumber) -> Result<()>;
+
+    /// The state of the logs.
+    fn log_state(&self) -> LogState;
+
+    /// Applies `edit`, which the MANIFEST has durably, to memtables and logs, and calls `publish` under the lock under
+    /// which views change. The caller holds the lock of the MANIFEST.
+    fn installed(&self, edit: &Installed<'_>, publish: impl FnOnce());
+
+    /// Handles a failure of the MANIFEST, for which listeners get `reason`.
+    fn manifest_failed(&self, reason: BackgroundErrorReason, error: &Error);
+}
+
+/// The state of the logs, as a MANIFEST records it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LogState {
+    /// The last write that reads see.
+    pub(crate) last_sequence: SequenceNumber,
+    /// The first log that recovery needs, as the durable MANIFEST says.
+    pub(crate) first_needed: FileNumber,
+    /// The first log with unflushed entries of each family.
+    pub(crate) families: BTreeMap<u32, FileNumber>,
+    /// Lengths of the logs that recovery needs, in bytes; 0 for the current log.
+    pub(crate) lengths: BTreeMap<FileNumber, u64>,
+    /// Durable end of the logs at the last ingestion.
+    pub(crate) reach: Option<LogReach>,
+}
+
+impl LogState {
+    /// The first log that some family needs once these changes count.
+    pub(super) fn first_after(&self, group: &[(&FamilyState, &Change)]) -> FileNumber {
+        let needs = self.families.iter().map(|(id, before)| {
+            let change = group.iter().find(|(family, _)| family.id() == *id);
+            let number = change.and_then(|(_, change)| change.log_number);
+            number.unwrap_or_default().max(*before)
+        });
+        needs.min().unwrap_or_default()
+    }
+
+    /// The first log that some family but `family` needs.
+    pub(super) fn first_without(&self, family: &FamilyState) -> FileNumber {
+        let others = self.families.iter().filter(|(id, _)| **id != family.id());
+        let needs = others.map(|(_, number)| *number);
+        needs.min().unwrap_or(self.first_needed)
+    }
+}
+
+/// An edit that the MANIFEST has durably.
+pub(crate) struct Installed<'a> {
+    pub(crate) kind: InstalledKind<'a>,
+    /// Recovery needs no log before this one; `None` if the edit does not say so.
+    pub(crate) min_log: Option<FileNumber>,
+    /// The largest sequence number in files that came from elsewhere: it becomes visible with them.
+    pub(crate) last_sequence: Option<SequenceNumber>,
+}
+
+/// The kind of an [`Installed`] edit.
+pub(crate) enum InstalledKind<'a> {
+    /// Changes of the files of families.
+    Changes(&'a [(&'a FamilyState, &'a Change)]),
+    /// New families, whose first log this is.
+    Created(&'a [Arc<FamilyState>], FileNumber),
+    /// The drop of a family.
+    Dropped(&'a FamilyState),
+    /// Nothing but a new first log.
+    Logs,
+}

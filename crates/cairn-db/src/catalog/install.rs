@@ -1,0 +1,274 @@
+//! Installing edits: the MANIFEST first, then the views.
+//!
+//! One edit is installed at a time, under the lock of the MANIFEST, so the version it was made for
+//! can only have changed in files that it does not touch. Readers see the new version when the
+//! MANIFEST has it durably, never before.
+
+use std::sync::Arc;
+
+use cairn_format::manifest::{LogReach, VersionEdit};
+use cairn_memtable::Memtable;
+use cairn_observe::BackgroundErrorReason;
+use cairn_types::{Error, FileNumber, Result, SequenceNumber};
+use cairn_version::manifest::Manifest;
+use cairn_version::{TreeEdit, Version};
+
+use super::Catalog;
+use super::env::{CatalogEnv, Installed, InstalledKind, LogState};
+use super::family::FamilyState;
+use crate::locks::RankedGuard;
+
+/// A change to install: files, and the memtables and logs that it replaces.
+#[derive(Default)]
+pub(crate) struct Change {
+    /// The files that leave and enter.
+    pub(crate) edit: TreeEdit,
+    /// The memtables that the edit's files hold.
+    pub(crate) flushed: Vec<Arc<Memtable>>,
+    /// With these flushed, the family needs only this log and later ones.
+    pub(crate) log_number: Option<FileNumber>,
+    /// Set if the files come from outside of the database.
+    pub(crate) ingested: Option<Ingested>,
+}
+
+/// Facts of ingested files.
+#[derive(Clone, Copy)]
+pub(crate) struct Ingested {
+    /// The last sequence number of the ingestion, which becomes visible with the files.
+    pub(crate) last_sequence: SequenceNumber,
+    /// Durable end of the logs: no log number will say that the files are newer than what the logs hold.
+    pub(crate) log_reach: Option<LogReach>,
+}
+
+/// The right to change the catalog. While a thread has it, versions and the set of families stay as they are.
+pub(crate) struct Editor<'a> {
+    pub(super) catalog: &'a Catalog,
+    pub(super) manifest: RankedGuard<'a, Option<Manifest>>,
+}
+
+/// Changes that fit the versions of their families.
+pub(crate) struct PreparedChanges<'a> {
+    group: Vec<(&'a FamilyState, &'a Change)>,
+    /// For each change, the version that it applies to and the one that it makes.
+    versions: Vec<(Arc<Version>, Arc<Version>)>,
+    logs: LogState,
+}
+
+impl Catalog {
+    /// Waits for an edit under way and keeps others from beginning.
+    pub(crate) fn edit(&self) -> Editor<'_> {
+        Editor {
+            catalog: self,
+            manifest: self.manifest.lock(),
+        }
+    }
+
+    /// Makes `change` part of `family`, durably.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if the edit contradicts the tree, and nothing has changed; `IoError` of the
+    /// MANIFEST, and the change is in doubt.
+    pub(crate) fn install(
+        &self,
+        env: &impl CatalogEnv,
+        family: &FamilyState,
+        change: Change,
+    ) -> Result<()> {
+        self.install_together(env, &[(family, &change)])
+    }
+
+    /// Makes each change part of its family, durably, all of them or none. Families that were
+    /// dropped are left out.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Catalog::install`]; `ShutdownInProgress` if all of the families were dropped.
+    pub(crate) fn install_together(
+        &self,
+        env: &impl CatalogEnv,
+        group: &[(&FamilyState, &Change)],
+    ) -> Result<()> {
+        let first_log = group
+            .iter()
+            .filter_map(|(_, change)| change.log_number)
+            .max();
+        if let Some(first) = first_log {
+            env.sync_logs_before(first)?;
+        }
+        let editor = self.edit();
+        let (dropped, group): (Vec<_>, Vec<_>) =
+            group.iter().partition(|(family, _)| family.is_dropped());
+        for (family, change) in &dropped {
+            self.delete_outputs(family, &change.edit);
+        }
+        if let ([(family, _), ..], []) = (&dropped[..], &group[..]) {
+            return Err(Error::shutdown(format!(
+                "column family {:?} was dropped",
+                family.name()
+            )));
+        }
+        let prepared = editor.prepare(env, group)?;
+        editor.commit(env, &prepared)
+    }
+
+    /// Deletes the tables and blob files that a job wrote for a family that is not there any more. Those that it
+    /// only moved belong to versions that may still be read.
+    pub(crate) fn delete_outputs(&self, family: &FamilyState, edit: &TreeEdit) {
+        let is_moved = |number| edit.deleted.iter().any(|(_, moved)| *moved == number);
+        for (_, file) in &edit.added {
+            if !is_moved(file.number) {
+                let version = family.view().version.clone();
+                assert!(
+                    version.files().all(|(_, live)| live.number != file.number),
+                    "table {}, which is deleted, is in no version",
+                    file.number
+                );
+                self.delete(&family.tables().path(file));
+            }
+        }
+        for blob in &edit.added_blobs {
+            self.delete(&family.view().family.blobs.path(blob.number));
+        }
+    }
+
+    /// Hands the files that `next`, the version after that of `family`, has no more to the deletion of obsolete files:
+    /// all of them without a `next` one, for a dropped family.
+    pub(super) fn retire(&self, family: &FamilyState, base: &Arc<Version>, next: Option<&Version>) {
+        assert!(
+            Arc::ptr_eq(base, &family.view().version),
+            "the current version of {:?} is the one that is replaced",
+            family.name()
+        );
+        if next.is_some() {
+            family.note_replaced(base);
+        }
+        let blobs = &family.view().family.blobs;
+        self.obsolete
+            .lock()
+            .add(&family.tables(), blobs, base, next);
+        self.purge_hint.note_obsolete();
+    }
+}
+
+impl Editor<'_> {
+    /// Applies `group` to the versions of its families and checks it.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if an edit contradicts the tree.
+    pub(crate) fn prepare<'g>(
+        &self,
+        env: &impl CatalogEnv,
+        group: Vec<(&'g FamilyState, &'g Change)>,
+    ) -> Result<PreparedChanges<'g>> {
+        for (at, (family, _)) in group.iter().enumerate() {
+            assert!(
+                group[..at]
+                    .iter()
+                    .all(|(other, _)| other.id() != family.id()),
+                "a group has one change of family {:?}",
+                family.name()
+            );
+        }
+        let logs = env.log_state();
+        let mut versions = Vec::with_capacity(group.len());
+        for (family, change) in &group {
+            let base = family.view().version.clone();
+            let next = Arc::new(base.with_edit(&change.edit)?);
+            self.catalog
+                .check_change(family, change, &base, &next, &logs);
+            versions.push((base, next));
+        }
+        Ok(PreparedChanges {
+            group,
+            versions,
+            logs,
+        })
+    }
+
+    /// Appends the changes to the MANIFEST as one group, and shows them to readers.
+    ///
+    /// # Errors
+    ///
+    /// `IoError` of the MANIFEST, and the changes are in doubt.
+    pub(crate) fn commit(
+        mut self,
+        env: &impl CatalogEnv,
+        prepared: &PreparedChanges<'_>,
+    ) -> Result<()> {
+        let PreparedChanges {
+            group,
+            versions,
+            logs,
+        } = prepared;
+        // Only then the records say that older logs are not needed. Until a MANIFEST does, the logs are kept, also
+        // those that no family needs: later logs count only where these are.
+        let frees_logs = group.iter().any(|(_, change)| change.log_number.is_some());
+        let min_log = frees_logs.then(|| logs.first_after(group));
+        // RocksDB reports a MANIFEST that fails in a flush as one without a WAL, whether there is a WAL or not.
+        let reason = match group.iter().any(|(_, change)| !change.flushed.is_empty()) {
+            true => BackgroundErrorReason::ManifestWriteNoWal,
+            false => BackgroundErrorReason::ManifestWrite,
+        };
+        let records = self.catalog.records(group, min_log);
+        self.log_edits(env, reason, records)?;
+        let ingested = group.iter().filter_map(|(_, change)| change.ingested);
+        let installed = Installed {
+            kind: InstalledKind::Changes(group),
+            min_log,
+            last_sequence: ingested.map(|files| files.last_sequence).max(),
+        };
+        env.installed(&installed, || self.catalog.publish(prepared));
+        assert!(
+            group
+                .iter()
+                .zip(versions)
+                .all(|((family, _), (base, _))| !Arc::ptr_eq(&family.view().version, base)),
+            "the versions are shown under the lock under which views change"
+        );
+        Ok(())
+    }
+}
+
+impl Catalog {
+    /// The MANIFEST records of `group`, after which recovery needs no log before `min_log`.
+    fn records(
+        &self,
+        group: &[(&FamilyState, &Change)],
+        min_log: Option<FileNumber>,
+    ) -> Vec<VersionEdit> {
+        let mut records = Vec::with_capacity(group.len() + 1);
+        if self.options().track_and_verify_wals_in_manifest && min_log.is_some() {
+            // RocksDB looks at nothing else in a record that speaks of logs.
+            records.push(VersionEdit {
+                wals_deleted_before: min_log,
+                ..VersionEdit::default()
+            });
+        }
+        records.extend(group.iter().map(|(family, change)| {
+            let mut record = change.edit.record(family.id());
+            record.log_number = change.log_number;
+            record.min_log_number_to_keep = min_log.filter(|_| change.log_number.is_some());
+            if let Some(ingested) = &change.ingested {
+                record.last_sequence = Some(ingested.last_sequence);
+                record.log_reach = ingested.log_reach;
+            }
+            record
+        }));
+        records
+    }
+
+    /// Shows the versions of `prepared` to readers, and takes what was flushed out of their views.
+    fn publish(&self, prepared: &PreparedChanges<'_>) {
+        let changes = prepared.group.iter().zip(&prepared.versions);
+        for ((family, change), (base, next)) in changes {
+            self.space.track(family, Some(base), next);
+            self.retire(family, base, Some(next));
+            let view = family.view().with_version(next.clone(), &change.flushed);
+            family.set_view(view);
+            family.keep_history(&change.flushed);
+        }
+        self.snapshots.forget_bottom();
+    }
+}

@@ -1,0 +1,160 @@
+//! Invariants of the catalog, asserted at installs. Those that concern memtables and logs as well are in `invariants.rs` of
+//! the crate, which numbers them all.
+
+use cairn_format::manifest::VersionEdit;
+use cairn_read::View;
+use cairn_types::KeyOrder;
+use cairn_version::{Version, bounds};
+
+use super::Catalog;
+use super::env::LogState;
+use super::family::FamilyState;
+use super::install::Change;
+use crate::locks::Rank;
+
+impl Catalog {
+    /// Checks a change of `family` that is about to be installed on `base` and makes `next` of it.
+    pub(super) fn check_change(
+        &self,
+        family: &FamilyState,
+        change: &Change,
+        base: &Version,
+        next: &Version,
+        logs: &LogState,
+    ) {
+        debug_assert!(
+            self.context.locks.is_held(Rank::Manifest),
+            "changes are installed under the lock of the MANIFEST"
+        );
+        assert_eq!(
+            change.log_number.is_some(),
+            !change.flushed.is_empty(),
+            "a change has a log number if it has memtables that were flushed"
+        );
+        assert!(
+            change.flushed.is_empty() || change.edit.deleted.is_empty(),
+            "a flush of {:?} deletes no table",
+            family.name()
+        );
+        let limit = self.next_file_number();
+        let is_moved = |number| change.edit.deleted.iter().any(|(_, gone)| *gone == number);
+        for (level, file) in &change.edit.added {
+            assert!(
+                file.number < limit,
+                "table {} enters level {level}, and the next number is {limit} (S4)",
+                file.number
+            );
+            debug_assert!(
+                is_moved(file.number) || base.files().all(|(_, old)| old.number != file.number),
+                "table {} enters a tree that has it",
+                file.number
+            );
+            // Compactions go by what is in their inputs, which other programs may have written.
+            assert!(
+                change.flushed.is_empty() || file.largest_seq <= logs.last_sequence,
+                "a flush writes table {} with entries that are not visible: {}",
+                file.number,
+                file.largest_seq
+            );
+        }
+        for blob in &change.edit.added_blobs {
+            assert!(
+                blob.number < limit,
+                "blob file {} is added, and the next number is {limit} (S4)",
+                blob.number
+            );
+        }
+        let view = family.view();
+        let waiting = view.immutables.iter().rev();
+        assert!(
+            change.flushed.len() <= view.immutables.len()
+                && change
+                    .flushed
+                    .iter()
+                    .zip(waiting)
+                    .all(|(flushed, waiting)| std::sync::Arc::ptr_eq(flushed, waiting)),
+            "the oldest memtables of {:?} are flushed first",
+            family.name()
+        );
+        let before = logs.families.get(&family.id());
+        assert!(
+            before <= change.log_number.as_ref().or(before),
+            "the log number of {:?} falls from {before:?} to {:?}",
+            family.name(),
+            change.log_number
+        );
+        check_version(next);
+    }
+
+    /// Checks the numbers in `edits`, which are about to be appended to the MANIFEST.
+    pub(super) fn check_edits(&self, edits: &[VersionEdit]) {
+        debug_assert!(
+            self.context.locks.is_held(Rank::Manifest),
+            "the MANIFEST is written under its lock"
+        );
+        let limit = self.next_file_number();
+        for edit in edits {
+            debug_assert!(
+                edit.new_files.iter().all(|file| file.number < limit),
+                "tables that enter have numbers below {limit} (S4)"
+            );
+            debug_assert!(
+                edit.blob_additions.iter().all(|blob| blob.number < limit),
+                "blob files that enter have numbers below {limit} (S4)"
+            );
+            debug_assert!(
+                edit.log_number.is_none_or(|log| log < limit),
+                "a family needs a log with a number below {limit} (S4)"
+            );
+            debug_assert!(
+                edit.min_log_number_to_keep.is_none_or(|log| log < limit),
+                "logs are kept from a number below {limit} on (S4)"
+            );
+        }
+    }
+}
+
+/// Checks that the memtables of `view` follow each other (S2).
+pub(crate) fn check_memtables(view: &View) {
+    if !cfg!(debug_assertions) {
+        return;
+    }
+    let mut newest_first = view.memtables().filter(|memtable| !memtable.is_empty());
+    let Some(mut newer) = newest_first.next() else {
+        return;
+    };
+    for older in newest_first {
+        debug_assert!(
+            // The entries of one that is being filled may be counted before their numbers are noted.
+            newer
+                .first_seq()
+                .is_none_or(|first| first > older.largest_seq()),
+            "memtables of {:?} follow each other: one begins at {:?}, the one before it ends at {} (S2)",
+            view.family.family,
+            newer.first_seq(),
+            older.largest_seq()
+        );
+        newer = older;
+    }
+}
+
+/// Checks that the files of each level from 1 on ascend and do not overlap (S5). Where a program's comparator orders the keys
+/// that is for the program to keep.
+pub(crate) fn check_version(version: &Version) {
+    let order = version.order();
+    if !cfg!(debug_assertions) || matches!(order, KeyOrder::Custom(_)) {
+        return;
+    }
+    for (level, files) in version.levels().iter().enumerate().skip(1) {
+        for pair in files.files().windows(2) {
+            let (first, second) = (&pair[0], &pair[1]);
+            debug_assert!(
+                bounds::compare(order, first.largest.as_bytes(), second.smallest.as_bytes())
+                    .is_lt(),
+                "tables {} and {} of level {level} overlap (S5)",
+                first.number,
+                second.number
+            );
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! The MANIFEST of an open database: appending edits, replacing it, closing it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cairn_format::manifest::VersionEdit;
+use cairn_format::names::FileName;
+use cairn_observe::BackgroundErrorReason;
+use cairn_observe::statistics::Ticker;
+use cairn_types::{Error, FileNumber, Result};
+use cairn_version::Version;
+use cairn_version::manifest::{self, Contents, FamilyContents, Manifest, Recovered};
+
+use super::Catalog;
+use super::env::{CatalogEnv, Installed, InstalledKind};
+use super::family::FamilyState;
+use super::install::Editor;
+use super::invariants::check_version;
+
+impl Editor<'_> {
+    /// Appends `edits`, which count together or not at all, and replaces the MANIFEST if it has
+    /// outgrown what it describes. Listeners get `reason` if that fails.
+    pub(super) fn log_edits(
+        &mut self,
+        env: &impl CatalogEnv,
+        reason: BackgroundErrorReason,
+        mut edits: Vec<VersionEdit>,
+    ) -> Result<()> {
+        let catalog = self.catalog;
+        let current = self
+            .manifest
+            .as_mut()
+            .ok_or_else(|| Error::shutdown("the database is closed"))?;
+        if let Some(last) = edits.last_mut() {
+            last.next_file_number = Some(catalog.next_file_number());
+            last.last_sequence = last.last_sequence.max(Some(env.log_state().last_sequence));
+        }
+        catalog.check_edits(&edits);
+        let options = catalog.options();
+        let percent = u32::try_from(options.max_manifest_space_amp_pct).unwrap_or(0);
+        if !current.wants_rotation(options.max_manifest_file_size, percent) {
+            return current
+                .append_group(edits)
+                .inspect_err(|error| env.manifest_failed(reason, error));
+        }
+        let next = catalog.write_manifest(env, &edits).inspect_err(|error| {
+            current.give_up();
+            env.manifest_failed(reason, error);
+        })?;
+        let old = std::mem::replace(current, next);
+        let number = old.number();
+        assert!(
+            number < current.number(),
+            "MANIFEST {} takes the place of an older one, not of {number}",
+            current.number()
+        );
+        // All of it is in the new one.
+        if let Err(error) = old.close() {
+            catalog
+                .context
+                .info
+                .warn(format_args!("closing {number} failed: {error}"));
+        }
+        catalog.delete_manifest(number);
+        Ok(())
+    }
+}
+
+impl Catalog {
+    /// Appends `record`, which is of no family.
+    ///
+    /// # Errors
+    ///
+    /// `IoError` of the MANIFEST; `ShutdownInProgress`.
+    pub(crate) fn log_record(&self, env: &impl CatalogEnv, record: VersionEdit) -> Result<()> {
+        let reason = BackgroundErrorReason::ManifestWrite;
+        self.edit().log_edits(env, reason, vec![record])
+    }
+
+    /// Records which logs are needed: those of writes that failed are not, even where nothing
+    /// had to be flushed. It is the first edit in a new MANIFEST if the old one failed.
+    ///
+    /// # Errors
+    ///
+    /// `IoError` of the MANIFEST or of a log.
+    pub(crate) fn release_logs(&self, env: &impl CatalogEnv) -> Result<()> {
+        let mut editor = self.edit();
+        let logs = env.log_state();
+        let min_log = logs.families.values().min().copied();
+        let min_log = min_log.unwrap_or(logs.first_needed);
+        let mut edits = Vec::new();
+        if self.options().track_and_verify_wals_in_manifest {
+            edits.push(VersionEdit {
+                wals_deleted_before: Some(min_log),
+                ..VersionEdit::default()
+            });
+        }
+        edits.extend(logs.families.iter().map(|(id, number)| VersionEdit {
+            log_number: Some(*number),
+            min_log_number_to_keep: (*id == 0).then_some(min_log),
+            ..VersionEdit::of_family(*id)
+        }));
+        env.sync_logs_before(FileNumber(u64::MAX))?;
+        editor.log_edits(env, BackgroundErrorReason::ManifestWrite, edits)?;
+        let installed = Installed {
+            kind: InstalledKind::Logs,
+            min_log: Some(min_log),
+            last_sequence: None,
+        };
+        env.installed(&installed, || {});
+        Ok(())
+    }
+
+    /// Begins the MANIFEST of an opening: that which was `recovered`, if it can be appended to, or a new one. Returns its
+    /// number.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`.
+    pub(crate) fn begin_manifest(
+        &self,
+        env: &impl CatalogEnv,
+        recovered: &Recovered,
+        keep_logs: bool,
+    ) -> Result<FileNumber> {
+        let manifest = match self.reuse_manifest(env, recovered, keep_logs)? {
+            Some(manifest) => {
+                assert_eq!(
+                    manifest.number(),
+                    recovered.manifest,
+                    "a MANIFEST that is reused keeps its number"
+                );
+                manifest
+            }
+            None => self.write_manifest(env, &[])?,
+        };
+        let number = manifest.number();
+        assert!(
+            recovered.manifest <= number,
+            "MANIFEST {number} is newer than the one that was read, {}",
+            recovered.manifest
+        );
+        let before = self.manifest.lock().replace(manifest);
+        assert!(before.is_none(), "an opening begins one MANIFEST");
+        Ok(number)
+    }
+
+    /// True if there is a MANIFEST to which edits are appended: the database is open for writing.
+    pub(crate) fn has_manifest(&self) -> bool {
+        self.manifest.lock().is_some()
+    }
+
+    /// Writes the state of the live families, followed by `edits`, to a new MANIFEST that becomes the
+    /// current one.
+    fn write_manifest(&self, env: &impl CatalogEnv, edits: &[VersionEdit]) -> Result<Manifest> {
+        // It says of each family which logs it needs.
+        env.sync_logs_before(FileNumber(u64::MAX))?;
+        let number = self.new_file_number();
+        let tracks = self.options().track_and_verify_wals_in_manifest;
+        let logs = env.log_state();
+        // The log that is written has no length yet.
+        let wals: BTreeMap<FileNumber, Option<u64>> = logs
+            .lengths
+            .iter()
+            .filter(|(_, len)| tracks && **len > 0)
+            .map(|(number, len)| (*number, Some(*len)))
+            .collect();
+        let families = self.families_full();
+        let versions: Vec<(Arc<FamilyState>, Arc<Version>)> = families
+            .iter()
+            .map(|family| (family.clone(), family.view().version.clone()))
+            .collect();
+        versions
+            .iter()
+            .for_each(|(_, version)| check_version(version));
+        let contents = Contents {
+            db_id: self
+                .options()
+                .write_dbid_to_manifest
+                .then_some(self.context.db_id.as_str()),
+            next_file: self.next_file_number(),
+            last_sequence: logs.last_sequence,
+            min_log_to_keep: logs.first_needed,
+            max_family: families.max_id(),
+            wals: &wals,
+            log_reach: logs.reach,
+            families: versions
+                .iter()
+                .map(|(family, version)| FamilyContents {
+                    id: family.id(),
+                    name: family.name(),
+                    version,
+                    log_number: logs.families.get(&family.id()).copied().unwrap_or_default(),
+                    full_history_ts_low: &family.full_history_ts_low,
+                    persist_timestamps: family.persist_timestamps,
+                })
+                .collect(),
+        };
+        assert!(
+            contents.next_file > number,
+            "MANIFEST {number} names a next file number above its own"
+        );
+        debug_assert!(
+            contents.min_log_to_keep < contents.next_file,
+            "logs are kept from a number on that was given out (S4)"
+        );
+        debug_assert!(
+            families
+                .iter()
+                .all(|family| logs.families.contains_key(&family.id())),
+            "each family that is written has a log number"
+        );
+        let manifest = Manifest::create(
+            &*self.context.world.fs,
+            &self.context.dir,
+            number,
+            &contents,
+            edits,
+        )?;
+        Ok(manifest.measured(self.telemetry.meter()))
+    }
+
+    /// Closes the MANIFEST, if there is one. That of a `healthy` database is read back first if the options say so, and
+    /// written anew if it is damaged.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`.
+    pub(crate) fn close_manifest(&self, env: &impl CatalogEnv, healthy: bool) -> Result<()> {
+        let Some(mut manifest) = self.manifest.lock().take() else {
+            return Ok(());
+        };
+        if self.options().reuse_manifest_on_open && healthy && !manifest.has_failed() {
+            manifest.end()?;
+        }
+        let (number, bytes) = (manifest.number(), manifest.size());
+        manifest.close()?;
+        if !self.options().verify_manifest_content_on_close || !healthy {
+            return Ok(());
+        }
+        let fs = &*self.context.world.fs;
+        match manifest::verify(fs, &self.context.dir, number, bytes) {
+            Err(error) if error.is_corruption() => {
+                self.telemetry
+                    .tick(Ticker::ManifestValidationFailureCount, 1);
+                self.context
+                    .info
+                    .error(format_args!("MANIFEST {number} is written anew: {error}"));
+            }
+            done => return done,
+        }
+        let fresh = self.write_manifest(env, &[])?;
+        let (next, bytes) = (fresh.number(), fresh.size());
+        fresh.close()?;
+        manifest::verify(fs, &self.context.dir, next, bytes)?;
+        self.delete_manifest(number);
+        Ok(())
+    }
+
+    /// Deletes a MANIFEST that another one has replaced.
+    fn delete_manifest(&self, number: FileNumber) {
+        let name = FileName::Manifest(number).to_string();
+        self.delete(&self.context.dir.join(name));
+    }
+}

@@ -1,0 +1,125 @@
+//! Taking views, caches and open tables away from a closed database.
+
+use std::sync::Arc;
+
+use cairn_memtable::{Memtable, MemtableOptions};
+use cairn_read::{Reading, View};
+use cairn_types::{Error, Result};
+use cairn_version::{TableSource, Version};
+
+use super::Catalog;
+use super::family::{Families, FamilyState};
+
+/// The number of the view of a family of a database that was released.
+const RELEASED: u64 = u64::MAX;
+
+/// Bytes that the arena of a memtable takes that stays empty.
+const EMPTY_ARENA: usize = 4096;
+
+/// Refuses a read of a family whose view was taken away.
+#[inline]
+pub(crate) fn check_held(view: &View) -> Result<()> {
+    if view.number == RELEASED {
+        return Err(released());
+    }
+    Ok(())
+}
+
+#[cold]
+#[inline(never)]
+fn released() -> Error {
+    Error::shutdown("the database is closed")
+}
+
+impl FamilyState {
+    /// True if the view was taken away.
+    pub(crate) fn is_released(&self) -> bool {
+        self.view().number == RELEASED
+    }
+
+    /// Takes away what the family holds in memory.
+    fn release(&self) {
+        let view = self.view_full();
+        let options = self.options();
+        let mut bare = (**options).clone();
+        bare.table.block_cache = None;
+        bare.blob_cache = None;
+        let tables = Arc::new(TableSource {
+            fs: self.tables().fs.clone(),
+            paths: self.tables().paths.clone(),
+            order: self.order().clone(),
+            prefix_extractor: None,
+            options: Arc::new(bare.table.clone()),
+            cache: None,
+            verify_unique_id: false,
+            mode: self.tables().mode,
+            advise_random: false,
+            meter: self.tables().meter.clone(),
+            last_level: self.tables().last_level,
+            open_tables: self.tables().open_tables.clone(),
+            uncache_aggressiveness: 0,
+        });
+        let blobs = cairn_read::BlobSource::new(
+            tables.fs.clone(),
+            tables.paths.first().cloned().unwrap_or_default(),
+            tables.mode,
+            None,
+        );
+        let reading = Reading {
+            family: view.family.family.clone(),
+            order: self.order().clone(),
+            merge_operator: view.family.merge_operator.clone(),
+            dated: view.family.dated,
+            prefix_extractor: None,
+            max_sequential_skip: view.family.max_sequential_skip,
+            memtable_op_scan_flush_trigger: 0,
+            memtable_avg_op_scan_flush_trigger: 0,
+            read_sampler: None,
+            tables: tables.clone(),
+            blobs: Arc::new(blobs),
+            row_cache: None,
+            io: view.family.io.clone(),
+            clock: view.family.clock.clone(),
+            statistics: None,
+        };
+        let empty = MemtableOptions {
+            arena_block_size: EMPTY_ARENA,
+            ..MemtableOptions::default()
+        };
+        self.set_view(View {
+            memtable: Arc::new(Memtable::new(self.order().clone(), empty)),
+            immutables: Vec::new(),
+            version: Arc::new(Version::empty(
+                self.order().clone(),
+                tables.last_level.saturating_add(1),
+            )),
+            family: Arc::new(reading),
+            number: RELEASED,
+            end: view.end.clone(),
+        });
+        drop(options);
+        self.set_options(Arc::new(bare), tables);
+        self.forget_history();
+    }
+}
+
+impl Catalog {
+    /// Takes away what the families of a closed database hold in memory and keep open. The next opening deletes obsolete
+    /// files.
+    pub(crate) fn release(&self) {
+        self.obsolete.lock().forget();
+        let families = self.families_full();
+        for family in families.iter() {
+            family.release();
+        }
+        for family in self.families.take_dropped() {
+            family.release();
+        }
+        let mut left = Families::default();
+        if let Some(default) = families.get(0) {
+            left.insert(default.clone());
+        }
+        self.families.store(left);
+        self.default_cache.store(None);
+    }
+}

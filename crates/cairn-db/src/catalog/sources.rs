@@ -1,0 +1,221 @@
+//! The state of a family that joins the catalog: its directories, the sources of its tables and blob files, its first view.
+
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cairn_memtable::Memtable;
+use cairn_options::{DbOptions, FamilyOptions};
+use cairn_platform::fs::FileMode;
+use cairn_platform::{FileSystem, Random};
+use cairn_read::{BlobCache, BlobSource, Reading, RowCache, View};
+use cairn_types::Result;
+use cairn_version::manifest::RecoveredFamily;
+use cairn_version::{TableSource, Version};
+
+use super::Catalog;
+use super::family::FamilyState;
+use crate::locks::Rank;
+
+impl Catalog {
+    /// The state of a family with `version` and an empty `memtable`.
+    pub(super) fn new_family(
+        &self,
+        family: &RecoveredFamily,
+        mut options: FamilyOptions,
+        version: Version,
+        memtable: Arc<Memtable>,
+    ) -> FamilyState {
+        self.fill_in_cache(&mut options);
+        assert_eq!(
+            options.comparator.name(),
+            version.order().name(),
+            "the tables of family {:?} are in the order of its options",
+            family.name
+        );
+        let tables = Arc::new(self.table_source(&options));
+        let reading = Reading {
+            family: family.name.clone(),
+            order: options.comparator.clone(),
+            merge_operator: options.merge_operator.clone(),
+            dated: self.context.dated,
+            prefix_extractor: options.prefix_extractor.clone(),
+            max_sequential_skip: options.max_sequential_skip_in_iterations,
+            memtable_op_scan_flush_trigger: options.memtable_op_scan_flush_trigger,
+            memtable_avg_op_scan_flush_trigger: options.memtable_avg_op_scan_flush_trigger,
+            read_sampler: self.read_sampler(&options),
+            tables: tables.clone(),
+            blobs: Arc::new(self.blob_source(&options, &tables)),
+            row_cache: self.row_cache(&options),
+            io: self.context.io.clone(),
+            clock: self.context.world.clock.clone(),
+            statistics: self.telemetry.statistics().cloned(),
+        };
+        let view = View {
+            memtable,
+            immutables: Vec::new(),
+            version: Arc::new(version),
+            family: Arc::new(reading),
+            number: 1,
+            end: self.purge_hint.view_end(),
+        };
+        // The first epoch is that of files that are ingested behind.
+        let reserved = u64::from(options.allows_ingest_behind(&self.options()));
+        FamilyState::new(family, Arc::new(options), view, tables, reserved)
+    }
+
+    /// Puts `options` of `family` in force. The caller holds the lock of the tree, under which views change.
+    pub(crate) fn change_options(&self, family: &FamilyState, mut options: FamilyOptions) {
+        self.fill_in_cache(&mut options);
+        debug_assert!(
+            self.context.locks.is_held(Rank::Tree),
+            "views change under the lock of the tree"
+        );
+        assert_eq!(
+            options.comparator.name(),
+            family.order().name(),
+            "the order of the keys never changes"
+        );
+        let tables = Arc::new(self.table_source(&options));
+        let view = family.view_full();
+        let reading = Reading {
+            family: view.family.family.clone(),
+            order: view.family.order.clone(),
+            merge_operator: view.family.merge_operator.clone(),
+            dated: view.family.dated,
+            prefix_extractor: options.prefix_extractor.clone(),
+            max_sequential_skip: options.max_sequential_skip_in_iterations,
+            memtable_op_scan_flush_trigger: options.memtable_op_scan_flush_trigger,
+            memtable_avg_op_scan_flush_trigger: options.memtable_avg_op_scan_flush_trigger,
+            read_sampler: self.read_sampler(&options),
+            tables: tables.clone(),
+            blobs: view.family.blobs.clone(),
+            row_cache: view.family.row_cache.clone(),
+            io: view.family.io.clone(),
+            clock: view.family.clock.clone(),
+            statistics: view.family.statistics.clone(),
+        };
+        family.set_options(Arc::new(options), tables);
+        family.set_view(View {
+            family: Arc::new(reading),
+            number: view.number + 1,
+            ..View::clone(&view)
+        });
+    }
+
+    /// The sampler of the reads that are counted on the files of a family of `options`, if any are.
+    fn read_sampler(&self, options: &FamilyOptions) -> Option<Arc<dyn Random>> {
+        (options.read_triggered_compaction_threshold > 0.0)
+            .then(|| self.context.world.random.clone())
+    }
+
+    /// The source of the blob files of a family of `options`.
+    fn blob_source(&self, options: &FamilyOptions, tables: &TableSource) -> BlobSource {
+        let cache = options.blob_cache.clone().map(|cache| BlobCache {
+            cache,
+            salt: self.context.world.random.next_u64(),
+        });
+        let dir = self.table_dirs(options).swap_remove(0);
+        BlobSource::new(self.context.world.fs.clone(), dir, tables.mode, cache)
+            .counting(self.telemetry.meter())
+    }
+
+    /// The row cache of a family of `options`, if it has one.
+    fn row_cache(&self, options: &FamilyOptions) -> Option<RowCache> {
+        let cache = self.options().row_cache.clone();
+        let cache = cache.filter(|_| options.comparator.timestamp_size() == 0)?;
+        Some(RowCache {
+            cache,
+            salt: self.context.world.random.next_u64(),
+        })
+    }
+
+    /// The source of the tables of a family of `options`.
+    fn table_source(&self, options: &FamilyOptions) -> TableSource {
+        let db = self.options();
+        TableSource {
+            fs: self.context.world.fs.clone(),
+            paths: self.table_dirs(options),
+            order: options.comparator.clone(),
+            prefix_extractor: options.prefix_extractor.clone(),
+            cache: options.table.block_cache.clone(),
+            options: Arc::new(options.table.clone()),
+            verify_unique_id: db.verify_sst_unique_id_in_manifest,
+            mode: FileMode {
+                direct: db.use_direct_reads,
+                mapped: db.allow_mmap_reads,
+                ..FileMode::default()
+            },
+            advise_random: db.advise_random_on_open,
+            meter: self.telemetry.meter(),
+            last_level: usize::try_from(options.num_levels - 1).unwrap_or(0),
+            open_tables: self.open_tables.clone(),
+            uncache_aggressiveness: options.uncache_aggressiveness,
+        }
+    }
+
+    /// The directories of the tables of a family with these options, by path id.
+    pub(crate) fn table_dirs(&self, family: &FamilyOptions) -> Vec<PathBuf> {
+        table_dirs(&self.context.dir, &self.options(), family)
+    }
+
+    /// The directories of the tables of all families.
+    pub(crate) fn all_table_dirs(&self) -> BTreeSet<PathBuf> {
+        let families = self.families();
+        families
+            .iter()
+            .flat_map(|family| self.table_dirs(&family.options()))
+            .collect()
+    }
+
+    /// Makes the directories of a family's tables.
+    pub(crate) fn create_table_dirs(&self, family: &FamilyOptions) -> Result<()> {
+        family.check_paths(&self.options())?;
+        family.check_ingest_behind(&self.options())?;
+        let dirs = self.table_dirs(family);
+        let others = dirs.iter().filter(|dir| **dir != self.context.dir);
+        others
+            .into_iter()
+            .try_for_each(|dir| create_dir(&*self.context.world.fs, dir, false))
+    }
+}
+
+/// The directories of the tables of a `family` of the database in `dir`, by path id.
+pub(crate) fn table_dirs(dir: &Path, options: &DbOptions, family: &FamilyOptions) -> Vec<PathBuf> {
+    match family.paths_of(options) {
+        [] => vec![dir.to_owned()],
+        paths => paths.iter().map(|place| place.path.clone()).collect(),
+    }
+}
+
+/// Creates `dir` if it is missing, so that it survives a power cut. Its name is made durable also
+/// if it is there, but not of a database that is `known`: an opening before may have failed between
+/// creating and syncing it.
+pub(crate) fn create_dir(fs: &dyn FileSystem, dir: &Path, known: bool) -> Result<()> {
+    if fs.exists(dir)? {
+        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
+        return match parent {
+            Some(parent) if !known => match fs.sync_dir(parent) {
+                // A directory of another owner: it was not created here.
+                Err(error) if error.io_kind() == Some(ErrorKind::PermissionDenied) => Ok(()),
+                done => done,
+            },
+            _ => Ok(()),
+        };
+    }
+    fs.create_dir_all(dir)?;
+    // Directories above that were created too hang on the first one that was there.
+    let parents = dir
+        .ancestors()
+        .skip(1)
+        .filter(|parent| !parent.as_os_str().is_empty());
+    for parent in parents {
+        fs.sync_dir(parent)?;
+    }
+    if dir.is_relative() {
+        fs.sync_dir(Path::new("."))
+    } else {
+        Ok(())
+    }
+}

@@ -1,0 +1,300 @@
+//! The tier below a cache: what it is offered, when it is searched, and the division of one capacity.
+//!
+//! Entries go down when they are evicted and come up when they are used again. With [`BlockCache::tiered`] the
+//! capacity of a compressed tier is charged to the cache ([`MemoryUse::CompressedTier`]), so that one number
+//! bounds both. Other charges then reduce both in the ratio of the division.
+
+use cairn_platform::Buffer;
+use cairn_platform::sync::{Arc, Mutex};
+use cairn_types::{Error, Result};
+
+use super::store::Insertion;
+use super::{BlockCache, CacheKey, CacheOptions, Evicted, MemoryUse};
+use crate::secondary::{Bytes, CacheTier, Offer, SecondaryCache, checked_ratio, compressed_share};
+
+/// The tier below a cache.
+pub(super) struct TierBelow {
+    cache: Arc<dyn SecondaryCache>,
+    shared: Option<Shared>,
+}
+
+/// A capacity shared with the tier.
+struct Shared {
+    /// The share of the tier.
+    ratio: Mutex<f64>,
+    /// The capacity that the tier was last given.
+    given: Mutex<usize>,
+}
+
+impl TierBelow {
+    pub(super) fn cache(&self) -> &Arc<dyn SecondaryCache> {
+        &self.cache
+    }
+
+    /// Offers an entry that was read from storage.
+    pub(super) fn fill(&self, entry: &Insertion) {
+        self.cache.fill(&Offer {
+            key: entry.key,
+            bytes: &Bytes::Plain(entry.buffer.clone()),
+            role: entry.role,
+            priority: entry.priority,
+            hit: false,
+            lowest: entry.lowest,
+        });
+    }
+
+    /// Offers an evicted entry, and returns its buffer.
+    fn offer(&self, entry: Evicted) -> Buffer {
+        let bytes = Bytes::Plain(entry.buffer);
+        self.cache.insert(&Offer {
+            key: entry.key,
+            bytes: &bytes,
+            role: entry.role,
+            priority: entry.priority,
+            hit: entry.is_hit,
+            lowest: entry.lowest,
+        });
+        match bytes {
+            Bytes::Plain(buffer) => buffer,
+            Bytes::Compressed { .. } => unreachable!("it is plain"),
+        }
+    }
+}
+
+impl BlockCache {
+    /// Creates a cache of `capacity` bytes above `tier`, which has a capacity of its own.
+    #[must_use]
+    pub fn with_tier(
+        capacity: usize,
+        options: CacheOptions,
+        tier: Arc<dyn SecondaryCache>,
+    ) -> BlockCache {
+        let tier = TierBelow {
+            cache: tier,
+            shared: None,
+        };
+        BlockCache::build(capacity, options, Some(tier))
+    }
+
+    /// Creates a cache that shares `total` bytes with the compressed tier `tier`: the share `ratio`, from 0 to
+    /// 1, is the tier's, of what is not charged for other memory.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for another ratio.
+    pub fn tiered(
+        total: usize,
+        ratio: f64,
+        options: CacheOptions,
+        tier: Arc<dyn SecondaryCache>,
+    ) -> Result<BlockCache> {
+        tier.set_capacity(0);
+        let tier = TierBelow {
+            cache: tier,
+            shared: Some(Shared {
+                ratio: Mutex::new(checked_ratio(ratio)?),
+                given: Mutex::new(0),
+            }),
+        };
+        Ok(BlockCache::build(total, options, Some(tier)))
+    }
+
+    /// The tier below.
+    #[must_use]
+    pub fn tier(&self) -> Option<&Arc<dyn SecondaryCache>> {
+        self.tier.as_ref().map(TierBelow::cache)
+    }
+
+    /// The share of the tier below, if it shares the capacity.
+    #[must_use]
+    pub fn tier_ratio(&self) -> Option<f64> {
+        let shared = self.tier.as_ref()?.shared.as_ref()?;
+        Some(*shared.ratio.lock())
+    }
+
+    /// Changes the share of the tier below.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for a ratio that is not from 0 to 1, and for a cache that shares its capacity with no
+    /// tier.
+    pub fn set_tier_ratio(&self, ratio: f64) -> Result<()> {
+        let shared = self.tier.as_ref().and_then(|tier| tier.shared.as_ref());
+        let shared = shared.ok_or_else(|| {
+            Error::invalid_argument("the cache shares its capacity with no compressed tier")
+        })?;
+        *shared.ratio.lock() = checked_ratio(ratio)?;
+        self.divide_again();
+        Ok(())
+    }
+
+    /// Gives the tier its share of what other charges leave.
+    pub(super) fn divide_again(&self) {
+        let Some(tier) = &self.tier else { return };
+        let Some(shared) = &tier.shared else { return };
+        // The lock is held over both changes, so that concurrent ones take effect in one order.
+        let mut given = shared.given.lock();
+        let charged = self.charges.sum().saturating_sub(*given);
+        let ratio = *shared.ratio.lock();
+        let share = compressed_share(self.capacity(), charged, ratio);
+        if share == *given {
+            return;
+        }
+        // What loses memory is changed first, so that the total is not exceeded.
+        if share < *given {
+            tier.cache.set_capacity(share);
+        }
+        self.charges
+            .change(MemoryUse::CompressedTier, *given, share);
+        let mut evicted = Vec::new();
+        self.store().reserve(*given, share, &mut evicted);
+        if share > *given {
+            tier.cache.set_capacity(share);
+        }
+        *given = share;
+        drop(given);
+        self.pass_on(evicted);
+    }
+
+    /// The entry of `key` in the tiers below, down to `lowest`, after a lookup has found none here. An entry
+    /// that is used repeatedly comes up.
+    #[must_use]
+    pub fn lookup_below(&self, key: &CacheKey, lowest: CacheTier) -> Option<Buffer> {
+        let tier = self.tier.as_ref()?;
+        let found = tier.cache.lookup(key, true, lowest)?;
+        if found.keep {
+            self.insert_entry(Insertion {
+                hash: key.hash(),
+                key: *key,
+                buffer: found.buffer.clone(),
+                role: found.role,
+                priority: found.priority,
+                lowest,
+            });
+        }
+        Some(found.buffer)
+    }
+
+    /// Offers evicted entries to the tier below and frees them. No lock is held. Their memory may be used for
+    /// the next block that the thread reads.
+    pub(super) fn pass_on(&self, evicted: Vec<Evicted>) {
+        for entry in evicted {
+            let buffer = match &self.tier {
+                Some(tier) if entry.lowest > CacheTier::Volatile => tier.offer(entry),
+                _ => entry.buffer,
+            };
+            buffer.recycle();
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::super::{CacheKind, CachePriority, CacheRole};
+    use super::*;
+    use crate::secondary::{AdmissionPolicy, CompressedCacheOptions, CompressedSecondaryCache};
+
+    const BLOCK: usize = 4000;
+
+    fn key(n: u64) -> CacheKey {
+        CacheKey {
+            high: 1 << 50,
+            low: n,
+        }
+    }
+
+    fn block(n: u64) -> Buffer {
+        Buffer::from(vec![n as u8; BLOCK])
+    }
+
+    fn compressed(capacity: usize) -> Arc<CompressedSecondaryCache> {
+        let options = CompressedCacheOptions {
+            capacity,
+            admission: AdmissionPolicy::AllowAll,
+            ..CompressedCacheOptions::default()
+        };
+        Arc::new(CompressedSecondaryCache::new(&options).expect("a codec that is built in"))
+    }
+
+    fn options(kind: CacheKind) -> CacheOptions {
+        CacheOptions {
+            kind,
+            num_shard_bits: Some(0),
+            ..CacheOptions::default()
+        }
+    }
+
+    fn fill(cache: &BlockCache, keys: std::ops::Range<u64>, lowest: CacheTier) {
+        for n in keys {
+            let (role, priority) = (CacheRole::Data, CachePriority::Low);
+            cache.insert_down_to(key(n), block(n), role, priority, lowest);
+        }
+    }
+
+    #[test]
+    fn evicted_entries_are_found_below_and_come_up() {
+        for kind in [CacheKind::Clock, CacheKind::Lru] {
+            let cache = BlockCache::with_tier(20 * BLOCK, options(kind), compressed(1 << 20));
+            fill(&cache, 0..100, CacheTier::default());
+            let here = |n| cache.contains(&key(n));
+            let gone = (0..100).find(|&n| !here(n)).expect("few fit");
+            while !here(gone) {
+                let below = cache.lookup_below(&key(gone), CacheTier::default());
+                assert_eq!(*below.expect("below"), *block(gone));
+            }
+            // An entry in repeated use comes up, or the loop does not end.
+            assert!(cache.usage() <= cache.capacity());
+            assert!(
+                cache
+                    .lookup_below(&key(gone), CacheTier::Volatile)
+                    .is_none()
+            );
+            let other = (0..100).find(|&n| !here(n)).expect("few fit");
+            cache.erase(&key(other));
+            assert!(
+                cache
+                    .lookup_below(&key(other), CacheTier::default())
+                    .is_none()
+            );
+        }
+    }
+
+    #[test]
+    fn entries_go_no_lower_than_they_may() {
+        for kind in [CacheKind::Clock, CacheKind::Lru] {
+            let tier = compressed(1 << 20);
+            let cache = BlockCache::with_tier(20 * BLOCK, options(kind), tier.clone());
+            fill(&cache, 0..100, CacheTier::Volatile);
+            assert_eq!(tier.counts().entries, 0);
+            fill(&cache, 100..200, CacheTier::VolatileCompressed);
+            assert!(tier.counts().entries > 50);
+        }
+    }
+
+    #[test]
+    fn one_capacity_is_divided_and_charges_reduce_both() {
+        const MB: usize = 1 << 20;
+        let tier = compressed(5 * MB);
+        let options = options(CacheKind::Clock);
+        let cache = BlockCache::tiered(10 * MB, 0.4, options, tier.clone()).expect("a ratio");
+        let cache = Arc::new(cache);
+        assert_eq!((tier.capacity(), cache.tier_ratio()), (4 * MB, Some(0.4)));
+        fill(&cache, 0..10_000, CacheTier::default());
+        assert!(cache.usage() <= 10 * MB && cache.usage() > 9 * MB);
+        assert_eq!(cache.charged(MemoryUse::CompressedTier), 4 * MB);
+        let charge = super::super::CacheCharge::new(cache.clone(), MemoryUse::WriteBuffer, 5 * MB);
+        assert_eq!(tier.capacity(), 2 * MB);
+        assert!(cache.usage() <= 10 * MB && tier.usage() <= 2 * MB);
+        drop(charge);
+        assert_eq!(tier.capacity(), 4 * MB);
+        cache.set_capacity(5 * MB);
+        assert_eq!(tier.capacity(), 2 * MB);
+        cache.set_tier_ratio(0.0).expect("a ratio");
+        assert_eq!((tier.capacity(), tier.usage()), (0, 0));
+        cache.set_tier_ratio(1.0).expect("a ratio");
+        assert_eq!((tier.capacity(), cache.entries()), (5 * MB, 0));
+        assert!(cache.set_tier_ratio(1.5).is_err());
+        let alone = BlockCache::new(MB, options);
+        assert!(alone.set_tier_ratio(0.5).is_err() && alone.tier_ratio().is_none());
+    }
+}

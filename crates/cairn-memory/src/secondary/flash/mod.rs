@@ -1,0 +1,632 @@
+//! The flash tier: entries in files of a local device, kept across restarts.
+//!
+//! ```text
+//!  insert ──► pending entries ──► segment under construction ──► file of the oldest segment
+//!             in memory           in memory, one job              overwritten from its start
+//!                  │                     ▲                               │
+//!  lookup ◄────────┴── index ◄───────────┼───────────────────────────────┤
+//!                                        └── entries that were hit ◄─────┘
+//! ```
+//!
+//! **Files.** The device is used as a log of segments of one size, each in a file of its own whose space is
+//! allocated once. The interface of file systems appends and overwrites from the start, and nothing else; one
+//! file a segment needs no more than that, works with encrypted and simulated file systems, can shrink, and
+//! confines a damaged file. There are at most as many files as the capacity has segments.
+//!
+//! **Writing.** An insertion keeps a reference to the bytes and returns. A job compresses the entries, fills a
+//! segment in memory, and writes it in one go over the oldest one. Entries that were hit since they were
+//! written are copied to the new segment before that, up to half of it; all others of the oldest segment are
+//! evicted. Insertions are refused while too many bytes wait.
+//!
+//! **Admission.** An entry is stored if the tier above had a hit on it, or at its second offer, so that a scan
+//! writes nothing. Every byte written wears the device.
+//!
+//! **Crashes.** Nothing is synced. A segment is valid if its header and its table match their checksums; a
+//! record is verified when it is read, key and generation included. Whatever a crash of the process or the
+//! machine leaves is therefore either the entry that was inserted, or absent
+//! ([`cairn_format::cache_segment`]). A restart reads the headers and tables, not the records.
+//!
+//! **Faults.** An error of the file system never reaches a reader. It disables the cache: all entries are gone
+//! from then on, [`FlashCache::disabled`] has the reason, and the callback of the options is called with it. A
+//! record that does not match its checksum is dropped, and the cache goes on.
+//!
+//! **Keys.** Blocks of tables without a unique id have keys that are numbers of this process
+//! ([`is_process_local`]). They would denote other blocks after a restart, and are not stored.
+//!
+//! **Cost.** An entry takes 37 to 65 bytes of memory. A lookup is a search in a sharded hash table, and a read
+//! of one record if the entry is there. Capacity and usage count the device; [`FlashCacheStats`] has the
+//! memory.
+//!
+//! **Security.** Blocks are written as plain bytes unless the file system encrypts.
+//!
+//! # The crate `foyer`
+//!
+//! `foyer` is a mature hybrid cache with a similar design: blocks of a device written in turn, an index of
+//! 64-bit hashes, reinsertion, quiet recovery. It is not used here, for these reasons (version 0.22):
+//!
+//! - Its devices hand out raw file descriptors, to which its engines apply system calls. Nothing could stand
+//!   between it and the disk: no simulated crashes and faults, no encryption.
+//! - It runs on tokio: flushing and reclaiming are tasks of a runtime, and a lookup is a future. The engine has
+//!   no runtime, and its lookups are called by threads that must not wait for one.
+//! - Clocks and random numbers are those of the operating system, so a simulated run could not be repeated.
+//! - It adds some 90 crates to a library that has about 20.
+
+mod files;
+mod index;
+mod writer;
+
+use std::path::PathBuf;
+
+use cairn_compress::{CodecOptions, Compression};
+use cairn_format::cache_segment::{
+    HEADER_LEN, RECORD_HEADER_LEN, ROW_LEN, SegmentRecord, SegmentRow,
+};
+use cairn_platform::fs::FileLock;
+use cairn_platform::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, OnceLock, Ordering};
+use cairn_platform::{Buffer, Executor, Priority, World};
+use cairn_types::{Error, Result};
+
+use super::codec::Codec;
+use super::{Bytes, CacheTier, Found, Offer, Removal, SecondaryCache, TierCounts, hash_of};
+use crate::cache::{CacheKey, CachePriority, CacheRole};
+use files::{FoundSegment, SegmentFiles};
+use index::{IndexShard, Located, Place};
+use writer::{Intake, Writer};
+
+/// The entries that a flash cache stores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FlashAdmission {
+    /// Entries with a hit in the tier above, and entries offered for the second time.
+    #[default]
+    Merit,
+    /// All entries.
+    All,
+}
+
+/// A function called with the reason when a cache is disabled.
+pub type DisabledCallback = Arc<dyn Fn(&Error) + Send + Sync>;
+
+/// Options of a [`FlashCache`].
+#[derive(Clone)]
+pub struct FlashCacheOptions {
+    /// The directory, for this cache alone.
+    pub dir: PathBuf,
+    /// The capacity in bytes of the device. At least two segments.
+    pub capacity: usize,
+    /// The size of a segment in bytes. Larger ones wear the device less; one is in memory while it is filled.
+    pub segment_size: usize,
+    /// The maximum number of bytes of entries that wait to be written.
+    pub write_buffer_size: usize,
+    /// The codec of entries that are not compressed yet.
+    pub compression: Compression,
+    /// Options of the codec.
+    pub codec: CodecOptions,
+    /// Roles stored without compression.
+    pub do_not_compress_roles: Vec<CacheRole>,
+    /// The entries to store.
+    pub admission: FlashAdmission,
+    /// True to bypass the page cache.
+    pub direct_io: bool,
+    /// Segments of another identity are ignored at a restart. A change discards the content.
+    pub identity: [u8; 16],
+    /// Called when the cache is disabled by a fault of the device.
+    pub on_disabled: Option<DisabledCallback>,
+}
+
+impl Default for FlashCacheOptions {
+    fn default() -> FlashCacheOptions {
+        FlashCacheOptions {
+            dir: PathBuf::new(),
+            capacity: 0,
+            segment_size: 4 << 20,
+            write_buffer_size: 16 << 20,
+            compression: Compression::FAST,
+            codec: CodecOptions::default(),
+            do_not_compress_roles: vec![CacheRole::Filter],
+            admission: FlashAdmission::Merit,
+            direct_io: false,
+            identity: [0; 16],
+            on_disabled: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for FlashCacheOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FlashCacheOptions")
+            .field("dir", &self.dir)
+            .field("capacity", &self.capacity)
+            .field("segment_size", &self.segment_size)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Counters of a [`FlashCache`] beside those of its roles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlashCacheStats {
+    /// Offers that only recorded a key.
+    pub placeholders: u64,
+    /// Entries found at the restart.
+    pub restored: u64,
+    /// Segments written.
+    pub segments_written: u64,
+    /// Bytes written.
+    pub bytes_written: u64,
+    /// Entries copied from a segment that was about to be overwritten, because they were hit.
+    pub reinsertions: u64,
+    /// Entries dropped because their record did not match.
+    pub lost: u64,
+    /// Bytes of entries in memory, waiting to be written.
+    pub pending_bytes: usize,
+    /// Memory used: the index, recorded keys, and entries waiting to be written.
+    pub memory_usage: usize,
+}
+
+/// Numbers that stand for the unique id of a table without one are below this.
+const PROCESS_LOCAL: u64 = 1 << 40;
+
+/// True if `key` has its meaning in this process only: the table has no unique id, and a number of the process
+/// in place of it. One in 2²⁴ of the other keys looks like one, too.
+fn is_process_local(key: &CacheKey) -> bool {
+    key.high < PROCESS_LOCAL
+}
+
+/// The base-2 logarithm of the number of shards of the index.
+const SHARD_BITS: u32 = 6;
+
+/// The memory for recorded keys as a share of the capacity, which is a key for 4 KiB, and its limits.
+const KEYS_SHARE: usize = 1024;
+const MIN_KEYS_BYTES: usize = 16 << 10;
+const MAX_KEYS_BYTES: usize = 16 << 20;
+
+/// The smallest number of segments: one is overwritten while the others are read.
+const MIN_SEGMENTS: usize = 2;
+
+/// The flash tier; see the module's documentation. Dropping it writes what is waiting.
+pub struct FlashCache {
+    inner: Arc<Inner>,
+}
+
+/// The cache, shared with its job.
+struct Inner {
+    shards: Box<[Padded]>,
+    files: SegmentFiles,
+    segment_size: usize,
+    write_buffer_size: usize,
+    codec: Codec,
+    plain_roles: [bool; CacheRole::ALL.len()],
+    admission: FlashAdmission,
+    identity: [u8; 16],
+    executor: Arc<dyn Executor>,
+    capacity: AtomicUsize,
+    /// The number of segment files.
+    segments: AtomicUsize,
+    intake: Mutex<Intake>,
+    /// Locked by the job while it runs. Never taken with another lock held. A shard's lock may be held when the
+    /// intake's is taken.
+    writer: Mutex<Writer>,
+    /// Bytes of memory held by pending entries.
+    pending_bytes: AtomicUsize,
+    /// True when disabled or closed.
+    stopped: AtomicBool,
+    disabled: OnceLock<Error>,
+    on_disabled: Option<DisabledCallback>,
+    lock: Mutex<Option<Box<dyn FileLock>>>,
+    restored: AtomicU64,
+    segments_written: AtomicU64,
+    bytes_written: AtomicU64,
+    reinsertions: AtomicU64,
+    lost: AtomicU64,
+}
+
+/// A shard on cache lines of its own.
+#[repr(align(128))]
+struct Padded(Mutex<IndexShard>);
+
+impl FlashCache {
+    /// Opens the cache in the directory of `options`, with what earlier processes left in it.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the capacity is less than two segments, or a segment less than 4 KiB or more than
+    /// 1 GiB; `IoError` if the directory cannot be created or locked, or surplus files not be deleted. Damaged
+    /// content is no error.
+    pub fn open(options: &FlashCacheOptions, world: &World) -> Result<FlashCache> {
+        check(options)?;
+        let (files, lock) = SegmentFiles::open(
+            Arc::clone(&world.fs),
+            options.dir.clone(),
+            options.direct_io,
+            options.identity,
+            options.segment_size,
+        )?;
+        let shards = 1usize << SHARD_BITS;
+        let keys = (options.capacity / KEYS_SHARE).clamp(MIN_KEYS_BYTES, MAX_KEYS_BYTES) / shards;
+        let mut plain_roles = [false; CacheRole::ALL.len()];
+        for role in &options.do_not_compress_roles {
+            plain_roles[*role as usize] = true;
+        }
+        let inner = Inner {
+            shards: (0..shards)
+                .map(|_| Padded(Mutex::new(IndexShard::new(keys))))
+                .collect(),
+            files,
+            segment_size: options.segment_size,
+            write_buffer_size: options.write_buffer_size,
+            codec: Codec::new(options.compression, options.codec)?,
+            plain_roles,
+            admission: options.admission,
+            identity: options.identity,
+            executor: Arc::clone(&world.executor),
+            capacity: AtomicUsize::new(options.capacity),
+            segments: AtomicUsize::new(0),
+            intake: Mutex::default(),
+            writer: Mutex::default(),
+            pending_bytes: AtomicUsize::new(0),
+            stopped: AtomicBool::new(false),
+            disabled: OnceLock::new(),
+            on_disabled: options.on_disabled.clone(),
+            lock: Mutex::new(Some(lock)),
+            restored: AtomicU64::new(0),
+            segments_written: AtomicU64::new(0),
+            bytes_written: AtomicU64::new(0),
+            reinsertions: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+        };
+        inner.executor.reserve(Priority::User, 1);
+        inner.restore()?;
+        Ok(FlashCache {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// The reason for which the cache is disabled, or `None` if it works.
+    #[must_use]
+    pub fn disabled(&self) -> Option<&Error> {
+        self.inner.disabled.get()
+    }
+
+    /// The counters beside those of the roles.
+    #[must_use]
+    pub fn stats(&self) -> FlashCacheStats {
+        self.inner.stats()
+    }
+
+    /// Writes the entries that wait, and closes the cache: nothing is found or stored from then on.
+    pub fn close(&self) {
+        self.inner.close();
+    }
+}
+
+impl Drop for FlashCache {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn check(options: &FlashCacheOptions) -> Result<()> {
+    let (least, most) = (4 << 10, 1 << 30);
+    let size = options.segment_size;
+    if !(least..=most).contains(&size) {
+        return Err(Error::invalid_argument(format!(
+            "segment_size of the flash cache: expected {least} to {most}, found {size}"
+        )));
+    }
+    let least = size * MIN_SEGMENTS;
+    if options.capacity < least {
+        return Err(Error::invalid_argument(format!(
+            "capacity of the flash cache: expected at least {least}, which is {MIN_SEGMENTS} segments, found {}",
+            options.capacity
+        )));
+    }
+    Ok(())
+}
+
+/// The role with the number `role`, or `Other`.
+fn role_of(role: u8) -> CacheRole {
+    let known = CacheRole::ALL.get(usize::from(role));
+    known.copied().unwrap_or(CacheRole::Other)
+}
+
+/// The priority with the number `priority`, or the lowest.
+fn priority_of(priority: u8) -> CachePriority {
+    match priority {
+        2 => CachePriority::High,
+        1 => CachePriority::Low,
+        _ => CachePriority::Bottom,
+    }
+}
+
+/// The bytes in a record, which is compressed by `codec`.
+fn bytes_of(codec: Compression, record: &SegmentRecord<'_>) -> Bytes {
+    match codec {
+        Compression::None => Bytes::Plain(Buffer::from(record.payload)),
+        codec => Bytes::Compressed {
+            bytes: Arc::from(record.payload),
+            codec,
+            len: record.raw_len,
+        },
+    }
+}
+
+impl Inner {
+    fn shard(&self, hash: u64) -> &Mutex<IndexShard> {
+        // The index and the recorded keys use the lower bits; these are the highest.
+        &self.shards[(hash >> (64 - SHARD_BITS)) as usize].0
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// The number of segments that the capacity permits.
+    fn max_segments(&self) -> usize {
+        // Relaxed: a change takes effect when the job sees it.
+        self.capacity.load(Ordering::Relaxed) / self.segment_size
+    }
+
+    /// Fills the index with the segments found, oldest first. Files beyond the capacity are deleted.
+    fn restore(&self) -> Result<()> {
+        let mut writer = self.writer.lock();
+        let mut found: Vec<FoundSegment> = Vec::new();
+        for number in self.files.list()? {
+            match self.files.restore(number) {
+                Some(segment) => found.push(segment),
+                None => writer.add_free(number),
+            }
+        }
+        found.sort_by_key(|segment| segment.generation);
+        for segment in found {
+            let FoundSegment {
+                number,
+                generation,
+                rows,
+            } = segment;
+            let rows = rows
+                .into_iter()
+                .filter(|row| !is_process_local(&key_of(row)));
+            let tags = rows.map(|row| self.restore_row(number, &row)).collect();
+            writer.add_found(number, generation, tags);
+        }
+        self.segments.store(writer.segments(), Ordering::Relaxed);
+        writer.trim(self)
+    }
+
+    /// Enters a row of a segment into the index. Returns the hash of its key.
+    fn restore_row(&self, segment: u32, row: &SegmentRow) -> u64 {
+        let hash = hash_of(&key_of(row));
+        let place = Place {
+            segment,
+            offset: row.offset,
+            len: row.len,
+            role: role_of(row.role),
+            hit: false,
+        };
+        self.shard(hash).lock().restore(hash, place);
+        // Relaxed, here and below: counters.
+        self.restored.fetch_add(1, Ordering::Relaxed);
+        hash
+    }
+
+    /// Stops the cache because of `error`, and drops all entries.
+    #[cold]
+    fn disable(&self, error: Error) {
+        self.stopped.store(true, Ordering::Release);
+        if self.disabled.set(error).is_err() {
+            return;
+        }
+        self.drop_all(Removal::Evicted);
+        self.files.close();
+        if let (Some(callback), Some(error)) = (&self.on_disabled, self.disabled.get()) {
+            callback(error);
+        }
+    }
+
+    fn drop_all(&self, reason: Removal) {
+        self.intake.lock().clear();
+        for shard in &self.shards {
+            let held = shard.0.lock().clear(reason);
+            self.pending_bytes.fetch_sub(held, Ordering::Relaxed);
+        }
+    }
+
+    /// Reads the record at `place` into `bytes`, and verifies it. `None` if it is lost, or the device is at
+    /// fault.
+    fn read<'b>(
+        &self,
+        place: Place,
+        key: Option<&CacheKey>,
+        bytes: &'b mut Vec<u8>,
+    ) -> Option<SegmentRecord<'b>> {
+        let segment = self.files.segment(place.segment)?;
+        // At most the size of a segment: the row was checked.
+        bytes.resize(place.len as usize, 0);
+        let read = segment.file.read_at(u64::from(place.offset), bytes);
+        match read {
+            Ok(got) if got == bytes.len() => {}
+            Ok(_) => return None,
+            Err(error) => {
+                self.disable(error);
+                return None;
+            }
+        }
+        let record = SegmentRecord::decode(bytes, segment.generation).ok()?;
+        let same = |key: &CacheKey| record.key == [key.high, key.low];
+        key.is_none_or(same).then_some(record)
+    }
+
+    fn lookup_placed(&self, hash: u64, key: &CacheKey, place: Place) -> Option<Found> {
+        let mut bytes = Vec::new();
+        let found = self.read(place, Some(key), &mut bytes).and_then(|record| {
+            let stored = bytes_of(Compression::from_u8(record.codec)?, &record);
+            Some(Found {
+                buffer: stored.expand()?,
+                role: role_of(record.role),
+                priority: priority_of(record.priority),
+                keep: true,
+                stored,
+            })
+        });
+        let mut shard = self.shard(hash).lock();
+        match found {
+            Some(found) => {
+                shard.count_hit(place.role);
+                Some(found)
+            }
+            None => {
+                if shard.lose(hash, place) {
+                    self.lost.fetch_add(1, Ordering::Relaxed);
+                }
+                None
+            }
+        }
+    }
+
+    fn stats(&self) -> FlashCacheStats {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let pending_bytes = self.pending_bytes.load(Ordering::Relaxed);
+        let mut stats = FlashCacheStats {
+            placeholders: 0,
+            restored: load(&self.restored),
+            segments_written: load(&self.segments_written),
+            bytes_written: load(&self.bytes_written),
+            reinsertions: load(&self.reinsertions),
+            lost: load(&self.lost),
+            pending_bytes,
+            memory_usage: pending_bytes,
+        };
+        for shard in &self.shards {
+            let shard = shard.0.lock();
+            stats.placeholders += shard.placeholders;
+            stats.memory_usage += shard.memory_usage();
+        }
+        stats
+    }
+}
+
+fn key_of(row: &SegmentRow) -> CacheKey {
+    CacheKey {
+        high: row.key[0],
+        low: row.key[1],
+    }
+}
+
+impl SecondaryCache for FlashCache {
+    fn insert(&self, offer: &Offer<'_>) -> bool {
+        let inner = &self.inner;
+        if inner.is_stopped()
+            || offer.lowest < CacheTier::NonVolatileBlock
+            || is_process_local(&offer.key)
+        {
+            return false;
+        }
+        let hash = hash_of(&offer.key);
+        let memory = offer.bytes.memory_usage();
+        let longest = inner.segment_size - HEADER_LEN - ROW_LEN - RECORD_HEADER_LEN;
+        let mut shard = inner.shard(hash).lock();
+        if shard.contains(hash) {
+            return true;
+        }
+        // Again, as all entries are dropped once after that is set.
+        if inner.is_stopped() {
+            return false;
+        }
+        let merit = offer.hit || inner.admission == FlashAdmission::All;
+        if !shard.was_recorded(hash) && !merit {
+            shard.record(hash);
+            shard.placeholders += 1;
+            return false;
+        }
+        if offer.bytes.stored().len() > longest || !inner.enqueue(hash, memory) {
+            shard.refuse(hash, offer.role);
+            return false;
+        }
+        // The job finds the entry when it gets the lock.
+        shard.add(hash, offer);
+        inner.pending_bytes.fetch_add(memory, Ordering::Relaxed);
+        drop(shard);
+        inner.wake();
+        true
+    }
+
+    fn lookup(&self, key: &CacheKey, promote: bool, lowest: CacheTier) -> Option<Found> {
+        let inner = &self.inner;
+        if inner.is_stopped() || lowest < CacheTier::NonVolatileBlock {
+            return None;
+        }
+        let hash = hash_of(key);
+        let located = inner.shard(hash).lock().locate(hash, key, promote)?;
+        let pending = match located {
+            Located::Placed(place) => {
+                let found = inner.lookup_placed(hash, key, place)?;
+                return Some(Found {
+                    keep: promote,
+                    ..found
+                });
+            }
+            Located::Pending(pending) => pending,
+        };
+        Some(Found {
+            buffer: pending.bytes.expand()?,
+            role: pending.role,
+            priority: pending.priority,
+            keep: promote,
+            stored: pending.bytes,
+        })
+    }
+
+    fn contains(&self, key: &CacheKey) -> bool {
+        let hash = hash_of(key);
+        self.inner.shard(hash).lock().contains(hash)
+    }
+
+    fn erase(&self, key: &CacheKey) -> bool {
+        let hash = hash_of(key);
+        let erased = self.inner.shard(hash).lock().erase(hash);
+        if let Some(held) = erased {
+            self.inner.pending_bytes.fetch_sub(held, Ordering::Relaxed);
+        }
+        erased.is_some()
+    }
+
+    fn clear(&self) {
+        self.inner.drop_all(Removal::Erased);
+    }
+
+    fn usage(&self) -> usize {
+        self.inner.segments.load(Ordering::Relaxed) * self.inner.segment_size
+    }
+
+    fn capacity(&self) -> usize {
+        self.inner.capacity.load(Ordering::Relaxed)
+    }
+
+    /// A lower capacity takes effect in the background.
+    fn set_capacity(&self, capacity: usize) {
+        self.inner.capacity.store(capacity, Ordering::Relaxed);
+        self.inner.schedule();
+    }
+
+    fn role_counts(&self, role: CacheRole) -> TierCounts {
+        let mut sum = TierCounts::default();
+        for shard in &self.inner.shards {
+            sum.add(&shard.0.lock().counts(role));
+        }
+        sum
+    }
+}
+
+impl std::fmt::Debug for FlashCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "FlashCache({} of {} bytes, {} entries)",
+            self.usage(),
+            self.capacity(),
+            self.counts().entries
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

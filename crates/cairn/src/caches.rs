@@ -1,0 +1,68 @@
+//! The caches of a database: blocks, blobs, rows, and how they become warm.
+//!
+//! | option | cached | filled by |
+//! |---|---|---|
+//! | `family.table.block_cache` | blocks of tables | reads; `prepopulate_block_cache`: flushes, and compactions |
+//! | `family.blob_cache` | values of blob files | reads; `prepopulate_blob_cache`: flushes |
+//! | `db.row_cache` | the entries that a table has for a key | gets |
+//!
+//! One [`BlockCache`] may serve several of these, families and databases. Blobs leave it first, then data blocks and
+//! rows, then indexes and filters. With `uncache_aggressiveness` the blocks of a table leave when the table is
+//! deleted.
+//!
+//! After a restart the block cache is empty. [`Db::dump_cache`] writes its blocks to a file from which
+//! [`Db::load_cache`] fills it again:
+//!
+//! ```
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let (path, dump) = (dir.path().join("db"), dir.path().join("cache"));
+//! use cairn::{Db, Options};
+//!
+//! let options = Options::default().create_if_missing(true);
+//! let db = Db::open(&path, &options)?;
+//! db.put(b"obsidian", b"volcanic glass")?;
+//! db.default_family().flush()?;
+//! db.get(b"obsidian")?;
+//! let dumped = db.dump_cache(&dump)?;
+//! db.close()?;
+//!
+//! let db = Db::open(&path, &options)?;
+//! assert_eq!(db.load_cache(&dump)?.loaded, dumped);
+//! # assert_eq!(dumped.blocks, 1);
+//! # Ok::<(), cairn::Error>(())
+//! ```
+//!
+//! The property `cairn.cache` lists what the block caches hold, by role, family and level, as JSON.
+
+use std::path::Path;
+
+pub use cairn_db::{CacheDump, CacheLoad};
+pub use cairn_memory::{BlockCache, CacheKind, CacheOptions};
+use cairn_types::Result;
+
+use crate::db::Db;
+
+impl Db {
+    /// Writes the cached blocks of the database to the file `path`, in place of any other, for
+    /// [`Db::load_cache`]. Blocks that are worth most come first: metadata before data, then by hits. Each
+    /// block that is written counts as a hit. Reads and writes go on meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`; the file is then as before.
+    pub fn dump_cache(&self, path: impl AsRef<Path>) -> Result<CacheDump> {
+        self.inner.dump_cache(path.as_ref())
+    }
+
+    /// Inserts the blocks of the dump `path` into the block caches, until they are full. Only blocks of tables that
+    /// the database has are taken, so that a dump may be older than the database or of another one. Reads and writes go
+    /// on meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`; `Corruption` at damage, up to which blocks have been inserted; `NotSupported` for a dump of
+    /// another version.
+    pub fn load_cache(&self, path: impl AsRef<Path>) -> Result<CacheLoad> {
+        self.inner.load_cache(path.as_ref())
+    }
+}
