@@ -94,6 +94,16 @@ Examples:
   cairn properties --db stones                    all of them
   cairn properties --db stones rocksdb.estimate-num-keys rocksdb.levelstats")]
     Properties(Properties),
+    /// Show the memory that a database takes with every table open.
+    #[command(after_help = "\
+Examples:
+  cairn memory --db stones
+  cairn memory --db stones --json                 the property cairn.memory
+  cairn memory --db stones --options 'block_based_table_factory={cache_index_and_filter_blocks=true}'
+
+The database is opened read-only by this process. A program that has it open reads the property
+cairn.memory, which has its own memtables, caches, iterators and snapshots.")]
+    Memory(Memory),
     /// Compact a range of keys, or all keys.
     #[command(after_help = "\
 Examples:
@@ -389,6 +399,16 @@ pub struct Properties {
     pub family: FamilyName,
     /// Property names; all available ones if omitted.
     pub names: Vec<String>,
+}
+
+/// `memory`.
+#[derive(Debug, Args)]
+pub struct Memory {
+    #[command(flatten)]
+    pub target: Target,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `compact`.

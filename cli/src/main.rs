@@ -10,6 +10,7 @@ mod commands;
 mod files;
 mod inspect;
 mod load;
+mod memory;
 mod progress;
 mod show;
 mod tables;
@@ -55,6 +56,7 @@ fn run(command: &Command, out: &mut dyn Write) -> Result<bool> {
         Command::Load(flags) => done(commands::load(flags, out)),
         Command::ListFamilies(flags) => done(commands::list_families(flags, out)),
         Command::Properties(flags) => done(commands::properties(flags, out)),
+        Command::Memory(flags) => done(memory::run(flags, out)),
         Command::Compact(flags) => done(commands::compact(flags)),
         Command::Flush(flags) => done(commands::flush(flags)),
         Command::Ingest(flags) => done(files::ingest(flags)),

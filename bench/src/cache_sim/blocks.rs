@@ -9,19 +9,13 @@
 use cairn_memory::CachePriority;
 
 use crate::key_value_gen::{Rng, mix};
-use crate::linkbench::{COUNT_LEN, LINK_LEN, MOST_LINKS, Step, TYPES, degree, link, together};
-use crate::ycsb::Zipfian;
+use crate::linkbench::{COUNT_LEN, Graph, MOST_LINKS, Step, TYPES};
 
 use super::trace::{Event, Request, Trace};
 
-/// Zipf exponents of LinkBench.
-const READ_LINKS: f64 = 0.8;
-const WRITE_LINKS: f64 = 0.741;
-const READ_NODES: f64 = 0.625;
-const UPDATE_NODES: f64 = 0.606;
-
-/// Bytes of a node's value.
+/// Bytes of the value of a node, and of a link.
 const NODE_LEN: u32 = 120;
+const LINK_LEN: u32 = 24;
 const BLOCK_LEN: u32 = 4 << 10;
 /// Bytes of an index entry.
 const INDEX_ENTRY: u32 = 28;
@@ -64,7 +58,7 @@ fn link_key(node: u64, kind: u8, other: u64) -> Key {
 fn entry_len(key: Key) -> u32 {
     match key >> 60 {
         1 => 10 + COUNT_LEN as u32,
-        2 => 18 + LINK_LEN as u32,
+        2 => 18 + LINK_LEN,
         _ => 9 + NODE_LEN,
     }
 }
@@ -309,21 +303,17 @@ fn passes_filter(key: Key, table: u32) -> bool {
     mix(key ^ u64::from(table)).is_multiple_of(FALSE_POSITIVE)
 }
 
-/// One of the first links of a node.
-fn some_link(node: u64, nodes: u64, rng: &mut Rng) -> (u8, u64) {
-    link(node, rng.below(degree(node)), nodes)
-}
-
 /// The block reads of `operations` operations of LinkBench on a graph of `nodes` nodes.
 pub fn linkbench(name: &'static str, nodes: u64, operations: u64, deleted: Deleted) -> Trace {
+    let graph = Graph::new(nodes);
     let mut keys = Vec::new();
     for node in 0..nodes {
         keys.push(node_key(node));
         keys.extend((0..TYPES as u8).map(|kind| count_key(node, kind)));
-        keys.extend((0..degree(node)).map(|at| {
-            let (kind, other) = link(node, at, nodes);
-            link_key(node, kind, other)
-        }));
+        for kind in 0..TYPES as u8 {
+            let links = 0..graph.links(node, kind);
+            keys.extend(links.map(|at| link_key(node, kind, graph.other(node, at))));
+        }
     }
     keys.sort_unstable();
     keys.dedup();
@@ -333,40 +323,38 @@ pub fn linkbench(name: &'static str, nodes: u64, operations: u64, deleted: Delet
     *tree.levels.last_mut().expect("a tree has levels") = tables;
     let mut rng = Rng::new(7);
     let mut total = nodes;
-    let with = |theta| Zipfian::with(nodes, theta);
-    let (read, write) = (with(READ_LINKS), with(WRITE_LINKS));
-    let (get, update) = (with(READ_NODES), with(UPDATE_NODES));
     for _ in 0..operations {
         let kind = rng.below(TYPES) as u8;
-        match Step::next(&mut rng) {
+        let step = Step::next(&mut rng);
+        match step {
             Step::GetLinkList => {
-                let node = read.scattered(&mut rng);
+                let node = graph.reads_links_of(&mut rng);
                 let from = link_key(node, kind, 0);
                 tree.scan(from, from + (1 << 30));
             }
             Step::GetLink => {
-                let node = read.scattered(&mut rng);
-                for _ in 0..together(&mut rng) {
-                    let (kind, other) = some_link(node, nodes, &mut rng);
+                let node = graph.reads_links_of(&mut rng);
+                for other in graph.some_others(node, kind, &mut rng) {
                     tree.get(link_key(node, kind, other));
                 }
             }
             Step::CountLink => {
-                let node = read.scattered(&mut rng);
+                let node = graph.reads_links_of(&mut rng);
                 tree.get(count_key(node, kind));
             }
             Step::AddLink => {
-                let node = write.scattered(&mut rng);
-                tree.put_link(node, kind, rng.below(nodes));
+                let node = graph.writes_links_of(&mut rng);
+                let other = graph.some_other(node, kind, step, &mut rng);
+                tree.put_link(node, kind, other);
             }
             Step::UpdateLink => {
-                let node = write.scattered(&mut rng);
-                let (kind, other) = some_link(node, nodes, &mut rng);
+                let node = graph.writes_links_of(&mut rng);
+                let other = graph.some_other(node, kind, step, &mut rng);
                 tree.put_link(node, kind, other);
             }
             Step::DeleteLink => {
-                let node = write.scattered(&mut rng);
-                let (kind, other) = some_link(node, nodes, &mut rng);
+                let node = graph.writes_links_of(&mut rng);
+                let other = graph.some_other(node, kind, step, &mut rng);
                 let key = link_key(node, kind, other);
                 let known = tree.get(key);
                 tree.get(count_key(node, kind));
@@ -376,11 +364,11 @@ pub fn linkbench(name: &'static str, nodes: u64, operations: u64, deleted: Delet
                 }
             }
             Step::GetNode => {
-                let node = get.scattered(&mut rng);
+                let node = graph.reads_node(&mut rng);
                 tree.get(node_key(node));
             }
             Step::UpdateNode => {
-                let node = update.scattered(&mut rng);
+                let node = graph.updates_node(&mut rng);
                 if tree.get(node_key(node)) {
                     tree.put(node_key(node));
                 }
@@ -389,7 +377,7 @@ pub fn linkbench(name: &'static str, nodes: u64, operations: u64, deleted: Delet
                 tree.put(node_key(total));
                 total += 1;
             }
-            Step::DeleteNode => tree.put(node_key(rng.below(nodes)) | 1),
+            Step::DeleteNode => tree.put(node_key(graph.removes_node(&mut rng)) | 1),
         }
     }
     Trace {

@@ -197,3 +197,38 @@ fn best_efforts_recovery_applies_to_one_open_only() {
     printed(&["put", "--db", &db, "c", "3"]);
     assert_eq!(printed(&["get", "--db", &db, "b"]), "2\n");
 }
+
+#[test]
+fn the_memory_of_every_table_is_shown() {
+    let (dir, db) = place();
+    let file = dir.path().join("a.txt");
+    let rows: Vec<String> = (0..1000).map(|n| format!("key{n} value{n}\n")).collect();
+    fs::write(&file, rows.concat()).unwrap();
+    printed(&["load", "--db", &db, text(&file)]);
+    printed(&["flush", "--db", &db]);
+    let table = printed(&["memory", "--db", &db]);
+    assert!(
+        table.contains("block cache of 32.0 MiB (default)"),
+        "{table}"
+    );
+    assert!(table.contains("default: open tables (1)"), "{table}");
+    assert!(
+        table.lines().last().unwrap().starts_with("total"),
+        "{table}"
+    );
+    let json = printed(&["memory", "--db", &db, "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let family = &json["families"][0];
+    assert_eq!(family["tables"]["open"], 1);
+    assert!(family["tables"]["bytes"].as_u64().unwrap() > 500);
+    assert!(json["total"].as_u64() > family["tables"]["bytes"].as_u64());
+    assert_eq!(json["iterators"]["open"], 0);
+    // Charged, the tables take room from the cache.
+    let options = "block_based_table_factory={cache_usage_options={options=kEnabled}}";
+    let table = printed(&["memory", "--db", &db, "--options", options]);
+    assert!(
+        table.contains("  charged: BlockBasedTableReader"),
+        "{table}"
+    );
+    assert!(table.contains("  charged: FileMetadata"), "{table}");
+}

@@ -17,6 +17,8 @@ use crate::catalog::snapshot::Snapshot;
 use crate::db::Db;
 use crate::handle::Family;
 use crate::handle::Handle;
+use crate::open_iterators::{HeldView, Listed};
+use crate::shared::Shared;
 
 /// The occasions at which an iterator gets a new view.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,6 +39,7 @@ pub struct Iter {
     db: Arc<Handle>,
     options: Box<ReadOptions>,
     renewal: Renewal,
+    listed: Listed,
 }
 
 impl Family {
@@ -92,8 +95,12 @@ impl Iter {
             (false, Some(_)) if options.auto_refresh_iterator_with_snapshot => Renewal::WithTheView,
             _ => Renewal::OnRequest,
         };
+        let shared = &family.db.shared;
+        let held = held_view(shared, family.id(), &view, seq);
+        let inner = DbIter::new(view, seq, &options);
         Iter {
-            inner: Some(DbIter::new(view, seq, &options)),
+            inner: Some(inner),
+            listed: shared.iterators.add(&held),
             family: family.state.clone(),
             db: family.db.clone(),
             options,
@@ -145,6 +152,9 @@ impl Iter {
             view.number
         );
         let seq = seen_by(&self.options, seq);
+        let shared = &self.db.shared;
+        let held = held_view(shared, self.family.id(), &view, seq);
+        shared.iterators.renew(self.listed, &held);
         self.inner = Some(DbIter::new(view, seq, &self.options));
         // Files that only the old view kept.
         self.db.shared.purge_in_background();
@@ -309,9 +319,21 @@ impl Drop for Iter {
             return;
         }
         self.inner = None;
+        self.db.shared.iterators.remove(self.listed);
         // Files that only this iterator kept are deleted by a background thread, not by the
         // reader's.
         self.db.shared.purge_in_background();
+    }
+}
+
+/// The hold of an iterator on `view` of the family with this id, from now on.
+#[inline]
+fn held_view(shared: &Shared, family: u32, view: &View, seq: SequenceNumber) -> HeldView {
+    HeldView {
+        since: shared.context.world.clock.coarse_nanos(),
+        seq,
+        view: view.number,
+        family,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Properties: what a database says of itself under RocksDB's names.
+//! Properties: what a database says of itself under RocksDB's names, and its memory under one of Cairn's.
 //!
 //! [`NUMBERS`] and [`TEXTS`] list the names; [`Shared::property_text`] answers them.
 
@@ -284,6 +284,7 @@ const TEXTS: &[&str] = &[
     "rocksdb.blob-cache-usage",
     "rocksdb.blob-cache-pinned-usage",
     "cairn.cache",
+    "cairn.memory",
 ];
 
 impl Shared {
@@ -390,6 +391,7 @@ impl Shared {
             return Some(files.map(|(_, file)| file.size).sum::<u64>().to_string());
         }
         Some(match name {
+            "cairn.memory" => self.memory_report(),
             "rocksdb.levelstats" => level_stats(&view),
             "rocksdb.sstables" => tables(&view),
             "rocksdb.options-statistics" => self.telemetry.statistics()?.to_string(),

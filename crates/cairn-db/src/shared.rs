@@ -23,6 +23,7 @@ use crate::jobs::Jobs;
 use crate::lifecycle::Lifecycle;
 use crate::locks::{Locks, Rank, Ranked};
 use crate::open::recovery_info::RecoveryInfo;
+use crate::open_iterators::OpenIterators;
 use crate::settings::Settings;
 use crate::telemetry::Telemetry;
 use crate::timers::Timers;
@@ -42,6 +43,7 @@ pub(crate) struct Shared {
     pub(crate) lifecycle: Lifecycle,
 
     pub(crate) catalog: Catalog,
+    pub(crate) iterators: Arc<OpenIterators>,
     pub(crate) writes: WritePath,
     pub(crate) signals: Signals,
 

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use cairn_memory::CacheRole;
+use cairn_memory::{CacheRole, MemoryUse};
 use cairn_read::View;
 
 use crate::blob_stats::BlobStats;
@@ -289,6 +289,14 @@ impl Shared {
                 );
             }
         }
+        for what in CHARGED {
+            let bytes = cache.charged(what);
+            if bytes > 0 {
+                let (name, count) = (what.name(), charges(bytes));
+                let size = human_bytes(bytes as f64);
+                let _ = write!(text, " {name}({count},{size},{}%)", share(bytes, capacity));
+            }
+        }
         text.push('\n');
         Some(text)
     }
@@ -314,8 +322,30 @@ impl Shared {
             let percent = format!("{:.6}", share(counts.usage, capacity));
             map.insert(format!("percent.{name}"), percent);
         }
+        for what in CHARGED {
+            let (name, bytes) = (hyphened(what.name()), cache.charged(what));
+            map.insert(format!("count.{name}"), charges(bytes).to_string());
+            map.insert(format!("bytes.{name}"), bytes.to_string());
+            let percent = format!("{:.6}", share(bytes, capacity));
+            map.insert(format!("percent.{name}"), percent);
+        }
         Some(map)
     }
+}
+
+/// Uses of memory that RocksDB charges as entries of a role.
+const CHARGED: [MemoryUse; 6] = [
+    MemoryUse::WriteBuffer,
+    MemoryUse::CompressionDictionaryBuffer,
+    MemoryUse::FilterConstruction,
+    MemoryUse::TableReader,
+    MemoryUse::FileMetadata,
+    MemoryUse::BlobCache,
+];
+
+/// The number of entries of 256 KiB by which RocksDB charges `bytes`.
+fn charges(bytes: usize) -> usize {
+    bytes.div_ceil(256 << 10)
 }
 
 fn share(part: usize, whole: usize) -> f64 {

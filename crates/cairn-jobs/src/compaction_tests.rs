@@ -7,6 +7,7 @@ use std::path::Path;
 use cairn_format::blob::{BlobIndex, RECORD_HEADER_LEN};
 use cairn_format::key::{self, InternalKey};
 use cairn_format::table::properties::Properties;
+use cairn_memory::ChargePolicy;
 use cairn_memtable::{Memtable, MemtableOptions};
 use cairn_observe::statistics::Meter;
 use cairn_options::{
@@ -409,6 +410,7 @@ impl Tree {
                 options: self.family.clone(),
                 dirs: vec!["/db".into()],
                 blobs: self.blobs.clone(),
+                charge: ChargePolicy::default(),
             },
             database: JobDatabase {
                 options: Arc::new(DbOptions::default()),

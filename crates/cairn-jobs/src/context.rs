@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cairn_format::names::FileName;
+use cairn_memory::ChargePolicy;
 use cairn_observe::statistics::Meter;
 use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::fs::FileMode;
@@ -75,6 +76,8 @@ pub struct JobFamily {
     pub dirs: Vec<PathBuf>,
     /// Blob files of the family.
     pub blobs: Arc<BlobSource>,
+    /// The memory of jobs that is charged to the family's block cache.
+    pub charge: ChargePolicy,
 }
 
 /// The database of a job.

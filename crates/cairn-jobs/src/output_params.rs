@@ -112,6 +112,7 @@ impl OutputParams {
             file_checksum: context.database.options.file_checksum_gen_factory.is_some(),
             warm: self.warm,
             meter: context.meter.clone(),
+            charge: context.family.charge.clone(),
             ..BuildParams::default()
         }
     }

@@ -13,6 +13,6 @@ pub mod write_buffer;
 pub use arena::Arena;
 pub use cache::{
     BlockCache, CacheCharge, CacheEntry, CacheKey, CacheKind, CacheOptions, CachePriority,
-    CacheRole, MemoryUse, RoleCounts,
+    CacheRole, ChargePolicy, MemoryUse, MemoryUses, RoleCounts,
 };
 pub use write_buffer::WriteBufferManager;

@@ -213,6 +213,15 @@ choices! {
         /// All.
         All = "kAll",
     }
+    /// Charging of memory to the block cache.
+    ChargeDecision {
+        /// Charged.
+        Enabled = "kEnabled",
+        /// Not charged.
+        Disabled = "kDisabled",
+        /// As the general decision says, or the default of the role.
+        Fallback = "kFallback",
+    }
     /// Insertion of new blocks into the cache.
     #[non_exhaustive]
     PrepopulateBlockCache {

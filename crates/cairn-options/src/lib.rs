@@ -61,7 +61,8 @@ pub use row::{Row, Support};
 pub use rows::Options;
 pub use sst_partitioner::FixedPrefixPartitions;
 pub use struct_options::{
-    CompressionOptions, FifoCompactionOptions, MetadataCacheOptions, UniversalCompactionOptions,
+    CacheUsageOptions, CompressionOptions, FifoCompactionOptions, MetadataCacheOptions,
+    UniversalCompactionOptions,
 };
 pub use table::TableOptions;
 pub use table_filter::TableFilter;

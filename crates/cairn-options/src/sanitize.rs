@@ -8,7 +8,9 @@ use cairn_types::{Error, Result};
 
 use crate::customizable::DbPath;
 use crate::db::DbOptions;
-use crate::enums::{CompactionStyle, Compression, IndexType, TableKind, WalRecoveryMode};
+use crate::enums::{
+    ChargeDecision, CompactionStyle, Compression, IndexType, TableKind, WalRecoveryMode,
+};
 use crate::family::{DEFAULT_TTL, FamilyOptions};
 use crate::offpeak;
 use crate::rows::Options;
@@ -211,6 +213,19 @@ impl TableOptions {
             !(self.no_block_cache && self.pin_l0_filter_and_index_blocks_in_cache),
             "pin_l0_filter_and_index_blocks_in_cache requires a block cache, but no_block_cache is set",
         )?;
+        let charged = &self.cache_usage_options;
+        let decisions = [
+            charged.options,
+            charged.compression_dictionary_building_buffer,
+            charged.filter_construction,
+            charged.block_based_table_reader,
+            charged.file_metadata,
+            charged.blob_cache,
+        ];
+        require(
+            !(self.no_block_cache && decisions.contains(&ChargeDecision::Enabled)),
+            "cache_usage_options charges to the block cache, but no_block_cache is set",
+        )?;
         require(
             self.data_block_hash_table_util_ratio > 0.0,
             "data_block_hash_table_util_ratio must be greater than 0",
@@ -296,6 +311,11 @@ impl FamilyOptions {
     /// `InvalidArgument` with the reason.
     pub fn validate(&self) -> Result<()> {
         self.table.validate()?;
+        let charges_blobs = self.table.cache_usage_options.blob_cache == ChargeDecision::Enabled;
+        require(
+            !charges_blobs || self.blob_cache.is_some(),
+            "cache_usage_options charges the blob cache, but there is no blob_cache",
+        )?;
         let all = self.compression_per_level.iter().chain([&self.compression]);
         for kind in all.chain(&self.bottommost_compression) {
             require(kind.is_supported(), &kind.absence())?;

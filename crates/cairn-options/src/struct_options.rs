@@ -1,6 +1,8 @@
 //! Struct options: `compression_opts={level=3;...}`.
 
-use crate::enums::{CompactionStopStyle, PinningTier};
+use cairn_memory::{MemoryUse, MemoryUses};
+
+use crate::enums::{ChargeDecision, CompactionStopStyle, PinningTier};
 use crate::rows::options;
 
 options! {
@@ -92,5 +94,59 @@ options! {
         partition_pinning: PinningTier = PinningTier::Fallback, dynamic;
         /// Indexes and filters without partitions.
         unpartitioned_pinning: PinningTier = PinningTier::Fallback, dynamic;
+    }
+}
+
+options! {
+    /// Memory outside of the block cache that is charged to it (RocksDB's `CacheUsageOptions`).
+    CacheUsageOptions, "CacheUsageOptions" {
+        /// The decision for every role without one of its own. Enabled, it charges all memory, that included for
+        /// which RocksDB has no role.
+        options: ChargeDecision = ChargeDecision::Fallback;
+        /// Blocks buffered to train a compression dictionary. Charged by default.
+        compression_dictionary_building_buffer("kCompressionDictionaryBuildingBuffer"): ChargeDecision = ChargeDecision::Fallback;
+        /// Construction of filters.
+        filter_construction("kFilterConstruction"): ChargeDecision = ChargeDecision::Fallback;
+        /// Open tables: properties, and index and filter blocks outside of the cache.
+        block_based_table_reader("kBlockBasedTableReader"): ChargeDecision = ChargeDecision::Fallback;
+        /// Metadata of table files.
+        file_metadata("kFileMetadata"): ChargeDecision = ChargeDecision::Fallback;
+        /// A blob cache apart from the block cache.
+        blob_cache("kBlobCache"): ChargeDecision = ChargeDecision::Fallback;
+    }
+}
+
+impl CacheUsageOptions {
+    /// Returns the uses of memory that are charged. `all` charges every use, whatever the options say: a memory
+    /// budget is in force.
+    #[must_use]
+    pub fn charged(&self, all: bool) -> MemoryUses {
+        if all {
+            return MemoryUses::ALL;
+        }
+        let by_default = match self.options {
+            ChargeDecision::Enabled => MemoryUses::ALL,
+            ChargeDecision::Disabled => MemoryUses::NONE,
+            ChargeDecision::Fallback => {
+                MemoryUses::NONE.with(MemoryUse::CompressionDictionaryBuffer)
+            }
+        };
+        let overrides = [
+            (
+                MemoryUse::CompressionDictionaryBuffer,
+                self.compression_dictionary_building_buffer,
+            ),
+            (MemoryUse::FilterConstruction, self.filter_construction),
+            (MemoryUse::TableReader, self.block_based_table_reader),
+            (MemoryUse::FileMetadata, self.file_metadata),
+            (MemoryUse::BlobCache, self.blob_cache),
+        ];
+        overrides
+            .iter()
+            .fold(by_default, |uses, (what, decision)| match decision {
+                ChargeDecision::Enabled => uses.with(*what),
+                ChargeDecision::Disabled => uses.without(*what),
+                ChargeDecision::Fallback => uses,
+            })
     }
 }

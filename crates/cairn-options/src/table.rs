@@ -10,7 +10,7 @@ use crate::enums::{
     KeyCommonPrefix, PrepopulateBlockCache,
 };
 use crate::rows::options;
-use crate::struct_options::MetadataCacheOptions;
+use crate::struct_options::{CacheUsageOptions, MetadataCacheOptions};
 
 options! {
     /// Layout and caching of tables (RocksDB's `BlockBasedTableOptions`).
@@ -73,6 +73,8 @@ options! {
         verify_compression: bool = false, dynamic;
         /// Block cache; `None` creates a cache of 32 MiB when the family is opened.
         block_cache: Option<Arc<BlockCache>> = None, unwritten;
+        /// Memory outside of the block cache that is charged to it.
+        cache_usage_options: CacheUsageOptions = CacheUsageOptions::default(), unwritten;
         /// True if there is no block cache.
         no_block_cache: bool = false, dynamic;
         /// True if indexes and filters are stored in the block cache instead of the open table.

@@ -8,6 +8,10 @@ pub trait Clock: Send + Sync {
     fn wall_micros(&self) -> u64;
     /// Nanoseconds since an arbitrary point in time. Monotonic.
     fn monotonic_nanos(&self) -> u64;
+    /// [`Clock::monotonic_nanos`], up to some milliseconds in the past if that is cheaper to obtain.
+    fn coarse_nanos(&self) -> u64 {
+        self.monotonic_nanos()
+    }
     /// Blocks for `duration`.
     fn sleep(&self, duration: Duration);
     /// CPU time of the calling thread in nanoseconds; 0 if unknown.

@@ -253,6 +253,10 @@ macro_rules! not_mapped {
             false
         }
 
+        fn mapped_bytes(&self) -> usize {
+            0
+        }
+
         $crate::no_successor!();
     };
 }
@@ -340,6 +344,8 @@ pub trait WritableFile: Send + Sync {
     fn path(&self) -> &Path;
     /// True if appends are currently stores into a mapping; see [`FileMode::mapped`].
     fn is_mapped(&self) -> bool;
+    /// Bytes of the file that are mapped for appends, in use or prepared.
+    fn mapped_bytes(&self) -> usize;
     /// The end of the last append that was delayed by at least 20 milliseconds, in nanoseconds of the
     /// system's [`Clock::monotonic_nanos`](crate::Clock::monotonic_nanos), and the delay in nanoseconds.
     /// `None` if there was none, or if it is not tracked.

@@ -135,6 +135,7 @@ wrapper! {
         fn len(&self) -> u64;
         fn path(&self) -> &Path;
         fn is_mapped(&self) -> bool;
+        fn mapped_bytes(&self) -> usize;
         fn slow_append(&self) -> Option<(u64, u64)>;
         fn close(&self) -> Result<()>;
     }

@@ -13,7 +13,9 @@ use cairn_blob::BlobFile;
 use cairn_compress::Compression;
 use cairn_format::blob::{BlobIndex, RECORD_HEADER_LEN, encode_record};
 use cairn_format::names;
-use cairn_memory::{BlockCache, CacheKey, CachePriority, CacheRole};
+use cairn_memory::{
+    BlockCache, CacheCharge, CacheKey, CachePriority, CacheRole, ChargePolicy, MemoryUse,
+};
 use cairn_observe::files::{ReadOf, counted_reads};
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{Histogram, Meter, Ticker, Update};
@@ -69,6 +71,7 @@ pub struct BlobSource {
     cache: Option<BlobCache>,
     open: Mutex<HashMap<FileNumber, Arc<BlobFile>>>,
     meter: Meter,
+    charge: ChargePolicy,
 }
 
 /// The file number of blobs embedded in the table that refers to them.
@@ -90,7 +93,20 @@ impl BlobSource {
             cache,
             open: Mutex::new(HashMap::new()),
             meter: Meter::default(),
+            charge: ChargePolicy::default(),
         }
+    }
+
+    /// Sets the block cache that reads of blobs, and the blob cache, are charged to.
+    #[must_use]
+    pub fn charging(mut self, policy: ChargePolicy) -> BlobSource {
+        if let Some(blobs) = &self.cache
+            && let Some(blocks) = policy.cache_of(MemoryUse::BlobCache)
+        {
+            blobs.cache.charge_to(blocks);
+        }
+        self.charge = policy;
+        self
     }
 
     /// Sets the meter for statistics and timings of reads.
@@ -201,6 +217,7 @@ impl BlobSource {
         let file = self.file(index.file)?;
         let request = file.request(&index, user_key)?;
         let place = PendingBlob {
+            _charge: self.charge.charge(MemoryUse::ReadInProgress, request.len),
             file,
             index,
             fill_cache: options.fill_cache,
@@ -270,6 +287,8 @@ pub struct PendingBlob {
     file: Arc<BlobFile>,
     index: BlobIndex,
     fill_cache: bool,
+    /// The charge of the read, made before it.
+    _charge: Option<CacheCharge>,
 }
 
 impl BlobCache {

@@ -106,6 +106,7 @@ impl From<NewFile> for FileMeta {
             wasted_reads: WastedReads::default(),
             counts: OnceLock::new(),
             table: TableSlot::default(),
+            charge: OnceLock::new(),
         }
     }
 }

@@ -8,7 +8,8 @@ use std::borrow::Cow;
 
 use cairn_format::id::UniqueId;
 use cairn_format::key::InternalKey;
-use cairn_platform::sync::{AtomicU64, OnceLock, Ordering};
+use cairn_memory::CacheCharge;
+use cairn_platform::sync::{Arc, AtomicU64, OnceLock, Ordering};
 use cairn_types::{FileNumber, SequenceNumber};
 
 use crate::open_tables::TableSlot;
@@ -115,6 +116,8 @@ pub struct FileMeta {
     pub counts: OnceLock<EntryCounts>,
     /// The open table, if any.
     pub table: TableSlot,
+    /// The charge of the metadata to the block cache; clones share it.
+    pub charge: OnceLock<Arc<CacheCharge>>,
 }
 
 impl FileMeta {
@@ -168,7 +171,16 @@ impl FileMeta {
             wasted_reads: WastedReads::default(),
             counts: OnceLock::new(),
             table: TableSlot::default(),
+            charge: OnceLock::new(),
         }
+    }
+
+    /// Returns the memory of the metadata, in bytes.
+    #[must_use]
+    pub fn memory_usage(&self) -> usize {
+        let keys = self.smallest.as_bytes().len() + self.largest.as_bytes().len();
+        let timestamps = self.min_timestamp.capacity() + self.max_timestamp.capacity();
+        size_of::<FileMeta>() + keys + timestamps + self.file_checksum.capacity()
     }
 
     /// True if the file is marked for compaction, by a collector or by the user.

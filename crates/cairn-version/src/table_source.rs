@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use cairn_format::names;
-use cairn_memory::BlockCache;
+use cairn_memory::{BlockCache, ChargePolicy, MemoryUses};
 use cairn_observe::files::{ReadOf, counted_reads};
 use cairn_observe::statistics::{Histogram, Meter, Ticker};
 use cairn_options::TableOptions;
@@ -33,6 +33,8 @@ pub struct TableSource {
     pub options: Arc<TableOptions>,
     /// The block cache.
     pub cache: Option<Arc<BlockCache>>,
+    /// The memory that is charged to the block cache.
+    pub charged: MemoryUses,
     /// True if the unique id in the MANIFEST is verified.
     pub verify_unique_id: bool,
     /// The mode in which files are opened.
@@ -50,6 +52,12 @@ pub struct TableSource {
 }
 
 impl TableSource {
+    /// Returns the block cache and the memory that is charged to it.
+    #[must_use]
+    pub fn charge_policy(&self) -> ChargePolicy {
+        ChargePolicy::new(self.cache.clone(), self.charged)
+    }
+
     /// Returns the path of `file`.
     #[must_use]
     pub fn path(&self, file: &FileMeta) -> PathBuf {
@@ -143,6 +151,7 @@ impl TableSource {
             prefix_extractor: self.prefix_extractor.clone(),
             options: self.options.clone(),
             cache: self.cache.clone(),
+            charged: self.charged,
             expected_unique_id: file.unique_id.filter(|_| self.verify_unique_id),
             largest_seq: Some(file.largest_seq),
             tail_size: (file.tail_size > 0).then_some(file.tail_size),

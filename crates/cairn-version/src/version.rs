@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use cairn_format::key::InternalKey;
+use cairn_memory::{ChargePolicy, MemoryUse};
 use cairn_platform::sync::Arc;
 use cairn_types::{Error, FileNumber, KeyOrder, Result};
 
@@ -34,6 +35,25 @@ impl Version {
             levels: vec![nothing; num_levels.max(1)],
             blob_files: Arc::default(),
             cursors: vec![None; num_levels.max(1)],
+        }
+    }
+
+    /// Charges the metadata of the files that are in this version and not in `before`.
+    pub fn charge_files(&self, before: Option<&Version>, policy: &ChargePolicy) {
+        for (number, level) in self.levels.iter().enumerate() {
+            let old = before.and_then(|before| before.levels.get(number));
+            if old.is_some_and(|old| Arc::ptr_eq(old, level)) {
+                continue;
+            }
+            for file in level.files() {
+                if file.charge.get().is_none()
+                    && let Some(charge) =
+                        policy.charge(MemoryUse::FileMetadata, file.memory_usage())
+                {
+                    // A charge that another thread made first counts; this one is dropped.
+                    let _ = file.charge.set(Arc::new(charge));
+                }
+            }
         }
     }
 

@@ -117,6 +117,12 @@ impl WalWriter {
         self.buffer.len()
     }
 
+    /// The memory of the writer and of the mapped part of its file, in bytes.
+    #[must_use]
+    pub fn memory_usage(&self) -> usize {
+        self.buffer.capacity() + self.compressed.capacity() + self.file.mapped_bytes()
+    }
+
     /// The number of batches added by this writer.
     #[must_use]
     pub fn records(&self) -> u64 {

@@ -27,7 +27,7 @@ pub use cairn_format::filter::FilterPolicy;
 pub use cairn_memory::{BlockCache, CacheOptions};
 pub use cairn_options::file::{OptionsFile, UnknownCode};
 pub use cairn_options::{
-    CompressionOptions, DbOptions, FamilyOptions, FifoCompactionOptions, MetadataCacheOptions,
-    Options, Plugin, Row, Support, TableOptions, UniversalCompactionOptions, apply_mixed, enums,
-    object_registry, presets,
+    CacheUsageOptions, CompressionOptions, DbOptions, FamilyOptions, FifoCompactionOptions,
+    MetadataCacheOptions, Options, Plugin, Row, Support, TableOptions, UniversalCompactionOptions,
+    apply_mixed, enums, object_registry, presets,
 };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 
 use arc_swap::{ArcSwap, Guard};
-use cairn_memory::BlockCache;
+use cairn_memory::{BlockCache, CacheCharge, MemoryUse};
 use cairn_memtable::Memtable;
 use cairn_options::FamilyOptions;
 use cairn_platform::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, OnceLock, Ordering};
@@ -67,6 +67,9 @@ impl FamilyState {
         tables: Arc<TableSource>,
         last_epoch: u64,
     ) -> FamilyState {
+        if tables.charged.contains(MemoryUse::FileMetadata) {
+            view.version.charge_files(None, &tables.charge_policy());
+        }
         let state = FamilyState {
             id: family.id,
             name: family.name.clone(),
@@ -145,6 +148,11 @@ impl FamilyState {
             before.number
         );
         check_memtables(&next);
+        let tables = self.tables();
+        if tables.charged.contains(MemoryUse::FileMetadata) {
+            let policy = tables.charge_policy();
+            next.version.charge_files(Some(&before.version), &policy);
+        }
         self.view.store(Arc::new(next));
     }
 
@@ -241,6 +249,15 @@ impl FamilyState {
         1 + alive
             .filter(|version| !Arc::ptr_eq(version, &current))
             .count()
+    }
+
+    /// Charges `bytes` to the family's block cache, if `what` is charged.
+    pub(crate) fn charge(&self, what: MemoryUse, bytes: usize) -> Option<CacheCharge> {
+        let tables = self.tables();
+        match tables.charged.contains(what) {
+            true => tables.charge_policy().charge(what, bytes),
+            false => None,
+        }
     }
 
     /// The family's block cache.

@@ -255,6 +255,7 @@ mod tests {
             prefix_extractor: None,
             options: Arc::default(),
             cache: None,
+            charged: cairn_memory::MemoryUses::NONE,
             verify_unique_id: false,
             mode: FileMode::default(),
             advise_random: false,

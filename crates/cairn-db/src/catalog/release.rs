@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cairn_memory::MemoryUses;
 use cairn_memtable::{Memtable, MemtableOptions};
 use cairn_read::{Reading, View};
 use cairn_types::{Error, Result};
@@ -51,6 +52,7 @@ impl FamilyState {
             prefix_extractor: None,
             options: Arc::new(bare.table.clone()),
             cache: None,
+            charged: MemoryUses::NONE,
             verify_unique_id: false,
             mode: self.tables().mode,
             advise_random: false,

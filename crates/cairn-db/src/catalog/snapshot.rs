@@ -7,12 +7,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::thread::Thread;
 
+use cairn_observe::logger::thread_number;
 use cairn_platform::Process;
 use cairn_platform::sync::{AtomicBool, AtomicU64, Condvar, OnceLock, Ordering};
 use cairn_types::SequenceNumber;
 
 use crate::locks::{Locks, Rank, Ranked};
+use crate::open_iterators::Opener;
 
 /// The live snapshots of a database.
 pub(crate) struct Snapshots {
@@ -33,11 +36,37 @@ pub(crate) struct Snapshots {
 }
 
 /// The live snapshots of one sequence number.
-#[derive(Clone, Copy, Default)]
 struct Taken {
     count: usize,
     /// The time of the newest one, in seconds since 1970; 0 if no time was recorded.
     seconds: u64,
+    /// The time of the first one, likewise.
+    first_seconds: u64,
+    /// The thread that took the first one, and its number in the info log.
+    thread: (Thread, u64),
+}
+
+impl Taken {
+    /// No snapshot yet; the calling thread takes the first one.
+    fn by_this_thread() -> Taken {
+        Taken {
+            count: 0,
+            seconds: 0,
+            first_seconds: 0,
+            thread: (std::thread::current(), thread_number()),
+        }
+    }
+}
+
+/// The live snapshots of one sequence number, for a report.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenSnapshot {
+    pub(crate) seq: SequenceNumber,
+    pub(crate) count: usize,
+    /// The time of the first one, in seconds since 1970; 0 if no time was recorded.
+    pub(crate) seconds: u64,
+    /// The thread that took the first one.
+    pub(crate) opener: Opener,
 }
 
 /// Keeps new snapshots waiting while it lives.
@@ -82,7 +111,7 @@ impl Snapshots {
             "the newest snapshot is at {:?}, and the last visible write at {seq}",
             live.keys().next_back()
         );
-        live.entry(seq).or_default().count += 1;
+        live.entry(seq).or_insert_with(Taken::by_this_thread).count += 1;
         Snapshot {
             seq,
             list: self.clone(),
@@ -113,6 +142,9 @@ impl Snapshots {
     pub(crate) fn note_time(&self, seq: SequenceNumber, now: u64) {
         if let Some(taken) = self.live.lock().get_mut(&seq) {
             taken.seconds = now;
+            if taken.first_seconds == 0 {
+                taken.first_seconds = now;
+            }
         }
     }
 
@@ -120,6 +152,21 @@ impl Snapshots {
     pub(crate) fn oldest_time(&self) -> u64 {
         let live = self.live.lock();
         live.values().next().map_or(0, |taken| taken.seconds)
+    }
+
+    /// The live snapshots, the oldest first.
+    pub(crate) fn open(&self) -> Vec<OpenSnapshot> {
+        let live = self.live.lock();
+        let open = live.iter().map(|(&seq, taken)| OpenSnapshot {
+            seq,
+            count: taken.count,
+            seconds: taken.first_seconds,
+            opener: Opener {
+                name: taken.thread.0.name().unwrap_or_default().to_owned(),
+                number: taken.thread.1,
+            },
+        });
+        open.collect()
     }
 
     /// The number of live snapshots.
@@ -174,7 +221,7 @@ impl Snapshot {
 impl Clone for Snapshot {
     fn clone(&self) -> Snapshot {
         let mut live = self.list.live.lock();
-        let taken = live.entry(self.seq).or_default();
+        let taken = live.entry(self.seq).or_insert_with(Taken::by_this_thread);
         debug_assert!(taken.count > 0, "a live snapshot is listed");
         taken.count += 1;
         drop(live);

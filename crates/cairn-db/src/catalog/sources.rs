@@ -119,6 +119,7 @@ impl Catalog {
         let dir = self.table_dirs(options).swap_remove(0);
         BlobSource::new(self.context.world.fs.clone(), dir, tables.mode, cache)
             .counting(self.telemetry.meter())
+            .charging(tables.charge_policy())
     }
 
     /// The row cache of a family of `options`, if it has one.
@@ -140,6 +141,10 @@ impl Catalog {
             order: options.comparator.clone(),
             prefix_extractor: options.prefix_extractor.clone(),
             cache: options.table.block_cache.clone(),
+            charged: options
+                .table
+                .cache_usage_options
+                .charged(self.charges_all()),
             options: Arc::new(options.table.clone()),
             verify_unique_id: db.verify_sst_unique_id_in_manifest,
             mode: FileMode {
@@ -153,6 +158,12 @@ impl Catalog {
             open_tables: self.open_tables.clone(),
             uncache_aggressiveness: options.uncache_aggressiveness,
         }
+    }
+
+    /// True if all memory is charged to the block cache, whatever `cache_usage_options` of the families say: a
+    /// memory budget is in force.
+    fn charges_all(&self) -> bool {
+        false
     }
 
     /// The directories of the tables of a family with these options, by path id.

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_format::key::InternalKey;
+use cairn_memory::MemoryUses;
 use cairn_observe::statistics::Meter;
 use cairn_options::TableOptions;
 use cairn_platform::fs::FileMode;
@@ -41,6 +42,7 @@ impl Reader<'_> {
             prefix_extractor: self.prefix_extractor.clone(),
             options: self.options.clone(),
             cache: None,
+            charged: MemoryUses::NONE,
             expected_unique_id: None,
             largest_seq: seq,
             tail_size: None,

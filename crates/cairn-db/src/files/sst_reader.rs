@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use cairn_format::key::LookupKey;
 use cairn_format::table::Properties;
+use cairn_memory::MemoryUses;
 use cairn_memtable::{Memtable, MemtableOptions};
 use cairn_observe::statistics::Meter;
 use cairn_options::{FamilyOptions, ReadOptions};
@@ -64,6 +65,7 @@ impl SstFileReader {
             prefix_extractor: family.prefix_extractor.clone(),
             options,
             cache: None,
+            charged: MemoryUses::NONE,
             verify_unique_id: false,
             mode: FileMode::default(),
             advise_random: false,

@@ -284,6 +284,7 @@ const OF_TABLES: &[&str] = &[
     "index_block_search_type",
     "separate_key_value_in_data_block",
     "metadata_cache_options",
+    "cache_usage_options",
     "index_mode",
 ];
 

@@ -179,6 +179,9 @@ impl Shared {
         if self.options().manual_wal_flush {
             log.flush_by_hand();
         }
+        if let Some(family) = self.catalog.default_family() {
+            log.charge_to(&family.tables().charge_policy());
+        }
         if let Some(predecessor) = predecessor {
             log.state_predecessor(&predecessor)?;
         }

@@ -43,6 +43,7 @@ use crate::db::Db;
 use crate::errors::state::Errors;
 use crate::lifecycle::Lifecycle;
 use crate::locks::{Locks, Rank};
+use crate::open_iterators::OpenIterators;
 use crate::settings::Settings;
 use crate::shared::{FamilyTree, Shared, Tree, WritePath};
 use crate::telemetry::Telemetry;
@@ -369,6 +370,7 @@ fn assemble(
         lifecycle: Lifecycle::new(lock, locks),
         catalog,
         writes,
+        iterators: OpenIterators::new(),
         signals: Signals::default(),
         tree: locks.mutex(Rank::Tree, Tree::new(recovered.min_log_to_keep)),
         changed: Condvar::new(),

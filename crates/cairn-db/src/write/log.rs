@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use cairn_format::log::Predecessor;
 use cairn_format::names::FileName;
+use cairn_memory::{CacheCharge, ChargePolicy, MemoryUse};
 use cairn_platform::sync::{AtomicBool, Mutex, Ordering};
 use cairn_platform::{FileSystem, WritableFile, fs::FileMode};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
@@ -36,6 +37,8 @@ pub(crate) struct CurrentLog {
     written_back: u64,
     /// Records wait in memory until they are handed over by a call.
     flushed_by_hand: bool,
+    /// The charge of the log's memory to the block cache, and its length when the charge was last adjusted.
+    charge: Option<(CacheCharge, u64)>,
     /// The file may hold more than was written to it, of its life as another log.
     recycled: bool,
 }
@@ -211,6 +214,7 @@ impl CurrentLog {
             bytes_per_sync: 0,
             written_back: 0,
             flushed_by_hand: false,
+            charge: None,
             recycled: recycled.is_some(),
         })
     }
@@ -283,9 +287,28 @@ impl CurrentLog {
             self.writer.add_parts(&[&seq.0.to_le_bytes(), rest])?;
             self.last_batch = *seq;
         }
-        match sync || !self.flushed_by_hand {
-            true => self.hand_over(),
-            false => Ok(()),
+        if sync || !self.flushed_by_hand {
+            self.hand_over()?;
+        }
+        self.follow_memory();
+        Ok(())
+    }
+
+    /// Charges the buffers and the mapped windows of the log, if logs are charged.
+    pub(crate) fn charge_to(&mut self, policy: &ChargePolicy) {
+        let charge = policy.charge(MemoryUse::Wal, self.writer.memory_usage());
+        self.charge = charge.map(|charge| (charge, 0));
+    }
+
+    /// Adjusts the charge to the memory in use, whenever the log has grown by a step.
+    #[inline]
+    fn follow_memory(&mut self) {
+        if let Some((charge, at)) = &mut self.charge {
+            let len = self.writer.len();
+            if len - *at >= CacheCharge::STEP as u64 {
+                charge.set(self.writer.memory_usage());
+                *at = len;
+            }
         }
     }
 

@@ -35,6 +35,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use cairn_format::dated;
+use cairn_memory::{CacheCharge, MemoryUse};
 use cairn_observe::BackgroundErrorReason;
 use cairn_observe::perf::PerfMetric;
 use cairn_observe::statistics::Histogram;
@@ -240,6 +241,11 @@ struct DbEnv<'a> {
 }
 
 impl CommitEnv for DbEnv<'_> {
+    fn charge_batch(&self, bytes: usize) -> Option<CacheCharge> {
+        let family = self.shared.catalog.default_family()?;
+        family.charge(MemoryUse::WriteBatch, bytes)
+    }
+
     #[inline]
     fn prepare(&self, no_slowdown: bool) -> Result<()> {
         self.shared.make_room(no_slowdown, &self.notifies)

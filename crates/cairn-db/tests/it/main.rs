@@ -23,6 +23,7 @@ mod limits;
 mod listeners;
 mod logs;
 mod manners;
+mod memory;
 mod memtables;
 mod open_files;
 mod opening;

@@ -86,6 +86,19 @@ impl FilterBuilder {
         bloom::fast_false_positive_rate(self.millibits)
     }
 
+    /// The memory that [`FilterBuilder::build`] uses for a filter of `keys` keys, its result included, in bytes.
+    #[must_use]
+    pub fn memory_to_build(&self, keys: usize) -> usize {
+        let bloom = bloom::fast_len(keys, self.millibits) + METADATA_LEN;
+        match self.shape {
+            Shape::Ribbon if self.ribbon_pays(keys) => {
+                let equations = ribbon::slots(keys) as usize * ribbon::EQUATION_BYTES;
+                equations + ribbon::len(keys, self.rate())
+            }
+            _ => bloom,
+        }
+    }
+
     /// Finishes the filter and starts the next one. A filter without keys matches nothing.
     #[must_use]
     pub fn finish(&mut self) -> Vec<u8> {

@@ -191,7 +191,10 @@ pub(super) fn build(
     Some(out)
 }
 
-/// Equations in row echelon form: the equation stored at a slot starts at that slot.
+/// The memory of an equation of the band, in bytes.
+pub(super) const EQUATION_BYTES: usize = size_of::<u128>() + size_of::<u32>();
+
+/// Equations in row echelon form: the equation at a slot starts there.
 struct Band {
     coefficients: Vec<u128>,
     results: Vec<u32>,

@@ -141,6 +141,12 @@ macro_rules! properties {
                 })*
             }
 
+            /// The heap memory of the texts, in bytes.
+            fn text_memory(&self) -> usize {
+                let texts = [$(&self.$text),*];
+                texts.iter().map(|text| text.capacity()).sum()
+            }
+
             /// All numbers and texts by name, for display.
             #[must_use]
             pub fn rows(&self) -> Vec<(&'static str, String)> {
@@ -151,6 +157,19 @@ macro_rules! properties {
             }
         }
     };
+}
+
+impl Properties {
+    /// Returns the heap memory of the properties, in bytes.
+    #[must_use]
+    pub fn memory_usage(&self) -> usize {
+        let timestamps = self.timestamps.as_ref();
+        let timestamps = timestamps.map_or(0, |(least, most)| least.capacity() + most.capacity());
+        let others = self.others.iter();
+        let others = others
+            .map(|(name, value)| 2 * size_of::<Vec<u8>>() + name.capacity() + value.capacity());
+        self.text_memory() + timestamps + self.seqno_time_map.capacity() + others.sum::<usize>()
+    }
 }
 
 properties! {

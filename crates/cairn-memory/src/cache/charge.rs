@@ -87,6 +87,80 @@ impl MemoryUse {
     }
 }
 
+/// A set of uses of memory.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct MemoryUses(u16);
+
+impl MemoryUses {
+    /// No use.
+    pub const NONE: MemoryUses = MemoryUses(0);
+    /// Every use.
+    pub const ALL: MemoryUses = MemoryUses((1 << MemoryUse::ALL.len()) - 1);
+
+    /// Returns the set with `what`.
+    #[must_use]
+    pub fn with(self, what: MemoryUse) -> MemoryUses {
+        MemoryUses(self.0 | 1 << what as u16)
+    }
+
+    /// Returns the set without `what`.
+    #[must_use]
+    pub fn without(self, what: MemoryUse) -> MemoryUses {
+        MemoryUses(self.0 & !(1 << what as u16))
+    }
+
+    /// True if `what` is in the set.
+    #[inline]
+    #[must_use]
+    pub fn contains(self, what: MemoryUse) -> bool {
+        self.0 & 1 << what as u16 != 0
+    }
+}
+
+impl std::fmt::Debug for MemoryUses {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let uses = MemoryUse::ALL.iter().filter(|what| self.contains(**what));
+        f.debug_set().entries(uses).finish()
+    }
+}
+
+/// The cache to which memory is charged, and the uses that are charged.
+#[derive(Clone, Debug, Default)]
+pub struct ChargePolicy {
+    cache: Option<Arc<BlockCache>>,
+    uses: MemoryUses,
+}
+
+impl ChargePolicy {
+    /// Charges `uses` to `cache`; nothing without a cache.
+    #[must_use]
+    pub fn new(cache: Option<Arc<BlockCache>>, uses: MemoryUses) -> ChargePolicy {
+        ChargePolicy { cache, uses }
+    }
+
+    /// The cache, if `what` is charged to it.
+    #[must_use]
+    pub fn cache_of(&self, what: MemoryUse) -> Option<&Arc<BlockCache>> {
+        self.cache.as_ref().filter(|_| self.uses.contains(what))
+    }
+
+    /// Charges `bytes`, if `what` is charged.
+    #[inline]
+    #[must_use]
+    pub fn charge(&self, what: MemoryUse, bytes: usize) -> Option<CacheCharge> {
+        match self.uses.contains(what) {
+            true => self.charge_to_cache(what, bytes),
+            false => None,
+        }
+    }
+
+    #[cold]
+    fn charge_to_cache(&self, what: MemoryUse, bytes: usize) -> Option<CacheCharge> {
+        let cache = self.cache.clone()?;
+        Some(CacheCharge::new(cache, what, bytes))
+    }
+}
+
 /// Bytes charged by use.
 #[derive(Default)]
 pub(super) struct Charges([AtomicUsize; MemoryUse::ALL.len()]);
@@ -119,6 +193,9 @@ pub struct CacheCharge {
 }
 
 impl CacheCharge {
+    /// The maximum difference between the memory and its charge with [`CacheCharge::follow`], in bytes.
+    pub const STEP: usize = 32 << 10;
+
     /// Charges `bytes` to `cache`, which evicts entries as necessary.
     #[must_use]
     pub fn new(cache: Arc<BlockCache>, what: MemoryUse, bytes: usize) -> CacheCharge {
@@ -130,6 +207,31 @@ impl CacheCharge {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// True if the cache has a strict capacity and its usage exceeds it.
+    #[must_use]
+    pub fn exceeds_strict_capacity(&self) -> bool {
+        let cache = &self.cache;
+        cache.options().strict_capacity_limit && cache.usage() > cache.capacity()
+    }
+
+    /// Changes the use, for memory that is passed on.
+    pub fn reuse(&mut self, what: MemoryUse) {
+        if what != self.what {
+            self.cache.charges.change(self.what, self.bytes, 0);
+            self.cache.charges.change(what, 0, self.bytes);
+            self.what = what;
+        }
+    }
+
+    /// Changes the charge to `bytes` if it differs by [`CacheCharge::STEP`] or more: for memory that grows and
+    /// shrinks in small steps.
+    #[inline]
+    pub fn follow(&mut self, bytes: usize) {
+        if bytes.abs_diff(self.bytes) >= CacheCharge::STEP {
+            self.set(bytes);
+        }
     }
 
     /// Changes the charge to `bytes`.
@@ -189,5 +291,50 @@ mod tests {
             let entries = cache.role_usage(CacheRole::Data);
             assert_eq!(cache.usage(), entries);
         }
+    }
+    #[test]
+    fn a_cache_of_blobs_is_charged_once_while_it_lives() {
+        let blocks = Arc::new(BlockCache::new(8 << 20, CacheOptions::default()));
+        let blobs = Arc::new(BlockCache::new(1 << 20, CacheOptions::default()));
+        blobs.charge_to(&blobs);
+        blobs.charge_to(&blocks);
+        blobs.charge_to(&blocks);
+        blocks.charge_to(&blobs);
+        let mut evicted = 0;
+        for n in 0..1000 {
+            let (key, blob) = (CacheKey { high: 1, low: n }, Buffer::from(vec![0; 10_000]));
+            blobs.insert(key, blob, CacheRole::Blob, CachePriority::Bottom);
+            let charged = blocks.charged(MemoryUse::BlobCache);
+            assert!(charged.abs_diff(blobs.usage()) < CacheCharge::STEP);
+            evicted += usize::from(blobs.entries() as u64 <= n);
+        }
+        assert!(evicted > 0 && blobs.all_charged() == 0);
+        drop(blobs);
+        assert_eq!(blocks.usage(), 0);
+    }
+
+    #[test]
+    fn only_the_uses_of_the_policy_are_charged() {
+        let cache = Arc::new(BlockCache::new(1 << 20, CacheOptions::default()));
+        let uses = MemoryUses::ALL.without(MemoryUse::Job);
+        let policy = ChargePolicy::new(Some(cache.clone()), uses);
+        assert!(policy.charge(MemoryUse::Job, 10).is_none());
+        let mut read = policy.charge(MemoryUse::ReadInProgress, 10).unwrap();
+        read.reuse(MemoryUse::Prefetch);
+        assert_eq!(cache.charged(MemoryUse::ReadInProgress), 0);
+        assert_eq!(cache.charged(MemoryUse::Prefetch), 10);
+        assert_eq!((cache.all_charged(), cache.usage()), (10, 10));
+        read.follow(CacheCharge::STEP);
+        assert_eq!(read.bytes(), 10);
+        read.follow(CacheCharge::STEP + 10);
+        assert_eq!(cache.usage(), CacheCharge::STEP + 10);
+        drop(read);
+        assert_eq!((cache.all_charged(), cache.usage()), (0, 0));
+        for what in MemoryUse::ALL {
+            assert!(MemoryUses::ALL.contains(what) && !MemoryUses::NONE.contains(what));
+            assert_eq!(MemoryUses::NONE.with(what).without(what), MemoryUses::NONE);
+        }
+        let no_cache = ChargePolicy::new(None, MemoryUses::ALL);
+        assert!(no_cache.charge(MemoryUse::Wal, 1).is_none());
     }
 }

@@ -21,10 +21,10 @@ mod store;
 mod tiers;
 
 use cairn_platform::Buffer;
-use cairn_platform::sync::{AtomicUsize, Ordering};
+use cairn_platform::sync::{Arc, AtomicUsize, Mutex, OnceLock, Ordering};
 
 use charge::Charges;
-pub use charge::{CacheCharge, MemoryUse};
+pub use charge::{CacheCharge, ChargePolicy, MemoryUse, MemoryUses};
 use clock::ClockCache;
 use lru::LruCache;
 pub use role::{CachePriority, CacheRole, RoleCounts};
@@ -159,6 +159,8 @@ pub struct BlockCache {
     shards: usize,
     capacity: AtomicUsize,
     charges: Charges,
+    /// The charge of this cache's entries to another cache; see [`BlockCache::charge_to`].
+    charged_to: OnceLock<Mutex<CacheCharge>>,
     tier: Option<TierBelow>,
     options: CacheOptions,
 }
@@ -207,6 +209,7 @@ impl BlockCache {
             shards,
             capacity: AtomicUsize::new(0),
             charges: Charges::default(),
+            charged_to: OnceLock::new(),
             tier,
             options,
         };
@@ -304,7 +307,22 @@ impl BlockCache {
         let mut evicted = Vec::new();
         let kept = self.store().insert(entry, &mut evicted);
         self.pass_on(evicted);
+        if let Some(charge) = self.charged_to.get() {
+            charge.lock().follow(self.usage());
+        }
         kept
+    }
+
+    /// Charges the memory of this cache, a cache of blobs, to `other` from now on, for as long as this cache lives.
+    /// The first call counts; nothing happens if `other` is this cache, or is charged itself.
+    pub fn charge_to(&self, other: &Arc<BlockCache>) {
+        let is_this = std::ptr::eq(self, Arc::as_ptr(other));
+        if !is_this && other.charged_to.get().is_none() {
+            self.charged_to.get_or_init(|| {
+                let charge = CacheCharge::new(other.clone(), MemoryUse::BlobCache, self.usage());
+                Mutex::new(charge)
+            });
+        }
     }
 
     /// Returns `buffer` with `tail` appended, and updates the entry of `key`, which usually holds the same

@@ -189,6 +189,10 @@ impl WritableFile for Recorder {
         self.note("is_mapped");
         true
     }
+    fn mapped_bytes(&self) -> usize {
+        self.note("mapped_bytes");
+        55
+    }
     fn slow_append(&self) -> Option<(u64, u64)> {
         self.note("slow_append");
         Some((33, 44))
@@ -220,6 +224,7 @@ fn check_writer(name: &str, recorder: &Recorder, file: &dyn WritableFile) {
     assert_eq!(file.len(), 22, "{name}");
     assert_eq!(file.path(), Path::new("/db/000008.sst"), "{name}");
     assert!(file.is_mapped(), "{name}");
+    assert_eq!(file.mapped_bytes(), 55, "{name}");
     assert_eq!(file.slow_append(), Some((33, 44)), "{name}");
     file.close().unwrap();
     recorder.assert_saw(
@@ -235,6 +240,7 @@ fn check_writer(name: &str, recorder: &Recorder, file: &dyn WritableFile) {
             "len",
             "path",
             "is_mapped",
+            "mapped_bytes",
             "slow_append",
             "close",
         ],

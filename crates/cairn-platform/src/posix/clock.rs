@@ -27,6 +27,10 @@ impl Clock for SystemClock {
         nanos_of(ClockId::Monotonic)
     }
 
+    fn coarse_nanos(&self) -> u64 {
+        nanos_of(ClockId::MonotonicCoarse)
+    }
+
     fn thread_cpu_nanos(&self) -> u64 {
         nanos_of(ClockId::ThreadCPUTime)
     }
@@ -60,6 +64,8 @@ mod tests {
         let clock = SystemClock;
         let before = clock.monotonic_nanos();
         assert!(clock.monotonic_nanos() >= before);
+        let coarse = clock.coarse_nanos();
+        assert!(coarse <= clock.monotonic_nanos() && coarse + 1_000_000_000 > before);
         assert!(clock.wall_seconds() > 1_600_000_000);
     }
 }

@@ -703,6 +703,15 @@ impl WritableFile for MappedWriter {
         self.0.current.lock().is_some()
     }
 
+    fn mapped_bytes(&self) -> usize {
+        let current = self.0.current.lock();
+        let held = current.iter().map(|now| {
+            let left = now.left.as_ref().map_or(0, Window::len);
+            now.window.len() + left
+        });
+        held.sum::<usize>() + self.0.ready.lock().iter().map(Window::len).sum::<usize>()
+    }
+
     fn slow_append(&self) -> Option<(u64, u64)> {
         *self.0.slow.lock()
     }

@@ -22,6 +22,7 @@ mod mapped_append;
 mod mapped_read;
 pub(crate) mod priority;
 mod process;
+mod process_memory;
 mod random;
 mod read;
 pub mod region;
@@ -47,6 +48,7 @@ use self::eintr::retry_on_eintr;
 pub use self::process::Process;
 pub use self::random::SystemRandom;
 pub(crate) use self::random::fill_from_kernel;
+pub use process_memory::{ProcessMemory, process_memory};
 
 use self::mapped_append::MappedWriter;
 use self::read::PosixReader;

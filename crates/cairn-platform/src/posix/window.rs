@@ -45,6 +45,11 @@ pub(super) struct Window {
 unsafe impl Send for Window {}
 
 impl Window {
+    /// The length in bytes.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
     /// Allocates `len` bytes at `offset` of `file`, which must be unused, fills them with zeros, and maps
     /// them. Both must be multiples of [`MAPPED_UNIT`].
     pub(super) fn prepare(file: &File, offset: u64, len: usize) -> Result<Window, Errno> {

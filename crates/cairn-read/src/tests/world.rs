@@ -156,6 +156,7 @@ impl World {
                 prefix_extractor: Some(PrefixExtractor::Fixed(1)),
                 options: builder.options.clone(),
                 cache: Some(Arc::new(BlockCache::new(1 << 26, CacheOptions::default()))),
+                charged: cairn_memory::MemoryUses::NONE,
                 verify_unique_id: false,
                 mode: FileMode::default(),
                 advise_random: false,

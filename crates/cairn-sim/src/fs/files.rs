@@ -325,6 +325,10 @@ impl WritableFile for SimWriter {
         Ok(())
     }
 
+    fn mapped_bytes(&self) -> usize {
+        0
+    }
+
     fn is_mapped(&self) -> bool {
         let mapped = self.mapped.as_ref();
         mapped.is_some_and(|mapped| mapped.load(Ordering::Relaxed))

@@ -4,6 +4,7 @@
 use cairn_compress::{Compression, Compressor, Dictionary, Framing, decompress, train_zstd};
 use cairn_format::block::{BlockBuilder, BlockOptions, can_hash, has_room};
 use cairn_format::table::{Handle, TRAILER_LEN};
+use cairn_memory::{CacheCharge, MemoryUse};
 use cairn_observe::statistics::{Histogram, Meter, Ticker};
 use cairn_options::{DataBlockIndexType, TableOptions};
 use cairn_types::{Error, Result};
@@ -158,6 +159,8 @@ impl Packer {
 struct BufferedBlocks {
     bytes: Vec<u8>,
     ends: Vec<usize>,
+    /// The charge of the buffer.
+    charge: Option<CacheCharge>,
     /// Buffer size at which the dictionary is built, in bytes.
     limit: usize,
 }
@@ -232,6 +235,9 @@ impl DataBlocks {
             };
             BufferedBlocks {
                 limit: usize::try_from(wanted).unwrap_or(usize::MAX),
+                charge: params
+                    .charge
+                    .charge(MemoryUse::CompressionDictionaryBuffer, 0),
                 ..BufferedBlocks::default()
             }
         });
@@ -287,6 +293,11 @@ impl DataBlocks {
         self.block.estimated_size()
     }
 
+    /// Returns the memory of the current block and of the compressor's output, in bytes.
+    pub(crate) fn memory_usage(&self) -> usize {
+        self.block.estimated_size() + self.packer.scratch.capacity()
+    }
+
     /// Returns the size of the buffered blocks, in bytes.
     pub(crate) fn buffered_bytes(&self) -> u64 {
         self.waiting
@@ -317,7 +328,12 @@ impl DataBlocks {
         waiting.bytes.extend_from_slice(raw);
         waiting.ends.push(waiting.bytes.len());
         self.block.reset();
-        if waiting.bytes.len() >= waiting.limit {
+        let mut is_full = waiting.bytes.len() >= waiting.limit;
+        if let Some(charge) = &mut waiting.charge {
+            charge.follow(waiting.bytes.capacity());
+            is_full |= charge.exceeds_strict_capacity();
+        }
+        if is_full {
             self.end_buffered(output, index, warmer)?;
         }
         Ok(())

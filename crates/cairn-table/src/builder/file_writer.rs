@@ -9,8 +9,8 @@ use cairn_observe::statistics::{Histogram, Meter};
 use cairn_platform::WritableFile;
 use cairn_types::Result;
 
-/// Write buffer size, chosen to fit into the cache of a core.
-const BUFFER_BYTES: usize = 256 << 10;
+/// Write buffer size: fits into the cache of a core.
+pub(crate) const BUFFER_BYTES: usize = 256 << 10;
 
 /// Writeback interval if `bytes_per_sync` is 0. Without it, writeback would start with the final
 /// sync: the job would be blocked and hold on to its memtable, and other syncs would wait for a

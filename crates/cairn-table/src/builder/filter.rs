@@ -101,6 +101,12 @@ impl FilterKeys {
         self.first_prefix = None;
     }
 
+    /// Returns the memory of the hashes, in bytes.
+    pub(crate) fn memory_usage(&self) -> usize {
+        let blocks = self.blocks.as_ref().map_or(0, Vec::capacity);
+        self.hashes.memory_usage() + blocks * size_of::<BlockEdge>()
+    }
+
     /// Returns the number of hashes.
     #[inline]
     pub(crate) fn len(&self) -> usize {

@@ -225,6 +225,15 @@ impl TableBuilder {
             return Ok(());
         };
         let start = self.output.offset();
+        if let Some(charge) = &mut self.charges.filter {
+            // The largest partition is not larger than a filter of all keys.
+            let fits = builder.keys_that_fit(options.metadata_block_size as usize);
+            let keys = match options.partition_filters {
+                true => filter.len().min(fits),
+                false => filter.len(),
+            };
+            charge.set(filter.memory_usage() + builder.memory_to_build(keys));
+        }
         if !options.partition_filters {
             let bits = builder.build(filter.all());
             let handle = self.output.append_block(&bits, Compression::None)?;

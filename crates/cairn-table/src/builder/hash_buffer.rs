@@ -36,6 +36,11 @@ impl HashBuffer {
         self.full.len() * CHUNK + self.last.len()
     }
 
+    /// Returns the memory used, in bytes.
+    pub(crate) fn memory_usage(&self) -> usize {
+        (self.full.len() * CHUNK + self.last.capacity()) * size_of::<u64>()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.last.is_empty()
     }

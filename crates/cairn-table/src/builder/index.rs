@@ -78,6 +78,18 @@ impl IndexRows {
         self.handles.push(handle);
     }
 
+    /// Returns the memory used, in bytes.
+    pub(crate) fn memory_usage(&self) -> usize {
+        let first_keys = self.first_keys.as_ref();
+        let first_keys = first_keys.map_or(0, |(keys, ends)| {
+            keys.capacity() + ends.capacity() * size_of::<usize>()
+        });
+        self.separators.capacity()
+            + self.separator_ends.capacity() * size_of::<usize>()
+            + self.handles.capacity() * size_of::<Handle>()
+            + first_keys
+    }
+
     /// Returns the number of data blocks.
     pub(crate) fn len(&self) -> usize {
         self.separator_ends.len()

@@ -24,12 +24,13 @@ use cairn_format::checksum::ChecksumKind;
 use cairn_format::key;
 use cairn_format::table::Properties;
 use cairn_format::table::properties::IndexKind;
+use cairn_memory::{CacheCharge, MemoryUse};
 use cairn_options::IndexType;
 use cairn_platform::WritableFile;
 use cairn_types::{Error, KeyOrder, Result, SequenceNumber, ValueKind};
 
 use data_blocks::DataBlocks;
-use file_writer::{FileWriter, FileWriterOptions};
+use file_writer::{BUFFER_BYTES, FileWriter, FileWriterOptions};
 use filter::FilterKeys;
 use index::{IndexRows, PrefixRows};
 pub use params::{BuildParams, TableIdentity, TableTimes};
@@ -72,6 +73,15 @@ pub struct TableBuilder {
     /// True if an index block was stored compressed.
     index_is_packed: bool,
     base_context: u32,
+    charges: Charges,
+}
+
+/// The charges of a builder's memory to the block cache.
+struct Charges {
+    /// Buffers and index rows.
+    job: Option<CacheCharge>,
+    /// Hashes, and the filter while it is built.
+    filter: Option<CacheCharge>,
 }
 
 impl TableBuilder {
@@ -99,6 +109,10 @@ impl TableBuilder {
                 meter: params.meter.clone(),
             },
         );
+        let charges = Charges {
+            job: params.charge.charge(MemoryUse::Job, BUFFER_BYTES),
+            filter: params.charge.charge(MemoryUse::FilterConstruction, 0),
+        };
         let timestamp_size = params.order.timestamp_size();
         let strip = if params.strip_timestamps {
             timestamp_size
@@ -137,6 +151,7 @@ impl TableBuilder {
             seqs: None,
             index_is_packed: false,
             base_context,
+            charges,
             params,
         })
     }
@@ -272,8 +287,21 @@ impl TableBuilder {
         if let Some(filter) = &mut self.filter {
             filter.end_block();
         }
+        self.follow_memory();
         self.data
             .end_block(&mut self.output, &mut self.index, self.warmer.as_ref())
+    }
+
+    /// Adjusts the charges to the memory in use.
+    #[inline]
+    fn follow_memory(&mut self) {
+        if let Some(charge) = &mut self.charges.job {
+            charge.follow(BUFFER_BYTES + self.index.memory_usage() + self.data.memory_usage());
+        }
+        if let Some(charge) = &mut self.charges.filter {
+            let filter = self.filter.as_ref();
+            charge.follow(filter.map_or(0, FilterKeys::memory_usage));
+        }
     }
 
     /// Returns the last key, without its timestamp if those are stripped; empty before the first.

@@ -7,7 +7,7 @@ use cairn_format::filter::FilterBuilder;
 use cairn_format::table::Properties;
 use cairn_format::table::footer::LATEST_VERSION;
 use cairn_format::table::properties::Origin;
-use cairn_memory::CachePriority;
+use cairn_memory::{CachePriority, ChargePolicy};
 use cairn_observe::statistics::Meter;
 use cairn_options::{
     CompressionOptions, IndexShortening, IndexType, KeyCommonPrefix, TableOptions,
@@ -59,6 +59,8 @@ pub struct BuildParams {
     pub warm: Option<CachePriority>,
     /// Statistics sink.
     pub meter: Meter,
+    /// The memory of the builder that is charged to the family's block cache.
+    pub charge: ChargePolicy,
 }
 
 /// The origin of a table as recorded in its properties.
@@ -125,6 +127,7 @@ impl Default for BuildParams {
             file_checksum: false,
             warm: None,
             meter: Meter::default(),
+            charge: ChargePolicy::default(),
         }
     }
 }

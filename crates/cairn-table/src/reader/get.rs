@@ -15,14 +15,14 @@ use std::ops::{ControlFlow, Range};
 
 use cairn_format::block::{BlockKind, BlockLayout, DataCursor, DataWords};
 use cairn_format::key::{self, LookupKey, ParsedKey};
-use cairn_memory::CacheRole;
+use cairn_memory::{CacheCharge, CacheRole};
 use cairn_observe::statistics::TableCounts;
 use cairn_platform::{Buffer, Io, ReadRequest};
 use cairn_types::{Progress, Result, SequenceNumber};
 
 use super::block_fetcher::Raw;
 use super::index::{IndexIter, Landing};
-use super::table::{MissingBlock, SuppliedBlocks, Table};
+use super::table::{MissingBlock, SuppliedBlock, SuppliedBlocks, Table};
 
 /// Options of a get.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +69,7 @@ pub struct TableGet(Option<Box<State>>);
 
 #[derive(Default)]
 pub(super) struct State {
-    lack: Option<(MissingBlock, GetOptions, ReadRequest)>,
+    lack: Option<Lack>,
     supplied: SuppliedBlocks,
     filter_passed: bool,
     /// True once the index walk has started: it is at the next data block or needs an index block.
@@ -83,6 +83,15 @@ pub(super) struct State {
     global: Option<SequenceNumber>,
     target: Vec<u8>,
     padded: Vec<u8>,
+}
+
+/// The block that a get lacks.
+struct Lack {
+    block: MissingBlock,
+    options: GetOptions,
+    request: ReadRequest,
+    /// The charge of the read, made before it.
+    charge: Option<CacheCharge>,
 }
 
 impl TableGet {
@@ -121,7 +130,7 @@ impl TableGet {
     #[must_use]
     pub fn request(&self) -> ReadRequest {
         let lack = self.0.as_ref().and_then(|state| state.lack.as_ref());
-        lack.expect("the get lacks a block").2.clone()
+        lack.expect("the get lacks a block").request.clone()
     }
 
     /// Supplies the missing block. The caller then calls [`Table::get`] again.
@@ -131,13 +140,17 @@ impl TableGet {
     /// The read error, or `Corruption` if the block is damaged. The get is then over.
     pub fn supply(&mut self, table: &Table, bytes: Result<Buffer>) -> Result<()> {
         let state = self.state();
-        let (lack, options, _) = state.lack.take().expect("the get lacks a block");
-        let taken = bytes
-            .map(Raw::Whole)
-            .and_then(|raw| table.take(lack, &raw, options.verify_checksums, options.fill_cache));
+        let lack = state.lack.take().expect("the get lacks a block");
+        let GetOptions {
+            fill_cache,
+            verify_checksums,
+        } = lack.options;
+        let taken = bytes.map(Raw::Whole).and_then(|raw| {
+            table.take(lack.block, &raw, verify_checksums, fill_cache, lack.charge)
+        });
         match taken {
-            Ok(buffer) => {
-                state.supplied.push((lack.handle.offset, buffer));
+            Ok(block) => {
+                state.supplied.push(block);
                 Ok(())
             }
             Err(error) => {
@@ -150,8 +163,8 @@ impl TableGet {
     /// Returns the offset of the missing block; `None` if no block is missing.
     #[must_use]
     pub fn lacking_at(&self) -> Option<u64> {
-        let (lack, ..) = self.0.as_ref()?.lack.as_ref()?;
-        Some(lack.handle.offset)
+        let lack = self.0.as_ref()?.lack.as_ref()?;
+        Some(lack.block.handle.offset)
     }
 
     /// Takes the missing block from `other`, a get on the same table that has just been supplied
@@ -159,13 +172,18 @@ impl TableGet {
     pub fn supply_from(&mut self, other: &TableGet) -> bool {
         let at = self.lacking_at();
         let last = other.0.as_ref().and_then(|other| other.supplied.last());
-        let block = last.filter(|(have, _)| Some(*have) == at);
-        if let Some(block) = block {
-            let state = self.state();
-            state.supplied.push(block.clone());
-            state.lack = None;
-        }
-        block.is_some()
+        let Some(block) = last.filter(|block| Some(block.offset) == at) else {
+            return false;
+        };
+        let state = self.state();
+        state.supplied.push(SuppliedBlock {
+            offset: block.offset,
+            role: block.role,
+            block: block.block.clone(),
+            charge: None,
+        });
+        state.lack = None;
+        true
     }
 
     #[inline]
@@ -208,7 +226,13 @@ impl Table {
         let state = state.state();
         match self.get_step(lookup, state, visit) {
             Ok(Some(lack)) => {
-                state.lack = Some((lack, *options, self.request(lack, 0)));
+                let request = self.request(lack, 0);
+                state.lack = Some(Lack {
+                    block: lack,
+                    options: *options,
+                    charge: self.charge_read(&request),
+                    request,
+                });
                 Ok(Progress::Lacks)
             }
             Ok(None) => {

@@ -2,11 +2,12 @@
 
 use cairn_format::block::{BlockKind, BlockLayout, IndexCursor, IndexForm, KeyWords};
 use cairn_format::table::Handle;
-use cairn_memory::CacheRole;
+use cairn_memory::{CacheCharge, CacheRole, MemoryUse};
 use cairn_platform::Buffer;
 use cairn_platform::sync::{AtomicU8, OnceLock, Ordering};
 use cairn_types::{KeyOrder, Result};
 
+use super::open::OpenParams;
 use super::table::{Blocks, MetaBlock, MissingBlock, SuppliedBlocks, Table};
 
 /// The index of an open table.
@@ -24,9 +25,15 @@ pub(crate) struct Index {
 /// when a database is first read, does not pay for them.
 #[derive(Default)]
 pub(crate) struct RootWords {
-    laid: OnceLock<Option<KeyWords>>,
-    /// The number of earlier searches of the root.
+    laid: OnceLock<Option<ChargedWords>>,
+    /// Number of earlier searches of the root.
     searches: AtomicU8,
+}
+
+/// Search words, and their charge to the block cache.
+struct ChargedWords {
+    words: KeyWords,
+    _charge: Option<CacheCharge>,
 }
 
 /// A get counts one search of the root, even if it has to read the block.
@@ -36,33 +43,39 @@ impl RootWords {
     /// Returns the words, if they have been built.
     #[inline]
     pub(crate) fn get(&self) -> Option<&KeyWords> {
-        self.laid.get()?.as_ref()
+        self.laid.get()?.as_ref().map(|laid| &laid.words)
     }
 }
 
 impl Index {
-    /// Returns the words for a search of the root, in a table of `order`.
+    /// Returns the words for a search of the root, in a table of `order` that was opened with `params`.
     #[inline]
-    fn words_to_search(&self, order: &KeyOrder) -> Option<&KeyWords> {
+    fn words_to_search(&self, order: &KeyOrder, params: &OpenParams) -> Option<&KeyWords> {
         match self.words.laid.get() {
-            Some(words) => words.as_ref(),
-            None => self.build_words(order),
+            Some(laid) => laid.as_ref().map(|laid| &laid.words),
+            None => self.lay_words(order, params),
         }
     }
 
     #[cold]
-    fn build_words(&self, order: &KeyOrder) -> Option<&KeyWords> {
-        // Relaxed: it matters neither which of several concurrent searches is counted first nor
-        // that the count wraps.
+    fn lay_words(&self, order: &KeyOrder, params: &OpenParams) -> Option<&KeyWords> {
+        // Relaxed: it does not matter which of several concurrent searches is counted first, nor that
+        // the count wraps.
         if self.words.searches.fetch_add(1, Ordering::Relaxed) < SEARCHES_OF_A_GET {
             return None;
         }
         let lay = || {
             let root = self.root.held.as_ref().filter(|_| order.is_bytewise())?;
             let layout = BlockLayout::parse(root, BlockKind::Index).ok()?;
-            KeyWords::of_index(root, &layout, self.form)
+            let words = KeyWords::of_index(root, &layout, self.form)?;
+            let charge = params.charge(MemoryUse::TableReader, words.memory_usage());
+            Some(ChargedWords {
+                words,
+                _charge: charge,
+            })
         };
-        self.words.laid.get_or_init(lay).as_ref()
+        let laid = self.words.laid.get_or_init(lay);
+        laid.as_ref().map(|laid| &laid.words)
     }
 
     fn pinned(&self, handle: Handle) -> Option<&Buffer> {
@@ -224,7 +237,7 @@ impl IndexIter {
             }
         }
         let bytes = root_bytes(&self.root_block, table);
-        let words = table.index.words_to_search(&table.order);
+        let words = table.index.words_to_search(&table.order, &table.params);
         let place = (part.handle, words);
         let landed = land(&mut self.root, bytes, table, target, landing, place)?;
         self.root_todo = None;

@@ -18,7 +18,7 @@ use cairn_format::block::{
 };
 use cairn_format::key;
 use cairn_format::table::Handle;
-use cairn_memory::CacheRole;
+use cairn_memory::{CacheCharge, CacheRole, MemoryUse};
 use cairn_observe::perf;
 use cairn_platform::{Buffer, Io, ReadRequest};
 use cairn_types::{Decoded, Error, KeyOrder, Progress, Result, SequenceNumber};
@@ -26,7 +26,7 @@ use cairn_types::{Decoded, Error, KeyOrder, Progress, Result, SequenceNumber};
 use super::block_fetcher::Raw;
 use super::index::{IndexIter, Landing as IndexLanding};
 use super::prefetch::Prefetch;
-use super::table::{MissingBlock, SuppliedBlocks, Table};
+use super::table::{MissingBlock, SuppliedBlock, SuppliedBlocks, Table};
 
 /// The number of bytes to prefetch, starting at the target entry.
 const SCANNED: usize = 256;
@@ -117,16 +117,33 @@ pub struct TableIter {
     padded: Vec<u8>,
     valid: bool,
     error: Option<Error>,
-    lack: Option<(MissingBlock, ReadRequest)>,
+    lack: Option<Lack>,
     supplied: SuppliedBlocks,
+    /// The charges of held blocks that are not in the cache.
+    held: Option<Box<HeldCharges>>,
     prefetch: Prefetch,
     /// Number of searches so far; saturates.
     searches: u8,
 }
 
-/// The number of searches after which an iterator builds key words for the blocks that it reads for
-/// a search: it is scanning over many range tombstones or is reused for seeks, so its blocks will
-/// be searched again.
+/// The block that an iterator lacks.
+struct Lack {
+    block: MissingBlock,
+    request: ReadRequest,
+    /// The charge of the read, made before it.
+    charge: Option<CacheCharge>,
+}
+
+/// The charges of the blocks that an iterator holds and that were not in the cache when it read them.
+#[derive(Default)]
+struct HeldCharges {
+    data: Option<CacheCharge>,
+    /// The index blocks: the root, and the last partition that was not in the cache.
+    index: [Option<CacheCharge>; 2],
+}
+
+/// From this search on, an iterator builds the search words of the blocks that it reads for a search. It is a scan over many
+/// range tombstones or an iterator that is reused for seeks, and its blocks will be searched again.
 const MANY_SEARCHES: u8 = 4;
 
 /// Returns the contents of the block that was read as `raw`, with key words if `searched`.
@@ -134,16 +151,21 @@ fn take(
     table: &Table,
     options: &IterOptions,
     lack: MissingBlock,
-    raw: Raw<'_>,
+    (raw, reading): (Raw<'_>, Option<CacheCharge>),
     searched: bool,
-) -> Result<Buffer> {
-    let block = table.take(lack, &raw, options.verify_checksums, options.fill_cache)?;
-    // The words can be stored in the memory of the block only if nothing else refers to it.
+) -> Result<SuppliedBlock> {
+    let IterOptions {
+        verify_checksums,
+        fill_cache,
+        ..
+    } = *options;
+    let mut taken = table.take(lack, &raw, verify_checksums, fill_cache, reading)?;
+    // The words fit into the memory of the block only if nothing else holds it.
     drop(raw);
-    Ok(match searched && options.fill_cache {
-        true => table.with_words(lack, block),
-        false => block,
-    })
+    if searched && fill_cache {
+        taken.block = table.with_words(lack, taken.block);
+    }
+    Ok(taken)
 }
 
 impl Drop for TableIter {
@@ -225,6 +247,7 @@ impl TableIter {
             error: None,
             lack: None,
             supplied: SuppliedBlocks::default(),
+            held: None,
         }
     }
 
@@ -597,17 +620,27 @@ impl TableIter {
     /// Unless the last step returned [`Progress::Lacks`].
     #[must_use]
     pub fn request(&self) -> ReadRequest {
-        self.lack.as_ref().expect("a block is missing").1.clone()
+        self.lack
+            .as_ref()
+            .expect("the iterator lacks a block")
+            .request
+            .clone()
     }
 
     /// Supplies the missing block, possibly followed by more bytes, and continues.
     pub fn supply(&mut self, bytes: Result<Buffer>) -> Progress {
-        let (lack, _) = self.lack.take().expect("a block is missing");
+        let lack = self.lack.take().expect("the iterator lacks a block");
+        let Lack {
+            block: lack,
+            mut charge,
+            ..
+        } = lack;
         let taken = bytes.and_then(|bytes| {
             let len = bytes
                 .len()
                 .min(lack.handle.size as usize + cairn_format::table::TRAILER_LEN);
-            if lack.role == CacheRole::Data && self.prefetch.keep(lack.handle, &bytes) {
+            if lack.role == CacheRole::Data && self.prefetch.keep(lack.handle, &bytes, &mut charge)
+            {
                 self.table.count_ahead(bytes.len());
             }
             let raw = match bytes.len() == len {
@@ -615,11 +648,11 @@ impl TableIter {
                 false => Raw::Part(&bytes[..len]),
             };
             let searched = self.searches_often() && self.landing.is_some_and(Landing::is_search);
-            take(&self.table, &self.options, lack, raw, searched)
+            take(&self.table, &self.options, lack, (raw, charge), searched)
         });
         match taken {
-            Ok(buffer) => {
-                self.supplied.push((lack.handle.offset, buffer));
+            Ok(block) => {
+                self.supplied.push(block);
                 self.advance()
             }
             Err(error) => self.fail(error),
@@ -689,7 +722,7 @@ impl TableIter {
     fn advance(&mut self) -> Progress {
         match self.drive() {
             Ok(None) => {
-                self.supplied.clear();
+                self.release_supplied();
                 Progress::Ready
             }
             Ok(Some(lack)) => {
@@ -701,10 +734,45 @@ impl TableIter {
                 let room = self.table.data_end().saturating_sub(lack.handle.end());
                 let more = more.min(room);
                 let more = self.prefetch.piece(lack.handle, more, &*self.table.file);
-                self.lack = Some((lack, self.table.request(lack, more)));
+                let request = self.table.request(lack, more);
+                self.lack = Some(Lack {
+                    block: lack,
+                    charge: self.table.charge_read(&request),
+                    request,
+                });
                 Progress::Lacks
             }
             Err(error) => self.fail(error),
+        }
+    }
+
+    /// Holds the charge of the current data block in place of that of the last one.
+    #[inline]
+    fn hold_data(&mut self, charge: Option<CacheCharge>) {
+        match charge {
+            Some(mut charge) => {
+                charge.reuse(MemoryUse::Iterator);
+                self.held.get_or_insert_default().data = Some(charge);
+            }
+            None => {
+                if let Some(held) = &mut self.held {
+                    held.data = None;
+                }
+            }
+        }
+    }
+
+    /// Releases the blocks read for a movement. The index walk holds index blocks; their charges stay.
+    #[inline]
+    fn release_supplied(&mut self) {
+        if !self.supplied.is_empty() {
+            let root = self.table.index.root.handle.offset;
+            for (offset, mut charge) in self.supplied.take_index_charges() {
+                charge.reuse(MemoryUse::Iterator);
+                let held = self.held.get_or_insert_default();
+                held.index[usize::from(offset != root)] = Some(charge);
+            }
+            self.supplied.clear();
         }
     }
 
@@ -799,12 +867,13 @@ impl TableIter {
             Landing::Seek | Landing::SeekForPrev => self.table.find_to_search(lack, &self.supplied),
             Landing::First | Landing::Last => self.table.find(lack, &self.supplied),
         };
-        let (block, calm) = match found {
+        let (block, calm, charge) = match found {
             Some(block) => {
+                let charge = self.supplied.take_charge(handle.offset);
                 if self.supplied.counts.data_hits.get() >= HITS_KEPT || perf::is_in_use() {
                     self.table.bring(&self.supplied.counts);
                 }
-                (block, PREFETCH_NEXT)
+                (block, PREFETCH_NEXT, charge)
             }
             None => {
                 self.table.check(handle, self.walk.found_in(&self.table))?;
@@ -812,15 +881,16 @@ impl TableIter {
                 match self.prefetch.take(handle) {
                     Some(raw) => {
                         self.table.count_found_ahead(raw.len());
-                        let raw = Raw::Part(raw);
-                        let taken = take(&self.table, &self.options, lack, raw, searched);
-                        (taken?, PREFETCH_NEVER)
+                        let raw = (Raw::Part(raw), None);
+                        let taken = take(&self.table, &self.options, lack, raw, searched)?;
+                        (taken.block, PREFETCH_NEVER, taken.charge)
                     }
                     None => return Ok(Some(lack)),
                 }
             }
         };
         self.block = None;
+        self.hold_data(charge);
         let layout = BlockLayout::parse(&block, BlockKind::Data)
             .map_err(|error| self.table.bad(error, handle.offset))?;
         self.block = Some((block, layout));

@@ -22,7 +22,7 @@ impl Table {
         walk.start(Landing::First);
         loop {
             while let Some(lack) = walk.settle(self, &supplied, &[])? {
-                supplied.push((lack.handle.offset, self.fetch(lack, io, true)?));
+                supplied.push(self.fetch(lack, io, true)?);
             }
             if !walk.valid() || anchors.len() == count {
                 return Ok(anchors);

@@ -9,7 +9,7 @@ use cairn_format::range_del::{Fragments, Tombstone};
 use cairn_format::table::footer::FOOTER_LEN;
 use cairn_format::table::properties::IndexKind;
 use cairn_format::table::{Footer, Handle, MetaIndex, Properties, TRAILER_LEN, meta};
-use cairn_memory::{BlockCache, CachePriority};
+use cairn_memory::{BlockCache, CacheCharge, CachePriority, ChargePolicy, MemoryUse, MemoryUses};
 use cairn_observe::statistics::{Histogram, Meter, Ticker};
 use cairn_options::{PinningTier, TableOptions};
 use cairn_platform::sync::{AtomicU64, Ordering};
@@ -38,6 +38,8 @@ pub struct OpenParams {
     pub options: Arc<TableOptions>,
     /// The block cache; `None` for no cache.
     pub cache: Option<Arc<BlockCache>>,
+    /// The memory of the table and its readers that is charged to the block cache.
+    pub charged: MemoryUses,
     /// Unique id in the MANIFEST, if it is to be verified.
     pub expected_unique_id: Option<[u64; 2]>,
     /// Largest sequence number in the MANIFEST; in an ingested file, the sequence number of every
@@ -58,6 +60,7 @@ impl Default for OpenParams {
             prefix_extractor: None,
             options: Arc::default(),
             cache: None,
+            charged: MemoryUses::NONE,
             expected_unique_id: None,
             largest_seq: None,
             tail_size: None,
@@ -66,7 +69,18 @@ impl Default for OpenParams {
     }
 }
 
-/// The number of bytes read from the end of a file whose tail size is unknown.
+impl OpenParams {
+    /// Charges `bytes` to the block cache, if `what` is charged.
+    #[inline]
+    pub(crate) fn charge(&self, what: MemoryUse, bytes: usize) -> Option<CacheCharge> {
+        match self.charged.contains(what) {
+            true => ChargePolicy::new(self.cache.clone(), self.charged).charge(what, bytes),
+            false => None,
+        }
+    }
+}
+
+/// Bytes read from the end of a file of unknown tail size.
 const DEFAULT_TAIL: u64 = 16 << 10;
 /// The first format version with escaped handles in an index.
 const ESCAPES_SINCE: u32 = 8;
@@ -246,6 +260,8 @@ impl Table {
             .clamp(FOOTER_LEN as u64, MAX_TAIL)
             .min(len);
         let tail_at = len - tail_len;
+        // The tail contains what the table will hold.
+        let reading = params.charge(MemoryUse::ReadInProgress, tail_len as usize);
         let tail = ReadRequest::new(file.clone(), tail_at, tail_len as usize);
         let tail = io.read_now(&tail)?;
         params.meter.update(|update| {
@@ -267,6 +283,9 @@ impl Table {
         };
         let mut table = opening.table(params)?;
         table.pin_partitions(io)?;
+        drop((opening, reading));
+        let bytes = table.memory_usage();
+        table.charge = table.params.charge(MemoryUse::TableReader, bytes);
         Ok(Arc::new(table))
     }
 }
@@ -318,6 +337,7 @@ impl Opening<'_> {
             dictionary,
             tombstones,
             prefix_extractor,
+            charge: None,
             params,
         })
     }

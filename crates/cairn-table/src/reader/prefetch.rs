@@ -11,6 +11,7 @@
 use std::ops::Range;
 
 use cairn_format::table::{Handle, TRAILER_LEN};
+use cairn_memory::{CacheCharge, MemoryUse};
 use cairn_options::TableOptions;
 use cairn_platform::{Buffer, RandomAccessFile};
 
@@ -30,6 +31,8 @@ pub(crate) struct Prefetch {
     requested: Range<u64>,
     /// Bytes read ahead, with the offset of the first.
     ahead: Option<(u64, Buffer)>,
+    /// The charge of those bytes.
+    charge: Option<CacheCharge>,
 }
 
 impl Prefetch {
@@ -88,13 +91,22 @@ impl Prefetch {
         piece
     }
 
-    /// Stores the bytes of a read that starts with the block at `handle`. Returns true if it contains
-    /// more.
-    pub(crate) fn keep(&mut self, handle: Handle, bytes: &Buffer) -> bool {
+    /// Stores the bytes of a read that starts with the block at `handle`, and takes over the charge of the read.
+    /// Returns true if it contains more.
+    pub(crate) fn keep(
+        &mut self,
+        handle: Handle,
+        bytes: &Buffer,
+        reading: &mut Option<CacheCharge>,
+    ) -> bool {
         let len = (handle.size as usize).saturating_add(TRAILER_LEN);
         let has_more = bytes.len() > len;
         if has_more {
             self.ahead = Some((handle.offset, bytes.clone()));
+            self.charge = reading.take();
+            if let Some(charge) = &mut self.charge {
+                charge.reuse(MemoryUse::Prefetch);
+            }
         }
         has_more
     }
@@ -102,6 +114,7 @@ impl Prefetch {
     /// Returns the readahead buffer for reuse, if it has `len` bytes.
     pub(crate) fn take_spent(&mut self, len: usize) -> Option<Buffer> {
         let (_, bytes) = self.ahead.take_if(|(_, bytes)| bytes.len() == len)?;
+        self.charge = None;
         Some(bytes)
     }
 
@@ -225,7 +238,11 @@ mod tests {
             offset: 50,
             size: 5,
         };
-        prefetch.keep(first, &Buffer::from((0..40u8).collect::<Vec<_>>()));
+        prefetch.keep(
+            first,
+            &Buffer::from((0..40u8).collect::<Vec<_>>()),
+            &mut None,
+        );
         let second = Handle {
             offset: 60,
             size: 5,
@@ -245,7 +262,7 @@ mod tests {
     fn the_buffer_is_reused_only_for_a_read_of_the_same_length() {
         let mut prefetch = Prefetch::new(100);
         let first = Handle { offset: 0, size: 5 };
-        prefetch.keep(first, &Buffer::from(vec![0; 100]));
+        prefetch.keep(first, &Buffer::from(vec![0; 100]), &mut None);
         assert!(prefetch.take_spent(99).is_none());
         assert!(prefetch.take(first).is_some());
         assert_eq!(prefetch.take_spent(100).map(|bytes| bytes.len()), Some(100));

@@ -6,7 +6,7 @@ use cairn_compress::Dictionary;
 use cairn_format::block::{BlockKind, BlockLayout, DataWords, EntryForm, KeyWords};
 use cairn_format::range_del::Fragments;
 use cairn_format::table::{Footer, Handle, MetaIndex, Properties, TRAILER_LEN};
-use cairn_memory::{CacheKey, CachePriority, CacheRole};
+use cairn_memory::{CacheCharge, CacheKey, CachePriority, CacheRole, MemoryUse};
 use cairn_observe::statistics::TableCounts;
 use cairn_platform::{Buffer, Io, RandomAccessFile, ReadRequest};
 use cairn_types::{
@@ -35,16 +35,26 @@ pub(crate) struct MissingBlock {
 /// Blocks by offset.
 pub(crate) type Blocks = Vec<(u64, Buffer)>;
 
+/// A block that was read for one operation.
+#[derive(Debug)]
+pub(crate) struct SuppliedBlock {
+    pub offset: u64,
+    pub role: CacheRole,
+    pub block: Buffer,
+    /// The charge of a block that the cache does not hold.
+    pub charge: Option<CacheCharge>,
+}
+
 /// Blocks read for one operation, which are not, or not certainly, in the cache; and the counts of the
 /// operation.
 #[derive(Default)]
 pub(crate) struct SuppliedBlocks {
-    blocks: Blocks,
+    blocks: Vec<SuppliedBlock>,
     pub counts: TableCounts,
 }
 
 impl SuppliedBlocks {
-    pub(crate) fn push(&mut self, block: (u64, Buffer)) {
+    pub(crate) fn push(&mut self, block: SuppliedBlock) {
         self.blocks.push(block);
     }
 
@@ -54,8 +64,27 @@ impl SuppliedBlocks {
         self.blocks.clear();
     }
 
-    pub(crate) fn last(&self) -> Option<&(u64, Buffer)> {
+    /// True if there are no blocks.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    pub(crate) fn last(&self) -> Option<&SuppliedBlock> {
         self.blocks.last()
+    }
+
+    /// Takes over the charges of index blocks, with the offsets of the blocks.
+    pub(crate) fn take_index_charges(&mut self) -> impl Iterator<Item = (u64, CacheCharge)> {
+        let blocks = self.blocks.iter_mut();
+        let index = blocks.filter(|block| block.role == CacheRole::Index);
+        index.filter_map(|block| Some((block.offset, block.charge.take()?)))
+    }
+
+    /// Takes over the charge of the block at `offset`, if it has one.
+    pub(crate) fn take_charge(&mut self, offset: u64) -> Option<CacheCharge> {
+        let mut blocks = self.blocks.iter_mut();
+        blocks.find(|block| block.offset == offset)?.charge.take()
     }
 }
 
@@ -83,6 +112,8 @@ pub struct Table {
     pub(crate) prefix_extractor: Option<PrefixExtractor>,
     /// Size of the search words of a typical data block; 0 if they are not used.
     pub(crate) words: u64,
+    /// The charge of the memory that the table holds.
+    pub(crate) charge: Option<CacheCharge>,
     pub(crate) params: OpenParams,
 }
 
@@ -166,6 +197,11 @@ impl Table {
                 bits + held(&filter.root) + all(&filter.partitions)
             })
             + self.dictionary.as_ref().map_or(0, Dictionary::memory_usage)
+            + self.properties.memory_usage()
+            + self
+                .tombstones
+                .as_ref()
+                .map_or(0, |tombstones| tombstones.memory())
     }
 
     /// Returns the user-visible error for `error` in the block at `offset`.
@@ -189,8 +225,9 @@ impl Table {
     #[inline]
     pub(crate) fn find(&self, lack: MissingBlock, supplied: &SuppliedBlocks) -> Option<Buffer> {
         let offset = lack.handle.offset;
-        if let Some(found) = supplied.blocks.iter().find(|(at, _)| *at == offset) {
-            return Some(found.1.clone());
+        let mut supplied_blocks = supplied.blocks.iter();
+        if let Some(found) = supplied_blocks.find(|block| block.offset == offset) {
+            return Some(found.block.clone());
         }
         let cache = self.params.cache.as_ref()?;
         let found = cache.lookup(&self.cache_key(lack.handle), lack.role)?;
@@ -281,14 +318,23 @@ impl Table {
         }
     }
 
-    /// Decodes the block read as `raw`, and inserts it into the cache if `fill`.
+    /// Charges the read of `request`, before memory is allocated for it.
+    #[inline]
+    pub(crate) fn charge_read(&self, request: &ReadRequest) -> Option<CacheCharge> {
+        let bytes = request.len + request.room;
+        self.params.charge(MemoryUse::ReadInProgress, bytes)
+    }
+
+    /// Decodes the block read as `raw`, and inserts it into the cache if `fill`. `reading` is the charge of the
+    /// read. A block that the cache does not hold is charged to the reader.
     pub(crate) fn take(
         &self,
         lack: MissingBlock,
         raw: &Raw<'_>,
         verify: bool,
         fill: bool,
-    ) -> Result<Buffer> {
+        reading: Option<CacheCharge>,
+    ) -> Result<SuppliedBlock> {
         let dictionary = self
             .dictionary
             .as_ref()
@@ -316,6 +362,8 @@ impl Table {
                 again
             })
             .map_err(|error| self.bad(error, lack.handle.offset))?;
+        // The cache charges the block instead.
+        drop(reading);
         let cache = self.params.cache.as_ref().filter(|_| fill);
         let kept = cache.map(|cache| {
             let priority = if lack.role == CacheRole::Data {
@@ -331,7 +379,19 @@ impl Table {
             )
         });
         self.count_read(lack, raw, buffer.len(), verify, kept);
-        Ok(buffer)
+        let charge = match kept {
+            Some(true) => None,
+            _ => {
+                let bytes = buffer.memory_usage();
+                self.params.charge(MemoryUse::ReadInProgress, bytes)
+            }
+        };
+        Ok(SuppliedBlock {
+            offset: lack.handle.offset,
+            role: lack.role,
+            block: buffer,
+            charge,
+        })
     }
 
     /// Returns the encoding of the entries of blocks of `role`, if they have entries.
@@ -348,9 +408,11 @@ impl Table {
     }
 
     /// Reads the missing block on the calling thread.
-    pub(crate) fn fetch(&self, lack: MissingBlock, io: &Io, fill: bool) -> Result<Buffer> {
-        let raw = io.read_now(&self.request(lack, 0))?;
-        self.take(lack, &Raw::Whole(raw), true, fill)
+    pub(crate) fn fetch(&self, lack: MissingBlock, io: &Io, fill: bool) -> Result<SuppliedBlock> {
+        let request = self.request(lack, 0);
+        let reading = self.charge_read(&request);
+        let raw = io.read_now(&request)?;
+        self.take(lack, &Raw::Whole(raw), true, fill, reading)
     }
 
     /// Loads the partitions that the options pin.
@@ -384,7 +446,7 @@ impl Table {
         let mut partitions = Vec::new();
         for handle in self.partition_handles(of_filter, io)? {
             let lack = MissingBlock { handle, role };
-            partitions.push((handle.offset, self.fetch(lack, io, false)?));
+            partitions.push((handle.offset, self.fetch(lack, io, false)?.block));
         }
         partitions.sort_by_key(|(offset, _)| *offset);
         Ok(partitions)
@@ -402,7 +464,7 @@ impl Table {
         let mut supplied = SuppliedBlocks::default();
         walk.start(Landing::Seek);
         while let Some(lack) = walk.settle(self, &supplied, target)? {
-            supplied.push((lack.handle.offset, self.fetch(lack, io, true)?));
+            supplied.push(self.fetch(lack, io, true)?);
         }
         if walk.valid() {
             return Ok(walk.handle().offset);

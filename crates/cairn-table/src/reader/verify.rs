@@ -69,7 +69,8 @@ impl Table {
     }
 
     fn verify_block(&self, handle: Handle, role: CacheRole, io: &Io) -> Result<Buffer> {
-        self.fetch(MissingBlock { handle, role }, io, false)
+        let fetched = self.fetch(MissingBlock { handle, role }, io, false)?;
+        Ok(fetched.block)
     }
 
     /// Returns the handles in an index block, checked to lie in the file.

@@ -22,6 +22,10 @@ struct FakeEnv {
 }
 
 impl CommitEnv for FakeEnv {
+    fn charge_batch(&self, _: usize) -> Option<CacheCharge> {
+        None
+    }
+
     fn prepare(&self, _no_slowdown: bool) -> Result<()> {
         Ok(())
     }

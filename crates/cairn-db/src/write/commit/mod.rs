@@ -29,6 +29,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use cairn_memory::CacheCharge;
 #[cfg(not(loom))]
 use cairn_platform::sync::{AtomicU64, Ordering};
 use cairn_types::{Error, Result, SequenceNumber};
@@ -41,6 +42,9 @@ use crate::locks::{Held, Locks, Rank};
 
 /// The services that a commit needs from the rest of the database.
 pub(crate) trait CommitEnv {
+    /// Charges the copy of a batch of `bytes` that waits in the queue; `None` if such copies are not charged.
+    fn charge_batch(&self, bytes: usize) -> Option<CacheCharge>;
+
     /// Prepares memtables and log for the next group. The caller leads; an error fails its batch alone.
     fn prepare(&self, no_slowdown: bool) -> Result<()>;
 
@@ -134,7 +138,12 @@ impl CommitPipeline {
     #[inline]
     pub(crate) fn commit(&self, env: &impl CommitEnv, batch: &[u8], mode: Mode) -> Result<()> {
         let kind = Kind::Batch(mode);
-        let Some(waiter) = self.queue.join(|| Waiter::new(kind, batch.to_vec())) else {
+        let mut charge = None;
+        let waiter = self.queue.join(|| {
+            charge = env.charge_batch(batch.len());
+            Waiter::new(kind, batch.to_vec())
+        });
+        let Some(waiter) = waiter else {
             return self.lead(env, batch, mode);
         };
         match waiter.wait() {

@@ -6,6 +6,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use cairn_memory::{BlockCache, CacheOptions, ChargePolicy, MemoryUse, MemoryUses};
 use cairn_platform::sync::Mutex;
 use cairn_types::Code;
 
@@ -37,6 +38,8 @@ struct FakeEnv {
     fails_to_insert: AtomicBool,
     failed_insertions: AtomicUsize,
     refuses: AtomicBool,
+    /// Copies of waiting batches are charged.
+    charges: ChargePolicy,
     /// Insertions take so long.
     insertion: Duration,
 }
@@ -48,6 +51,10 @@ impl FakeEnv {
 }
 
 impl CommitEnv for FakeEnv {
+    fn charge_batch(&self, bytes: usize) -> Option<CacheCharge> {
+        self.charges.charge(MemoryUse::WriteBatch, bytes)
+    }
+
     fn prepare(&self, _no_slowdown: bool) -> Result<()> {
         match self.refuses.load(Ordering::Relaxed) {
             true => Err(Error::incomplete("no room")),
@@ -158,6 +165,32 @@ fn acknowledged_batches_are_logged_inserted_and_visible() {
     let env = FakeEnv::default();
     commit_from_many_threads(&env);
     assert!(!env.companies.lock().contains(&Company::None));
+}
+
+#[test]
+fn a_batch_that_waits_is_charged_until_it_is_committed() {
+    let cache = Arc::new(BlockCache::new(1 << 20, CacheOptions::default()));
+    let env = FakeEnv {
+        charges: ChargePolicy::new(Some(cache.clone()), MemoryUses::ALL),
+        ..FakeEnv::default()
+    };
+    let pipeline = CommitPipeline::new(None);
+    let alone = batch(1, 1);
+    pipeline.commit(&env, &alone, PLAIN).unwrap();
+    assert_eq!(cache.charged(MemoryUse::WriteBatch), 0);
+    let lead = pipeline.lead_alone();
+    std::thread::scope(|scope| {
+        for id in 2..5 {
+            let (pipeline, env) = (&pipeline, &env);
+            scope.spawn(move || pipeline.commit(env, &batch(1, id), PLAIN).unwrap());
+        }
+        while cache.charged(MemoryUse::WriteBatch) < 3 * alone.len() {
+            std::thread::yield_now();
+        }
+        drop(lead);
+    });
+    assert_eq!(env.memtable.lock().len(), 4);
+    assert_eq!((cache.all_charged(), cache.usage()), (0, 0));
 }
 
 #[test]
