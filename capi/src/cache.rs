@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
+use cairn_memory::secondary::SecondaryCache;
 use cairn_memory::{BlockCache, CacheOptions};
 
 use crate::handle::{create, maybe, of, of_mut};
@@ -13,6 +14,33 @@ pub struct Options {
     capacity: usize,
     /// The options. If the number of shard bits is `-1`, it is derived from the capacity.
     pub build: CacheOptions,
+    /// The tier below.
+    pub tier: Option<Arc<dyn SecondaryCache>>,
+    /// The share of the tier, from 0 to 1, if it has no capacity of its own.
+    pub tier_ratio: Option<f64>,
+}
+
+impl Options {
+    fn new(capacity: usize, build: CacheOptions) -> Options {
+        Options {
+            capacity,
+            build,
+            tier: None,
+            tier_ratio: None,
+        }
+    }
+
+    fn create(&self) -> *mut rocksdb_cache_t {
+        let Some(tier) = self.tier.clone() else {
+            return new_cache(self.capacity, self.build);
+        };
+        let cache = match self.tier_ratio {
+            None => BlockCache::with_tier(self.capacity, self.build, tier),
+            Some(ratio) => BlockCache::tiered(self.capacity, ratio, self.build, tier)
+                .expect("the ratio is from 0 to 1"),
+        };
+        create(Arc::new(cache))
+    }
 }
 
 /// A custom memory allocator. None exists: the only function that creates one returns an error, as in
@@ -60,8 +88,7 @@ c_functions! {
     }
     /// Creates a cache with options.
     fn rocksdb_cache_create_lru_opts(opt: *const rocksdb_lru_cache_options_t) -> *mut rocksdb_cache_t {
-        let options = of(opt);
-        new_cache(options.capacity, options.build)
+        of(opt).create()
     }
     /// Creates a cache of `capacity` bytes. The estimated entry charge is ignored.
     fn rocksdb_cache_create_hyper_clock(capacity: usize, _estimated_entry_charge: usize) -> *mut rocksdb_cache_t {
@@ -69,8 +96,7 @@ c_functions! {
     }
     /// Creates a cache with options.
     fn rocksdb_cache_create_hyper_clock_opts(opt: *const rocksdb_hyper_clock_cache_options_t) -> *mut rocksdb_cache_t {
-        let options = of(opt);
-        new_cache(options.capacity, options.build)
+        of(opt).create()
     }
     /// Leaks the cache's memory, for faster process exit.
     fn rocksdb_cache_disown_data(cache: *mut rocksdb_cache_t) {
@@ -104,7 +130,7 @@ c_functions! {
 
     /// Creates options of an LRU cache.
     fn rocksdb_lru_cache_options_create() -> *mut rocksdb_lru_cache_options_t {
-        create(Options { capacity: 0, build: CacheOptions::lru() })
+        create(Options::new(0, CacheOptions::lru()))
     }
     /// Sets the capacity in bytes.
     fn rocksdb_lru_cache_options_set_capacity(opt: *mut rocksdb_lru_cache_options_t, capacity: usize) {
@@ -130,7 +156,7 @@ c_functions! {
         capacity: usize,
         _estimated_entry_charge: usize,
     ) -> *mut rocksdb_hyper_clock_cache_options_t {
-        create(Options { capacity, build: CacheOptions::default() })
+        create(Options::new(capacity, CacheOptions::default()))
     }
     /// Sets the capacity in bytes.
     fn rocksdb_hyper_clock_cache_options_set_capacity(opt: *mut rocksdb_hyper_clock_cache_options_t, capacity: usize) {

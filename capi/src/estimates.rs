@@ -17,7 +17,7 @@ use crate::constants::{
     rocksdb_write_buffer_manager_flush_policy_largest_across_dbs,
     rocksdb_write_buffer_manager_flush_policy_oldest,
 };
-use crate::database::{note_not_built, rocksdb_column_family_handle_t, rocksdb_t};
+use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
 use crate::error::{array, bytes, malloc_bytes, report, store};
 use crate::handle::{create, maybe, of, of_mut};
 use crate::options::{Checked, rocksdb_options_t, rocksdb_readoptions_t};
@@ -138,26 +138,15 @@ unsafe fn may_exist(
     }
 }
 
-/// The policy with this number, if it is supported.
+/// The policy of a number.
 fn flush_policy(policy: c_int) -> Option<FlushPolicy> {
-    const BUILT: [(c_int, FlushPolicy); 2] = [
-        (
-            rocksdb_write_buffer_manager_flush_policy_oldest,
-            FlushPolicy::Oldest,
-        ),
-        (
-            rocksdb_write_buffer_manager_flush_policy_largest,
-            FlushPolicy::Largest,
-        ),
+    const NUMBERS: [c_int; 3] = [
+        rocksdb_write_buffer_manager_flush_policy_oldest,
+        rocksdb_write_buffer_manager_flush_policy_largest,
+        rocksdb_write_buffer_manager_flush_policy_largest_across_dbs,
     ];
-    if policy == rocksdb_write_buffer_manager_flush_policy_largest_across_dbs {
-        note_not_built(
-            "rocksdb_write_buffer_manager_set_flush_policy",
-            "flushing the largest memtable of several databases",
-        );
-    }
-    let found = BUILT.iter().find(|(number, _)| *number == policy);
-    found.map(|(_, policy)| *policy)
+    let at = NUMBERS.iter().position(|number| *number == policy)?;
+    Some(FlushPolicy::ALL[at])
 }
 
 /// A handle for `manager` with a policy, or null.
@@ -326,7 +315,7 @@ c_functions! {
         create(Arc::new(WriteBufferManager::new(buffer_size, maybe(cache).cloned(), allow_stall)))
     }
     /// Creates a manager with a flush policy, one of `rocksdb_write_buffer_manager_flush_policy_...`.
-    /// Returns null for an unknown policy and for `..._largest_across_dbs`, which is not supported.
+    /// Returns null for an unknown policy.
     fn rocksdb_write_buffer_manager_create_with_policy(
         buffer_size: usize,
         allow_stall: bool,
@@ -348,10 +337,12 @@ c_functions! {
         match of(wbm.cast_const()).flush_policy() {
             FlushPolicy::Oldest => rocksdb_write_buffer_manager_flush_policy_oldest,
             FlushPolicy::Largest => rocksdb_write_buffer_manager_flush_policy_largest,
+            FlushPolicy::LargestAcrossDatabases => {
+                rocksdb_write_buffer_manager_flush_policy_largest_across_dbs
+            }
         }
     }
-    /// Sets the flush policy. Ignores those that `rocksdb_write_buffer_manager_create_with_policy`
-    /// rejects.
+    /// Sets the flush policy. Ignores unknown ones.
     fn rocksdb_write_buffer_manager_set_flush_policy(wbm: *mut rocksdb_write_buffer_manager_t, policy: c_int) {
         if let Some(policy) = flush_policy(policy) {
             of(wbm.cast_const()).set_flush_policy(policy);

@@ -1,5 +1,5 @@
 /* What cairn/c.h has: wide columns, ingestion into several families, background errors, damaged
-   tables, pools of a cache, copies of read options. */
+   tables, pools of a cache, tiers below it, copies of read options. */
 #include <cairn/c.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -269,6 +269,91 @@ static void damage(const char* dir, rocksdb_options_t* options, rocksdb_readopti
   free(path);
 }
 
+/* A cache of 16 KiB above compressed memory, above flash, for a database of 400 KiB. */
+static void tiers(const char* dir, rocksdb_readoptions_t* r, rocksdb_writeoptions_t* w) {
+  char* err = NULL;
+  char* path = below(dir, "tiered");
+  char* flash_path = below(dir, "flash");
+  rocksdb_env_t* env = rocksdb_create_default_env();
+  CHECK(cairn_cache_tier_open_flash(env, flash_path, 1, &err) == NULL);
+  CHECK_ERROR(err, "Invalid argument: capacity of the flash cache");
+  CHECK(cairn_cache_tier_create_compressed(1 << 20, 99, NULL, &err) == NULL);
+  CHECK_ERROR(err, "Invalid argument: 99 is not the number of a codec");
+  cairn_cache_tier_t* flash = cairn_cache_tier_open_flash(env, flash_path, 16 << 20, &err);
+  CHECK_OK(err);
+  cairn_cache_tier_t* compressed =
+      cairn_cache_tier_create_compressed(1 << 20, rocksdb_no_compression, flash, &err);
+  CHECK_OK(err);
+  cairn_cache_tier_destroy(compressed);
+  compressed = cairn_cache_tier_create_compressed(1 << 20, rocksdb_no_compression, NULL, &err);
+  CHECK_OK(err);
+  CHECK(cairn_cache_tier_get_capacity(compressed) == 1 << 20);
+  rocksdb_lru_cache_options_t* caching = rocksdb_lru_cache_options_create();
+  rocksdb_lru_cache_options_set_capacity(caching, 16 << 10);
+  rocksdb_lru_cache_options_set_num_shard_bits(caching, 0);
+  cairn_lru_cache_options_set_tier(caching, compressed);
+  rocksdb_cache_t* cache = rocksdb_cache_create_lru_opts(caching);
+  rocksdb_lru_cache_options_destroy(caching);
+  cairn_cache_set_compressed_secondary_ratio(cache, 0.5, &err);
+  CHECK_ERROR(err, "Invalid argument: the cache shares its capacity with no compressed tier");
+
+  rocksdb_block_based_table_options_t* tables = rocksdb_block_based_options_create();
+  rocksdb_block_based_options_set_block_cache(tables, cache);
+  rocksdb_options_t* options = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(options, 1);
+  rocksdb_options_set_block_based_table_factory(options, tables);
+  rocksdb_t* db = rocksdb_open(options, path, &err);
+  CHECK_OK(err);
+  char key[16], value[200];
+  memset(value, 'v', sizeof value);
+  for (int n = 0; n < 2000; n++) {
+    snprintf(key, sizeof key, "k%06d", n);
+    rocksdb_put(db, w, key, 7, value, sizeof value, &err);
+    CHECK_OK(err);
+  }
+  rocksdb_flushoptions_t* flush = rocksdb_flushoptions_create();
+  rocksdb_flush(db, flush, &err);
+  CHECK_OK(err);
+  rocksdb_flushoptions_destroy(flush);
+  for (int round = 0; round < 4; round++) {
+    for (int n = 0; n < 2000; n++) {
+      snprintf(key, sizeof key, "k%06d", n);
+      size_t len = 0;
+      char* found = rocksdb_get(db, r, key, 7, &len, &err);
+      CHECK_OK(err);
+      CHECK(found != NULL && len == sizeof value);
+      rocksdb_free(found);
+    }
+  }
+  CHECK(cairn_cache_tier_get_hits(compressed) > 0);
+  CHECK(cairn_cache_tier_get_occupancy_count(compressed) > 0);
+  CHECK(cairn_cache_tier_get_usage(compressed) <= 1 << 20);
+  cairn_cache_tier_set_capacity(compressed, 0);
+  CHECK(cairn_cache_tier_get_occupancy_count(compressed) == 0);
+  rocksdb_close(db);
+  rocksdb_cache_destroy(cache);
+
+  /* One capacity for both. */
+  rocksdb_hyper_clock_cache_options_t* clock = rocksdb_hyper_clock_cache_options_create(8 << 20, 0);
+  cairn_hyper_clock_cache_options_set_tier(clock, compressed);
+  cairn_hyper_clock_cache_options_set_compressed_secondary_ratio(clock, 0.25);
+  cache = rocksdb_cache_create_hyper_clock_opts(clock);
+  rocksdb_hyper_clock_cache_options_destroy(clock);
+  CHECK(cairn_cache_tier_get_capacity(compressed) == 2 << 20);
+  cairn_cache_set_compressed_secondary_ratio(cache, 0.5, &err);
+  CHECK_OK(err);
+  CHECK(cairn_cache_tier_get_capacity(compressed) == 4 << 20);
+
+  rocksdb_options_destroy(options);
+  rocksdb_block_based_options_destroy(tables);
+  rocksdb_cache_destroy(cache);
+  cairn_cache_tier_destroy(compressed);
+  cairn_cache_tier_destroy(flash);
+  rocksdb_env_destroy(env);
+  free(flash_path);
+  free(path);
+}
+
 int main(int argc, char** argv) {
   CHECK(argc == 2);
   char* err = NULL;
@@ -303,6 +388,7 @@ int main(int argc, char** argv) {
   rocksdb_column_family_handle_destroy(stones);
   rocksdb_close(db);
   damage(argv[1], options, r, w);
+  tiers(argv[1], r, w);
 
   rocksdb_readoptions_destroy(r);
   rocksdb_writeoptions_destroy(w);

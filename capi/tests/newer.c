@@ -363,8 +363,9 @@ static void options_of_11_12(void) {
   rocksdb_write_buffer_manager_set_flush_policy(manager, rocksdb_write_buffer_manager_flush_policy_oldest);
   CHECK(rocksdb_write_buffer_manager_flush_policy(manager) == rocksdb_write_buffer_manager_flush_policy_oldest);
   rocksdb_write_buffer_manager_set_flush_policy(manager, 7);
-  rocksdb_write_buffer_manager_set_flush_policy(manager, rocksdb_write_buffer_manager_flush_policy_largest_across_dbs);
   CHECK(rocksdb_write_buffer_manager_flush_policy(manager) == rocksdb_write_buffer_manager_flush_policy_oldest);
+  rocksdb_write_buffer_manager_set_flush_policy(manager, rocksdb_write_buffer_manager_flush_policy_largest_across_dbs);
+  CHECK(rocksdb_write_buffer_manager_flush_policy(manager) == rocksdb_write_buffer_manager_flush_policy_largest_across_dbs);
   rocksdb_write_buffer_manager_destroy(manager);
   CHECK(rocksdb_write_buffer_manager_create_with_policy(1 << 20, false, 7) == NULL);
   rocksdb_cache_t* cache = rocksdb_cache_create_lru(1 << 20);

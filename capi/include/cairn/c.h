@@ -31,11 +31,17 @@
 // A copy of a background error.
 typedef struct cairn_background_error_t cairn_background_error_t;
 
+// A tier below a block cache.
+typedef struct cairn_cache_tier_t cairn_cache_tier_t;
+
 // The columns of an entity, sorted by name.
 typedef struct cairn_columns_t cairn_columns_t;
 
 // Corrupt tables, and the result of a repair.
 typedef struct cairn_damaged_tables_t cairn_damaged_tables_t;
+
+// One number for the memory of several databases.
+typedef struct cairn_memory_budget_t cairn_memory_budget_t;
 
 // The merge operands of a key, oldest first.
 typedef struct cairn_operands_t cairn_operands_t;
@@ -43,6 +49,40 @@ typedef struct cairn_operands_t cairn_operands_t;
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+// Releases the program's reference to a budget. Databases keep theirs.
+//
+// Does nothing for null.
+void cairn_memory_budget_destroy(struct cairn_memory_budget_t *handle);
+
+// Creates a budget of `bytes`. Fails, and returns null, if it is too small; the error names the smallest.
+struct cairn_memory_budget_t *cairn_memory_budget_create(size_t bytes,
+                                                         char **errptr);
+
+// Creates a budget that takes a share of the available memory: of the smallest limit among the control groups
+// of the process, or of the machine's memory. Fails, and returns null, if there is too little.
+struct cairn_memory_budget_t *cairn_memory_budget_create_automatic(char **errptr);
+
+// Returns the size in bytes.
+size_t cairn_memory_budget_get_bytes(const struct cairn_memory_budget_t *budget);
+
+// Returns the smallest size, in bytes.
+size_t cairn_memory_budget_get_smallest(void);
+
+// Changes the size to `bytes`, also while databases use the budget. Fails if it is too small.
+void cairn_memory_budget_set_bytes(struct cairn_memory_budget_t *budget,
+                                   size_t bytes,
+                                   char **errptr);
+
+// Returns a reference to the block cache of the budget, to be destroyed like any other.
+rocksdb_cache_t *cairn_memory_budget_get_cache(const struct cairn_memory_budget_t *budget);
+
+// Returns a reference to the write buffer manager of the budget, to be destroyed like any other.
+rocksdb_write_buffer_manager_t *cairn_memory_budget_get_write_buffer_manager(const struct cairn_memory_budget_t *budget);
+
+// Puts databases opened with the options under a budget; null for none.
+void cairn_options_set_memory_budget(rocksdb_options_t *opt,
+                                     const struct cairn_memory_budget_t *budget);
 
 // Sets the share of the capacity, 0 to 1, that is reserved for blocks of high priority (index,
 // filter and other metadata blocks). Default: 0.5.
@@ -263,6 +303,63 @@ void cairn_ingest_external_files(rocksdb_t *db,
                                  const size_t *file_counts,
                                  const rocksdb_ingestexternalfileoptions_t *const *options,
                                  char **errptr);
+
+// Releases the program's reference to a tier. Caches above it keep theirs. A tier of flash writes
+// the entries that wait when its last reference is released.
+//
+// Does nothing for null.
+void cairn_cache_tier_destroy(struct cairn_cache_tier_t *handle);
+
+// Creates a tier of compressed memory of `capacity` bytes. `compression` is a codec such as
+// `rocksdb_lz4_compression`. What it has no room for is offered to the tier `below`, unless that is
+// null.
+struct cairn_cache_tier_t *cairn_cache_tier_create_compressed(size_t capacity,
+                                                              int compression,
+                                                              const struct cairn_cache_tier_t *below,
+                                                              char **errptr);
+
+// Opens a tier of `capacity` bytes in files of the directory `name`, which is for this tier alone, with
+// the entries that earlier processes left there. `env` may be null for the default environment.
+struct cairn_cache_tier_t *cairn_cache_tier_open_flash(const rocksdb_env_t *env,
+                                                       const char *name,
+                                                       size_t capacity,
+                                                       char **errptr);
+
+// Sets the capacity in bytes.
+void cairn_cache_tier_set_capacity(struct cairn_cache_tier_t *tier, size_t capacity);
+
+// Returns the capacity in bytes.
+size_t cairn_cache_tier_get_capacity(const struct cairn_cache_tier_t *tier);
+
+// Returns the bytes in use.
+size_t cairn_cache_tier_get_usage(const struct cairn_cache_tier_t *tier);
+
+// Returns the number of entries.
+uint64_t cairn_cache_tier_get_occupancy_count(const struct cairn_cache_tier_t *tier);
+
+// Returns the number of lookups that found an entry.
+uint64_t cairn_cache_tier_get_hits(const struct cairn_cache_tier_t *tier);
+
+// Sets the tier below caches that are created with the options; null for none.
+void cairn_lru_cache_options_set_tier(rocksdb_lru_cache_options_t *opt,
+                                      const struct cairn_cache_tier_t *tier);
+
+// Sets the share of the capacity, 0 to 1, that is the tier's. The tier then has no capacity of its own.
+void cairn_lru_cache_options_set_compressed_secondary_ratio(rocksdb_lru_cache_options_t *opt,
+                                                            double ratio);
+
+// Sets the tier below caches that are created with the options; null for none.
+void cairn_hyper_clock_cache_options_set_tier(rocksdb_hyper_clock_cache_options_t *opt,
+                                              const struct cairn_cache_tier_t *tier);
+
+// Sets the share of the capacity, 0 to 1, that is the tier's. The tier then has no capacity of its own.
+void cairn_hyper_clock_cache_options_set_compressed_secondary_ratio(rocksdb_hyper_clock_cache_options_t *opt,
+                                                                    double ratio);
+
+// Changes the share of the capacity that is the tier's, for a cache that was created with one.
+void cairn_cache_set_compressed_secondary_ratio(rocksdb_cache_t *cache,
+                                                double ratio,
+                                                char **errptr);
 
 #ifdef __cplusplus
 }  // extern "C"

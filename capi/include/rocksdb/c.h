@@ -2308,7 +2308,7 @@ struct rocksdb_write_buffer_manager_t *rocksdb_write_buffer_manager_create_with_
                                                                                       bool allow_stall);
 
 // Creates a manager with a flush policy, one of `rocksdb_write_buffer_manager_flush_policy_...`.
-// Returns null for an unknown policy and for `..._largest_across_dbs`, which is not supported.
+// Returns null for an unknown policy.
 struct rocksdb_write_buffer_manager_t *rocksdb_write_buffer_manager_create_with_policy(size_t buffer_size,
                                                                                        bool allow_stall,
                                                                                        int policy);
@@ -2322,8 +2322,7 @@ struct rocksdb_write_buffer_manager_t *rocksdb_write_buffer_manager_create_with_
 // Returns the flush policy.
 int rocksdb_write_buffer_manager_flush_policy(struct rocksdb_write_buffer_manager_t *wbm);
 
-// Sets the flush policy. Ignores those that `rocksdb_write_buffer_manager_create_with_policy`
-// rejects.
+// Sets the flush policy. Ignores unknown ones.
 void rocksdb_write_buffer_manager_set_flush_policy(struct rocksdb_write_buffer_manager_t *wbm,
                                                    int policy);
 

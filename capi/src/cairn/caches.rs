@@ -10,7 +10,7 @@ use crate::handle::{create, of, of_mut};
 use crate::options::rocksdb_readoptions_t;
 
 /// `ratio` clamped to 0 to 1.
-fn share(ratio: f64) -> f64 {
+pub(super) fn share(ratio: f64) -> f64 {
     // NaN counts as 0.
     if ratio > 0.0 { ratio.min(1.0) } else { 0.0 }
 }

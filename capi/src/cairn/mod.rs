@@ -3,11 +3,13 @@
 //! The conventions are those of `rocksdb/c.h`. A null family handle means the default family, so there
 //! is one function where RocksDB's interface has two.
 
+pub mod budget;
 pub mod caches;
 pub mod columns;
 pub mod damage;
 pub mod errors;
 pub mod ingest;
+pub mod tiers;
 
 use std::ffi::c_char;
 

@@ -9,6 +9,7 @@ mod background;
 mod batch;
 mod blob_stats;
 mod bounds;
+mod budget;
 mod cached;
 mod catalog;
 mod catalog_env;

@@ -39,6 +39,7 @@ impl Shared {
             Task::Dump => options.stats_dump_period_sec.into(),
             Task::Remember => options.stats_persist_period_sec.into(),
             Task::Compact => self.seconds_between_looks(&options),
+            Task::Budget => u64::from(self.budget.is_some()),
         }
     }
 
@@ -70,6 +71,7 @@ impl Shared {
             Task::Dump => self.dump_stats(),
             Task::Remember => self.remember_stats(),
             Task::Compact => self.schedule(&mut self.tree.lock()),
+            Task::Budget => self.tick_budget(),
         }
     }
 

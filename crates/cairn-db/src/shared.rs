@@ -12,9 +12,10 @@ use cairn_memory::WriteBufferManager;
 use cairn_memtable::Memtable;
 use cairn_observe::FlushReason;
 use cairn_options::DbOptions;
-use cairn_platform::sync::Condvar;
+use cairn_platform::sync::{AtomicBool, Condvar};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 
+use crate::budget::Budget;
 use crate::catalog::Catalog;
 use crate::context::DbContext;
 use crate::errors::retry::{Damaged, Retry};
@@ -44,6 +45,8 @@ pub(crate) struct Shared {
 
     pub(crate) catalog: Catalog,
     pub(crate) iterators: Arc<OpenIterators>,
+    /// The memory budget, if there is one.
+    pub(crate) budget: Option<Arc<Budget>>,
     pub(crate) writes: WritePath,
     pub(crate) signals: Signals,
 
@@ -62,6 +65,8 @@ pub(crate) struct WritePath {
     pub(crate) low_pri_throttle: Throttle,
     /// The budget that memtables keep, if there is one.
     pub(crate) buffers: Option<Arc<WriteBufferManager>>,
+    /// True if another database that shares the budget has requested a flush.
+    pub(crate) flush_requested: AtomicBool,
 }
 
 impl WritePath {
@@ -79,15 +84,22 @@ impl WritePath {
             ),
             low_pri_throttle: Throttle::new(low_pri_rate(options)),
             buffers: budget_of(options),
+            flush_requested: AtomicBool::new(false),
         }
     }
 }
 
-/// The budget of memtables that a database with `options` keeps: the one it shares with others, or one of its own.
+/// The budget of memtables that a database with `options` keeps: the one it shares with others, one of its own, or that
+/// of its memory budget.
 fn budget_of(options: &DbOptions) -> Option<Arc<WriteBufferManager>> {
+    let memory = options.memory_budget.as_ref();
     options.write_buffer_manager.clone().or_else(|| {
         let size = usize::try_from(options.db_write_buffer_size).unwrap_or(usize::MAX);
-        (size > 0).then(|| Arc::new(WriteBufferManager::new(size, None, false)))
+        if size == 0 {
+            return memory.map(|memory| memory.write_buffer_manager().clone());
+        }
+        let cache = memory.map(|memory| memory.cache().clone());
+        Some(Arc::new(WriteBufferManager::new(size, cache, false)))
     })
 }
 

@@ -21,10 +21,12 @@ pub(crate) enum Task {
     Remember,
     /// Compactions that have become due are started.
     Compact,
+    /// The memory budget moves a border.
+    Budget,
 }
 
 impl Task {
-    pub(crate) const ALL: [Task; 3] = [Task::Dump, Task::Remember, Task::Compact];
+    pub(crate) const ALL: [Task; 4] = [Task::Dump, Task::Remember, Task::Compact, Task::Budget];
 }
 
 /// A chain of jobs of one task.

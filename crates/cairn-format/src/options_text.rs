@@ -151,21 +151,26 @@ fn parse_title(line: &str) -> Decoded<Section> {
 #[must_use]
 pub fn print_file(sections: &[Section]) -> String {
     let mut text = String::new();
-    for section in sections {
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        match &section.argument {
-            Some(argument) => {
-                text.push_str(&format!("[{} \"{}\"]\n", section.title, escape(argument)));
-            }
-            None => text.push_str(&format!("[{}]\n", section.title)),
-        }
-        for (name, value) in &section.statements {
-            text.push_str(&format!("  {name}={value}\n"));
-        }
-    }
+    sections
+        .iter()
+        .for_each(|section| print_section(&mut text, section));
     text
+}
+
+/// Appends `section` to the text of a file.
+pub fn print_section(text: &mut String, section: &Section) {
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    match &section.argument {
+        Some(argument) => {
+            text.push_str(&format!("[{} \"{}\"]\n", section.title, escape(argument)));
+        }
+        None => text.push_str(&format!("[{}]\n", section.title)),
+    }
+    for (name, value) in &section.statements {
+        text.push_str(&format!("  {name}={value}\n"));
+    }
 }
 
 /// Escapes `text`.

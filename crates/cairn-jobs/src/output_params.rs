@@ -111,6 +111,7 @@ impl OutputParams {
             bytes_per_sync: context.database.options.bytes_per_sync,
             file_checksum: context.database.options.file_checksum_gen_factory.is_some(),
             warm: self.warm,
+            lowest_tier: context.database.options.lowest_used_cache_tier.into(),
             meter: context.meter.clone(),
             charge: context.family.charge.clone(),
             ..BuildParams::default()

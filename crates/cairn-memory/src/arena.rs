@@ -3,12 +3,13 @@
 //! An allocation is one atomic addition to the fill level of the current chunk. A lock is taken only to
 //! replace a full chunk. Nothing is freed before the arena is dropped.
 //!
-//! The first chunk of an arena has 4 KiB, and each further one doubles the arena up to its configured chunk
+//! The first chunk of an arena has 512 bytes, and each further one doubles the arena up to its configured chunk
 //! size, so that thousands of nearly empty arenas, the memtables of idle column families, take little memory.
 //!
 //! Once an arena has reached the size of a huge page, further chunks are cut from huge pages (`extents.rs`),
 //! because skiplist searches would otherwise miss the TLB often. An arena holds at most one huge page more
-//! than it needs.
+//! than it needs. An arena with small chunks, as a memtable of a few megabytes has, uses no huge pages: the unused
+//! part of the last one would be a large part of it.
 //!
 //! Invariants, cited by number:
 //!
@@ -32,11 +33,14 @@ use crate::extents::Extents;
 /// Alignment of every chunk, and the largest alignment of an allocation.
 const CHUNK_ALIGN: usize = 64;
 
-/// Size of the first chunk, and the smallest chunk size of an arena.
-const FIRST_CHUNK: usize = 4 << 10;
+/// Size of the first chunk.
+const FIRST_CHUNK: usize = 512;
 
-/// The smallest chunks cut from extents. Arenas with smaller chunks are meant to save memory.
-const SMALLEST_CUT: usize = 64 << 10;
+/// The smallest chunk size of an arena.
+const SMALLEST_CHUNK: usize = 4 << 10;
+
+/// The smallest chunks cut from extents: those of memtables of 8 MiB and more.
+const SMALLEST_CUT: usize = 1 << 20;
 
 /// A concurrent bump allocator; see the module's documentation.
 pub struct Arena {
@@ -81,7 +85,7 @@ impl Arena {
             current: AtomicPtr::new(ptr::null_mut()),
             chunks: Mutex::default(),
             chunk_len: chunk_len
-                .clamp(FIRST_CHUNK, 1 << 30)
+                .clamp(SMALLEST_CHUNK, 1 << 30)
                 .next_multiple_of(CHUNK_ALIGN),
             reserved: AtomicUsize::new(0),
         }

@@ -5,6 +5,9 @@
 //! `allow_stall`, writes are then stalled until memory is freed. With a cache, memtable memory is charged to
 //! the cache, so that both stay within its capacity.
 //!
+//! Memtables that are flushed and still held by readers count as memory, but stall no writes: only the readers can
+//! free them, and they may be waiting for the writes.
+//!
 //! ```
 //! use std::sync::Arc;
 //! use cairn_memory::{BlockCache, CacheOptions, WriteBufferManager};
@@ -22,35 +25,72 @@ use crate::cache::{BlockCache, CacheCharge, MemoryUse};
 /// The granularity in bytes of charges to the cache.
 const STEP: usize = 256 << 10;
 
-/// A party to be notified when memory is freed.
-pub trait Woken: Send + Sync {
+/// A database that uses a manager.
+pub trait MemtableOwner: Send + Sync {
     /// Called after memory was freed. Locks may be held: the implementation must not acquire any, nor block.
     fn wake(self: Arc<Self>);
+
+    /// The bytes that a flush of the largest mutable memtable would free, or of all if they are flushed together.
+    /// 0 if no flush can start. Must not block.
+    fn flushable(&self) -> usize;
+
+    /// Starts a flush of the largest mutable memtable in the background, and drops `request` when the memtable is
+    /// immutable. Must not block.
+    fn flush_largest(self: Arc<Self>, request: FlushRequest);
 }
 
-/// The memtable that a database flushes when the budget is exceeded.
+/// The memtable that is flushed when the budget is exceeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
 pub enum FlushPolicy {
-    /// The oldest mutable memtable.
+    /// The oldest mutable memtable of the database whose write exceeds the budget.
     #[default]
     Oldest,
-    /// The largest mutable memtable of the database.
+    /// The largest mutable memtable of that database.
     Largest,
+    /// The largest mutable memtable of all databases that share the manager.
+    LargestAcrossDatabases,
+}
+
+impl FlushPolicy {
+    /// Every policy.
+    pub const ALL: [FlushPolicy; 3] = [
+        FlushPolicy::Oldest,
+        FlushPolicy::Largest,
+        FlushPolicy::LargestAcrossDatabases,
+    ];
+}
+
+/// A request to another database to flush. There is one at a time, until it is dropped.
+pub struct FlushRequest(Arc<AtomicBool>);
+
+impl Drop for FlushRequest {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 /// A memory budget for memtables, shared by `Arc` between the databases.
 pub struct WriteBufferManager {
     buffer_size: AtomicUsize,
     allow_stall: AtomicBool,
-    /// True for [`FlushPolicy::Largest`].
-    flushes_largest: AtomicBool,
+    /// A [`FlushPolicy`].
+    policy: AtomicUsize,
     /// Bytes of all memtables.
     used: AtomicUsize,
+    /// The largest value of `used` since it was last taken.
+    peak: AtomicUsize,
+    /// Bytes of memtables that are flushed and not yet freed.
+    flushed: AtomicUsize,
     /// Bytes of mutable memtables.
     active: AtomicUsize,
     /// The charge to the cache, if there is one.
     charge: Option<Mutex<CacheCharge>>,
-    waiters: Mutex<Vec<std::sync::Weak<dyn Woken>>>,
+    owners: Mutex<Vec<std::sync::Weak<dyn MemtableOwner>>>,
+    /// True while a database has been requested to flush and has not done so yet.
+    requested: Arc<AtomicBool>,
+    /// The number of flushes because of the budget.
+    flushes: AtomicUsize,
 }
 
 impl WriteBufferManager {
@@ -65,12 +105,16 @@ impl WriteBufferManager {
         WriteBufferManager {
             buffer_size: AtomicUsize::new(buffer_size),
             allow_stall: AtomicBool::new(allow_stall),
-            flushes_largest: AtomicBool::new(false),
+            policy: AtomicUsize::new(FlushPolicy::default() as usize),
             used: AtomicUsize::new(0),
+            peak: AtomicUsize::new(0),
+            flushed: AtomicUsize::new(0),
             active: AtomicUsize::new(0),
             charge: cache
                 .map(|cache| Mutex::new(CacheCharge::new(cache, MemoryUse::WriteBuffer, 0))),
-            waiters: Mutex::new(Vec::new()),
+            owners: Mutex::new(Vec::new()),
+            requested: Arc::new(AtomicBool::new(false)),
+            flushes: AtomicUsize::new(0),
         }
     }
 
@@ -113,17 +157,12 @@ impl WriteBufferManager {
     /// The policy that selects the memtable to flush.
     #[must_use]
     pub fn flush_policy(&self) -> FlushPolicy {
-        match self.flushes_largest.load(Ordering::Relaxed) {
-            true => FlushPolicy::Largest,
-            false => FlushPolicy::Oldest,
-        }
+        FlushPolicy::ALL[self.policy.load(Ordering::Relaxed)]
     }
 
     /// Changes the flush policy.
     pub fn set_flush_policy(&self, policy: FlushPolicy) {
-        let flushes_largest = policy == FlushPolicy::Largest;
-        self.flushes_largest
-            .store(flushes_largest, Ordering::Relaxed);
+        self.policy.store(policy as usize, Ordering::Relaxed);
     }
 
     /// Bytes of all memtables.
@@ -159,17 +198,66 @@ impl WriteBufferManager {
         active > limit / 8 * 7 || (self.memory_usage() >= limit && active >= limit / 2)
     }
 
-    /// True if writes must stall.
+    /// True if writes must stall: memtables that are not flushed yet have reached the budget.
     #[inline]
     #[must_use]
     pub fn should_stall(&self) -> bool {
-        self.allow_stall() && self.enabled() && self.memory_usage() >= self.buffer_size()
+        self.allow_stall() && self.enabled() && self.unflushed() >= self.buffer_size()
+    }
+
+    /// Bytes of the memtables that are not flushed yet.
+    fn unflushed(&self) -> usize {
+        let flushed = self.flushed.load(Ordering::Relaxed);
+        self.memory_usage().saturating_sub(flushed)
+    }
+
+    /// Counts a flush because of the budget.
+    pub fn note_flush(&self) {
+        self.flushes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The number of flushes because of the budget so far.
+    #[must_use]
+    pub fn flushes(&self) -> usize {
+        self.flushes.load(Ordering::Relaxed)
+    }
+
+    /// The largest memory of all memtables since the last call.
+    #[must_use]
+    pub fn take_peak(&self) -> usize {
+        let now = self.memory_usage();
+        self.peak.swap(now, Ordering::Relaxed).max(now)
+    }
+
+    /// Requests a flush from the database with the largest memtable, if the policy is
+    /// [`FlushPolicy::LargestAcrossDatabases`] and it is larger than that of `own`. Returns false if `own` should
+    /// flush.
+    pub fn request_flush(&self, own: &dyn MemtableOwner) -> bool {
+        if self.flush_policy() != FlushPolicy::LargestAcrossDatabases {
+            return false;
+        }
+        // Acquire pairs with the release of the request before.
+        if self.requested.swap(true, Ordering::AcqRel) {
+            return true;
+        }
+        let request = FlushRequest(self.requested.clone());
+        let others = self.owners().into_iter();
+        let others = others.filter(|owner| !std::ptr::addr_eq(Arc::as_ptr(owner), own));
+        let sized = others.map(|owner| (owner.flushable(), owner));
+        match sized.max_by_key(|(bytes, _)| *bytes) {
+            Some((bytes, largest)) if bytes > own.flushable() => {
+                largest.flush_largest(request);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Adds `bytes` to the memory of a mutable memtable.
     pub fn reserve(&self, bytes: usize) {
         self.active.fetch_add(bytes, Ordering::Relaxed);
-        self.used.fetch_add(bytes, Ordering::Relaxed);
+        let used = self.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.peak.fetch_max(used, Ordering::Relaxed);
         self.charge();
     }
 
@@ -179,33 +267,53 @@ impl WriteBufferManager {
         debug_assert!(before >= bytes, "only reserved memory is sealed");
     }
 
-    /// Frees `bytes` of memory of an immutable memtable.
+    /// Marks `bytes` of memory of an immutable memtable as flushed: freed once no reader holds it.
+    pub fn flushed(&self, bytes: usize) {
+        let before = self.unflushed();
+        self.flushed.fetch_add(bytes, Ordering::Relaxed);
+        self.wake_if_below(before);
+    }
+
+    /// Frees `bytes` of memory of an immutable memtable that is not flushed.
     pub fn release(&self, bytes: usize) {
+        let unflushed = self.unflushed();
         let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
         debug_assert!(before >= bytes, "only reserved memory is released");
         self.charge();
+        self.wake_if_below(unflushed);
+    }
+
+    /// Frees `bytes` of memory of a flushed memtable.
+    pub fn release_flushed(&self, bytes: usize) {
+        let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(before >= bytes, "only reserved memory is released");
+        let before = self.flushed.fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(before >= bytes, "only flushed memory is released");
+        self.charge();
+    }
+
+    /// Wakes stalled writers if the memory of memtables that are not flushed fell below the budget.
+    fn wake_if_below(&self, before: usize) {
         let limit = self.buffer_size();
-        if before >= limit && before - bytes < limit {
+        if before >= limit && self.unflushed() < limit {
             self.wake();
         }
     }
 
-    /// Registers `waiter` for a call of [`Woken::wake`] when memory is freed after the budget was exhausted.
-    pub fn register(&self, waiter: std::sync::Weak<dyn Woken>) {
-        let mut waiters = self.waiters.lock();
-        waiters.retain(|waiter| waiter.strong_count() > 0);
-        waiters.push(waiter);
+    /// Registers a database for as long as it lives.
+    pub fn register(&self, owner: std::sync::Weak<dyn MemtableOwner>) {
+        let mut owners = self.owners.lock();
+        owners.retain(|owner| owner.strong_count() > 0);
+        owners.push(owner);
+    }
+
+    fn owners(&self) -> Vec<Arc<dyn MemtableOwner>> {
+        let owners = self.owners.lock();
+        owners.iter().filter_map(std::sync::Weak::upgrade).collect()
     }
 
     fn wake(&self) {
-        let waiters: Vec<_> = {
-            let waiters = self.waiters.lock();
-            waiters
-                .iter()
-                .filter_map(std::sync::Weak::upgrade)
-                .collect()
-        };
-        waiters.into_iter().for_each(Woken::wake);
+        self.owners().into_iter().for_each(MemtableOwner::wake);
     }
 
     /// Adjusts the charge of the cache to the memory in use. The charge falls with a delay, to avoid
@@ -251,6 +359,69 @@ mod tests {
         assert!(!manager.should_stall());
         assert_eq!(manager.memory_usage(), 60);
         assert_eq!(manager.mutable_memtable_memory_usage(), 60);
+    }
+
+    #[test]
+    fn flushed_memtables_that_readers_hold_stall_no_writes() {
+        let manager = WriteBufferManager::new(800, None, true);
+        manager.reserve(900);
+        manager.seal(900);
+        assert!(manager.should_stall());
+        manager.flushed(900);
+        assert!(!manager.should_stall());
+        assert_eq!(manager.memory_usage(), 900);
+        manager.reserve(100);
+        manager.release_flushed(900);
+        assert_eq!((manager.memory_usage(), manager.unflushed()), (100, 100));
+        assert_eq!((manager.take_peak(), manager.take_peak()), (1000, 100));
+    }
+
+    struct Owner {
+        bytes: usize,
+        requests: Mutex<Vec<FlushRequest>>,
+    }
+
+    impl MemtableOwner for Owner {
+        fn wake(self: Arc<Self>) {}
+
+        fn flushable(&self) -> usize {
+            self.bytes
+        }
+
+        fn flush_largest(self: Arc<Self>, request: FlushRequest) {
+            self.requests.lock().push(request);
+        }
+    }
+
+    #[test]
+    fn the_largest_memtable_of_all_databases_is_flushed() {
+        let manager = WriteBufferManager::new(800, None, true);
+        let owners = [10, 30, 20].map(|bytes| {
+            let requests = Mutex::default();
+            Arc::new(Owner { bytes, requests })
+        });
+        for owner in &owners {
+            let owner: Arc<dyn MemtableOwner> = owner.clone();
+            manager.register(Arc::downgrade(&owner));
+        }
+        let requests = || owners.each_ref().map(|owner| owner.requests.lock().len());
+        for policy in [FlushPolicy::Oldest, FlushPolicy::Largest] {
+            manager.set_flush_policy(policy);
+            assert!(!manager.request_flush(&*owners[0]));
+        }
+        manager.set_flush_policy(FlushPolicy::LargestAcrossDatabases);
+        assert!(manager.request_flush(&*owners[0]));
+        assert_eq!(requests(), [0, 1, 0]);
+        // One at a time.
+        assert!(manager.request_flush(&*owners[2]));
+        assert_eq!(requests(), [0, 1, 0]);
+        owners[1].requests.lock().clear();
+        assert!(
+            !manager.request_flush(&*owners[1]),
+            "its own is the largest"
+        );
+        assert!(manager.request_flush(&*owners[2]));
+        assert_eq!(requests(), [0, 1, 0]);
     }
 
     #[test]

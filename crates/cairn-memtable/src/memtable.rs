@@ -74,6 +74,7 @@ struct Account {
     manager: Arc<WriteBufferManager>,
     reported: AtomicUsize,
     sealed: AtomicBool,
+    flushed: AtomicBool,
 }
 
 /// Range tombstones and their fragments.
@@ -204,6 +205,7 @@ impl Memtable {
             manager,
             reported: AtomicUsize::new(0),
             sealed: AtomicBool::new(false),
+            flushed: AtomicBool::new(false),
         });
         self
     }
@@ -216,6 +218,17 @@ impl Memtable {
             account
                 .manager
                 .seal(account.reported.load(Ordering::Relaxed));
+        }
+    }
+
+    /// Marks the memtable flushed: its memory is freed once no reader holds it.
+    pub fn mark_flushed(&self) {
+        self.seal();
+        if let Some(account) = &self.account
+            && !account.flushed.swap(true, Ordering::Relaxed)
+        {
+            let bytes = account.reported.load(Ordering::Relaxed);
+            account.manager.flushed(bytes);
         }
     }
 
@@ -593,7 +606,10 @@ impl Drop for Memtable {
         self.seal();
         if let Some(account) = &self.account {
             let bytes = account.reported.load(Ordering::Relaxed);
-            account.manager.release(bytes);
+            match account.flushed.load(Ordering::Relaxed) {
+                true => account.manager.release_flushed(bytes),
+                false => account.manager.release(bytes),
+            }
         }
     }
 }

@@ -114,6 +114,16 @@ pub const SETS: &[NamedSet] = &[
                 partition_filters=true;filter_policy=bloomfilter:10:false;metadata_block_size=128",
     },
     NamedSet {
+        name: "tiers",
+        db: "lowest_used_cache_tier=kVolatileCompressedTier",
+        family: "blob_cache={capacity=6000;secondary_cache={id=CompressedSecondaryCache;capacity=20000}};\
+                 enable_blob_files=true;min_blob_size=20;disable_auto_compactions=false;\
+                 level0_file_num_compaction_trigger=2;target_file_size_base=2048;uncache_aggressiveness=100",
+        table: "no_block_cache=false;block_cache={id=HyperClockCache;capacity=20000;compressed_secondary_ratio=0.5};\
+                cache_index_and_filter_blocks=true;block_size=256;index_type=kTwoLevelIndexSearch;\
+                partition_filters=true;filter_policy=bloomfilter:10:false;metadata_block_size=128",
+    },
+    NamedSet {
         name: "bounded-blobs",
         db: "max_subcompactions=3",
         family: "enable_blob_files=true;min_blob_size=0;blob_space_target=1.2;\

@@ -131,7 +131,46 @@ struct Open {
     file: Option<Arc<dyn WritableFile>>,
     since_micros: u64,
     /// The lines repeated at the start of each file.
-    header: Vec<String>,
+    header: Vec<HeaderLines>,
+}
+
+/// Consecutive lines of the header.
+struct HeaderLines {
+    prefix: String,
+    /// Shared by families with the same options: a thousand of them would otherwise keep 14 MB.
+    lines: Arc<[String]>,
+}
+
+impl HeaderLines {
+    fn text(&self) -> String {
+        let lines = self.lines.iter();
+        lines
+            .flat_map(|line| [self.prefix.as_str(), line.as_str(), "\n"])
+            .collect()
+    }
+}
+
+impl Open {
+    /// Adds lines to the header. The first one is a title, and those after it may be the same as before.
+    fn keep(&mut self, prefix: &str, lines: &[String]) {
+        let Some((title, rest)) = lines.split_first() else {
+            return;
+        };
+        for lines in [std::slice::from_ref(title), rest] {
+            if lines.is_empty() {
+                continue;
+            }
+            let last = self.header.iter().rev().take(2);
+            let mut same = last.filter(|kept| *kept.lines == *lines);
+            let lines = same
+                .next()
+                .map_or_else(|| lines.into(), |kept| kept.lines.clone());
+            self.header.push(HeaderLines {
+                prefix: prefix.to_owned(),
+                lines,
+            });
+        }
+    }
 }
 
 impl Logger {
@@ -228,7 +267,7 @@ impl Logger {
     pub fn header_lines(&self, lines: &[String]) {
         match &self.0 {
             Output::Discard => {}
-            Output::File(sink) => sink.write_lines(Level::Header, lines),
+            Output::File(sink) => sink.write_header(sink.clock.wall_micros(), lines),
             Output::User(sink) => lines.iter().for_each(|line| {
                 self.call(|| sink.log(Level::Header, line));
             }),
@@ -271,28 +310,29 @@ fn place(location: &Location<'_>) -> String {
 impl Sink {
     fn write(&self, level: Level, message: &dyn fmt::Display) {
         let now = self.clock.wall_micros();
-        self.append(now, level, line(now, level, message));
+        match level {
+            Level::Header => self.write_header(now, &[message.to_string()]),
+            level => self.append(now, &line(now, level, message), |_| {}),
+        }
     }
 
-    fn write_lines(&self, level: Level, lines: &[String]) {
-        let now = self.clock.wall_micros();
-        let (prefix, mut text) = (prefix(now, level), String::new());
+    fn write_header(&self, now: u64, lines: &[String]) {
+        let (prefix, mut text) = (prefix(now, Level::Header), String::new());
         for line in lines {
             text.extend([prefix.as_str(), line.as_str(), "\n"]);
         }
-        self.append(now, level, text);
+        self.append(now, &text, |open| open.keep(&prefix, lines));
     }
 
-    fn append(&self, now: u64, level: Level, line: String) {
+    /// Appends `text` to the current file, after a change of `open`.
+    fn append(&self, now: u64, text: &str, change: impl FnOnce(&mut Open)) {
         let mut open = self.open.lock();
         if self.is_full(&open, now) {
             // The old file is closed and kept. If the new one cannot be created, the log ends.
             let _ = self.begin(&mut open, None);
         }
-        if level == Level::Header {
-            open.header.push(line.clone());
-        }
-        let written = open.file.as_ref().map(|file| file.append(line.as_bytes()));
+        change(&mut open);
+        let written = open.file.as_ref().map(|file| file.append(text.as_bytes()));
         if let Some(Err(_)) = written {
             // A full disk must not stop the database because of its info log.
             open.file = None;
@@ -325,8 +365,8 @@ impl Sink {
         };
         self.remove_oldest(names, aside)?;
         let file = self.fs.create(&self.options.path, FileMode::default())?;
-        for line in &open.header {
-            file.append(line.as_bytes())?;
+        for lines in &open.header {
+            file.append(lines.text().as_bytes())?;
         }
         open.since_micros = now;
         open.file = Some(file);
@@ -545,6 +585,31 @@ mod tests {
         let text = content(&world, "/db/LOG");
         assert!(text.contains("the header") && !text.contains("not wanted"));
         assert!(text.len() < 300, "{text}");
+    }
+
+    #[test]
+    fn equal_header_lines_are_kept_once_and_repeated_each_time() {
+        let world = World::in_memory();
+        world.fs.create_dir_all(Path::new("/db")).unwrap();
+        let log = open(&world, options(1000, 3));
+        for family in ["one", "two", "three"] {
+            log.header_lines(&[family.to_owned(), "options".to_owned(), "more".to_owned()]);
+        }
+        let Output::File(sink) = &log.0 else {
+            panic!("it is a file")
+        };
+        let open = sink.open.lock();
+        assert_eq!(open.header.len(), 6);
+        assert!(Arc::ptr_eq(&open.header[1].lines, &open.header[5].lines));
+        drop(open);
+        (0..20).for_each(|_| log.info("some event of the engine"));
+        let text = content(&world, "/db/LOG");
+        let lines: Vec<_> = text
+            .lines()
+            .filter_map(|line| line.rsplit(' ').next())
+            .collect();
+        let of = |family| [family, "options", "more"];
+        assert_eq!(lines[..9], [of("one"), of("two"), of("three")].concat());
     }
 
     #[test]

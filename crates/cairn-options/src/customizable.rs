@@ -4,9 +4,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cairn_compress::Compression;
 use cairn_format::filter::FilterPolicy;
 use cairn_format::options_text::statements;
-use cairn_memory::{BlockCache, CacheKind, CacheOptions, WriteBufferManager};
+use cairn_memory::secondary::{CompressedCacheOptions, CompressedSecondaryCache, SecondaryCache};
+use cairn_memory::{BlockCache, CacheKind, CacheOptions, MemoryBudget, WriteBufferManager};
 use cairn_observe::statistics::{Keeping, StatsLevel};
 use cairn_observe::{Listeners, LogSink, Statistics};
 use cairn_platform::{RateLimiter, SstFileManager};
@@ -226,8 +228,62 @@ fn cache_kind(id: &str) -> Result<CacheKind, Refusal> {
     }
 }
 
+/// RocksDB's name for the compressed tier, and the scheme of its URIs.
+const COMPRESSED_TIER: &str = "CompressedSecondaryCache";
+const COMPRESSED_SCHEME: &str = "compressed_secondary_cache://";
+
+/// A compressed tier as `{id=CompressedSecondaryCache;capacity=64M;compression_type=kZSTD;num_shard_bits=4}`, or
+/// as `compressed_secondary_cache://capacity=64M;...`. The capacity is `total` if the text has none.
+fn compressed_tier(text: &str, total: Option<usize>) -> Result<CompressedSecondaryCache, Refusal> {
+    let inner = text
+        .strip_prefix('{')
+        .and_then(|text| text.strip_suffix('}'))
+        .unwrap_or(text);
+    let mut properties = match inner.strip_prefix(COMPRESSED_SCHEME) {
+        Some(properties) => statements(properties).map_err(|error| error.to_string())?,
+        None => {
+            let (id, properties) = object(text)?;
+            if id != COMPRESSED_TIER {
+                return Err(format!(
+                    "{id} is not a tier of a cache: expected {COMPRESSED_TIER}"
+                ));
+            }
+            properties
+        }
+    };
+    let mut capacity = total;
+    let mut options = CompressedCacheOptions::default();
+    for (name, value) in properties.drain(..) {
+        match name {
+            "capacity" => capacity = Some(usize::parse(value)?),
+            "num_shard_bits" => options.num_shard_bits = i32::parse(value)?.try_into().ok(),
+            "compression_type" => options.compression = Compression::parse(value)?,
+            // The allocator's size classes are not considered.
+            "enable_custom_split_merge" => drop(bool::parse(value)?),
+            _ => return Err(format!("{name} is not a property of a compressed tier")),
+        }
+    }
+    options.capacity = capacity.ok_or("expected a capacity of the tier in bytes")?;
+    CompressedSecondaryCache::new(&options).map_err(|error| error.to_string())
+}
+
+/// The text form of a tier that has one.
+fn print_tier(tier: &dyn SecondaryCache) -> Option<String> {
+    let tier = tier
+        .as_compressed()
+        .filter(|tier| tier.tier_below().is_none())?;
+    Some(format!(
+        "{{id={COMPRESSED_TIER};capacity={};num_shard_bits={};compression_type={};}}",
+        tier.capacity(),
+        tier.shards().ilog2(),
+        tier.compression().print(),
+    ))
+}
+
 /// A block cache, as its capacity in bytes or as `{capacity=8M;num_shard_bits=4;...}`: an LRU cache unless
-/// `id=HyperClockCache`. Parsing creates a new cache; clones of the options share it.
+/// `id=HyperClockCache`. With `secondary_cache`, there is a compressed tier below it, and with
+/// `compressed_secondary_ratio` it has this share of the capacity. Parsing creates a new cache; clones of the
+/// options share it.
 impl Text for Option<Arc<BlockCache>> {
     fn parse(text: &str) -> Result<Self, Refusal> {
         if text == NULL || text.is_empty() {
@@ -235,6 +291,7 @@ impl Text for Option<Arc<BlockCache>> {
         }
         let mut capacity = None;
         let mut options = CacheOptions::lru();
+        let (mut tier, mut share) = (None, None);
         let inner = text
             .strip_prefix('{')
             .and_then(|text| text.strip_suffix('}'));
@@ -250,11 +307,27 @@ impl Text for Option<Arc<BlockCache>> {
                 "strict_capacity_limit" => options.strict_capacity_limit = bool::parse(value)?,
                 "high_pri_pool_ratio" => options.high_pri_pool_ratio = ratio(value)?,
                 "low_pri_pool_ratio" => options.low_pri_pool_ratio = ratio(value)?,
+                "secondary_cache" => tier = Some(value).filter(|tier| *tier != NULL),
+                "compressed_secondary_ratio" => share = Some(ratio(value)?),
                 _ => return Err(format!("{name} is not a property of a block cache")),
             }
         }
         let capacity = capacity.ok_or("expected a capacity in bytes")?;
-        Ok(Some(Arc::new(BlockCache::new(capacity, options))))
+        let total = share.map(|_| capacity);
+        let tier = match tier {
+            Some(tier) => Some(compressed_tier(tier, total)?),
+            None if share.is_some() => Some(compressed_tier(COMPRESSED_SCHEME, total)?),
+            None => None,
+        };
+        let cache = match (tier, share) {
+            (None, _) => BlockCache::new(capacity, options),
+            (Some(tier), None) => BlockCache::with_tier(capacity, options, Arc::new(tier)),
+            (Some(tier), Some(share)) => {
+                let cache = BlockCache::tiered(capacity, share, options, Arc::new(tier));
+                cache.map_err(|error| error.to_string())?
+            }
+        };
+        Ok(Some(Arc::new(cache)))
     }
 
     fn print(&self) -> String {
@@ -266,8 +339,14 @@ impl Text for Option<Arc<BlockCache>> {
             CacheKind::Clock => "id=HyperClockCache;",
             CacheKind::Lru => "",
         };
+        let tier = cache.tier().and_then(|tier| print_tier(&**tier));
+        let tier = tier.map_or_else(String::new, |tier| format!("secondary_cache={tier};"));
+        let share = cache.tier_ratio();
+        let share = share.map_or_else(String::new, |share| {
+            format!("compressed_secondary_ratio={};", share.print())
+        });
         format!(
-            "{{{id}capacity={};num_shard_bits={};strict_capacity_limit={};high_pri_pool_ratio={};low_pri_pool_ratio={};}}",
+            "{{{id}capacity={};num_shard_bits={};strict_capacity_limit={};high_pri_pool_ratio={};low_pri_pool_ratio={};{tier}{share}}}",
             cache.capacity(),
             options.num_shard_bits.map_or(-1, i64::from),
             options.strict_capacity_limit,
@@ -291,6 +370,31 @@ impl Text for Option<Arc<WriteBufferManager>> {
     fn print(&self) -> String {
         match self {
             Some(manager) => manager.buffer_size().print(),
+            None => NULL.to_owned(),
+        }
+    }
+}
+
+/// The text form of a memory budget that follows from the available memory.
+const AUTOMATIC: &str = "auto";
+
+/// A memory budget, as its size in bytes or `auto`. Parsing creates a new one; clones of the options share it.
+impl Text for Option<Arc<MemoryBudget>> {
+    fn parse(text: &str) -> Result<Self, Refusal> {
+        if text == NULL || text.is_empty() {
+            return Ok(None);
+        }
+        let budget = match text {
+            AUTOMATIC => MemoryBudget::automatic(),
+            bytes => MemoryBudget::new(usize::parse(bytes)?),
+        };
+        budget.map(Some).map_err(|error| error.to_string())
+    }
+
+    fn print(&self) -> String {
+        match self {
+            Some(budget) if budget.is_automatic() => AUTOMATIC.to_owned(),
+            Some(budget) => budget.bytes().print(),
             None => NULL.to_owned(),
         }
     }
@@ -341,5 +445,75 @@ fn ratio(text: &str) -> Result<f64, Refusal> {
     match f64::parse(text)? {
         ratio if (0.0..=1.0).contains(&ratio) => Ok(ratio),
         _ => Err("expected a fraction from 0 to 1".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_cache_may_have_a_compressed_tier() {
+        let cache = |text: &str| {
+            Option::<Arc<BlockCache>>::parse(text).map(|cache| cache.expect("not null"))
+        };
+        for tier in [
+            "{id=CompressedSecondaryCache;capacity=2M;compression_type=kZSTD;num_shard_bits=1}",
+            "{compressed_secondary_cache://capacity=2M;compression_type=kZSTD;num_shard_bits=1;\
+             enable_custom_split_merge=true}",
+        ] {
+            let cache =
+                cache(&format!("{{capacity=1M;secondary_cache={tier}}}")).expect("it is valid");
+            let below = cache
+                .tier()
+                .and_then(|tier| tier.as_compressed())
+                .expect("it is valid");
+            assert_eq!((cache.capacity(), below.capacity()), (1 << 20, 2 << 20));
+            assert_eq!(
+                (below.shards(), below.compression()),
+                (2, Compression::Zstd)
+            );
+            let printed = Some(cache).print();
+            assert!(
+                printed.ends_with(
+                    "secondary_cache={id=CompressedSecondaryCache;capacity=2097152;num_shard_bits=1;\
+                     compression_type=kZSTD;};}"
+                ),
+                "{printed}"
+            );
+            let again = Option::<Arc<BlockCache>>::parse(&printed).expect("it is valid");
+            assert_eq!(again.print(), printed);
+        }
+        let uri = "{capacity=1M;secondary_cache=compressed_secondary_cache://capacity=4K}";
+        let below = cache(uri)
+            .expect("it is there")
+            .tier()
+            .expect("it is there")
+            .capacity();
+        assert_eq!(below, 4 << 10);
+        let shared = cache("{capacity=8M;compressed_secondary_ratio=0.25}").expect("it is valid");
+        assert_eq!(
+            (shared.capacity(), shared.tier_ratio()),
+            (8 << 20, Some(0.25))
+        );
+        assert_eq!(shared.tier().expect("it is there").capacity(), 2 << 20);
+        let printed = Some(shared).print();
+        let again = Option::<Arc<BlockCache>>::parse(&printed).expect("it is valid");
+        assert_eq!(again.print(), printed);
+        assert!(
+            cache("{capacity=1M;secondary_cache=nullptr}")
+                .expect("it is there")
+                .tier()
+                .is_none()
+        );
+        for wrong in [
+            "{capacity=1M;secondary_cache={id=OtherCache;capacity=1M}}",
+            "{capacity=1M;secondary_cache={id=CompressedSecondaryCache}}",
+            "{capacity=1M;secondary_cache={id=CompressedSecondaryCache;capacity=1M;nosuch=1}}",
+            "{capacity=1M;secondary_cache={id=CompressedSecondaryCache;capacity=1M;compression_type=kNone}}",
+            "{capacity=1M;compressed_secondary_ratio=1.5}",
+        ] {
+            assert!(cache(wrong).is_err(), "{wrong}");
+        }
     }
 }

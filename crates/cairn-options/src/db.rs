@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cairn_memory::{BlockCache, WriteBufferManager};
+use cairn_memory::{BlockCache, MemoryBudget, WriteBufferManager};
 use cairn_platform::{RateLimiter, SstFileManager};
 
 use crate::customizable::DbPath;
@@ -144,6 +144,11 @@ options! {
         /// RocksDB, with range deletions, which therefore are not refused. Families whose keys have
         /// timestamps do not use it. Its text form is its capacity in bytes.
         row_cache: Option<Arc<BlockCache>> = None, unwritten;
+        /// One number for the memory of the database, which several databases may share: it provides a block
+        /// cache for families without one, a limit of memtables unless `write_buffer_manager` or
+        /// `db_write_buffer_size` is set, and charges all other memory. Cairn's own option. Its text form is
+        /// its size in bytes, or `auto` for a share of the available memory.
+        memory_budget: Option<Arc<MemoryBudget>> = None, unwritten;
         /// Tracks the space of tables and blob files and limits the rate of deletion. Several databases
         /// may share it. Its text form is its deletion rate in bytes per second.
         sst_file_manager: Option<Arc<SstFileManager>> = None, unwritten;
@@ -216,8 +221,8 @@ options! {
         avoid_unnecessary_blocking_io: bool = false;
         /// True if obsolete WALs are closed in the background.
         background_close_inactive_wals: bool = false, hint, recent;
-        /// The lowest cache tier in use.
-        lowest_used_cache_tier: CacheTier = CacheTier::NonVolatileBlockTier, hint;
+        /// The lowest tier of the block and blob caches in use.
+        lowest_used_cache_tier: CacheTier = CacheTier::NonVolatileBlockTier;
         /// True if iterators use prefix seek only when a read option enables it.
         prefix_seek_opt_in_only: bool = false, recent;
         /// True if misuse of single deletions fails a compaction.

@@ -3,6 +3,7 @@
 pub use cairn_compress::Compression;
 pub use cairn_format::checksum::ChecksumKind;
 
+use cairn_memory::secondary;
 use cairn_observe::Level;
 
 use crate::text::{Named, Refusal, Text};
@@ -344,3 +345,13 @@ words!(
         (ChecksumKind::Xxh3, "kXXH3"),
     ]
 );
+
+impl From<CacheTier> for secondary::CacheTier {
+    fn from(tier: CacheTier) -> secondary::CacheTier {
+        match tier {
+            CacheTier::VolatileTier => secondary::CacheTier::Volatile,
+            CacheTier::VolatileCompressedTier => secondary::CacheTier::VolatileCompressed,
+            CacheTier::NonVolatileBlockTier => secondary::CacheTier::NonVolatileBlock,
+        }
+    }
+}

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use cairn_format::options_text::{Section, parse_file, print_file};
+use cairn_format::options_text::{Section, parse_file, print_section};
 use cairn_types::{Error, Result};
 
 use crate::db::DbOptions;
@@ -83,17 +83,20 @@ impl OptionsFile {
         let mut version = Section::new("Version", None);
         version.push("rocksdb_version", ROCKSDB_VERSION);
         version.push("options_file_version", FILE_VERSION);
-        let mut sections = vec![version, section_of("DBOptions", None, &self.db)];
+        let mut text = String::new();
+        print_section(&mut text, &version);
+        print_section(&mut text, &section_of("DBOptions", None, &self.db));
+        // One section at a time: those of a thousand families take ten megabytes.
         for (name, family) in &self.families {
             let mut section = section_of("CFOptions", Some(name), family);
             ttl::record(&mut section, family);
-            sections.push(section);
+            print_section(&mut text, &section);
             if family.table_factory == TableKind::BlockBased {
                 let title = "TableOptions/BlockBasedTable";
-                sections.push(section_of(title, Some(name), &family.table));
+                print_section(&mut text, &section_of(title, Some(name), &family.table));
             }
         }
-        print_file(&sections)
+        text
     }
 
     /// Parses a file. Unknown options are an error, unless `ignore_unknown` is set and a newer release

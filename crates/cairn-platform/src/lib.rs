@@ -40,7 +40,7 @@ pub use executor::{Executor, Job, Priority};
 pub use fs::{FileSystem, RandomAccessFile, WritableFile};
 pub use io::{Io, ReadRequest};
 pub use mem::MemFileSystem;
-pub use posix::{PosixFileSystem, Process, SystemClock, SystemRandom, huge, region};
+pub use posix::{PosixFileSystem, Process, SystemClock, SystemRandom, huge, memory_limit, region};
 pub use prefetch::prefetch_address;
 pub use random::Random;
 pub use rate_limited_file::{LimitWatch, LimitedFile, Limits};

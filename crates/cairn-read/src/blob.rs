@@ -13,6 +13,7 @@ use cairn_blob::BlobFile;
 use cairn_compress::Compression;
 use cairn_format::blob::{BlobIndex, RECORD_HEADER_LEN, encode_record};
 use cairn_format::names;
+use cairn_memory::secondary::{CacheTier, LookupCounts};
 use cairn_memory::{
     BlockCache, CacheCharge, CacheKey, CachePriority, CacheRole, ChargePolicy, MemoryUse,
 };
@@ -23,6 +24,7 @@ use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::fs::FileMode;
 use cairn_platform::sync::Mutex;
 use cairn_platform::{Buffer, FileSystem, Io, ReadRequest};
+use cairn_table::count_lookup_below;
 use cairn_types::{Error, FileNumber, Result};
 
 use crate::value::Value;
@@ -34,6 +36,8 @@ pub struct BlobCache {
     pub cache: Arc<BlockCache>,
     /// A random number that distinguishes this opening of the family from other users of the cache.
     pub salt: u64,
+    /// The lowest tier of the cache in use.
+    pub lowest_tier: CacheTier,
 }
 
 /// Options of a blob read.
@@ -193,7 +197,7 @@ impl BlobSource {
     ) -> Result<Located> {
         let index = BlobIndex::decode(index).map_err(|e| e.in_file("a blob index", 0))?;
         if let Some(cache) = &self.cache
-            && let Some(buffer) = cache.cache.lookup(&cache.key(&index), CacheRole::Blob)
+            && let Some(buffer) = cache.lookup(&index, &self.meter)
             && let Some(range) = cached_value(&index, user_key, &buffer)
         {
             self.update_stats(|update| {
@@ -301,11 +305,26 @@ impl BlobCache {
         }
     }
 
+    /// Returns a blob, from a tier below if the cache does not have it.
+    fn lookup(&self, index: &BlobIndex, meter: &Meter) -> Option<Buffer> {
+        let key = self.key(index);
+        let found = self.cache.lookup(&key, CacheRole::Blob);
+        if found.is_some() || !self.cache.has_tier() {
+            return found;
+        }
+        let mut counts = LookupCounts::default();
+        let found = (self.cache).search_below(&key, self.lowest_tier, &mut counts);
+        let found_role = found.is_some().then_some(CacheRole::Blob);
+        count_lookup_below(meter, &counts, found_role);
+        found
+    }
+
     /// Inserts a blob into the cache. Returns false if the cache rejects it.
     fn insert(&self, index: &BlobIndex, buffer: Buffer) -> bool {
         let key = self.key(index);
+        let (role, priority) = (CacheRole::Blob, CachePriority::Bottom);
         self.cache
-            .insert(key, buffer, CacheRole::Blob, CachePriority::Bottom)
+            .insert_down_to(key, buffer, role, priority, self.lowest_tier)
     }
 }
 

@@ -34,6 +34,7 @@ use std::sync::Arc;
 
 use cairn_format::coding::{Input, put_fixed64, put_lps, put_varint64};
 use cairn_format::hash::xxh3_128;
+use cairn_memory::secondary::CacheTier;
 use cairn_memory::{BlockCache, CacheKey, CachePriority, CacheRole};
 use cairn_platform::Buffer;
 use cairn_table::Table;
@@ -142,8 +143,10 @@ impl RowCache {
     pub(crate) fn insert(&self, row: NewRow) {
         if row.bytes.len() > row.header && !row.is_cut {
             let bytes = Buffer::from(row.bytes.as_slice());
+            let (role, priority) = (CacheRole::Other, CachePriority::Low);
+            let lowest = CacheTier::Volatile;
             self.cache
-                .insert(row.key, bytes, CacheRole::Other, CachePriority::Low);
+                .insert_down_to(row.key, bytes, role, priority, lowest);
         }
     }
 }

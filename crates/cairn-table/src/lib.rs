@@ -14,7 +14,9 @@ use cairn_format::key;
 use cairn_types::{Error, KeyOrder, Result};
 
 pub use builder::{BuildParams, TableBuilder, TableIdentity, TableStats, TableTimes};
-pub use reader::{GetOptions, IterOptions, OpenParams, Table, TableGet, TableIter, ValueRef};
+pub use reader::{
+    GetOptions, IterOptions, OpenParams, Table, TableGet, TableIter, ValueRef, count_lookup_below,
+};
 
 /// Returns the key order in a file: `order`, without timestamps if they are stripped.
 pub(crate) fn stripped_order(order: &KeyOrder, stripped: bool) -> Result<KeyOrder> {

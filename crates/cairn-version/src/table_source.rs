@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 
 use cairn_format::names;
+use cairn_memory::secondary::CacheTier;
 use cairn_memory::{BlockCache, ChargePolicy, MemoryUses};
 use cairn_observe::files::{ReadOf, counted_reads};
 use cairn_observe::statistics::{Histogram, Meter, Ticker};
@@ -33,6 +34,8 @@ pub struct TableSource {
     pub options: Arc<TableOptions>,
     /// The block cache.
     pub cache: Option<Arc<BlockCache>>,
+    /// The lowest tier of the cache in use.
+    pub lowest_tier: CacheTier,
     /// The memory that is charged to the block cache.
     pub charged: MemoryUses,
     /// True if the unique id in the MANIFEST is verified.
@@ -151,6 +154,7 @@ impl TableSource {
             prefix_extractor: self.prefix_extractor.clone(),
             options: self.options.clone(),
             cache: self.cache.clone(),
+            lowest_tier: self.lowest_tier,
             charged: self.charged,
             expected_unique_id: file.unique_id.filter(|_| self.verify_unique_id),
             largest_seq: Some(file.largest_seq),

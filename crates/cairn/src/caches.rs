@@ -32,12 +32,61 @@
 //! # Ok::<(), cairn::Error>(())
 //! ```
 //!
+//! # Tiers below
+//!
+//! A block cache may have tiers below it, which are offered what it evicts and asked for what it does not have:
+//! [`CompressedSecondaryCache`] in memory, and [`FlashCache`] in files that serve again after a restart. Each
+//! keeps what is read again, and passes over what a scan reads once. [`BlockCache::with_tier`] has a capacity beside
+//! that of the tier, and [`BlockCache::tiered`] divides one between itself and a compressed tier. The option
+//! `lowest_used_cache_tier` keeps a database from tiers below that one; rows always stay in their cache.
+//!
+//! ```
+//! # let dir = tempfile::tempdir().unwrap();
+//! use std::sync::Arc;
+//! use cairn::caches::{
+//!     BlockCache, CacheOptions, CompressedCacheOptions, CompressedSecondaryCache, FlashCache, FlashCacheOptions,
+//!     SecondaryCache,
+//! };
+//! use cairn::{Db, Options, World};
+//!
+//! // 1 MiB of blocks, 4 MiB of compressed ones, and 64 MiB on a local device.
+//! let flash = FlashCacheOptions {
+//!     dir: dir.path().join("flash"),
+//!     capacity: 64 << 20,
+//!     ..FlashCacheOptions::default()
+//! };
+//! let flash = Arc::new(FlashCache::open(&flash, &World::posix())?);
+//! let compressed = CompressedCacheOptions { capacity: 4 << 20, ..CompressedCacheOptions::default() };
+//! let compressed = Arc::new(CompressedSecondaryCache::with_tier_below(&compressed, flash.clone())?);
+//! let cache = BlockCache::with_tier(1 << 20, CacheOptions::default(), compressed.clone());
+//!
+//! let mut options = Options::default().create_if_missing(true);
+//! options.family.table.block_cache = Some(Arc::new(cache));
+//! let db = Db::open(dir.path().join("db"), &options)?;
+//! db.put(b"obsidian", b"volcanic glass")?;
+//! db.default_family().flush()?;
+//! assert_eq!(db.get(b"obsidian")?.as_deref(), Some(&b"volcanic glass"[..]));
+//! # assert_eq!(compressed.counts().hits, 0);
+//! db.close()?;
+//! // What waits to be written to the device is written; the next process finds it there.
+//! flash.close();
+//! # Ok::<(), cairn::Error>(())
+//! ```
+//!
+//! The tickers `rocksdb.secondary.cache.*` and `rocksdb.compressed.secondary.cache.*` count what a database finds in
+//! tiers; [`SecondaryCache::counts`] and the `stats` of each tier count for all databases that share it.
+//!
 //! The property `cairn.cache` lists what the block caches hold, by role, family and level, as JSON.
 
 use std::path::Path;
 
 pub use cairn_db::{CacheDump, CacheLoad};
-pub use cairn_memory::{BlockCache, CacheKind, CacheOptions};
+pub use cairn_memory::secondary::{
+    AdmissionPolicy, Bytes, CacheTier, CompressedCacheOptions, CompressedCacheStats,
+    CompressedSecondaryCache, FlashAdmission, FlashCache, FlashCacheOptions, FlashCacheStats,
+    Found, LookupCounts, Offer, SecondaryCache, TierCounts,
+};
+pub use cairn_memory::{BlockCache, CacheKey, CacheKind, CacheOptions, CachePriority, CacheRole};
 use cairn_types::Result;
 
 use crate::db::Db;

@@ -121,7 +121,7 @@ pub mod world;
 pub use cairn_db::{
     Column, Columns, Dropped, FamilyDescriptor, Record, Value, WalFile, WalFileType,
 };
-pub use cairn_memory::WriteBufferManager;
+pub use cairn_memory::{MemoryBudget, WriteBufferManager};
 pub use cairn_options::{
     CompactRangeOptions, DbOptions, FamilyOptions, FlushOptions, ReadOptions, TableOptions,
     WriteOptions,

@@ -109,7 +109,10 @@ impl Db {
             };
             let owner = owners.find(&key);
             let family = owner.and_then(|owner| families.get(owner.family));
-            let Some(cache) = family.and_then(|family| family.cache()) else {
+            let tables = family.map(|family| family.tables());
+            let cached =
+                tables.and_then(|tables| Some((tables.cache.clone()?, tables.lowest_tier)));
+            let Some((cache, lowest)) = cached else {
                 load.unknown += 1;
                 return Ok(());
             };
@@ -119,7 +122,9 @@ impl Db {
                 return Err(Malformed::at(4, "role or priority of a cache dump"));
             };
             let has_room = cache.usage() + block.len() + OVERHEAD <= cache.capacity();
-            if !has_room || cache.contains(&key) || !cache.insert(key, block.into(), role, priority)
+            if !has_room
+                || cache.contains(&key)
+                || !cache.insert_down_to(key, block.into(), role, priority, lowest)
             {
                 load.left_out += 1;
                 return Ok(());

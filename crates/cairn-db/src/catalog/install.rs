@@ -267,6 +267,10 @@ impl Catalog {
             self.retire(family, base, Some(next));
             let view = family.view().with_version(next.clone(), &change.flushed);
             family.set_view(view);
+            change
+                .flushed
+                .iter()
+                .for_each(|memtable| memtable.mark_flushed());
             family.keep_history(&change.flushed);
         }
         self.snapshots.forget_bottom();

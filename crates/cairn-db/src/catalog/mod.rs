@@ -54,6 +54,7 @@ use cairn_types::{FileNumber, SequenceNumber};
 use cairn_version::OpenTables;
 use cairn_version::manifest::Manifest;
 
+use crate::budget::Budget;
 use crate::context::DbContext;
 use crate::locks::{Rank, Ranked};
 use crate::settings::Settings;
@@ -78,6 +79,8 @@ pub(crate) struct Catalog {
     /// The cache of families that bring none of their own.
     /// None once the database is released.
     default_cache: ArcSwapOption<BlockCache>,
+    /// The memory budget, if there is one.
+    budget: Option<Arc<Budget>>,
     snapshots: Arc<Snapshots>,
     manifest: Ranked<Option<Manifest>>,
     file_numbers: FileNumbers,
@@ -93,17 +96,23 @@ impl Catalog {
         context: Arc<DbContext>,
         telemetry: Arc<Telemetry>,
         settings: Arc<Settings>,
+        budget: Option<Arc<Budget>>,
         next_file: FileNumber,
     ) -> Catalog {
         let locks = context.locks;
         let options = settings.get();
-        Catalog {
-            families: FamilyTable::default(),
-            open_tables: OpenTables::new(options.open_table_limit()),
-            default_cache: ArcSwapOption::from_pointee(BlockCache::new(
+        let default_cache = match &budget {
+            Some(budget) => budget.of.cache().clone(),
+            None => Arc::new(BlockCache::new(
                 DEFAULT_CACHE_BYTES,
                 CacheOptions::default(),
             )),
+        };
+        Catalog {
+            families: FamilyTable::default(),
+            open_tables: OpenTables::new(options.open_table_limit()),
+            default_cache: ArcSwapOption::from(Some(default_cache)),
+            budget,
             snapshots: Arc::new(Snapshots::new(locks)),
             manifest: locks.mutex(Rank::Manifest, None),
             file_numbers: FileNumbers::new(next_file),

@@ -238,6 +238,7 @@ impl ObsoleteFiles {
 #[cfg(test)]
 mod tests {
     use cairn_format::key::InternalKey;
+    use cairn_memory::secondary::CacheTier;
     use cairn_observe::statistics::Meter;
     use cairn_platform::fs::FileMode;
     use cairn_platform::mem::MemFileSystem;
@@ -262,6 +263,7 @@ mod tests {
             meter: Meter::default(),
             last_level: 6,
             open_tables: OpenTables::new(None),
+            lowest_tier: CacheTier::default(),
             uncache_aggressiveness: 0,
         };
         let blobs = BlobSource::new(fs, PathBuf::from("/"), FileMode::default(), None);

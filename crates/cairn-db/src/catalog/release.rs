@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cairn_memory::MemoryUses;
+use cairn_memory::secondary::CacheTier;
 use cairn_memtable::{Memtable, MemtableOptions};
 use cairn_read::{Reading, View};
 use cairn_types::{Error, Result};
@@ -59,6 +60,7 @@ impl FamilyState {
             meter: self.tables().meter.clone(),
             last_level: self.tables().last_level,
             open_tables: self.tables().open_tables.clone(),
+            lowest_tier: CacheTier::default(),
             uncache_aggressiveness: 0,
         });
         let blobs = cairn_read::BlobSource::new(

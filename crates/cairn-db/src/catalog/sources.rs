@@ -112,9 +112,12 @@ impl Catalog {
 
     /// The source of the blob files of a family of `options`.
     fn blob_source(&self, options: &FamilyOptions, tables: &TableSource) -> BlobSource {
-        let cache = options.blob_cache.clone().map(|cache| BlobCache {
+        let of_budget = self.budget.as_ref().map(|budget| budget.of.cache().clone());
+        let cache = options.blob_cache.clone().or(of_budget);
+        let cache = cache.map(|cache| BlobCache {
             cache,
             salt: self.context.world.random.next_u64(),
+            lowest_tier: self.options().lowest_used_cache_tier.into(),
         });
         let dir = self.table_dirs(options).swap_remove(0);
         BlobSource::new(self.context.world.fs.clone(), dir, tables.mode, cache)
@@ -135,17 +138,24 @@ impl Catalog {
     /// The source of the tables of a family of `options`.
     fn table_source(&self, options: &FamilyOptions) -> TableSource {
         let db = self.options();
+        if let (Some(budget), Some(cache)) = (&self.budget, &options.table.block_cache) {
+            budget.of.include_cache(cache);
+        }
         TableSource {
             fs: self.context.world.fs.clone(),
             paths: self.table_dirs(options),
             order: options.comparator.clone(),
             prefix_extractor: options.prefix_extractor.clone(),
             cache: options.table.block_cache.clone(),
+            lowest_tier: db.lowest_used_cache_tier.into(),
             charged: options
                 .table
                 .cache_usage_options
                 .charged(self.charges_all()),
-            options: Arc::new(options.table.clone()),
+            options: Arc::new(match &self.budget {
+                Some(budget) => budget.table_options(&options.table),
+                None => options.table.clone(),
+            }),
             verify_unique_id: db.verify_sst_unique_id_in_manifest,
             mode: FileMode {
                 direct: db.use_direct_reads,
@@ -163,7 +173,7 @@ impl Catalog {
     /// True if all memory is charged to the block cache, whatever `cache_usage_options` of the families say: a
     /// memory budget is in force.
     fn charges_all(&self) -> bool {
-        false
+        self.budget.is_some()
     }
 
     /// The directories of the tables of a family with these options, by path id.

@@ -108,7 +108,7 @@ impl Fixture {
         let threads = Tracker::new(false, DIR, sim.world.clock.clone());
         let telemetry = Arc::new(Telemetry::new(context.clone(), &options, threads));
         let settings = Arc::new(Settings::new(options, context.locks));
-        let catalog = Catalog::new(context, telemetry, settings, recovered.next_file);
+        let catalog = Catalog::new(context, telemetry, settings, None, recovered.next_file);
         let default = &recovered.families[0];
         let version = default.version.with_num_levels(7).unwrap();
         catalog.recover_families(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cairn_format::key::InternalKey;
 use cairn_memory::MemoryUses;
+use cairn_memory::secondary::CacheTier;
 use cairn_observe::statistics::Meter;
 use cairn_options::TableOptions;
 use cairn_platform::fs::FileMode;
@@ -42,6 +43,7 @@ impl Reader<'_> {
             prefix_extractor: self.prefix_extractor.clone(),
             options: self.options.clone(),
             cache: None,
+            lowest_tier: CacheTier::default(),
             charged: MemoryUses::NONE,
             expected_unique_id: None,
             largest_seq: seq,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use cairn_format::key::LookupKey;
 use cairn_format::table::Properties;
 use cairn_memory::MemoryUses;
+use cairn_memory::secondary::CacheTier;
 use cairn_memtable::{Memtable, MemtableOptions};
 use cairn_observe::statistics::Meter;
 use cairn_options::{FamilyOptions, ReadOptions};
@@ -72,6 +73,7 @@ impl SstFileReader {
             meter: Meter::default(),
             last_level: usize::MAX,
             open_tables: OpenTables::new(None),
+            lowest_tier: CacheTier::default(),
             uncache_aggressiveness: 0,
         });
         let reading = Reading {

@@ -4,6 +4,7 @@
 //! [`family_lines`] or [`table_text`]; an option that RocksDB does not print follows behind those that it does,
 //! and a test finds one that is in no list.
 
+use cairn_memory::BlockCache;
 use cairn_options::enums::{KeyCommonPrefix, PrepopulateBlockCache, WalRecoveryMode};
 use cairn_options::{
     Compression, DataBlockIndexType, DbOptions, FamilyOptions, IndexShortening, IndexType, Options,
@@ -120,6 +121,7 @@ const OF_DATABASE: &[&str] = &[
     "skip_stats_update_on_db_open",
     "allow_2pc",
     "wal_write_mode",
+    "memory_budget",
     "dump_malloc_stats",
     "info_log_level",
     "db_paths",
@@ -342,9 +344,10 @@ fn db_value(head: &str, options: &DbOptions) -> Option<String> {
             Compression::from_option_name(&value).map_or(value, |codec| (codec as u8).to_string())
         }
         ("file_checksum_gen_factory", "nullptr") => "Unknown".to_owned(),
-        ("statistics" | "rate_limiter_bytes_per_sec" | "write_buffer_manager", "nullptr") => {
-            "(nil)".to_owned()
-        }
+        (
+            "statistics" | "rate_limiter_bytes_per_sec" | "write_buffer_manager" | "memory_budget",
+            "nullptr",
+        ) => "(nil)".to_owned(),
         _ => plain(name, &value),
     })
 }
@@ -429,6 +432,7 @@ fn cache_text(options: &TableOptions, described: &str) -> String {
         return "  block_cache: (nil)\n".to_owned();
     };
     let strict = plain("", member_of(described, "strict_capacity_limit"));
+    let cache: &BlockCache = cache;
     format!(
         "  block_cache: {cache:p}\n  block_cache_name: CairnCache\n  block_cache_options:\n    \
          capacity : {}\n    num_shard_bits : {}\n    strict_capacity_limit : {strict}\n    \

@@ -179,6 +179,7 @@ pub(super) fn recorded_merge_operator(
             meter: Meter::default(),
             last_level: usize::MAX,
             open_tables: cairn_version::OpenTables::new(None),
+            lowest_tier: cairn_memory::secondary::CacheTier::default(),
             uncache_aggressiveness: 0,
         };
         let io = cairn_platform::Io::blocking();

@@ -33,6 +33,7 @@ use cairn_version::Version;
 use cairn_version::manifest::{self, Recovered, RecoveredFamily};
 
 use crate::background::reserve_threads;
+use crate::budget::Budget;
 use crate::catalog::Catalog;
 use crate::catalog::create::new_database;
 use crate::catalog::family::FamilyDescriptor;
@@ -135,6 +136,10 @@ pub(crate) fn open_above(
     if let Some(buffers) = &shared.writes.buffers {
         let weak = Arc::downgrade(&shared);
         buffers.register(weak);
+    }
+    if let Some(budget) = &shared.budget {
+        let weak = Arc::downgrade(&shared);
+        budget.of.register(weak);
     }
     // Weak: an attempt whose time has not come keeps no closed database in memory.
     let owner = Arc::downgrade(&shared);
@@ -344,7 +349,14 @@ fn assemble(
         replay_above,
     } = foundation;
     let wal_limit = options.wal_limit(named.iter().map(|(_, family, _)| family));
-    let context = Arc::new(context_of(request, &options, dir, recovered, names)?);
+    let budget = options.memory_budget.clone();
+    let budget = budget.map(|budget| Arc::new(Budget::new(budget)));
+    let mut context = context_of(request, &options, dir, recovered, names)?;
+    if let Some(budget) = &budget {
+        let world = &mut context.world;
+        world.fs = budget.timed(world.fs.clone(), world.clock.clone());
+    }
+    let context = Arc::new(context);
     if !request.read_only {
         reserve_threads(&*context.world.executor, &options);
     }
@@ -361,6 +373,7 @@ fn assemble(
         context.clone(),
         telemetry.clone(),
         settings.clone(),
+        budget.clone(),
         recovered.next_file,
     );
     let shared = Shared {
@@ -369,6 +382,7 @@ fn assemble(
         opening: RecoveryInfo::new(replay_above),
         lifecycle: Lifecycle::new(lock, locks),
         catalog,
+        budget,
         writes,
         iterators: OpenIterators::new(),
         signals: Signals::default(),

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use cairn_memory::write_buffer::{FlushPolicy, Woken};
+use cairn_memory::write_buffer::{FlushPolicy, FlushRequest, MemtableOwner};
+use cairn_observe::FlushReason;
 use cairn_platform::Priority;
+use cairn_platform::sync::Ordering;
 use cairn_types::{Error, Result};
 
 use crate::catalog::family::FamilyState;
@@ -16,16 +18,25 @@ impl Shared {
         buffers.is_some_and(|buffers| buffers.should_flush())
     }
 
-    /// The family that the flush policy of the budget picks; none if all memtables are empty.
+    /// The family to flush because of the budget: the one that its policy picks if the budget is exceeded, or that
+    /// with the largest memtable if another database has requested a flush. None if all memtables are empty, or if
+    /// another database is to flush.
     pub(crate) fn family_that_buffers_pick(&self) -> Vec<Arc<FamilyState>> {
-        match self
-            .writes
-            .buffers
-            .as_ref()
-            .map(|buffers| buffers.flush_policy())
-        {
-            Some(FlushPolicy::Largest) => self.family_of_largest_memtable(),
-            _ => self.family_of_oldest_memtable(),
+        let Some(buffers) = &self.writes.buffers else {
+            return Vec::new();
+        };
+        // Acquire pairs with the store of the request.
+        if self.writes.flush_requested.swap(false, Ordering::Acquire) {
+            return self.family_of_largest_memtable();
+        }
+        if !buffers.should_flush() || buffers.request_flush(self) {
+            return Vec::new();
+        }
+        match buffers.flush_policy() {
+            FlushPolicy::Oldest => self.family_of_oldest_memtable(),
+            FlushPolicy::Largest | FlushPolicy::LargestAcrossDatabases => {
+                self.family_of_largest_memtable()
+            }
         }
     }
 
@@ -64,12 +75,17 @@ impl Shared {
             ));
         }
         self.telemetry.record_buffer_stop();
-        self.wait_until(|_| !buffers.should_stall() || self.check_writable().is_err())?;
+        // A requested flush is the leader's, who waits here.
+        self.wait_until(|_| {
+            !buffers.should_stall()
+                || self.writes.flush_requested.load(Ordering::Acquire)
+                || self.check_writable().is_err()
+        })?;
         Ok(true)
     }
 }
 
-impl Woken for Shared {
+impl MemtableOwner for Shared {
     fn wake(self: Arc<Self>) {
         // On a thread of its own: the thread that gives memory back may hold the lock that waiters need.
         let shared = self.clone();
@@ -80,5 +96,57 @@ impl Woken for Shared {
                 shared.changed.notify_all();
             }),
         );
+    }
+
+    fn flushable(&self) -> usize {
+        if self.check_writable().is_err() {
+            return 0;
+        }
+        let families = self.catalog.families();
+        let filled = families
+            .iter()
+            .filter(|family| family.memtable().first_seq().is_some());
+        let sizes = filled.map(|family| family.memtable().memory_reserved());
+        match self.flushes_atomically() {
+            true => sizes.sum(),
+            false => sizes.max().unwrap_or(0),
+        }
+    }
+
+    fn flush_largest(self: Arc<Self>, request: FlushRequest) {
+        // Release pairs with the acquire of the leader.
+        self.writes.flush_requested.store(true, Ordering::Release);
+        self.signals.request_attention();
+        self.clone().wake();
+        self.spawn_job(Priority::High, move |shared| {
+            // Of a database that is not written to, this job is the leader.
+            if let Ok(lead) = shared.lead_alone() {
+                if let Err(error) = shared.flush_for_buffers() {
+                    shared.context.info.info(format_args!(
+                        "a flush requested by the write buffer manager failed: {error}"
+                    ));
+                }
+                drop(lead);
+                shared.telemetry.deliver();
+            }
+            drop(request);
+        });
+    }
+}
+
+impl Shared {
+    /// Switches the memtable that is flushed because of the budget, if there is one. The caller leads.
+    pub(crate) fn flush_for_buffers(self: &Arc<Self>) -> Result<bool> {
+        self.check_writable()?;
+        let picked = self.family_that_buffers_pick();
+        if picked.is_empty() {
+            return Ok(false);
+        }
+        if let Some(buffers) = &self.writes.buffers {
+            buffers.note_flush();
+        }
+        self.flush_because(&picked, FlushReason::WriteBufferManager);
+        self.switch_memtables(&self.flushed_with(&picked), true)?;
+        Ok(true)
     }
 }

@@ -103,13 +103,8 @@ impl Shared {
             self.flush_because(&full, FlushReason::WalFull);
             requested = true;
         }
-        if full.is_empty() && self.buffers_want_a_flush() {
-            full = self.family_that_buffers_pick();
-            self.flush_because(&full, FlushReason::WriteBufferManager);
-            requested = true;
-        }
         if full.is_empty() {
-            return Ok(());
+            return self.flush_for_buffers().map(|_| ());
         }
         self.switch_memtables(&self.flushed_with(&full), requested)
     }

@@ -147,3 +147,57 @@ fn a_memtable_with_many_range_deletions_is_flushed() {
         Some("1")
     );
 }
+
+/// With the policy across databases the memtable of a database that is no longer written to is flushed for the
+/// writes of another, also while those are stalled.
+#[test]
+fn a_budget_flushes_the_largest_memtable_of_all_databases() {
+    for allow_stall in [false, true] {
+        let manager = Arc::new(WriteBufferManager::new(400_000, None, allow_stall));
+        manager.set_flush_policy(FlushPolicy::LargestAcrossDatabases);
+        let options = DbOptions {
+            write_buffer_manager: Some(manager.clone()),
+            ..db_options()
+        };
+        let worlds = [World::in_memory(), World::in_memory()];
+        let [idle, written] = [0, 1].map(|n| open_in(&worlds[n], &options));
+        fill(&idle, 200);
+        assert_eq!(manager.flushes(), 0);
+        let tables = |db: &Db| {
+            db.wait_until_quiet().unwrap();
+            db.property_number("rocksdb.live-sst-files-size").unwrap()
+        };
+        for n in 0..2000_u32 {
+            written.put(&n.to_be_bytes(), &[7; 1000]).unwrap();
+            if manager.flushes() > 0 {
+                break;
+            }
+        }
+        assert!(tables(&idle) > 0);
+        assert_eq!(tables(&written), 0);
+        fill(&written, 2000);
+        assert!(tables(&written) > 0);
+        assert!(manager.memory_usage() < 500_000, "{manager:?}");
+    }
+}
+
+/// An iterator keeps a flushed memtable, which must not stall the writes of its own thread.
+#[test]
+fn an_iterator_stalls_no_write() {
+    let manager = Arc::new(WriteBufferManager::new(200_000, None, true));
+    let options = DbOptions {
+        write_buffer_manager: Some(manager.clone()),
+        ..db_options()
+    };
+    let db = open_in(&World::in_memory(), &options);
+    fill(&db, 100);
+    let iterators: Vec<_> = (0..5)
+        .map(|_| {
+            let iterator = db.iter();
+            fill(&db, 300);
+            iterator
+        })
+        .collect();
+    assert!(manager.memory_usage() > 400_000, "{manager:?}");
+    drop(iterators);
+}

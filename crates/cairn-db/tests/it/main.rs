@@ -3,6 +3,7 @@
 mod basic;
 mod best_effort;
 mod blobs;
+mod budget;
 mod buffers;
 mod by_level;
 mod cached;
@@ -43,6 +44,7 @@ mod statistics;
 mod styles;
 mod threads;
 mod tickers;
+mod tiers;
 mod timers;
 mod ttl;
 mod views;

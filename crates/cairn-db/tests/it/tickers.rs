@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_db::{Db, Ingestion, OpenRequest, SstFileWriter, WriteBatch, open};
-use cairn_memory::{BlockCache, CacheOptions, WriteBufferManager};
+use cairn_memory::secondary::{AdmissionPolicy, CompressedSecondaryCache};
+use cairn_memory::{BlockCache, CacheKind, CacheOptions, WriteBufferManager};
 use cairn_observe::statistics::{Histogram, Statistics, StatsLevel, Ticker};
 use cairn_options::{
     BottommostLevelCompaction, CompactRangeOptions, CompactionStyle, Compression, DbOptions,
@@ -26,6 +27,7 @@ use cairn_types::{
 
 use crate::basic::{db_options, small};
 use crate::errors::failing;
+use crate::tiers::{above, compressed, flash};
 
 /// These stay zero, by the beginning of their names, and why.
 const ZERO: &[(&str, &str)] = &[
@@ -40,10 +42,9 @@ const ZERO: &[(&str, &str)] = &[
     ("block.cache.index.add.redundant", "as above"),
     ("block.cache.filter.add.redundant", "as above"),
     ("block.cache.data.add.redundant", "as above"),
-    ("secondary.cache.", "there is no second tier of the cache"),
     (
-        "compressed.secondary.cache.",
-        "there is no second tier of the cache",
+        "compressed.secondary.cache.promotion.skips",
+        "every hit on flash is offered to compressed memory",
     ),
     ("persistent.cache.", "there is no persistent cache"),
     ("sim.block.cache.", "there is no simulated cache"),
@@ -332,6 +333,32 @@ fn reads_and_writes(opener: &Opener) {
                 });
             }
         });
+    }
+}
+
+/// Blocks that the cache gave up, in compressed memory and on flash.
+fn tiers(opener: &Opener) {
+    let world = World::in_memory();
+    let below = flash(&world);
+    for policy in [AdmissionPolicy::AllowCacheHits, AdmissionPolicy::ThreeQueue] {
+        let options = compressed(policy);
+        let tier = CompressedSecondaryCache::with_tier_below(&options, below.clone()).unwrap();
+        let mut family = by_hand();
+        family.table.filter_policy = Some(FilterPolicy::Bloom { bits_per_key: 10.0 });
+        family.table.cache_index_and_filter_blocks = true;
+        family.table.block_cache = Some(above(CacheKind::Clock, 4 << 10, Arc::new(tier)));
+        let db = opener.open(&world, db_options(), &family);
+        for table in 0..40 {
+            for n in 0..50 {
+                db.put(&key(table * 50 + n), &noise(n, 100)).unwrap();
+            }
+            db.flush().unwrap();
+        }
+        for _ in 0..4 {
+            for n in 0..2_000 {
+                assert!(db.get(&key(n)).unwrap().is_some());
+            }
+        }
     }
 }
 
@@ -784,6 +811,7 @@ fn everything_that_the_engine_does_counts() {
         compactions,
         blobs,
         rows,
+        tiers,
         read_back,
         incompressible,
         limits,

@@ -23,6 +23,7 @@ mod tiers;
 use cairn_platform::Buffer;
 use cairn_platform::sync::{Arc, AtomicUsize, Mutex, OnceLock, Ordering};
 
+use crate::budget::{Ghosts, ReuseCurve};
 use charge::Charges;
 pub use charge::{CacheCharge, ChargePolicy, MemoryUse, MemoryUses};
 use clock::ClockCache;
@@ -163,6 +164,8 @@ pub struct BlockCache {
     charged_to: OnceLock<Mutex<CacheCharge>>,
     tier: Option<TierBelow>,
     options: CacheOptions,
+    /// Evicted keys, if they are observed.
+    ghosts: OnceLock<Ghosts>,
 }
 
 enum Kind {
@@ -174,6 +177,9 @@ enum Kind {
 const MIN_SHARD_BYTES: usize = 4 << 20;
 const MAX_AUTO_SHARD_BITS: u32 = 6;
 const MAX_SHARD_BITS: u32 = 19;
+
+/// The step in which the capacity is lowered, in bytes.
+const LOWERING_STEP: usize = 8 << 20;
 
 /// The shard of a key with `hash` out of `shards`, a power of two.
 #[inline]
@@ -212,6 +218,7 @@ impl BlockCache {
             charged_to: OnceLock::new(),
             tier,
             options,
+            ghosts: OnceLock::new(),
         };
         cache.set_capacity(capacity);
         cache
@@ -305,6 +312,9 @@ impl BlockCache {
 
     fn insert_entry(&self, entry: Insertion) -> bool {
         let mut evicted = Vec::new();
+        if let Some(ghosts) = self.ghosts.get() {
+            ghosts.inserted(entry.hash, entry.buffer.memory_usage());
+        }
         let kept = self.store().insert(entry, &mut evicted);
         self.pass_on(evicted);
         if let Some(charge) = self.charged_to.get() {
@@ -415,13 +425,34 @@ impl BlockCache {
         self.shards
     }
 
-    /// Changes the capacity and evicts entries beyond it. It is that of all tiers together, if they share one.
+    /// Changes the capacity and evicts entries beyond it, in small steps, so that their memory is freed while
+    /// lookups and insertions continue. It is that of all tiers together, if they share one.
     pub fn set_capacity(&self, capacity: usize) {
         self.capacity.store(capacity, Ordering::Relaxed);
-        let mut evicted = Vec::new();
-        self.store().set_capacity(capacity, &mut evicted);
-        self.pass_on(evicted);
+        let mut next = self.usage();
+        loop {
+            next = next.saturating_sub(LOWERING_STEP).max(capacity);
+            let mut evicted = Vec::new();
+            self.store().set_capacity(next, &mut evicted);
+            self.pass_on(evicted);
+            if next == capacity {
+                break;
+            }
+        }
         self.divide_again();
+        if let Some(ghosts) = self.ghosts.get() {
+            ghosts.set_capacity(capacity);
+        }
+    }
+
+    /// Starts the observation of evicted keys that are inserted again.
+    pub(crate) fn observe_evictions(&self) {
+        self.ghosts.get_or_init(|| Ghosts::new(self.capacity()));
+    }
+
+    /// The insertions of evicted keys since the last call, and the bytes inserted so far, if they are observed.
+    pub(crate) fn take_reuse(&self) -> (ReuseCurve, u64) {
+        self.ghosts.get().map(Ghosts::take).unwrap_or_default()
     }
 
     /// Bytes charged for entries of `role`.

@@ -66,15 +66,6 @@ impl CachePriority {
         CachePriority::Low,
         CachePriority::High,
     ];
-
-    /// The next lower pool.
-    pub(super) fn below(self) -> Option<CachePriority> {
-        match self {
-            CachePriority::Bottom => None,
-            CachePriority::Low => Some(CachePriority::Bottom),
-            CachePriority::High => Some(CachePriority::Low),
-        }
-    }
 }
 
 /// Counters of the entries of one role, since the cache was created.

@@ -266,6 +266,18 @@ fn cache_with(buffer: Buffer) -> (BlockCache, CacheKey) {
 }
 
 #[test]
+fn a_buffer_that_was_an_entry_is_charged_as_its_copy() {
+    let cache = BlockCache::new(1 << 20, CacheOptions::default());
+    let buffer = Buffer::with_room(&[7; 1000], 2000);
+    for _ in 0..2 {
+        cache.insert(key(1), buffer.clone(), CacheRole::Data, CachePriority::Low);
+        assert_eq!(cache.usage(), cache.role_usage(CacheRole::Data));
+        cache.erase(&key(1));
+        assert_eq!(cache.usage(), 0);
+    }
+}
+
+#[test]
 fn a_tail_without_room_copies_the_buffer() {
     let (cache, key) = cache_with(Buffer::from(&[7; 100][..]));
     let other = CacheKey { high: 1, low: 3 };

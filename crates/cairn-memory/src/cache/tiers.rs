@@ -10,7 +10,9 @@ use cairn_types::{Error, Result};
 
 use super::store::Insertion;
 use super::{BlockCache, CacheKey, CacheOptions, Evicted, MemoryUse};
-use crate::secondary::{Bytes, CacheTier, Offer, SecondaryCache, checked_ratio, compressed_share};
+use crate::secondary::{
+    Bytes, CacheTier, LookupCounts, Offer, SecondaryCache, checked_ratio, compressed_share,
+};
 
 /// The tier below a cache.
 pub(super) struct TierBelow {
@@ -105,6 +107,13 @@ impl BlockCache {
         self.tier.as_ref().map(TierBelow::cache)
     }
 
+    /// True if there is a tier below.
+    #[inline]
+    #[must_use]
+    pub fn has_tier(&self) -> bool {
+        self.tier.is_some()
+    }
+
     /// The share of the tier below, if it shares the capacity.
     #[must_use]
     pub fn tier_ratio(&self) -> Option<f64> {
@@ -160,8 +169,19 @@ impl BlockCache {
     /// that is used repeatedly comes up.
     #[must_use]
     pub fn lookup_below(&self, key: &CacheKey, lowest: CacheTier) -> Option<Buffer> {
+        self.search_below(key, lowest, &mut LookupCounts::default())
+    }
+
+    /// [`BlockCache::lookup_below`] that adds the events of the lookup to `counts`.
+    #[must_use]
+    pub fn search_below(
+        &self,
+        key: &CacheKey,
+        lowest: CacheTier,
+        counts: &mut LookupCounts,
+    ) -> Option<Buffer> {
         let tier = self.tier.as_ref()?;
-        let found = tier.cache.lookup(key, true, lowest)?;
+        let found = tier.cache.search(key, true, lowest, counts)?;
         if found.keep {
             self.insert_entry(Insertion {
                 hash: key.hash(),
@@ -179,6 +199,9 @@ impl BlockCache {
     /// the next block that the thread reads.
     pub(super) fn pass_on(&self, evicted: Vec<Evicted>) {
         for entry in evicted {
+            if let Some(ghosts) = self.ghosts.get() {
+                ghosts.evicted(entry.key.hash(), entry.charge());
+            }
             let buffer = match &self.tier {
                 Some(tier) if entry.lowest > CacheTier::Volatile => tier.offer(entry),
                 _ => entry.buffer,

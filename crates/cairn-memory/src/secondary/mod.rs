@@ -142,6 +142,19 @@ pub struct Found {
     stored: Bytes,
 }
 
+/// The events of lookups, for the statistics of their callers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LookupCounts {
+    /// Entries found in compressed memory.
+    pub compressed_hits: u32,
+    /// Misses of compressed memory, where an earlier eviction had recorded the key.
+    pub placeholder_hits: u32,
+    /// Hits below compressed memory that were offered to it.
+    pub hits_below_offered: u32,
+    /// Hits below compressed memory that were not.
+    pub hits_below_skipped: u32,
+}
+
 /// Counters of the entries of one role in a tier, since it was created.
 ///
 /// `insertions = evictions + erasures + entries` at any time at which no call is in progress.
@@ -217,8 +230,19 @@ pub trait SecondaryCache: Send + Sync {
     }
 
     /// The entry of `key`, searched in the tiers down to `lowest`. With `promote`, an entry used repeatedly is
-    /// returned with [`Found::keep`] and may be removed here; without, it stays as it is.
-    fn lookup(&self, key: &CacheKey, promote: bool, lowest: CacheTier) -> Option<Found>;
+    /// returned with [`Found::keep`] and may be removed here; without, it stays as it is. Adds to `counts`.
+    fn search(
+        &self,
+        key: &CacheKey,
+        promote: bool,
+        lowest: CacheTier,
+        counts: &mut LookupCounts,
+    ) -> Option<Found>;
+
+    /// [`SecondaryCache::search`] without counts.
+    fn lookup(&self, key: &CacheKey, promote: bool, lowest: CacheTier) -> Option<Found> {
+        self.search(key, promote, lowest, &mut LookupCounts::default())
+    }
 
     /// True if the tier has `key`. Does not count as a lookup.
     fn contains(&self, key: &CacheKey) -> bool;
@@ -240,6 +264,11 @@ pub trait SecondaryCache: Send + Sync {
 
     /// The counters of entries of `role`.
     fn role_counts(&self, role: CacheRole) -> TierCounts;
+
+    /// The tier, if it is one of compressed memory.
+    fn as_compressed(&self) -> Option<&CompressedSecondaryCache> {
+        None
+    }
 
     /// The counters of all entries.
     fn counts(&self) -> TierCounts {

@@ -20,6 +20,7 @@ mod lease;
 mod lock;
 mod mapped_append;
 mod mapped_read;
+pub mod memory_limit;
 pub(crate) mod priority;
 mod process;
 mod process_memory;

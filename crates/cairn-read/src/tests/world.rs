@@ -8,6 +8,7 @@ use cairn_format::dated;
 use cairn_format::key::{self, InternalKey};
 use cairn_format::range_del::Tombstone;
 use cairn_format::wide::{self, Column, ColumnValue};
+use cairn_memory::secondary::CacheTier;
 use cairn_memory::{BlockCache, CacheOptions};
 use cairn_memtable::{FilterOptions, Memtable, MemtableOptions};
 use cairn_observe::statistics::Meter;
@@ -163,6 +164,7 @@ impl World {
                 meter: Meter::default(),
                 last_level: usize::MAX,
                 open_tables: OpenTables::new(None),
+                lowest_tier: CacheTier::default(),
                 uncache_aggressiveness: 0,
             }),
             blobs: Arc::new(BlobSource::new(

@@ -7,6 +7,7 @@ use cairn_format::filter::FilterBuilder;
 use cairn_format::table::Properties;
 use cairn_format::table::footer::LATEST_VERSION;
 use cairn_format::table::properties::Origin;
+use cairn_memory::secondary::CacheTier;
 use cairn_memory::{CachePriority, ChargePolicy};
 use cairn_observe::statistics::Meter;
 use cairn_options::{
@@ -57,6 +58,8 @@ pub struct BuildParams {
     /// Priority of the data blocks that are inserted into the block cache as they are written; `None` to
     /// insert no blocks.
     pub warm: Option<CachePriority>,
+    /// The lowest tier to which these may move.
+    pub lowest_tier: CacheTier,
     /// Statistics sink.
     pub meter: Meter,
     /// The memory of the builder that is charged to the family's block cache.
@@ -126,6 +129,7 @@ impl Default for BuildParams {
             bytes_per_sync: 0,
             file_checksum: false,
             warm: None,
+            lowest_tier: CacheTier::default(),
             meter: Meter::default(),
             charge: ChargePolicy::default(),
         }

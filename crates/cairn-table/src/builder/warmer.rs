@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use cairn_format::block::{DataWords, EntryForm, IndexForm};
 use cairn_format::table::{Handle, Properties};
+use cairn_memory::secondary::CacheTier;
 use cairn_memory::{BlockCache, CacheKey, CachePriority, CacheRole};
 use cairn_observe::statistics::Meter;
 use cairn_options::TableOptions;
@@ -27,6 +28,7 @@ pub(crate) struct Warmer {
     options: Arc<TableOptions>,
     level: Option<usize>,
     data_priority: CachePriority,
+    lowest_tier: CacheTier,
     metadata_priority: CachePriority,
     /// True if cached data blocks get search words.
     has_words: bool,
@@ -44,6 +46,7 @@ impl Warmer {
             cache: options.block_cache.clone()?,
             file: [high, low],
             level: usize::try_from(params.level).ok(),
+            lowest_tier: params.lowest_tier,
             data_priority,
             metadata_priority: metadata_priority(&options),
             has_words: params.order.is_bytewise() && !params.external,
@@ -102,7 +105,7 @@ impl Warmer {
             _ => self.metadata_priority,
         };
         let key = CacheKey::of_block(self.file, handle.offset);
-        let kept = self.cache.insert(key, block, role, priority);
+        let kept = (self.cache).insert_down_to(key, block, role, priority, self.lowest_tier);
         self.meter
             .update(|update| count_insertion(update, part_of(role), len, kept));
         Ok(())

@@ -10,6 +10,7 @@ pub(crate) mod open;
 mod prefetch;
 mod table;
 pub(crate) mod table_stats;
+pub(crate) mod tier_stats;
 mod uncache;
 mod verify;
 
@@ -17,3 +18,4 @@ pub use get::{GetOptions, TableGet, ValueRef};
 pub use iter::{IterOptions, TableIter};
 pub use open::OpenParams;
 pub use table::Table;
+pub use tier_stats::count_lookup_below;

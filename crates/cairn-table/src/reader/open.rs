@@ -9,6 +9,7 @@ use cairn_format::range_del::{Fragments, Tombstone};
 use cairn_format::table::footer::FOOTER_LEN;
 use cairn_format::table::properties::IndexKind;
 use cairn_format::table::{Footer, Handle, MetaIndex, Properties, TRAILER_LEN, meta};
+use cairn_memory::secondary::CacheTier;
 use cairn_memory::{BlockCache, CacheCharge, CachePriority, ChargePolicy, MemoryUse, MemoryUses};
 use cairn_observe::statistics::{Histogram, Meter, Ticker};
 use cairn_options::{PinningTier, TableOptions};
@@ -38,6 +39,8 @@ pub struct OpenParams {
     pub options: Arc<TableOptions>,
     /// The block cache; `None` for no cache.
     pub cache: Option<Arc<BlockCache>>,
+    /// The lowest tier of the cache in use.
+    pub lowest_tier: CacheTier,
     /// The memory of the table and its readers that is charged to the block cache.
     pub charged: MemoryUses,
     /// Unique id in the MANIFEST, if it is to be verified.
@@ -60,6 +63,7 @@ impl Default for OpenParams {
             prefix_extractor: None,
             options: Arc::default(),
             cache: None,
+            lowest_tier: CacheTier::default(),
             charged: MemoryUses::NONE,
             expected_unique_id: None,
             largest_seq: None,

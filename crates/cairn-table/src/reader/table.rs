@@ -6,7 +6,8 @@ use cairn_compress::Dictionary;
 use cairn_format::block::{BlockKind, BlockLayout, DataWords, EntryForm, KeyWords};
 use cairn_format::range_del::Fragments;
 use cairn_format::table::{Footer, Handle, MetaIndex, Properties, TRAILER_LEN};
-use cairn_memory::{CacheCharge, CacheKey, CachePriority, CacheRole, MemoryUse};
+use cairn_memory::secondary::LookupCounts;
+use cairn_memory::{BlockCache, CacheCharge, CacheKey, CachePriority, CacheRole, MemoryUse};
 use cairn_observe::statistics::TableCounts;
 use cairn_platform::{Buffer, Io, RandomAccessFile, ReadRequest};
 use cairn_types::{
@@ -18,6 +19,7 @@ use super::filter::{Bits, Filter};
 use super::index::{Index, IndexIter, Landing};
 use super::open::OpenParams;
 use super::table_stats::part_of;
+use super::tier_stats::count_lookup_below;
 
 /// A metadata block: held in memory, or looked up in the cache.
 pub(crate) struct MetaBlock {
@@ -230,9 +232,39 @@ impl Table {
             return Some(found.block.clone());
         }
         let cache = self.params.cache.as_ref()?;
-        let found = cache.lookup(&self.cache_key(lack.handle), lack.role)?;
+        let key = self.cache_key(lack.handle);
+        let Some(found) = cache.lookup(&key, lack.role) else {
+            return match cache.has_tier() {
+                true => self.find_below(cache, &key, lack.role, supplied),
+                false => None,
+            };
+        };
         supplied.counts.hit(part_of(lack.role), found.len());
         Some(found)
+    }
+
+    /// Returns the block of `key` from a tier below the cache. As in RocksDB, it counts as a hit of the cache, too.
+    #[cold]
+    fn find_below(
+        &self,
+        cache: &BlockCache,
+        key: &CacheKey,
+        role: CacheRole,
+        supplied: &SuppliedBlocks,
+    ) -> Option<Buffer> {
+        let mut counts = LookupCounts::default();
+        let found = cache.search_below(key, self.params.lowest_tier, &mut counts);
+        let found_role = found.is_some().then_some(role);
+        count_lookup_below(&self.params.meter, &counts, found_role);
+        let found = found?;
+        supplied.counts.hit(part_of(role), found.len());
+        Some(found)
+    }
+
+    /// Returns the metadata block at `handle`, if it is in the cache itself.
+    pub(crate) fn peek(&self, handle: Handle, role: CacheRole) -> Option<Buffer> {
+        let cache = self.params.cache.as_ref()?;
+        cache.lookup(&self.cache_key(handle), role)
     }
 
     /// Prefetches the cache slot of the data block at `handle`.
@@ -371,11 +403,12 @@ impl Table {
             } else {
                 self.metadata_priority
             };
-            cache.insert(
+            cache.insert_down_to(
                 self.cache_key(lack.handle),
                 buffer.clone(),
                 lack.role,
                 priority,
+                self.params.lowest_tier,
             )
         });
         self.count_read(lack, raw, buffer.len(), verify, kept);

@@ -8,7 +8,7 @@ use cairn_format::table::Handle;
 use cairn_memory::CacheRole;
 use cairn_platform::Buffer;
 
-use super::table::{Blocks, MetaBlock, MissingBlock, SuppliedBlocks, Table};
+use super::table::{Blocks, MetaBlock, Table};
 
 /// Decides when erasing more blocks is not worth the time, as RocksDB does: once the share of blocks that were
 /// cached is below 0.99 to the power of the aggressiveness less one. A few failures are allowed before that.
@@ -114,7 +114,7 @@ impl Table {
         let handle = part.handle;
         match &part.held {
             Some(held) => Some(held.clone()),
-            None => self.find(MissingBlock { handle, role }, &SuppliedBlocks::default()),
+            None => self.peek(handle, role),
         }
     }
 
@@ -123,7 +123,7 @@ impl Table {
         let role = CacheRole::Index;
         match pinned.iter().find(|(offset, _)| *offset == handle.offset) {
             Some((_, block)) => Some(block.clone()),
-            None => self.find(MissingBlock { handle, role }, &SuppliedBlocks::default()),
+            None => self.peek(handle, role),
         }
     }
 }

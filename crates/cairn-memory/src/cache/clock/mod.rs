@@ -163,7 +163,12 @@ impl Store for ClockCache {
             }
         }
         let born = u32::try_from(seconds() - self.created).unwrap_or(u32::MAX);
-        if let Some(replaced) = state.insert(entry, charge, born) {
+        let (charged, replaced) = state.insert(entry, charge, born);
+        if charged != charge {
+            self.usage.fetch_add(charged, Ordering::Relaxed);
+            self.discharge(charge);
+        }
+        if let Some(replaced) = replaced {
             self.discharge(replaced.charge());
         }
         true

@@ -143,23 +143,36 @@ impl Locked<'_> {
             .find(hash, |number| (look(number).key == words).then_some(number))
     }
 
-    /// Adds an entry. Returns the one that it replaces.
-    pub(super) fn insert(&mut self, entry: Insertion, charge: usize, born: u32) -> Option<Evicted> {
+    /// Adds an entry of an expected charge. Returns its charge, and the entry that it replaces.
+    pub(super) fn insert(
+        &mut self,
+        entry: Insertion,
+        expected: usize,
+        born: u32,
+    ) -> (usize, Option<Evicted>) {
         let replaced = self.erase(entry.hash, &entry.key);
-        let node = self.state.policy.insert(entry.hash, charge, entry.priority);
+        let node = self
+            .state
+            .policy
+            .insert(entry.hash, expected, entry.priority);
         let note = EntryNote {
             link: node,
             class: class(&entry),
             born,
         };
         let number = publish(entry.buffer, words(&entry.key), note);
+        // That of a copy differs from that of the buffer.
+        let charge = look(number).memory_usage + ENTRY_OVERHEAD;
+        if charge != expected {
+            self.state.policy.replace_charge(node, charge);
+        }
         self.set_entry(node, number);
         self.index.insert(entry.hash, number, hash_of);
         let counts = &mut self.state.counts[entry.role as usize];
         counts.insertions += 1;
         counts.entries += 1;
         counts.usage += charge;
-        replaced
+        (charge, replaced)
     }
 
     fn set_entry(&mut self, node: NodeId, number: u32) {

@@ -1,5 +1,14 @@
 //! The LRU cache: shards with a hash table of entries and a queue per pool, behind one short lock each.
+//!
+//! - A new entry enters the pool of its priority, and a hit moves an entry to the young end of a pool: metadata
+//!   and blobs of their own, data of the pool for data that was hit if a high-priority ratio is configured.
+//!   Data thus enters below what was hit before (midpoint insertion), and a scan does not wash it out.
+//! - A pool with a ratio keeps that share only. Its oldest entries beyond the share move to the young end of the
+//!   next lower pool and compete there. Data that was hit shares the high-priority ratio with metadata and
+//!   leaves it first.
+//! - A pool without a ratio is unbounded, so that it never ranks its entries below a lower class.
 
+mod pool;
 mod shard;
 mod table;
 
@@ -8,9 +17,10 @@ use cairn_platform::{Buffer, prefetch_address};
 
 use super::store::{Insertion, Store};
 use super::{CacheEntry, CacheKey, CacheOptions, CacheRole, Evicted, RoleCounts, shard_of};
+use pool::Limits;
 #[cfg(all(test, not(any(loom, shuttle))))]
 pub(in crate::cache) use shard::ENTRY_OVERHEAD;
-use shard::{Limits, Shard};
+use shard::Shard;
 
 /// A sharded LRU cache; see the module's documentation.
 pub(super) struct LruCache {

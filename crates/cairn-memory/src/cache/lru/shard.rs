@@ -1,15 +1,15 @@
 //! One shard of the cache: a hash table of entries, and a queue per pool. Everything here runs under the
 //! shard's lock.
 //!
-//! The lines of the table hold what a hit needs (key, buffer, touch count), so that a hit follows no pointer
-//! but the buffer's. The queues are doubly linked through a slab of nodes by index, and are accessed only by
-//! insertion, eviction and erasure.
+//! A queue is in order of use. The oldest entry of the lowest non-empty pool is evicted first. Entries in use
+//! are skipped; an entry in use counts as used for as long as it is held.
 
 use cairn_platform::Buffer;
 
 use super::super::CacheEntry;
 use super::super::store::Insertion;
-use super::super::{CacheKey, CacheOptions, CachePriority, CacheRole, Evicted, RoleCounts};
+use super::super::{CacheKey, CachePriority, CacheRole, Evicted, RoleCounts};
+use super::pool::{Limits, Pool};
 use super::table::{Hashed, Table};
 use crate::secondary::CacheTier;
 
@@ -17,47 +17,10 @@ use crate::secondary::CacheTier;
 /// the reference counts.
 pub(in crate::cache) const ENTRY_OVERHEAD: usize = 176;
 
-/// The maximum touch count of an entry, and thus the number of times that it escapes eviction.
-const MAX_TOUCHES: u8 = 3;
-
-/// The number of entries that an eviction examines before it ignores touch counts.
-const TOUCHES_RESPECTED: usize = 32;
-
 /// The number of entries that an eviction examines before it fails because all are in use.
 const MAX_EXAMINED: usize = 256;
 
 const NONE: u32 = u32::MAX;
-
-/// The limits of a shard, in bytes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Limits {
-    capacity: usize,
-    /// By pool; `usize::MAX` if no ratio is configured.
-    pools: [usize; 3],
-    strict: bool,
-}
-
-impl Limits {
-    pub(super) fn new(capacity: usize, options: &CacheOptions) -> Limits {
-        let share = |ratio: f64| {
-            if ratio > 0.0 {
-                // A share of a length in memory: the loss of precision is irrelevant.
-                (capacity as f64 * ratio.min(1.0)) as usize
-            } else {
-                usize::MAX
-            }
-        };
-        Limits {
-            capacity,
-            pools: [
-                usize::MAX,
-                share(options.low_pri_pool_ratio),
-                share(options.high_pri_pool_ratio),
-            ],
-            strict: options.strict_capacity_limit,
-        }
-    }
-}
 
 /// An entry of the table.
 struct Slot {
@@ -67,7 +30,7 @@ struct Slot {
     role: CacheRole,
     priority: CachePriority,
     lowest: CacheTier,
-    touches: u8,
+    hits: u32,
 }
 
 impl Hashed for Slot {
@@ -88,7 +51,7 @@ struct Node {
     hash: u64,
     prev: u32,
     next: u32,
-    pool: CachePriority,
+    pool: Pool,
 }
 
 /// The entries of a pool, from young (`head`) to old (`tail`).
@@ -114,7 +77,8 @@ pub(super) struct Shard {
     table: Table<Slot>,
     nodes: Vec<Node>,
     free: u32,
-    queues: [Queue; 3],
+    /// By pool.
+    queues: [Queue; Pool::IN_ORDER.len()],
     limits: Limits,
     counts: [RoleCounts; CacheRole::ALL.len()],
 }
@@ -135,19 +99,18 @@ impl Default for Shard {
 impl Shard {
     #[inline]
     pub(super) fn get(&mut self, hash: u64, key: &CacheKey, role: CacheRole) -> Option<Buffer> {
-        match self.table.find_mut(hash, |slot| slot.key == *key) {
-            Some(slot) => {
-                // Taking a reference waits for its cache line; the others arrive meanwhile.
-                slot.buffer.prefetch();
-                slot.touches = (slot.touches + 1).min(MAX_TOUCHES);
-                self.counts[slot.role as usize].hits += 1;
-                Some(slot.buffer.clone())
-            }
-            None => {
-                self.counts[role as usize].misses += 1;
-                None
-            }
-        }
+        let Some(slot) = self.table.find_mut(hash, |slot| slot.key == *key) else {
+            self.counts[role as usize].misses += 1;
+            return None;
+        };
+        // Taking a reference waits for its cache line; the others arrive meanwhile.
+        slot.buffer.prefetch();
+        slot.hits = slot.hits.saturating_add(1);
+        self.counts[slot.role as usize].hits += 1;
+        let (node, pool) = (slot.node, self.limits.pool_of_hit(slot.priority));
+        let (buffer, charge) = (slot.buffer.clone(), slot.charge());
+        self.use_node(node, pool, charge);
+        Some(buffer)
     }
 
     #[inline]
@@ -177,7 +140,8 @@ impl Shard {
             self.counts[role as usize].refusals += 1;
             return false;
         }
-        let node = self.new_node(hash, priority);
+        let pool = Limits::pool_of_new(priority);
+        let node = self.new_node(hash, pool);
         let slot = Slot {
             key,
             buffer,
@@ -185,10 +149,10 @@ impl Shard {
             role,
             priority,
             lowest,
-            touches: 0,
+            hits: 0,
         };
         self.table.insert(slot);
-        self.link(node, priority, charge);
+        self.link(node, pool, charge);
         let counts = &mut self.counts[role as usize];
         counts.insertions += 1;
         counts.entries += 1;
@@ -246,7 +210,7 @@ impl Shard {
     }
 
     pub(super) fn erase_unused(&mut self, evicted: &mut Vec<Evicted>) {
-        for pool in CachePriority::IN_ORDER {
+        for pool in Pool::IN_ORDER {
             let mut at = self.queues[pool as usize].tail;
             while at != NONE {
                 let prev = self.nodes[at as usize].prev;
@@ -296,7 +260,7 @@ impl Shard {
             role: slot.role,
             priority: slot.priority,
             charge: slot.charge(),
-            hits: u32::from(slot.touches),
+            hits: slot.hits,
             age_seconds: 0,
         };
         self.table.iter().map(entry).collect()
@@ -316,27 +280,24 @@ impl Shard {
         true
     }
 
-    /// Evicts one entry of the lowest non-empty pool. Returns false if none was found that is not in use.
+    /// Evicts the oldest entry of the lowest pool that is not in use. Returns false if none was found.
     fn evict_one(&mut self, evicted: &mut Vec<Evicted>) -> bool {
         let mut examined = 0;
-        for pool in CachePriority::IN_ORDER {
-            let rounds = self.table.len();
-            for _ in 0..rounds {
+        for pool in Pool::IN_ORDER {
+            for _ in 0..self.table.len() {
                 let at = self.queues[pool as usize].tail;
-                if at == NONE {
-                    break;
-                }
+                let Some(slot) = self.slot(at) else { break };
                 if examined == MAX_EXAMINED {
                     return false;
                 }
                 examined += 1;
-                if self.rotate_if_used(at, examined > TOUCHES_RESPECTED) {
+                let (role, charge) = (slot.role, slot.charge());
+                if slot.buffer.holders() > 1 {
+                    self.unlink(at, charge);
+                    self.link(at, pool, charge);
                     continue;
                 }
-                if let Some(slot) = self.slot(at) {
-                    let role = slot.role as usize;
-                    self.counts[role].evictions += 1;
-                }
+                self.counts[role as usize].evictions += 1;
                 evicted.extend(self.remove_node(at));
                 return true;
             }
@@ -344,44 +305,52 @@ impl Shard {
         false
     }
 
-    /// Moves the oldest entry of a pool to a young end if it was hit or is in use, and returns whether it
-    /// did. Touches are ignored if `ignore_touches`.
-    fn rotate_if_used(&mut self, at: u32, ignore_touches: bool) -> bool {
-        let hash = self.nodes[at as usize].hash;
-        let Some(slot) = self.table.find_mut(hash, |slot| slot.node == at) else {
-            return false;
-        };
-        let held = slot.buffer.holders() > 1;
-        let touched = slot.touches > 0 && !ignore_touches;
-        if !held && !touched {
-            return false;
+    /// Moves an entry that is hit to the young end of `pool`.
+    #[inline]
+    fn use_node(&mut self, at: u32, pool: Pool, charge: usize) {
+        if self.queues[pool as usize].head == at {
+            return;
         }
-        slot.touches = slot.touches.saturating_sub(1);
-        let charge = slot.charge();
-        // A hit returns an entry to the pool of its own priority; being in use does not.
-        let pool = if touched {
-            slot.priority
-        } else {
-            self.nodes[at as usize].pool
-        };
+        let before = self.nodes[at as usize].pool;
         self.unlink(at, charge);
         self.link(at, pool, charge);
-        true
+        if before != pool {
+            self.demote_overflow();
+        }
     }
 
-    /// Moves the oldest entries of pools that exceed their share to the next lower pool.
+    /// Moves the oldest entries of pools that exceed their share to the young end of the next lower pool.
     fn demote_overflow(&mut self) {
-        for pool in [CachePriority::High, CachePriority::Low] {
-            let Some(below) = pool.below() else { continue };
-            while self.queues[pool as usize].usage > self.limits.pools[pool as usize] {
-                let at = self.queues[pool as usize].tail;
-                let Some(charge) = self.slot(at).map(Slot::charge) else {
-                    break;
-                };
-                self.unlink(at, charge);
-                self.link(at, below, charge);
+        if let Some(limit) = self.limits.high {
+            let shared = [Pool::Promoted, Pool::High];
+            while shared
+                .iter()
+                .map(|pool| self.usage_of(*pool))
+                .sum::<usize>()
+                > limit
+            {
+                let oldest = shared.map(|pool| self.queues[pool as usize].tail);
+                let at = oldest.into_iter().find(|at| *at != NONE);
+                self.demote(at, Pool::Low);
             }
         }
+        if let Some(limit) = self.limits.low {
+            while self.usage_of(Pool::Low) > limit {
+                self.demote(Some(self.queues[Pool::Low as usize].tail), Pool::Bottom);
+            }
+        }
+    }
+
+    fn demote(&mut self, at: Option<u32>, pool: Pool) {
+        let at = at.expect("a pool with a usage has entries");
+        let charge = self.slot(at).map(Slot::charge);
+        let charge = charge.expect("a node has an entry");
+        self.unlink(at, charge);
+        self.link(at, pool, charge);
+    }
+
+    fn usage_of(&self, pool: Pool) -> usize {
+        self.queues[pool as usize].usage
     }
 
     fn slot(&self, node: u32) -> Option<&Slot> {
@@ -413,13 +382,13 @@ impl Shard {
             buffer: slot.buffer,
             role: slot.role,
             priority: slot.priority,
-            is_hit: slot.touches > 0,
+            is_hit: slot.hits > 0,
             lowest: slot.lowest,
             overhead: ENTRY_OVERHEAD,
         }
     }
 
-    fn new_node(&mut self, hash: u64, pool: CachePriority) -> u32 {
+    fn new_node(&mut self, hash: u64, pool: Pool) -> u32 {
         let node = Node {
             hash,
             prev: NONE,
@@ -437,7 +406,7 @@ impl Shard {
     }
 
     /// Inserts a node at the young end of `pool`.
-    fn link(&mut self, at: u32, pool: CachePriority, charge: usize) {
+    fn link(&mut self, at: u32, pool: Pool, charge: usize) {
         debug_assert_ne!(
             self.queues[pool as usize].head, at,
             "the node is in no queue"
@@ -483,3 +452,6 @@ impl Shard {
         }
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

@@ -34,9 +34,9 @@ use cairn_platform::sync::{Arc, AtomicU8, AtomicU64, AtomicUsize, Mutex, Orderin
 use cairn_types::Result;
 
 use super::codec::Codec;
-use super::{Bytes, CacheTier, Found, Offer, SecondaryCache, TierCounts, hash_of};
+use super::{Bytes, CacheTier, Found, LookupCounts, Offer, SecondaryCache, TierCounts, hash_of};
 use crate::cache::{CacheKey, CacheRole};
-use shard::{Admission, Evicted, Shard};
+use shard::{Admission, Evicted, Searched, Shard};
 
 /// The entries that a tier admits (RocksDB's `TieredAdmissionPolicy`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -321,15 +321,21 @@ impl CompressedSecondaryCache {
 
     /// Searches the tier below. An entry found there for the first time goes to the block cache, and its key
     /// is recorded. If it is found there again, the block cache did not hold it, and it is inserted here.
-    fn lookup_below(&self, hash: u64, key: &CacheKey, promote: bool) -> Option<Found> {
-        let mut found = self
-            .below
-            .as_ref()?
-            .lookup(key, promote, CacheTier::NonVolatileBlock)?;
+    fn search_below(
+        &self,
+        hash: u64,
+        key: &CacheKey,
+        promote: bool,
+        counts: &mut LookupCounts,
+    ) -> Option<Found> {
+        let below = self.below.as_ref()?;
+        let mut found = below.search(key, promote, CacheTier::NonVolatileBlock, counts)?;
         if !promote {
+            counts.hits_below_skipped += 1;
             self.hits_below_skipped.fetch_add(1, Ordering::Relaxed);
             return Some(found);
         }
+        counts.hits_below_offered += 1;
         self.hits_below_offered.fetch_add(1, Ordering::Relaxed);
         let offer = Offer {
             key: *key,
@@ -367,18 +373,29 @@ impl SecondaryCache for CompressedSecondaryCache {
         }
     }
 
-    fn lookup(&self, key: &CacheKey, promote: bool, lowest: CacheTier) -> Option<Found> {
+    fn search(
+        &self,
+        key: &CacheKey,
+        promote: bool,
+        lowest: CacheTier,
+        counts: &mut LookupCounts,
+    ) -> Option<Found> {
         if lowest < CacheTier::VolatileCompressed {
             return None;
         }
         let hash = hash_of(key);
-        let hit = self.shard(hash).lock().lookup(hash, key, promote);
-        let Some(hit) = hit else {
-            return match lowest {
-                CacheTier::NonVolatileBlock => self.lookup_below(hash, key, promote),
-                _ => None,
-            };
+        let searched = self.shard(hash).lock().lookup(hash, key, promote);
+        let hit = match searched {
+            Searched::Hit(hit) => hit,
+            Searched::Miss { recorded } => {
+                counts.placeholder_hits += u32::from(recorded);
+                return match lowest {
+                    CacheTier::NonVolatileBlock => self.search_below(hash, key, promote, counts),
+                    _ => None,
+                };
+            }
         };
+        counts.compressed_hits += 1;
         let buffer = hit.bytes.expand();
         debug_assert!(buffer.is_some(), "memory does not change by itself");
         Some(Found {
@@ -446,6 +463,10 @@ impl SecondaryCache for CompressedSecondaryCache {
             sum.add(&shard.0.lock().counts(role));
         }
         sum
+    }
+
+    fn as_compressed(&self) -> Option<&CompressedSecondaryCache> {
+        Some(self)
     }
 }
 

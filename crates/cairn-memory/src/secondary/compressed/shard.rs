@@ -94,6 +94,14 @@ pub(super) struct Hit {
     pub(super) promoted: bool,
 }
 
+/// The result of a lookup.
+pub(super) enum Searched {
+    /// The entry.
+    Hit(Hit),
+    /// The shard does not have it. `recorded` is true if an earlier eviction recorded the key.
+    Miss { recorded: bool },
+}
+
 /// One shard; see the module's documentation.
 #[derive(Default)]
 pub(super) struct Shard {
@@ -193,17 +201,21 @@ impl Shard {
         true
     }
 
-    pub(super) fn lookup(&mut self, hash: u64, key: &CacheKey, promote: bool) -> Option<Hit> {
+    pub(super) fn lookup(&mut self, hash: u64, key: &CacheKey, promote: bool) -> Searched {
         let Some(place) = self.place_of(hash, key) else {
-            self.placeholder_hits += u64::from(self.keys.contains(hash));
-            return None;
+            let recorded = self.keys.contains(hash);
+            self.placeholder_hits += u64::from(recorded);
+            return Searched::Miss { recorded };
         };
         let at = self.table[place];
         let node = &mut self.nodes[at as usize];
+        let Some(bytes) = node.bytes.clone() else {
+            return Searched::Miss { recorded: false };
+        };
         let promoted = promote && node.hits > 0;
         node.hits = (node.hits + u8::from(promote)).min(MAX_HITS);
         let hit = Hit {
-            bytes: node.bytes.clone()?,
+            bytes,
             role: node.role,
             priority: node.priority,
             promoted,
@@ -214,7 +226,7 @@ impl Shard {
             self.keys.add(hash);
             self.promotions += 1;
         }
-        Some(hit)
+        Searched::Hit(hit)
     }
 
     pub(super) fn contains(&self, hash: u64, key: &CacheKey) -> bool {

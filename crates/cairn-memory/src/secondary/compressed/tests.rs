@@ -298,7 +298,13 @@ impl SecondaryCache for Below {
         self.offers.lock().push(offered);
         true
     }
-    fn lookup(&self, key: &CacheKey, promote: bool, _lowest: CacheTier) -> Option<Found> {
+    fn search(
+        &self,
+        key: &CacheKey,
+        promote: bool,
+        _lowest: CacheTier,
+        _counts: &mut LookupCounts,
+    ) -> Option<Found> {
         let (_, bytes) = self.has.as_ref().filter(|(n, _)| self::key(*n) == *key)?;
         Some(Found {
             buffer: bytes.expand()?,

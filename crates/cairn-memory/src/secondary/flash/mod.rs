@@ -67,7 +67,9 @@ use cairn_platform::{Buffer, Executor, Priority, World};
 use cairn_types::{Error, Result};
 
 use super::codec::Codec;
-use super::{Bytes, CacheTier, Found, Offer, Removal, SecondaryCache, TierCounts, hash_of};
+use super::{
+    Bytes, CacheTier, Found, LookupCounts, Offer, Removal, SecondaryCache, TierCounts, hash_of,
+};
 use crate::cache::{CacheKey, CachePriority, CacheRole};
 use files::{FoundSegment, SegmentFiles};
 use index::{IndexShard, Located, Place};
@@ -549,7 +551,13 @@ impl SecondaryCache for FlashCache {
         true
     }
 
-    fn lookup(&self, key: &CacheKey, promote: bool, lowest: CacheTier) -> Option<Found> {
+    fn search(
+        &self,
+        key: &CacheKey,
+        promote: bool,
+        lowest: CacheTier,
+        _counts: &mut LookupCounts,
+    ) -> Option<Found> {
         let inner = &self.inner;
         if inner.is_stopped() || lowest < CacheTier::NonVolatileBlock {
             return None;

@@ -1,0 +1,554 @@
+//! One number for the memory of the databases of a process.
+//!
+//! A [`MemoryBudget`] is shared by `Arc` between databases. It provides a block cache for every family without one of
+//! its own, and a limit of all memtables, which are charged to that cache. All other memory of the databases is
+//! charged to it too, so that the resident set of the process stays within the budget and a tenth.
+//!
+//! The budget keeps some memory for what cannot be charged (`split`): the process itself and the allocator. The rest
+//! is divided into regions whose borders move while the databases run: `reuse` observes which reads a larger cache
+//! would have saved, `decide` chooses the move that saves most, and [`MemoryBudget::tick`] makes it. Sizes that a
+//! program sets explicitly stay.
+//!
+//! ```
+//! use cairn_memory::MemoryBudget;
+//!
+//! # fn main() -> cairn_types::Result<()> {
+//! let budget = MemoryBudget::new(512 << 20)?;
+//! // Set as `DbOptions::memory_budget` of each database.
+//! assert_eq!(budget.bytes(), 512 << 20);
+//! assert!(budget.cache().capacity() < budget.bytes());
+//! budget.set_budget(256 << 20)?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod decide;
+mod reuse;
+mod split;
+
+use std::collections::VecDeque;
+use std::sync::Weak;
+
+use cairn_platform::memory_limit::memory_limit;
+use cairn_platform::sync::{Arc, Mutex};
+use cairn_types::{Error, Result};
+
+pub use decide::{Damping, Move, Observations, ReadTimes, RegionBounds, decide};
+pub(crate) use reuse::Ghosts;
+pub use reuse::ReuseCurve;
+pub use split::{DataSize, MemoryRegion, MemorySplit};
+
+use crate::cache::{BlockCache, CacheCharge, CacheOptions, MemoryUse};
+use crate::secondary::{CompressedCacheOptions, CompressedSecondaryCache};
+use crate::write_buffer::{FlushPolicy, WriteBufferManager};
+
+/// The share of the available memory that an automatic budget takes, in percent. The rest is for the program that
+/// uses the databases, and for the tenth by which the resident set may exceed the budget.
+pub const AUTOMATIC_PERCENT: u64 = 60;
+
+/// The time between two moves, in nanoseconds.
+pub const INTERVAL: u64 = 1_000_000_000;
+
+/// The number of moves that are remembered.
+const MAX_MOVES: usize = 1024;
+
+/// A move of memory between regions, and the split after it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MoveRecord {
+    /// The time of the monotonic clock, in nanoseconds.
+    pub at: u64,
+    /// The move, with its reason.
+    pub made: Move,
+    /// The split after the move.
+    pub split: MemorySplit,
+}
+
+/// The work of a database since it was last observed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DatabaseWork {
+    /// Reads of blocks from files.
+    pub reads: ReadTimes,
+    /// Nanoseconds of flushes and compactions.
+    pub merge_nanos: u64,
+    /// Bytes of the tables and blob files now.
+    pub stored: u64,
+    /// True if reads bypass the page cache.
+    pub direct_reads: bool,
+}
+
+/// A database whose memory is part of a budget.
+pub trait Budgeted: Send + Sync {
+    /// The work since the last call.
+    fn take_work(&self) -> DatabaseWork;
+}
+
+/// Nanoseconds of a hit in the compressed tier: the decompression of 4 KiB with LZ4, and an insertion.
+const UNPACK_NANOS: f64 = 6_000.0;
+
+/// One number for the memory of several databases; see the module's documentation.
+pub struct MemoryBudget {
+    cache: Arc<BlockCache>,
+    buffers: Arc<WriteBufferManager>,
+    state: Mutex<State>,
+    databases: Mutex<Vec<Weak<dyn Budgeted>>>,
+}
+
+struct State {
+    bytes: usize,
+    automatic: bool,
+    /// Memory beyond the budget that the page cache may use.
+    outside: usize,
+    split: MemorySplit,
+    /// Regions whose sizes were set explicitly.
+    fixed: Vec<MemoryRegion>,
+    data: DataSize,
+    /// The charge of the compressed tier; `None` without one.
+    tier: Option<CacheCharge>,
+    /// Caches of explicit sizes, which are charged to the budget.
+    explicit: Vec<(Weak<BlockCache>, CacheCharge)>,
+    damping: Damping,
+    moves: VecDeque<MoveRecord>,
+    observed: Observed,
+}
+
+/// Observations since the last move.
+#[derive(Default)]
+struct Observed {
+    /// The time of the last tick.
+    at: Option<u64>,
+    nanos: u64,
+    reuse: ReuseCurve,
+    reads: ReadTimes,
+    merge_nanos: u64,
+    limit_flushes: usize,
+    memtables_used: usize,
+    /// Flushes because of the limit up to the last tick.
+    flushes: usize,
+    /// Bytes inserted into the cache up to the beginning of the observations, and now.
+    inserted: (u64, u64),
+}
+
+impl MemoryBudget {
+    /// A budget of `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if it is too small; the message names the smallest.
+    pub fn new(bytes: usize) -> Result<Arc<MemoryBudget>> {
+        MemoryBudget::create(bytes, false)
+    }
+
+    /// A budget of [`AUTOMATIC_PERCENT`] of the available memory: the smallest limit among the control groups of
+    /// the process, or the machine's memory.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` if the system does not state its memory, `InvalidArgument` if there is too little.
+    pub fn automatic() -> Result<Arc<MemoryBudget>> {
+        let limit = memory_limit().ok_or_else(|| {
+            Error::not_supported("memory_budget=auto: the system does not state its memory")
+        })?;
+        let bytes = limit.bytes / 100 * AUTOMATIC_PERCENT;
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        MemoryBudget::create(bytes, true).map_err(|error| {
+            error.context(format_args!(
+                "memory_budget=auto takes {AUTOMATIC_PERCENT} % of the {} bytes of {}",
+                limit.bytes,
+                limit.source.display()
+            ))
+        })
+    }
+
+    fn create(bytes: usize, automatic: bool) -> Result<Arc<MemoryBudget>> {
+        let outside = outside(bytes);
+        let data = DataSize::default();
+        let split = split::initial(split::divided(bytes)?, outside, &data);
+        let cache = Arc::new(cache_with_tier(split.sum()));
+        let tier = cache.tier().is_some();
+        let tier = tier.then(|| CacheCharge::new(cache.clone(), MemoryUse::CompressedTier, 0));
+        let memtables = split.get(MemoryRegion::Memtables);
+        let buffers = WriteBufferManager::new(memtables, Some(cache.clone()), true);
+        buffers.set_flush_policy(FlushPolicy::LargestAcrossDatabases);
+        cache.observe_evictions();
+        let budget = MemoryBudget {
+            cache,
+            buffers: Arc::new(buffers),
+            state: Mutex::new(State {
+                bytes,
+                automatic,
+                outside,
+                split,
+                fixed: Vec::new(),
+                data,
+                tier,
+                explicit: Vec::new(),
+                damping: Damping::default(),
+                moves: VecDeque::new(),
+                observed: Observed::default(),
+            }),
+            databases: Mutex::default(),
+        };
+        budget.put_in_force(budget.state.lock(), split);
+        Ok(Arc::new(budget))
+    }
+
+    /// The smallest budget, in bytes.
+    #[must_use]
+    pub fn smallest() -> usize {
+        split::smallest()
+    }
+
+    /// The budget in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.state.lock().bytes
+    }
+
+    /// True if the budget was derived from the available memory.
+    #[must_use]
+    pub fn is_automatic(&self) -> bool {
+        self.state.lock().automatic
+    }
+
+    /// Changes the budget. Regions keep their proportions, except those of explicit sizes. Memory beyond a smaller
+    /// budget is freed in small steps while reads and writes continue.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`MemoryBudget::new`]; the budget is then unchanged.
+    pub fn set_budget(&self, bytes: usize) -> Result<()> {
+        let divided = split::divided(bytes)?;
+        let mut state = self.state.lock();
+        state.bytes = bytes;
+        state.automatic = false;
+        state.outside = outside(bytes);
+        let split = split::scaled(&state.split, divided, &state.fixed);
+        self.put_in_force(state, split);
+        Ok(())
+    }
+
+    /// The block cache of the families that have none of their own, to which all memory is charged.
+    #[must_use]
+    pub fn cache(&self) -> &Arc<BlockCache> {
+        &self.cache
+    }
+
+    /// The limit of the memtables of databases that set none of their own.
+    #[must_use]
+    pub fn write_buffer_manager(&self) -> &Arc<WriteBufferManager> {
+        &self.buffers
+    }
+
+    /// The current split. Its sum is less than the budget by what is kept for the process and the allocator.
+    #[must_use]
+    pub fn split(&self) -> MemorySplit {
+        self.state.lock().split
+    }
+
+    /// The last moves, the oldest first.
+    #[must_use]
+    pub fn moves(&self) -> Vec<MoveRecord> {
+        self.state.lock().moves.iter().copied().collect()
+    }
+
+    /// Sets the size of a region explicitly; it no longer changes by itself. The block cache gives or takes the
+    /// difference.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the others would have too little, or for [`MemoryRegion::BlockCache`], whose size
+    /// follows from the others.
+    pub fn fix(&self, region: MemoryRegion, bytes: usize) -> Result<()> {
+        let mut state = self.state.lock();
+        let cache = state.split.get(MemoryRegion::BlockCache) + state.split.get(region);
+        let least = match region {
+            MemoryRegion::Memtables => split::MIN_MEMTABLES,
+            _ => 0,
+        };
+        if region == MemoryRegion::BlockCache
+            || bytes < least
+            || bytes.saturating_add(split::MIN_CACHE) > cache
+        {
+            return Err(Error::invalid_argument(format!(
+                "{} of {bytes} bytes in a memory budget of {} bytes",
+                region.name(),
+                state.bytes
+            )));
+        }
+        if !state.fixed.contains(&region) {
+            state.fixed.push(region);
+        }
+        let split = state.split.with(region, bytes);
+        let split = split.with(MemoryRegion::BlockCache, cache - bytes);
+        self.put_in_force(state, split);
+        Ok(())
+    }
+
+    /// Charges a cache whose size is explicit to the budget, for as long as it lives.
+    pub fn include_cache(&self, cache: &Arc<BlockCache>) {
+        if Arc::ptr_eq(cache, &self.cache) {
+            return;
+        }
+        let mut state = self.state.lock();
+        state.follow_explicit_caches();
+        let known =
+            |(one, _): &(Weak<BlockCache>, _)| std::ptr::eq(one.as_ptr(), Arc::as_ptr(cache));
+        if !state.explicit.iter().any(known) {
+            let bytes = cache.capacity();
+            let charge = CacheCharge::new(self.cache.clone(), MemoryUse::Other, bytes);
+            state.explicit.push((Arc::downgrade(cache), charge));
+        }
+    }
+
+    /// Puts a database under the budget, for as long as it lives. Until the first move the split is the initial
+    /// one for the data of all databases.
+    pub fn register(&self, database: Weak<dyn Budgeted>) {
+        if let Some(database) = database.upgrade() {
+            let work = database.take_work();
+            let mut state = self.state.lock();
+            let data = &mut state.data;
+            data.stored += work.stored;
+            // The usual ratio of compression, before anything is measured.
+            data.uncompressed = 2 * data.stored;
+            data.direct_reads |= work.direct_reads;
+            if state.moves.is_empty() && state.fixed.is_empty() {
+                let split = split::initial(state.split.sum(), state.outside, &state.data);
+                self.put_in_force(state, split);
+            }
+        }
+        let mut databases = self.databases.lock();
+        databases.retain(|database| database.strong_count() > 0);
+        databases.push(database);
+    }
+
+    /// Observes the databases and moves a border if that saves storage time. Called every second or so with the
+    /// time of the monotonic clock, by any of the databases; earlier calls do nothing.
+    pub fn tick(&self, now: u64) -> Option<MoveRecord> {
+        let mut state = self.state.lock();
+        let last = *state.observed.at.get_or_insert(now);
+        if now < last.saturating_add(INTERVAL) {
+            return None;
+        }
+        state.observed.at = Some(now);
+        drop(state);
+        // Without the lock: databases take theirs.
+        let databases: Vec<_> = {
+            let databases = self.databases.lock();
+            databases.iter().filter_map(Weak::upgrade).collect()
+        };
+        let works: Vec<_> = databases
+            .iter()
+            .map(|database| database.take_work())
+            .collect();
+        drop(databases);
+        let (reuse, inserted) = self.cache.take_reuse();
+        let mut state = self.state.lock();
+        state.follow_explicit_caches();
+        state.note(now - last, &works, &reuse, inserted, &self.buffers);
+        let observations = state.observations(&self.cache);
+        let made = decide(&observations, &state.damping);
+        let Some(made) = made else {
+            state.observed.fade();
+            return None;
+        };
+        state.damping = state.damping.after(&made);
+        let record = MoveRecord {
+            at: now,
+            made,
+            split: state.split.moved(made.from, made.to, made.bytes),
+        };
+        if state.moves.len() == MAX_MOVES {
+            state.moves.pop_front();
+        }
+        state.moves.push_back(record);
+        state.observed.restart();
+        self.put_in_force(state, record.split);
+        Some(record)
+    }
+
+    fn put_in_force(
+        &self,
+        mut state: cairn_platform::sync::MutexGuard<'_, State>,
+        split: MemorySplit,
+    ) {
+        state.split = split;
+        self.buffers
+            .set_buffer_size(split.get(MemoryRegion::Memtables));
+        let capacity = split.sum() - split.get(MemoryRegion::PageCache);
+        let tier = split.get(MemoryRegion::Compressed);
+        let shrinks = capacity < self.cache.capacity();
+        if shrinks {
+            self.cache.set_capacity(capacity);
+        }
+        if let (Some(charge), Some(below)) = (&mut state.tier, self.cache.tier()) {
+            // The one that loses memory is changed first.
+            if tier < charge.bytes() {
+                below.set_capacity(tier);
+                charge.set(tier);
+            } else {
+                charge.set(tier);
+                below.set_capacity(tier);
+            }
+        }
+        if !shrinks {
+            self.cache.set_capacity(capacity);
+        }
+    }
+}
+
+/// The cache of a budget, with a compressed tier if its codec is part of the build.
+fn cache_with_tier(capacity: usize) -> BlockCache {
+    let options = CacheOptions::default();
+    let tier = CompressedSecondaryCache::new(&CompressedCacheOptions {
+        capacity: 0,
+        ..CompressedCacheOptions::default()
+    });
+    match tier {
+        Ok(tier) => BlockCache::with_tier(capacity, options, Arc::new(tier)),
+        Err(_) => BlockCache::new(capacity, options),
+    }
+}
+
+/// The available memory beyond a budget of `bytes`.
+fn outside(bytes: usize) -> usize {
+    let limit = memory_limit().map_or(0, |limit| limit.bytes);
+    usize::try_from(limit)
+        .unwrap_or(usize::MAX)
+        .saturating_sub(bytes)
+}
+
+impl State {
+    /// Adjusts the charges of caches with explicit sizes.
+    fn follow_explicit_caches(&mut self) {
+        self.explicit.retain_mut(|(cache, charge)| {
+            let cache = cache.upgrade();
+            charge.set(cache.as_ref().map_or(0, |cache| cache.capacity()));
+            cache.is_some()
+        });
+    }
+
+    /// Adds the observations of the last `nanos`.
+    fn note(
+        &mut self,
+        nanos: u64,
+        works: &[DatabaseWork],
+        reuse: &ReuseCurve,
+        inserted: u64,
+        buffers: &WriteBufferManager,
+    ) {
+        let observed = &mut self.observed;
+        observed.nanos += nanos;
+        observed.reuse.merge(reuse);
+        observed.inserted.1 = inserted;
+        for work in works {
+            observed.reads.add(&work.reads);
+            observed.merge_nanos += work.merge_nanos;
+        }
+        let flushes = buffers.flushes();
+        observed.limit_flushes += flushes - observed.flushes;
+        observed.flushes = flushes;
+        observed.memtables_used = observed.memtables_used.max(buffers.take_peak());
+        if !works.is_empty() {
+            self.data.stored = works.iter().map(|work| work.stored).sum();
+            self.data.direct_reads = works.iter().all(|work| work.direct_reads);
+        }
+    }
+
+    fn observations(&self, cache: &BlockCache) -> Observations {
+        let observed = &self.observed;
+        let inserted = observed.inserted.1 - observed.inserted.0;
+        let stored_share = match inserted {
+            0 => 0.5,
+            inserted => (observed.reads.bytes as f64 / inserted as f64).clamp(0.1, 1.0),
+        };
+        Observations {
+            nanos: observed.nanos,
+            split: self.split,
+            bounds: MemoryRegion::ALL.map(|region| self.bounds(region, cache, self.tier.is_some())),
+            reuse: observed.reuse.clone(),
+            reads: observed.reads,
+            stored_share,
+            unpack_nanos: UNPACK_NANOS,
+            merge_nanos: observed.merge_nanos,
+            data_bytes: self.data.stored,
+            limit_flushes: observed.limit_flushes > 0,
+            memtables_used: observed.memtables_used,
+        }
+    }
+
+    fn bounds(&self, region: MemoryRegion, cache: &BlockCache, has_tier: bool) -> RegionBounds {
+        let sum = self.split.sum();
+        let own = self.split.get(region);
+        let exists = match region {
+            MemoryRegion::Compressed => has_tier,
+            MemoryRegion::PageCache => !self.data.direct_reads,
+            MemoryRegion::Memtables | MemoryRegion::BlockCache => true,
+        };
+        let least = match region {
+            _ if self.fixed.contains(&region) => {
+                return RegionBounds {
+                    least: own,
+                    most: own,
+                };
+            }
+            MemoryRegion::Memtables => split::MIN_MEMTABLES.max(sum / 64),
+            // Charges that are not regions, and something for blocks.
+            MemoryRegion::BlockCache => {
+                let regions = cache.charged(MemoryUse::WriteBuffer)
+                    + cache.charged(MemoryUse::CompressedTier);
+                let charged = cache.all_charged().saturating_sub(regions);
+                charged + split::MIN_CACHE.max(sum / 32)
+            }
+            MemoryRegion::Compressed | MemoryRegion::PageCache => 0,
+        };
+        RegionBounds {
+            least,
+            most: if exists { sum } else { 0 },
+        }
+    }
+}
+
+impl Observed {
+    /// Begins anew after a move: distances of the past are measured from another border.
+    fn restart(&mut self) {
+        *self = Observed {
+            at: self.at,
+            flushes: self.flushes,
+            inserted: (self.inserted.1, self.inserted.1),
+            ..Observed::default()
+        };
+    }
+
+    /// Halves the weight of the past, once there is enough of it.
+    fn fade(&mut self) {
+        if self.nanos < 10 * INTERVAL {
+            return;
+        }
+        self.nanos /= 2;
+        self.reuse.scale(0.5);
+        let reads = &mut self.reads;
+        for count in [
+            &mut reads.fast,
+            &mut reads.fast_nanos,
+            &mut reads.slow,
+            &mut reads.slow_nanos,
+            &mut reads.bytes,
+            &mut self.merge_nanos,
+        ] {
+            *count /= 2;
+        }
+        self.limit_flushes /= 2;
+        self.memtables_used = self.memtables_used / 4 * 3;
+        self.inserted.0 += (self.inserted.1 - self.inserted.0) / 2;
+    }
+}
+
+impl std::fmt::Debug for MemoryBudget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.state.lock();
+        write!(f, "MemoryBudget({} bytes, {:?})", state.bytes, state.split)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

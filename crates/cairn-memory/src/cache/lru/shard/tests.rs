@@ -1,0 +1,192 @@
+//! Tests of the order of eviction for every combination of pools.
+
+use super::super::super::CacheOptions;
+use super::*;
+
+const LEN: usize = 1000;
+const CHARGE: usize = LEN + ENTRY_OVERHEAD;
+/// Ratios of the high and the low pool: none, high only, low only, both.
+const POOLS: [(f64, f64); 4] = [(0.0, 0.0), (0.5, 0.0), (0.0, 0.4), (0.5, 0.4)];
+
+struct Cache(Shard);
+
+impl Cache {
+    /// A shard with room for a number of blocks.
+    fn new(blocks: usize, (high, low): (f64, f64)) -> Cache {
+        let options = CacheOptions {
+            high_pri_pool_ratio: high,
+            low_pri_pool_ratio: low,
+            ..CacheOptions::lru()
+        };
+        let mut shard = Shard::default();
+        shard.set_limits(Limits::new(blocks * CHARGE, &options), &mut Vec::new());
+        Cache(shard)
+    }
+
+    /// Inserts entries, and returns the numbers of the evicted ones.
+    fn put(&mut self, numbers: impl IntoIterator<Item = u64>, priority: CachePriority) -> Vec<u64> {
+        let mut evicted = Vec::new();
+        for number in numbers {
+            let key = key(number);
+            let entry = Insertion {
+                hash: key.hash(),
+                key,
+                buffer: Buffer::from(vec![0; LEN]),
+                role: CacheRole::Other,
+                priority,
+                lowest: CacheTier::default(),
+            };
+            assert!(self.0.insert(entry, &mut evicted));
+        }
+        evicted.iter().map(|entry| entry.key.low).collect()
+    }
+
+    fn get(&mut self, number: u64) -> Option<Buffer> {
+        let key = key(number);
+        self.0.get(key.hash(), &key, CacheRole::Other)
+    }
+
+    /// Hits entries.
+    fn hit(&mut self, numbers: impl IntoIterator<Item = u64>) {
+        for number in numbers {
+            assert!(self.get(number).is_some(), "{number}");
+        }
+    }
+
+    /// The numbers of the cached entries among `numbers`.
+    fn held(&self, numbers: std::ops::Range<u64>) -> Vec<u64> {
+        let has = |number: &u64| self.0.contains(key(*number).hash(), &key(*number));
+        numbers.filter(has).collect()
+    }
+
+    fn pool_of(&self, number: u64) -> Pool {
+        let key = key(number);
+        let slot = self.0.table.find(key.hash(), |slot| slot.key == key);
+        self.0.nodes[slot.expect("it is cached").node as usize].pool
+    }
+}
+
+fn key(number: u64) -> CacheKey {
+    CacheKey {
+        high: 7,
+        low: number,
+    }
+}
+
+#[test]
+fn the_order_is_that_of_use() {
+    for pools in POOLS {
+        let mut cache = Cache::new(6, pools);
+        assert_eq!(cache.put(0..6, CachePriority::Bottom), []);
+        cache.hit([2, 0, 5, 2]);
+        let evicted = cache.put(10..16, CachePriority::Bottom);
+        assert_eq!(evicted, [1, 3, 4, 0, 5, 2]);
+    }
+}
+
+#[test]
+fn metadata_outlives_data_and_data_outlive_blobs() {
+    for pools in POOLS {
+        let mut cache = Cache::new(10, pools);
+        cache.put(0..3, CachePriority::High);
+        cache.put(10..13, CachePriority::Low);
+        cache.put(20..24, CachePriority::Bottom);
+        // Hits of lower classes do not raise them above higher ones.
+        cache.hit((20..24).chain(10..13).chain(20..24));
+        assert_eq!(cache.put(30..34, CachePriority::Bottom), [20, 21, 22, 23]);
+        assert_eq!(cache.put(40..41, CachePriority::Low), [30], "{pools:?}");
+        let evicted = cache.put(3..5, CachePriority::High);
+        assert_eq!(evicted, [31, 32], "{pools:?}");
+        assert_eq!(cache.held(0..5), [0, 1, 2, 3, 4], "{pools:?}");
+        cache.put(100..400, CachePriority::Bottom);
+        assert_eq!(
+            cache.held(0..99),
+            [0, 1, 2, 3, 4, 10, 11, 12, 40],
+            "{pools:?}"
+        );
+        cache.put(500..800, CachePriority::Low);
+        assert_eq!(cache.held(0..5), [0, 1, 2, 3, 4], "{pools:?}");
+        assert_eq!(cache.held(100..400), []);
+    }
+}
+
+/// With only a low pool, metadata once entered that and left it with the data.
+#[test]
+fn metadata_is_above_data_with_only_a_low_pool() {
+    let mut cache = Cache::new(10, (0.0, 0.4));
+    cache.put(0..8, CachePriority::High);
+    cache.put(10..100, CachePriority::Low);
+    assert_eq!(cache.held(0..100), [0, 1, 2, 3, 4, 5, 6, 7, 98, 99]);
+}
+
+#[test]
+fn data_that_was_hit_survives_a_scan_if_there_is_a_high_pool() {
+    for pools in POOLS {
+        let mut cache = Cache::new(10, pools);
+        cache.put(0..4, CachePriority::Low);
+        cache.hit(0..4);
+        cache.put(100..200, CachePriority::Low);
+        let kept = match pools.0 > 0.0 {
+            true => 4,
+            false => 0,
+        };
+        assert_eq!(cache.held(0..4).len(), kept, "{pools:?}");
+    }
+}
+
+#[test]
+fn overflow_of_a_pool_enters_the_next_lower_one() {
+    let mut cache = Cache::new(10, (0.3, 0.2));
+    cache.put(0..2, CachePriority::High);
+    cache.put(10..12, CachePriority::Low);
+    cache.hit(10..12);
+    // Room for three: promoted data leaves first, the oldest before others.
+    assert_eq!(
+        [10, 11].map(|it| cache.pool_of(it)),
+        [Pool::Low, Pool::Promoted]
+    );
+    cache.put(2..4, CachePriority::High);
+    assert_eq!([11, 0].map(|it| cache.pool_of(it)), [Pool::Low, Pool::Low]);
+    assert_eq!([1, 3].map(|it| cache.pool_of(it)), [Pool::High, Pool::High]);
+    // Room for two in the low pool, which 10 left when 0 entered it.
+    assert_eq!(cache.pool_of(10), Pool::Bottom);
+    cache.put(12..13, CachePriority::Low);
+    assert_eq!(
+        [11, 0, 12].map(|it| cache.pool_of(it)),
+        [Pool::Bottom, Pool::Low, Pool::Low]
+    );
+    // A hit returns an entry to its pool.
+    cache.hit([0]);
+    assert_eq!([0, 1].map(|it| cache.pool_of(it)), [Pool::High, Pool::Low]);
+    assert_eq!(cache.put(20..24, CachePriority::Bottom), [10]);
+    assert_eq!(cache.put(24..25, CachePriority::Bottom), [11]);
+}
+
+#[test]
+fn entries_in_use_are_skipped_and_count_as_used() {
+    let mut cache = Cache::new(4, (0.0, 0.0));
+    cache.put(0..4, CachePriority::Low);
+    let pin = cache.get(0);
+    cache.hit(1..4);
+    assert_eq!(cache.put(4..6, CachePriority::Low), [1, 2]);
+    drop(pin);
+    assert_eq!(cache.put(6..8, CachePriority::Low), [3, 0]);
+}
+
+#[test]
+fn a_lower_limit_takes_effect_at_once() {
+    let mut cache = Cache::new(10, (0.5, 0.0));
+    cache.put(0..5, CachePriority::High);
+    cache.put(10..15, CachePriority::Low);
+    let options = CacheOptions::lru();
+    let mut evicted = Vec::new();
+    cache
+        .0
+        .set_limits(Limits::new(4 * CHARGE, &options), &mut evicted);
+    assert_eq!(cache.held(0..20), [1, 2, 3, 4]);
+    assert_eq!(
+        [1, 2, 3].map(|it| cache.pool_of(it)),
+        [Pool::Low, Pool::Low, Pool::High]
+    );
+    assert_eq!(evicted.len(), 6);
+}
