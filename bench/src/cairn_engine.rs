@@ -156,6 +156,10 @@ impl Engine for Db {
         Db::property(self, name)
     }
 
+    fn dump_cache(&self, path: &Path) -> Result<()> {
+        Db::dump_cache(self, path).map(|_| ())
+    }
+
     fn close(self) -> Result<()> {
         Db::close(self)
     }

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use cairn::Result;
+use cairn::{Error, Result};
 use clap::ValueEnum;
 
 /// Settings shared by all operations of a session.
@@ -166,6 +166,17 @@ pub trait Engine: Sync + Sized {
     /// Returns a property of every database that has it.
     fn properties(&self, name: &str) -> Vec<String> {
         self.property(name).into_iter().collect()
+    }
+    /// Writes the cached blocks to the file `path`.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` if the engine cannot; its errors.
+    fn dump_cache(&self, path: &Path) -> Result<()> {
+        Err(Error::not_supported(format!(
+            "{}: only the cache of a single database of the engine `ours` is dumped",
+            path.display()
+        )))
     }
     /// Closes the database.
     ///

@@ -229,6 +229,9 @@ pub struct Flags {
     /// Write a report with plots to an HTML file.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Write the block cache to a file after the last benchmark, for `cairn cache`. Only for the engine `ours`.
+    #[arg(long = "cache_dump", value_name = "FILE", conflicts_with_all = ["engines", "prepare", "rounds", "json", "html"])]
+    pub cache_dump: Option<PathBuf>,
     /// Where data is cached unless --cache_size is given: in the engine's block cache, large enough for
     /// everything, or by the operating system, with a block cache of 8 MB.
     #[arg(long = "cache_by", value_name = "WHO", conflicts_with = "cache_size")]

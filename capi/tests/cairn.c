@@ -269,6 +269,54 @@ static void damage(const char* dir, rocksdb_options_t* options, rocksdb_readopti
   free(path);
 }
 
+/* One number for the memory of two databases. */
+static void budgets(const char* dir) {
+  char* err = NULL;
+  CHECK(cairn_memory_budget_create(1000, &err) == NULL);
+  CHECK_ERROR(err, "Invalid argument: a memory budget of 1000 bytes is too small; the smallest is ");
+  size_t smallest = cairn_memory_budget_get_smallest();
+  cairn_memory_budget_t* budget = cairn_memory_budget_create(2 * smallest, &err);
+  CHECK_OK(err);
+  CHECK(cairn_memory_budget_get_bytes(budget) == 2 * smallest);
+  rocksdb_options_t* options = rocksdb_options_create();
+  rocksdb_options_set_create_if_missing(options, 1);
+  cairn_options_set_memory_budget(options, budget);
+  rocksdb_t* dbs[2];
+  for (int n = 0; n < 2; n++) {
+    char* path = below(dir, n == 0 ? "budget0" : "budget1");
+    dbs[n] = rocksdb_open(options, path, &err);
+    CHECK_OK(err);
+    free(path);
+  }
+  rocksdb_writeoptions_t* w = rocksdb_writeoptions_create();
+  rocksdb_put(dbs[0], w, "key", 3, "value", 5, &err);
+  CHECK_OK(err);
+  rocksdb_put(dbs[1], w, "key", 3, "value", 5, &err);
+  CHECK_OK(err);
+  rocksdb_cache_t* cache = cairn_memory_budget_get_cache(budget);
+  CHECK(rocksdb_cache_get_capacity(cache) < 2 * smallest);
+  rocksdb_write_buffer_manager_t* buffers = cairn_memory_budget_get_write_buffer_manager(budget);
+  CHECK(rocksdb_write_buffer_manager_memory_usage(buffers) > 0);
+  CHECK(rocksdb_write_buffer_manager_buffer_size(buffers) < rocksdb_cache_get_capacity(cache));
+  cairn_memory_budget_set_bytes(budget, smallest, &err);
+  CHECK_OK(err);
+  CHECK(rocksdb_cache_get_capacity(cache) < smallest);
+  cairn_memory_budget_set_bytes(budget, smallest - 1, &err);
+  CHECK_ERROR(err, "Invalid argument: ");
+  rocksdb_cache_destroy(cache);
+  rocksdb_write_buffer_manager_destroy(buffers);
+  cairn_memory_budget_destroy(budget);
+  rocksdb_close(dbs[0]);
+  rocksdb_close(dbs[1]);
+  rocksdb_writeoptions_destroy(w);
+  cairn_options_set_memory_budget(options, NULL);
+  rocksdb_options_destroy(options);
+  budget = cairn_memory_budget_create_automatic(&err);
+  CHECK_OK(err);
+  CHECK(cairn_memory_budget_get_bytes(budget) >= smallest);
+  cairn_memory_budget_destroy(budget);
+}
+
 /* A cache of 16 KiB above compressed memory, above flash, for a database of 400 KiB. */
 static void tiers(const char* dir, rocksdb_readoptions_t* r, rocksdb_writeoptions_t* w) {
   char* err = NULL;
@@ -384,6 +432,7 @@ int main(int argc, char** argv) {
   operands(db, r, w);
   several_families(db, stones, options, r, argv[1]);
   caches(db, cache, r);
+  budgets(argv[1]);
   background_errors(db, r, w);
   rocksdb_column_family_handle_destroy(stones);
   rocksdb_close(db);

@@ -191,6 +191,18 @@ Reads every file in full: blocks, filters and indexes of tables, records of logs
 and compares them to the MANIFEST. Each damage is reported on one line with file and offset; the exit
 code is then 1.")]
     Verify(Verify),
+    /// Show a dump of a block cache by role, family, level and age.
+    #[command(after_help = "\
+Examples:
+  cairn cache stones.cache                        entries by role, family and level
+  cairn cache --db stones stones.cache            with the names of the families
+  cairn cache --json stones.cache
+  cairn bench --benchmarks fillrandom,readrandom --cache_dump bench.cache
+
+A program writes a dump by Db::dump_cache, and loads it by Db::load_cache after a restart. Every
+block is verified. Ages are in seconds, at the time of the dump. The cache of a running database is
+the property cairn.cache.")]
+    Cache(Cache),
     /// Measure reads and writes, like RocksDB's db_bench.
     #[command(after_help = crate::bench::HELP)]
     Bench(Box<crate::bench::Flags>),
@@ -566,6 +578,19 @@ pub struct Verify {
     pub db: Option<PathBuf>,
     /// Single files.
     pub files: Vec<PathBuf>,
+}
+
+/// `cache`.
+#[derive(Debug, Args)]
+pub struct Cache {
+    /// The dump.
+    pub file: PathBuf,
+    /// Directory of the database, for the names of its families.
+    #[arg(long, value_name = "DIR")]
+    pub db: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[cfg(test)]

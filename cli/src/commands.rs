@@ -9,7 +9,7 @@ use cairn_options::{BottommostLevelCompaction, CompactRangeOptions, ReadOptions,
 use cairn_platform::fs::FileMode;
 use cairn_platform::{FileSystem, PosixFileSystem, RandomAccessFile};
 use cairn_types::{Error, KeyOrder, Result};
-use cairn_version::manifest;
+use cairn_version::manifest::{self, Recovered};
 
 use crate::args::{
     Compact, Delete, EntryFormat, Flush, Get, KeyForm, ListFamilies, Load, Properties, Put, Scan,
@@ -336,17 +336,26 @@ impl std::io::Read for InOrder {
     }
 }
 
-/// Lists the column families.
-pub fn list_families(flags: &ListFamilies, out: &mut dyn Write) -> Result<()> {
-    let number = manifest::current(&PosixFileSystem, &flags.db)?.ok_or_else(|| {
+/// Returns the state that the MANIFEST of the database `dir` describes.
+///
+/// # Errors
+///
+/// `InvalidArgument` if there is no database; errors of reading it.
+pub fn recovered(dir: &Path) -> Result<Recovered> {
+    let number = manifest::current(&PosixFileSystem, dir)?.ok_or_else(|| {
         Error::invalid_argument(format!(
             "{} is not a database: CURRENT is missing",
-            flags.db.display()
+            dir.display()
         ))
     })?;
     // Family names do not depend on the key order.
     let order = |_: &str, name: &str| Ok(KeyOrder::from_name(name).unwrap_or_default());
-    let recovered = manifest::replay(&PosixFileSystem, &flags.db, number, &order)?;
+    manifest::replay(&PosixFileSystem, dir, number, &order)
+}
+
+/// Lists the column families.
+pub fn list_families(flags: &ListFamilies, out: &mut dyn Write) -> Result<()> {
+    let recovered = recovered(&flags.db)?;
     for family in &recovered.families {
         let name = escaped(family.name.as_bytes());
         printed(match flags.long {

@@ -6,6 +6,7 @@
 
 mod args;
 mod bench;
+mod cache;
 mod commands;
 mod files;
 mod inspect;
@@ -67,6 +68,7 @@ fn run(command: &Command, out: &mut dyn Write) -> Result<bool> {
         Command::Destroy(flags) => done(files::destroy(flags)),
         Command::Inspect(flags) => inspect::run(flags, out),
         Command::Verify(flags) => verify::run(flags, out),
+        Command::Cache(flags) => done(cache::run(flags, out)),
         Command::Bench(flags) => done(bench::run(flags, out)),
     }
 }

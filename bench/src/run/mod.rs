@@ -4,7 +4,7 @@
 //! which engine it measures.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -100,6 +100,9 @@ pub fn run<S: Source>(
             outcome.text += &run.statistics();
         }
         see(&outcome)?;
+    }
+    if let Some(path) = &flags.cache_dump {
+        run.dump_cache(path)?;
     }
     run.close()
 }
@@ -202,6 +205,16 @@ impl<S: Source> Run<'_, S> {
             Databases::Several(databases) => databases.property(property),
         });
         format!("STATISTICS:\n{}", text.unwrap_or_default())
+    }
+
+    fn dump_cache(&self, path: &Path) -> Result<()> {
+        match self.open.as_ref().map(|open| &open.databases) {
+            Some(Databases::One(db)) => db.dump_cache(path),
+            Some(Databases::Several(databases)) => databases.dump_cache(path),
+            None => Err(Error::invalid_argument(
+                "--cache_dump: the last benchmark leaves no open database",
+            )),
+        }
     }
 
     /// Opens the databases, fresh ones if the benchmark needs them.

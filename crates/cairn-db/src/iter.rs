@@ -97,9 +97,9 @@ impl Iter {
         };
         let shared = &family.db.shared;
         let held = held_view(shared, family.id(), &view, seq);
-        let inner = DbIter::new(view, seq, &options);
+        // In this order: an iterator is listed once it exists.
         Iter {
-            inner: Some(inner),
+            inner: Some(DbIter::new(view, seq, &options)),
             listed: shared.iterators.add(&held),
             family: family.state.clone(),
             db: family.db.clone(),

@@ -63,7 +63,7 @@ mod write;
 
 pub use batch::WriteBatch;
 pub use bounds::Range;
-pub use cached::{CacheDump, CacheLoad};
+pub use cached::{CacheDump, CacheDumpContent, CacheGroup, CacheLoad};
 pub use cairn_format::batch::Record;
 pub use cairn_jobs::pick::UserRange;
 pub use cairn_read::merge_operands::{Below, Merged};

@@ -40,7 +40,7 @@ fn a_thousand_idle_families_take_less_than_16_mib() {
     })
     .expect("it opens");
     let new: Vec<FamilyDescriptor> = (0..FAMILIES)
-        .map(|n| FamilyDescriptor::new(&format!("family{n}"), FamilyOptions::default()))
+        .map(|n| FamilyDescriptor::new(format!("family{n}"), FamilyOptions::default()))
         .collect();
     let before = resident();
     let families = db.create_families(&new).expect("they are created");

@@ -23,7 +23,7 @@ pub struct ReadRequest {
     pub offset: u64,
     /// The number of bytes. Must have been checked against the length of the file.
     pub len: usize,
-    /// The room to allocate for a tail ([`Buffer::lay_tail`]).
+    /// The room to allocate for a tail ([`Buffer::append_tail`]).
     pub room: usize,
 }
 

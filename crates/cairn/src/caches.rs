@@ -76,11 +76,12 @@
 //! The tickers `rocksdb.secondary.cache.*` and `rocksdb.compressed.secondary.cache.*` count what a database finds in
 //! tiers; [`SecondaryCache::counts`] and the `stats` of each tier count for all databases that share it.
 //!
-//! The property `cairn.cache` lists what the block caches hold, by role, family and level, as JSON.
+//! The property `cairn.cache` lists what the block caches hold, by role, family and level, as JSON. `cairn cache` prints
+//! the same of a dump, from [`CacheDumpContent`].
 
 use std::path::Path;
 
-pub use cairn_db::{CacheDump, CacheLoad};
+pub use cairn_db::{CacheDump, CacheDumpContent, CacheGroup, CacheLoad};
 pub use cairn_memory::secondary::{
     AdmissionPolicy, Bytes, CacheTier, CompressedCacheOptions, CompressedCacheStats,
     CompressedSecondaryCache, FlashAdmission, FlashCache, FlashCacheOptions, FlashCacheStats,

@@ -12,6 +12,7 @@ use cairn_platform::fs::FileMode;
 use cairn_platform::{FileSystem, RandomAccessFile, WritableFile};
 use cairn_types::{Error, Malformed, Result, Subcode};
 
+use super::groups::{CacheGroup, Groups};
 use crate::db::Db;
 use crate::shared::Shared;
 
@@ -55,6 +56,54 @@ pub struct CacheLoad {
     pub unknown: u64,
     /// Blocks that were cached already, and those for which the cache had no room.
     pub left_out: u64,
+}
+
+/// The entries of a dump, by role, family and level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheDumpContent {
+    /// The time of the dump, in seconds since 1970.
+    pub seconds: u64,
+    /// The blocks. Their ages are those at the time of the dump.
+    pub all: CacheDump,
+    /// The blocks in groups, ordered by role, family and level.
+    pub groups: Vec<CacheGroup>,
+}
+
+impl CacheDumpContent {
+    /// Reads and verifies the dump `path`.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`; `Corruption` at damage; `NotSupported` for a dump of another version.
+    pub fn read(fs: &dyn FileSystem, path: &Path) -> Result<CacheDumpContent> {
+        let file = fs.open(path, FileMode::default())?;
+        let mut groups = Groups::default();
+        let (header, all) = read(&*file, |entry, block| {
+            let (role, _) = class_of(entry)?;
+            let level = (entry.level != NO_LEVEL).then_some(usize::from(entry.level));
+            groups.add(
+                (role.name(), Some(entry.family), level),
+                block.len() as u64,
+                entry.hits,
+                entry.age_seconds,
+            );
+            Ok(())
+        })?;
+        Ok(CacheDumpContent {
+            seconds: header.seconds,
+            all,
+            groups: groups.finish(),
+        })
+    }
+}
+
+/// The role and the priority of an entry.
+fn class_of(entry: &DumpEntry) -> std::result::Result<(CacheRole, CachePriority), Malformed> {
+    let role = ROLES.get(usize::from(entry.role));
+    let priority = PRIORITIES.get(usize::from(entry.priority));
+    role.copied()
+        .zip(priority.copied())
+        .ok_or_else(|| Malformed::at(4, "role or priority of a cache dump"))
 }
 
 impl Db {
@@ -116,11 +165,7 @@ impl Db {
                 load.unknown += 1;
                 return Ok(());
             };
-            let role = ROLES.get(usize::from(entry.role));
-            let priority = PRIORITIES.get(usize::from(entry.priority));
-            let (Some(&role), Some(&priority)) = (role, priority) else {
-                return Err(Malformed::at(4, "role or priority of a cache dump"));
-            };
+            let (role, priority) = class_of(entry)?;
             let has_room = cache.usage() + block.len() + OVERHEAD <= cache.capacity();
             if !has_room
                 || cache.contains(&key)
@@ -204,11 +249,11 @@ fn worth_most_first(cache: &BlockCache) -> Vec<CacheEntry> {
     entries
 }
 
-/// Calls `take` with the entries of the dump `file` and their blocks.
+/// Calls `take` with the entries of the dump `file` and their blocks. Returns the header and the sum.
 fn read(
     file: &dyn RandomAccessFile,
     mut take: impl FnMut(&DumpEntry, &[u8]) -> std::result::Result<(), Malformed>,
-) -> Result<()> {
+) -> Result<(DumpHeader, CacheDump)> {
     let mut dump = Window::new(file)?;
     let header = dump.decoded(HEADER_LEN, DumpHeader::decode)?;
     let mut sum = CacheDump::default();
@@ -234,7 +279,7 @@ fn read(
                 DumpRecord::verify(&header, &bytes, &[]).map_err(bad)?;
                 let found = (sum.blocks, sum.bytes, dump.left());
                 if found == (entries, all, 0) {
-                    return Ok(());
+                    return Ok((header, sum));
                 }
                 return Err(bad(Malformed::mismatch(
                     24,

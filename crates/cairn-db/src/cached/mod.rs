@@ -5,6 +5,7 @@
 //! without a unique id, have keys of one opening only.
 
 mod dump;
+mod groups;
 mod report;
 
 use std::collections::HashMap;
@@ -14,7 +15,8 @@ use cairn_memory::{BlockCache, CacheKey};
 
 use crate::shared::Shared;
 
-pub use dump::{CacheDump, CacheLoad};
+pub use dump::{CacheDump, CacheDumpContent, CacheLoad};
+pub use groups::CacheGroup;
 
 /// A table of the database, as the owner of cached blocks.
 #[derive(Clone, Copy, Debug)]

@@ -1,31 +1,11 @@
 //! The property `cairn.cache`: the entries of the block caches by role, family and level, as JSON.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use cairn_memory::BlockCache;
 
+use super::groups::Groups;
 use crate::shared::Shared;
-
-/// A role, and the family and level of the file, if it belongs to the database.
-type GroupName = (&'static str, Option<(u32, usize)>);
-
-/// Entries with the same role, family and level.
-#[derive(Default)]
-struct Group {
-    bytes: usize,
-    hits: u64,
-    /// Seconds since the insertion, of each entry.
-    ages: Vec<u32>,
-}
-
-impl Group {
-    /// The age that `percent` of the entries do not exceed.
-    fn age(&self, percent: usize) -> u32 {
-        let last = self.ages.len().saturating_sub(1);
-        self.ages.get(last * percent / 100).copied().unwrap_or(0)
-    }
-}
 
 impl Shared {
     /// Returns the content of the block caches: for each its capacity, usage, and groups of entries. Entries that
@@ -45,14 +25,12 @@ impl Shared {
 
     fn write_cache(&self, cache: &BlockCache, text: &mut String) {
         let (owners, families) = (self.owners(), self.catalog.families_full());
-        let mut groups: BTreeMap<GroupName, Group> = BTreeMap::new();
+        let mut groups = Groups::default();
         cache.for_each_entry(|entry| {
             let owner = owners.find(&entry.key);
-            let place = owner.map(|owner| (owner.family, owner.level));
-            let group = groups.entry((entry.role.name(), place)).or_default();
-            group.bytes += entry.charge;
-            group.hits += u64::from(entry.hits);
-            group.ages.push(entry.age_seconds);
+            let (family, level) = (owner.map(|it| it.family), owner.map(|it| it.level));
+            let name = (entry.role.name(), family, level);
+            groups.add(name, entry.charge as u64, entry.hits, entry.age_seconds);
         });
         // Writing to a string does not fail.
         let _ = write!(
@@ -61,23 +39,17 @@ impl Shared {
             cache.capacity(),
             cache.usage()
         );
-        for (at, ((role, place), mut group)) in groups.into_iter().enumerate() {
-            group.ages.sort_unstable();
+        for (at, group) in groups.finish().into_iter().enumerate() {
             let separator = if at > 0 { "," } else { "" };
-            let _ = write!(text, "{separator}{{\"role\":\"{role}\",");
-            if let Some((id, level)) = place {
+            let _ = write!(text, "{separator}{{\"role\":\"{}\",", group.role);
+            if let (Some(id), Some(level)) = (group.family, group.level) {
                 let name = families.get(id).map_or("", |family| family.name());
                 let _ = write!(text, "\"family\":{},\"level\":{level},", json(name));
             }
             let _ = write!(
                 text,
                 "\"entries\":{},\"bytes\":{},\"hits\":{},\"age_p50\":{},\"age_p90\":{},\"age_max\":{}}}",
-                group.ages.len(),
-                group.bytes,
-                group.hits,
-                group.age(50),
-                group.age(90),
-                group.age(100)
+                group.entries, group.bytes, group.hits, group.age_p50, group.age_p90, group.age_max
             );
         }
         text.push_str("]}");

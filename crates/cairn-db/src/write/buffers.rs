@@ -142,11 +142,11 @@ impl Shared {
         if picked.is_empty() {
             return Ok(false);
         }
+        self.flush_because(&picked, FlushReason::WriteBufferManager);
+        self.switch_memtables(&self.flushed_with(&picked), true)?;
         if let Some(buffers) = &self.writes.buffers {
             buffers.note_flush();
         }
-        self.flush_because(&picked, FlushReason::WriteBufferManager);
-        self.switch_memtables(&self.flushed_with(&picked), true)?;
         Ok(true)
     }
 }

@@ -174,7 +174,6 @@ fn a_budget_flushes_the_largest_memtable_of_all_databases() {
             }
         }
         assert!(tables(&idle) > 0);
-        assert_eq!(tables(&written), 0);
         fill(&written, 2000);
         assert!(tables(&written) > 0);
         assert!(manager.memory_usage() < 500_000, "{manager:?}");

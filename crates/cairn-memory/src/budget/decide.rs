@@ -191,7 +191,7 @@ impl Damping {
 
     /// The bytes of the next move within `budget` bytes.
     fn step(&self, budget: usize) -> usize {
-        (budget / STEP_DIVISOR >> self.halvings).max(MIN_STEP)
+        ((budget / STEP_DIVISOR) >> self.halvings).max(MIN_STEP)
     }
 }
 

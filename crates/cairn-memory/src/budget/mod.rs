@@ -481,7 +481,10 @@ impl State {
         let own = self.split.get(region);
         let exists = match region {
             MemoryRegion::Compressed => has_tier,
-            MemoryRegion::PageCache => !self.data.direct_reads,
+            // Where all files fit in memory that is not the budget's, a part of the budget changes nothing.
+            MemoryRegion::PageCache => {
+                !self.data.direct_reads && self.data.stored > self.outside as u64
+            }
             MemoryRegion::Memtables | MemoryRegion::BlockCache => true,
         };
         let least = match region {

@@ -185,8 +185,11 @@ impl Charges {
     }
 }
 
-/// Memory charged to a cache. Dropping the charge gives it back.
-pub struct CacheCharge {
+/// Memory charged to a cache. Dropping the charge gives it back. It is one word, for holders that are moved often
+/// and seldom charged.
+pub struct CacheCharge(Box<Charged>);
+
+struct Charged {
     cache: Arc<BlockCache>,
     what: MemoryUse,
     bytes: usize,
@@ -200,28 +203,28 @@ impl CacheCharge {
     #[must_use]
     pub fn new(cache: Arc<BlockCache>, what: MemoryUse, bytes: usize) -> CacheCharge {
         cache.change_charge(what, 0, bytes);
-        CacheCharge { cache, what, bytes }
+        CacheCharge(Box::new(Charged { cache, what, bytes }))
     }
 
     /// The bytes charged.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.0.bytes
     }
 
     /// True if the cache has a strict capacity and its usage exceeds it.
     #[must_use]
     pub fn exceeds_strict_capacity(&self) -> bool {
-        let cache = &self.cache;
+        let cache = &self.0.cache;
         cache.options().strict_capacity_limit && cache.usage() > cache.capacity()
     }
 
     /// Changes the use, for memory that is passed on.
     pub fn reuse(&mut self, what: MemoryUse) {
-        if what != self.what {
-            self.cache.charges.change(self.what, self.bytes, 0);
-            self.cache.charges.change(what, 0, self.bytes);
-            self.what = what;
+        if what != self.0.what {
+            self.0.cache.charges.change(self.0.what, self.0.bytes, 0);
+            self.0.cache.charges.change(what, 0, self.0.bytes);
+            self.0.what = what;
         }
     }
 
@@ -229,29 +232,34 @@ impl CacheCharge {
     /// shrinks in small steps.
     #[inline]
     pub fn follow(&mut self, bytes: usize) {
-        if bytes.abs_diff(self.bytes) >= CacheCharge::STEP {
+        if bytes.abs_diff(self.0.bytes) >= CacheCharge::STEP {
             self.set(bytes);
         }
     }
 
     /// Changes the charge to `bytes`.
     pub fn set(&mut self, bytes: usize) {
-        if bytes != self.bytes {
-            self.cache.change_charge(self.what, self.bytes, bytes);
-            self.bytes = bytes;
+        if bytes != self.0.bytes {
+            self.0.cache.change_charge(self.0.what, self.0.bytes, bytes);
+            self.0.bytes = bytes;
         }
     }
 }
 
 impl Drop for CacheCharge {
     fn drop(&mut self) {
-        self.cache.change_charge(self.what, self.bytes, 0);
+        self.0.cache.change_charge(self.0.what, self.0.bytes, 0);
     }
 }
 
 impl std::fmt::Debug for CacheCharge {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "CacheCharge({} bytes, {})", self.bytes, self.what.name())
+        write!(
+            f,
+            "CacheCharge({} bytes, {})",
+            self.0.bytes,
+            self.0.what.name()
+        )
     }
 }
 

@@ -498,5 +498,5 @@ impl std::fmt::Debug for BlockCache {
 #[cfg(shuttle)]
 #[cfg(test)]
 mod shuttle_tests;
-#[cfg(all(test, not(shuttle)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;

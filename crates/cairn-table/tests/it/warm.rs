@@ -94,6 +94,9 @@ proptest! {
         // Every lookup of a table found its block, and none was inserted that is never looked up.
         let counts = warm.counts();
         prop_assert_eq!((counts.insertions, counts.evictions), (inserted.insertions, 0));
-        prop_assert_eq!(cold.counts().entries, inserted.entries);
+        // A table without entries has an index partition that no read gets to.
+        if !entries.is_empty() {
+            prop_assert_eq!(cold.counts().entries, inserted.entries);
+        }
     }
 }

@@ -13,7 +13,7 @@ const NOT_OURS: [&str; 3] = ["Git sha", "Compile date", "kCustomCompression"];
 
 /// Keys of Cairn's lines that RocksDB 11.1.1 does not write: options of later releases, options that no
 /// release prints, and Cairn's own.
-const NOT_THEIRS: [&str; 53] = [
+const NOT_THEIRS: [&str; 55] = [
     "Options.read_io_executor_threads",
     "Options.async_wal_precreate",
     "Options.use_direct_io_for_compaction_reads",
@@ -27,6 +27,7 @@ const NOT_THEIRS: [&str; 53] = [
     "Options.skip_stats_update_on_db_open",
     "Options.allow_2pc",
     "Options.wal_write_mode",
+    "Options.memory_budget",
     "Options.dump_malloc_stats",
     "Options.info_log_level",
     "Options.db_paths",
@@ -45,6 +46,7 @@ const NOT_THEIRS: [&str; 53] = [
     "detect_filter_construct_corruption",
     "index_block_search_type",
     "separate_key_value_in_data_block",
+    "cache_usage_options",
     "metadata_cache_options",
     "index_mode",
     "Options.memtable_verify_per_key_checksum_on_seek",
