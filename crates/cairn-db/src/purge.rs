@@ -11,18 +11,18 @@ use crate::locks::RankedGuard;
 use crate::shared::{Shared, Tree};
 
 impl Shared {
-    /// Deletes tables without a reader and logs that no family needs, and delivers queued notices to
-    /// listeners. The caller holds no lock.
+    /// Deletes tables without readers and logs that no family needs, and delivers queued events to listeners.
+    /// The caller holds no lock.
     pub(crate) fn purge(&self) {
         self.purge_files();
         self.telemetry.deliver();
     }
 
-    /// Deletes what no reader and no recovery needs.
+    /// Deletes files that no reader and no recovery needs.
     fn purge_files(&self) {
         self.catalog.purge();
         let mut tree = self.tree.lock();
-        // Looked at under the lock: a copy that pins files lists the logs that it needs under it too.
+        // Checked under the lock, because a copy that pins files also lists the logs it needs under it.
         if !self.catalog.deletes_files() {
             let unsynced = tree.logs.take_unneeded_syncs();
             drop(tree);
@@ -35,16 +35,16 @@ impl Shared {
         self.retire_logs(logs.logs);
     }
 
-    /// Purges on a background thread, for which closing waits; not at all once it is over.
+    /// Purges on a background thread, for which closing waits; does nothing once closing is complete.
     pub(crate) fn purge_as_job(&self, tree: RankedGuard<'_, Tree>) {
         if counts_purge(tree) {
             self.purge_counted();
         }
     }
 
-    /// A purge that is counted already.
+    /// Runs a purge that is already counted.
     pub(crate) fn purge_counted(&self) {
-        // Listeners of it may not wait for it.
+        // Listeners called by it must not wait for it.
         self.as_job(|| self.purge());
         self.tree.lock().jobs.end_purge();
         self.changed.notify_all();
@@ -52,9 +52,10 @@ impl Shared {
 }
 
 impl Shared {
-    /// Deletes in the background what a reader that has just left may have kept.
+    /// Deletes files in the background that a reader that has just ended may have kept.
     pub(crate) fn purge_in_background(self: &Arc<Self>) {
-        // A line of the info log may be written with the tree locked: what is obsolete waits for the next purge.
+        // A line of the info log may be written with the tree locked: obsolete files are then left to the
+        // next purge.
         let may_lock = self.may_write().is_ok();
         if self.may_have_obsolete() && may_lock && counts_purge(self.tree.lock()) {
             let shared = self.clone();
@@ -65,26 +66,27 @@ impl Shared {
         }
     }
 
-    /// Deletes what a reader that has just left may have kept. The caller holds no lock.
+    /// Deletes files that a reader that has just ended may have kept. The caller holds no lock.
     pub(crate) fn purge_after_reader(&self) {
         if self.may_have_obsolete() {
             self.purge_as_job(self.tree.lock());
         }
     }
 
-    /// True if a reader may have kept something: only the last one of a view keeps files, so that the others do not look
-    /// through what is obsolete.
+    /// True if a reader may have kept files: only the last reader of a view does, so that the others need not
+    /// check for obsolete files.
     fn may_have_obsolete(&self) -> bool {
         self.catalog.may_have_unread() && !self.lifecycle.is_closing() && !self.context.is_forked()
     }
 }
 
-/// Counts a purge, for which waits for quiet, and closing, wait from now on; none once closing is over.
+/// Counts a purge, for which closing and callers that wait for quiet will wait. `None` once closing is
+/// complete.
 fn counts_purge(mut tree: RankedGuard<'_, Tree>) -> bool {
     tree.jobs.begin_purge()
 }
 
-/// Keeps files from deletion while it lives.
+/// Prevents the deletion of files while it exists.
 pub(crate) struct Kept<'a> {
     shared: &'a Shared,
     pin: Option<Pin<'a>>,
@@ -98,21 +100,21 @@ impl Drop for Kept<'_> {
 }
 
 impl Shared {
-    /// Ends one [`Catalog::disable_deletions`](crate::catalog::Catalog::disable_deletions); with the last of them, what
-    /// waited is deleted.
+    /// Ends one [`Catalog::disable_deletions`](crate::catalog::Catalog::disable_deletions); the last one
+    /// deletes the files that have become obsolete.
     pub(crate) fn enable_file_deletions(&self) {
         self.catalog.enable_deletions();
         self.purge_what_waited();
     }
 
-    /// Deletes what has become obsolete while deletions were disabled, if they are enabled again.
+    /// Deletes files that became obsolete while deletions were disabled, if they are enabled again.
     fn purge_what_waited(&self) {
         if self.catalog.deletes_files() && !self.tree.lock().jobs.gave_up_directory() {
             self.purge();
         }
     }
 
-    /// Keeps all files that are live now, or become obsolete meanwhile.
+    /// Keeps all files that are live now, and those that become obsolete meanwhile.
     pub(crate) fn keep_files(&self) -> Kept<'_> {
         Kept {
             shared: self,

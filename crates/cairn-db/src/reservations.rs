@@ -1,4 +1,4 @@
-//! Reservations of key ranges: compactions keep away from where files are about to enter.
+//! Reservations of key ranges, which keep compactions away from ranges where files are about to be added.
 
 use std::sync::Arc;
 
@@ -9,22 +9,22 @@ use cairn_types::{Error, Result};
 use crate::catalog::family::FamilyState;
 use crate::shared::Shared;
 
-/// A key range of a level, which a compaction must not write while it is reserved.
+/// A key range of a level that compactions must not write to while it is reserved.
 pub(crate) struct Range {
     pub(crate) level: usize,
     pub(crate) smallest: InternalKey,
     pub(crate) largest: InternalKey,
 }
 
-/// Reserved ranges. They end when the value is dropped, and compactions that waited are scheduled.
+/// Reserved ranges. Dropping the value releases them, and schedules compactions that waited.
 pub(crate) struct Reservations<'a> {
     shared: &'a Arc<Shared>,
     taken: Vec<(u32, JobId)>,
 }
 
 impl Reservations<'_> {
-    /// Reserves the ranges that `choose` returns with its answer, beside what compactions of `family` have in work. It is
-    /// called under the lock of the tree.
+    /// Reserves the ranges that `choose` returns along with its result, given the ranges used by compactions
+    /// of `family`. It is called under the lock of the tree.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl Drop for Reservations<'_> {
 }
 
 impl Shared {
-    /// No reservations yet.
+    /// Creates an empty set of reservations.
     pub(crate) fn reservations(self: &Arc<Self>) -> Reservations<'_> {
         Reservations {
             shared: self,
@@ -73,7 +73,7 @@ impl Shared {
         }
     }
 
-    /// The files and ranges that compactions of `family` have in work now.
+    /// Returns the files and ranges used by compactions of `family`.
     pub(crate) fn in_progress(&self, family: &FamilyState) -> InProgress {
         let tree = self.tree.lock();
         let state = tree.families.get(&family.id());
