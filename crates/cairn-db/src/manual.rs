@@ -252,7 +252,7 @@ impl Shared {
         self.run_taken(family, chosen, canceled).map(|_| true)
     }
 
-    /// Moves the files of `level` to the level `target`, or to the lowest level above it where they fit.
+    /// Moves the files of `level` to the level `target`, or without a target to the highest empty level with sufficient capacity.
     fn refit(
         self: &Arc<Self>,
         family: &FamilyState,
