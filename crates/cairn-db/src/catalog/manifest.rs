@@ -18,8 +18,8 @@ use super::install::Editor;
 use super::invariants::check_version;
 
 impl Editor<'_> {
-    /// Appends `edits`, which count together or not at all, and replaces the MANIFEST if it has
-    /// outgrown what it describes. Listeners get `reason` if that fails.
+    /// Appends `edits` atomically, and replaces the MANIFEST if it has grown too large for its content.
+    /// Listeners get `reason` if that fails.
     pub(super) fn log_edits(
         &mut self,
         env: &impl CatalogEnv,
@@ -51,10 +51,10 @@ impl Editor<'_> {
         let number = old.number();
         assert!(
             number < current.number(),
-            "MANIFEST {} takes the place of an older one, not of {number}",
+            "MANIFEST {} replaces an older one, not {number}",
             current.number()
         );
-        // All of it is in the new one.
+        // The new one has all of its content.
         if let Err(error) = old.close() {
             catalog
                 .context
@@ -67,7 +67,7 @@ impl Editor<'_> {
 }
 
 impl Catalog {
-    /// Appends `record`, which is of no family.
+    /// Appends `record`, which belongs to no family.
     ///
     /// # Errors
     ///
@@ -77,8 +77,8 @@ impl Catalog {
         self.edit().log_edits(env, reason, vec![record])
     }
 
-    /// Records which logs are needed: those of writes that failed are not, even where nothing
-    /// had to be flushed. It is the first edit in a new MANIFEST if the old one failed.
+    /// Records which logs are needed: those of failed writes are not, even if nothing had to be flushed. It
+    /// is the first edit in a new MANIFEST if the old one failed.
     ///
     /// # Errors
     ///
@@ -111,8 +111,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// Begins the MANIFEST of an opening: that which was `recovered`, if it can be appended to, or a new one. Returns its
-    /// number.
+    /// Starts the MANIFEST of an opening: the `recovered` one, if it can be appended to, or a new one.
+    /// Returns its number.
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ impl Catalog {
         let number = manifest.number();
         assert!(
             recovered.manifest <= number,
-            "MANIFEST {number} is newer than the one that was read, {}",
+            "MANIFEST {number} is newer than the recovered one, {}",
             recovered.manifest
         );
         let before = self.manifest.lock().replace(manifest);
@@ -145,20 +145,20 @@ impl Catalog {
         Ok(number)
     }
 
-    /// True if there is a MANIFEST to which edits are appended: the database is open for writing.
+    /// True if there is a MANIFEST to append to: the database is open for writing.
     pub(crate) fn has_manifest(&self) -> bool {
         self.manifest.lock().is_some()
     }
 
-    /// Writes the state of the live families, followed by `edits`, to a new MANIFEST that becomes the
-    /// current one.
+    /// Writes the state of the live families, followed by `edits`, to a new MANIFEST that becomes the current
+    /// one.
     fn write_manifest(&self, env: &impl CatalogEnv, edits: &[VersionEdit]) -> Result<Manifest> {
-        // It says of each family which logs it needs.
+        // It records the logs needed by each family.
         env.sync_logs_before(FileNumber(u64::MAX))?;
         let number = self.new_file_number();
         let tracks = self.options().track_and_verify_wals_in_manifest;
         let logs = env.log_state();
-        // The log that is written has no length yet.
+        // The length of the current log is not known yet.
         let wals: BTreeMap<FileNumber, Option<u64>> = logs
             .lengths
             .iter()
@@ -202,7 +202,7 @@ impl Catalog {
         );
         debug_assert!(
             contents.min_log_to_keep < contents.next_file,
-            "logs are kept from a number on that was given out (S4)"
+            "the first log to be kept has an allocated number (S4)"
         );
         debug_assert!(
             families
@@ -220,8 +220,8 @@ impl Catalog {
         Ok(manifest.measured(self.telemetry.meter()))
     }
 
-    /// Closes the MANIFEST, if there is one. That of a `healthy` database is read back first if the options say so, and
-    /// written anew if it is damaged.
+    /// Closes the MANIFEST, if there is one. If the options require it, the MANIFEST of a `healthy` database
+    /// is first read back, and rewritten if it is damaged.
     ///
     /// # Errors
     ///
@@ -245,7 +245,7 @@ impl Catalog {
                     .tick(Ticker::ManifestValidationFailureCount, 1);
                 self.context
                     .info
-                    .error(format_args!("MANIFEST {number} is written anew: {error}"));
+                    .error(format_args!("MANIFEST {number} is rewritten: {error}"));
             }
             done => return done,
         }
@@ -257,7 +257,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Deletes a MANIFEST that another one has replaced.
+    /// Deletes a replaced MANIFEST.
     fn delete_manifest(&self, number: FileNumber) {
         let name = FileName::Manifest(number).to_string();
         self.delete(&self.context.dir.join(name));

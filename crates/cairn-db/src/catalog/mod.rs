@@ -4,25 +4,27 @@
 //! edit -> [checked against the version] -> MANIFEST, synced -> [memtables and logs] -> next view -> obsolete files
 //! ```
 //!
-//! The catalog owns the families and their published views, the open tables, the snapshots, the MANIFEST, the file
-//! numbers, the obsolete files and the OPTIONS files. It knows memtables and logs as [`CatalogEnv`](env::CatalogEnv), so
-//! that tests run it over a simulated disk, without a write path and without jobs.
+//! The catalog owns the families and their published views, the open tables, the snapshots, the MANIFEST, the
+//! file numbers, the obsolete files and the OPTIONS files. Memtables and logs are behind
+//! [`CatalogEnv`](env::CatalogEnv), so that tests run the catalog over a simulated disk, without a write path
+//! and without jobs.
 //!
 //! - A reader takes the view of a family ([`family::FamilyState::view`]): one load of an atomic pointer.
-//! - A flush or compaction calls [`Catalog::install`], or [`Catalog::install_together`] for several families. What has to
-//!   choose levels or copy files while no version changes takes an [`install::Editor`] first.
+//! - A flush or compaction calls [`Catalog::install`], or [`Catalog::install_together`] for several families.
+//!   An operation that has to choose levels or copy files while no version changes first acquires an
+//!   [`install::Editor`].
 //! - A copy of files holds the result of [`Catalog::pin_files`].
-//! - [`Catalog::purge`] deletes what is obsolete and not read any more.
+//! - [`Catalog::purge`] deletes obsolete files without readers.
 //!
 //! Invariants:
 //!
-//! K1. A version is shown only after the MANIFEST has it durably.
-//! K2. The changes of a group are shown under one lock, and are durable together or not at all.
-//! K3. A file of a view is not deleted; nor is one that was live when files were pinned, as long as they are.
-//! K4. Each file number is given out once, and the numbers in the MANIFEST are below its next file number.
-//! K5. After a MANIFEST has failed no edit is appended to it: the next one goes to a new MANIFEST.
+//! K1. A version is published only after it is durable in the MANIFEST.
+//! K2. The changes of a group are published under one lock, and become durable atomically.
+//! K3. A file in a view is not deleted; neither is a pinned file that was live when it was pinned.
+//! K4. Each file number is allocated once, and the numbers in the MANIFEST are below its next file number.
+//! K5. After a failure of the MANIFEST no edit is appended to it: the next one is written to a new MANIFEST.
 //!
-//! Edits are one at a time, under the lock of the MANIFEST. The lock of the obsolete files is a leaf.
+//! Edits are serialized by the lock of the MANIFEST. The lock of the obsolete files is a leaf.
 
 pub(crate) mod create;
 pub(crate) mod env;
@@ -65,7 +67,7 @@ use obsolete_files::{ObsoleteFiles, PurgeHint};
 use snapshot::{Snapshot, Snapshots};
 use sst_file_manager::Space;
 
-/// Bytes of the block cache that families without one of their own share.
+/// The size of the block cache shared by families without one.
 const DEFAULT_CACHE_BYTES: usize = 32 << 20;
 
 /// The families of a database and their files.
@@ -76,22 +78,22 @@ pub(crate) struct Catalog {
     families: FamilyTable,
     /// The open tables of all families.
     open_tables: Arc<OpenTables>,
-    /// The cache of families that bring none of their own.
-    /// None once the database is released.
+    /// The cache of families that have none. `None` once the database is released.
     default_cache: ArcSwapOption<BlockCache>,
     /// The memory budget, if there is one.
     budget: Option<Arc<Budget>>,
     snapshots: Arc<Snapshots>,
     manifest: Ranked<Option<Manifest>>,
     file_numbers: FileNumbers,
-    /// Obsolete files that are still read, or whose deletion is disabled. No other lock is taken while this one is held.
+    /// Obsolete files that still have readers, or whose deletion is disabled. No other lock is acquired while
+    /// this one is held.
     obsolete: Mutex<ObsoleteFiles>,
     purge_hint: PurgeHint,
     space: Space,
 }
 
 impl Catalog {
-    /// A catalog without families, whose files get numbers from `next_file` on.
+    /// Creates a catalog without families, whose files get numbers from `next_file` on.
     pub(crate) fn new(
         context: Arc<DbContext>,
         telemetry: Arc<Telemetry>,
@@ -125,29 +127,29 @@ impl Catalog {
         }
     }
 
-    /// The options in effect now.
+    /// Returns the current options.
     fn options(&self) -> Guard<Arc<DbOptions>> {
         self.settings.get()
     }
 
-    /// The live families, without counting a reference.
+    /// Returns the live families without counting a reference.
     #[inline]
     pub(crate) fn families(&self) -> Guard<Arc<Families>> {
         self.families.load()
     }
 
-    /// The live families.
+    /// Returns the live families.
     pub(crate) fn families_full(&self) -> Arc<Families> {
         self.families.load_full()
     }
 
-    /// The family with number 0; `None` before families are known.
+    /// Returns the family with number 0; `None` before the families are set.
     #[inline]
     pub(crate) fn default_family(&self) -> Option<&Arc<FamilyState>> {
         self.families.default_family()
     }
 
-    /// A snapshot of what `visible` returns, the last visible write. It is called under a lock.
+    /// Creates a snapshot at the sequence number returned by `visible`, which is called under a lock.
     pub(crate) fn snapshot(&self, visible: impl FnOnce() -> SequenceNumber) -> Snapshot {
         let snapshot = self.snapshots.take(visible);
         let now = self.context.world.clock.wall_seconds();
@@ -161,32 +163,32 @@ impl Catalog {
         &self.snapshots
     }
 
-    /// The room that the files take.
+    /// The accounting of space used by files.
     pub(crate) fn space(&self) -> &Space {
         &self.space
     }
 
-    /// A number for a new file.
+    /// Allocates a number for a new file.
     pub(crate) fn new_file_number(&self) -> FileNumber {
         self.file_numbers.take()
     }
 
-    /// The number that the next file gets, unless another thread takes it first.
+    /// Returns the number of the next file, unless another thread allocates it first.
     pub(crate) fn next_file_number(&self) -> FileNumber {
         self.file_numbers.next()
     }
 
-    /// Keeps `number` from being given to a new file.
+    /// Prevents `number` from being allocated.
     pub(crate) fn note_used_number(&self, number: FileNumber) {
         self.file_numbers.note_used(number);
     }
 
-    /// Bounds the number of open tables; `None` for no bound.
+    /// Limits the number of open tables; `None` for no limit.
     pub(crate) fn set_open_table_limit(&self, limit: Option<usize>) {
         self.open_tables.set_limit(limit);
     }
 
-    /// Gives `options` the default cache if they bring none of their own and want one.
+    /// Sets the default cache in `options` if they have none and use one.
     fn fill_in_cache(&self, options: &mut FamilyOptions) {
         if options.table.block_cache.is_none() && !options.table.no_block_cache {
             options.table.block_cache = self.default_cache.load_full();

@@ -1,4 +1,4 @@
-//! The OPTIONS file: written whenever options or families change.
+//! The OPTIONS file, which is written whenever options or families change.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use cairn_types::{FileNumber, Result};
 use super::Catalog;
 use super::purge::old_options;
 
-/// Puts a file with `content` in the place of `path`, by way of `temporary`, durably.
+/// Replaces `path` by a file with `content`, durably, by way of `temporary`.
 pub(crate) fn replace(
     fs: &dyn FileSystem,
     temporary: &Path,
@@ -30,7 +30,7 @@ pub(crate) fn replace(
 }
 
 impl Catalog {
-    /// Writes the options in effect to a new OPTIONS file, and deletes all but the newest two.
+    /// Writes the current options to a new OPTIONS file, and deletes all but the newest two.
     pub(crate) fn write_options_file(&self) -> Result<()> {
         let _alone = self.settings.lock_file();
         self.add_options_file()?;
@@ -40,8 +40,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Writes the options in effect to a new OPTIONS file, and returns its name. Only one may do so at a
-    /// time.
+    /// Writes the current options to a new OPTIONS file, and returns its name. Calls must be serialized.
     pub(crate) fn add_options_file(&self) -> Result<String> {
         let families = self.families();
         let file = OptionsFile {

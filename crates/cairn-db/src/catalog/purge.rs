@@ -1,10 +1,9 @@
-//! Deleting files that nothing needs any more.
+//! Deleting files that are no longer needed.
 //!
-//! A table is deleted when no current version has it, the MANIFEST edit that released it is synced,
-//! and its last reader has ended. A view that ends sets a mark, and only then are obsolete tables searched
-//! for. An `SstFileManager` may make trash of tables and blob files first, and delete
-//! them slowly. What a crash left behind is deleted when the database is opened. Unknown names
-//! are never touched.
+//! A table is deleted when no current version has it, the MANIFEST edit that removed it is synced, and its
+//! last reader has ended. A view that ends sets a flag, and only then are obsolete tables searched for. An
+//! `SstFileManager` may move tables and blob files to the trash first, and delete them slowly. Files left by
+//! a crash are deleted when the database is opened. Files with unknown names are never touched.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -21,27 +20,27 @@ use super::Catalog;
 use super::obsolete_files::Unread;
 use super::sst_file_manager::is_trash;
 
-/// The files that a full scan keeps.
+/// The files kept by a full scan.
 pub(crate) struct Keep {
-    /// The MANIFEST in use.
+    /// The current MANIFEST.
     pub(crate) manifest: FileNumber,
     /// Logs before this one are not needed.
     pub(crate) min_log: FileNumber,
     /// Tables and blob files of the live versions.
     pub(crate) live: BTreeSet<FileNumber>,
-    /// Files at or above this number may be about to enter the tree.
+    /// Files at or above this number may be about to be added to the tree.
     pub(crate) min_pending: FileNumber,
 }
 
-/// The number of OPTIONS files that are kept.
+/// The number of OPTIONS files to keep.
 const OPTIONS_KEPT: usize = 2;
 
 impl Keep {
-    /// True if the file may be deleted. OPTIONS files are judged together, elsewhere.
+    /// True if the file may be deleted. OPTIONS files are handled separately.
     pub(crate) fn is_obsolete(&self, name: FileName) -> bool {
         match name {
             FileName::Wal(number) => number < self.min_log,
-            // Openings that failed leave some with larger numbers than one that was gone on with.
+            // Failed openings leave some with larger numbers than a reused one.
             FileName::Manifest(number) => number != self.manifest,
             FileName::Table(number) | FileName::LegacyTable(number) | FileName::Blob(number) => {
                 number < self.min_pending && !self.live.contains(&number)
@@ -52,7 +51,7 @@ impl Keep {
     }
 }
 
-/// Deletes those of the files `names` in `dir` that `keep` does not keep. Nothing else may be creating files
+/// Deletes the files `names` in `dir` except those that `keep` keeps. No other thread may be creating files
 /// there.
 pub(crate) fn scan(fs: &dyn FileSystem, dir: &Path, names: Vec<String>, keep: &Keep) -> Result<()> {
     for name in &names {
@@ -68,8 +67,8 @@ pub(crate) fn scan(fs: &dyn FileSystem, dir: &Path, names: Vec<String>, keep: &K
     Ok(())
 }
 
-/// Deletes the tables and blob files from `dir` that `keep` does not keep, and nothing else: the
-/// directory may have other uses.
+/// Deletes the tables and blob files in `dir` except those that `keep` keeps, and nothing else: the directory
+/// may have other uses.
 pub(crate) fn scan_tables(fs: &dyn FileSystem, dir: &Path, keep: &Keep) -> Result<()> {
     for name in fs.list(dir)? {
         match FileName::parse(&name) {
@@ -85,7 +84,7 @@ pub(crate) fn scan_tables(fs: &dyn FileSystem, dir: &Path, keep: &Keep) -> Resul
     Ok(())
 }
 
-/// The OPTIONS files among `names` that newer ones have replaced.
+/// Returns the OPTIONS files among `names` that newer ones have replaced.
 pub(crate) fn old_options(names: Vec<String>) -> impl Iterator<Item = String> {
     let number = |name: &String| match FileName::parse(name) {
         Some(FileName::Options(number)) => Some(number),
@@ -100,7 +99,7 @@ pub(crate) fn old_options(names: Vec<String>) -> impl Iterator<Item = String> {
     options.into_iter().map(|(_, name)| name)
 }
 
-/// Removes a file; one that is gone already is no error.
+/// Removes a file. A missing file is not an error.
 fn remove(fs: &dyn FileSystem, path: &Path) -> Result<()> {
     match fs.remove(path) {
         Err(error) if error.subcode() == Subcode::PathNotFound => Ok(()),
@@ -108,7 +107,7 @@ fn remove(fs: &dyn FileSystem, path: &Path) -> Result<()> {
     }
 }
 
-/// Keeps files from deletion while it lives.
+/// Prevents the deletion of files while it exists.
 pub(crate) struct Pin<'a>(&'a Catalog);
 
 impl Drop for Pin<'_> {
@@ -119,14 +118,14 @@ impl Drop for Pin<'_> {
 }
 
 impl Catalog {
-    /// Keeps all files that are live now, or become obsolete meanwhile, until the result is dropped. The next purge
-    /// deletes those that are obsolete then.
+    /// Keeps all files that are live now, and those that become obsolete meanwhile, until the result is
+    /// dropped. The next purge deletes the obsolete ones.
     pub(crate) fn pin_files(&self) -> Pin<'_> {
         self.obsolete.lock().pin();
         Pin(self)
     }
 
-    /// True while a copy is under way, whose files are kept.
+    /// True while a copy is in progress, whose files are kept.
     pub(crate) fn has_pins(&self) -> bool {
         self.obsolete.lock().are_pinned()
     }
@@ -136,7 +135,7 @@ impl Catalog {
         self.obsolete.lock().disable();
     }
 
-    /// Reverts one [`Catalog::disable_deletions`]. With the last of them, the files that waited are deleted.
+    /// Reverts one [`Catalog::disable_deletions`]. The last one deletes the files that have become obsolete.
     pub(crate) fn enable_deletions(&self) {
         let held = self.obsolete.lock().enable();
         self.delete_held(held);
@@ -147,7 +146,7 @@ impl Catalog {
         !self.obsolete.lock().are_disabled()
     }
 
-    /// Files that wait for deletions to be enabled are kept from now on: the directory may belong to another process.
+    /// Permanently keeps files whose deletion was deferred: the directory may belong to another process.
     pub(crate) fn give_up_directory(&self) {
         self.obsolete.lock().give_up();
     }
@@ -166,20 +165,20 @@ impl Catalog {
         self.obsolete.lock().blobs_of(source)
     }
 
-    /// True if a reader that has left may have been the last of an obsolete file. Costs two loads.
+    /// True if a reader that has ended may have been the last of an obsolete file. Costs two loads.
     pub(crate) fn may_have_unread(&self) -> bool {
         self.purge_hint.may_have_unread()
     }
 
-    /// Deletes obsolete tables and blob files without a reader, unless deletions are disabled. The caller does not hold
-    /// the lock of the tree.
+    /// Deletes obsolete tables and blob files without readers, unless deletions are disabled. The caller does
+    /// not hold the lock of the tree.
     pub(crate) fn purge(&self) {
         let unread = {
             let mut obsolete = self.obsolete.lock();
             if obsolete.are_disabled() {
                 return;
             }
-            // Before the files are looked at: a view that ends meanwhile is noted for the next time.
+            // Before the files are checked: a view that ends meanwhile is recorded for the next check.
             self.purge_hint.begin_scan();
             let unread = obsolete.take_unread();
             self.purge_hint.set_obsolete(!obsolete.is_empty());
@@ -215,9 +214,9 @@ impl Catalog {
             })
     }
 
-    /// Deletes a file, or keeps it until deletions are enabled again. A failure is reported and left
-    /// to the next opening: the file is dead weight, not damage. The caller does not hold the lock
-    /// of the tree.
+    /// Deletes a file, or keeps it until deletions are enabled again. A failure is logged, and the next
+    /// opening tries again: the file wastes space but does no harm. The caller does not hold the lock of the
+    /// tree.
     pub(crate) fn delete(&self, path: &Path) {
         if self.obsolete.lock().hold(path) {
             return;

@@ -1,4 +1,5 @@
-//! The state of a family that joins the catalog: its directories, the sources of its tables and blob files, its first view.
+//! The state of a family that is added to the catalog: its directories, the sources of its tables and blob
+//! files, its first view.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -19,7 +20,7 @@ use super::family::FamilyState;
 use crate::locks::Rank;
 
 impl Catalog {
-    /// The state of a family with `version` and an empty `memtable`.
+    /// Returns the state of a family with `version` and an empty `memtable`.
     pub(super) fn new_family(
         &self,
         family: &RecoveredFamily,
@@ -31,7 +32,7 @@ impl Catalog {
         assert_eq!(
             options.comparator.name(),
             version.order().name(),
-            "the tables of family {:?} are in the order of its options",
+            "the tables of family {:?} have the comparator of its options",
             family.name
         );
         let tables = Arc::new(self.table_source(&options));
@@ -60,12 +61,13 @@ impl Catalog {
             number: 1,
             end: self.purge_hint.view_end(),
         };
-        // The first epoch is that of files that are ingested behind.
+        // The first epoch is that of files ingested behind existing data.
         let reserved = u64::from(options.allows_ingest_behind(&self.options()));
         FamilyState::new(family, Arc::new(options), view, tables, reserved)
     }
 
-    /// Puts `options` of `family` in force. The caller holds the lock of the tree, under which views change.
+    /// Puts `options` of `family` into effect. The caller holds the lock of the tree, under which views
+    /// change.
     pub(crate) fn change_options(&self, family: &FamilyState, mut options: FamilyOptions) {
         self.fill_in_cache(&mut options);
         debug_assert!(
@@ -75,7 +77,7 @@ impl Catalog {
         assert_eq!(
             options.comparator.name(),
             family.order().name(),
-            "the order of the keys never changes"
+            "the comparator never changes"
         );
         let tables = Arc::new(self.table_source(&options));
         let view = family.view_full();
@@ -104,13 +106,13 @@ impl Catalog {
         });
     }
 
-    /// The sampler of the reads that are counted on the files of a family of `options`, if any are.
+    /// Returns the sampler of reads per file for a family with `options`, if enabled.
     fn read_sampler(&self, options: &FamilyOptions) -> Option<Arc<dyn Random>> {
         (options.read_triggered_compaction_threshold > 0.0)
             .then(|| self.context.world.random.clone())
     }
 
-    /// The source of the blob files of a family of `options`.
+    /// Returns the source of the blob files of a family with `options`.
     fn blob_source(&self, options: &FamilyOptions, tables: &TableSource) -> BlobSource {
         let of_budget = self.budget.as_ref().map(|budget| budget.of.cache().clone());
         let cache = options.blob_cache.clone().or(of_budget);
@@ -125,7 +127,7 @@ impl Catalog {
             .charging(tables.charge_policy())
     }
 
-    /// The row cache of a family of `options`, if it has one.
+    /// Returns the row cache of a family with `options`, if it has one.
     fn row_cache(&self, options: &FamilyOptions) -> Option<RowCache> {
         let cache = self.options().row_cache.clone();
         let cache = cache.filter(|_| options.comparator.timestamp_size() == 0)?;
@@ -135,7 +137,7 @@ impl Catalog {
         })
     }
 
-    /// The source of the tables of a family of `options`.
+    /// Returns the source of the tables of a family with `options`.
     fn table_source(&self, options: &FamilyOptions) -> TableSource {
         let db = self.options();
         if let (Some(budget), Some(cache)) = (&self.budget, &options.table.block_cache) {
@@ -170,13 +172,13 @@ impl Catalog {
         }
     }
 
-    /// True if all memory is charged to the block cache, whatever `cache_usage_options` of the families say: a
-    /// memory budget is in force.
+    /// True if all memory is charged to the block cache, regardless of the families' `cache_usage_options`,
+    /// because there is a memory budget.
     fn charges_all(&self) -> bool {
         self.budget.is_some()
     }
 
-    /// The directories of the tables of a family with these options, by path id.
+    /// Returns the directories of the tables of a family with these options, by path id.
     pub(crate) fn table_dirs(&self, family: &FamilyOptions) -> Vec<PathBuf> {
         table_dirs(&self.context.dir, &self.options(), family)
     }
@@ -190,7 +192,7 @@ impl Catalog {
             .collect()
     }
 
-    /// Makes the directories of a family's tables.
+    /// Creates the directories of a family's tables.
     pub(crate) fn create_table_dirs(&self, family: &FamilyOptions) -> Result<()> {
         family.check_paths(&self.options())?;
         family.check_ingest_behind(&self.options())?;
@@ -202,7 +204,7 @@ impl Catalog {
     }
 }
 
-/// The directories of the tables of a `family` of the database in `dir`, by path id.
+/// Returns the directories of the tables of a `family` of the database in `dir`, by path id.
 pub(crate) fn table_dirs(dir: &Path, options: &DbOptions, family: &FamilyOptions) -> Vec<PathBuf> {
     match family.paths_of(options) {
         [] => vec![dir.to_owned()],
@@ -210,9 +212,8 @@ pub(crate) fn table_dirs(dir: &Path, options: &DbOptions, family: &FamilyOptions
     }
 }
 
-/// Creates `dir` if it is missing, so that it survives a power cut. Its name is made durable also
-/// if it is there, but not of a database that is `known`: an opening before may have failed between
-/// creating and syncing it.
+/// Creates `dir` durably if it is missing. Its name is synced even if it exists, unless the database is
+/// `known`: an earlier opening may have failed between creating and syncing it.
 pub(crate) fn create_dir(fs: &dyn FileSystem, dir: &Path, known: bool) -> Result<()> {
     if fs.exists(dir)? {
         let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -226,7 +227,7 @@ pub(crate) fn create_dir(fs: &dyn FileSystem, dir: &Path, known: bool) -> Result
         };
     }
     fs.create_dir_all(dir)?;
-    // Directories above that were created too hang on the first one that was there.
+    // The names of directories above that were created as well are durable through the first existing one.
     let parents = dir
         .ancestors()
         .skip(1)

@@ -1,8 +1,8 @@
-//! Checkpoints: a second database with the state of a moment, made of links.
+//! Checkpoints: a second database with the current state, made of links.
 //!
-//! Tables and blob files never change, so they are linked (copied to another device). The MANIFEST
-//! and the logs grow, so the part of them that belongs to the moment is copied. The directory gets
-//! its name when it is complete and durable; see `staging`.
+//! Tables and blob files never change, so they are linked (or copied to another device). The MANIFEST and the
+//! logs grow, so their relevant parts are copied. The directory gets its name when it is complete and
+//! durable; see `staging`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,14 +17,13 @@ use crate::files::staging::Staging;
 use crate::shared::Shared;
 
 impl Db {
-    /// Makes a database with the present state in `dir`, which must not exist. Memtables are
-    /// flushed first if the logs have `log_size_for_flush` bytes or more: 0 always, `u64::MAX`
-    /// never; what is not flushed is in the copy's logs. Returns the last write that the copy has.
+    /// Creates a database with the current state in `dir`, which must not exist. Memtables are flushed first
+    /// if the logs have `log_size_for_flush` bytes or more: 0 always, `u64::MAX` never; unflushed data is in
+    /// the logs of the copy. Returns the last sequence number in the copy.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if `dir` exists; those of a flush; `IoError`. Nothing is left in `dir`
-    /// then.
+    /// `InvalidArgument` if `dir` exists; those of a flush; `IoError`. `dir` does not exist then.
     pub fn create_checkpoint(&self, dir: &Path, log_size_for_flush: u64) -> Result<SequenceNumber> {
         self.shared().create_checkpoint(dir, log_size_for_flush)
     }
@@ -54,7 +53,7 @@ impl Shared {
         Ok(capture.last)
     }
 
-    /// Puts `file` into a copy.
+    /// Adds `file` to a copy.
     fn stage(&self, staging: &Staging<'_>, file: &LiveFileStorageInfo) -> Result<()> {
         let fs = &*self.context.world.fs;
         let to = staging.path(&file.relative_filename);
@@ -75,7 +74,7 @@ impl Shared {
         Ok(())
     }
 
-    /// A checkpoint has copied `bytes` of a file.
+    /// Reports that a checkpoint has copied `bytes` of a file.
     fn record_copied(&self, bytes: u64) {
         self.telemetry.record(|update| {
             update.add(Ticker::CheckpointReadBytes, bytes);
@@ -84,7 +83,7 @@ impl Shared {
     }
 }
 
-/// Links a file that never changes, or copies it where it cannot be linked. Returns true if it is a copy.
+/// Links a file that never changes, or copies it if it cannot be linked. Returns true if it was copied.
 pub(crate) fn link_or_copy(
     fs: &dyn cairn_platform::FileSystem,
     from: &Path,

@@ -22,22 +22,22 @@ use crate::handle::Family;
 use crate::shared::Shared;
 use crate::ttl;
 
-/// The description of an export: all that an import has to know besides the files.
+/// The description of an export: all information that an import needs besides the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportImportFilesMetaData {
-    /// The name of the order of the keys.
+    /// The name of the comparator.
     pub db_comparator_name: String,
     /// The files, with their levels and bounds.
     pub files: Vec<LiveFileMetaData>,
 }
 
 impl Family {
-    /// Flushes the family and puts links to its tables into `dir`, which must not exist.
+    /// Flushes the family and links its tables to `dir`, which must not exist.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if `dir` exists; `NotSupported` if values lie in blob files; those of a
-    /// flush; `IoError`. Nothing is left in `dir` then.
+    /// `InvalidArgument` if `dir` exists; `NotSupported` if values are in blob files; those of a flush;
+    /// `IoError`. `dir` does not exist then.
     pub fn export(&self, dir: &Path) -> Result<ExportImportFilesMetaData> {
         let shared = &self.db.shared;
         let fs = &*shared.context.world.fs;
@@ -49,7 +49,7 @@ impl Family {
         let metadata = self.metadata(&ColumnFamilyMetaDataOptions::default());
         if !metadata.blob_files.is_empty() {
             return Err(Error::not_supported(format!(
-                "exporting column family {:?}: its values lie in blob files",
+                "exporting column family {:?}: its values are in blob files",
                 self.name()
             )));
         }
@@ -70,13 +70,13 @@ impl Family {
 }
 
 impl Db {
-    /// Creates the family `name` out of exported tables. Several exports must not overlap each
-    /// other. After a crash the family is there with all its tables, or not at all.
+    /// Creates the family `name` from exported tables. Several exports must not overlap. After a crash the
+    /// family exists with all its tables, or not at all.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the name is empty or taken, the comparators differ, exports overlap or
-    /// a level does not exist; `Corruption` of a file. Nothing has changed then.
+    /// `InvalidArgument` if the name is empty or in use, the comparators differ, exports overlap or a level
+    /// does not exist; `Corruption` of a file. Nothing has changed then.
     pub fn create_family_with_import(
         &self,
         name: &str,
@@ -93,7 +93,7 @@ impl Db {
     }
 }
 
-/// A file that was brought in, and where it came from.
+/// An imported file and its source.
 struct Imported {
     outside: PathBuf,
     inside: PathBuf,
@@ -129,7 +129,7 @@ impl Shared {
                     tables,
                 };
                 let _lead = self.lead_alone()?;
-                // An opening that finds the family after a power cut finds every write before it too.
+                // An opening that finds the family after a power failure also finds every earlier write.
                 self.flush_wal(true)?;
                 self.create_families_led(vec![family])
             })
@@ -137,8 +137,8 @@ impl Shared {
         let state = match created {
             Ok(state) => state,
             Err(error) => {
-                // With a MANIFEST in doubt the database is read-only, and the files may be part of
-                // it.
+                // If the outcome of the MANIFEST write is unknown, the database is read-only, and the files
+                // may be part of it.
                 if !self.errors.stop_writes() {
                     imported
                         .iter()
@@ -160,7 +160,7 @@ impl Shared {
         Ok(state)
     }
 
-    /// Links or copies the files, and returns the edit that makes them a tree.
+    /// Links or copies the files, and returns the edit that adds them to the tree.
     fn bring_in_exports(
         &self,
         options: &FamilyOptions,
@@ -208,7 +208,7 @@ impl Shared {
                 .iter()
                 .map(|export| export.files.len())
                 .sum::<usize>(),
-            "each file is brought in"
+            "each file is imported"
         );
         fs.sync_dir(dir)?;
         // Epochs order files by age only if every file has one.
@@ -229,7 +229,7 @@ impl Shared {
         })
     }
 
-    /// The metadata of an exported file in the tree.
+    /// Returns the metadata of an exported file for the tree.
     fn import_meta(
         &self,
         reader: &Reader<'_>,
@@ -307,7 +307,7 @@ fn bound(bytes: &[u8]) -> Result<InternalKey> {
     InternalKey::decode(bytes).map_err(|malformed| malformed.in_file("the export's metadata", 0))
 }
 
-/// The path of an exported file. Its name is one path component.
+/// Returns the path of an exported file. Its name is one path component.
 fn path_of(file: &LiveFileMetaData) -> Result<PathBuf> {
     let name = file.relative_filename.trim_start_matches('/');
     let single =
@@ -320,7 +320,7 @@ fn path_of(file: &LiveFileMetaData) -> Result<PathBuf> {
     }
 }
 
-/// Refuses exports in another order, without files, or that overlap each other.
+/// Returns an error for exports with another comparator, without files, or that overlap each other.
 fn check_exports(order: &KeyOrder, exports: &[ExportImportFilesMetaData]) -> Result<()> {
     let mut ranges: Vec<(&[u8], &[u8])> = Vec::new();
     for export in exports {

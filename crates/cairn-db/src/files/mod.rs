@@ -1,5 +1,5 @@
-//! Files that enter and leave a database: tables written and read outside of one, ingestion,
-//! checkpoints, exports, and what files there are.
+//! Operations on files outside of the tree: tables written and read without a database, ingestion,
+//! checkpoints, exports, and lists of files.
 
 pub(crate) mod capture;
 pub(crate) mod checkpoint;

@@ -1,4 +1,4 @@
-//! Families that come and go, new logs, and the end of an open database.
+//! Creating and dropping families, new logs, and closing a database.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::ttl;
 use crate::write::log::{CurrentLog, Expected};
 
 impl Shared {
-    /// A memtable for a family of `options`, for writes after `last`.
+    /// Creates a memtable for a family with `options`, for writes after `last`.
     pub(crate) fn new_memtable(
         &self,
         options: &cairn_options::FamilyOptions,
@@ -38,7 +38,7 @@ impl Shared {
         })
     }
 
-    /// Creates families, durably: all of them or none.
+    /// Creates families, durably and atomically.
     pub(crate) fn create_families(
         self: &Arc<Self>,
         given: &[FamilyDescriptor],
@@ -51,12 +51,12 @@ impl Shared {
             .iter()
             .map(|family| self.prepare_family(family))
             .collect::<Result<Vec<_>>>()?;
-        // With the lead no write is under way, so the families begin with the current log.
+        // With the lead held no write is in progress, so the families start with the current log.
         let _lead = self.lead_alone()?;
         self.create_families_led(new)
     }
 
-    /// Checks a family to create and makes the directories of its tables.
+    /// Validates a family to create and creates the directories of its tables.
     fn prepare_family(&self, given: &FamilyDescriptor) -> Result<NewFamily> {
         let FamilyDescriptor { name, options } = given;
         if name.is_empty() {
@@ -89,7 +89,7 @@ impl Shared {
             .as_ref()
             .map(CurrentLog::number);
         let log = log.ok_or_else(|| Error::shutdown("the database is closed"))?;
-        // A write to a family of `new` must find its options noted.
+        // A write to a family in `new` must find its options recorded.
         new.iter()
             .for_each(|family| self.signals.note_options(&family.options));
         let last = self.published();
@@ -143,7 +143,7 @@ impl Shared {
         self.signals.set_wal_limit(limit);
     }
 
-    /// Creates the log `number`, which is likely to be used as `before` was.
+    /// Creates the log `number`, whose expected use is that of `before`.
     pub(crate) fn create_log(
         &self,
         number: FileNumber,
@@ -170,7 +170,7 @@ impl Shared {
             self.options().use_fsync,
             Expected {
                 synced: synced || self.syncs_ended_logs(),
-                // The zeros of a log that is synced early are written for nothing.
+                // The zeros of a log that is synced early would be written for nothing.
                 len: before.filter(|_| !synced).map_or(0, CurrentLog::len),
                 before,
             },
@@ -197,19 +197,19 @@ impl Shared {
         Ok(log)
     }
 
-    /// The description of `log` for the next log, with `track_and_verify_wals`.
+    /// Returns the description of `log` for the next log, with `track_and_verify_wals`.
     pub(crate) fn predecessor(&self, log: &CurrentLog) -> Option<Predecessor> {
         self.options()
             .track_and_verify_wals
             .then(|| log.as_predecessor())
     }
 
-    /// Closes the database: running jobs end, the log is synced, the lock is given back. A second
+    /// Closes the database: running jobs are cancelled, the log is synced, the lock is released. A second
     /// call does nothing.
     ///
     /// # Errors
     ///
-    /// `Busy`, with nothing done, in a callback that may not wait; those of the log and the MANIFEST.
+    /// `Busy`, without any effect, in a callback that must not wait; those of the log and the MANIFEST.
     pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
         self.context.check_process()?;
         self.may_wait()?;
@@ -220,23 +220,22 @@ impl Shared {
         })
     }
 
-    /// [`Shared::close`] of a database that is open, by the one thread that does it.
+    /// [`Shared::close`] of an open database, by the one thread that does it.
     fn close_locked(self: &Arc<Self>) -> Result<()> {
         let flushed = self.flush_unlogged();
-        // What a job has not finished is in the log, or still in its inputs.
+        // Data of an unfinished job is in the log, or still in its inputs.
         self.lifecycle.begin_closing();
         self.signals.request_attention();
-        // A writer that waits for an `unlock_wal` leads.
+        // A writer that waits for `unlock_wal` holds the lead.
         drop(self.tree.lock());
         self.changed.notify_all();
-        // No thread leads any more once this one has led: the next leader finds the database
-        // closing.
+        // After this thread, no other one leads: the next leader finds the database closing.
         drop(self.lead_alone()?);
         self.wait_until(|tree| tree.jobs.are_over() && !tree.logs.has_ending())?;
         assert_eq!(
             self.published(),
             self.writes.commits.allocated(),
-            "no write is under way in a database that is being closed"
+            "no write is in progress in a database that is being closed"
         );
         let log = self.writes.writer.lock().log.take();
         let synced = match log {
@@ -275,7 +274,7 @@ impl Shared {
         flushed.and(synced).and(manifest)
     }
 
-    /// Flushes what was written without a log, unless the options say that it may be lost.
+    /// Flushes writes that bypassed the log, unless the options permit their loss.
     pub(crate) fn flush_unlogged(self: &Arc<Self>) -> Result<()> {
         if self.context.read_only
             || self.options().avoid_flush_during_shutdown
@@ -284,7 +283,7 @@ impl Shared {
         {
             return Ok(());
         }
-        // Writes without a log are lost then, and the caller that closes the database gets the reason.
+        // Such writes are lost then, and the caller that closes the database gets the reason.
         self.check_failure()?;
         let families: Vec<_> = self.catalog.families().iter().cloned().collect();
         self.flush_because(&families, FlushReason::ShutDown);
@@ -292,17 +291,17 @@ impl Shared {
     }
 }
 
-/// The id of the family and the size of the timestamps of its keys, if they have any.
+/// Returns the id of the family and the size of the timestamps of its keys, if they have any.
 fn timestamp_size(family: &FamilyState) -> Option<(u32, u16)> {
     let size = u16::try_from(family.order().timestamp_size()).ok()?;
     (size > 0).then_some((family.id(), size))
 }
 
-/// The Bloom filter of a memtable of `options`.
+/// Creates the Bloom filter of a memtable with `options`.
 fn memtable_filter(options: &FamilyOptions) -> FilterOptions {
     let ratio = options.memtable_prefix_bloom_size_ratio.clamp(0.0, 0.25);
     FilterOptions {
-        // A share of what is in memory, far below where the rounding would show.
+        // A share of a length in memory: the loss of precision is irrelevant.
         bytes: (options.write_buffer_size as f64 * ratio) as usize,
         whole_keys: options.memtable_whole_key_filtering,
         prefix_extractor: options.prefix_extractor.clone(),

@@ -1,4 +1,4 @@
-//! The part of an ingestion during which writers wait: flush, places, MANIFEST, what readers see.
+//! The part of an ingestion during which writers wait: flush, placement, MANIFEST, publication.
 
 use std::sync::Arc;
 
@@ -22,11 +22,11 @@ use crate::locks::Rank;
 use crate::reservations::{Range, Reservations};
 use crate::shared::Shared;
 
-/// The state after an ingestion that failed.
+/// The state after a failed ingestion.
 pub(super) enum Failed {
-    /// Nothing of it is in the database.
+    /// None of it is in the database.
     Nothing(Error),
-    /// The MANIFEST may have it.
+    /// The MANIFEST may contain it.
     InDoubt(Error),
 }
 
@@ -37,7 +37,7 @@ impl From<Error> for Failed {
 }
 
 impl Shared {
-    /// Makes the prepared files part of the database. The caller leads.
+    /// Adds the prepared files to the database. The caller leads.
     pub(super) fn ingest_led(self: &Arc<Self>, prepared: &[Prepared<'_>]) -> Result<(), Failed> {
         debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
         self.wait_while_locked(false)?;
@@ -49,12 +49,12 @@ impl Shared {
             ))));
         }
         self.flush_overlapped(prepared)?;
-        // An opening that finds the files after a power cut finds every write before them too.
+        // An opening that finds the files after a power failure also finds every earlier write.
         self.flush_wal(true)?;
-        // No log number will say that the files are newer than what the logs hold.
+        // Log numbers do not order the files after the logged data.
         let log_reach = self.durable_log_reach();
         let mut reserved = self.reservations();
-        // What enters without a number must not become visible to a snapshot that is older.
+        // Data added without a number must not become visible to an older snapshot.
         let _pause = self.catalog.snapshots().pause();
         let editor = self.catalog.edit();
         let mut changes = Vec::new();
@@ -97,7 +97,8 @@ impl Shared {
         self.flush_led(&overlapped)
     }
 
-    /// Finds a place for every file, and reserves it. Returns the changes that bring the files there, one for each family.
+    /// Finds and reserves a place for every file. Returns the changes that add the files there, one for each
+    /// family.
     fn enter(
         self: &Arc<Self>,
         prepared: &[Prepared<'_>],
@@ -128,12 +129,12 @@ impl Shared {
                 let file = &job.files[at];
                 assert!(
                     file.number < limit,
-                    "ingested table {} has a number that was given out",
+                    "ingested table {} has an allocated number",
                     file.number
                 );
                 assert!(
                     place.seq == SequenceNumber::ZERO || place.seq > before,
-                    "ingested table {} gets number {}, and {before} is visible already",
+                    "ingested table {} gets number {}, but {before} is already visible",
                     file.number,
                     place.seq
                 );
@@ -179,7 +180,7 @@ impl Shared {
         }
     }
 
-    /// The files that leave the tree, with their levels.
+    /// Returns the files that are removed from the tree, with their levels.
     fn leaving(
         &self,
         job: &Prepared<'_>,
@@ -238,7 +239,7 @@ impl Shared {
     ) -> Result<Vec<Place>> {
         let family = job.family();
         let context = self.job_context(family);
-        // Tables are read before the tree is locked; the lock of the MANIFEST keeps the version.
+        // Tables are read before the tree is locked; the lock of the MANIFEST keeps the version unchanged.
         let mut incoming = Vec::with_capacity(job.files.len());
         for file in &job.files {
             let mut bounds = file.bounds.clone();
@@ -278,8 +279,7 @@ impl Shared {
             return Ok(file.checksum.clone());
         };
         let fs = &*self.context.world.fs;
-        // The file may be a link to one that is not ours to change, so a changed copy takes its
-        // name.
+        // The file may be a link to one that must not be changed, so it is replaced by a changed copy.
         let number = self.catalog.new_file_number();
         let name = cairn_format::names::FileName::Temp(number).to_string();
         let changed = file.inside.with_file_name(name);
@@ -312,7 +312,7 @@ impl Shared {
         }
     }
 
-    /// The metadata of a file in its place.
+    /// Returns the metadata of a file in its place.
     fn meta(
         &self,
         job: &Prepared<'_>,
@@ -353,13 +353,13 @@ impl Shared {
         if let Some((least, most)) = &file.timestamps {
             (meta.min_timestamp, meta.max_timestamp) = (least.clone(), most.clone());
         }
-        // One range deletion and nothing else: it is there to be compacted away.
+        // It has a single range deletion and nothing else: it is to be compacted away.
         meta.marked = file.counts.range_deletions == 1 && file.counts.entries == 1;
         assert!(meta.counts.set(file.counts).is_ok(), "the metadata is new");
         meta
     }
 
-    /// Notifies listeners of a file that was ingested. Not inlined, so that a stack names it.
+    /// Notifies listeners of an ingested file. Not inlined, so that it appears in stack traces.
     #[inline(never)]
     fn notify_ingested(
         &self,
@@ -379,7 +379,7 @@ impl Shared {
             external_file_path: file.outside.to_string_lossy().into_owned(),
             internal_file_path: file.inside.to_string_lossy().into_owned(),
             global_seqno: meta.largest_seq,
-            // A table that cannot be opened says so when it is read.
+            // The error of a table that cannot be opened is returned when it is read.
             table_properties: table
                 .map(|table| Arc::new(table.properties().clone()))
                 .unwrap_or_default(),
@@ -409,10 +409,10 @@ impl Shared {
     }
 }
 
-/// The epoch of files that were ingested behind everything: older than any other.
+/// The epoch of files ingested behind existing data: older than any other.
 const BEHIND_EPOCH: u64 = 1;
 
-/// True if a table touches `range`, whose upper bound is excluded.
+/// True if a table overlaps `range`, whose end is exclusive.
 fn reaches_into(order: &cairn_types::KeyOrder, range: &ingest::Incoming, file: &FileMeta) -> bool {
     let compare = |a: &[u8], b: &[u8]| order.compare_without_timestamp(a, b);
     let end = compare(file.largest.user_key(), range.smallest.user_key());
@@ -420,7 +420,7 @@ fn reaches_into(order: &cairn_types::KeyOrder, range: &ingest::Incoming, file: &
         && (end.is_gt() || end.is_eq() && !file.largest.is_exclusive_bound())
 }
 
-/// The places of one family's files, in the order of the batches, beside the compactions in work.
+/// Returns the places of one family's files, in the order of the batches, given the running compactions.
 fn places_beside(
     job: &Prepared<'_>,
     base: &Version,
@@ -457,8 +457,7 @@ impl Prepared<'_> {
         &self.ingestion.family.state
     }
 
-    /// True if a memtable of `view` has something within the bounds of a file, or of what is
-    /// replaced.
+    /// True if a memtable of `view` has entries within the bounds of a file, or of the range to be replaced.
     fn overlaps_memtables(&self, view: &View) -> bool {
         let memtables = || view.memtables().filter(|memtable| !memtable.is_empty());
         if matches!(self.ingestion.replace, Some(ReplaceRange::All)) {

@@ -1,4 +1,4 @@
-//! The part of an ingestion for which no write waits: files are examined and brought under
+//! The part of an ingestion during which writes proceed: files are examined, and linked or copied under
 //! numbers of the database.
 
 use std::path::{Path, PathBuf};
@@ -20,21 +20,21 @@ use crate::files::copy;
 use crate::files::external::Reader;
 use crate::shared::Shared;
 
-/// The files of one family, brought in and ready to be placed.
+/// The files of one family, ready to be placed.
 pub(crate) struct Prepared<'a> {
     pub(crate) ingestion: &'a Ingestion,
     pub(crate) files: Vec<PreparedFile>,
-    /// Their positions, batch by batch; see [`ingest::batches`].
+    /// The positions of the files, batch by batch; see [`ingest::batches`].
     pub(crate) batches: Vec<Vec<usize>>,
-    /// The part that leaves, if one does: internal bounds, or everything.
+    /// The range to be replaced, if any: internal bounds, or everything.
     pub(crate) replaced: Option<Option<Incoming>>,
 }
 
-/// One file that was brought in.
+/// A linked or copied file.
 pub(crate) struct PreparedFile {
-    /// The file that the caller gave.
+    /// The caller's file.
     pub(crate) outside: PathBuf,
-    /// The same in the database's directory.
+    /// The file in the database's directory.
     pub(crate) inside: PathBuf,
     pub(crate) number: FileNumber,
     pub(crate) path_id: u32,
@@ -47,13 +47,13 @@ pub(crate) struct PreparedFile {
     pub(crate) timestamps_persisted: bool,
     /// The sequence numbers in the file, if it keeps them.
     pub(crate) own_seqs: (SequenceNumber, SequenceNumber),
-    /// The offset of the global sequence number in the file, if it is written there.
+    /// The offset of the global sequence number in the file, if it is to be written there.
     pub(crate) seqno_at: Option<u64>,
     pub(crate) checksum: (Vec<u8>, String),
 }
 
 impl FamilyState {
-    /// The reader of external files for this family.
+    /// Returns the reader of external files for this family.
     pub(crate) fn external_reader<'a>(&'a self, shared: &'a Shared) -> Reader<'a> {
         Reader {
             fs: &*shared.context.world.fs,
@@ -66,7 +66,7 @@ impl FamilyState {
 }
 
 impl Shared {
-    /// Examines the files of `ingestion` and brings them in. On an error nothing of them is left in
+    /// Examines the files of `ingestion` and links or copies them. After an error, none of them is left in
     /// the database's directory.
     pub(super) fn prepare<'a>(&self, ingestion: &'a Ingestion) -> Result<Prepared<'a>> {
         let mut prepared = Prepared {
@@ -133,7 +133,7 @@ impl Shared {
         Ok(())
     }
 
-    /// The bounds of what leaves. Refuses files outside of them.
+    /// Returns the bounds of the range to be replaced. Rejects files outside of it.
     fn replaced(
         &self,
         ingestion: &Ingestion,
@@ -160,7 +160,7 @@ impl Shared {
         }
     }
 
-    /// Opens a file where the caller has it, and reads what its place in the tree needs.
+    /// Opens the caller's file, and reads the information that determines its place in the tree.
     fn inspect_file(&self, ingestion: &Ingestion, path: &Path) -> Result<PreparedFile> {
         let family = &ingestion.family.state;
         let options = &ingestion.options;
@@ -191,7 +191,7 @@ impl Shared {
         let own_seqs = match options.allow_db_generated_files {
             true => self.own_sequences(table)?,
             false => {
-                // A tombstone's end is a bound too, and its number is the largest there is.
+                // The end of a tombstone is a bound, too, with the largest possible number.
                 let zero = smallest.seq() == SequenceNumber::ZERO
                     && (largest.is_exclusive_bound() || largest.seq() == SequenceNumber::ZERO);
                 if !zero || properties.key_largest_seqno > 0 {
@@ -247,7 +247,7 @@ impl Shared {
         })
     }
 
-    /// The smallest and largest sequence number of all entries of `table`.
+    /// Returns the smallest and largest sequence number of all entries of `table`.
     fn own_sequences(&self, table: &Arc<Table>) -> Result<(SequenceNumber, SequenceNumber)> {
         let mut found: Option<(SequenceNumber, SequenceNumber)> = None;
         let mut note = |seq: SequenceNumber| {
@@ -274,7 +274,7 @@ impl Shared {
         }
     }
 
-    /// The offset of the global sequence number in the file `path`.
+    /// Returns the offset of the global sequence number in the file `path`.
     fn place_of_seqno(&self, path: &Path, table: &Table) -> Result<u64> {
         let missing = || {
             Error::invalid_argument(
@@ -325,8 +325,8 @@ impl Shared {
             .try_for_each(|dir| self.context.world.fs.sync_dir(dir))
     }
 
-    /// Computes the checksums of whole files, where the database keeps them, and compares them with
-    /// those that the caller gave.
+    /// Computes the checksums of whole files, if the database keeps them, and compares them with those of the
+    /// caller.
     fn take_checksums(&self, prepared: &mut Prepared<'_>) -> Result<()> {
         if self.options().file_checksum_gen_factory.is_none() {
             return Ok(());
@@ -373,7 +373,7 @@ impl Shared {
     }
 }
 
-/// True if `file` lies wholly within `range`, whose upper bound is excluded.
+/// True if `file` is entirely within `range`, whose end is exclusive.
 pub(super) fn contains(order: &cairn_types::KeyOrder, range: &Incoming, file: &Incoming) -> bool {
     let compare = |a: &[u8], b: &[u8]| order.compare_without_timestamp(a, b);
     let end = compare(file.largest.user_key(), range.largest.user_key());
@@ -381,10 +381,10 @@ pub(super) fn contains(order: &cairn_types::KeyOrder, range: &Incoming, file: &I
         && (end.is_lt() || end.is_eq() && file.largest.is_exclusive_bound())
 }
 
-/// Refuses files that no SST writer made, and files made for another family, unless the options
-/// allow them.
+/// Rejects files not written by an SST writer, and files written for another family, unless the options
+/// permit them.
 fn check_origin(properties: &Properties, ingestion: &Ingestion) -> Result<()> {
-    /// The id of files that were made for no family in particular.
+    /// The id of files that were written for no particular family.
     const ANY_FAMILY: u64 = 0x7fff_ffff;
     let options = &ingestion.options;
     let foreign = properties.column_family_id != ANY_FAMILY
