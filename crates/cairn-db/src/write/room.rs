@@ -453,7 +453,7 @@ impl Shared {
         let number = self.catalog.new_file_number();
         assert!(
             log.number() < number,
-            "log {number} takes the place of an older one, not of {}",
+            "log {number} replaces an older one, not {}",
             log.number()
         );
         assert_eq!(

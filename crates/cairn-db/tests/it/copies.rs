@@ -23,7 +23,7 @@ fn open_dir(world: &World, dir: &str) -> Result<Db> {
 }
 
 fn get(db: &Db, key: &str) -> Option<Vec<u8>> {
-    let value = db.get(key.as_bytes()).expect("the read meets no error");
+    let value = db.get(key.as_bytes()).expect("the read returns no error");
     value.map(|value| value.to_vec())
 }
 

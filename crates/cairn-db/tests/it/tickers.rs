@@ -92,7 +92,7 @@ const ZERO: &[(&str, &str)] = &[
     ("fifo.change_temperature.", "files have no temperature"),
     (
         "last.level.seek.",
-        "seeks of single tables are not told apart",
+        "seeks of single tables are not counted separately",
     ),
     (
         "non.last.level.seek.",
