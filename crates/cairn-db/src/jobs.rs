@@ -3,17 +3,18 @@
 //! [`Jobs`] only counts. Which job is due, and how it runs, is decided by the callers (`background.rs`,
 //! `flush.rs`, `manual.rs`). They count a job here before passing it to a thread, and end it under the same
 //! lock as the change of the tree made by its end, so that waiters see both or neither.
-//! Four holds keep compactions from starting, each counted, because several callers may want it at once: a
+//!
 //! Four holds prevent compactions from starting: a pause of all background work, an abort of compactions, an
-//! exclusive manual compaction, and a manual compaction that is waiting for its turn. Each is counted,
-//! because several callers may hold it at once. A ban on manual compactions and an abort also end running
-//! ones, through flags that the jobs check.
+//! exclusive manual compaction, and a manual compaction that is waiting for its turn. Each is counted, because
+//! several callers may hold it at once. A ban on manual compactions and an abort also end running ones, through
+//! flags that the jobs check.
+//!
 //! Invariants:
 //!
-//! J1. Every job that begins ends once; none ends that did not begin.
 //! J1. Every job that begins ends exactly once.
 //! J2. No purge begins once the directory is released.
-//!     are banned.
+//! J3. The flag read by running compactions is set while there is an abort, that of manual ones while they are
+//!     banned.
 
 use std::sync::Arc;
 

@@ -29,7 +29,6 @@ pub(crate) struct Space {
 
 /// True if `name` is that of a file whose deletion was pending when its database was closed. A number may be
 /// between the file's own name and the suffix: RocksDB adds one if the name is in use.
-/// is taken.
 pub(crate) fn is_trash(name: &str) -> bool {
     let Some(name) = name.strip_suffix(TRASH_SUFFIX) else {
         return false;
