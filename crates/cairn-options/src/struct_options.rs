@@ -117,8 +117,8 @@ options! {
 }
 
 impl CacheUsageOptions {
-    /// Returns the uses of memory that are charged. `all` charges every use, whatever the options say: a memory
-    /// budget is in force.
+    /// Returns the uses of memory that are charged. `all` charges every use, regardless of the options: there
+    /// is a memory budget.
     #[must_use]
     pub fn charged(&self, all: bool) -> MemoryUses {
         if all {

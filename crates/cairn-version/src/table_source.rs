@@ -42,7 +42,7 @@ pub struct TableSource {
     pub verify_unique_id: bool,
     /// The mode in which files are opened.
     pub mode: FileMode,
-    /// True if the kernel is told to expect random access.
+    /// True if the kernel is advised to expect random access.
     pub advise_random: bool,
     /// Statistics sink for reads.
     pub meter: Meter,

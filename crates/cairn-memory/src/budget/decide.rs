@@ -355,7 +355,7 @@ mod tests {
     /// A simulated machine with a given number of misses for each cache size, and a load of merges. Times are
     /// per second.
     struct Machine {
-        /// Reads per second that miss a cache of so many bytes.
+        /// Reads per second that miss a cache of this size.
         misses: fn(f64) -> f64,
         /// Nanoseconds of merges if memtables have 1 MiB.
         merges: f64,

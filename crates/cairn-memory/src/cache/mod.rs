@@ -126,7 +126,7 @@ struct Evicted {
     is_hit: bool,
     /// The lowest tier that may keep it.
     lowest: CacheTier,
-    /// Bytes charged beside the buffer.
+    /// Bytes charged in addition to the buffer.
     overhead: usize,
 }
 

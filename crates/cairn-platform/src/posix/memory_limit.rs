@@ -15,7 +15,7 @@ pub struct MemoryLimit {
     pub source: PathBuf,
 }
 
-/// The memory available to the process; `None` if the system does not tell.
+/// The memory available to the process; `None` if the operating system does not report it.
 #[must_use]
 pub fn memory_limit() -> Option<MemoryLimit> {
     limit_of(&|path| std::fs::read_to_string(path).ok())

@@ -22,7 +22,7 @@ pub(crate) fn part_of(role: CacheRole) -> BlockPart {
     }
 }
 
-/// Counts the insertion of a block of `len` bytes into the cache, or its refusal.
+/// Counts the insertion of a block of `len` bytes into the cache, or its rejection.
 pub(crate) fn count_insertion(update: &Update<'_>, part: BlockPart, len: usize, kept: bool) {
     if !kept {
         update.add(Ticker::BlockCacheAddFailures, 1);

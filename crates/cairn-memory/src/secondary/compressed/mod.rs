@@ -96,7 +96,7 @@ impl Default for CompressedCacheOptions {
     }
 }
 
-/// Counters of a [`CompressedSecondaryCache`] beside those of its roles.
+/// Counters of a [`CompressedSecondaryCache`] that are not per role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompressedCacheStats {
     /// Evictions of the block cache that only recorded a key.

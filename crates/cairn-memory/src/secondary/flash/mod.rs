@@ -146,7 +146,7 @@ impl std::fmt::Debug for FlashCacheOptions {
     }
 }
 
-/// Counters of a [`FlashCache`] beside those of its roles.
+/// Counters of a [`FlashCache`] that are not per role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlashCacheStats {
     /// Offers that only recorded a key.
@@ -291,7 +291,7 @@ impl FlashCache {
         self.inner.disabled.get()
     }
 
-    /// The counters beside those of the roles.
+    /// Returns the counters that are not per role.
     #[must_use]
     pub fn stats(&self) -> FlashCacheStats {
         self.inner.stats()
