@@ -40,7 +40,7 @@ const BUFFERS_OF_BUDGET: u64 = 8;
 /// Bytes of the number in a prefix; longer prefixes can be changed to missing ones.
 const PREFIX_NUMBER_LEN: usize = 8;
 
-/// Where data is cached.
+/// The place where data is cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CacheBy {
     /// The engine's block cache.
@@ -232,8 +232,8 @@ pub struct Flags {
     /// Write the block cache to a file after the last benchmark, for `cairn cache`. Only for the engine `ours`.
     #[arg(long = "cache_dump", value_name = "FILE", conflicts_with_all = ["engines", "prepare", "rounds", "json", "html"])]
     pub cache_dump: Option<PathBuf>,
-    /// Where data is cached unless --cache_size is given: in the engine's block cache, large enough for
-    /// everything, or by the operating system, with a block cache of 8 MB.
+    /// The place where data is cached unless --cache_size is given: the engine's block cache, large enough
+    /// for everything, or the operating system's page cache, with a block cache of 8 MB.
     #[arg(long = "cache_by", value_name = "WHO", conflicts_with = "cache_size")]
     pub cache_by: Option<CacheBy>,
     /// Run as the worker for this engine.

@@ -5,8 +5,8 @@
 //! directory:
 //!
 //! ```text
-//!     $ cairn get --db stones quartz         a command; a line that ends in \ goes on in the next
-//!     SiO2                                   what it prints; `...` stands for any text, alone for any lines
+//!     $ cairn get --db stones quartz         a command; a line ending in \ continues on the next
+//!     SiO2                                   its output; `...` matches any text, on its own line any lines
 //! ```
 //!
 //! A block after a paragraph that ends with a file name in backticks and a colon is the content of that file.

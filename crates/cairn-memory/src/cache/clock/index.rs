@@ -8,7 +8,7 @@
 //!
 //! Changes are serialized by the shard's lock.
 //!
-//! Cost: 9 to 26 bytes an entry; a lookup touches one line, rarely two.
+//! Cost: 9 to 26 bytes per entry; a lookup touches one line, rarely two.
 
 use cairn_platform::prefetch_address;
 use cairn_platform::sync::Ordering;
@@ -20,9 +20,9 @@ use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
 use std::sync::OnceLock;
 
-/// Entries of a line.
+/// The number of entries per line.
 const PER_LINE: usize = 7;
-/// The lines of the first table.
+/// The number of lines in the first table.
 const FIRST_LINES: usize = if cfg!(loom) { 1 } else { 4 };
 /// The maximum number of tables: 2^30 lines.
 const TABLES: usize = 28;

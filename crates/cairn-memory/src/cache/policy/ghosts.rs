@@ -10,7 +10,7 @@
 
 use super::score::{self, Score};
 
-/// Records of a set.
+/// The number of records per set.
 const WAYS: usize = 8;
 /// The minimum number of sets of a table in use.
 const MIN_SETS: usize = 8;
@@ -36,7 +36,7 @@ const UNIT_SHIFT: u32 = 1;
 /// Ticks of a unit of stored times.
 const TIME_UNIT: u16 = score::TICKS_PER_HALF_LIFE / 2;
 
-/// A remembered eviction.
+/// The record of an eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ghost {
     /// The score at the time of the lookup.
@@ -53,7 +53,7 @@ pub(super) struct Ghosts {
 }
 
 impl Ghosts {
-    /// Remembers an eviction at time `now` from a cache with `entries` entries.
+    /// Records an eviction at time `now` from a cache with `entries` entries.
     pub(super) fn insert(
         &mut self,
         hash: u64,

@@ -171,7 +171,7 @@ pub struct FlashCacheStats {
 const PROCESS_LOCAL: u64 = 1 << 40;
 
 /// True if `key` is valid in this process only: the table has no unique id, and a number of the process takes
-/// its place. One in 2²⁴ of the other keys is also taken for one.
+/// its place. Also true, by chance, for one in 2²⁴ of the other keys.
 fn is_process_local(key: &CacheKey) -> bool {
     key.high < PROCESS_LOCAL
 }
