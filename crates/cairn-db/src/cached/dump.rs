@@ -72,9 +72,9 @@ pub struct CacheDumpContent {
 impl CacheDumpContent {
     /// Reads and verifies the dump `path`.
     ///
-    /// `IoError`; `Corruption` if the file is damaged; `NotSupported` for a dump of another version.
+    /// # Errors
     ///
-    /// `IoError`; `Corruption` at damage; `NotSupported` for a dump of another version.
+    /// `IoError`; `Corruption` if the file is damaged; `NotSupported` for a dump of another version.
     pub fn read(fs: &dyn FileSystem, path: &Path) -> Result<CacheDumpContent> {
         let file = fs.open(path, FileMode::default())?;
         let mut groups = Groups::default();

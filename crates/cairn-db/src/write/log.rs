@@ -8,6 +8,7 @@
 //!
 //! A log that was never synced is not synced at its end either: most of its data is usually flushed to
 //! tables, and the log deleted, before the kernel writes it to the device.
+//!
 //! If something else depends on the log (several families, whose tables must not be ahead of each other's
 //! logs; an archive), a job syncs it when it ends. If the file or the MANIFEST must record its length
 //! (`track_and_verify_wals`, recycled logs), the switch syncs the old log; most of it is then synced in
