@@ -79,9 +79,8 @@ pub fn check_options_compatibility(
     let recorded = load_options(&path, ignore_unknown, world)?;
     for (name, before) in &recorded.families {
         let given = families.iter().find(|given| given.name == *name);
-        let given = given.ok_or_else(|| {
-            Error::invalid_argument(format!("column family {name:?} is left out"))
-        })?;
+        let given = given
+            .ok_or_else(|| Error::invalid_argument(format!("column family {name:?} is missing")))?;
         let named = |option: &str| {
             let mut unknown = recorded.unknown.iter();
             let found = unknown.find(|code| code.family == *name && code.option == option);
@@ -111,7 +110,7 @@ fn compare(
         let new = given.get(name)?;
         if old != new {
             return Err(Error::invalid_argument(format!(
-                "{name} of column family {family:?}: expected {old}, as its OPTIONS file says, found {new}"
+                "{name} of column family {family:?}: expected {old} as in its OPTIONS file, found {new}"
             )));
         }
     }

@@ -39,8 +39,11 @@ impl FamilyState {
         self.view().number == RELEASED
     }
 
-    /// Releases the memory of the family.
+    /// Releases the memory of the family if it is not released yet.
     fn release(&self) {
+        if self.is_released() {
+            return;
+        }
         let view = self.view_full();
         let options = self.options();
         let mut bare = (**options).clone();

@@ -494,7 +494,7 @@ impl Shared {
         assert_eq!(
             self.published(),
             last,
-            "what was recovered is visible, and nothing else"
+            "exactly the recovered entries are visible"
         );
         if self.context.read_only {
             let used = outcome.logs.iter().map(|log| (log.file.number, log.used));
@@ -709,7 +709,7 @@ impl Shared {
                 || families
                     .iter()
                     .all(|family| family.view().memtable.is_empty()),
-            "what recovery found is in tables before its logs are released"
+            "recovered data is in tables before its logs are released"
         );
         for dir in self.catalog.all_table_dirs() {
             self.context.world.fs.sync_dir(&dir)?;

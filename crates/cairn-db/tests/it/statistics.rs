@@ -91,10 +91,14 @@ fn every_kind_of_operation_counts() {
         (1, 2)
     );
     assert_eq!(ticker(Ticker::BlockCacheAdd), 1);
+    // The bytes are those of the allocations, including room for the search words of data blocks.
     assert_eq!(
         ticker(Ticker::BlockCacheBytesWrite) * 2,
         ticker(Ticker::BlockCacheBytesRead)
     );
+    let cached = db.property_number("rocksdb.block-cache-usage").unwrap();
+    let written = ticker(Ticker::BlockCacheBytesWrite);
+    assert!(written < cached && cached < written + 200);
     assert_eq!(ticker(Ticker::BloomFilterFullPositive), 3);
     assert_eq!(ticker(Ticker::BloomFilterFullTruePositive), 3);
     // A key after all others is not looked up in the file at all.
