@@ -334,7 +334,7 @@ fn a_flush_removes_its_memtables_from_the_view_and_records_which_logs_are_needed
     assert!(one.view().immutables.is_empty() && viewed(&one).len() == 1);
     assert!(
         it.logs.syncs.lock().contains(&log),
-        "before the MANIFEST says so"
+        "the log is durable before the MANIFEST refers to it"
     );
     let found = recovered(it.sim.fs.image());
     assert_eq!(found.families[0].log_number, log);
