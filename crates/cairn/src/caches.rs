@@ -69,7 +69,7 @@
 //! assert_eq!(db.get(b"obsidian")?.as_deref(), Some(&b"volcanic glass"[..]));
 //! # assert_eq!(compressed.counts().hits, 0);
 //! db.close()?;
-//! // What waits to be written to the device is written; the next process finds it there.
+//! // Writes pending entries to the device, where the next process finds them.
 //! flash.close();
 //! # Ok::<(), cairn::Error>(())
 //! ```

@@ -80,7 +80,7 @@ impl MemorySplit {
         self
     }
 
-    /// This split after `bytes` of `from` went to `to`.
+    /// Returns this split with `bytes` moved from `from` to `to`.
     ///
     /// # Panics
     ///

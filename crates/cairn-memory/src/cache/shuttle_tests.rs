@@ -107,7 +107,7 @@ fn shuttle_erasures_and_capacity_changes_race_with_readers() {
 }
 
 #[test]
-fn shuttle_tails_are_laid_under_readers() {
+fn shuttle_tails_are_appended_while_buffers_are_read() {
     explore(|| {
         let cache = small();
         let block = Buffer::with_room(&[7; 40], 24);
