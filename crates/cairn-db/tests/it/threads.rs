@@ -322,7 +322,7 @@ fn subcompactions_count_for_their_compaction() {
     );
 }
 
-/// It runs on a thread for compactions, and moves are distinguished.
+/// A background compaction runs on a thread for compactions; moves are distinguished.
 #[test]
 fn a_compaction_in_the_background_is_listed() {
     let world = World::in_memory();

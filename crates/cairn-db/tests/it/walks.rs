@@ -192,7 +192,7 @@ fn by_prefixes() -> Db {
 }
 
 #[test]
-fn prefixes_filter_tables_unless_total_order_is_asked_for() {
+fn prefixes_filter_tables_unless_total_order_is_requested() {
     let db = by_prefixes();
     let family = db.family("prefixes").unwrap();
     let all = |options: &ReadOptions, from: &[u8]| {
