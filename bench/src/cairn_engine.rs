@@ -53,7 +53,7 @@ impl Source for CairnSource {
         let options = CacheOptions {
             kind: match settings.kind {
                 Some(CacheType::HyperClock) => CacheKind::Clock,
-                // The kind of a cache given by its size, in all engines.
+                // All engines use the kind that a cache given by its size has.
                 Some(CacheType::Lru) | None => CacheKind::Lru,
             },
             num_shard_bits: settings.shard_bits.and_then(|bits| bits.try_into().ok()),
@@ -65,7 +65,7 @@ impl Source for CairnSource {
     }
 }
 
-/// Distance between the numbers in a value of a cache without a database.
+/// The distance between the copies of the number in a value of a cache without a database.
 const PAGE: usize = 4096;
 
 /// A block cache of databases.

@@ -3,7 +3,7 @@
 //! [`bench()`] runs the command: with one engine it prints db_bench's lines; with several it runs each
 //! in its own process, in turn, and reports medians, ratios and their spread. `engine` is the engine
 //! interface, `cairn_engine` Cairn in this process, and [`rocksdb`] any library loaded at run time:
-//! nothing of RocksDB is compiled or linked. Only this crate and `tests/interop` know other engines.
+//! nothing of RocksDB is compiled or linked. Only this crate and `tests/interop` depend on other engines.
 
 mod bare_cache;
 mod bench_stats;

@@ -44,8 +44,8 @@ const LAYERS: [&str; 30] = [
 /// Each of these crates owns one file type, and none depends on another.
 const APART: [&str; 4] = ["cairn-memtable", "cairn-wal", "cairn-table", "cairn-blob"];
 
-/// Folders, and text that does not occur in them: components do not know the database, and the code that moves files in and
-/// out calls components instead of reaching for their state.
+/// Folders, and text that must not occur in them: components do not depend on the database, and the code for
+/// files calls components instead of accessing their state.
 const SEAMS: [(&str, &[&str]); 5] = [
     (
         "crates/cairn-db/src/catalog/",

@@ -1,8 +1,8 @@
-//! The memory budget of a database, with the times of block reads that its division goes by.
+//! The database as a member of a memory budget: it reports its work, and triggers a rebalancing every second.
 //!
-//! The reads that count are those of single blocks. Their times are measured at the file system, which includes
-//! those that the page cache serves. Larger reads are compactions and read-ahead, and their time does not depend on
-//! the division of memory as much.
+//! Only reads of single blocks are reported. Their times are measured at the file system, and include reads
+//! served by the page cache. Larger reads are those of compactions and read-ahead, whose times depend less on
+//! the division of memory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use cairn_types::Result;
 /// The largest read that is one of a block, in bytes.
 const LARGEST_BLOCK_READ: usize = 64 << 10;
 
-/// The budget of a database, and what was last reported to it.
+/// The budget of a database, and the counters last reported to it.
 pub(crate) struct Budget {
     pub(crate) of: Arc<MemoryBudget>,
     reads: Arc<ReadCounters>,
@@ -35,7 +35,7 @@ impl Budget {
         }
     }
 
-    /// `fs` with the times of its reads measured.
+    /// Returns `fs` with its read times measured.
     pub(crate) fn timed(
         &self,
         fs: Arc<dyn FileSystem>,
@@ -48,8 +48,8 @@ impl Budget {
         })
     }
 
-    /// `options` of a family whose cache is the budget's: metadata is cached, so that it is bounded, and last to be
-    /// evicted.
+    /// Returns `options` of a family that uses the budget's cache: metadata is cached, so that it is bounded,
+    /// and evicted last.
     pub(crate) fn table_options(&self, options: &TableOptions) -> TableOptions {
         let mut options = options.clone();
         let shared = |cache| Arc::ptr_eq(cache, self.of.cache());
@@ -188,7 +188,7 @@ impl wrapper::RandomAccessFileWrapper for TimedFile {
         let nanos = self.clock.monotonic_nanos().saturating_sub(began);
         let bytes = reads.iter().filter_map(|read| read.got.as_ref().ok());
         let bytes = bytes.map(|&bytes| bytes as u64).sum();
-        // The times of reads that are under way together are not their sum.
+        // The times of concurrent reads must not be added up.
         self.reads.add(reads.len() as u64, nanos, bytes);
     }
 }

@@ -1,8 +1,9 @@
-//! The property `cairn.memory`: the memory of a database, by holder, as JSON.
+//! The property `cairn.memory`: the memory of a database by use, as JSON.
 //!
-//! Memory that is charged to a block cache is measured there. Memtables, open tables and file metadata are measured
-//! whether they are charged or not. What else a database allocates is small or short-lived, and in the difference
-//! between `total` and the resident memory of the process, with the memory of other databases and of the program.
+//! Memory that is charged to a block cache is measured there. Memtables, open tables and file metadata are
+//! measured whether or not they are charged. Other allocations of a database are small or short-lived. They
+//! account for the difference between `total` and the resident memory of the process, together with the
+//! memory of other databases and of the program.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::catalog::family::FamilyState;
 use crate::open_iterators::Opener;
 use crate::shared::Shared;
 
-/// The maximum number of iterators and of snapshots in the report: those that live longest.
+/// The maximum number of iterators and of snapshots in the report: the oldest ones.
 const LISTED: usize = 20;
 
 /// Memory of one family outside of its cache, in bytes.
@@ -182,7 +183,7 @@ impl Shared {
         object(&members)
     }
 
-    /// The block and blob caches of all families, each once.
+    /// The block and blob caches of all families, without duplicates.
     fn caches(&self) -> Vec<CacheMemory> {
         let mut caches: Vec<CacheMemory> = Vec::new();
         for family in self.catalog.families().clone().iter() {
@@ -205,8 +206,8 @@ impl Shared {
         caches
     }
 
-    /// Bytes outside of the caches by use: as measured, or as charged where that is not known or more, because other
-    /// databases share the cache.
+    /// Bytes outside of the caches, by use: as measured, or as charged if they are not measured or the charge
+    /// is higher, because other databases share the cache.
     fn uses(&self, families: &[FamilyMemory], caches: &[CacheMemory]) -> Vec<(MemoryUse, usize)> {
         let sum = |bytes: fn(&FamilyMemory) -> usize| families.iter().map(bytes).sum::<usize>();
         let of = |what: MemoryUse| {
@@ -215,7 +216,7 @@ impl Shared {
                 MemoryUse::WriteBuffer => sum(FamilyMemory::memtables),
                 MemoryUse::TableReader => sum(|family| family.tables),
                 MemoryUse::FileMetadata => sum(|family| family.metadata),
-                // Its entries are counted, and its charge to a block cache is for them.
+                // Its entries are counted, and its charge to a block cache covers the same memory.
                 MemoryUse::BlobCache => return (what, 0),
                 _ => 0,
             };
@@ -274,7 +275,7 @@ impl Shared {
     }
 }
 
-/// A sequence number; null for a tailing iterator, which sees all writes.
+/// Returns a sequence number; null for a tailing iterator, which sees all writes.
 fn shown(seq: SequenceNumber) -> String {
     match seq {
         SequenceNumber::MAX => "null".to_owned(),
@@ -282,7 +283,7 @@ fn shown(seq: SequenceNumber) -> String {
     }
 }
 
-/// A JSON object of members whose values are JSON.
+/// Returns a JSON object with members whose values are JSON.
 fn object(members: &[(&str, String)]) -> String {
     let members: Vec<String> = members
         .iter()
@@ -291,7 +292,7 @@ fn object(members: &[(&str, String)]) -> String {
     format!("{{{}}}", members.join(","))
 }
 
-/// A JSON array of values that are JSON.
+/// Returns a JSON array of values that are JSON.
 fn array(values: &[String]) -> String {
     format!("[{}]", values.join(","))
 }

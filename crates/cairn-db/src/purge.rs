@@ -1,7 +1,7 @@
 //! Purges: deletions of obsolete files and logs, as jobs for which closing waits.
 //!
-//! The catalog deletes tables and blob files. A log is deleted when a synced edit says that no family needs it. Nothing is
-//! deleted once the directory was given up.
+//! The catalog deletes tables and blob files. A log is deleted when a synced edit records that no family
+//! needs it.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::locks::RankedGuard;
 use crate::shared::{Shared, Tree};
 
 impl Shared {
-    /// Deletes tables without a reader and logs that no family needs, and delivers queued notices to
-    /// listeners. The caller holds no lock.
+    /// Deletes tables without readers and logs that no family needs, and delivers queued events to listeners.
+    /// The caller holds no lock.
     pub(crate) fn purge(&self) {
         self.purge_files();
         self.telemetry.deliver();
     }
 
-    /// Deletes what no reader and no recovery needs.
+    /// Deletes files that no reader and no recovery needs.
     fn purge_files(&self) {
         if self.tree.lock().jobs.gave_up_directory() {
             return;
@@ -38,16 +38,16 @@ impl Shared {
         self.retire_logs(logs.logs);
     }
 
-    /// Purges on a background thread, for which closing waits; not at all once it is over.
+    /// Purges on a background thread, for which closing waits; does nothing once closing is complete.
     pub(crate) fn purge_as_job(&self, tree: RankedGuard<'_, Tree>) {
         if counts_purge(tree) {
             self.purge_counted();
         }
     }
 
-    /// A purge that is counted already.
+    /// Runs a purge that is already counted.
     pub(crate) fn purge_counted(&self) {
-        // Listeners of it may not wait for it.
+        // Listeners called by it must not wait for it.
         self.as_job(|| self.purge());
         self.tree.lock().jobs.end_purge();
         self.changed.notify_all();
@@ -55,9 +55,10 @@ impl Shared {
 }
 
 impl Shared {
-    /// Deletes in the background what a reader that has just left may have kept.
+    /// Deletes files in the background that a reader that has just ended may have kept.
     pub(crate) fn purge_in_background(self: &Arc<Self>) {
-        // A line of the info log may be written with the tree locked: what is obsolete waits for the next purge.
+        // A line of the info log may be written with the tree locked: obsolete files are then left to the
+        // next purge.
         let may_lock = self.may_write().is_ok();
         if self.may_have_obsolete() && may_lock && counts_purge(self.tree.lock()) {
             let shared = self.clone();
@@ -68,15 +69,15 @@ impl Shared {
         }
     }
 
-    /// Deletes what a reader that has just left may have kept. The caller holds no lock.
+    /// Deletes files that a reader that has just ended may have kept. The caller holds no lock.
     pub(crate) fn purge_after_reader(&self) {
         if self.may_have_obsolete() {
             self.purge_as_job(self.tree.lock());
         }
     }
 
-    /// True if a reader may have kept something: only the last one of a view keeps files, so that the others do not look
-    /// through what is obsolete.
+    /// True if a reader may have kept files: only the last reader of a view does, so that the others need not
+    /// check for obsolete files.
     fn may_have_obsolete(&self) -> bool {
         self.catalog.deletions.may_have_unread()
             && !self.lifecycle.is_closing()
@@ -84,7 +85,8 @@ impl Shared {
     }
 }
 
-/// Counts a purge, for which waits for quiet, and closing, wait from now on; none once closing is over.
+/// Counts a purge, for which closing and callers that wait for quiet will wait. `None` once closing is
+/// complete.
 fn counts_purge(mut tree: RankedGuard<'_, Tree>) -> bool {
     tree.jobs.begin_purge()
 }

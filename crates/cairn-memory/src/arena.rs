@@ -39,7 +39,7 @@ const FIRST_CHUNK: usize = 512;
 /// The smallest chunk size of an arena.
 const SMALLEST_CHUNK: usize = 4 << 10;
 
-/// The smallest chunks cut from extents: those of memtables of 8 MiB and more.
+/// Chunks of at least this size are cut from extents. Memtables of 8 MiB and more have such chunks.
 const SMALLEST_CUT: usize = 1 << 20;
 
 /// A concurrent bump allocator; see the module's documentation.
@@ -130,8 +130,8 @@ impl Arena {
         self.memory_reserved().saturating_sub(unused)
     }
 
-    /// The size of the next chunk for an allocation of `len` bytes, which is at most a quarter of
-    /// `chunk_len`: the size of the arena, but at least twice the allocation.
+    /// Returns the size of the next chunk: the current size of the arena, but at least twice `len`, the
+    /// allocation that did not fit. `len` is at most a quarter of `chunk_len`.
     fn next_chunk_len(&self, len: usize) -> usize {
         let doubled = self.memory_reserved().max(FIRST_CHUNK);
         doubled
@@ -187,7 +187,7 @@ impl Drop for Arena {
 }
 
 impl Chunks {
-    /// Makes a chunk of `len` bytes: part of an extent, unless it would take more than half of one.
+    /// Creates a chunk of `len` bytes. It is cut from an extent unless it would take more than half of one.
     fn cut(&mut self, len: usize) -> Chunk {
         if len > HUGE_PAGE / 2 {
             return Chunk::new(len);

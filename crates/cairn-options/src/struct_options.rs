@@ -100,8 +100,8 @@ options! {
 options! {
     /// Memory outside of the block cache that is charged to it (RocksDB's `CacheUsageOptions`).
     CacheUsageOptions, "CacheUsageOptions" {
-        /// The decision for every role without one of its own. Enabled, it charges all memory, that included for
-        /// which RocksDB has no role.
+        /// The decision for the other roles. If enabled, all memory is charged, including memory for which
+        /// RocksDB has no role.
         options: ChargeDecision = ChargeDecision::Fallback;
         /// Blocks buffered to train a compression dictionary. Charged by default.
         compression_dictionary_building_buffer("kCompressionDictionaryBuildingBuffer"): ChargeDecision = ChargeDecision::Fallback;
@@ -117,8 +117,8 @@ options! {
 }
 
 impl CacheUsageOptions {
-    /// Returns the uses of memory that are charged. `all` charges every use, whatever the options say: a memory
-    /// budget is in force.
+    /// Returns the uses of memory that are charged. `all` charges every use, regardless of the options, as
+    /// for a memory budget.
     #[must_use]
     pub fn charged(&self, all: bool) -> MemoryUses {
         if all {

@@ -121,9 +121,9 @@ pub struct FileMeta {
 }
 
 impl FileMeta {
-    /// Returns the id from which the keys of the file's blocks in a cache derive, if it is that of every opening of
-    /// the file: [`Table::cache_id`](cairn_table::Table::cache_id), for a table that is not open from the unique id
-    /// in the MANIFEST.
+    /// Returns the id from which the cache keys of the file's blocks derive, if it is the same for every
+    /// opening of the file: [`Table::cache_id`](cairn_table::Table::cache_id), or, if the table is not
+    /// open, the one derived from the unique id in the MANIFEST.
     #[must_use]
     pub fn cache_id(&self) -> Option<[u64; 2]> {
         match self.table.peek() {
@@ -136,7 +136,7 @@ impl FileMeta {
         }
     }
 
-    /// Creates metadata with only number, size and bounds known.
+    /// Creates metadata of which only number, size and bounds are known.
     #[must_use]
     pub fn new(
         number: FileNumber,

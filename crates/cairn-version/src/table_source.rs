@@ -42,7 +42,7 @@ pub struct TableSource {
     pub verify_unique_id: bool,
     /// The mode in which files are opened.
     pub mode: FileMode,
-    /// True if the kernel is told to expect random access.
+    /// True if the kernel is advised to expect random access.
     pub advise_random: bool,
     /// Statistics sink for reads.
     pub meter: Meter,
@@ -75,8 +75,8 @@ impl TableSource {
         self.paths.get(file.path_id as usize).or(self.paths.first())
     }
 
-    /// Erases blocks of the obsolete `file` from the block cache, as the option says, if its table is open.
-    /// Mapped files are left alone, as in RocksDB: their blocks are not copied into the cache.
+    /// Evicts blocks of the obsolete `file` from the block cache, subject to `uncache_aggressiveness`, if
+    /// its table is open. As in RocksDB, mapped files are skipped: their blocks are not cached.
     pub fn uncache(&self, file: &FileMeta) {
         if self.uncache_aggressiveness > 0
             && !self.mode.mapped
@@ -86,8 +86,8 @@ impl TableSource {
         }
     }
 
-    /// Returns the table of `file`, opening it if necessary. It stays open for its holders, and for
-    /// others subject to the limit on open tables.
+    /// Returns the table of `file`, opening it if necessary. It stays open while it is referenced,
+    /// and beyond that subject to the limit on open tables.
     ///
     /// # Errors
     ///

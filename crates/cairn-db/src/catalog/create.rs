@@ -1,4 +1,4 @@
-//! Families that come and go.
+//! Creating and dropping families.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::install::Editor;
 use super::invariants::check_version;
 use super::sources::Sources;
 
-/// The state of a database that does not exist yet: the default family, without anything in it.
+/// Returns the state of a new database: the empty default family.
 pub(crate) fn new_database(order: KeyOrder) -> Recovered {
     let default = RecoveredFamily {
         id: 0,
@@ -45,7 +45,7 @@ pub(crate) fn new_database(order: KeyOrder) -> Recovered {
     }
 }
 
-/// A column family to create: checked options, and the tables that it begins with.
+/// A column family to create: validated options, and its initial tables.
 pub(crate) struct NewFamily {
     pub(crate) name: String,
     pub(crate) options: FamilyOptions,
@@ -53,7 +53,7 @@ pub(crate) struct NewFamily {
 }
 
 impl NewFamily {
-    /// The MANIFEST records of the family as `id`, whose first log is `log`.
+    /// Returns the MANIFEST records of the family as `id`, whose first log is `log`.
     fn records(&self, id: u32, log: FileNumber) -> Vec<VersionEdit> {
         let mut records = vec![VersionEdit {
             comparator: Some(self.options.comparator.name().to_owned()),
@@ -111,8 +111,8 @@ impl NewFamily {
 }
 
 impl Catalog {
-    /// Makes the families that the MANIFEST has the live ones, each with an empty memtable. The largest id that a family
-    /// ever had is `max_id`.
+    /// Makes the families in the MANIFEST live, each with an empty memtable. The largest id ever used is
+    /// `max_id`.
     pub(crate) fn recover_families(
         &self,
         recovered: Vec<(&RecoveredFamily, FamilyOptions, Version)>,
@@ -123,7 +123,7 @@ impl Catalog {
         for (family, options, version) in recovered {
             assert!(
                 family.id <= max_id,
-                "family {} has a larger id than the MANIFEST names, {max_id}",
+                "family {} has a larger id than the maximum in the MANIFEST, {max_id}",
                 family.id
             );
             let memtable = new_memtable(&options);
@@ -140,8 +140,8 @@ impl Editor<'_> {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if a name is taken; `Corruption` if the tables of one contradict each other; `IoError` of the
-    /// MANIFEST.
+    /// `InvalidArgument` if a name is in use; `Corruption` if the tables of one are inconsistent; `IoError`
+    /// of the MANIFEST.
     pub(crate) fn create_families(
         mut self,
         env: &impl CatalogEnv,
@@ -188,7 +188,7 @@ impl Editor<'_> {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if it was dropped already; `IoError` of the MANIFEST.
+    /// `InvalidArgument` if it was already dropped; `IoError` of the MANIFEST.
     pub(crate) fn drop_family(
         mut self,
         env: &impl CatalogEnv,

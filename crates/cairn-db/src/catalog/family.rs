@@ -1,4 +1,4 @@
-//! Column families: the state of one, and the table of those that live.
+//! Column families: the state of each, and the table of live ones.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -21,29 +21,28 @@ use crate::write::family::FamilyWrites;
 pub(crate) struct FamilyState {
     id: u32,
     name: String,
-    /// Options with their effective values. Replaced as a whole when they change.
+    /// The current options. Replaced as a whole when they change.
     options: ArcSwap<FamilyOptions>,
-    /// The order of the keys, which never changes.
+    /// The comparator, which never changes.
     order: KeyOrder,
-    /// The state that reads see. Replaced as a whole when memtables switch and when jobs install.
+    /// The view for reads. Replaced as a whole when memtables switch and when jobs install.
     view: ArcSwap<View>,
-    /// Opens the family's tables. Replaced when options that it goes by change.
+    /// Opens the family's tables. Replaced when relevant options change.
     tables: ArcSwap<TableSource>,
     /// The state of the write path for the family.
     pub(crate) writes: FamilyWrites,
     dropped: AtomicBool,
-    /// Memtables that are flushed and kept, the oldest first: what transactions compare with, and
-    /// nothing that a read looks at.
+    /// Flushed memtables that are kept, oldest first: for conflict checks of transactions, not for reads.
     history: Mutex<VecDeque<Arc<Memtable>>>,
-    /// Versions that were replaced and may still be read.
+    /// Replaced versions that may still be read.
     old_versions: Mutex<Vec<Weak<Version>>>,
     /// The number of replacements of the view.
     views: AtomicU64,
     /// The work of jobs so far.
     pub(crate) work: WorkCounts,
-    /// The largest epoch that a table of this family has been given.
+    /// The largest epoch assigned to a table of this family.
     last_epoch: AtomicU64,
-    /// The timestamp below which history may be gone; empty if never set.
+    /// The timestamp below which history may have been dropped; empty if never set.
     pub(crate) full_history_ts_low: Vec<u8>,
     /// True if tables keep user-defined timestamps.
     pub(crate) persist_timestamps: bool,
@@ -91,12 +90,12 @@ impl FamilyState {
         &self.order
     }
 
-    /// The options in effect now. Ask once and keep the answer where two of them belong together.
+    /// Returns the current options. Call it once and keep the result if several options must be consistent.
     pub(crate) fn options(&self) -> Guard<Arc<FamilyOptions>> {
         self.options.load()
     }
 
-    /// The source of the family's tables now.
+    /// Returns the current source of the family's tables.
     pub(crate) fn tables(&self) -> Guard<Arc<TableSource>> {
         self.tables.load()
     }
@@ -108,12 +107,12 @@ impl FamilyState {
         self.writes.begin_memtable(&self.options());
     }
 
-    /// Replaces the state that reads see. The caller holds the lock of the tree, or opens the database.
+    /// Replaces the view for reads. The caller holds the lock of the tree, or opens the database.
     pub(crate) fn set_view(&self, next: View) {
         let before = self.view.load();
         assert!(
             before.number < next.number,
-            "view {} of {:?} takes the place of an older one, not of view {}",
+            "view {} of {:?} replaces an older one, not view {}",
             next.number,
             self.name,
             before.number
@@ -127,18 +126,18 @@ impl FamilyState {
         self.view.store(Arc::new(next));
     }
 
-    /// The state that reads see now, without counting a reference.
+    /// Returns the current view without counting a reference.
     pub(crate) fn view(&self) -> Guard<Arc<View>> {
         self.view.load()
     }
 
-    /// The state that reads see now.
+    /// Returns the current view.
     #[inline]
     pub(crate) fn view_full(&self) -> Arc<View> {
         self.view.load_full()
     }
 
-    /// The memtable that takes writes. Only the leader of the write queue may rely on it staying.
+    /// Returns the mutable memtable. Only the write-group leader may rely on it staying mutable.
     pub(crate) fn memtable(&self) -> Arc<Memtable> {
         self.view.load().memtable.clone()
     }
@@ -155,8 +154,8 @@ impl FamilyState {
         epoch
     }
 
-    /// Keeps what was `flushed`, as far as `max_write_buffer_size_to_maintain` has room beside the
-    /// other memtables. The oldest that is kept is not counted, as in RocksDB.
+    /// Keeps the `flushed` memtables within `max_write_buffer_size_to_maintain`, together with the other
+    /// memtables. The oldest that is kept is not counted, as in RocksDB.
     pub(crate) fn keep_history(&self, flushed: &[Arc<Memtable>]) {
         let mut history = self.history.lock();
         debug_assert!(
@@ -225,7 +224,7 @@ impl FamilyState {
         }
     }
 
-    /// The family's block cache.
+    /// Returns the family's block cache.
     pub(crate) fn cache(&self) -> Option<Arc<BlockCache>> {
         self.tables().cache.clone()
     }
@@ -241,14 +240,14 @@ impl FamilyState {
     }
 }
 
-/// The live families of a database, as readers find them.
+/// The live families of a database, as published to readers.
 #[derive(Default)]
 pub(super) struct FamilyTable {
     live: ArcSwap<Families>,
-    /// The family with number 0, which every database has and none drops, so that a write to it does not load all
-    /// families.
+    /// The family with number 0, which every database has and which cannot be dropped, so that a write to it
+    /// need not load all families.
     default: OnceLock<Arc<FamilyState>>,
-    /// Families that were dropped, for as long as handles of them live.
+    /// Dropped families that still have handles.
     dropped: Mutex<Vec<Weak<FamilyState>>>,
 }
 
@@ -264,7 +263,8 @@ impl FamilyTable {
         self.live.load_full()
     }
 
-    /// Replaces the live families. The caller leads and has the lock of the MANIFEST, or is alone.
+    /// Replaces the live families. The caller leads and holds the lock of the MANIFEST, or has exclusive
+    /// access.
     pub(super) fn store(&self, families: Families) {
         if let Some(family) = families.get(0) {
             self.default.get_or_init(|| family.clone());
@@ -283,13 +283,13 @@ impl FamilyTable {
         dropped.push(Arc::downgrade(family));
     }
 
-    /// Takes the families that were dropped and have handles.
+    /// Takes the dropped families that still have handles.
     pub(super) fn take_dropped(&self) -> Vec<Arc<FamilyState>> {
         let dropped = std::mem::take(&mut *self.dropped.lock());
         dropped.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The family with number 0; `None` before families are known.
+    /// Returns the family with number 0; `None` before the families are set.
     #[inline]
     pub(super) fn default_family(&self) -> Option<&Arc<FamilyState>> {
         self.default.get()
@@ -300,7 +300,7 @@ impl FamilyTable {
 #[derive(Clone, Default)]
 pub(crate) struct Families {
     by_id: BTreeMap<u32, Arc<FamilyState>>,
-    /// The largest id that a family ever had.
+    /// The largest family id ever used.
     max_id: u32,
 }
 
@@ -313,7 +313,7 @@ impl Families {
         }
     }
 
-    /// The largest id that a family ever had.
+    /// Returns the largest family id ever used.
     pub(crate) fn max_id(&self) -> u32 {
         self.max_id
     }
@@ -355,7 +355,7 @@ pub struct FamilyDescriptor {
 }
 
 impl FamilyDescriptor {
-    /// The family `name` with `options`.
+    /// Creates the family `name` with `options`.
     #[must_use]
     pub fn new(name: impl Into<String>, options: FamilyOptions) -> FamilyDescriptor {
         FamilyDescriptor {

@@ -18,8 +18,8 @@ use super::install::Editor;
 use super::invariants::check_version;
 
 impl Editor<'_> {
-    /// Appends `edits`, which count together or not at all, and replaces the MANIFEST if it has
-    /// outgrown what it describes. Listeners get `reason` if that fails.
+    /// Appends `edits` atomically, and replaces the MANIFEST if it has grown too large for its content.
+    /// Listeners get `reason` if that fails.
     pub(super) fn log_edits(
         &mut self,
         env: &impl CatalogEnv,
@@ -51,10 +51,10 @@ impl Editor<'_> {
         let number = old.number();
         assert!(
             number < current.number(),
-            "MANIFEST {} takes the place of an older one, not of {number}",
+            "MANIFEST {} replaces an older one, not {number}",
             current.number()
         );
-        // All of it is in the new one.
+        // The new one has all of its content.
         if let Err(error) = old.close() {
             catalog
                 .context
@@ -74,8 +74,8 @@ impl Editor<'_> {
         self.log_edits(env, BackgroundErrorReason::ManifestWrite, vec![record])
     }
 
-    /// Records which logs are needed: those of writes that failed are not, even where nothing
-    /// had to be flushed. It is the first edit in a new MANIFEST if the old one failed.
+    /// Records which logs are needed: those of failed writes are not, even if nothing had to be flushed. It
+    /// is the first edit in a new MANIFEST if the old one failed.
     ///
     /// # Errors
     ///
@@ -135,7 +135,7 @@ impl Catalog {
         let number = manifest.number();
         assert!(
             recovered.manifest <= number,
-            "MANIFEST {number} is newer than the one that was read, {}",
+            "MANIFEST {number} is newer than the recovered one, {}",
             recovered.manifest
         );
         let before = self.manifest.lock().replace(manifest);
@@ -149,12 +149,12 @@ impl Catalog {
     /// Writes the state of the live families, followed by `edits`, to a new MANIFEST that becomes the
     /// current one.
     fn write_manifest(&self, env: &impl CatalogEnv, edits: &[VersionEdit]) -> Result<Manifest> {
-        // It says of each family which logs it needs.
+        // It records the logs needed by each family.
         env.sync_logs_before(FileNumber(u64::MAX))?;
         let number = self.numbers.take();
         let tracks = self.options().track_and_verify_wals_in_manifest;
         let logs = env.log_state();
-        // The log that is written has no length yet.
+        // The length of the current log is not known yet.
         let wals: BTreeMap<FileNumber, Option<u64>> = logs
             .lengths
             .iter()
@@ -198,7 +198,7 @@ impl Catalog {
         );
         debug_assert!(
             contents.min_log_to_keep < contents.next_file,
-            "logs are kept from a number on that was given out (S4)"
+            "the first log to be kept has an allocated number (S4)"
         );
         debug_assert!(
             families
@@ -216,8 +216,8 @@ impl Catalog {
         Ok(manifest.measured(self.telemetry.meter()))
     }
 
-    /// Closes the MANIFEST, if there is one. That of a `healthy` database is read back first if the options say so, and
-    /// written anew if it is damaged.
+    /// Closes the MANIFEST, if there is one. If the options require it, the MANIFEST of a `healthy` database
+    /// is first read back, and rewritten if it is damaged.
     ///
     /// # Errors
     ///
@@ -241,7 +241,7 @@ impl Catalog {
                     .tick(Ticker::ManifestValidationFailureCount, 1);
                 self.context
                     .info
-                    .error(format_args!("MANIFEST {number} is written anew: {error}"));
+                    .error(format_args!("MANIFEST {number} is rewritten: {error}"));
             }
             done => return done,
         }
@@ -253,7 +253,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Deletes a MANIFEST that another one has replaced.
+    /// Deletes a replaced MANIFEST.
     fn delete_manifest(&self, number: FileNumber) {
         let name = FileName::Manifest(number).to_string();
         self.deletions.delete(&self.context.dir.join(name));

@@ -4,35 +4,27 @@
 //! edit -> [checked against the version] -> MANIFEST, synced -> [memtables and logs] -> next view -> obsolete files
 //! ```
 //!
-//! The catalog owns the families with their published views, and the MANIFEST. All else is in its parts, which know neither
-//! the catalog nor each other's users. It knows memtables and logs as [`CatalogEnv`](env::CatalogEnv), so that tests run it
-//! over a simulated disk, without a write path and without jobs.
-//!
-//! | part | owns |
-//! |---|---|
-//! | [`Snapshots`] | the live snapshots |
-//! | [`FileNumbers`] | the numbers of files |
-//! | [`Deletions`] | obsolete files, pins, and what is deleted when |
-//! | [`Sources`] | directories, open tables and caches of families, and how options reach them |
-//! | [`OptionsFiles`] | the OPTIONS files |
-//! | [`Space`] | the room that the files take |
-//! | [`Editor`](install::Editor) | the right to append to the MANIFEST, one at a time: changes, families, notes about logs |
+//! The catalog owns the families and their published views, the open tables, the snapshots, the MANIFEST, the
+//! file numbers, the obsolete files and the OPTIONS files. Memtables and logs are behind
+//! [`CatalogEnv`](env::CatalogEnv), so that tests run the catalog over a simulated disk, without a write path
+//! and without jobs.
 //!
 //! - A reader takes the view of a family ([`family::FamilyState::view`]): one load of an atomic pointer.
-//! - A flush or compaction calls [`Catalog::install`] with one change of each family. What has to choose levels or copy files
-//!   while no version changes takes an [`install::Editor`] first.
-//! - A copy of files holds the result of [`Deletions::pin`].
-//! - [`Catalog::purge`] deletes what is obsolete and not read any more.
+//! - A flush or compaction calls [`Catalog::install`], or [`Catalog::install_together`] for several families.
+//!   An operation that has to choose levels or copy files while no version changes first acquires an
+//!   [`install::Editor`].
+//! - A copy of files holds the result of [`Catalog::pin_files`].
+//! - [`Catalog::purge`] deletes obsolete files without readers.
 //!
 //! Invariants:
 //!
-//! K1. A version is shown only after the MANIFEST has it durably.
-//! K2. The changes of a group are shown under one lock, and are durable together or not at all.
-//! K3. A file of a view is not deleted; nor is one that was live when files were pinned, as long as they are.
-//! K4. Each file number is given out once, and the numbers in the MANIFEST are below its next file number.
-//! K5. After a MANIFEST has failed no edit is appended to it: the next one goes to a new MANIFEST.
+//! K1. A version is published only after it is durable in the MANIFEST.
+//! K2. The changes of a group are published under one lock, and become durable atomically.
+//! K3. A file in a view is not deleted; neither is a pinned file that was live when it was pinned.
+//! K4. Each file number is allocated once, and the numbers in the MANIFEST are below its next file number.
+//! K5. After a failure of the MANIFEST no edit is appended to it: the next one is written to a new MANIFEST.
 //!
-//! Edits are one at a time, under the lock of the MANIFEST.
+//! Edits are serialized by the lock of the MANIFEST. The lock of the obsolete files is a leaf.
 
 pub(crate) mod create;
 pub(crate) mod deletions;
@@ -93,7 +85,7 @@ pub(crate) struct Catalog {
 }
 
 impl Catalog {
-    /// A catalog without families, whose files get numbers from `next_file` on.
+    /// Creates a catalog without families, whose files get numbers from `next_file` on.
     pub(crate) fn new(
         context: Arc<DbContext>,
         telemetry: Arc<Telemetry>,
@@ -126,12 +118,12 @@ impl Catalog {
         }
     }
 
-    /// The options in effect now.
+    /// Returns the current options.
     fn options(&self) -> Guard<Arc<DbOptions>> {
         self.settings.get()
     }
 
-    /// The live families, without counting a reference.
+    /// Returns the live families without counting a reference.
     #[inline]
     pub(crate) fn families(&self) -> Guard<Arc<Families>> {
         self.families.load()
@@ -143,7 +135,7 @@ impl Catalog {
         self.families.default_family()
     }
 
-    /// A snapshot of what `visible` returns, the last visible write. It is called under a lock.
+    /// Creates a snapshot at the sequence number returned by `visible`, which is called under a lock.
     pub(crate) fn snapshot(&self, visible: impl FnOnce() -> SequenceNumber) -> Snapshot {
         let snapshot = self.snapshots.take(visible);
         let now = self.context.world.clock.wall_seconds();

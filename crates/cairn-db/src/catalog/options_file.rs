@@ -1,6 +1,4 @@
-//! OPTIONS files: one with the options in effect is written whenever options or families change.
-//!
-//! A file is written and listed under the lock of [`Settings`], so that the newest file has the newest options (O2 there).
+//! The OPTIONS file, which is written whenever options or families change.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +16,7 @@ use super::scan::old_options;
 use crate::context::DbContext;
 use crate::settings::{OptionsFileLock, Settings};
 
-/// Puts a file with `content` in the place of `path`, by way of `temporary`, durably.
+/// Replaces `path` by a file with `content`, durably, by way of `temporary`.
 pub(crate) fn replace(
     fs: &dyn FileSystem,
     temporary: &Path,

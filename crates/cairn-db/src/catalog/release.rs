@@ -1,4 +1,4 @@
-//! Taking views, caches and open tables away from a closed database.
+//! Releasing views, caches and open tables of a closed database.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use cairn_version::{TableSource, Version};
 use super::Catalog;
 use super::family::{Families, FamilyState};
 
-/// The number of the view of a family of a database that was released.
+/// The number of the view of a family in a released database.
 const RELEASED: u64 = u64::MAX;
 
-/// Bytes that the arena of a memtable takes that stays empty.
+/// The size of the arena of a memtable that stays empty.
 const EMPTY_ARENA: usize = 4096;
 
-/// Refuses a read of a family whose view was taken away.
+/// Returns an error for a read of a family whose view was released.
 #[inline]
 pub(crate) fn check_held(view: &View) -> Result<()> {
     if view.number == RELEASED {
@@ -34,12 +34,12 @@ fn released() -> Error {
 }
 
 impl FamilyState {
-    /// True if the view was taken away.
+    /// True if the view was released.
     pub(crate) fn is_released(&self) -> bool {
         self.view().number == RELEASED
     }
 
-    /// Takes away what the family holds in memory, unless that was done.
+    /// Releases the memory of the family if it is not released yet.
     fn release(&self) {
         if self.is_released() {
             return;
@@ -111,8 +111,8 @@ impl FamilyState {
 }
 
 impl Catalog {
-    /// Takes away what the families of a closed database hold in memory and keep open. The next opening deletes obsolete
-    /// files.
+    /// Releases the memory and the open files of the families of a closed database. The next opening deletes
+    /// obsolete files.
     pub(crate) fn release(&self) {
         self.deletions.forget();
         let families = self.families.load_full();

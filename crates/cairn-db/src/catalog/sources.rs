@@ -1,10 +1,5 @@
-//! Sources: where the tables and blob files of a family lie, how they are opened, and which caches they go through.
-//!
-//! [`Sources`] owns what all families share: the table of open files, the block cache of families that bring none of their own,
-//! the memory budget. From these and its options it makes the first view of a family, and the next one when options change.
-//!
-//! Invariants: the order of the keys of a family and its blob source never change; a view has the sources of the options that
-//! were in force when it was made.
+//! The state of a family that is added to the catalog: its directories, the sources of its tables and blob
+//! files, its first view.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -108,7 +103,7 @@ impl Sources {
         assert_eq!(
             options.comparator.name(),
             version.order().name(),
-            "the tables of family {:?} are in the order of its options",
+            "the tables of family {:?} have the comparator of its options",
             family.name
         );
         let tables = Arc::new(self.table_source(&options));
@@ -137,12 +132,13 @@ impl Sources {
             number: 1,
             end: self.view_end.clone(),
         };
-        // The first epoch is that of files that are ingested behind.
+        // The first epoch is that of files ingested behind existing data.
         let reserved = u64::from(options.allows_ingest_behind(&self.options()));
         FamilyState::new(family, Arc::new(options), view, tables, reserved)
     }
 
-    /// Puts `options` of `family` in force. The caller holds the lock of the tree, under which views change.
+    /// Puts `options` of `family` into effect. The caller holds the lock of the tree, under which views
+    /// change.
     pub(crate) fn change_options(&self, family: &FamilyState, mut options: FamilyOptions) {
         self.fill_in_cache(&mut options);
         debug_assert!(
@@ -152,7 +148,7 @@ impl Sources {
         assert_eq!(
             options.comparator.name(),
             family.order().name(),
-            "the order of the keys never changes"
+            "the comparator never changes"
         );
         let tables = Arc::new(self.table_source(&options));
         let view = family.view_full();
@@ -181,13 +177,13 @@ impl Sources {
         });
     }
 
-    /// The sampler of the reads that are counted on the files of a family of `options`, if any are.
+    /// Returns the sampler of reads per file for a family with `options`, if enabled.
     fn read_sampler(&self, options: &FamilyOptions) -> Option<Arc<dyn Random>> {
         (options.read_triggered_compaction_threshold > 0.0)
             .then(|| self.context.world.random.clone())
     }
 
-    /// The source of the blob files of a family of `options`.
+    /// Returns the source of the blob files of a family with `options`.
     fn blob_source(&self, options: &FamilyOptions, tables: &TableSource) -> BlobSource {
         let of_budget = self.budget.as_ref().map(|budget| budget.of.cache().clone());
         let cache = options.blob_cache.clone().or(of_budget);
@@ -202,7 +198,7 @@ impl Sources {
             .charging(tables.charge_policy())
     }
 
-    /// The row cache of a family of `options`, if it has one.
+    /// Returns the row cache of a family with `options`, if it has one.
     fn row_cache(&self, options: &FamilyOptions) -> Option<RowCache> {
         let cache = self.options().row_cache.clone();
         let cache = cache.filter(|_| options.comparator.timestamp_size() == 0)?;
@@ -212,7 +208,7 @@ impl Sources {
         })
     }
 
-    /// The source of the tables of a family of `options`.
+    /// Returns the source of the tables of a family with `options`.
     fn table_source(&self, options: &FamilyOptions) -> TableSource {
         let db = self.options();
         if let (Some(budget), Some(cache)) = (&self.budget, &options.table.block_cache) {
@@ -247,8 +243,8 @@ impl Sources {
         }
     }
 
-    /// True if all memory is charged to the block cache, whatever `cache_usage_options` of the families say: a
-    /// memory budget is in force.
+    /// True if all memory is charged to the block cache, regardless of the families' `cache_usage_options`,
+    /// because there is a memory budget.
     fn charges_all(&self) -> bool {
         self.budget.is_some()
     }
@@ -282,7 +278,7 @@ impl Sources {
     }
 }
 
-/// The directories of the tables of a `family` of the database in `dir`, by path id.
+/// Returns the directories of the tables of a `family` of the database in `dir`, by path id.
 pub(crate) fn table_dirs(dir: &Path, options: &DbOptions, family: &FamilyOptions) -> Vec<PathBuf> {
     match family.paths_of(options) {
         [] => vec![dir.to_owned()],
@@ -290,9 +286,8 @@ pub(crate) fn table_dirs(dir: &Path, options: &DbOptions, family: &FamilyOptions
     }
 }
 
-/// Creates `dir` if it is missing, so that it survives a power cut. Its name is made durable also
-/// if it is there, but not of a database that is `known`: an opening before may have failed between
-/// creating and syncing it.
+/// Creates `dir` durably if it is missing. Its name is synced even if it exists, unless the database is
+/// `known`: an earlier opening may have failed between creating and syncing it.
 pub(crate) fn create_dir(fs: &dyn FileSystem, dir: &Path, known: bool) -> Result<()> {
     if fs.exists(dir)? {
         let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -306,7 +301,7 @@ pub(crate) fn create_dir(fs: &dyn FileSystem, dir: &Path, known: bool) -> Result
         };
     }
     fs.create_dir_all(dir)?;
-    // Directories above that were created too hang on the first one that was there.
+    // The names of directories above that were created as well are durable through the first existing one.
     let parents = dir
         .ancestors()
         .skip(1)

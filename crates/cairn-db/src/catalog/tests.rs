@@ -1,4 +1,5 @@
-//! The catalog over a simulated disk: no write path, no job, no other component but the context and the reports.
+//! The catalog over a simulated disk: without a write path, jobs, or other components except the context and
+//! telemetry.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -208,7 +209,7 @@ pub(crate) fn viewed(family: &FamilyState) -> Vec<FileNumber> {
     version.files().map(|(_, file)| file.number).collect()
 }
 
-/// The state in the MANIFEST of `image`.
+/// Returns the state in the MANIFEST of `image`.
 fn recovered(image: DiskImage) -> Recovered {
     let sim = SimWorld::on(image, 1);
     let dir = Path::new(DIR);
@@ -251,7 +252,7 @@ fn an_edit_is_in_the_view_and_in_the_manifest() {
 }
 
 #[test]
-fn an_edit_that_contradicts_the_tree_changes_nothing() {
+fn an_inconsistent_edit_changes_nothing() {
     let it = Fixture::new(DbOptions::default());
     let (family, operations) = (it.default(), it.sim.fs.operations());
     let gone = FileNumber(999);
@@ -263,9 +264,9 @@ fn an_edit_that_contradicts_the_tree_changes_nothing() {
     assert!(family.view().number == 1 && it.logs.failures.lock().is_empty());
 }
 
-/// Before the sync a power cut takes the edit away, or leaves it; after the sync it is there.
+/// Before the sync, a power failure may or may not lose the edit; after the sync it is durable.
 #[test]
-fn a_crash_between_the_append_and_the_sync_of_an_edit_leaves_it_or_not() {
+fn a_crash_between_the_append_and_the_sync_of_an_edit_may_lose_it() {
     let it = Fixture::new(DbOptions::default());
     let (family, file) = (it.default(), it.table(b"a"));
     let before = it.sim.fs.trace().len();
@@ -294,7 +295,7 @@ fn a_crash_between_the_append_and_the_sync_of_an_edit_leaves_it_or_not() {
 }
 
 #[test]
-fn an_edit_whose_sync_fails_is_not_shown_and_the_next_one_goes_to_a_new_manifest() {
+fn an_edit_whose_sync_fails_is_not_published_and_the_next_one_is_in_a_new_manifest() {
     let it = Fixture::new(DbOptions::default());
     let (family, first) = (it.default(), it.table(b"a"));
     let second = it.table(b"b");
@@ -336,7 +337,7 @@ fn an_edit_whose_sync_fails_is_not_shown_and_the_next_one_goes_to_a_new_manifest
 }
 
 #[test]
-fn a_flush_takes_its_memtables_out_of_the_view_and_says_which_logs_are_needed() {
+fn a_flush_removes_its_memtables_from_the_view_and_records_which_logs_are_needed() {
     let it = Fixture::new(DbOptions::default());
     let (one, two) = (it.default(), it.create("two"));
     let full = one.memtable();
@@ -354,7 +355,7 @@ fn a_flush_takes_its_memtables_out_of_the_view_and_says_which_logs_are_needed() 
     assert!(one.view().immutables.is_empty() && viewed(&one).len() == 1);
     assert!(
         it.logs.syncs.lock().contains(&log),
-        "before the MANIFEST says so"
+        "the log is durable before the MANIFEST refers to it"
     );
     let found = recovered(it.sim.fs.image());
     assert_eq!(found.families[0].log_number, log);
@@ -369,7 +370,7 @@ fn a_flush_takes_its_memtables_out_of_the_view_and_says_which_logs_are_needed() 
 }
 
 #[test]
-fn a_file_that_no_view_has_is_deleted_and_one_with_a_reader_stays() {
+fn a_file_in_no_view_is_deleted_unless_it_has_a_reader() {
     let it = Fixture::new(DbOptions::default());
     let family = it.default();
     let (number, next) = {
@@ -426,9 +427,9 @@ fn pinned_files_are_not_deleted_until_the_last_pin_is_dropped() {
     assert!(it.exists(left));
 }
 
-/// Two families that are flushed together, and the crash at every operation of that.
+/// Flushes two families together, with a crash at every operation.
 #[test]
-fn the_changes_of_two_families_are_one_group() {
+fn the_changes_of_two_families_are_atomic() {
     let it = Fixture::new(DbOptions::default());
     let (one, two) = (it.default(), it.create("two"));
     let (first, second) = (it.table(b"a"), it.table(b"b"));
@@ -459,7 +460,7 @@ fn the_changes_of_two_families_are_one_group() {
 }
 
 #[test]
-fn a_group_without_the_dropped_family_counts_and_its_outputs_are_deleted() {
+fn a_group_with_a_dropped_family_is_installed_without_it_and_its_outputs_are_deleted() {
     let it = Fixture::new(DbOptions::default());
     let (one, two) = (it.default(), it.create("two"));
     let (first, second) = (it.table(b"a"), it.table(b"b"));
@@ -477,7 +478,7 @@ fn a_group_without_the_dropped_family_counts_and_its_outputs_are_deleted() {
 }
 
 #[test]
-fn families_come_and_go_with_their_files() {
+fn families_are_created_and_dropped_with_their_files() {
     let it = Fixture::new(DbOptions::default());
     let family = it.create("two");
     assert_eq!((family.id(), it.catalog.families().max_id()), (1, 1));
@@ -501,7 +502,7 @@ fn families_come_and_go_with_their_files() {
 }
 
 #[test]
-fn a_manifest_that_outgrows_its_content_is_replaced_and_deleted() {
+fn a_manifest_too_large_for_its_content_is_replaced_and_deleted() {
     let it = Fixture::new(DbOptions {
         max_manifest_file_size: 300,
         max_manifest_space_amp_pct: 0,
@@ -533,7 +534,7 @@ fn a_manifest_that_outgrows_its_content_is_replaced_and_deleted() {
 }
 
 #[test]
-fn the_newest_two_options_files_stay() {
+fn the_newest_two_options_files_are_kept() {
     let it = Fixture::new(DbOptions::default());
     assert_eq!(it.catalog.options_files.newest().unwrap(), None);
     for _ in 0..4 {
@@ -550,7 +551,7 @@ fn the_newest_two_options_files_stay() {
 }
 
 #[test]
-fn a_snapshot_has_the_last_visible_write_and_its_time() {
+fn a_snapshot_has_the_last_visible_sequence_number_and_its_time() {
     let it = Fixture::new(DbOptions::default());
     let snapshot = it.catalog.snapshot(|| SequenceNumber(9));
     assert_eq!(snapshot.sequence(), SequenceNumber(9));

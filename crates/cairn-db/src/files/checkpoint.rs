@@ -1,8 +1,8 @@
-//! Checkpoints: a second database with the state of a moment, made of links.
+//! Checkpoints: a second database with the current state, made of links.
 //!
-//! Tables and blob files never change, so they are linked (copied to another device). The MANIFEST
-//! and the logs grow, so the part of them that belongs to the moment is copied. The directory gets
-//! its name when it is complete and durable; see `staging`.
+//! Tables and blob files never change, so they are linked (or copied to another device). The MANIFEST and the
+//! logs grow, so their relevant parts are copied. The directory gets its name when it is complete and
+//! durable; see `staging`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,14 +18,13 @@ use crate::files::live::{FileType, LiveFileStorageInfo, capture, storage_infos};
 use crate::files::staging::Staging;
 
 impl Db {
-    /// Makes a database with the present state in `dir`, which must not exist. Memtables are
-    /// flushed first if the logs have `log_size_for_flush` bytes or more: 0 always, `u64::MAX`
-    /// never; what is not flushed is in the copy's logs. Returns the last write that the copy has.
+    /// Creates a database with the current state in `dir`, which must not exist. Memtables are flushed first
+    /// if the logs have `log_size_for_flush` bytes or more: 0 always, `u64::MAX` never; unflushed data is in
+    /// the logs of the copy. Returns the last sequence number in the copy.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if `dir` exists; those of a flush; `IoError`. Nothing is left in `dir`
-    /// then.
+    /// `InvalidArgument` if `dir` exists; those of a flush; `IoError`. `dir` does not exist then.
     pub fn create_checkpoint(&self, dir: &Path, log_size_for_flush: u64) -> Result<SequenceNumber> {
         create(self.shared(), dir, log_size_for_flush)
     }
@@ -90,7 +89,7 @@ fn record_copied(database: Components<'_>, bytes: u64) {
     });
 }
 
-/// Links a file that never changes, or copies it where it cannot be linked. Returns true if it is a copy.
+/// Links a file that never changes, or copies it if it cannot be linked. Returns true if it was copied.
 pub(crate) fn link_or_copy(
     fs: &dyn cairn_platform::FileSystem,
     from: &Path,

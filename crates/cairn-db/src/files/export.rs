@@ -24,22 +24,22 @@ use crate::files::staging::Staging;
 use crate::handle::Family;
 use crate::ttl;
 
-/// The description of an export: all that an import has to know besides the files.
+/// The description of an export: all information that an import needs besides the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportImportFilesMetaData {
-    /// The name of the order of the keys.
+    /// The name of the comparator.
     pub db_comparator_name: String,
     /// The files, with their levels and bounds.
     pub files: Vec<LiveFileMetaData>,
 }
 
 impl Family {
-    /// Flushes the family and puts links to its tables into `dir`, which must not exist.
+    /// Flushes the family and links its tables to `dir`, which must not exist.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if `dir` exists; `NotSupported` if values lie in blob files; those of a
-    /// flush; `IoError`. Nothing is left in `dir` then.
+    /// `InvalidArgument` if `dir` exists; `NotSupported` if values are in blob files; those of a flush;
+    /// `IoError`. `dir` does not exist then.
     pub fn export(&self, dir: &Path) -> Result<ExportImportFilesMetaData> {
         export(&self.db.shared, &self.state, dir)
     }
@@ -82,13 +82,13 @@ fn export<H: Host>(
 }
 
 impl Db {
-    /// Creates the family `name` out of exported tables. Several exports must not overlap each
-    /// other. After a crash the family is there with all its tables, or not at all.
+    /// Creates the family `name` from exported tables. Several exports must not overlap. After a crash the
+    /// family exists with all its tables, or not at all.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the name is empty or taken, the comparators differ, exports overlap or
-    /// a level does not exist; `Corruption` of a file. Nothing has changed then.
+    /// `InvalidArgument` if the name is empty or in use, the comparators differ, exports overlap or a level
+    /// does not exist; `Corruption` of a file. Nothing has changed then.
     pub fn create_family_with_import(
         &self,
         name: &str,
@@ -105,7 +105,7 @@ impl Db {
     }
 }
 
-/// A file that was brought in, and where it came from.
+/// An imported file and its source.
 struct Imported {
     outside: PathBuf,
     inside: PathBuf,
@@ -323,7 +323,7 @@ fn bound(bytes: &[u8]) -> Result<InternalKey> {
     InternalKey::decode(bytes).map_err(|malformed| malformed.in_file("the export's metadata", 0))
 }
 
-/// The path of an exported file. Its name is one path component.
+/// Returns the path of an exported file. Its name is one path component.
 fn path_of(file: &LiveFileMetaData) -> Result<PathBuf> {
     let name = file.relative_filename.trim_start_matches('/');
     let single =
@@ -336,7 +336,7 @@ fn path_of(file: &LiveFileMetaData) -> Result<PathBuf> {
     }
 }
 
-/// Refuses exports in another order, without files, or that overlap each other.
+/// Returns an error for exports with another comparator, without files, or that overlap each other.
 fn check_exports(order: &KeyOrder, exports: &[ExportImportFilesMetaData]) -> Result<()> {
     let mut ranges: Vec<(&[u8], &[u8])> = Vec::new();
     for export in exports {

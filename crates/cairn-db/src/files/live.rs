@@ -1,4 +1,4 @@
-//! Live files: lists and metadata of the files of the tree.
+//! Live files: lists and metadata of the files in the tree.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,9 +53,9 @@ pub struct LiveFileMetaData {
     pub num_deletions: u64,
     /// The oldest blob file that it refers to; 0 for none.
     pub oldest_blob_file_number: u64,
-    /// When its oldest data was first written, in seconds since 1970; 0 if unknown.
+    /// The time at which its oldest data was first written, in seconds since 1970; 0 if unknown.
     pub oldest_ancester_time: u64,
-    /// When it was created, in seconds since 1970; 0 if unknown.
+    /// The time of its creation, in seconds since 1970; 0 if unknown.
     pub file_creation_time: u64,
     /// Its age among the files of level 0: larger is newer.
     pub epoch_number: u64,
@@ -63,7 +63,7 @@ pub struct LiveFileMetaData {
     pub temperature: u8,
     /// Checksum of the whole file; empty if none is recorded.
     pub file_checksum: Vec<u8>,
-    /// The function that made it, or `Unknown`.
+    /// The checksum function, or `Unknown`.
     pub file_checksum_func_name: String,
 }
 
@@ -83,11 +83,11 @@ pub struct BlobMetaData {
     pub total_blob_count: u64,
     /// Bytes of their records.
     pub total_blob_bytes: u64,
-    /// Blobs that nothing refers to any more.
+    /// Blobs that are garbage.
     pub garbage_blob_count: u64,
     /// Bytes of their records.
     pub garbage_blob_bytes: u64,
-    /// How its checksum was made; empty for none.
+    /// The checksum function; empty for none.
     pub checksum_method: String,
     /// Its checksum; empty for none.
     pub checksum_value: Vec<u8>,
@@ -126,9 +126,9 @@ pub struct ColumnFamilyMetaData {
 /// A selection of the files of a family.
 #[derive(Clone, Debug, Default)]
 pub struct ColumnFamilyMetaDataOptions {
-    /// Only tables that may hold this key or larger ones.
+    /// Only tables that may contain this key or larger ones.
     pub start_key: Option<Vec<u8>>,
-    /// Only tables that may hold this key or smaller ones.
+    /// Only tables that may contain this key or smaller ones.
     pub end_key: Option<Vec<u8>>,
     /// Only this level.
     pub level: Option<usize>,
@@ -179,17 +179,17 @@ pub struct LiveFileStorageInfo {
     pub file_number: u64,
     /// Its kind.
     pub file_type: FileType,
-    /// How many bytes of it belong to the copy.
+    /// The number of its bytes that belong to the copy.
     pub size: u64,
     /// RocksDB's number for the temperature of its storage.
     pub temperature: u8,
     /// Checksum of the whole file; empty if none is recorded or requested.
     pub file_checksum: Vec<u8>,
-    /// The function that made it; `Unknown` if there is none, empty if checksums are not requested.
+    /// The checksum function; `Unknown` if there is none, empty if checksums are not requested.
     pub file_checksum_func_name: String,
     /// The content of the file in the copy, if it differs from that on disk.
     pub replacement_contents: Option<Vec<u8>>,
-    /// True if the file may be longer than `size`, and only its beginning belongs to the copy.
+    /// True if the file may be longer than `size`, and only its first `size` bytes belong to the copy.
     pub trim_to_size: bool,
 }
 
@@ -198,8 +198,7 @@ pub struct LiveFileStorageInfo {
 pub struct LiveFilesStorageInfoOptions {
     /// True if checksums are filled in.
     pub include_checksum_info: bool,
-    /// Memtables are flushed first if the logs have so many bytes or more: 0 always, `u64::MAX`
-    /// never.
+    /// Memtables are flushed first if the logs have this many bytes or more: 0 always, `u64::MAX` never.
     pub wal_size_for_flush: u64,
 }
 
@@ -398,7 +397,7 @@ pub(crate) fn storage_infos(
     Ok(all)
 }
 
-/// The tables of a level that `options` select.
+/// Returns the tables of a level that `options` select.
 fn asked_for<'v>(
     version: &'v Version,
     level: usize,
@@ -430,8 +429,8 @@ fn asked_for<'v>(
 }
 
 impl Db {
-    /// Keeps every file that is live now from deletion, as often as it is called, until
-    /// [`Db::enable_file_deletions`] has been called as often.
+    /// Prevents the deletion of all current and future live files until [`Db::enable_file_deletions`] has
+    /// been called as often.
     ///
     /// # Errors
     ///
@@ -442,7 +441,7 @@ impl Db {
         Ok(())
     }
 
-    /// Ends one [`Db::disable_file_deletions`]. With the last of them, obsolete files are deleted.
+    /// Ends one [`Db::disable_file_deletions`]. The last one deletes obsolete files.
     ///
     /// # Errors
     ///
@@ -453,7 +452,7 @@ impl Db {
         Ok(())
     }
 
-    /// Every table of every family.
+    /// Returns every table of every family.
     #[must_use]
     pub fn live_files_metadata(&self) -> Vec<LiveFileMetaData> {
         let shared = self.shared();
@@ -466,8 +465,8 @@ impl Db {
             .collect()
     }
 
-    /// The names of all live files relative to the directory, each with a slash before it, but for
-    /// logs; and how many bytes of the MANIFEST count. Files should be kept from deletion first.
+    /// Returns the names of all live files except logs, relative to the directory and with a leading slash,
+    /// and the relevant length of the MANIFEST. File deletions should be disabled first.
     ///
     /// # Errors
     ///
@@ -486,8 +485,8 @@ impl Db {
         Ok((names.collect(), capture.files.manifest.1))
     }
 
-    /// Every file that a copy of the database needs, logs included, with how much of it. Files
-    /// should be kept from deletion first.
+    /// Returns every file that a copy of the database needs, including logs, with its relevant length. File
+    /// deletions should be disabled first.
     ///
     /// # Errors
     ///
@@ -502,7 +501,7 @@ impl Db {
         storage_infos(shared.components(), &capture, options.include_checksum_info)
     }
 
-    /// The recorded checksums of all tables and blob files: number, checksum, function.
+    /// Returns the recorded checksums of all tables and blob files: number, checksum, function.
     #[must_use]
     pub fn live_files_checksum_info(&self) -> Vec<(u64, Vec<u8>, String)> {
         let mut all = Vec::new();
@@ -520,13 +519,13 @@ impl Db {
         all
     }
 
-    /// Reads every table and blob file of every family and compares its checksum with the one that
-    /// the MANIFEST has, where it has one.
+    /// Reads every table and blob file of every family and compares its checksum with the one in the
+    /// MANIFEST, if any.
     ///
     /// # Errors
     ///
-    /// `Corruption` names the first file that differs; `NotSupported` for a checksum function that
-    /// is not known; `InvalidArgument` without `file_checksum_gen_factory`.
+    /// `Corruption` for the first file that differs; `NotSupported` for an unknown checksum function;
+    /// `InvalidArgument` without `file_checksum_gen_factory`.
     pub fn verify_file_checksums(&self) -> Result<()> {
         let shared = self.shared();
         if shared.options().file_checksum_gen_factory.is_none() {
@@ -591,7 +590,7 @@ fn verify_file(
 }
 
 impl Family {
-    /// The files of the family, level by level.
+    /// Returns the files of the family by level.
     #[must_use]
     pub fn metadata(&self, options: &ColumnFamilyMetaDataOptions) -> ColumnFamilyMetaData {
         family_metadata(&*self.db.shared, &self.state, options)

@@ -1,5 +1,6 @@
-//! Callbacks of the program and writes: a callback may not write where that could wait for its own thread, and an insertion
-//! that a panic of the program's code cuts short ends with an error, so that its group is passed like any other.
+//! Callbacks of the program during writes: a callback must not write if that could wait for its own thread,
+//! and an insertion that is interrupted by a panic in the program's code ends with an error, so that its
+//! group becomes visible like any other.
 
 use cairn_memtable::{COMPARATOR_RULE, in_comparator};
 use cairn_observe::callback::{self, Within};
@@ -10,11 +11,11 @@ use crate::background::guarded;
 use crate::shared::Shared;
 
 impl Shared {
-    /// True if the thread may lead, and change options.
+    /// Returns an error if the thread must not lead or change options.
     ///
     /// # Errors
     ///
-    /// `Busy` with the rule in a callback that may not.
+    /// `Busy` with the restriction in a callback that must not.
     #[inline]
     pub(crate) fn may_write(&self) -> Result<()> {
         // Relaxed: as in `insert_guarded`.
@@ -30,17 +31,18 @@ impl Shared {
         check_not_comparing()
     }
 
-    /// True if the thread may wait for jobs.
+    /// Returns an error if the thread must not wait for jobs.
     ///
     /// # Errors
     ///
-    /// `Busy` with the rule in a callback that may not.
+    /// `Busy` with the restriction in a callback that must not.
     pub(crate) fn may_wait(&self) -> Result<()> {
         callback::may_wait(&self.context.info)?;
         check_not_comparing()
     }
 
-    /// [`Shared::insert`] with a panic of the program's comparator, prefix extractor or merge operator as an error.
+    /// [`Shared::insert`], with a panic of the program's comparator, prefix extractor or merge operator as an
+    /// error.
     #[inline]
     pub(crate) fn insert_guarded(
         &self,
@@ -71,7 +73,7 @@ impl Shared {
     }
 }
 
-/// A comparator may run under the lock of a memtable, for which a job or another writer waits.
+/// A comparator may run under the lock of a memtable that a job or another writer is waiting for.
 fn check_not_comparing() -> Result<()> {
     match in_comparator() {
         true => Err(Error::busy(COMPARATOR_RULE)),

@@ -1,8 +1,8 @@
 //! Delays of writes to families whose flushes or compactions are behind.
 //!
-//! A writer waits here before it joins the queue, so that writes to other families pass it. The condition of a
-//! family comes from [`super::stall`], whenever its tree or its memtables change, and from
-//! [`super::pace`], while its memtable is nearly full. Cost where no family is stalled: one load.
+//! A writer waits here before it joins the queue, so that writes to other families can pass it. The condition
+//! of a family is set by [`super::stall`], whenever its tree or its memtables change, and by [`super::pace`],
+//! while its memtable is nearly full. Without a stalled family the cost is one load.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,15 +15,15 @@ use crate::batch::WriteBatch;
 use crate::catalog::family::FamilyState;
 use crate::shared::{FamilyTree, Shared, Tree};
 
-/// The longest sleep of a delayed write before it checks the condition again.
+/// The maximum sleep of a delayed write before it checks the condition again.
 const LONGEST_SLEEP: Duration = Duration::from_millis(5);
 
 impl Shared {
-    /// Waits until the families that `batch` writes to can take it. With `no_slowdown` a wait is an
-    /// error.
+    /// Waits until the families that `batch` writes to accept it. With `no_slowdown`, returns an error
+    /// instead of waiting.
     #[inline]
     pub(crate) fn delay_write(&self, batch: &WriteBatch, no_slowdown: bool) -> Result<()> {
-        // Acquire pairs with the store by which a family is held back.
+        // Acquire pairs with the store by which a family is marked as delayed.
         match self.signals.has_stalls() {
             false => Ok(()),
             true => self.delay_write_slowly(batch, no_slowdown),
@@ -83,11 +83,11 @@ impl Shared {
         Ok(())
     }
 
-    /// Sleeps for `delay`, or until the cause of the delay has passed.
+    /// Sleeps for `delay`, or until the cause of the delay has cleared.
     ///
     /// # Errors
     ///
-    /// The error that keeps writes from going on: they wait for nothing then.
+    /// The error that prevents writes: there is nothing to wait for then.
     pub(crate) fn sleep_while(
         &self,
         delay: Duration,
@@ -106,8 +106,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Slows writes down to those of `families`, whose memtables are nearly full, that have no room for another memtable
-    /// yet.
+    /// Paces writes to those of `families` whose memtables are nearly full and that have no room for another
+    /// memtable yet.
     pub(crate) fn slow_down(&self, families: &[Arc<FamilyState>]) {
         let now = self.context.world.clock.monotonic_nanos();
         let tree = self.tree.lock();
@@ -123,7 +123,7 @@ impl Shared {
         }
     }
 
-    /// Ends the slow pace of writes of `family`, and reports what waited.
+    /// Ends the pacing of writes to `family`, and reports the waits.
     pub(crate) fn end_pace(&self, family: &FamilyState) {
         if !family.writes.pace.is_on() {
             return;
@@ -144,8 +144,8 @@ impl Shared {
         }
     }
 
-    /// Paces a write of `bytes` to families whose memtables are nearly full. Returns true if it waited.
-    /// A write with `no_slowdown` does not: there is room for it.
+    /// Paces a write of `bytes` to families whose memtables are nearly full. Returns true if it waited. A
+    /// write with `no_slowdown` does not wait, since there is room for it.
     fn pace_write(
         &self,
         families: &[&Arc<FamilyState>],
@@ -180,7 +180,7 @@ pub(crate) fn waits_for_flush(state: &FamilyTree, family: &FamilyState) -> bool 
     !state.immutables.is_empty() && state.immutables.len() + 1 >= most
 }
 
-/// The worst condition of `families`. Dropped ones have none.
+/// Returns the worst condition of `families`. Dropped ones have none.
 fn worst(tree: &Tree, families: &[&Arc<FamilyState>]) -> Condition {
     let states = families
         .iter()

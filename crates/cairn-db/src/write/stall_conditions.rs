@@ -1,5 +1,5 @@
-//! Write stall conditions of the families: recomputed after each change of a tree or its memtables, and reported to the info
-//! log and to listeners.
+//! Stall conditions of the families: recomputed after each change of a tree or its memtables, and reported to
+//! the info log and to listeners.
 
 use std::sync::Arc;
 
@@ -71,14 +71,14 @@ impl Shared {
         tree.condition = worst;
         let behind = behind || worst != Condition::Normal;
         self.signals.set_compactions_behind(behind);
-        // Release: the conditions of the families are stored before.
+        // Release: the conditions of the families are stored first.
         self.signals.set_stalls(paced || worst != Condition::Normal);
         if worst != before {
             self.context
                 .info
                 .info(format_args!("writes: {before:?} -> {worst:?}"));
         }
-        // Some family may have room while another still has none.
+        // Some family may have room while another does not.
         self.changed.notify_all();
     }
 
@@ -111,10 +111,10 @@ impl Shared {
                     .info
                     .warn(format_args!("[{}] {text}", family.name()));
             }
-            None => self
-                .context
-                .info
-                .info(format_args!("[{}] writes go on unhindered", family.name())),
+            None => self.context.info.info(format_args!(
+                "[{}] writes are no longer stalled",
+                family.name()
+            )),
         }
         let info = WriteStallInfo {
             family_name: family.name().to_owned(),
@@ -127,7 +127,7 @@ impl Shared {
         }
     }
 
-    /// The load of background jobs, and the distance to a write stall.
+    /// The load of background jobs, and the distance from a write stall.
     pub(crate) fn pressure(&self, tree: &Tree) -> BackgroundJobPressure {
         let proximity = |family: &Arc<FamilyState>| {
             let load = self.load_of(family, tree.families.get(&family.id())?);
@@ -166,7 +166,7 @@ fn stall_condition(condition: Condition) -> StallCondition {
     }
 }
 
-/// `part` of `whole` in percent; 0 if `whole` is 0.
+/// Returns `part` of `whole` in percent; 0 if `whole` is 0.
 fn percent(part: u64, whole: u64) -> u64 {
     match whole {
         0 => 0,

@@ -67,7 +67,7 @@ fn two_databases_share_cache_and_memtables() {
 }
 
 #[test]
-fn explicit_sizes_win() {
+fn explicit_sizes_take_precedence() {
     let budget = MemoryBudget::new(64 * MIB).unwrap();
     let own = Arc::new(BlockCache::new(4 * MIB, CacheOptions::default()));
     let mut family = FamilyOptions::default();

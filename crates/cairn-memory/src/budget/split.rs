@@ -1,16 +1,16 @@
-//! The parts that a budget is divided into, and the part of a budget that can be divided.
+//! The regions that a budget is divided into, and the part of a budget that can be divided.
 
 use cairn_types::{Error, Result};
 
 const MIB: usize = 1 << 20;
 
-/// Memory of the process that nothing is charged for: the dirty data of the program and its libraries, stacks,
-/// the allocator's own tables and the objects of an open database. A small program with one open database has 5
-/// to 7 MiB resident, of which the kernel can drop the code.
+/// Memory of the process that is not charged: the writable data of the program and its libraries, stacks, the
+/// allocator's metadata and the objects of an open database. A small program with one open database has 5 to
+/// 7 MiB resident, of which the kernel can drop the code.
 pub(super) const BASE: usize = 6 * MIB;
 
-/// The share of a budget that is left to the allocator, as a divisor: memory that was freed in pieces too small
-/// to be returned to the system.
+/// The share of a budget left to the allocator, as a divisor: freed memory in pieces too small to be returned
+/// to the operating system.
 pub(super) const SLACK_DIVISOR: usize = 16;
 
 /// The smallest limit of memtables.
@@ -25,7 +25,7 @@ const MAX_INITIAL_MEMTABLES: usize = 512 * MIB;
 /// A part of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MemoryRegion {
-    /// Memtables. What they do not use is used by the block cache.
+    /// Memtables. Memory that they do not use is available to the block cache.
     Memtables,
     /// Blocks, blobs, and all other memory that is charged to the block cache.
     BlockCache,
@@ -80,7 +80,7 @@ impl MemorySplit {
         self
     }
 
-    /// This split after `bytes` of `from` went to `to`.
+    /// Returns this split with `bytes` moved from `from` to `to`.
     ///
     /// # Panics
     ///
@@ -125,10 +125,11 @@ pub struct DataSize {
     pub direct_reads: bool,
 }
 
-/// The initial split of `bytes`, by the published rule of thumb: if the data fits in the block cache, the block
-/// cache has all that memtables leave; else, if the files fit in the page cache, the page cache has as much as
-/// they need; else the block cache has a fifth. `outside` is memory beyond the budget that the page cache may use:
-/// where it is larger than the budget, what the budget leaves to the page cache makes no difference.
+/// Returns the initial split of `bytes`, by a published rule of thumb. If the data fits in the block cache,
+/// the block cache gets everything except the memtables. Otherwise, if the files fit in the page cache, the
+/// page cache gets as much as they need; if not, the block cache gets a fifth. `outside` is memory beyond the
+/// budget that the page cache may use: if it exceeds the budget, the share left to the page cache makes no
+/// difference.
 pub(super) fn initial(bytes: usize, outside: usize, data: &DataSize) -> MemorySplit {
     let memtables = (bytes / 4).clamp(MIN_MEMTABLES, MAX_INITIAL_MEMTABLES);
     let memtables = memtables.min(bytes - MIN_CACHE);
@@ -148,7 +149,7 @@ pub(super) fn initial(bytes: usize, outside: usize, data: &DataSize) -> MemorySp
         .with(MemoryRegion::PageCache, page_cache)
 }
 
-/// `split` in proportion for another sum of `bytes`. The regions in `fixed` keep their bytes if possible.
+/// Returns `split` scaled to a sum of `bytes`. The regions in `fixed` keep their sizes if possible.
 pub(super) fn scaled(split: &MemorySplit, bytes: usize, fixed: &[MemoryRegion]) -> MemorySplit {
     let before = split.sum().max(1);
     let mut scaled = MemorySplit::default();
@@ -181,7 +182,7 @@ mod tests {
     use MemoryRegion::{BlockCache, Memtables, PageCache};
 
     #[test]
-    fn the_smallest_budget_has_room_for_the_least() {
+    fn the_smallest_budget_fits_the_minimum_of_each_region() {
         let least = divided(smallest()).unwrap();
         assert!(least >= MIN_MEMTABLES + MIN_CACHE, "{least}");
         let error = divided(smallest() - 1).unwrap_err().to_string();

@@ -1,8 +1,8 @@
 //! Memory outside of a cache that is charged to it, so that one capacity bounds both.
 //!
-//! A charge takes capacity from the entries: the cache evicts as many as necessary. It is never refused, since
-//! the memory is needed in any case; with too few entries left the cache exceeds its capacity, and keeps
-//! nothing more until it is within it again.
+//! A charge takes capacity from the entries: the cache evicts as many as necessary. A charge never fails,
+//! since the memory is allocated in any case. If too few entries are left to evict, the cache exceeds its
+//! capacity, and accepts no insertions until it is within it again.
 
 use cairn_platform::sync::{Arc, AtomicUsize, Ordering};
 
@@ -172,7 +172,7 @@ impl Charges {
         let charged = &self.0[what as usize];
         charged.fetch_add(now, Ordering::Relaxed);
         let sum = charged.fetch_sub(before, Ordering::Relaxed);
-        debug_assert!(sum >= before, "only charged memory is given back");
+        debug_assert!(sum >= before, "only charged memory is released");
     }
 
     pub(super) fn of(&self, what: MemoryUse) -> usize {
@@ -185,8 +185,8 @@ impl Charges {
     }
 }
 
-/// Memory charged to a cache. Dropping the charge gives it back. It is one word, for holders that are moved often
-/// and seldom charged.
+/// Memory charged to a cache, released when the charge is dropped. It is one pointer in size, since its
+/// holders are moved often and charged rarely.
 pub struct CacheCharge(Box<Charged>);
 
 struct Charged {
@@ -219,7 +219,7 @@ impl CacheCharge {
         cache.options().strict_capacity_limit && cache.usage() > cache.capacity()
     }
 
-    /// Changes the use, for memory that is passed on.
+    /// Changes the use, for memory whose ownership moves.
     pub fn reuse(&mut self, what: MemoryUse) {
         if what != self.0.what {
             self.0.cache.charges.change(self.0.what, self.0.bytes, 0);
@@ -301,7 +301,7 @@ mod tests {
         }
     }
     #[test]
-    fn a_cache_of_blobs_is_charged_once_while_it_lives() {
+    fn a_blob_cache_is_charged_once_until_dropped() {
         let blocks = Arc::new(BlockCache::new(8 << 20, CacheOptions::default()));
         let blobs = Arc::new(BlockCache::new(1 << 20, CacheOptions::default()));
         blobs.charge_to(&blobs);

@@ -81,7 +81,7 @@ fn an_insertion_reports_that_it_replaced_an_entry() {
 }
 
 #[test]
-fn an_entry_that_was_hit_outlives_others() {
+fn an_entry_that_was_hit_is_evicted_last() {
     let cache = cache(4, 0.0, 0.0, false);
     for n in 0..4 {
         put(&cache, n, CachePriority::Low);
@@ -149,7 +149,7 @@ fn a_pool_ratio_bounds_the_pool() {
 }
 
 #[test]
-fn strict_capacity_refuses_insertions_if_all_is_in_use() {
+fn strict_capacity_rejects_insertions_if_all_entries_are_in_use() {
     for strict in [false, true] {
         let cache = cache(3, 0.0, 0.0, strict);
         for n in 0..3 {

@@ -1,18 +1,18 @@
 //! A thread-local pool of memory for buffers.
 //!
 //! A full cache evicts a block for each one that it inserts. Freeing the memory of the old block and
-//! allocating and clearing new memory costs up to a third of reading the block from the page cache. The
-//! blocks of a table have similar lengths, so the new block reuses the memory of the old one.
+//! allocating and zeroing new memory costs up to a third of reading the block from the page cache. The blocks
+//! of a table have similar lengths, so the new block reuses the memory of the old one.
 //!
-//! Each thread keeps at most [`MAX_BUFFERS`] buffers of at most [`MAX_LENGTH`] bytes. Once it has kept one,
-//! it rounds lengths of new allocations up to a step, so that a buffer fits all blocks of about its length.
-//! If larger buffers could be reused for smaller blocks only, the allocator would be left with small free
-//! blocks and asked for large ones, and fragmentation would grow to a third of the cache.
+//! Each thread retains at most [`MAX_BUFFERS`] buffers of at most [`MAX_LENGTH`] bytes. Once it has retained
+//! one, it rounds the lengths of new allocations up to a step, so that a buffer fits all blocks of similar
+//! length. If larger buffers could only be reused for smaller blocks, the allocator would be left with small
+//! free blocks and requests for large ones, and fragmentation would grow to a third of the cache.
 
 use std::cell::RefCell;
 use std::ops::RangeInclusive;
 
-/// The maximum number of buffers kept by a thread.
+/// The maximum number of buffers retained by a thread.
 const MAX_BUFFERS: usize = 8;
 /// The lengths of pooled buffers. Shorter ones are not worth pooling, and longer ones would retain too much
 /// memory.
@@ -23,11 +23,11 @@ const MAX_LENGTH: usize = 64 << 10;
 const STEPS: usize = 32;
 
 thread_local! {
-    /// The buffers kept by the thread. Has a capacity only once a buffer was kept.
+    /// The buffers retained by the thread. Allocated when the first buffer is retained.
     static POOL: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The length to allocate for `len` bytes.
+/// Returns the length to allocate for `len` bytes.
 fn rounded(len: usize) -> usize {
     match POOLED_LENGTHS.contains(&len) {
         true => len.next_multiple_of((1 << len.ilog2()) / STEPS),
@@ -45,7 +45,7 @@ pub(crate) fn keep(piece: Box<[u8]>) {
     if !POOLED_LENGTHS.contains(&piece.len()) {
         return;
     }
-    // An exiting thread keeps nothing.
+    // An exiting thread retains nothing.
     let _ = POOL.try_with(|pool| {
         let mut pool = pool.borrow_mut();
         if pool.len() == MAX_BUFFERS {
@@ -55,7 +55,7 @@ pub(crate) fn keep(piece: Box<[u8]>) {
     });
 }
 
-/// Memory of at least `len` bytes, with arbitrary content.
+/// Returns memory of at least `len` bytes, with arbitrary content.
 pub(crate) fn memory(len: usize) -> Box<[u8]> {
     let taken = |pool: &RefCell<Vec<Box<[u8]>>>| {
         let mut pool = pool.borrow_mut();

@@ -11,7 +11,7 @@ pub struct ProcessMemory {
     pub files: u64,
 }
 
-/// The resident memory of the process; `None` where the kernel does not tell.
+/// The resident memory of the process; `None` if the kernel does not report it.
 #[must_use]
 pub fn process_memory() -> Option<ProcessMemory> {
     #[expect(

@@ -186,7 +186,7 @@ pub(crate) fn metadata_priority(options: &TableOptions) -> CachePriority {
     }
 }
 
-/// Returns the metadata block at `handle`: held by the table unless it belongs into the cache. `form`
+/// Returns the metadata block at `handle`, held by the table unless it belongs in the cache. `form`
 /// is the encoding of its entries if it is an index.
 fn part(
     opening: &Opening<'_>,

@@ -1,4 +1,4 @@
-//! The part of an ingestion during which writers wait: flush, places, MANIFEST, what readers see.
+//! The part of an ingestion during which writers wait: flush, placement, MANIFEST, publication.
 
 use std::sync::Arc;
 
@@ -23,11 +23,11 @@ use crate::files::copy;
 use crate::files::host::{Components, Host, LogEnd};
 use crate::locks::Rank;
 
-/// The state after an ingestion that failed.
+/// The state after a failed ingestion.
 pub(super) enum Failed {
-    /// Nothing of it is in the database.
+    /// None of it is in the database.
     Nothing(Error),
-    /// The MANIFEST may have it.
+    /// The MANIFEST may contain it.
     InDoubt(Error),
 }
 
@@ -418,10 +418,10 @@ fn base_level(database: Components<'_>, family: &FamilyState, view: &View) -> us
     compaction_score::targets(&view.version, &options.shape).base_level
 }
 
-/// The epoch of files that were ingested behind everything: older than any other.
+/// The epoch of files ingested behind existing data: older than any other.
 const BEHIND_EPOCH: u64 = 1;
 
-/// True if a table touches `range`, whose upper bound is excluded.
+/// True if a table overlaps `range`, whose end is exclusive.
 fn reaches_into(order: &cairn_types::KeyOrder, range: &ingest::Incoming, file: &FileMeta) -> bool {
     let compare = |a: &[u8], b: &[u8]| order.compare_without_timestamp(a, b);
     let end = compare(file.largest.user_key(), range.smallest.user_key());
@@ -429,7 +429,7 @@ fn reaches_into(order: &cairn_types::KeyOrder, range: &ingest::Incoming, file: &
         && (end.is_gt() || end.is_eq() && !file.largest.is_exclusive_bound())
 }
 
-/// The places of one family's files, in the order of the batches, beside the compactions in work.
+/// Returns the places of one family's files, in the order of the batches, given the running compactions.
 fn places_beside(
     job: &Prepared<'_>,
     base: &Version,
@@ -466,8 +466,7 @@ impl Prepared<'_> {
         self.input.family
     }
 
-    /// True if a memtable of `view` has something within the bounds of a file, or of what is
-    /// replaced.
+    /// True if a memtable of `view` has entries within the bounds of a file, or of the range to be replaced.
     fn overlaps_memtables(&self, view: &View) -> bool {
         let memtables = || view.memtables().filter(|memtable| !memtable.is_empty());
         if matches!(self.input.replace, Some(ReplaceRange::All)) {

@@ -1,4 +1,4 @@
-//! Ingestion: external tables become part of the tree without being written again.
+//! Ingestion: external tables become part of the tree without being rewritten.
 //!
 //! ```text
 //! prepare   look at each file, link or copy it under a number of its own, sync names
@@ -7,9 +7,9 @@
 //! commit    one MANIFEST record group for all families, then what readers see
 //! ```
 //!
-//! After a crash or an error all files of all families are part of the database, or none. The
-//! files that the caller gave stay what they were, but for those that are moved: their names go
-//! once the MANIFEST has the files durably. Every write before the ingestion is durable with it.
+//! After a crash or an error, either all files of all families are part of the database, or none. The
+//! caller's files are unchanged, except those that are moved: their old names are removed once the files are
+//! durable in the MANIFEST. Every write before the ingestion is durable when the ingestion is.
 
 mod commit;
 mod prepare;
@@ -31,9 +31,9 @@ use crate::handle::Family;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReplaceRange {
-    /// Everything in the family.
+    /// The entire family.
     All,
-    /// The keys from the first up to, not including, the second.
+    /// The keys from the first (inclusive) to the second (exclusive).
     Keys(Vec<u8>, Vec<u8>),
 }
 
@@ -41,21 +41,21 @@ pub enum ReplaceRange {
 pub struct Ingestion {
     /// The family.
     pub family: Family,
-    /// The tables. Where they overlap, the later are newer.
+    /// The tables. If they overlap, later ones are newer.
     pub files: Vec<PathBuf>,
     /// The options of the ingestion.
     pub options: IngestExternalFileOptions,
-    /// Checksums of the whole files, one each; empty for none.
+    /// Checksums of the whole files, one for each; empty for none.
     pub checksums: Vec<Vec<u8>>,
-    /// The functions that made those, one each.
+    /// The checksum functions used, one for each.
     pub checksum_functions: Vec<String>,
-    /// The part that leaves the family as the files enter it. It must contain all of them, and no table may
-    /// lie across its borders.
+    /// The range that is removed from the family when the files are added. It must contain all of them, and
+    /// no table may cross its boundaries.
     pub replace: Option<ReplaceRange>,
 }
 
 impl Ingestion {
-    /// The tables `files` for `family`, with `options`.
+    /// Creates an ingestion of the tables `files` into `family`, with `options`.
     #[must_use]
     pub fn new(
         family: &Family,
@@ -74,21 +74,21 @@ impl Ingestion {
 }
 
 impl Db {
-    /// Ingests tables into several families: all of them or none, after a crash too.
+    /// Ingests tables into several families, atomically.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for options and files that do not fit the family or each other,
-    /// `Corruption` of a file, `TryAgain` with `fail_if_not_bottommost_level`; nothing has changed
-    /// then. After an `IoError` of the MANIFEST the ingestion is in doubt and the database
-    /// read-only.
+    /// `InvalidArgument` for options and files that are incompatible with the family or each other,
+    /// `Corruption` of a file, `TryAgain` with `fail_if_not_bottommost_level`; nothing has changed then.
+    /// After an `IoError` of the MANIFEST, the database is read-only and it is unknown whether the files are
+    /// part of it.
     pub fn ingest_external_files(&self, ingestions: &[Ingestion]) -> Result<()> {
         ingest(self.shared(), &inputs(ingestions))
     }
 }
 
 impl Family {
-    /// Ingests the tables `files`, all of them or none.
+    /// Ingests the tables `files`, atomically.
     ///
     /// # Errors
     ///

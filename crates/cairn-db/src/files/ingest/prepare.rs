@@ -1,4 +1,4 @@
-//! The part of an ingestion for which no write waits: files are examined and brought under
+//! The part of an ingestion during which writes proceed: files are examined, and linked or copied under
 //! numbers of the database.
 
 use std::path::{Path, PathBuf};
@@ -26,9 +26,9 @@ use crate::files::host::Components;
 pub(super) struct Prepared<'a> {
     pub(super) input: &'a Input<'a>,
     pub(crate) files: Vec<PreparedFile>,
-    /// Their positions, batch by batch; see [`ingest::batches`].
+    /// The positions of the files, batch by batch; see [`ingest::batches`].
     pub(crate) batches: Vec<Vec<usize>>,
-    /// The part that leaves, if one does: internal bounds, or everything.
+    /// The range to be replaced, if any: internal bounds, or everything.
     pub(crate) replaced: Option<Option<Incoming>>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Prepared<'a> {
 pub(super) struct PreparedFile {
     /// The file that the caller gave.
     pub(crate) outside: PathBuf,
-    /// The same in the database's directory.
+    /// The file in the database's directory.
     pub(crate) inside: PathBuf,
     pub(crate) number: FileNumber,
     pub(crate) path_id: u32,
@@ -49,7 +49,7 @@ pub(super) struct PreparedFile {
     pub(crate) timestamps_persisted: bool,
     /// The sequence numbers in the file, if it keeps them.
     pub(crate) own_seqs: (SequenceNumber, SequenceNumber),
-    /// The offset of the global sequence number in the file, if it is written there.
+    /// The offset of the global sequence number in the file, if it is to be written there.
     pub(crate) seqno_at: Option<u64>,
     pub(crate) checksum: (Vec<u8>, String),
 }
@@ -367,7 +367,7 @@ fn take_checksums(database: Components<'_>, prepared: &mut Prepared<'_>) -> Resu
     Ok(())
 }
 
-/// True if `file` lies wholly within `range`, whose upper bound is excluded.
+/// True if `file` is entirely within `range`, whose end is exclusive.
 pub(super) fn contains(order: &cairn_types::KeyOrder, range: &Incoming, file: &Incoming) -> bool {
     let compare = |a: &[u8], b: &[u8]| order.compare_without_timestamp(a, b);
     let end = compare(file.largest.user_key(), range.largest.user_key());
