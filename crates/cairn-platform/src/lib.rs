@@ -38,7 +38,7 @@ pub use encrypted::{
 };
 pub use executor::{Executor, Job, Priority};
 pub use fs::{FileSystem, RandomAccessFile, WritableFile};
-pub use io::{Io, ReadRequest};
+pub use io::{Io, ReadDriver, ReadRequest};
 pub use mem::MemFileSystem;
 pub use posix::{PosixFileSystem, Process, SystemClock, SystemRandom, huge, memory_limit, region};
 pub use prefetch::prefetch_address;

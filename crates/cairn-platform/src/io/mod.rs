@@ -4,14 +4,27 @@
 //! `cairn_types::iter`), and [`Io`] obtains the bytes. [`Io::read`] is the single asynchronous leaf of the
 //! engine. The blocking implementation completes it on the first poll; synchronous callers use
 //! [`Io::read_now`] without any overhead.
+//!
+//! [`Io::read_batch`] has all its reads in flight at once, across files: by io_uring, or by threads where
+//! the kernel refuses it ([`ReadDriver`]). A single read is always a plain system call.
 
+pub(crate) mod batch;
+pub(crate) mod queue;
+#[cfg(test)]
+mod tests;
+mod threads;
+
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
 use cairn_types::{Error, Result};
+use rustix::io::Errno;
 
-use crate::buffer::{Buffer, pool};
-use crate::fs::{RandomAccessFile, ReadAt};
+pub use self::queue::{BatchRead, FileReads, ReadQueue};
+use crate::buffer::Buffer;
+use crate::fs::RandomAccessFile;
+use crate::posix::ring;
 use crate::rate_limited_file::Limits;
 
 /// A range of a file to be read.
@@ -81,18 +94,76 @@ impl ReadRequest {
     }
 }
 
+/// The way in which the reads of a batch are executed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadDriver {
+    /// By io_uring: one submission and one wait a batch, on a ring of the calling thread. If a ring cannot be
+    /// made for a thread, its batches are executed by threads.
+    Uring,
+    /// By the calling thread and up to 32 others, which the process shares.
+    Threads,
+    /// One after another, by the calling thread.
+    #[default]
+    Blocking,
+}
+
+impl fmt::Display for ReadDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ReadDriver::Uring => "uring",
+            ReadDriver::Threads => "threads",
+            ReadDriver::Blocking => "blocking",
+        })
+    }
+}
+
 /// The executor of read requests.
 #[derive(Clone, Debug, Default)]
 pub struct Io {
+    driver: ReadDriver,
+    /// The reason why io_uring is not used.
+    refusal: Option<Errno>,
     /// Rate limits of the reads.
     limits: Option<Arc<Limits>>,
 }
 
 impl Io {
-    /// Creates an executor that blocks the calling thread.
+    /// Creates an executor that blocks the calling thread for each read.
     #[must_use]
     pub fn blocking() -> Io {
         Io::default()
+    }
+
+    /// Creates an executor with the `wanted` driver, by default io_uring. Where the kernel refuses a ring,
+    /// because it is too old, or by a filter of system calls or a limit of the process, it uses threads.
+    #[must_use]
+    pub fn with_driver(wanted: Option<ReadDriver>) -> Io {
+        let wanted = wanted.unwrap_or(ReadDriver::Uring);
+        let refusal = match wanted {
+            ReadDriver::Uring => ring::probe().err(),
+            ReadDriver::Threads | ReadDriver::Blocking => None,
+        };
+        Io {
+            driver: match refusal {
+                Some(_) => ReadDriver::Threads,
+                None => wanted,
+            },
+            refusal,
+            limits: None,
+        }
+    }
+
+    /// The driver of batches.
+    #[must_use]
+    pub fn driver(&self) -> ReadDriver {
+        self.driver
+    }
+
+    /// The reason why io_uring is not used although it was wanted.
+    #[must_use]
+    pub fn refusal(&self) -> Option<String> {
+        self.refusal
+            .map(|errno| std::io::Error::from(errno).to_string())
     }
 
     /// Returns an executor whose reads are limited by `limits`.
@@ -100,6 +171,7 @@ impl Io {
     pub fn limited(&self, limits: Limits) -> Io {
         Io {
             limits: Some(Arc::new(limits)),
+            ..self.clone()
         }
     }
 
@@ -130,11 +202,14 @@ impl Io {
         request.read_into(spent)
     }
 
-    /// Executes `requests` on the calling thread. Consecutive requests for the same file form a batch.
-    /// Results are in the order of the requests.
+    /// Executes `requests`, and returns after the last of them. Results are in the order of the requests. An
+    /// error is that of its request only.
     #[must_use]
     pub fn read_batch(&self, requests: &[ReadRequest]) -> Vec<Result<Buffer>> {
-        if requests.len() == 1 || requests.iter().any(ReadRequest::is_too_long) {
+        if self.driver == ReadDriver::Blocking
+            || requests.len() <= 1
+            || requests.iter().any(ReadRequest::is_too_long)
+        {
             return requests
                 .iter()
                 .map(|request| self.read_now(request))
@@ -143,32 +218,44 @@ impl Io {
         if self.limits.is_some() {
             self.wait(requests.iter().map(|request| request.len).sum());
         }
-        let mut results = Vec::with_capacity(requests.len());
         let same_file = |a: &ReadRequest, b: &ReadRequest| Arc::ptr_eq(&a.file, &b.file);
-        for batch in requests.chunk_by(same_file) {
-            let mut bytes: Vec<Box<[u8]>> = batch
-                .iter()
-                .map(|request| pool::memory(request.len + request.room))
-                .collect();
-            let mut reads: Vec<ReadAt<'_>> = batch
-                .iter()
-                .zip(&mut bytes)
-                .map(|(request, bytes)| ReadAt {
-                    offset: request.offset,
-                    buf: &mut bytes[..request.len],
-                    got: Ok(0),
-                })
-                .collect();
-            batch[0].file.read_many(&mut reads);
-            let got: Vec<Result<usize>> = reads.into_iter().map(|read| read.got).collect();
-            for ((request, bytes), got) in batch.iter().zip(bytes).zip(got) {
-                results.push(
-                    got.and_then(|got| request.check(got))
-                        .map(|()| Buffer::of(bytes, request.len)),
-                );
+        let mut queue = ReadQueue::default();
+        let start = |of_file: &[ReadRequest]| {
+            let read =
+                |request: &ReadRequest| BatchRead::new(request.offset, request.len, request.room);
+            let mut reads = FileReads::new(of_file.iter().map(read).collect());
+            queue.add_file();
+            of_file[0].file.start_reads(&mut reads, &mut queue);
+            reads
+        };
+        let mut files: Vec<FileReads> = requests.chunk_by(same_file).map(start).collect();
+        self.execute(&mut queue);
+        let mut results = Vec::with_capacity(requests.len());
+        for (reads, of_file) in files.iter_mut().zip(requests.chunk_by(same_file)) {
+            of_file[0].file.finish_reads(reads, &mut queue);
+            for (read, request) in reads.reads.drain(..).zip(of_file) {
+                let (got, memory) = read.into_memory();
+                let checked = got.and_then(|got| request.check(got));
+                results.push(checked.map(|()| Buffer::of(memory, request.len)));
             }
         }
         results
+    }
+
+    /// Executes the transfers of `queue`, and waits for it.
+    fn execute(&self, queue: &mut ReadQueue) {
+        let transfers = queue.transfers();
+        let done = self.driver == ReadDriver::Uring
+            && transfers.len() > 1
+            && ring::with_ring(|ring| {
+                let done = batch::execute(ring, transfers);
+                (done, done)
+            })
+            .unwrap_or(false);
+        if !done && !transfers.is_empty() {
+            threads::execute(transfers);
+        }
+        queue.wait();
     }
 
     /// Executes `request` asynchronously.
