@@ -450,6 +450,14 @@ impl<'a> PointGet<'a> {
         }
     }
 
+    /// The level of the current table, and its place there.
+    pub(crate) fn place(&self) -> (usize, usize) {
+        match self.stage {
+            Stage::File(level, next) => (level, next),
+            _ => (0, 0),
+        }
+    }
+
     /// True if table search times are recorded by level.
     #[inline]
     pub(crate) fn wants_times_by_level(&self) -> bool {

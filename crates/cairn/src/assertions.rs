@@ -132,6 +132,8 @@ checked! { is_shared:
     crate::world::FileMode,
     crate::world::MemFileSystem,
     crate::world::PosixFileSystem,
+    crate::world::RemoteFileSystem,
+    crate::world::RemoteSettings,
     crate::world::BatchRead,
     crate::world::FileReads,
     crate::world::Status,

@@ -31,6 +31,6 @@ pub use cairn_platform::fs::{
 pub use cairn_platform::io::{BatchRead, FileReads, ReadDriver, ReadQueue};
 pub use cairn_platform::uri::register;
 pub use cairn_platform::{Clock, Executor, Job, Priority, Random, World};
-pub use cairn_platform::{MemFileSystem, PosixFileSystem};
+pub use cairn_platform::{MemFileSystem, PosixFileSystem, RemoteFileSystem, RemoteSettings};
 pub use cairn_platform::{derived_reads, no_hints, not_mapped, wrapper};
 pub use cairn_types::Veil;
