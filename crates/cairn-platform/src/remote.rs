@@ -96,16 +96,19 @@ impl Device {
     /// Starts a read of `bytes`. Returns the time of its end.
     fn start(&self, bytes: usize) -> u64 {
         let latency = u64::try_from(self.settings.latency.as_nanos()).unwrap_or(u64::MAX);
-        let transfer = match self.settings.bandwidth {
-            0 => 0,
-            rate => (bytes as u128 * 1_000_000_000 / u128::from(rate)) as u64,
-        };
         let mut schedule = self.schedule.lock();
         let now = self.clock.monotonic_nanos();
         let Reverse(free) = schedule.places.pop().unwrap_or(Reverse(0));
         let arrives = now.max(free).saturating_add(latency);
-        let end = arrives.max(schedule.link).saturating_add(transfer);
-        schedule.link = end.max(schedule.link);
+        let end = match self.settings.bandwidth {
+            0 => arrives,
+            rate => {
+                let transfer = bytes as u128 * 1_000_000_000 / u128::from(rate);
+                let transfer = u64::try_from(transfer).unwrap_or(u64::MAX);
+                schedule.link = arrives.max(schedule.link).saturating_add(transfer);
+                schedule.link
+            }
+        };
         schedule.places.push(Reverse(end));
         end
     }

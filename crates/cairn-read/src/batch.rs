@@ -7,11 +7,13 @@
 //! is not in memory is suspended while the others proceed. Once no key can proceed without I/O, the
 //! missing blocks of all keys, across files and levels, are deduplicated and read: in one batch, or a
 //! batch for each level or file ([`Parallel`]). They include index and filter blocks; values in blob
-//! files are read after them.
+//! files are read after them. A key that waits for a filter has those of its later tables read in the
+//! same batch, so that the number of rounds does not grow with the number of levels.
 //!
 //! Every key has its own result: a damaged block fails only the keys that need it.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use cairn_format::key::{self, LookupKey};
 use cairn_observe::Activity;
@@ -452,12 +454,34 @@ impl<'a> Batch<'a> {
             return any;
         };
         let reading = self.members[*first].get.reading();
+        let blocks = requests.len();
+        let mut ahead = Vec::new();
+        if self.parallel == Parallel::Levels {
+            let others = followers.iter().map(|(at, _)| at);
+            for &at in leaders.iter().chain(others) {
+                for (table, state) in self.members[at].get.look_ahead() {
+                    let request = state.request();
+                    let same = |other: &ReadRequest| {
+                        other.offset == request.offset && Arc::ptr_eq(&other.file, &request.file)
+                    };
+                    if !requests.iter().any(same) {
+                        requests.push(request);
+                        ahead.push((table, state));
+                    }
+                }
+            }
+        }
         let place = |at: usize| self.members[leaders[at]].get.place();
-        let results = self.read(reading, &requests, |at| match self.parallel {
+        let mut results = self.read(reading, &requests, |at| match self.parallel {
             Parallel::Levels => (0, 0),
             Parallel::Files => (place(at).0, 0),
             Parallel::Blocks => place(at),
         });
+        for ((table, mut state), bytes) in ahead.into_iter().zip(results.drain(blocks..)) {
+            // After an error, the get that needs the block reads it again and reports the error.
+            let _ = state.supply(&table, bytes);
+            state.bring_counts(&table);
+        }
         let mut failed: Vec<Option<Error>> = Vec::with_capacity(leaders.len());
         for (&at, bytes) in leaders.iter().zip(results) {
             let member = &mut self.members[at];
