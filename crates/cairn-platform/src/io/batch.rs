@@ -23,7 +23,8 @@ const REFUSALS: u32 = 1000;
 /// after the last completion. If the ring itself fails, false is returned; transfers in flight are then lost
 /// to the ring, and those that never started remain to be executed.
 pub(super) fn execute(ring: &mut impl Ring, transfers: &mut [Option<Transfer>]) -> bool {
-    let mut waiting: Vec<Ticket> = (0..transfers.len()).rev().collect();
+    let left = |&at: &Ticket| transfers[at].as_ref().is_some_and(|one| !one.has_ended());
+    let mut waiting: Vec<Ticket> = (0..transfers.len()).rev().filter(left).collect();
     let mut in_flight = 0;
     let mut refusals = 0;
     loop {

@@ -117,12 +117,17 @@ impl fmt::Display for ReadDriver {
     }
 }
 
+/// The number of reads of a batch that are not in the page cache, after which it is not tried.
+const TRIED_MISSES: usize = 2;
+
 /// The executor of read requests.
 #[derive(Clone, Debug, Default)]
 pub struct Io {
     driver: ReadDriver,
     /// The reason why io_uring is not used.
     refusal: Option<Errno>,
+    /// True if the driver executes cached reads, too: for tests.
+    ignores_page_cache: bool,
     /// Rate limits of the reads.
     limits: Option<Arc<Limits>>,
 }
@@ -149,7 +154,16 @@ impl Io {
                 None => wanted,
             },
             refusal,
-            limits: None,
+            ..Io::default()
+        }
+    }
+
+    /// This executor, whose driver executes cached reads, too.
+    #[cfg(test)]
+    pub(crate) fn ignoring_page_cache(self) -> Io {
+        Io {
+            ignores_page_cache: true,
+            ..self
         }
     }
 
@@ -245,14 +259,28 @@ impl Io {
     /// Executes the transfers of `queue`, and waits for it.
     fn execute(&self, queue: &mut ReadQueue) {
         let transfers = queue.transfers();
+        // A read from the page cache is cheaper as a plain system call. After the first misses, the others are
+        // not tried.
+        let mut misses = match self.ignores_page_cache {
+            true => TRIED_MISSES,
+            false => 0,
+        };
+        for transfer in transfers.iter_mut().flatten() {
+            if misses == TRIED_MISSES {
+                break;
+            }
+            misses += usize::from(!transfer.execute_cached());
+        }
+        let left = transfers.iter().flatten();
+        let left = left.filter(|transfer| !transfer.has_ended()).count();
         let done = self.driver == ReadDriver::Uring
-            && transfers.len() > 1
+            && left > 1
             && ring::with_ring(|ring| {
                 let done = batch::execute(ring, transfers);
                 (done, done)
             })
             .unwrap_or(false);
-        if !done && !transfers.is_empty() {
+        if !done && left > 0 {
             threads::execute(transfers);
         }
         queue.wait();

@@ -15,11 +15,12 @@
 //! closed while the kernel or another thread uses it, whatever becomes of the caller.
 
 use std::fs::File;
+use std::io::IoSliceMut;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_types::{Error, Result};
-use rustix::io::{Errno, pread, retry_on_intr};
+use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, retry_on_intr};
 
 use crate::buffer::pool;
 use crate::clock::Clock;
@@ -372,6 +373,21 @@ impl Transfer {
         self.ended
     }
 
+    /// Executes the transfer as far as the page cache has the bytes. Returns true if it has ended.
+    pub(super) fn execute_cached(&mut self) -> bool {
+        while !self.ended && !self.aligned {
+            let (file, offset, bytes) = self.next();
+            let into = &mut [IoSliceMut::new(bytes)];
+            // Any error, also that the file system or the kernel does not support the flag, is left to the
+            // regular read.
+            let Ok(got) = preadv2(file, into, offset, ReadWriteFlags::NOWAIT) else {
+                break;
+            };
+            self.advance(Ok(got));
+        }
+        self.ended
+    }
+
     /// Executes the transfer on the calling thread, as far as it has not been executed.
     pub(super) fn execute(&mut self) {
         while !self.ended {
@@ -394,6 +410,11 @@ impl Transfer {
     #[cfg(test)]
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         &mut self.memory[self.start..self.start + self.len]
+    }
+
+    /// True if nothing is left to execute.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
     }
 
     /// The number of bytes read, or the error.

@@ -102,8 +102,10 @@ proptest! {
         let single: Vec<_> = requests.iter().map(|one| outcome(one.read_now())).collect();
         for driver in DRIVERS {
             let io = Io::with_driver(Some(driver));
-            let batch: Vec<_> = io.read_batch(&requests).into_iter().map(outcome).collect();
-            prop_assert_eq!(&batch, &single, "{}", driver);
+            for io in [io.clone(), io.ignoring_page_cache()] {
+                let batch: Vec<_> = io.read_batch(&requests).into_iter().map(outcome).collect();
+                prop_assert_eq!(&batch, &single, "{}", driver);
+            }
         }
     }
 }
@@ -305,7 +307,7 @@ fn a_driver_that_is_refused_is_replaced_by_threads() {
     let refused = Io {
         driver: ReadDriver::Threads,
         refusal: Some(Errno::PERM),
-        limits: None,
+        ..Io::default()
     };
     assert!(refused.refusal().unwrap().contains("not permitted"));
     for driver in [ReadDriver::Threads, ReadDriver::Blocking] {
@@ -325,7 +327,7 @@ fn batches_of_several_threads_share_the_threads() {
     );
     let expected = content(1);
     for driver in DRIVERS {
-        let io = Io::with_driver(Some(driver));
+        let io = Io::with_driver(Some(driver)).ignoring_page_cache();
         std::thread::scope(|scope| {
             for thread in 0..8_u64 {
                 let (io, file, expected) = (&io, &file, &expected);

@@ -139,7 +139,10 @@ pub(super) fn execute(transfers: &mut [Option<Transfer>]) {
     }
     let taken = transfers.iter_mut().enumerate().rev();
     let waiting: Vec<_> = taken
-        .filter_map(|(ticket, transfer)| Some((ticket, transfer.take()?)))
+        .filter_map(|(ticket, transfer)| {
+            let left = transfer.take_if(|transfer| !transfer.has_ended())?;
+            Some((ticket, left))
+        })
         .collect();
     let others = waiting.len().saturating_sub(1);
     let batch = Arc::new(Batch {

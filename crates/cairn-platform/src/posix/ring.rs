@@ -270,7 +270,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let requests = requests(&dir);
         for driver in [ReadDriver::Uring, ReadDriver::Threads] {
-            let io = Io::with_driver(Some(driver));
+            let io = Io::with_driver(Some(driver)).ignoring_page_cache();
             let is_right = || reads_right(&io, &requests);
             assert!(is_right(), "the parent has a ring");
             assert!(holds_in_child(is_right, || assert!(is_right())), "{driver}");
@@ -284,7 +284,7 @@ mod tests {
 
         let dir = tempfile::tempdir().unwrap();
         let requests = requests(&dir);
-        let before = Io::with_driver(None);
+        let before = Io::with_driver(None).ignoring_page_cache();
         let in_child = || {
             // The kernel has no descriptor for a ring.
             let none = Rlimit {
@@ -292,7 +292,7 @@ mod tests {
                 maximum: Some(0),
             };
             setrlimit(Resource::Nofile, none).unwrap();
-            let after = Io::with_driver(None);
+            let after = Io::with_driver(None).ignoring_page_cache();
             after.driver() == ReadDriver::Threads
                 && after.refusal().is_some()
                 && reads_right(&after, &requests)
