@@ -110,7 +110,7 @@ impl BareCache for Arc<BlockCache> {
         });
         let Ok(value) = value;
         let key = CacheKey { high, low };
-        BlockCache::insert(self, key, value, CacheRole::Data, CachePriority::Low)
+        BlockCache::insert(self, key, value, CacheRole::Data, CachePriority::Low).is_kept()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Instruction counts of twelve code paths of the engine, compared with recorded ones.
+//! Instruction counts of the code paths of the engine, compared with recorded ones.
 //!
 //! `cairn-paths` (in `bench/`) runs each path in a function of its own under Callgrind. The counts
 //! hardly depend on the machine and not on its load. The check fails if a path takes over [`TOLERANCE`]

@@ -1,4 +1,4 @@
-//! Twelve code paths of the engine, for counting instructions.
+//! Thirteen code paths of the engine, for counting instructions.
 //!
 //! `cargo xtask counts` runs this program under callgrind and compares the instructions of the
 //! functions named `path_*` with `bench/instructions.txt`. Each runs [`OPERATIONS`] operations on one
@@ -11,6 +11,7 @@ use cairn::{CompactRangeOptions, Db, Options, ReadOptions, Result, WriteBatch, W
 const OPERATIONS: u64 = 20_000;
 const BATCH: u64 = 100;
 const TOGETHER: u64 = 32;
+const OPERANDS: u64 = 1000;
 const VALUE: [u8; 100] = [b'v'; 100];
 const OPTIONS: &str = "compression=kNoCompression;disable_auto_compactions=true;\
     block_based_table_factory={block_cache=100M;filter_policy=bloomfilter:10:false}";
@@ -26,6 +27,11 @@ fn main() -> Result<()> {
     db.close()?;
     let db = Db::open(dir.join("unlogged"), &options)?;
     path_put_unlogged(&db)?;
+    db.close()?;
+    let merging = options.clone().text("merge_operator=stringappend")?;
+    let db = Db::open(dir.join("merging"), &merging)?;
+    (0..OPERANDS).try_for_each(|_| db.merge(&key(0), b"operand."))?;
+    path_merge_operands(&db)?;
     db.close()?;
     let db = Db::open(dir.join("db"), &options)?;
     path_put(&db)?;
@@ -92,6 +98,15 @@ fn path_put(db: &Db) -> Result<()> {
 fn path_get_memtable(db: &Db) -> Result<()> {
     for i in 0..OPERATIONS {
         assert!(db.get(&key(scattered(i)))?.is_some());
+    }
+    Ok(())
+}
+
+/// Merges as many operands of a key in the memtable.
+#[inline(never)]
+fn path_merge_operands(db: &Db) -> Result<()> {
+    for _ in 0..OPERATIONS / OPERANDS {
+        assert!(db.get(&key(0))?.is_some());
     }
     Ok(())
 }

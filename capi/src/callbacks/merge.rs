@@ -72,10 +72,8 @@ impl Callbacks {
 
 /// The operands as the two arrays of the C interface.
 fn lists(operands: &[&[u8]]) -> (Vec<*const c_char>, Vec<usize>) {
-    operands
-        .iter()
-        .map(|operand| (c_bytes(operand), operand.len()))
-        .unzip()
+    let pointers = operands.iter().map(|operand| c_bytes(operand)).collect();
+    (pointers, operands.iter().map(|one| one.len()).collect())
 }
 
 /// The number of operands as a C integer.

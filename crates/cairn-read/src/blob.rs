@@ -332,6 +332,7 @@ impl BlobCache {
         let (role, priority) = (CacheRole::Blob, CachePriority::Bottom);
         self.cache
             .insert_down_to(key, buffer, role, priority, self.lowest_tier)
+            .is_kept()
     }
 }
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use cairn_format::key::LookupKey;
 use cairn_format::range_del::Fragments;
+use cairn_memtable::{Entry, Memtable};
 use cairn_observe::perf::by_level::{self, LevelMetric};
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{Histogram, Hit, Ticker};
@@ -114,10 +115,34 @@ enum SearchState {
     Finished,
 }
 
+/// A stored value as the search finds it. A value in a memtable is not pinned: the view holds the memtable.
+enum Stored<'a> {
+    Memtable(&'a Arc<Memtable>, Entry<'a>),
+    Pinned(Value),
+}
+
+impl Stored<'_> {
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Stored::Memtable(_, entry) => entry.value(),
+            Stored::Pinned(value) => value,
+        }
+    }
+
+    #[inline]
+    fn pin(self) -> Value {
+        match self {
+            Stored::Memtable(memtable, entry) => Value::in_memtable(memtable.pin(entry)),
+            Stored::Pinned(value) => value,
+        }
+    }
+}
+
 /// The versions found so far.
 struct Versions<'a> {
     /// Merge operands, newest first.
-    operands: Vec<Value>,
+    operands: Vec<Stored<'a>>,
     newest: Newest,
     /// The user key of the newest version with its timestamp; empty if not recorded.
     key: Vec<u8>,
@@ -143,7 +168,7 @@ struct TimestampedTombstones<'a> {
     sources: Vec<Arc<Fragments>>,
 }
 
-impl Versions<'_> {
+impl<'a> Versions<'a> {
     /// True if a range tombstone hides the version; called only if `seq` is less than `covered_by`.
     #[cold]
     fn is_hidden(&self, user_key: &[u8], seq: SequenceNumber) -> bool {
@@ -162,7 +187,7 @@ impl Versions<'_> {
         user_key: &[u8],
         seq: SequenceNumber,
         kind: ValueKind,
-        value: impl FnOnce() -> Value,
+        stored: impl FnOnce() -> Stored<'a>,
     ) -> ControlFlow<()> {
         self.state = SearchState::Finished;
         if seq < self.covered_by && self.is_hidden(user_key, seq) {
@@ -173,16 +198,16 @@ impl Versions<'_> {
             self.newest_seq = seq;
         }
         match kind {
-            ValueKind::Value => self.newest = Newest::Value(value()),
-            ValueKind::WideColumnEntity => self.newest = Newest::Entity(value()),
-            ValueKind::BlobIndex => self.newest = Newest::Blob(value()),
+            ValueKind::Value => self.newest = Newest::Value(stored().pin()),
+            ValueKind::WideColumnEntity => self.newest = Newest::Entity(stored().pin()),
+            ValueKind::BlobIndex => self.newest = Newest::Blob(stored().pin()),
             ValueKind::ValuePreferredSeqno => {
-                let value = value();
+                let value = stored().pin();
                 let len = value.len().saturating_sub(size_of::<u64>());
                 self.newest = Newest::Value(value.slice(0..len));
             }
             ValueKind::Merge => {
-                self.operands.push(value());
+                self.operands.push(stored());
                 self.state = SearchState::Open;
                 return ControlFlow::Continue(());
             }
@@ -557,8 +582,8 @@ impl<'a> PointGet<'a> {
             }
             let versions = &mut self.versions;
             memtable.find(self.lookup, |entry| {
-                let value = || Value::in_memtable(memtable.pin(entry));
-                versions.add(entry.user_key(), entry.seq(), entry.kind(), value)
+                let stored = || Stored::Memtable(memtable, entry);
+                versions.add(entry.user_key(), entry.seq(), entry.kind(), stored)
             });
             if self.versions.state == SearchState::Finished {
                 return;
@@ -671,10 +696,10 @@ impl<'a> PointGet<'a> {
             }
         };
         while let Some(entry) = row.next()? {
-            let value = || row.value(&entry);
+            let stored = || Stored::Pinned(row.value(&entry));
             let added = self
                 .versions
-                .add(lookup.user(), entry.seq, entry.kind, value);
+                .add(lookup.user(), entry.seq, entry.kind, stored);
             if added.is_break() {
                 break;
             }
@@ -696,7 +721,8 @@ impl<'a> PointGet<'a> {
                 if key.seq > seq {
                     return ControlFlow::Continue(());
                 }
-                let pin = || Value::in_block(value.buffer.clone(), value.range.clone());
+                let pin =
+                    || Stored::Pinned(Value::in_block(value.buffer.clone(), value.range.clone()));
                 let added = versions.add(key.user_key, key.seq, key.kind, pin);
                 if let Some(row) = row {
                     row.add(key.seq, key.kind, value.bytes(), added);
@@ -822,9 +848,13 @@ impl<'a> PointGet<'a> {
                 stored => Ok(stored),
             };
         }
-        let operands = self.versions.operands.iter().rev();
-        let operands: Result<Vec<&[u8]>> = operands.map(|one| mergeable(one, dated)).collect();
-        let operands = operands?;
+        let operands = self.versions.operands.iter().rev().map(Stored::bytes);
+        let operands: Vec<&[u8]> = match dated {
+            true => operands
+                .map(|one| mergeable(one, true))
+                .collect::<Result<_>>()?,
+            false => operands.collect(),
+        };
         let below = match &stored {
             Found::Missing => Below::Nothing,
             Found::Value(value) => Below::Value(mergeable(value, dated)?),
@@ -856,7 +886,7 @@ impl<'a> PointGet<'a> {
         below
             .into_iter()
             .map(Ok)
-            .chain(operands.map(|operand| to_merge_form(operand, dated)))
+            .chain(operands.map(|operand| to_merge_form(operand.pin(), dated)))
             .collect()
     }
 

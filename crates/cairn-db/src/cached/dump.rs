@@ -167,10 +167,12 @@ impl Db {
             };
             let (role, priority) = class_of(entry)?;
             let has_room = cache.usage() + block.len() + OVERHEAD <= cache.capacity();
-            if !has_room
-                || cache.contains(&key)
-                || !cache.insert_down_to(key, block.into(), role, priority, lowest)
-            {
+            let is_loaded = has_room
+                && !cache.contains(&key)
+                && cache
+                    .insert_down_to(key, block.into(), role, priority, lowest)
+                    .is_kept();
+            if !is_loaded {
                 load.left_out += 1;
                 return Ok(());
             }

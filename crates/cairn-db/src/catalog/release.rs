@@ -39,8 +39,11 @@ impl FamilyState {
         self.view().number == RELEASED
     }
 
-    /// Takes away what the family holds in memory.
+    /// Takes away what the family holds in memory, unless that was done.
     fn release(&self) {
+        if self.is_released() {
+            return;
+        }
         let view = self.view_full();
         let options = self.options();
         let mut bare = (**options).clone();

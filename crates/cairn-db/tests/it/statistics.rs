@@ -91,10 +91,14 @@ fn every_kind_of_operation_counts() {
         (1, 2)
     );
     assert_eq!(ticker(Ticker::BlockCacheAdd), 1);
+    // The bytes are those of the allocations, with room for what a block gets when it is read again.
     assert_eq!(
         ticker(Ticker::BlockCacheBytesWrite) * 2,
         ticker(Ticker::BlockCacheBytesRead)
     );
+    let cached = db.property_number("rocksdb.block-cache-usage").unwrap();
+    let written = ticker(Ticker::BlockCacheBytesWrite);
+    assert!(written < cached && cached < written + 200);
     assert_eq!(ticker(Ticker::BloomFilterFullPositive), 3);
     assert_eq!(ticker(Ticker::BloomFilterFullTruePositive), 3);
     // Of a key behind all others the file is not even asked.

@@ -6,7 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "what is not there fails the test")]
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use cairn_db::{Db, Ingestion, OpenRequest, SstFileWriter, WriteBatch, open};
@@ -17,12 +17,15 @@ use cairn_options::{
     BottommostLevelCompaction, CompactRangeOptions, CompactionStyle, Compression, DbOptions,
     FamilyOptions, FilterPolicy, IngestExternalFileOptions, Options, ReadOptions, WriteOptions,
 };
-use cairn_platform::{RateLimited, RateLimiter, SstFileManager, World};
+use cairn_platform::sync::Mutex;
+use cairn_platform::{
+    CipherStream, EncryptionProvider, RateLimited, RateLimiter, SstFileManager, World,
+};
 use cairn_sim::trace::Call;
 use cairn_sim::{Fault, SimWorld};
 use cairn_types::{
     CompactionFilter, FilterDecision, FilterValue, MergeInput, MergeOperator, PrefixExtractor,
-    SequenceNumber,
+    Result, SequenceNumber,
 };
 
 use crate::basic::{db_options, small};
@@ -35,13 +38,6 @@ const ZERO: &[(&str, &str)] = &[
         "block.cache.compression.dict.",
         "dictionaries are held by their tables",
     ),
-    (
-        "block.cache.add.redundant",
-        "the cache does not say what it replaces",
-    ),
-    ("block.cache.index.add.redundant", "as above"),
-    ("block.cache.filter.add.redundant", "as above"),
-    ("block.cache.data.add.redundant", "as above"),
     (
         "compressed.secondary.cache.promotion.skips",
         "every hit on flash is offered to compressed memory",
@@ -589,6 +585,91 @@ fn rows(opener: &Opener) {
     }
 }
 
+/// Two gets that miss the same blocks at once.
+fn together(opener: &Opener) {
+    let meetings = Meetings::default();
+    let mut family = by_hand();
+    family.table.filter_policy = Some(FilterPolicy::Bloom { bits_per_key: 10.0 });
+    family.table.cache_index_and_filter_blocks = true;
+    let cache = Arc::new(BlockCache::new(1 << 20, CacheOptions::default()));
+    family.table.block_cache = Some(cache.clone());
+    let world = World::in_memory().encrypted(Arc::new(meetings.clone()));
+    let db = opener.open(&world, db_options(), &family);
+    db.put(b"a", b"1").unwrap();
+    db.flush().unwrap();
+    assert!(db.get(b"a").unwrap().is_some());
+    cache.erase_unused();
+    assert_eq!(cache.entries(), 0);
+    let tickers = [
+        Ticker::BlockCacheFilterAdd,
+        Ticker::BlockCacheIndexAdd,
+        Ticker::BlockCacheDataAdd,
+        Ticker::BlockCacheAdd,
+        Ticker::BlockCacheFilterAddRedundant,
+        Ticker::BlockCacheIndexAddRedundant,
+        Ticker::BlockCacheDataAddRedundant,
+        Ticker::BlockCacheAddRedundant,
+    ];
+    let counts = || tickers.map(|ticker| opener.statistics.ticker(ticker));
+    let before = counts();
+    meetings.begin(2);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| assert!(db.get(b"a").unwrap().is_some()));
+        }
+    });
+    meetings.end();
+    let mut grown = counts();
+    grown
+        .iter_mut()
+        .zip(before)
+        .for_each(|(now, before)| *now -= before);
+    assert_eq!(grown, [2, 2, 2, 6, 1, 1, 1, 3]);
+    assert_eq!(cache.entries(), 3);
+}
+
+/// A cipher without effect under which every read waits for a number of threads to read.
+#[derive(Clone, Default)]
+struct Meetings(Arc<Mutex<Option<Arc<Barrier>>>>);
+
+impl Meetings {
+    fn begin(&self, threads: usize) {
+        *self.0.lock() = Some(Arc::new(Barrier::new(threads)));
+    }
+
+    fn end(&self) {
+        *self.0.lock() = None;
+    }
+}
+
+impl EncryptionProvider for Meetings {
+    fn prefix_len(&self) -> usize {
+        4096
+    }
+
+    fn new_prefix(&self, _: &Path) -> Result<Vec<u8>> {
+        Ok(vec![1; 4096])
+    }
+
+    fn stream(&self, _: &Path, _: &[u8]) -> Result<Box<dyn CipherStream>> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl CipherStream for Meetings {
+    fn encrypt(&self, _: u64, _: &mut [u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn decrypt(&self, _: u64, _: &mut [u8]) -> Result<()> {
+        let barrier = self.0.lock().clone();
+        if let Some(barrier) = barrier {
+            barrier.wait();
+        }
+        Ok(())
+    }
+}
+
 /// Tables that are read back when they are written.
 fn read_back(opener: &Opener) {
     let family = FamilyOptions {
@@ -812,6 +893,7 @@ fn everything_that_the_engine_does_counts() {
         blobs,
         rows,
         tiers,
+        together,
         read_back,
         incompressible,
         limits,

@@ -137,6 +137,33 @@ impl Evicted {
     }
 }
 
+/// The result of an insertion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InsertOutcome {
+    /// The entry is kept, and its key was not cached.
+    Added,
+    /// The entry is kept, and replaced one of its key.
+    Replaced,
+    /// The entry is not kept.
+    Refused,
+}
+
+impl InsertOutcome {
+    /// True if the entry is kept.
+    #[must_use]
+    pub fn is_kept(self) -> bool {
+        self != InsertOutcome::Refused
+    }
+
+    /// The result of an insertion that is kept.
+    fn kept(replaces: bool) -> InsertOutcome {
+        match replaces {
+            true => InsertOutcome::Replaced,
+            false => InsertOutcome::Added,
+        }
+    }
+}
+
 /// A cache entry, as seen by [`BlockCache::for_each_entry`].
 #[derive(Clone, Copy, Debug)]
 pub struct CacheEntry {
@@ -275,15 +302,15 @@ impl BlockCache {
     }
 
     /// Inserts `buffer`, which was read from storage, under `key`, replacing any entry of that key and evicting
-    /// others as needed. Returns false if it is not kept: if it is larger than the capacity (of a shard, for
-    /// [`CacheKind::Lru`]), or with `strict_capacity_limit` if too many entries are in use.
+    /// others as needed. It is refused if it is larger than the capacity (of a shard, for [`CacheKind::Lru`]), and
+    /// with `strict_capacity_limit` if too many entries are in use.
     pub fn insert(
         &self,
         key: CacheKey,
         buffer: Buffer,
         role: CacheRole,
         priority: CachePriority,
-    ) -> bool {
+    ) -> InsertOutcome {
         self.insert_down_to(key, buffer, role, priority, CacheTier::default())
     }
 
@@ -295,7 +322,7 @@ impl BlockCache {
         role: CacheRole,
         priority: CachePriority,
         lowest: CacheTier,
-    ) -> bool {
+    ) -> InsertOutcome {
         let entry = Insertion {
             hash: key.hash(),
             key,
@@ -310,17 +337,17 @@ impl BlockCache {
         self.insert_entry(entry)
     }
 
-    fn insert_entry(&self, entry: Insertion) -> bool {
+    fn insert_entry(&self, entry: Insertion) -> InsertOutcome {
         let mut evicted = Vec::new();
         if let Some(ghosts) = self.ghosts.get() {
             ghosts.inserted(entry.hash, entry.buffer.memory_usage());
         }
-        let kept = self.store().insert(entry, &mut evicted);
+        let outcome = self.store().insert(entry, &mut evicted);
         self.pass_on(evicted);
         if let Some(charge) = self.charged_to.get() {
             charge.lock().follow(self.usage());
         }
-        kept
+        outcome
     }
 
     /// Charges the memory of this cache, a cache of blobs, to `other` from now on, for as long as this cache lives.

@@ -4,7 +4,7 @@ use cairn_platform::Buffer;
 
 use crate::secondary::CacheTier;
 
-use super::{CacheEntry, CacheKey, CachePriority, CacheRole, Evicted, RoleCounts};
+use super::{CacheEntry, CacheKey, CachePriority, CacheRole, Evicted, InsertOutcome, RoleCounts};
 
 /// An entry to insert.
 pub(super) struct Insertion {
@@ -28,8 +28,8 @@ pub(super) trait Store: Send + Sync {
     fn prefetch(&self, hash: u64, key: &CacheKey);
     /// True if `key` is cached.
     fn contains(&self, hash: u64, key: &CacheKey) -> bool;
-    /// Inserts an entry in place of any other of its key. Returns false if it is not kept.
-    fn insert(&self, entry: Insertion, evicted: &mut Vec<Evicted>) -> bool;
+    /// Inserts an entry in place of any other of its key.
+    fn insert(&self, entry: Insertion, evicted: &mut Vec<Evicted>) -> InsertOutcome;
     /// Returns `buffer` with `tail` appended, and changes the entry of `key` accordingly.
     fn lay_tail(
         &self,

@@ -31,7 +31,9 @@ fn put(cache: &BlockCache, n: u64, priority: CachePriority) -> bool {
         CachePriority::Low => CacheRole::Data,
         CachePriority::Bottom => CacheRole::Blob,
     };
-    cache.insert(key(n), block(n as u8), role, priority)
+    cache
+        .insert(key(n), block(n as u8), role, priority)
+        .is_kept()
 }
 
 fn held(cache: &BlockCache, keys: impl IntoIterator<Item = u64>) -> Vec<u64> {
@@ -50,6 +52,32 @@ fn entries_are_found_until_erased() {
     assert!(!cache.erase(&key(1)));
     assert!(cache.get(&key(1)).is_none());
     assert_eq!(cache.usage(), 0);
+}
+
+#[test]
+fn an_insertion_reports_that_it_replaced_an_entry() {
+    for kind in [CacheKind::Clock, CacheKind::Lru] {
+        let options = CacheOptions {
+            kind,
+            num_shard_bits: Some(0),
+            ..CacheOptions::default()
+        };
+        let cache = BlockCache::new(10 * 2 * CHARGE, options);
+        let insert = |bytes: usize| {
+            let buffer = Buffer::from(vec![0; bytes]);
+            cache.insert(key(1), buffer, CacheRole::Data, CachePriority::Low)
+        };
+        assert_eq!(insert(1000), InsertOutcome::Added);
+        assert_eq!(insert(1000), InsertOutcome::Replaced);
+        let held = cache.get(&key(1)).unwrap();
+        assert_eq!(insert(500), InsertOutcome::Replaced);
+        assert_eq!(held.len(), 1000);
+        cache.erase(&key(1));
+        assert_eq!(insert(1000), InsertOutcome::Added);
+        assert_eq!(insert(100_000), InsertOutcome::Refused);
+        let counts = cache.role_counts(CacheRole::Data);
+        assert_eq!((counts.insertions, counts.refusals), (4, 1));
+    }
 }
 
 #[test]
@@ -235,7 +263,7 @@ mod against_a_model {
                     0..=2 => {
                         let buffer = Buffer::from(vec![n as u8; len]);
                         let priority = CachePriority::IN_ORDER[pool];
-                        if cache.insert(key(n), buffer.clone(), CacheRole::ALL[pool], priority) {
+                        if cache.insert(key(n), buffer.clone(), CacheRole::ALL[pool], priority).is_kept() {
                             written.insert(n, buffer);
                         } else {
                             prop_assert!(!cache.contains(&key(n)));

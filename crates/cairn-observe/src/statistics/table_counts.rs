@@ -26,6 +26,8 @@ pub enum CacheEvent {
     Miss,
     /// An insertion.
     Add,
+    /// An insertion that replaced the same block.
+    AddRedundant,
 }
 
 impl BlockPart {
@@ -33,32 +35,37 @@ impl BlockPart {
     #[must_use]
     pub fn ticker(self, event: CacheEvent) -> Ticker {
         use Ticker as T;
-        let [hit, miss, add] = match self {
+        let [hit, miss, add, redundant] = match self {
             BlockPart::Data => [
                 T::BlockCacheDataHit,
                 T::BlockCacheDataMiss,
                 T::BlockCacheDataAdd,
+                T::BlockCacheDataAddRedundant,
             ],
             BlockPart::Index => [
                 T::BlockCacheIndexHit,
                 T::BlockCacheIndexMiss,
                 T::BlockCacheIndexAdd,
+                T::BlockCacheIndexAddRedundant,
             ],
             BlockPart::Filter => [
                 T::BlockCacheFilterHit,
                 T::BlockCacheFilterMiss,
                 T::BlockCacheFilterAdd,
+                T::BlockCacheFilterAddRedundant,
             ],
             BlockPart::Dictionary => [
                 T::BlockCacheCompressionDictHit,
                 T::BlockCacheCompressionDictMiss,
                 T::BlockCacheCompressionDictAdd,
+                T::BlockCacheCompressionDictAddRedundant,
             ],
         };
         match event {
             CacheEvent::Hit => hit,
             CacheEvent::Miss => miss,
             CacheEvent::Add => add,
+            CacheEvent::AddRedundant => redundant,
         }
     }
 
@@ -118,7 +125,7 @@ counts! {
     index_hits => BlockCacheHit | BlockCacheIndexHit,
     /// Block cache hits of filter blocks.
     filter_hits => BlockCacheHit | BlockCacheFilterHit,
-    /// Bytes of block cache hits.
+    /// Bytes charged for the blocks of block cache hits.
     hit_bytes => BlockCacheBytesRead,
     /// Negative filters.
     filters_useful => BloomFilterUseful,
@@ -141,9 +148,9 @@ pub fn count(cell: &Cell<u64>, more: u64) {
 }
 
 impl TableCounts {
-    /// Counts a block cache hit of a block of `len` bytes.
+    /// Counts a block cache hit of a block that is charged for `bytes` bytes.
     #[inline]
-    pub fn hit(&self, part: BlockPart, len: usize) {
+    pub fn hit(&self, part: BlockPart, bytes: usize) {
         let hits = match part {
             BlockPart::Data => &self.data_hits,
             BlockPart::Filter => &self.filter_hits,
@@ -151,7 +158,7 @@ impl TableCounts {
             BlockPart::Index | BlockPart::Dictionary => &self.index_hits,
         };
         count(hits, 1);
-        count(&self.hit_bytes, len as u64);
+        count(&self.hit_bytes, bytes as u64);
     }
 
     /// Counts a lookup in a whole-key filter.

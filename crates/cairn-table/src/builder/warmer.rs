@@ -99,15 +99,15 @@ impl Warmer {
                 .map_err(|error: Malformed| error.in_file("a block that was just built", 0))?,
             None => block,
         };
-        let len = block.len();
+        let bytes = block.memory_usage();
         let priority = match role {
             CacheRole::Data => self.data_priority,
             _ => self.metadata_priority,
         };
         let key = CacheKey::of_block(self.file, handle.offset);
-        let kept = (self.cache).insert_down_to(key, block, role, priority, self.lowest_tier);
+        let outcome = (self.cache).insert_down_to(key, block, role, priority, self.lowest_tier);
         self.meter
-            .update(|update| count_insertion(update, part_of(role), len, kept));
+            .update(|update| count_insertion(update, part_of(role), bytes, outcome));
         Ok(())
     }
 }

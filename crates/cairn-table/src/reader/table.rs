@@ -63,7 +63,9 @@ impl SuppliedBlocks {
     /// Releases the blocks and keeps the counts.
     #[inline]
     pub(crate) fn clear(&mut self) {
-        self.blocks.clear();
+        if !self.blocks.is_empty() {
+            self.blocks.clear();
+        }
     }
 
     /// True if there are no blocks.
@@ -84,6 +86,7 @@ impl SuppliedBlocks {
     }
 
     /// Takes over the charge of the block at `offset`, if it has one.
+    #[inline]
     pub(crate) fn take_charge(&mut self, offset: u64) -> Option<CacheCharge> {
         let mut blocks = self.blocks.iter_mut();
         blocks.find(|block| block.offset == offset)?.charge.take()
@@ -239,7 +242,9 @@ impl Table {
                 false => None,
             };
         };
-        supplied.counts.hit(part_of(lack.role), found.len());
+        supplied
+            .counts
+            .hit(part_of(lack.role), found.memory_usage());
         Some(found)
     }
 
@@ -257,7 +262,7 @@ impl Table {
         let found_role = found.is_some().then_some(role);
         count_lookup_below(&self.params.meter, &counts, found_role);
         let found = found?;
-        supplied.counts.hit(part_of(role), found.len());
+        supplied.counts.hit(part_of(role), found.memory_usage());
         Some(found)
     }
 
@@ -397,7 +402,7 @@ impl Table {
         // The cache charges the block instead.
         drop(reading);
         let cache = self.params.cache.as_ref().filter(|_| fill);
-        let kept = cache.map(|cache| {
+        let inserted = cache.map(|cache| {
             let priority = if lack.role == CacheRole::Data {
                 CachePriority::Low
             } else {
@@ -411,9 +416,9 @@ impl Table {
                 self.params.lowest_tier,
             )
         });
-        self.count_read(lack, raw, buffer.len(), verify, kept);
-        let charge = match kept {
-            Some(true) => None,
+        self.count_read(lack, raw, &buffer, verify, inserted);
+        let charge = match inserted {
+            Some(outcome) if outcome.is_kept() => None,
             _ => {
                 let bytes = buffer.memory_usage();
                 self.params.charge(MemoryUse::ReadInProgress, bytes)

@@ -1,13 +1,14 @@
 //! Statistics of table reads.
 
 use cairn_format::table::TRAILER_LEN;
-use cairn_memory::CacheRole;
+use cairn_memory::{CacheRole, InsertOutcome};
 use cairn_observe::Activity;
 use cairn_observe::perf::by_level::{self, LevelMetric};
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{
     BlockPart, CacheEvent, Histogram, Statistics, TableCounts, Ticker, Update, count,
 };
+use cairn_platform::Buffer;
 
 use super::table::{MissingBlock, Table};
 
@@ -22,16 +23,25 @@ pub(crate) fn part_of(role: CacheRole) -> BlockPart {
     }
 }
 
-/// Counts the insertion of a block of `len` bytes into the cache, or its refusal.
-pub(crate) fn count_insertion(update: &Update<'_>, part: BlockPart, len: usize, kept: bool) {
-    if !kept {
+/// Counts the insertion of a block into the cache, or its refusal. `bytes` is the size of its allocation.
+pub(crate) fn count_insertion(
+    update: &Update<'_>,
+    part: BlockPart,
+    bytes: usize,
+    outcome: InsertOutcome,
+) {
+    if !outcome.is_kept() {
         update.add(Ticker::BlockCacheAddFailures, 1);
         return;
     }
     update.add(Ticker::BlockCacheAdd, 1);
-    update.add(Ticker::BlockCacheBytesWrite, len as u64);
+    update.add(Ticker::BlockCacheBytesWrite, bytes as u64);
     update.add(part.ticker(CacheEvent::Add), 1);
-    update.add(part.bytes_inserted(), len as u64);
+    update.add(part.bytes_inserted(), bytes as u64);
+    if outcome == InsertOutcome::Replaced {
+        update.add(Ticker::BlockCacheAddRedundant, 1);
+        update.add(part.ticker(CacheEvent::AddRedundant), 1);
+    }
 }
 
 /// True in compactions, whose readahead RocksDB counts separately.
@@ -44,15 +54,15 @@ impl Table {
         self.params.meter.statistics().map(|kept| &**kept)
     }
 
-    /// Counts a read of a block, of `raw` bytes with its trailer and `len` bytes uncompressed.
-    /// `kept` is the outcome of a cache insertion, if one was attempted.
+    /// Counts a read of `block` from its stored form `raw`, which includes the trailer. `inserted` is the
+    /// outcome of a cache insertion, if one was attempted.
     pub(crate) fn count_read(
         &self,
         lack: MissingBlock,
         raw: &[u8],
-        len: usize,
+        block: &Buffer,
         verified: bool,
-        kept: Option<bool>,
+        inserted: Option<InsertOutcome>,
     ) {
         let part = part_of(lack.role);
         let stored = raw.len().saturating_sub(TRAILER_LEN);
@@ -98,13 +108,13 @@ impl Table {
             if verified {
                 update.add(Ticker::BlockChecksumComputeCount, 1);
             }
-            if let Some(kept) = kept {
-                count_insertion(update, part, len, kept);
+            if let Some(outcome) = inserted {
+                count_insertion(update, part, block.memory_usage(), outcome);
             }
             if unpacked {
                 update.add(Ticker::NumberBlockDecompressed, 1);
                 update.add(Ticker::BytesDecompressedFrom, stored as u64);
-                update.add(Ticker::BytesDecompressedTo, len as u64);
+                update.add(Ticker::BytesDecompressedTo, block.len() as u64);
             }
         });
     }

@@ -23,7 +23,9 @@ use cairn_platform::sync::modelled::AtomicUsize;
 use cairn_platform::{Buffer, Clock, SystemClock};
 
 use super::store::{Insertion, Store};
-use super::{CacheEntry, CacheKey, CacheOptions, CacheRole, Evicted, RoleCounts, shard_of};
+use super::{
+    CacheEntry, CacheKey, CacheOptions, CacheRole, Evicted, InsertOutcome, RoleCounts, shard_of,
+};
 use shard::{Locked, Shard};
 
 /// The overhead of the cache per entry, approximately: the header, the node, the places in the index, and what
@@ -139,16 +141,17 @@ impl Store for ClockCache {
         self.shard(hash).lock().find(hash, key).is_some()
     }
 
-    fn insert(&self, entry: Insertion, evicted: &mut Vec<Evicted>) -> bool {
+    fn insert(&self, entry: Insertion, evicted: &mut Vec<Evicted>) -> InsertOutcome {
         let charge = entry.buffer.memory_usage() + ENTRY_OVERHEAD;
         let shard = self.shard(entry.hash);
         let mut state = shard.lock();
-        if let Some(old) = state.erase(entry.hash, &entry.key) {
+        let before = state.erase(entry.hash, &entry.key);
+        if let Some(old) = &before {
             self.discharge(old.charge());
         }
         if charge > self.capacity.load(Ordering::Relaxed) {
             state.refuse(entry.role);
-            return false;
+            return InsertOutcome::Refused;
         }
         self.usage.fetch_add(charge, Ordering::Relaxed);
         self.evict_locked(&mut state, evicted);
@@ -159,19 +162,19 @@ impl Store for ClockCache {
             if !fits && self.options.strict_capacity_limit {
                 self.discharge(charge);
                 state.refuse(entry.role);
-                return false;
+                return InsertOutcome::Refused;
             }
         }
         let born = u32::try_from(seconds() - self.created).unwrap_or(u32::MAX);
-        let (charged, replaced) = state.insert(entry, charge, born);
+        let (charged, meanwhile) = state.insert(entry, charge, born);
         if charged != charge {
             self.usage.fetch_add(charged, Ordering::Relaxed);
             self.discharge(charge);
         }
-        if let Some(replaced) = replaced {
-            self.discharge(replaced.charge());
+        if let Some(old) = &meanwhile {
+            self.discharge(old.charge());
         }
-        true
+        InsertOutcome::kept(before.or(meanwhile).is_some())
     }
 
     fn lay_tail(

@@ -16,7 +16,9 @@ use cairn_platform::sync::{AtomicUsize, Mutex, Ordering};
 use cairn_platform::{Buffer, prefetch_address};
 
 use super::store::{Insertion, Store};
-use super::{CacheEntry, CacheKey, CacheOptions, CacheRole, Evicted, RoleCounts, shard_of};
+use super::{
+    CacheEntry, CacheKey, CacheOptions, CacheRole, Evicted, InsertOutcome, RoleCounts, shard_of,
+};
 use pool::Limits;
 #[cfg(all(test, not(any(loom, shuttle))))]
 pub(in crate::cache) use shard::ENTRY_OVERHEAD;
@@ -122,12 +124,12 @@ impl Store for LruCache {
         self.shard(hash).lock().contains(hash, key)
     }
 
-    fn insert(&self, entry: Insertion, evicted: &mut Vec<Evicted>) -> bool {
+    fn insert(&self, entry: Insertion, evicted: &mut Vec<Evicted>) -> InsertOutcome {
         let padded = self.padded(entry.hash);
         let mut shard = padded.shard.lock();
-        let kept = shard.insert(entry, evicted);
+        let outcome = shard.insert(entry, evicted);
         padded.note_lines(&shard);
-        kept
+        outcome
     }
 
     fn lay_tail(

@@ -8,7 +8,7 @@ use cairn_platform::Buffer;
 
 use super::super::CacheEntry;
 use super::super::store::Insertion;
-use super::super::{CacheKey, CachePriority, CacheRole, Evicted, RoleCounts};
+use super::super::{CacheKey, CachePriority, CacheRole, Evicted, InsertOutcome, RoleCounts};
 use super::pool::{Limits, Pool};
 use super::table::{Hashed, Table};
 use crate::secondary::CacheTier;
@@ -108,8 +108,8 @@ impl Shard {
         slot.hits = slot.hits.saturating_add(1);
         self.counts[slot.role as usize].hits += 1;
         let (node, pool) = (slot.node, self.limits.pool_of_hit(slot.priority));
-        let (buffer, charge) = (slot.buffer.clone(), slot.charge());
-        self.use_node(node, pool, charge);
+        let buffer = slot.buffer.clone();
+        self.use_node(node, pool);
         Some(buffer)
     }
 
@@ -124,7 +124,7 @@ impl Shard {
         self.table.find(hash, |slot| slot.key == *key).is_some()
     }
 
-    pub(super) fn insert(&mut self, entry: Insertion, evicted: &mut Vec<Evicted>) -> bool {
+    pub(super) fn insert(&mut self, entry: Insertion, evicted: &mut Vec<Evicted>) -> InsertOutcome {
         let Insertion {
             hash,
             key,
@@ -133,12 +133,12 @@ impl Shard {
             priority,
             lowest,
         } = entry;
-        drop(self.erase(hash, &key));
+        let replaces = self.erase(hash, &key).is_some();
         let charge = buffer.memory_usage() + ENTRY_OVERHEAD;
         let fits = charge <= self.limits.capacity;
         if !fits || (!self.make_room(charge, evicted) && self.limits.strict) {
             self.counts[role as usize].refusals += 1;
-            return false;
+            return InsertOutcome::Refused;
         }
         let pool = Limits::pool_of_new(priority);
         let node = self.new_node(hash, pool);
@@ -158,7 +158,7 @@ impl Shard {
         counts.entries += 1;
         counts.usage += charge;
         self.demote_overflow();
-        true
+        InsertOutcome::kept(replaces)
     }
 
     /// Appends `tail` to `buffer` in place, if it is the buffer of `key`, has room, and no reader holds it.
@@ -307,16 +307,41 @@ impl Shard {
 
     /// Moves an entry that is hit to the young end of `pool`.
     #[inline]
-    fn use_node(&mut self, at: u32, pool: Pool, charge: usize) {
-        if self.queues[pool as usize].head == at {
+    fn use_node(&mut self, at: u32, pool: Pool) {
+        let Node {
+            prev,
+            next,
+            pool: before,
+            ..
+        } = self.nodes[at as usize];
+        if before != pool {
+            return self.promote(at, pool);
+        }
+        if prev == NONE {
             return;
         }
-        let before = self.nodes[at as usize].pool;
+        // The usage of the pool stays, and neither of its ends is empty.
+        let queue = &mut self.queues[pool as usize];
+        let head = std::mem::replace(&mut queue.head, at);
+        match next {
+            NONE => queue.tail = prev,
+            next => self.nodes[next as usize].prev = prev,
+        }
+        self.nodes[prev as usize].next = next;
+        self.nodes[head as usize].prev = at;
+        let node = &mut self.nodes[at as usize];
+        (node.prev, node.next) = (NONE, head);
+    }
+
+    /// Moves an entry to the young end of another pool.
+    #[inline(never)]
+    fn promote(&mut self, at: u32, pool: Pool) {
+        let hash = self.nodes[at as usize].hash;
+        let slot = self.table.find(hash, |slot| slot.node == at);
+        let charge = slot.expect("every node has an entry").charge();
         self.unlink(at, charge);
         self.link(at, pool, charge);
-        if before != pool {
-            self.demote_overflow();
-        }
+        self.demote_overflow();
     }
 
     /// Moves the oldest entries of pools that exceed their share to the young end of the next lower pool.

@@ -36,7 +36,7 @@ impl Cache {
                 priority,
                 lowest: CacheTier::default(),
             };
-            assert!(self.0.insert(entry, &mut evicted));
+            assert!(self.0.insert(entry, &mut evicted).is_kept());
         }
         evicted.iter().map(|entry| entry.key.low).collect()
     }
