@@ -4,8 +4,10 @@ use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
 
+use cairn::options::enums::IoMode;
+use cairn::world::RemoteSettings;
 use cairn::{CompactRangeOptions, Db, Family, Iter, Options, ReadOptions, Result};
-use cairn::{WriteBatch, WriteOptions};
+use cairn::{World, WriteBatch, WriteOptions};
 use cairn_memory::{BlockCache, CacheKey, CacheKind, CacheOptions, CachePriority, CacheRole};
 use cairn_platform::Buffer;
 
@@ -18,6 +20,10 @@ use crate::engine::{
 pub struct CairnSource {
     /// The option `deletion_triggered_compaction`; `None` for its default.
     pub compact_on_deletion: Option<bool>,
+    /// The option `io_mode`; `None` for its default.
+    pub io: Option<IoMode>,
+    /// Delays of reads.
+    pub remote: Option<RemoteSettings>,
 }
 
 impl Source for CairnSource {
@@ -38,7 +44,15 @@ impl Source for CairnSource {
                 options.family.blob_cache = Some(cache.blocks.clone());
             }
         }
-        Db::open(dir, &options)
+        if let Some(mode) = self.io {
+            options.db.io_mode = mode;
+        }
+        let world = World::posix();
+        let world = match self.remote {
+            Some(settings) => world.remote(settings),
+            None => world,
+        };
+        Db::builder(dir).options(options).world(world).open()
     }
 
     fn cache(&self, settings: &CacheSettings) -> Result<Cache> {
@@ -129,6 +143,8 @@ impl Engine for Db {
                 verify_checksums: settings.verify_checksums,
                 total_order_seek: settings.total_order_seek,
                 prefix_same_as_start: settings.prefix_same_as_start,
+                async_io: settings.async_io,
+                optimize_multiget_for_io: settings.optimize_multiget_for_io,
                 ..ReadOptions::default()
             },
             write: WriteOptions {

@@ -5,7 +5,9 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use cairn::world::RemoteSettings;
 use cairn::{Error, Result};
 use cairn_options::{DbOptions, FamilyOptions, Options, TableOptions};
 use clap::{Args, ValueEnum};
@@ -47,6 +49,17 @@ pub enum CacheBy {
     Engine,
     /// The operating system's page cache.
     Os,
+}
+
+/// The execution of reads that are known together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum IoBy {
+    /// io_uring, or threads where it is refused.
+    Uring,
+    /// Threads.
+    Threads,
+    /// One after another.
+    Blocking,
 }
 
 /// The command `bench`.
@@ -213,6 +226,30 @@ pub struct Flags {
     /// Size of a blob cache that is not shared; suffixes K, M and G are accepted.
     #[arg(long = "blob_cache_size", value_name = "BYTES", default_value = "8M")]
     pub blob_cache_size: String,
+    /// Execution of reads that are known together, such as those of multireadrandom [default: io_uring if the
+    /// kernel has it]. Only for the engine `ours`.
+    #[arg(long, value_name = "HOW")]
+    pub io: Option<IoBy>,
+    /// Read option async_io: the files of a level are read in parallel by multireadrandom.
+    #[arg(long = "async_io", num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
+    pub async_io: bool,
+    /// Read option optimize_multiget_for_io: with --async_io, all levels are read in parallel.
+    #[arg(long = "optimize_multiget_for_io", num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = clap::builder::BoolishValueParser::new())]
+    pub optimize_multiget_for_io: bool,
+    /// Latency of each read, as on remote storage, in microseconds; 0 for none. Loads are delayed, too, unless
+    /// they are a run of their own. Only for the engine `ours`, like the next two.
+    #[arg(
+        long = "fs_latency_us",
+        value_name = "MICROSECONDS",
+        default_value_t = 0
+    )]
+    pub fs_latency_us: u64,
+    /// Bandwidth of all reads together, in MB per second; 0 for no limit.
+    #[arg(long = "fs_bandwidth_mb", value_name = "MB", default_value_t = 0)]
+    pub fs_bandwidth_mb: u64,
+    /// Number of reads in flight at a time, if they have a latency or bandwidth.
+    #[arg(long = "fs_queue_depth", value_name = "N", default_value_t = 128)]
+    pub fs_queue_depth: usize,
     /// Comma-separated engines to compare; each runs in its own process, in turn.
     #[arg(long, value_name = "ENGINES", value_delimiter = ',')]
     pub engines: Vec<String>,
@@ -512,6 +549,33 @@ impl Flags {
     #[must_use]
     pub fn layout(&self) -> Layout {
         Layout::new(self.num, self.prefix_size, self.keys_per_prefix)
+    }
+
+    /// Returns the delays of reads, if there are any.
+    #[must_use]
+    pub fn remote(&self) -> Option<RemoteSettings> {
+        (self.fs_latency_us > 0 || self.fs_bandwidth_mb > 0).then(|| RemoteSettings {
+            latency: Duration::from_micros(self.fs_latency_us),
+            bandwidth: self.fs_bandwidth_mb * 1_000_000,
+            queue_depth: self.fs_queue_depth,
+        })
+    }
+
+    /// Checks that flags of the engine `ours` are not given to others.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if they are.
+    pub fn check_io(&self) -> Result<()> {
+        let others = self.engines.iter().chain([&self.engine]);
+        let ours = |name: &&String| CacheType::split(name).0 == OURS;
+        if (self.io.is_some() || self.remote().is_some()) && !others.clone().all(|name| ours(&name))
+        {
+            return Err(Error::invalid_argument(
+                "--io, --fs_latency_us and --fs_bandwidth_mb are for the engine `ours` only",
+            ));
+        }
+        Ok(())
     }
 
     /// Checks the consistency of prefix flags.

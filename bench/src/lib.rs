@@ -33,10 +33,12 @@ mod ycsb;
 use std::io::Write;
 use std::path::Path;
 
+use cairn::options::enums::IoMode;
 use cairn::{Error, Result};
 
 use benchmarks::Benchmark;
 use engine::{CacheType, Source};
+use flags::IoBy;
 pub use flags::{Flags, normalized};
 use progress::{Begin, NoProgress, Progress};
 
@@ -88,6 +90,12 @@ fn with_engine(name: &str, work: Work<'_>) -> Result<()> {
     if path == flags::OURS {
         return work.run(&cairn_engine::CairnSource {
             compact_on_deletion,
+            io: flags.io.map(|by| match by {
+                IoBy::Uring => IoMode::Uring,
+                IoBy::Threads => IoMode::Threads,
+                IoBy::Blocking => IoMode::Blocking,
+            }),
+            remote: flags.remote(),
         });
     }
     let library = load(path).map_err(|error| {

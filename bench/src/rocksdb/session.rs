@@ -91,6 +91,7 @@ impl Engine for Db {
                 read,
                 u8::from(settings.prefix_same_as_start),
             );
+            (api.rocksdb_readoptions_set_async_io)(read, u8::from(settings.async_io));
             (api.rocksdb_writeoptions_set_sync)(write, u8::from(settings.sync));
             (api.rocksdb_writeoptions_disable_WAL)(write, c_int::from(settings.disable_wal));
             Thread {

@@ -27,6 +27,7 @@ mod process_memory;
 mod random;
 mod read;
 pub mod region;
+pub(crate) mod ring;
 mod stat_batch;
 mod window;
 mod write;
