@@ -146,7 +146,7 @@ impl Io {
         let mut results = Vec::with_capacity(requests.len());
         let same_file = |a: &ReadRequest, b: &ReadRequest| Arc::ptr_eq(&a.file, &b.file);
         for batch in requests.chunk_by(same_file) {
-            let mut bytes: Vec<Box<[u8]>> = batch
+            let mut bytes: Vec<_> = batch
                 .iter()
                 .map(|request| pool::memory(request.len + request.room))
                 .collect();

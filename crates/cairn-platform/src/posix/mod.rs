@@ -21,6 +21,7 @@ mod lock;
 mod mapped_append;
 mod mapped_read;
 pub mod memory_limit;
+pub mod pages;
 pub(crate) mod priority;
 mod process;
 mod process_memory;
