@@ -67,8 +67,8 @@ impl FamilyState {
         tables: Arc<TableSource>,
         last_epoch: u64,
     ) -> FamilyState {
-        if tables.charged.contains(MemoryUse::FileMetadata) {
-            view.version.charge_files(None, &tables.charge_policy());
+        if tables.charge.charges(MemoryUse::FileMetadata) {
+            view.version.charge_files(None, &tables.charge);
         }
         let state = FamilyState {
             id: family.id,
@@ -149,8 +149,8 @@ impl FamilyState {
         );
         check_memtables(&next);
         let tables = self.tables();
-        if tables.charged.contains(MemoryUse::FileMetadata) {
-            let policy = tables.charge_policy();
+        if tables.charge.charges(MemoryUse::FileMetadata) {
+            let policy = tables.charge.clone();
             next.version.charge_files(Some(&before.version), &policy);
         }
         self.view.store(Arc::new(next));
@@ -251,13 +251,9 @@ impl FamilyState {
             .count()
     }
 
-    /// Charges `bytes` to the family's block cache, if `what` is charged.
+    /// Charges `bytes`, if `what` is charged.
     pub(crate) fn charge(&self, what: MemoryUse, bytes: usize) -> Option<CacheCharge> {
-        let tables = self.tables();
-        match tables.charged.contains(what) {
-            true => tables.charge_policy().charge(what, bytes),
-            false => None,
-        }
+        self.tables().charge.charge(what, bytes)
     }
 
     /// The family's block cache.

@@ -5,8 +5,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cairn_memory::{ChargePolicy, MemoryUses};
 use cairn_memtable::Memtable;
-use cairn_options::{DbOptions, FamilyOptions};
+use cairn_options::{DbOptions, FamilyOptions, TableOptions};
 use cairn_platform::fs::FileMode;
 use cairn_platform::{FileSystem, Random};
 use cairn_read::{BlobCache, BlobSource, Reading, RowCache, View};
@@ -122,7 +123,7 @@ impl Catalog {
         let dir = self.table_dirs(options).swap_remove(0);
         BlobSource::new(self.context.world.fs.clone(), dir, tables.mode, cache)
             .counting(self.telemetry.meter())
-            .charging(tables.charge_policy())
+            .charging(tables.charge.clone())
     }
 
     /// The row cache of a family of `options`, if it has one.
@@ -148,10 +149,7 @@ impl Catalog {
             prefix_extractor: options.prefix_extractor.clone(),
             cache: options.table.block_cache.clone(),
             lowest_tier: db.lowest_used_cache_tier.into(),
-            charged: options
-                .table
-                .cache_usage_options
-                .charged(self.charges_all()),
+            charge: self.charge_policy(&options.table),
             options: Arc::new(match &self.budget {
                 Some(budget) => budget.table_options(&options.table),
                 None => options.table.clone(),
@@ -170,10 +168,16 @@ impl Catalog {
         }
     }
 
-    /// True if all memory is charged to the block cache, whatever `cache_usage_options` of the families say: a
-    /// memory budget is in force.
-    fn charges_all(&self) -> bool {
-        self.budget.is_some()
+    /// The memory of a family of `options` that is charged. Under a memory budget that is all of it, and the cache is
+    /// the budget's, also for families without a cache or with one of their own.
+    fn charge_policy(&self, options: &TableOptions) -> ChargePolicy {
+        match &self.budget {
+            Some(budget) => ChargePolicy::new(Some(budget.of.cache().clone()), MemoryUses::ALL),
+            None => ChargePolicy::new(
+                options.block_cache.clone(),
+                options.cache_usage_options.charged(),
+            ),
+        }
     }
 
     /// The directories of the tables of a family with these options, by path id.

@@ -19,6 +19,9 @@ use crate::shared::Shared;
 use crate::ttl;
 use crate::write::log::{CurrentLog, Expected};
 
+/// The least number of blocks of memtables in their budget.
+const BLOCKS_OF_BUDGET: usize = 32;
+
 impl Shared {
     /// A memtable for a family of `options`, for writes after `last`.
     pub(crate) fn new_memtable(
@@ -26,8 +29,11 @@ impl Shared {
         options: &cairn_options::FamilyOptions,
         last: SequenceNumber,
     ) -> Arc<Memtable> {
+        // In small steps under a small budget: the unused end of a block counts.
+        let limit = self.writes.buffers.as_ref().filter(|it| it.enabled());
+        let step = limit.map_or(usize::MAX, |it| it.buffer_size() / BLOCKS_OF_BUDGET);
         let memtable = cairn_memtable::MemtableOptions {
-            arena_block_size: options.arena_block_size,
+            arena_block_size: options.arena_block_size.min(step),
             filter: memtable_filter(options),
             sort_on_read: options.memtable_factory == MemtableFactory::Vector,
         };
@@ -180,7 +186,7 @@ impl Shared {
             log.flush_by_hand();
         }
         if let Some(family) = self.catalog.default_family() {
-            log.charge_to(&family.tables().charge_policy());
+            log.charge_to(&family.tables().charge);
         }
         if let Some(predecessor) = predecessor {
             log.state_predecessor(&predecessor)?;

@@ -4,13 +4,13 @@ use cairn_types::{Error, Result};
 
 const MIB: usize = 1 << 20;
 
-/// Memory of the process that nothing is charged for: the dirty data of the program and its libraries, stacks,
-/// the allocator's own tables and the objects of an open database. A small program with one open database has 5
-/// to 7 MiB resident, of which the kernel can drop the code.
-pub(super) const BASE: usize = 6 * MIB;
+/// Memory of the process that nothing is charged for: the code and data of the program and its libraries, stacks,
+/// the allocator's own tables and the objects of an open database. In the command line tool 10 MiB of code are
+/// resident, which the kernel can drop, and 2 MiB of the rest.
+pub(super) const BASE: usize = 12 * MIB;
 
-/// The share of a budget that is left to the allocator, as a divisor: memory that was freed in pieces too small
-/// to be returned to the system.
+/// The share of a budget that is left to the allocators, as a divisor: memory that was freed and not returned to the
+/// system.
 pub(super) const SLACK_DIVISOR: usize = 16;
 
 /// The smallest limit of memtables.
@@ -111,7 +111,12 @@ pub(super) fn divided(bytes: usize) -> Result<usize> {
             smallest()
         )));
     };
-    Ok(rest - rest / SLACK_DIVISOR)
+    Ok(rest - slack(bytes))
+}
+
+/// The part of a budget of `bytes` that is kept for free memory of the allocators.
+pub(super) fn slack(bytes: usize) -> usize {
+    bytes.saturating_sub(BASE) / SLACK_DIVISOR
 }
 
 /// The data of the databases when a budget is first divided.

@@ -40,13 +40,15 @@ pub enum MemoryUse {
     RowCache,
     /// The compressed tier.
     CompressedTier,
+    /// Resident memory that the databases do not use: freed blocks and pages kept for the next ones.
+    FreeMemory,
     /// Anything else.
     Other,
 }
 
 impl MemoryUse {
     /// Every use.
-    pub const ALL: [MemoryUse; 15] = [
+    pub const ALL: [MemoryUse; 16] = [
         MemoryUse::WriteBuffer,
         MemoryUse::CompressionDictionaryBuffer,
         MemoryUse::FilterConstruction,
@@ -61,6 +63,7 @@ impl MemoryUse {
         MemoryUse::BlobCache,
         MemoryUse::RowCache,
         MemoryUse::CompressedTier,
+        MemoryUse::FreeMemory,
         MemoryUse::Other,
     ];
 
@@ -82,6 +85,7 @@ impl MemoryUse {
             MemoryUse::BlobCache => "BlobCache",
             MemoryUse::RowCache => "RowCache",
             MemoryUse::CompressedTier => "CompressedTier",
+            MemoryUse::FreeMemory => "FreeMemory",
             MemoryUse::Other => "Misc",
         }
     }
@@ -89,7 +93,7 @@ impl MemoryUse {
 
 /// A set of uses of memory.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub struct MemoryUses(u16);
+pub struct MemoryUses(u32);
 
 impl MemoryUses {
     /// No use.
@@ -136,6 +140,13 @@ impl ChargePolicy {
     #[must_use]
     pub fn new(cache: Option<Arc<BlockCache>>, uses: MemoryUses) -> ChargePolicy {
         ChargePolicy { cache, uses }
+    }
+
+    /// True if `what` is charged.
+    #[inline]
+    #[must_use]
+    pub fn charges(&self, what: MemoryUse) -> bool {
+        self.uses.contains(what)
     }
 
     /// The cache, if `what` is charged to it.

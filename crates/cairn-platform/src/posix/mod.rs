@@ -50,7 +50,7 @@ use self::eintr::retry_on_eintr;
 pub use self::process::Process;
 pub use self::random::SystemRandom;
 pub(crate) use self::random::fill_from_kernel;
-pub use process_memory::{ProcessMemory, process_memory};
+pub use process_memory::{ProcessMemory, process_memory, trim_heap};
 
 use self::mapped_append::MappedWriter;
 use self::read::PosixReader;
