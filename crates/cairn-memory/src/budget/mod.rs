@@ -51,6 +51,9 @@ pub const AUTOMATIC_PERCENT: u64 = 60;
 /// The time between two moves, in nanoseconds.
 pub const INTERVAL: u64 = 1_000_000_000;
 
+/// The time between two releases of memory after jobs, in nanoseconds.
+const TRIM_INTERVAL: u64 = 50_000_000;
+
 /// The largest budget for which free memory of the C library's allocator is returned to the kernel after jobs: in a
 /// larger one it makes no difference, and the heaps of a large program take long to walk.
 const MAX_TRIMMED: usize = 1 << 30;
@@ -112,6 +115,8 @@ struct State {
     tier: Option<CacheCharge>,
     /// The charge of resident memory that nothing uses, beyond the part of the budget that is kept for it.
     free: CacheCharge,
+    /// The time of the last release of memory after a job.
+    trimmed_at: u64,
     /// Caches of explicit sizes, which are charged to the budget.
     explicit: Vec<(Weak<BlockCache>, CacheCharge)>,
     damping: Damping,
@@ -191,6 +196,7 @@ impl MemoryBudget {
                 data,
                 tier,
                 free,
+                trimmed_at: 0,
                 explicit: Vec::new(),
                 damping: Damping::default(),
                 moves: VecDeque::new(),
@@ -381,6 +387,18 @@ impl MemoryBudget {
         state.observed.restart();
         self.put_in_force(state, record.split);
         Some(record)
+    }
+
+    /// Returns the memory that a flush or compaction has freed to the kernel. `now` is the time of the monotonic clock;
+    /// jobs that end soon after another do nothing.
+    pub fn job_ended(&self, now: u64) {
+        let mut state = self.state.lock();
+        if now < state.trimmed_at.saturating_add(TRIM_INTERVAL) {
+            return;
+        }
+        state.trimmed_at = now;
+        drop(state);
+        self.release_free_memory(true);
     }
 
     /// Returns free memory to the kernel after jobs, and charges what stays resident.

@@ -16,8 +16,9 @@ pub(super) const SLACK_DIVISOR: usize = 16;
 /// The smallest limit of memtables.
 pub(super) const MIN_MEMTABLES: usize = MIB;
 
-/// The smallest block cache.
-pub(super) const MIN_CACHE: usize = MIB;
+/// The smallest block cache: a flush and a compaction with small inputs, the log and a few readers are charged 4 to 6
+/// MiB.
+pub(super) const MIN_CACHE: usize = 7 * MIB;
 
 /// The largest initial limit of memtables: two of the default size for each of four families.
 const MAX_INITIAL_MEMTABLES: usize = 512 * MIB;
@@ -244,8 +245,11 @@ mod tests {
         let fixed = scaled(&split, 500 * MIB, &[Memtables]);
         assert_eq!(fixed.get(Memtables), 200 * MIB);
         assert_eq!(fixed.sum(), 500 * MIB);
-        let least = scaled(&split, 2 * MIB, &[Memtables, PageCache]);
-        assert_eq!((least.get(Memtables), least.get(BlockCache)), (MIB, MIB));
+        let least = scaled(&split, 8 * MIB, &[Memtables, PageCache]);
+        assert_eq!(
+            (least.get(Memtables), least.get(BlockCache)),
+            (MIB, MIN_CACHE)
+        );
         assert_eq!(least.get(PageCache), 0);
     }
 }

@@ -8,10 +8,10 @@ fn key(n: u64) -> CacheKey {
 }
 
 fn block(byte: u8) -> Buffer {
-    Buffer::from(vec![byte; 1000])
+    Buffer::from(vec![byte; 1024])
 }
 
-const CHARGE: usize = 1000 + ENTRY_OVERHEAD;
+const CHARGE: usize = 1024 + ENTRY_OVERHEAD;
 
 /// One shard with room for `blocks` blocks.
 fn cache(blocks: usize, high: f64, low: f64, strict: bool) -> BlockCache {
@@ -109,7 +109,7 @@ fn a_pool_ratio_bounds_the_pool() {
         num_shard_bits: Some(0),
         ..CacheOptions::lru()
     };
-    let cache = BlockCache::new(8 * (1000 + super::lru::ENTRY_OVERHEAD), options);
+    let cache = BlockCache::new(8 * (1024 + super::lru::ENTRY_OVERHEAD), options);
     for n in 0..8 {
         put(&cache, n, CachePriority::High);
     }
@@ -249,7 +249,7 @@ mod against_a_model {
                     _ => cache.set_capacity((n as usize) * CHARGE / 2),
                 }
                 written.retain(|&n, _| cache.contains(&key(n)));
-                let expected: usize = written.values().map(|b| b.len() + ENTRY_OVERHEAD).sum();
+                let expected: usize = written.values().map(|b| b.memory_usage() + ENTRY_OVERHEAD).sum();
                 prop_assert_eq!(cache.usage(), expected);
                 prop_assert_eq!(cache.entries(), written.len());
             }
@@ -279,22 +279,22 @@ fn a_buffer_that_was_an_entry_is_charged_as_its_copy() {
 
 #[test]
 fn a_tail_without_room_copies_the_buffer() {
-    let (cache, key) = cache_with(Buffer::from(&[7; 100][..]));
+    let (cache, key) = cache_with(Buffer::from(&[7; 128][..]));
     let other = CacheKey { high: 1, low: 3 };
     let before = cache.usage();
     let bare = cache.get(&key).expect("it is here");
-    let laid = cache.lay_tail(&key, bare, &[9; 40]);
-    assert_eq!((&*laid, laid.tail()), (&[7; 100][..], &[9; 40][..]));
-    let alone = cache.lay_tail(&other, Buffer::from(&[7; 100][..]), &[9; 40]);
-    assert_eq!((&*alone, alone.tail()), (&[7; 100][..], &[9; 40][..]));
+    let laid = cache.lay_tail(&key, bare, &[9; 64]);
+    assert_eq!((&*laid, laid.tail()), (&[7; 128][..], &[9; 64][..]));
+    let alone = cache.lay_tail(&other, Buffer::from(&[7; 128][..]), &[9; 64]);
+    assert_eq!((&*alone, alone.tail()), (&[7; 128][..], &[9; 64][..]));
 
     let found = cache.get(&key).expect("it is here");
     assert!(found.is_same(&laid));
-    assert_eq!(cache.usage(), before + 40);
+    assert_eq!(cache.usage(), before + 64);
     assert!(!cache.contains(&other), "nothing is inserted");
     let counts = cache.role_counts(CacheRole::Data);
     assert_eq!((counts.entries, counts.insertions), (1, 1));
-    assert_eq!(counts.usage, before + 40);
+    assert_eq!(counts.usage, before + 64);
 }
 
 #[test]
