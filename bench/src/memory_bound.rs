@@ -196,7 +196,7 @@ pub fn run(flags: &Flags, out: &mut dyn Write) -> Result<()> {
         let mut own = 0;
         for (at, variant) in variants.iter().enumerate() {
             let dir = root.join(format!("{}-{at}", workload.name));
-            let peak = peak_of(workload, variant, &dir)?;
+            let peak = peak_of(workload, variant, flags.given_num, &dir)?;
             own = if at == 0 { peak } else { own };
             printed(write!(out, "{:>10.1}", mib(peak)))?;
             printed(out.flush())?;
@@ -210,8 +210,13 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// Runs a workload in a child, and returns its peak of resident memory in bytes.
-fn peak_of(workload: &Workload, variant: &Variant<'_>, dir: &Path) -> Result<u64> {
+/// Runs a workload, with `num` entries if given, in a child, and returns its peak of resident memory in bytes.
+fn peak_of(
+    workload: &Workload,
+    variant: &Variant<'_>,
+    num: Option<u64>,
+    dir: &Path,
+) -> Result<u64> {
     let failed = |what: String| Error::io_text(format!("the workload {} {what}", workload.name));
     forget(dir);
     if workload.name == "families" {
@@ -223,7 +228,9 @@ fn peak_of(workload: &Workload, variant: &Variant<'_>, dir: &Path) -> Result<u64
     let command: Vec<OsString> = std::env::args_os().skip(1).take(1).collect();
     let mut child = Command::new(program)
         .args(command)
-        .args(merged_options(workload.args, &variant.settings))
+        .args(merged_options(workload.args, &variant.settings, num))
+        // Each thread has a histogram of 250 kB otherwise.
+        .arg("--histogram=0")
         .args(["--worker", variant.engine])
         .arg("--worker_dir")
         .arg(dir)
@@ -249,9 +256,10 @@ fn peak_of(workload: &Workload, variant: &Variant<'_>, dir: &Path) -> Result<u64
     }
 }
 
-/// The arguments with one `--options` for those of both.
-fn merged_options(args: &[&str], settings: &[String]) -> Vec<String> {
-    let (mut all, mut options) = (Vec::new(), Vec::new());
+/// The arguments with one `--options` for those of both, and with `num` entries.
+fn merged_options(args: &[&str], settings: &[String], num: Option<u64>) -> Vec<String> {
+    let mut all: Vec<String> = num.iter().map(|num| format!("--num={num}")).collect();
+    let mut options = Vec::new();
     for arg in args
         .iter()
         .copied()
@@ -259,6 +267,7 @@ fn merged_options(args: &[&str], settings: &[String]) -> Vec<String> {
     {
         match arg.strip_prefix("--options=") {
             Some(text) => options.push(text),
+            None if num.is_some() && arg.starts_with("--num=") => {}
             None => all.push(arg.to_owned()),
         }
     }
@@ -311,7 +320,10 @@ mod tests {
     #[test]
     fn options_are_passed_once() {
         let settings = ["--x".to_owned(), "--options=b=2".to_owned()];
-        let args = merged_options(&["--options=a=1", "--num=3"], &settings);
-        assert_eq!(args, ["--num=3", "--x", "--options=a=1;b=2"]);
+        let args = ["--options=a=1", "--num=3"];
+        let merged = merged_options(&args, &settings, None);
+        assert_eq!(merged, ["--num=3", "--x", "--options=a=1;b=2"]);
+        let merged = merged_options(&args, &settings, Some(4));
+        assert_eq!(merged, ["--num=4", "--x", "--options=a=1;b=2"]);
     }
 }

@@ -22,6 +22,8 @@ pub enum MemoryUse {
     TableReader,
     /// Metadata of files in versions.
     FileMetadata,
+    /// Options and state of column families.
+    Family,
     /// Blocks that are being read.
     ReadInProgress,
     /// Blocks that iterators hold and that are not cache entries.
@@ -48,12 +50,13 @@ pub enum MemoryUse {
 
 impl MemoryUse {
     /// Every use.
-    pub const ALL: [MemoryUse; 16] = [
+    pub const ALL: [MemoryUse; 17] = [
         MemoryUse::WriteBuffer,
         MemoryUse::CompressionDictionaryBuffer,
         MemoryUse::FilterConstruction,
         MemoryUse::TableReader,
         MemoryUse::FileMetadata,
+        MemoryUse::Family,
         MemoryUse::ReadInProgress,
         MemoryUse::Iterator,
         MemoryUse::Prefetch,
@@ -76,6 +79,7 @@ impl MemoryUse {
             MemoryUse::FilterConstruction => "FilterConstruction",
             MemoryUse::TableReader => "BlockBasedTableReader",
             MemoryUse::FileMetadata => "FileMetadata",
+            MemoryUse::Family => "Family",
             MemoryUse::ReadInProgress => "ReadInProgress",
             MemoryUse::Iterator => "Iterator",
             MemoryUse::Prefetch => "Prefetch",

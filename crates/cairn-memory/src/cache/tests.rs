@@ -151,6 +151,34 @@ fn the_capacity_can_be_changed() {
     assert!(put(&cache, 1, CachePriority::High));
 }
 
+/// A step that takes a microsecond per entry is far below 10 ms.
+#[test]
+#[cfg_attr(miri, ignore = "takes too long")]
+fn a_lower_capacity_evicts_few_entries_at_a_time() {
+    const MOST: usize = 4_000;
+    for kind in [CacheKind::Clock, CacheKind::Lru] {
+        for len in [200, 4000] {
+            let options = CacheOptions {
+                kind,
+                num_shard_bits: Some(0),
+                ..CacheOptions::default()
+            };
+            let cache = BlockCache::new(16 << 20, options);
+            for n in 0..(16 << 20) / len {
+                let block = Buffer::from(vec![1; len as usize]);
+                cache.insert(key(n), block, CacheRole::Data, CachePriority::Low);
+            }
+            let before = cache.entries();
+            let steps = lowering_steps(cache.usage(), 1 << 20);
+            let evicted: Vec<usize> = steps.map(|step| cache.lower_to(step)).collect();
+            assert!(evicted.len() >= 14, "{evicted:?}");
+            assert!(evicted.iter().all(|&count| count <= MOST), "{evicted:?}");
+            assert_eq!(evicted.iter().sum::<usize>(), before - cache.entries());
+            assert!(cache.usage() <= 1 << 20, "{cache:?}");
+        }
+    }
+}
+
 #[test]
 fn roles_are_counted() {
     let cache = cache(2, 0.0, 0.0, false);
