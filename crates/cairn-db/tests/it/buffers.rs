@@ -2,12 +2,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_db::{Db, OpenRequest, open};
 use cairn_memory::WriteBufferManager;
 use cairn_memory::write_buffer::FlushPolicy;
 use cairn_options::{DbOptions, FamilyOptions, Options, WriteOptions};
-use cairn_platform::World;
+use cairn_platform::{Clock, SystemClock, World};
 
 use crate::basic::db_options;
 
