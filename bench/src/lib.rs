@@ -18,6 +18,7 @@ mod key_value_gen;
 mod linkbench;
 mod measurement;
 mod medians;
+mod memory_bound;
 mod mixgraph;
 mod multi_db;
 mod option_text;
@@ -50,6 +51,9 @@ use progress::{Begin, NoProgress, Progress};
 pub fn bench(flags: &Flags, begin: Begin<'_>, out: &mut dyn Write) -> Result<()> {
     if flags.benchmarks == cache_sim::NAME {
         return printed(cache_sim::run(out));
+    }
+    if memory_bound::is_selected(flags) {
+        return memory_bound::run(flags, out);
     }
     let flags = &flags.settled();
     if flags.compares() {
@@ -96,6 +100,7 @@ fn with_engine(name: &str, work: Work<'_>) -> Result<()> {
                 IoBy::Blocking => IoMode::Blocking,
             }),
             remote: flags.remote(),
+            ..cairn_engine::CairnSource::default()
         });
     }
     let library = load(path).map_err(|error| {

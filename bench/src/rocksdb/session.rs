@@ -36,7 +36,16 @@ impl Source for Library {
             Some(cache) => self.clone().with_cache(cache.clone()),
             None => self.clone(),
         };
-        let families = [("default", options)];
+        // All families of a database have to be opened; the default one is the first.
+        let others = match crate::db_dir::has_database(dir) {
+            true => super::list_families(&library, dir).map_err(failed)?,
+            false => Vec::new(),
+        };
+        let others = others.iter().filter(|name| *name != "default");
+        let others = others.map(|name| (name.as_str(), ""));
+        let families: Vec<_> = std::iter::once(("default", options))
+            .chain(others)
+            .collect();
         Db::open(&library, dir, options, &families, OpenMode::Create).map_err(failed)
     }
 
