@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::queue::{Ticket, Transfer};
-use crate::posix::Process;
+use crate::posix::process::Process;
 use crate::sync::{Condvar, Mutex, OnceLock};
 
 /// The maximum number of threads.

@@ -23,7 +23,7 @@ mod mapped_read;
 pub mod memory_limit;
 pub mod pages;
 pub(crate) mod priority;
-mod process;
+pub(crate) mod process;
 mod process_memory;
 mod random;
 mod read;
