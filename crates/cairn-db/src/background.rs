@@ -71,14 +71,14 @@ impl Work for Shared {
                 }
             }
             JobKind::Flush => {
-                for family in self.catalog.families_full().iter() {
+                for family in self.catalog.families().clone().iter() {
                     if self.reserve_flush(tree, family) {
                         start(tree, DueJob::Flush(family.clone()));
                     }
                 }
             }
             JobKind::Compaction => {
-                for family in self.catalog.families_full().iter() {
+                for family in self.catalog.families().clone().iter() {
                     while let Some(chosen) = self.reserve_compaction(tree, family) {
                         start(tree, DueJob::Compaction(family.clone(), chosen));
                     }
@@ -97,9 +97,9 @@ impl Work for Shared {
 
     fn run(self: &Arc<Self>, job: &mut DueJob) -> JobEnd {
         let result = match job {
-            DueJob::Flush(family) => self.guarded("a flush", || self.flush_family(family)),
-            DueJob::AtomicFlush => self.guarded("an atomic flush", || self.flush_all()),
-            DueJob::Compaction(family, chosen) => self.guarded("a compaction", || {
+            DueJob::Flush(family) => guarded("a flush", || self.flush_family(family)),
+            DueJob::AtomicFlush => guarded("an atomic flush", || self.flush_all()),
+            DueJob::Compaction(family, chosen) => guarded("a compaction", || {
                 match self.run_compaction(family, chosen, None) {
                     Err(error) if is_called_off(&error) => Ok(()),
                     result => result.map(|_| ()),
@@ -171,13 +171,6 @@ impl Shared {
         scheduler::schedule(self, tree);
     }
 
-    /// [`Shared::schedule`] for a caller without the lock of the tree. The next write-group leader checks
-    /// memtables and stalls, too.
-    pub(crate) fn schedule_due(self: &Arc<Self>) {
-        self.signals.request_attention();
-        self.schedule(&mut self.tree.lock());
-    }
-
     /// Reserves the inputs of a compaction of `family`, if one is due.
     fn reserve_compaction(
         self: &Arc<Self>,
@@ -205,7 +198,7 @@ impl Shared {
     ) {
         let shared = self.clone();
         let guarded = move || {
-            let done = shared.guarded("a background job", || {
+            let done = guarded("a background job", || {
                 shared.as_job(|| job(&shared));
                 Ok(())
             });
@@ -224,12 +217,6 @@ impl Shared {
         callback::within(&self.context.info, Within::Job, job)
     }
 
-    /// Runs `job`; a panic becomes an error.
-    #[inline]
-    pub(crate) fn guarded<T>(&self, what: &str, job: impl FnOnce() -> Result<T>) -> Result<T> {
-        catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|panic| Err(panicked(what, &*panic)))
-    }
-
     /// Waits until no job is running or due.
     ///
     /// A failed job that is waiting for its retry is retried at once; a second failure is returned.
@@ -241,6 +228,12 @@ impl Shared {
         self.check_failure()?;
         self.first_retry().map_or(Ok(()), |retry| Err(retry.error))
     }
+}
+
+/// Runs `job`; a panic in it becomes an error that names `what`.
+#[inline]
+pub(crate) fn guarded<T>(what: &str, job: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|panic| Err(panicked(what, &*panic)))
 }
 
 /// Returns the error for a panic of `what`.

@@ -56,7 +56,7 @@ impl Shared {
     /// of older versions.
     pub(crate) fn all_blob_bytes(&self, view: &View) -> u64 {
         let mut all: BTreeMap<FileNumber, Arc<BlobFileMeta>> = view.version.blob_files().clone();
-        let waiting = self.catalog.obsolete_blobs_of(&view.family.blobs);
+        let waiting = self.catalog.deletions.blobs_of(&view.family.blobs);
         all.extend(waiting.into_iter().map(|file| (file.number, file)));
         all.values().map(|file| file.file_size()).sum()
     }

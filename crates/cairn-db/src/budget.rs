@@ -1,4 +1,4 @@
-//! The database as a member of a memory budget: it reports its work, and triggers a rebalancing every second.
+//! The memory budget of a database, with the times of block reads that its division goes by.
 //!
 //! Only reads of single blocks are reported. Their times are measured at the file system, and include reads
 //! served by the page cache. Larger reads are those of compactions and read-ahead, whose times depend less on
@@ -8,14 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_memory::MemoryBudget;
-use cairn_memory::budget::{Budgeted, DatabaseWork, MemoryRegion, MoveRecord, ReadTimes};
+use cairn_memory::budget::ReadTimes;
 use cairn_options::TableOptions;
 use cairn_platform::fs::{FileMode, RandomAccessFile, ReadAt, Status, WritableFile};
 use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
 use cairn_platform::{Clock, FileSystem, wrapper};
 use cairn_types::Result;
-
-use crate::shared::Shared;
 
 /// The maximum size of a read that counts as one of a block, in bytes.
 const LARGEST_BLOCK_READ: usize = 64 << 10;
@@ -61,67 +59,14 @@ impl Budget {
         }
         options
     }
-}
 
-impl Shared {
-    /// Triggers a rebalancing of the budget, and logs the move.
-    pub(crate) fn tick_budget(&self) {
-        let Some(budget) = &self.budget else { return };
-        let now = self.context.world.clock.monotonic_nanos();
-        if let Some(record) = budget.of.tick(now) {
-            self.log_move(&record);
-        }
-    }
-
-    fn log_move(&self, record: &MoveRecord) {
-        let made = &record.made;
-        let mut event = self
-            .telemetry
-            .event(self.telemetry.new_job(), "memory_budget_move");
-        event
-            .text("from", made.from.name())
-            .text("to", made.to.name())
-            .number("bytes", made.bytes)
-            .number("saved_nanos_per_second", made.saved.round())
-            .number("lost_nanos_per_second", made.lost.round())
-            .text("reason", &made.to_string());
-        for region in MemoryRegion::ALL {
-            event.number(region.name(), record.split.get(region));
-        }
-        self.telemetry.log_event(&event);
-    }
-
-    /// Nanoseconds of all flushes and compactions, and bytes of the files.
-    fn merges_and_size(&self) -> (u64, u64) {
-        let (mut micros, mut stored) = (0, 0);
-        let families = self.catalog.families();
-        for family in families.iter() {
-            let work = family.work.get();
-            micros += work.levels.values().map(|level| level.micros).sum::<u64>();
-            let version = &family.view().version;
-            let levels = (0..version.num_levels()).map(|level| version.level(level).bytes());
-            let blobs = version.blob_files().values().map(|file| file.total_bytes);
-            stored += levels.chain(blobs).sum::<u64>();
-        }
-        (micros.saturating_mul(1000), stored)
-    }
-}
-
-impl Budgeted for Shared {
-    fn take_work(&self) -> DatabaseWork {
-        let Some(budget) = &self.budget else {
-            return DatabaseWork::default();
-        };
-        let (merge_nanos, stored) = self.merges_and_size();
-        let reads = budget.reads.get();
-        let mut reported = budget.reported.lock();
+    /// The reads, and the nanoseconds of flushes and compactions, since the last call; `merge_nanos` are those of now.
+    pub(crate) fn take_work(&self, merge_nanos: u64) -> (ReadTimes, u64) {
+        let reads = self.reads.get();
+        let mut reported = self.reported.lock();
         let (reads_before, nanos_before) = std::mem::replace(&mut *reported, (reads, merge_nanos));
-        DatabaseWork {
-            reads: reads.since(&reads_before),
-            merge_nanos: merge_nanos.saturating_sub(nanos_before),
-            stored,
-            direct_reads: self.options().use_direct_reads,
-        }
+        let nanos = merge_nanos.saturating_sub(nanos_before);
+        (reads.since(&reads_before), nanos)
     }
 }
 

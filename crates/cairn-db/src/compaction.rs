@@ -52,7 +52,7 @@ impl Shared {
         AgeLimits {
             now,
             ahead: self.options().seconds_ahead(now),
-            oldest_snapshot: self.catalog.snapshots().kept_from(self.published()),
+            oldest_snapshot: self.catalog.snapshots.kept_from(self.published()),
             full_history_ts_low: family.full_history_ts_low.clone(),
         }
     }
@@ -60,7 +60,7 @@ impl Shared {
     /// Makes the release of the oldest snapshot start compactions that it enables.
     pub(crate) fn wake_with_snapshots(self: &Arc<Self>) {
         let shared = Arc::downgrade(self);
-        self.catalog.snapshots().on_release(move || {
+        self.catalog.snapshots.on_release(move || {
             if let Some(shared) = shared.upgrade() {
                 shared.snapshot_released();
             }
@@ -70,12 +70,12 @@ impl Shared {
     /// Handles the release of the oldest snapshot: bottommost files may now drop entries that it kept. Finding them takes a
     /// pass over all files, so the result is cached until the tree changes.
     fn snapshot_released(self: &Arc<Self>) {
-        let oldest = self.catalog.snapshots().kept_from(self.published());
-        if !self.catalog.snapshots().may_settle(oldest) {
+        let oldest = self.catalog.snapshots.kept_from(self.published());
+        if !self.catalog.snapshots.may_settle(oldest) {
             return;
         }
         let mut tree = self.tree.lock();
-        let families = self.catalog.families_full();
+        let families = self.catalog.families().clone();
         let held = families.iter().flat_map(|family| {
             let version = family.view().version.clone();
             let files = version.files().map(|(_, file)| file.clone());
@@ -84,7 +84,7 @@ impl Shared {
         let held = held.filter(|file| !file.settled && file.largest_seq >= oldest);
         let threshold = held.map(|file| file.largest_seq.0).min();
         self.catalog
-            .snapshots()
+            .snapshots
             .note_bottom(SequenceNumber(threshold.unwrap_or(u64::MAX)));
         self.schedule(&mut tree);
     }
@@ -103,7 +103,7 @@ impl Shared {
             &self.present(family),
             &self.pick_options(family),
         )?;
-        let Ok(room) = self.catalog.space().reserve(&pick) else {
+        let Ok(room) = self.catalog.space.reserve(&pick) else {
             self.telemetry.tick(Ticker::CompactionCancelled, 1);
             self.look_for_room_later();
             return None;
@@ -167,7 +167,9 @@ impl Shared {
                     ..Change::default()
                 };
                 let _stage = threads::stage(Stage::CompactionInstall);
-                self.catalog.install(&**self, family, change).map(|()| done)
+                self.catalog
+                    .install(&**self, &[(family, &change)])
+                    .map(|()| done)
             });
         let micros = (self.context.world.clock.monotonic_nanos() - started) / 1000;
         let outcome = done.as_ref().map(|done| (&done.edit, done.stats));
@@ -179,7 +181,7 @@ impl Shared {
 
     /// Schedules another check for compactions after a delay, once for all that lack space now.
     fn look_for_room_later(self: &Arc<Self>) {
-        if !self.catalog.space().begin_wait() {
+        if !self.catalog.space.begin_wait() {
             return;
         }
         let interval = Duration::from_micros(self.options().bgerror_resume_retry_interval.max(1));
@@ -187,7 +189,7 @@ impl Shared {
         let weak = Arc::downgrade(self);
         let job = Box::new(move || {
             if let Some(shared) = weak.upgrade() {
-                shared.catalog.space().end_wait();
+                shared.catalog.space.end_wait();
                 shared.schedule(&mut shared.tree.lock());
             }
         });
@@ -246,10 +248,11 @@ impl Shared {
         };
         {
             let _stage = threads::stage(Stage::InstallFlushResults);
-            self.catalog.install(&**self, family, change)?;
+            self.catalog.install(&**self, &[(family, &change)])?;
         }
+        drop(change);
         let nanos = self.context.world.clock.monotonic_nanos() - started;
-        family.early.flushed(bytes, nanos);
+        family.writes.early.flushed(bytes, nanos);
         let left = family.view().immutables.len();
         watch.flush_ended(info, family, &added, left, nanos / 1000);
         self.note_space(BackgroundErrorReason::Flush);
@@ -343,7 +346,7 @@ impl Shared {
                 true => tables.open_apart(file, Some(level), mode, &io),
                 false => tables.open(file, level, &io).map(TableRef::into_arc),
             }),
-            new_number: Arc::new(move || shared.catalog.new_file_number()),
+            new_number: Arc::new(move || shared.catalog.numbers.take()),
             family: JobFamily {
                 id: family.id(),
                 name: family.name().to_owned(),
@@ -360,7 +363,7 @@ impl Shared {
                 host_id: self.context.host_id.clone(),
             },
             blob_gc: BlobGc::new(&family.options()),
-            snapshots: self.catalog.snapshots().list(),
+            snapshots: self.catalog.snapshots.list(),
             events: None,
             cancel: Cancel::any([self.lifecycle.cancel_flag()]),
             meter: self.telemetry.meter(),

@@ -8,6 +8,7 @@ use cairn_jobs::Cancel;
 use cairn_options::{Canceled, WaitForCompactOptions};
 use cairn_types::{Code, Error, Result, Subcode};
 
+use crate::background::guarded;
 use crate::db::Db;
 use crate::jobs::Ban;
 use crate::shared::{Shared, Tree};
@@ -83,7 +84,7 @@ impl Shared {
             !self.tree.lock().jobs.have_manual(),
             "no manual compaction runs during an exclusive change"
         );
-        let result = self.guarded("an exclusive change", act);
+        let result = guarded("what runs alone", act);
         let continued = self.continue_background_work();
         self.change_bans(Ban::EndAlone);
         result.and_then(|value| continued.map(|()| value))

@@ -158,7 +158,7 @@ impl Shared {
 
     /// Writes the immutable memtables of all families to tables and installs them together.
     pub(crate) fn flush_all(self: &Arc<Self>) -> Result<()> {
-        let families = self.catalog.families_full();
+        let families = self.catalog.families().clone();
         // Families switch together under this lock: families that switched with another one are waiting
         // together with it.
         let waiting: Vec<(Arc<FamilyState>, Vec<Immutable>)> = {
@@ -186,7 +186,9 @@ impl Shared {
                 Ok(job) => jobs.push(job),
                 Err(error) => {
                     for job in &jobs {
-                        self.catalog.delete_outputs(&job.family, &job.change.edit);
+                        self.catalog
+                            .deletions
+                            .delete_outputs(&job.family, &job.change.edit);
                     }
                     return Err(error);
                 }
@@ -195,7 +197,7 @@ impl Shared {
         let group: Vec<_> = jobs.iter().map(|job| (&*job.family, &job.change)).collect();
         {
             let _stage = threads::stage(Stage::InstallFlushResults);
-            self.catalog.install_together(&**self, &group)?;
+            self.catalog.install(&**self, &group)?;
         }
         for job in jobs {
             let micros = (self.context.world.clock.monotonic_nanos() - job.started) / 1000;

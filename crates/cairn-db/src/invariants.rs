@@ -81,7 +81,7 @@ impl Shared {
             "the logs that {name:?} needs ascend: {logs:?} (S3)"
         );
         debug_assert!(
-            logs.last() < Some(&self.catalog.next_file_number()),
+            logs.last() < Some(&self.catalog.numbers.next()),
             "{name:?} needs log {:?}, which does not exist (S3)",
             logs.last()
         );

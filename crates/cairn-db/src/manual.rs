@@ -17,6 +17,7 @@ use cairn_options::{Canceled, CompactRangeOptions, CompactionOptions, Compaction
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
 use cairn_version::Version;
 
+use crate::background::guarded;
 use crate::catalog::family::FamilyState;
 use crate::compaction::{Chosen, manual_blob_gc};
 use crate::handle::Family;
@@ -53,7 +54,7 @@ impl Shared {
         }
         self.retry_damaged(family);
         let blob_gc = manual_blob_gc(family, options)?;
-        let mut manual = Manual::new(begin, end, options, self.catalog.next_file_number());
+        let mut manual = Manual::new(begin, end, options, self.catalog.numbers.next());
         self.as_manual(
             options.exclusive_manual_compaction,
             &options.canceled,
@@ -115,7 +116,7 @@ impl Shared {
             }),
             false => Ok(()),
         };
-        let result = ready.and_then(|()| self.guarded("a manual compaction", act));
+        let result = ready.and_then(|()| guarded("a manual compaction", act));
         let mut tree = self.tree.lock();
         tree.jobs.end_manual(exclusive);
         self.schedule(&mut tree);
@@ -183,7 +184,7 @@ impl Shared {
         pick: Pick,
         version: Arc<Version>,
     ) -> Result<Chosen> {
-        let room = self.catalog.space().reserve(&pick).inspect_err(|_| {
+        let room = self.catalog.space.reserve(&pick).inspect_err(|_| {
             self.telemetry.tick(Ticker::CompactionCancelled, 1);
         })?;
         let state = tree.families.get_mut(&family.id());
@@ -206,7 +207,7 @@ impl Shared {
         chosen: Chosen,
         canceled: &Canceled,
     ) -> Result<CompactionJobInfo> {
-        let result = self.guarded("a compaction", || {
+        let result = guarded("a compaction", || {
             self.as_job(|| self.run_compaction(family, &chosen, Some(canceled)))
         });
         let mut tree = self.tree.lock();

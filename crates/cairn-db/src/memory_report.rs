@@ -151,7 +151,7 @@ impl CacheMemory {
 impl Shared {
     /// The property `cairn.memory`.
     pub(crate) fn memory_report(&self) -> String {
-        let live = self.catalog.families_full();
+        let live = self.catalog.families().clone();
         let families: Vec<FamilyMemory> = live.iter().map(|it| FamilyMemory::of(it)).collect();
         let caches = self.caches();
         let uses = self.uses(&families, &caches);
@@ -186,7 +186,7 @@ impl Shared {
     /// The block and blob caches of all families, without duplicates.
     fn caches(&self) -> Vec<CacheMemory> {
         let mut caches: Vec<CacheMemory> = Vec::new();
-        for family in self.catalog.families_full().iter() {
+        for family in self.catalog.families().clone().iter() {
             let blobs = family.view().family.blobs.cache().cloned();
             for cache in family.cache().into_iter().chain(blobs) {
                 let known = caches.iter_mut();
@@ -228,7 +228,7 @@ impl Shared {
     fn iterators_json(&self) -> String {
         let (open, unlisted) = self.iterators.list();
         let now = self.context.world.clock.monotonic_nanos();
-        let families = self.catalog.families_full();
+        let families = self.catalog.families().clone();
         let oldest = open.iter().take(LISTED).map(|open| {
             let held = open.held;
             let family = families.get(held.family);
@@ -253,7 +253,7 @@ impl Shared {
     }
 
     fn snapshots_json(&self) -> String {
-        let open = self.catalog.snapshots().open();
+        let open = self.catalog.snapshots.open();
         let now = self.context.world.clock.wall_seconds();
         let oldest = open.iter().take(LISTED).map(|taken| {
             let seconds = match taken.seconds {

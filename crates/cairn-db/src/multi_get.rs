@@ -39,7 +39,7 @@ impl Shared {
                 return (views, seq);
             }
         }
-        let snapshot = self.catalog.snapshots().take(|| self.published());
+        let snapshot = self.catalog.snapshots.take(|| self.published());
         (take(), snapshot.sequence())
     }
 }

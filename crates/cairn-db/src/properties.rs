@@ -15,7 +15,6 @@ use crate::stats_text::{Map, stall_text};
 use crate::table_properties::{table_properties_map, table_properties_text};
 use crate::write::stall::Condition;
 use cairn_options::CompactionStyle;
-use cairn_platform::sync::Ordering;
 use cairn_read::View;
 
 /// The sources of properties.
@@ -106,14 +105,12 @@ const NUMBERS: &[(&str, Number)] = &[
         u64::from(s.deletes_files)
     }),
     ("rocksdb.oldest-snapshot-time", |s| {
-        s.shared.catalog.snapshots().oldest_time()
+        s.shared.catalog.snapshots.oldest_time()
     }),
     ("rocksdb.num-live-versions", |s| {
         s.family.live_versions() as u64
     }),
-    ("rocksdb.current-super-version-number", |s| {
-        s.family.views.load(Ordering::Relaxed)
-    }),
+    ("rocksdb.current-super-version-number", |s| s.family.views()),
     ("rocksdb.estimate-live-data-size", live_data),
     ("rocksdb.min-obsolete-sst-number-to-keep", |s| {
         // A running job may be writing any file; without one, all obsolete tables may be deleted.
@@ -126,10 +123,10 @@ const NUMBERS: &[(&str, Number)] = &[
             .map_or(0, |cache| cache.pinned_usage() as u64)
     }),
     ("rocksdb.num-snapshots", |s| {
-        s.shared.catalog.snapshots().count() as u64
+        s.shared.catalog.snapshots.count() as u64
     }),
     ("rocksdb.oldest-snapshot-sequence", |s| {
-        s.shared.catalog.snapshots().oldest().map_or(0, |seq| seq.0)
+        s.shared.catalog.snapshots.oldest().map_or(0, |seq| seq.0)
     }),
     ("rocksdb.min-log-number-to-keep", |s| s.min_log),
     ("rocksdb.total-sst-files-size", |s| {
@@ -145,9 +142,9 @@ const NUMBERS: &[(&str, Number)] = &[
     ("rocksdb.actual-delayed-write-rate", |s| match s.condition {
         Condition::Delayed(_) => {
             let families = s.shared.catalog.families();
-            let delayed = families.iter().filter(|family| family.is_stalled());
+            let delayed = families.iter().filter(|family| family.writes.is_stalled());
             delayed
-                .map(|family| family.throttle.rate())
+                .map(|family| family.writes.throttle.rate())
                 .min()
                 .unwrap_or(0)
         }
@@ -191,7 +188,7 @@ fn live_table_bytes(s: &Sources<'_>) -> u64 {
 }
 
 fn obsolete_table_bytes(s: &Sources<'_>) -> u64 {
-    s.shared.catalog.obsolete_table_bytes()
+    s.shared.catalog.deletions.table_bytes()
 }
 
 /// The maximum number of tables opened for an estimate.
@@ -331,7 +328,7 @@ impl Shared {
             min_log: tree.logs.first_needed().0,
             running_runs: runs.sum(),
             aborts: tree.jobs.aborts() as u64,
-            deletes_files: self.catalog.deletes_files(),
+            deletes_files: self.catalog.deletions.are_enabled(),
         };
         drop(tree);
         Some(number(&sources))
@@ -440,7 +437,7 @@ impl Shared {
 
     /// Numbers summed over all families. A cache shared by several families counts once.
     pub(crate) fn aggregated(&self, name: &str) -> Option<u64> {
-        let families = self.catalog.families_full();
+        let families = self.catalog.families().clone();
         let mut seen = Vec::new();
         let mut sum = 0_u64;
         for family in families.iter() {

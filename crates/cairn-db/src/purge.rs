@@ -1,13 +1,12 @@
 //! Purges: deletions of obsolete files and logs, as jobs for which closing waits.
 //!
-//! The catalog deletes tables and blob files. A log is deleted when a synced edit records that no family
-//! needs it.
+//! The catalog deletes tables and blob files. A log is deleted when a synced edit says that no family needs it. Nothing is
+//! deleted once the directory was given up.
 
 use std::sync::Arc;
 
 use cairn_platform::Priority;
 
-use crate::catalog::purge::Pin;
 use crate::locks::RankedGuard;
 use crate::shared::{Shared, Tree};
 
@@ -21,10 +20,13 @@ impl Shared {
 
     /// Deletes files that no reader and no recovery needs.
     fn purge_files(&self) {
+        if self.tree.lock().jobs.gave_up_directory() {
+            return;
+        }
         self.catalog.purge();
         let mut tree = self.tree.lock();
         // Checked under the lock, because a copy that pins files also lists the logs it needs under it.
-        if !self.catalog.deletes_files() {
+        if !self.catalog.deletions.are_enabled() {
             let unsynced = tree.logs.take_unneeded_syncs();
             drop(tree);
             unsynced.iter().for_each(|log| log.forget());
@@ -77,7 +79,9 @@ impl Shared {
     /// True if a reader may have kept files: only the last reader of a view does, so that the others need not
     /// check for obsolete files.
     fn may_have_obsolete(&self) -> bool {
-        self.catalog.may_have_unread() && !self.lifecycle.is_closing() && !self.context.is_forked()
+        self.catalog.deletions.may_have_unread()
+            && !self.lifecycle.is_closing()
+            && !self.context.is_forked()
     }
 }
 
@@ -85,41 +89,4 @@ impl Shared {
 /// complete.
 fn counts_purge(mut tree: RankedGuard<'_, Tree>) -> bool {
     tree.jobs.begin_purge()
-}
-
-/// Prevents the deletion of files while it exists.
-pub(crate) struct Kept<'a> {
-    shared: &'a Shared,
-    pin: Option<Pin<'a>>,
-}
-
-impl Drop for Kept<'_> {
-    fn drop(&mut self) {
-        self.pin = None;
-        self.shared.purge_what_waited();
-    }
-}
-
-impl Shared {
-    /// Ends one [`Catalog::disable_deletions`](crate::catalog::Catalog::disable_deletions); the last one
-    /// deletes the files that have become obsolete.
-    pub(crate) fn enable_file_deletions(&self) {
-        self.catalog.enable_deletions();
-        self.purge_what_waited();
-    }
-
-    /// Deletes files that became obsolete while deletions were disabled, if they are enabled again.
-    fn purge_what_waited(&self) {
-        if self.catalog.deletes_files() && !self.tree.lock().jobs.gave_up_directory() {
-            self.purge();
-        }
-    }
-
-    /// Keeps all files that are live now, and those that become obsolete meanwhile.
-    pub(crate) fn keep_files(&self) -> Kept<'_> {
-        Kept {
-            shared: self,
-            pin: Some(self.catalog.pin_files()),
-        }
-    }
 }

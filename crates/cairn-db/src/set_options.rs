@@ -103,7 +103,7 @@ impl Shared {
             let mut tree = self.tree.lock();
             for (family, options) in changed {
                 self.signals.note_options(&options);
-                self.catalog.change_options(&family, options);
+                self.catalog.sources.change_options(&family, options);
             }
             self.update_conditions(&mut tree);
             self.schedule(&mut tree);
@@ -163,7 +163,9 @@ impl Shared {
             return Ok(());
         }
         reserve_threads(&*self.context.world.executor, &after);
-        self.catalog.set_open_table_limit(after.open_table_limit());
+        self.catalog
+            .sources
+            .set_open_table_limit(after.open_table_limit());
         let write_back = after.wal_bytes_per_sync;
         let log_changes = write_back != before.wal_bytes_per_sync;
         change.replace(after);

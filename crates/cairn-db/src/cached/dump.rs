@@ -149,7 +149,7 @@ impl Db {
         shared.context.check_reader()?;
         let file = shared.context.world.fs.open(path, FileMode::default())?;
         let owners = shared.owners();
-        let families = shared.catalog.families_full();
+        let families = shared.catalog.families().clone();
         let mut load = CacheLoad::default();
         read(&*file, |entry, block| {
             let key = CacheKey {

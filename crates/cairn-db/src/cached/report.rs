@@ -24,7 +24,7 @@ impl Shared {
     }
 
     fn write_cache(&self, cache: &BlockCache, text: &mut String) {
-        let (owners, families) = (self.owners(), self.catalog.families_full());
+        let (owners, families) = (self.owners(), self.catalog.families().clone());
         let mut groups = Groups::default();
         cache.for_each_entry(|entry| {
             let owner = owners.find(&entry.key);

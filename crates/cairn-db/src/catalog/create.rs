@@ -14,7 +14,9 @@ use cairn_version::{TreeEdit, Version};
 use super::Catalog;
 use super::env::{CatalogEnv, Installed, InstalledKind};
 use super::family::{Families, FamilyState};
+use super::install::Editor;
 use super::invariants::check_version;
+use super::sources::Sources;
 
 /// Returns the state of a new database: the empty default family.
 pub(crate) fn new_database(order: KeyOrder) -> Recovered {
@@ -75,6 +77,37 @@ impl NewFamily {
         }
         records
     }
+
+    /// The state of the family as `id`, whose first log is `log`.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if its tables contradict each other.
+    fn state(
+        self,
+        sources: &Sources,
+        id: u32,
+        log: FileNumber,
+        memtable: Arc<Memtable>,
+    ) -> Result<FamilyState> {
+        let NewFamily {
+            name,
+            options,
+            tables,
+        } = self;
+        let levels = usize::try_from(options.num_levels).unwrap_or(1).max(1);
+        let version = Version::empty(options.comparator.clone(), levels).with_edit(&tables)?;
+        check_version(&version);
+        let recovered = RecoveredFamily {
+            id,
+            name,
+            version: version.clone(),
+            log_number: log,
+            full_history_ts_low: Vec::new(),
+            persist_timestamps: true,
+        };
+        Ok(sources.new_family(&recovered, options, version, memtable))
+    }
 }
 
 impl Catalog {
@@ -95,12 +128,14 @@ impl Catalog {
             );
             let memtable = new_memtable(&options);
             families.insert(Arc::new(
-                self.new_family(family, options, version, memtable),
+                self.sources.new_family(family, options, version, memtable),
             ));
         }
         self.families.store(families);
     }
+}
 
+impl Editor<'_> {
     /// Creates families whose first log is `log`, durably and atomically.
     ///
     /// # Errors
@@ -108,14 +143,14 @@ impl Catalog {
     /// `InvalidArgument` if a name is in use; `Corruption` if the tables of one are inconsistent; `IoError`
     /// of the MANIFEST.
     pub(crate) fn create_families(
-        &self,
+        mut self,
         env: &impl CatalogEnv,
         new: Vec<NewFamily>,
         log: FileNumber,
         new_memtable: impl Fn(&FamilyOptions) -> Arc<Memtable>,
     ) -> Result<Vec<Arc<FamilyState>>> {
-        let mut editor = self.edit();
-        let mut families = (*self.families_full()).clone();
+        let catalog = self.catalog;
+        let mut families = (**catalog.families()).clone();
         let first_id = families.max_id() + 1;
         let tables = new.iter().flat_map(|family| &family.tables.added);
         let largest = tables.map(|(_, file)| file.largest_seq).max();
@@ -130,7 +165,7 @@ impl Catalog {
             }
             records.extend(family.records(id, log));
             let memtable = new_memtable(&family.options);
-            let state = Arc::new(self.created(id, family, log, memtable)?);
+            let state = Arc::new(family.state(&catalog.sources, id, log, memtable)?);
             assert!(
                 families.max_id() < id,
                 "the id {id} was never used: the largest is {}",
@@ -139,41 +174,14 @@ impl Catalog {
             families.insert(state.clone());
             created.push(state);
         }
-        editor.log_edits(env, BackgroundErrorReason::ManifestWrite, records)?;
+        self.log_edits(env, BackgroundErrorReason::ManifestWrite, records)?;
         let installed = Installed {
             kind: InstalledKind::Created(&created, log),
             min_log: None,
             last_sequence: largest,
         };
-        env.installed(&installed, || self.families.store(families));
+        env.installed(&installed, || catalog.families.store(families));
         Ok(created)
-    }
-
-    /// Returns the state of a new family `id` whose first log is `log`.
-    fn created(
-        &self,
-        id: u32,
-        family: NewFamily,
-        log: FileNumber,
-        memtable: Arc<Memtable>,
-    ) -> Result<FamilyState> {
-        let NewFamily {
-            name,
-            options,
-            tables,
-        } = family;
-        let levels = usize::try_from(options.num_levels).unwrap_or(1).max(1);
-        let version = Version::empty(options.comparator.clone(), levels).with_edit(&tables)?;
-        check_version(&version);
-        let recovered = RecoveredFamily {
-            id,
-            name,
-            version: version.clone(),
-            log_number: log,
-            full_history_ts_low: Vec::new(),
-            persist_timestamps: true,
-        };
-        Ok(self.new_family(&recovered, options, version, memtable))
     }
 
     /// Drops `family`, durably. Its handles can still read it, and keep its files.
@@ -182,11 +190,11 @@ impl Catalog {
     ///
     /// `InvalidArgument` if it was already dropped; `IoError` of the MANIFEST.
     pub(crate) fn drop_family(
-        &self,
+        mut self,
         env: &impl CatalogEnv,
         family: &Arc<FamilyState>,
     ) -> Result<()> {
-        let mut editor = self.edit();
+        let catalog = self.catalog;
         if family.is_dropped() {
             return Err(Error::invalid_argument(format!(
                 "column family {:?} was dropped already",
@@ -199,10 +207,10 @@ impl Catalog {
             min_log_number_to_keep: Some(min_log),
             ..VersionEdit::of_family(family.id())
         };
-        if self.options().track_and_verify_wals_in_manifest {
+        if catalog.options().track_and_verify_wals_in_manifest {
             record.wals_deleted_before = record.min_log_number_to_keep;
         }
-        editor.log_edits(env, BackgroundErrorReason::ManifestWrite, vec![record])?;
+        self.log_edits(env, BackgroundErrorReason::ManifestWrite, vec![record])?;
         let installed = Installed {
             kind: InstalledKind::Dropped(family),
             min_log: Some(min_log),
@@ -210,11 +218,11 @@ impl Catalog {
         };
         env.installed(&installed, || {
             family.mark_dropped();
-            let families = self.families_full();
-            self.families.store(families.without(family.id()));
-            self.families.note_dropped(family);
+            let families = catalog.families.load_full();
+            catalog.families.store(families.without(family.id()));
+            catalog.families.note_dropped(family);
             let version = family.view().version.clone();
-            self.retire(family, &version, None);
+            catalog.deletions.retire(family, &version, None);
         });
         Ok(())
     }

@@ -7,7 +7,7 @@ use arc_swap::{ArcSwap, Guard};
 use cairn_memory::{BlockCache, CacheCharge, MemoryUse};
 use cairn_memtable::Memtable;
 use cairn_options::FamilyOptions;
-use cairn_platform::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, OnceLock, Ordering};
+use cairn_platform::sync::{AtomicBool, AtomicU64, Mutex, OnceLock, Ordering};
 use cairn_read::View;
 use cairn_types::KeyOrder;
 use cairn_version::manifest::RecoveredFamily;
@@ -15,9 +15,7 @@ use cairn_version::{TableSource, Version};
 
 use super::invariants::check_memtables;
 use crate::work::WorkCounts;
-use crate::write::early_switch::EarlySwitch;
-use crate::write::pace::Pace;
-use crate::write::stall::Throttle;
+use crate::write::family::FamilyWrites;
 
 /// One column family of an open database.
 pub(crate) struct FamilyState {
@@ -31,23 +29,15 @@ pub(crate) struct FamilyState {
     view: ArcSwap<View>,
     /// Opens the family's tables. Replaced when relevant options change.
     tables: ArcSwap<TableSource>,
-    /// The size of the memtable, in bytes, at which the next leader must check it.
-    pub(crate) attention_at: AtomicUsize,
-    /// The rate limit of delayed writes.
-    pub(crate) throttle: Throttle,
-    /// The pace of writes while the memtable is nearly full and the previous one is being flushed.
-    pub(crate) pace: Pace,
-    /// The rule for switching the memtable before it is full.
-    pub(crate) early: EarlySwitch,
-    /// True if writes have to be delayed or stopped.
-    pub(crate) is_stalled: AtomicBool,
+    /// The state of the write path for the family.
+    pub(crate) writes: FamilyWrites,
     dropped: AtomicBool,
     /// Flushed memtables that are kept, oldest first: for conflict checks of transactions, not for reads.
     history: Mutex<VecDeque<Arc<Memtable>>>,
     /// Replaced versions that may still be read.
     old_versions: Mutex<Vec<Weak<Version>>>,
     /// The number of replacements of the view.
-    pub(crate) views: AtomicU64,
+    views: AtomicU64,
     /// The work of jobs so far.
     pub(crate) work: WorkCounts,
     /// The largest epoch assigned to a table of this family.
@@ -59,7 +49,7 @@ pub(crate) struct FamilyState {
 }
 
 impl FamilyState {
-    pub(crate) fn new(
+    pub(super) fn new(
         family: &RecoveredFamily,
         options: Arc<FamilyOptions>,
         view: View,
@@ -69,35 +59,23 @@ impl FamilyState {
         if tables.charged.contains(MemoryUse::FileMetadata) {
             view.version.charge_files(None, &tables.charge_policy());
         }
-        let state = FamilyState {
+        FamilyState {
             id: family.id,
             name: family.name.clone(),
             full_history_ts_low: family.full_history_ts_low.clone(),
             persist_timestamps: family.persist_timestamps,
             last_epoch: AtomicU64::new(last_epoch),
             order: options.comparator.clone(),
+            writes: FamilyWrites::new(&options),
             options: ArcSwap::new(options),
             view: ArcSwap::from_pointee(view),
             tables: ArcSwap::new(tables),
-            attention_at: AtomicUsize::new(0),
-            throttle: Throttle::new(0),
-            pace: Pace::default(),
-            early: EarlySwitch::default(),
-            is_stalled: AtomicBool::new(false),
             dropped: AtomicBool::new(false),
             history: Mutex::default(),
             old_versions: Mutex::default(),
             views: AtomicU64::new(1),
             work: WorkCounts::default(),
-        };
-        state.reset_attention();
-        state
-    }
-
-    /// True if its writes have to be delayed or stopped.
-    pub(crate) fn is_stalled(&self) -> bool {
-        // Acquire pairs with the store that marked it as delayed.
-        self.is_stalled.load(Ordering::Acquire)
+        }
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -123,17 +101,10 @@ impl FamilyState {
     }
 
     /// Puts changed options into effect, with the source that opens tables under them.
-    pub(crate) fn set_options(&self, options: Arc<FamilyOptions>, tables: Arc<TableSource>) {
+    pub(super) fn set_options(&self, options: Arc<FamilyOptions>, tables: Arc<TableSource>) {
         self.options.store(options);
         self.tables.store(tables);
-        self.reset_attention();
-    }
-
-    /// Sets the size for the next check of a memtable that is new, or whose options have changed.
-    pub(crate) fn reset_attention(&self) {
-        let first = self.early.memtable_began(&self.options());
-        let first = first.unwrap_or_else(|| self.nearly_full());
-        self.attention_at.store(first, Ordering::Relaxed);
+        self.writes.begin_memtable(&self.options());
     }
 
     /// Replaces the view for reads. The caller holds the lock of the tree, or opens the database.
@@ -171,22 +142,6 @@ impl FamilyState {
         self.view.load().memtable.clone()
     }
 
-    /// The size at which the memtable is switched, in bytes.
-    pub(crate) fn full(&self) -> usize {
-        self.options().write_buffer_size
-    }
-
-    /// True if `memtable` has `memtable_max_range_deletions` or more.
-    pub(crate) fn has_too_many_ranges(&self, memtable: &Memtable) -> bool {
-        let limit = self.options().memtable_max_range_deletions as usize;
-        limit > 0 && memtable.range_deletions() >= limit
-    }
-
-    /// The size at which the log of the memtable is first synced in the background.
-    pub(crate) fn nearly_full(&self) -> usize {
-        self.full() / 8 * 7
-    }
-
     /// Returns the epoch of a table that is about to be flushed: larger than any before.
     pub(crate) fn next_epoch(&self, version: &Version) -> u64 {
         self.last_epoch
@@ -221,7 +176,7 @@ impl FamilyState {
     }
 
     /// Releases the flushed memtables that are kept.
-    pub(crate) fn forget_history(&self) {
+    pub(super) fn forget_history(&self) {
         self.history.lock().clear();
     }
 
@@ -233,11 +188,21 @@ impl FamilyState {
     }
 
     /// Records that `old` was replaced by another version.
-    pub(crate) fn note_replaced(&self, old: &Arc<Version>) {
+    pub(super) fn note_replaced(&self, old: &Arc<Version>) {
         let mut versions = self.old_versions.lock();
         versions.retain(|version| version.strong_count() > 0);
         versions.push(Arc::downgrade(old));
+        self.count_view();
+    }
+
+    /// The view was replaced.
+    pub(crate) fn count_view(&self) {
         self.views.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The number of views so far.
+    pub(crate) fn views(&self) -> u64 {
+        self.views.load(Ordering::Relaxed)
     }
 
     /// Returns the number of versions: the current one, and older ones with readers.
@@ -268,7 +233,7 @@ impl FamilyState {
         self.dropped.load(Ordering::Acquire)
     }
 
-    pub(crate) fn mark_dropped(&self) {
+    pub(super) fn mark_dropped(&self) {
         assert!(self.id != 0, "the default family is never dropped");
         let before = self.dropped.swap(true, Ordering::Release);
         assert!(!before, "family {:?} is dropped once", self.name);
@@ -277,7 +242,7 @@ impl FamilyState {
 
 /// The live families of a database, as published to readers.
 #[derive(Default)]
-pub(crate) struct FamilyTable {
+pub(super) struct FamilyTable {
     live: ArcSwap<Families>,
     /// The family with number 0, which every database has and which cannot be dropped, so that a write to it
     /// need not load all families.
@@ -289,12 +254,12 @@ pub(crate) struct FamilyTable {
 impl FamilyTable {
     /// The live families, without counting a reference.
     #[inline]
-    pub(crate) fn load(&self) -> Guard<Arc<Families>> {
+    pub(super) fn load(&self) -> Guard<Arc<Families>> {
         self.live.load()
     }
 
     /// The live families.
-    pub(crate) fn load_full(&self) -> Arc<Families> {
+    pub(super) fn load_full(&self) -> Arc<Families> {
         self.live.load_full()
     }
 
@@ -326,7 +291,7 @@ impl FamilyTable {
 
     /// Returns the family with number 0; `None` before the families are set.
     #[inline]
-    pub(crate) fn default_family(&self) -> Option<&Arc<FamilyState>> {
+    pub(super) fn default_family(&self) -> Option<&Arc<FamilyState>> {
         self.default.get()
     }
 }
@@ -341,7 +306,7 @@ pub(crate) struct Families {
 
 impl Families {
     /// Creates the set without families. The largest id ever used is `max_id`.
-    pub(crate) fn none(max_id: u32) -> Families {
+    pub(super) fn none(max_id: u32) -> Families {
         Families {
             by_id: BTreeMap::new(),
             max_id,
@@ -365,14 +330,14 @@ impl Families {
         self.by_id.values()
     }
 
-    pub(crate) fn insert(&mut self, family: Arc<FamilyState>) {
+    pub(super) fn insert(&mut self, family: Arc<FamilyState>) {
         let (id, name) = (family.id(), family.name().to_owned());
         self.max_id = self.max_id.max(id);
         let before = self.by_id.insert(id, family);
         assert!(before.is_none(), "the id {id} of family {name:?} is new");
     }
 
-    pub(crate) fn without(&self, id: u32) -> Families {
+    pub(super) fn without(&self, id: u32) -> Families {
         let mut next = self.clone();
         let gone = next.by_id.remove(&id);
         assert!(gone.is_some(), "family {id}, which is dropped, was live");

@@ -63,27 +63,13 @@ impl Catalog {
         }
     }
 
-    /// Installs `change` in `family`, durably.
-    ///
-    /// # Errors
-    ///
-    /// `Corruption` if the edit is inconsistent with the tree, which is then unchanged; `IoError` of the
-    /// MANIFEST, after which it is unknown whether the change is durable.
-    pub(crate) fn install(
-        &self,
-        env: &impl CatalogEnv,
-        family: &FamilyState,
-        change: Change,
-    ) -> Result<()> {
-        self.install_together(env, &[(family, &change)])
-    }
-
     /// Installs each change in its family, durably and atomically. Dropped families are skipped.
     ///
     /// # Errors
     ///
-    /// Those of [`Catalog::install`]; `ShutdownInProgress` if all families were dropped.
-    pub(crate) fn install_together(
+    /// `Corruption` if an edit contradicts its tree, and nothing has changed; `IoError` of the MANIFEST, and the changes are
+    /// in doubt; `ShutdownInProgress` if all of the families were dropped.
+    pub(crate) fn install(
         &self,
         env: &impl CatalogEnv,
         group: &[(&FamilyState, &Change)],
@@ -99,7 +85,7 @@ impl Catalog {
         let (dropped, group): (Vec<_>, Vec<_>) =
             group.iter().partition(|(family, _)| family.is_dropped());
         for (family, change) in &dropped {
-            self.delete_outputs(family, &change.edit);
+            self.deletions.delete_outputs(family, &change.edit);
         }
         if let ([(family, _), ..], []) = (&dropped[..], &group[..]) {
             return Err(Error::shutdown(format!(
@@ -109,44 +95,6 @@ impl Catalog {
         }
         let prepared = editor.prepare(env, group)?;
         editor.commit(env, &prepared)
-    }
-
-    /// Deletes the tables and blob files that a job wrote for a dropped family. Files that it only moved
-    /// belong to versions that may still be read.
-    pub(crate) fn delete_outputs(&self, family: &FamilyState, edit: &TreeEdit) {
-        let is_moved = |number| edit.deleted.iter().any(|(_, moved)| *moved == number);
-        for (_, file) in &edit.added {
-            if !is_moved(file.number) {
-                let version = family.view().version.clone();
-                assert!(
-                    version.files().all(|(_, live)| live.number != file.number),
-                    "table {}, which is deleted, is in no version",
-                    file.number
-                );
-                self.delete(&family.tables().path(file));
-            }
-        }
-        for blob in &edit.added_blobs {
-            self.delete(&family.view().family.blobs.path(blob.number));
-        }
-    }
-
-    /// Queues the files for deletion that are in the current version of `family` but not in its successor
-    /// `next`: all of them without `next`, for a dropped family.
-    pub(super) fn retire(&self, family: &FamilyState, base: &Arc<Version>, next: Option<&Version>) {
-        assert!(
-            Arc::ptr_eq(base, &family.view().version),
-            "the current version of {:?} is the one that is replaced",
-            family.name()
-        );
-        if next.is_some() {
-            family.note_replaced(base);
-        }
-        let blobs = &family.view().family.blobs;
-        self.obsolete
-            .lock()
-            .add(&family.tables(), blobs, base, next);
-        self.purge_hint.note_obsolete();
     }
 }
 
@@ -263,7 +211,8 @@ impl Catalog {
         let changes = prepared.group.iter().zip(&prepared.versions);
         for ((family, change), (base, next)) in changes {
             self.space.track(family, Some(base), next);
-            self.retire(family, base, Some(next));
+            family.note_replaced(base);
+            self.deletions.retire(family, base, Some(next));
             let view = family.view().with_version(next.clone(), &change.flushed);
             family.set_view(view);
             change

@@ -36,7 +36,7 @@ impl Catalog {
             "a flush of {:?} deletes no table",
             family.name()
         );
-        let limit = self.next_file_number();
+        let limit = self.numbers.next();
         let is_moved = |number| change.edit.deleted.iter().any(|(_, gone)| *gone == number);
         for (level, file) in &change.edit.added {
             assert!(
@@ -93,7 +93,7 @@ impl Catalog {
             self.context.locks.is_held(Rank::Manifest),
             "the MANIFEST is written under its lock"
         );
-        let limit = self.next_file_number();
+        let limit = self.numbers.next();
         for edit in edits {
             debug_assert!(
                 edit.new_files.iter().all(|file| file.number < limit),

@@ -32,7 +32,7 @@ impl Editor<'_> {
             .as_mut()
             .ok_or_else(|| Error::shutdown("the database is closed"))?;
         if let Some(last) = edits.last_mut() {
-            last.next_file_number = Some(catalog.next_file_number());
+            last.next_file_number = Some(catalog.numbers.next());
             last.last_sequence = last.last_sequence.max(Some(env.log_state().last_sequence));
         }
         catalog.check_edits(&edits);
@@ -64,17 +64,14 @@ impl Editor<'_> {
         catalog.delete_manifest(number);
         Ok(())
     }
-}
 
-impl Catalog {
     /// Appends `record`, which belongs to no family.
     ///
     /// # Errors
     ///
     /// `IoError` of the MANIFEST; `ShutdownInProgress`.
-    pub(crate) fn log_record(&self, env: &impl CatalogEnv, record: VersionEdit) -> Result<()> {
-        let reason = BackgroundErrorReason::ManifestWrite;
-        self.edit().log_edits(env, reason, vec![record])
+    pub(crate) fn log_record(mut self, env: &impl CatalogEnv, record: VersionEdit) -> Result<()> {
+        self.log_edits(env, BackgroundErrorReason::ManifestWrite, vec![record])
     }
 
     /// Records which logs are needed: those of failed writes are not, even if nothing had to be flushed. It
@@ -83,13 +80,12 @@ impl Catalog {
     /// # Errors
     ///
     /// `IoError` of the MANIFEST or of a log.
-    pub(crate) fn release_logs(&self, env: &impl CatalogEnv) -> Result<()> {
-        let mut editor = self.edit();
+    pub(crate) fn release_logs(mut self, env: &impl CatalogEnv) -> Result<()> {
         let logs = env.log_state();
         let min_log = logs.families.values().min().copied();
         let min_log = min_log.unwrap_or(logs.first_needed);
         let mut edits = Vec::new();
-        if self.options().track_and_verify_wals_in_manifest {
+        if self.catalog.options().track_and_verify_wals_in_manifest {
             edits.push(VersionEdit {
                 wals_deleted_before: Some(min_log),
                 ..VersionEdit::default()
@@ -101,7 +97,7 @@ impl Catalog {
             ..VersionEdit::of_family(*id)
         }));
         env.sync_logs_before(FileNumber(u64::MAX))?;
-        editor.log_edits(env, BackgroundErrorReason::ManifestWrite, edits)?;
+        self.log_edits(env, BackgroundErrorReason::ManifestWrite, edits)?;
         let installed = Installed {
             kind: InstalledKind::Logs,
             min_log: Some(min_log),
@@ -110,7 +106,9 @@ impl Catalog {
         env.installed(&installed, || {});
         Ok(())
     }
+}
 
+impl Catalog {
     /// Starts the MANIFEST of an opening: the `recovered` one, if it can be appended to, or a new one.
     /// Returns its number.
     ///
@@ -141,13 +139,11 @@ impl Catalog {
             recovered.manifest
         );
         let before = self.manifest.lock().replace(manifest);
-        assert!(before.is_none(), "an opening begins one MANIFEST");
+        assert!(
+            before.is_none() && !self.context.read_only,
+            "an opening for writing begins one MANIFEST"
+        );
         Ok(number)
-    }
-
-    /// True if there is a MANIFEST to append to: the database is open for writing.
-    pub(crate) fn has_manifest(&self) -> bool {
-        self.manifest.lock().is_some()
     }
 
     /// Writes the state of the live families, followed by `edits`, to a new MANIFEST that becomes the current
@@ -155,7 +151,7 @@ impl Catalog {
     fn write_manifest(&self, env: &impl CatalogEnv, edits: &[VersionEdit]) -> Result<Manifest> {
         // It records the logs needed by each family.
         env.sync_logs_before(FileNumber(u64::MAX))?;
-        let number = self.new_file_number();
+        let number = self.numbers.take();
         let tracks = self.options().track_and_verify_wals_in_manifest;
         let logs = env.log_state();
         // The length of the current log is not known yet.
@@ -165,7 +161,7 @@ impl Catalog {
             .filter(|(_, len)| tracks && **len > 0)
             .map(|(number, len)| (*number, Some(*len)))
             .collect();
-        let families = self.families_full();
+        let families = self.families.load_full();
         let versions: Vec<(Arc<FamilyState>, Arc<Version>)> = families
             .iter()
             .map(|family| (family.clone(), family.view().version.clone()))
@@ -178,7 +174,7 @@ impl Catalog {
                 .options()
                 .write_dbid_to_manifest
                 .then_some(self.context.db_id.as_str()),
-            next_file: self.next_file_number(),
+            next_file: self.numbers.next(),
             last_sequence: logs.last_sequence,
             min_log_to_keep: logs.first_needed,
             max_family: families.max_id(),
@@ -260,6 +256,6 @@ impl Catalog {
     /// Deletes a replaced MANIFEST.
     fn delete_manifest(&self, number: FileNumber) {
         let name = FileName::Manifest(number).to_string();
-        self.delete(&self.context.dir.join(name));
+        self.deletions.delete(&self.context.dir.join(name));
     }
 }

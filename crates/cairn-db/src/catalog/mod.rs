@@ -4,16 +4,24 @@
 //! edit -> [checked against the version] -> MANIFEST, synced -> [memtables and logs] -> next view -> obsolete files
 //! ```
 //!
-//! The catalog owns the families and their published views, the open tables, the snapshots, the MANIFEST, the
-//! file numbers, the obsolete files and the OPTIONS files. Memtables and logs are behind
-//! [`CatalogEnv`](env::CatalogEnv), so that tests run the catalog over a simulated disk, without a write path
-//! and without jobs.
+//! The catalog owns the families with their published views, and the MANIFEST. All else is in its parts, which know neither
+//! the catalog nor each other's users. It knows memtables and logs as [`CatalogEnv`](env::CatalogEnv), so that tests run it
+//! over a simulated disk, without a write path and without jobs.
+//!
+//! | part | owns |
+//! |---|---|
+//! | [`Snapshots`] | the live snapshots |
+//! | [`FileNumbers`] | the numbers of files |
+//! | [`Deletions`] | obsolete files, pins, and what is deleted when |
+//! | [`Sources`] | directories, open tables and caches of families, and how options reach them |
+//! | [`OptionsFiles`] | the OPTIONS files |
+//! | [`Space`] | the room that the files take |
+//! | [`Editor`](install::Editor) | the right to append to the MANIFEST, one at a time: changes, families, notes about logs |
 //!
 //! - A reader takes the view of a family ([`family::FamilyState::view`]): one load of an atomic pointer.
-//! - A flush or compaction calls [`Catalog::install`], or [`Catalog::install_together`] for several families.
-//!   An operation that has to choose levels or copy files while no version changes first acquires an
-//!   [`install::Editor`].
-//! - A copy of files holds the result of [`Catalog::pin_files`].
+//! - A flush or compaction calls [`Catalog::install`] with one change of each family. What has to choose levels or copy files
+//!   while no version changes takes an [`install::Editor`] first.
+//! - A copy of files holds the result of [`Deletions::pin`].
 //! - [`Catalog::purge`] deletes obsolete files without readers.
 //!
 //! Invariants:
@@ -24,9 +32,10 @@
 //! K4. Each file number is allocated once, and the numbers in the MANIFEST are below its next file number.
 //! K5. After a failure of the MANIFEST no edit is appended to it: the next one is written to a new MANIFEST.
 //!
-//! Edits are serialized by the lock of the MANIFEST. The lock of the obsolete files is a leaf.
+//! Edits are one at a time, under the lock of the MANIFEST.
 
 pub(crate) mod create;
+pub(crate) mod deletions;
 pub(crate) mod env;
 pub(crate) mod family;
 pub(crate) mod file_numbers;
@@ -34,26 +43,24 @@ pub(crate) mod install;
 pub(crate) mod invariants;
 pub(crate) mod live_files;
 mod manifest;
-pub(crate) mod obsolete_files;
+mod obsolete_files;
 pub(crate) mod options_file;
-pub(crate) mod purge;
 pub(crate) mod release;
 mod reuse_manifest;
+pub(crate) mod scan;
 pub(crate) mod snapshot;
 pub(crate) mod sources;
 pub(crate) mod sst_file_manager;
 #[cfg(test)]
 #[cfg(not(loom))]
-mod tests;
+pub(crate) mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arc_swap::{ArcSwapOption, Guard};
-use cairn_memory::{BlockCache, CacheOptions};
-use cairn_options::{DbOptions, FamilyOptions};
-use cairn_platform::sync::Mutex;
+use arc_swap::Guard;
+use cairn_options::DbOptions;
 use cairn_types::{FileNumber, SequenceNumber};
-use cairn_version::OpenTables;
 use cairn_version::manifest::Manifest;
 
 use crate::budget::Budget;
@@ -61,14 +68,14 @@ use crate::context::DbContext;
 use crate::locks::{Rank, Ranked};
 use crate::settings::Settings;
 use crate::telemetry::Telemetry;
+use deletions::Deletions;
 use family::{Families, FamilyState, FamilyTable};
 use file_numbers::FileNumbers;
-use obsolete_files::{ObsoleteFiles, PurgeHint};
+use obsolete_files::Unread;
+use options_file::OptionsFiles;
 use snapshot::{Snapshot, Snapshots};
+use sources::Sources;
 use sst_file_manager::Space;
-
-/// The size of the block cache shared by families without one.
-const DEFAULT_CACHE_BYTES: usize = 32 << 20;
 
 /// The families of a database and their files.
 pub(crate) struct Catalog {
@@ -76,20 +83,13 @@ pub(crate) struct Catalog {
     telemetry: Arc<Telemetry>,
     settings: Arc<Settings>,
     families: FamilyTable,
-    /// The open tables of all families.
-    open_tables: Arc<OpenTables>,
-    /// The cache of families that have none. `None` once the database is released.
-    default_cache: ArcSwapOption<BlockCache>,
-    /// The memory budget, if there is one.
-    budget: Option<Arc<Budget>>,
-    snapshots: Arc<Snapshots>,
     manifest: Ranked<Option<Manifest>>,
-    file_numbers: FileNumbers,
-    /// Obsolete files that still have readers, or whose deletion is disabled. No other lock is acquired while
-    /// this one is held.
-    obsolete: Mutex<ObsoleteFiles>,
-    purge_hint: PurgeHint,
-    space: Space,
+    pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) numbers: FileNumbers,
+    pub(crate) deletions: Deletions,
+    pub(crate) sources: Sources,
+    pub(crate) options_files: OptionsFiles,
+    pub(crate) space: Arc<Space>,
 }
 
 impl Catalog {
@@ -102,25 +102,24 @@ impl Catalog {
         next_file: FileNumber,
     ) -> Catalog {
         let locks = context.locks;
-        let options = settings.get();
-        let default_cache = match &budget {
-            Some(budget) => budget.of.cache().clone(),
-            None => Arc::new(BlockCache::new(
-                DEFAULT_CACHE_BYTES,
-                CacheOptions::default(),
-            )),
-        };
+        let space = Arc::new(Space::new(&settings.get(), context.read_only));
+        let deletions = Deletions::new(context.clone(), telemetry.clone(), space.clone());
+        let sources = Sources::new(
+            context.clone(),
+            telemetry.clone(),
+            settings.clone(),
+            budget,
+            deletions.view_end(),
+        );
         Catalog {
             families: FamilyTable::default(),
-            open_tables: OpenTables::new(options.open_table_limit()),
-            default_cache: ArcSwapOption::from(Some(default_cache)),
-            budget,
-            snapshots: Arc::new(Snapshots::new(locks)),
             manifest: locks.mutex(Rank::Manifest, None),
-            file_numbers: FileNumbers::new(next_file),
-            obsolete: Mutex::default(),
-            purge_hint: PurgeHint::default(),
-            space: Space::new(&options, context.read_only),
+            snapshots: Arc::new(Snapshots::new(locks)),
+            numbers: FileNumbers::new(next_file),
+            deletions,
+            sources,
+            options_files: OptionsFiles::new(context.clone(), settings.clone()),
+            space,
             context,
             telemetry,
             settings,
@@ -138,11 +137,6 @@ impl Catalog {
         self.families.load()
     }
 
-    /// Returns the live families.
-    pub(crate) fn families_full(&self) -> Arc<Families> {
-        self.families.load_full()
-    }
-
     /// Returns the family with number 0; `None` before the families are set.
     #[inline]
     pub(crate) fn default_family(&self) -> Option<&Arc<FamilyState>> {
@@ -157,41 +151,32 @@ impl Catalog {
         snapshot
     }
 
-    /// The live snapshots.
-    #[inline]
-    pub(crate) fn snapshots(&self) -> &Arc<Snapshots> {
-        &self.snapshots
+    /// Deletes obsolete tables and blob files without readers, unless deletions are disabled. The caller does
+    /// not hold the lock of the tree.
+    pub(crate) fn purge(&self) {
+        let Some(unread) = self.deletions.take_unread() else {
+            return;
+        };
+        debug_assert!(
+            !self.has_live(&unread),
+            "a file that is deleted is in no current version"
+        );
+        self.deletions.delete_unread(unread);
     }
 
-    /// The accounting of space used by files.
-    pub(crate) fn space(&self) -> &Space {
-        &self.space
-    }
-
-    /// Allocates a number for a new file.
-    pub(crate) fn new_file_number(&self) -> FileNumber {
-        self.file_numbers.take()
-    }
-
-    /// Returns the number of the next file, unless another thread allocates it first.
-    pub(crate) fn next_file_number(&self) -> FileNumber {
-        self.file_numbers.next()
-    }
-
-    /// Prevents `number` from being allocated.
-    pub(crate) fn note_used_number(&self, number: FileNumber) {
-        self.file_numbers.note_used(number);
-    }
-
-    /// Limits the number of open tables; `None` for no limit.
-    pub(crate) fn set_open_table_limit(&self, limit: Option<usize>) {
-        self.open_tables.set_limit(limit);
-    }
-
-    /// Sets the default cache in `options` if they have none and use one.
-    fn fill_in_cache(&self, options: &mut FamilyOptions) {
-        if options.table.block_cache.is_none() && !options.table.no_block_cache {
-            options.table.block_cache = self.default_cache.load_full();
-        }
+    /// True if a current version has one of the files.
+    fn has_live(&self, unread: &Unread) -> bool {
+        let tables = unread.tables.iter().map(|(_, file)| file.number);
+        let blobs = unread.blobs.iter().map(|(_, number)| *number);
+        let gone: BTreeSet<FileNumber> = tables.chain(blobs).collect();
+        let families = self.families.load();
+        !gone.is_empty()
+            && families.iter().any(|family| {
+                let version = &family.view().version;
+                let mut files = version.files().map(|(_, file)| file.number);
+                let mut blobs = version.blob_files().keys();
+                files.any(|number| gone.contains(&number))
+                    || blobs.any(|number| gone.contains(number))
+            })
     }
 }

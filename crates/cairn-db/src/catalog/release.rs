@@ -114,8 +114,8 @@ impl Catalog {
     /// Releases the memory and the open files of the families of a closed database. The next opening deletes
     /// obsolete files.
     pub(crate) fn release(&self) {
-        self.obsolete.lock().forget();
-        let families = self.families_full();
+        self.deletions.forget();
+        let families = self.families.load_full();
         for family in families.iter() {
             family.release();
         }
@@ -127,6 +127,6 @@ impl Catalog {
             left.insert(default.clone());
         }
         self.families.store(left);
-        self.default_cache.store(None);
+        self.sources.release();
     }
 }

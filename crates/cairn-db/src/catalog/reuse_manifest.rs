@@ -106,7 +106,7 @@ impl Catalog {
         let db_id = options.write_dbid_to_manifest && recovered.db_id.is_none();
         edits.push(VersionEdit {
             db_id: db_id.then(|| self.context.db_id.clone()),
-            next_file_number: Some(self.next_file_number()),
+            next_file_number: Some(self.numbers.next()),
             last_sequence: Some(logs.last_sequence),
             max_family: Some(families.max_id()),
             min_log_number_to_keep: Some(logs.first_needed),

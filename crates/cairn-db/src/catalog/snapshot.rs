@@ -140,7 +140,7 @@ impl Snapshots {
     }
 
     /// Records `now` (seconds since 1970) as the time of the live snapshot at `seq`.
-    pub(crate) fn note_time(&self, seq: SequenceNumber, now: u64) {
+    pub(super) fn note_time(&self, seq: SequenceNumber, now: u64) {
         if let Some(taken) = self.live.lock().get_mut(&seq) {
             taken.seconds = now;
             if taken.first_seconds == 0 {
@@ -190,7 +190,7 @@ impl Snapshots {
     }
 
     /// Clears that record: the tree has changed.
-    pub(crate) fn forget_bottom(&self) {
+    pub(super) fn forget_bottom(&self) {
         self.bottom.store(0, Ordering::Release);
     }
 

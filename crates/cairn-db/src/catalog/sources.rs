@@ -1,25 +1,101 @@
-//! The state of a family that is added to the catalog: its directories, the sources of its tables and blob
-//! files, its first view.
+//! Sources: where the tables and blob files of a family lie, how they are opened, and which caches they go through.
+//!
+//! [`Sources`] owns what all families share: the table of open files, the block cache of families that bring none of their own,
+//! the memory budget. From these and its options it makes the first view of a family, and the next one when options change.
+//!
+//! Invariants: the order of the keys of a family and its blob source never change; a view has the sources of the options that
+//! were in force when it was made.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arc_swap::{ArcSwapOption, Guard};
+use cairn_memory::{BlockCache, CacheOptions};
 use cairn_memtable::Memtable;
 use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::fs::FileMode;
 use cairn_platform::{FileSystem, Random};
-use cairn_read::{BlobCache, BlobSource, Reading, RowCache, View};
+use cairn_read::{BlobCache, BlobSource, Reading, RowCache, View, ViewEnd};
 use cairn_types::Result;
 use cairn_version::manifest::RecoveredFamily;
-use cairn_version::{TableSource, Version};
+use cairn_version::{OpenTables, TableSource, Version};
 
-use super::Catalog;
-use super::family::FamilyState;
+use super::family::{Families, FamilyState};
+use crate::budget::Budget;
+use crate::context::DbContext;
 use crate::locks::Rank;
+use crate::settings::Settings;
+use crate::telemetry::Telemetry;
 
-impl Catalog {
+/// The size of the block cache shared by families without one.
+const DEFAULT_CACHE_BYTES: usize = 32 << 20;
+
+/// The sources of the tables and blob files of a database.
+pub(crate) struct Sources {
+    context: Arc<DbContext>,
+    telemetry: Arc<Telemetry>,
+    settings: Arc<Settings>,
+    /// The open tables of all families.
+    open_tables: Arc<OpenTables>,
+    /// The cache of families that bring none of their own. None once the database is released.
+    default_cache: ArcSwapOption<BlockCache>,
+    /// The memory budget, if there is one.
+    budget: Option<Arc<Budget>>,
+    /// The mark that views leave at their end.
+    view_end: ViewEnd,
+}
+
+impl Sources {
+    /// The sources of a database without families, whose views leave the mark `view_end`.
+    pub(super) fn new(
+        context: Arc<DbContext>,
+        telemetry: Arc<Telemetry>,
+        settings: Arc<Settings>,
+        budget: Option<Arc<Budget>>,
+        view_end: ViewEnd,
+    ) -> Sources {
+        let default_cache = match &budget {
+            Some(budget) => budget.of.cache().clone(),
+            None => Arc::new(BlockCache::new(
+                DEFAULT_CACHE_BYTES,
+                CacheOptions::default(),
+            )),
+        };
+        Sources {
+            open_tables: OpenTables::new(settings.get().open_table_limit()),
+            default_cache: ArcSwapOption::from(Some(default_cache)),
+            context,
+            telemetry,
+            settings,
+            budget,
+            view_end,
+        }
+    }
+
+    /// The options in effect now.
+    fn options(&self) -> Guard<Arc<DbOptions>> {
+        self.settings.get()
+    }
+
+    /// Limits the number of open tables; `None` for no limit.
+    pub(crate) fn set_open_table_limit(&self, limit: Option<usize>) {
+        self.open_tables.set_limit(limit);
+    }
+
+    /// Gives up the default cache: the database is closed.
+    pub(super) fn release(&self) {
+        self.default_cache.store(None);
+    }
+
+    /// Sets the default cache in `options` if they have none and use one.
+    fn fill_in_cache(&self, options: &mut FamilyOptions) {
+        if options.table.block_cache.is_none() && !options.table.no_block_cache {
+            options.table.block_cache = self.default_cache.load_full();
+        }
+    }
+
     /// Returns the state of a family with `version` and an empty `memtable`.
     pub(super) fn new_family(
         &self,
@@ -59,7 +135,7 @@ impl Catalog {
             version: Arc::new(version),
             family: Arc::new(reading),
             number: 1,
-            end: self.purge_hint.view_end(),
+            end: self.view_end.clone(),
         };
         // The first epoch is that of files ingested behind existing data.
         let reserved = u64::from(options.allows_ingest_behind(&self.options()));
@@ -121,7 +197,7 @@ impl Catalog {
             salt: self.context.world.random.next_u64(),
             lowest_tier: self.options().lowest_used_cache_tier.into(),
         });
-        let dir = self.table_dirs(options).swap_remove(0);
+        let dir = self.dirs(options).swap_remove(0);
         BlobSource::new(self.context.world.fs.clone(), dir, tables.mode, cache)
             .counting(self.telemetry.meter())
             .charging(tables.charge_policy())
@@ -145,7 +221,7 @@ impl Catalog {
         }
         TableSource {
             fs: self.context.world.fs.clone(),
-            paths: self.table_dirs(options),
+            paths: self.dirs(options),
             order: options.comparator.clone(),
             prefix_extractor: options.prefix_extractor.clone(),
             cache: options.table.block_cache.clone(),
@@ -179,24 +255,27 @@ impl Catalog {
     }
 
     /// Returns the directories of the tables of a family with these options, by path id.
-    pub(crate) fn table_dirs(&self, family: &FamilyOptions) -> Vec<PathBuf> {
+    pub(crate) fn dirs(&self, family: &FamilyOptions) -> Vec<PathBuf> {
         table_dirs(&self.context.dir, &self.options(), family)
     }
 
-    /// The directories of the tables of all families.
-    pub(crate) fn all_table_dirs(&self) -> BTreeSet<PathBuf> {
-        let families = self.families();
+    /// The directories of the tables of all `families`.
+    pub(crate) fn dirs_of(&self, families: &Families) -> BTreeSet<PathBuf> {
         families
             .iter()
-            .flat_map(|family| self.table_dirs(&family.options()))
+            .flat_map(|family| self.dirs(&family.options()))
             .collect()
     }
 
     /// Creates the directories of a family's tables.
-    pub(crate) fn create_table_dirs(&self, family: &FamilyOptions) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the options of the family do not go with those of the database; `IoError`.
+    pub(crate) fn create_dirs(&self, family: &FamilyOptions) -> Result<()> {
         family.check_paths(&self.options())?;
         family.check_ingest_behind(&self.options())?;
-        let dirs = self.table_dirs(family);
+        let dirs = self.dirs(family);
         let others = dirs.iter().filter(|dir| **dir != self.context.dir);
         others
             .into_iter()

@@ -68,7 +68,7 @@ impl Space {
     }
 
     /// Uncounts the deleted file `path`.
-    pub(crate) fn untrack(&self, path: &Path) {
+    pub(super) fn untrack(&self, path: &Path) {
         if let Some(files) = &self.files {
             files.deleted(path);
         }
@@ -83,7 +83,7 @@ impl Space {
 
     /// Passes the deletion of `path` to the manager, which calls `deleted` afterwards. Returns false if it
     /// does not accept it.
-    pub(crate) fn discard(
+    pub(super) fn discard(
         &self,
         world: &World,
         path: &Path,

@@ -105,7 +105,7 @@ impl Shared {
     /// `SpaceLimit` if writes have to stop because files have reached the limit of the `SstFileManager`.
     fn check_space(&self) -> Result<()> {
         match self.options().paranoid_checks {
-            true => self.catalog.space().check_limit(),
+            true => self.catalog.space.check_limit(),
             false => Ok(()),
         }
     }
@@ -113,7 +113,7 @@ impl Shared {
     /// Checks the space limit after a job that created files, and stops writes if it is reached. The caller
     /// holds no lock.
     pub(crate) fn note_space(&self, reason: BackgroundErrorReason) {
-        if let Err(error) = self.catalog.space().check_limit() {
+        if let Err(error) = self.catalog.space.check_limit() {
             self.background_error(reason, &error);
         }
     }

@@ -24,6 +24,7 @@ use cairn_platform::Priority;
 use cairn_types::{Code, Error, Result, Severity};
 
 use super::BackgroundError;
+use crate::background::guarded;
 use crate::catalog::family::FamilyState;
 use crate::jobs::JobKind;
 use crate::shared::Shared;
@@ -236,7 +237,7 @@ impl Shared {
             );
             tree.jobs.begin(JobKind::Flush);
         }
-        let result = self.guarded("resuming", || self.as_job(|| self.leave_error()));
+        let result = guarded("resuming", || self.as_job(|| self.leave_error()));
         let mut tree = self.tree.lock();
         tree.jobs.end(JobKind::Flush);
         for state in tree.families.values_mut() {
@@ -268,7 +269,7 @@ impl Shared {
             self.flush_all()?;
             // The flush may have used up the remaining space.
             self.check_space()?;
-            self.catalog.release_logs(&**self)?;
+            self.catalog.edit().release_logs(&**self)?;
         }
         self.clear_error(&current)
     }

@@ -11,10 +11,12 @@ use cairn_types::{Error, Result, SequenceNumber};
 use cairn_version::{BlobFileMeta, FileMeta, Version};
 
 use super::capture::Capture;
+use super::host::{Components, Host};
+use super::kept::{enable_deletions, keep_files};
 use crate::catalog::family::FamilyState;
+use crate::context::DbContext;
 use crate::db::Db;
 use crate::handle::Family;
-use crate::shared::Shared;
 
 /// A table of the tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -200,208 +202,199 @@ pub struct LiveFilesStorageInfoOptions {
     pub wal_size_for_flush: u64,
 }
 
-impl Shared {
-    /// Captures the current state. The caller prevents the deletion of files. Writers wait briefly.
-    pub(crate) fn capture(self: &Arc<Self>) -> Result<Capture> {
-        if self.context.read_only {
-            return self.captured_at_opening();
+/// Captures the current state. The caller prevents the deletion of files. Writers wait briefly.
+pub(crate) fn capture(host: &impl Host) -> Result<Capture> {
+    let Components {
+        context, catalog, ..
+    } = host.components();
+    if context.read_only {
+        return host.opened_files();
+    }
+    context.check_process()?;
+    let _lead = host.lead_alone()?;
+    // Buffered records belong to the state, too.
+    host.flush_wal(false)?;
+    // Logs and MANIFEST are captured consistently: data that the MANIFEST expects in logs is in them.
+    let editor = catalog.edit();
+    let files = editor.live_files()?;
+    let end = host.log_end();
+    Ok(Capture {
+        files,
+        logs: end.needed,
+        last: end.last,
+    })
+}
+
+/// Returns the metadata of `file`.
+fn live_file(
+    context: &DbContext,
+    family: &FamilyState,
+    level: usize,
+    file: &FileMeta,
+    busy: &cairn_jobs::pick::InProgress,
+) -> LiveFileMetaData {
+    let path = family.tables().path(file);
+    let counts = file.counts.get().copied().unwrap_or_default();
+    LiveFileMetaData {
+        column_family_name: family.name().to_owned(),
+        level,
+        relative_filename: names::table(file.number),
+        directory: path.parent().map_or(context.dir.clone(), PathBuf::from),
+        file_number: file.number.0,
+        size: file.size,
+        smallest_seqno: file.smallest_seq,
+        largest_seqno: file.largest_seq,
+        smallest_key: file.smallest.user_key().to_vec(),
+        largest_key: file.largest.user_key().to_vec(),
+        smallest: file.smallest.as_bytes().to_vec(),
+        largest: file.largest.as_bytes().to_vec(),
+        being_compacted: busy.contains(file.number),
+        num_entries: counts.entries,
+        num_deletions: counts.deletions,
+        oldest_blob_file_number: file.oldest_blob.map_or(0, |number| number.0),
+        oldest_ancester_time: file.oldest_time(),
+        file_creation_time: file.created(),
+        epoch_number: file.epoch,
+        temperature: file.temperature,
+        file_checksum: file.file_checksum.clone(),
+        file_checksum_func_name: file.file_checksum_func.to_string(),
+    }
+}
+
+/// The files of `family` that `options` select.
+pub(crate) fn family_metadata(
+    host: &impl Host,
+    family: &FamilyState,
+    options: &ColumnFamilyMetaDataOptions,
+) -> ColumnFamilyMetaData {
+    let context = host.components().context;
+    let busy = host.with_inputs(family, |busy| busy.clone());
+    let busy = busy.unwrap_or_default();
+    let version = family.view().version.clone();
+    let mut metadata = ColumnFamilyMetaData {
+        name: family.name().to_owned(),
+        ..ColumnFamilyMetaData::default()
+    };
+    for level in 0..version.num_levels() {
+        if options.level.is_some_and(|only| only != level) {
+            continue;
         }
-        self.context.check_process()?;
-        let _lead = self.lead_alone()?;
-        self.capture_led()
+        let files: Vec<_> = asked_for(&version, level, options)
+            .map(|file| live_file(context, family, level, file, &busy))
+            .collect();
+        let size = files.iter().map(|file| file.size).sum();
+        metadata.size += size;
+        metadata.file_count += files.len();
+        metadata.levels.push(LevelMetaData { level, size, files });
     }
-
-    fn capture_led(&self) -> Result<Capture> {
-        // Buffered records belong to the state, too.
-        self.flush_wal(false)?;
-        // Logs and MANIFEST are captured consistently: data that the MANIFEST expects in logs is in them.
-        let editor = self.catalog.edit();
-        Ok(Capture {
-            files: editor.live_files()?,
-            logs: self.needed_logs(),
-            last: self.last_write(),
-        })
+    for blob in version.blob_files().values() {
+        let blob = blob_metadata(context, &family.tables().paths[0], blob);
+        metadata.blob_file_size += blob.blob_file_size;
+        metadata.blob_files.push(blob);
     }
+    metadata
+}
 
-    /// Returns the metadata of `file`.
-    fn live_file(
-        &self,
-        family: &FamilyState,
-        level: usize,
-        file: &FileMeta,
-        busy: &cairn_jobs::pick::InProgress,
-    ) -> LiveFileMetaData {
-        let path = family.tables().path(file);
-        let counts = file.counts.get().copied().unwrap_or_default();
-        LiveFileMetaData {
-            column_family_name: family.name().to_owned(),
-            level,
-            relative_filename: names::table(file.number),
-            directory: path
-                .parent()
-                .map_or(self.context.dir.clone(), PathBuf::from),
-            file_number: file.number.0,
-            size: file.size,
-            smallest_seqno: file.smallest_seq,
-            largest_seqno: file.largest_seq,
-            smallest_key: file.smallest.user_key().to_vec(),
-            largest_key: file.largest.user_key().to_vec(),
-            smallest: file.smallest.as_bytes().to_vec(),
-            largest: file.largest.as_bytes().to_vec(),
-            being_compacted: busy.contains(file.number),
-            num_entries: counts.entries,
-            num_deletions: counts.deletions,
-            oldest_blob_file_number: file.oldest_blob.map_or(0, |number| number.0),
-            oldest_ancester_time: file.oldest_time(),
-            file_creation_time: file.created(),
-            epoch_number: file.epoch,
-            temperature: file.temperature,
-            file_checksum: file.file_checksum.clone(),
-            file_checksum_func_name: file.file_checksum_func.to_string(),
-        }
+/// The metadata of a blob file in `dir`.
+fn blob_metadata(context: &DbContext, dir: &Path, blob: &BlobFileMeta) -> BlobMetaData {
+    let name = names::blob(blob.number);
+    let path = dir.join(&name);
+    BlobMetaData {
+        blob_file_number: blob.number.0,
+        blob_file_name: name,
+        blob_file_path: dir.to_owned(),
+        // A file that cannot be examined now is still listed.
+        blob_file_size: context
+            .world
+            .fs
+            .status(&path)
+            .map_or(blob.total_bytes, |found| found.len),
+        total_blob_count: blob.total_count,
+        total_blob_bytes: blob.total_bytes,
+        garbage_blob_count: blob.garbage_count,
+        garbage_blob_bytes: blob.garbage_bytes,
+        checksum_method: blob.checksum_method.clone(),
+        checksum_value: blob.checksum_value.clone(),
     }
+}
 
-    fn family_metadata(
-        &self,
-        family: &FamilyState,
-        options: &ColumnFamilyMetaDataOptions,
-    ) -> ColumnFamilyMetaData {
-        let busy = self.in_progress(family);
-        let version = family.view().version.clone();
-        let mut metadata = ColumnFamilyMetaData {
-            name: family.name().to_owned(),
-            ..ColumnFamilyMetaData::default()
+/// Returns every file of `capture` as part of a copy.
+pub(crate) fn storage_infos(
+    database: Components<'_>,
+    capture: &Capture,
+    checksums: bool,
+) -> Result<Vec<LiveFileStorageInfo>> {
+    let context = database.context;
+    let no_function = match checksums {
+        true => cairn_version::file_meta::NO_CHECKSUM_FUNCTION,
+        false => "",
+    };
+    let info =
+        |kind: FileType, name: FileName, directory: PathBuf, size: u64| LiveFileStorageInfo {
+            relative_filename: name.to_string(),
+            directory,
+            file_number: name.number().map_or(0, |number| number.0),
+            file_type: kind,
+            size,
+            temperature: 0,
+            file_checksum: Vec::new(),
+            file_checksum_func_name: no_function.to_owned(),
+            replacement_contents: None,
+            trim_to_size: false,
         };
-        for level in 0..version.num_levels() {
-            if options.level.is_some_and(|only| only != level) {
-                continue;
-            }
-            let files: Vec<_> = asked_for(&version, level, options)
-                .map(|file| self.live_file(family, level, file, &busy))
-                .collect();
-            let size = files.iter().map(|file| file.size).sum();
-            metadata.size += size;
-            metadata.file_count += files.len();
-            metadata.levels.push(LevelMetaData { level, size, files });
+    let mut all = Vec::new();
+    for (dir, file) in &capture.files.tables {
+        let name = FileName::Table(file.number);
+        let mut table = info(FileType::Table, name, dir.clone(), file.size);
+        table.temperature = file.temperature;
+        if checksums {
+            table.file_checksum.clone_from(&file.file_checksum);
+            table.file_checksum_func_name = file.file_checksum_func.to_string();
         }
-        for blob in version.blob_files().values() {
-            let blob = self.blob_metadata(&family.tables().paths[0], blob);
-            metadata.blob_file_size += blob.blob_file_size;
-            metadata.blob_files.push(blob);
-        }
-        metadata
+        all.push(table);
     }
-
-    fn blob_metadata(&self, dir: &Path, blob: &BlobFileMeta) -> BlobMetaData {
-        let name = names::blob(blob.number);
-        let path = dir.join(&name);
-        BlobMetaData {
-            blob_file_number: blob.number.0,
-            blob_file_name: name,
-            blob_file_path: dir.to_owned(),
-            // A file that cannot be examined now is still listed.
-            blob_file_size: self
-                .context
-                .world
-                .fs
-                .status(&path)
-                .map_or(blob.total_bytes, |found| found.len),
-            total_blob_count: blob.total_count,
-            total_blob_bytes: blob.total_bytes,
-            garbage_blob_count: blob.garbage_count,
-            garbage_blob_bytes: blob.garbage_bytes,
-            checksum_method: blob.checksum_method.clone(),
-            checksum_value: blob.checksum_value.clone(),
+    for (dir, blob) in &capture.files.blobs {
+        let name = FileName::Blob(blob.number);
+        let size = context.world.fs.status(&dir.join(name.to_string()))?.len;
+        let mut entry = info(FileType::Blob, name, dir.clone(), size);
+        if checksums && !blob.checksum_method.is_empty() {
+            entry.file_checksum.clone_from(&blob.checksum_value);
+            entry
+                .file_checksum_func_name
+                .clone_from(&blob.checksum_method);
         }
+        all.push(entry);
     }
-
-    /// Returns every file of `capture` as part of a copy.
-    pub(crate) fn storage_infos(
-        &self,
-        capture: &Capture,
-        checksums: bool,
-    ) -> Result<Vec<LiveFileStorageInfo>> {
-        let no_function = match checksums {
-            true => cairn_version::file_meta::NO_CHECKSUM_FUNCTION,
-            false => "",
-        };
-        let info =
-            |kind: FileType, name: FileName, directory: PathBuf, size: u64| LiveFileStorageInfo {
-                relative_filename: name.to_string(),
-                directory,
-                file_number: name.number().map_or(0, |number| number.0),
-                file_type: kind,
-                size,
-                temperature: 0,
-                file_checksum: Vec::new(),
-                file_checksum_func_name: no_function.to_owned(),
-                replacement_contents: None,
-                trim_to_size: false,
-            };
-        let mut all = Vec::new();
-        for (dir, file) in &capture.files.tables {
-            let name = FileName::Table(file.number);
-            let mut table = info(FileType::Table, name, dir.clone(), file.size);
-            table.temperature = file.temperature;
-            if checksums {
-                table.file_checksum.clone_from(&file.file_checksum);
-                table.file_checksum_func_name = file.file_checksum_func.to_string();
-            }
-            all.push(table);
-        }
-        for (dir, blob) in &capture.files.blobs {
-            let name = FileName::Blob(blob.number);
-            let size = self
-                .context
-                .world
-                .fs
-                .status(&dir.join(name.to_string()))?
-                .len;
-            let mut entry = info(FileType::Blob, name, dir.clone(), size);
-            if checksums && !blob.checksum_method.is_empty() {
-                entry.file_checksum.clone_from(&blob.checksum_value);
-                entry
-                    .file_checksum_func_name
-                    .clone_from(&blob.checksum_method);
-            }
-            all.push(entry);
-        }
-        let (number, size) = capture.files.manifest;
-        let manifest = FileName::Manifest(number);
+    let (number, size) = capture.files.manifest;
+    let manifest = FileName::Manifest(number);
+    all.push(LiveFileStorageInfo {
+        trim_to_size: true,
+        ..info(FileType::Manifest, manifest, context.dir.clone(), size)
+    });
+    let current = names::encode_current(number).into_bytes();
+    let size = current.len() as u64;
+    all.push(LiveFileStorageInfo {
+        replacement_contents: Some(current),
+        ..info(
+            FileType::Current,
+            FileName::Current,
+            context.dir.clone(),
+            size,
+        )
+    });
+    if let Some((number, size)) = database.catalog.options_files.newest()? {
+        let name = FileName::Options(number);
+        all.push(info(FileType::Options, name, context.dir.clone(), size));
+    }
+    for &(number, size) in &capture.logs {
+        let name = FileName::Wal(number);
+        // A recycled log may have more than its own records.
         all.push(LiveFileStorageInfo {
             trim_to_size: true,
-            ..info(FileType::Manifest, manifest, self.context.dir.clone(), size)
+            ..info(FileType::Wal, name, context.wal_dir.clone(), size)
         });
-        let current = names::encode_current(number).into_bytes();
-        let size = current.len() as u64;
-        all.push(LiveFileStorageInfo {
-            replacement_contents: Some(current),
-            ..info(
-                FileType::Current,
-                FileName::Current,
-                self.context.dir.clone(),
-                size,
-            )
-        });
-        if let Some((number, size)) = self.catalog.newest_options()? {
-            let name = FileName::Options(number);
-            all.push(info(
-                FileType::Options,
-                name,
-                self.context.dir.clone(),
-                size,
-            ));
-        }
-        for &(number, size) in &capture.logs {
-            let name = FileName::Wal(number);
-            // A recycled log may have more than its own records.
-            all.push(LiveFileStorageInfo {
-                trim_to_size: true,
-                ..info(FileType::Wal, name, self.context.wal_dir.clone(), size)
-            });
-        }
-        Ok(all)
     }
+    Ok(all)
 }
 
 /// Returns the tables of a level that `options` select.
@@ -444,7 +437,7 @@ impl Db {
     /// `NotSupported` in a forked child.
     pub fn disable_file_deletions(&self) -> Result<()> {
         self.shared().context.check_process()?;
-        self.shared().catalog.disable_deletions();
+        self.shared().catalog.deletions.disable();
         Ok(())
     }
 
@@ -455,7 +448,7 @@ impl Db {
     /// `NotSupported` in a forked child.
     pub fn enable_file_deletions(&self) -> Result<()> {
         self.shared().context.check_process()?;
-        self.shared().enable_file_deletions();
+        enable_deletions(&**self.shared());
         Ok(())
     }
 
@@ -467,7 +460,7 @@ impl Db {
         let all = ColumnFamilyMetaDataOptions::default();
         families
             .iter()
-            .flat_map(|family| shared.family_metadata(family, &all).levels)
+            .flat_map(|family| family_metadata(&**shared, family, &all).levels)
             .flat_map(|level| level.files)
             .collect()
     }
@@ -483,8 +476,8 @@ impl Db {
         if flush {
             shared.flush_for_copy(0)?;
         }
-        let capture = shared.capture()?;
-        let infos = shared.storage_infos(&capture, false)?;
+        let capture = capture(&**shared)?;
+        let infos = storage_infos(shared.components(), &capture, false)?;
         let names = infos
             .into_iter()
             .filter(|info| info.file_type != FileType::Wal)
@@ -504,8 +497,8 @@ impl Db {
     ) -> Result<Vec<LiveFileStorageInfo>> {
         let shared = self.shared();
         shared.flush_for_copy(options.wal_size_for_flush)?;
-        let capture = shared.capture()?;
-        shared.storage_infos(&capture, options.include_checksum_info)
+        let capture = capture(&**shared)?;
+        storage_infos(shared.components(), &capture, options.include_checksum_info)
     }
 
     /// Returns the recorded checksums of all tables and blob files: number, checksum, function.
@@ -540,57 +533,66 @@ impl Db {
                 "checksums of files cannot be verified: file_checksum_gen_factory is not set",
             ));
         }
+        let database = shared.components();
         let _working = shared
             .telemetry
             .begin_operation("", Operation::VerifyFileChecksums);
-        let _kept = shared.keep_files();
+        let _kept = keep_files(&**shared);
         for family in shared.catalog.families().iter() {
             let view = family.view();
             for (_, file) in view.version.files() {
                 let path = family.tables().path(file);
-                shared.verify_file(&path, &file.file_checksum, &file.file_checksum_func)?;
+                verify_file(
+                    database,
+                    &path,
+                    &file.file_checksum,
+                    &file.file_checksum_func,
+                )?;
             }
             for (number, blob) in view.version.blob_files() {
                 let path = view.family.blobs.path(*number);
-                shared.verify_file(&path, &blob.checksum_value, &blob.checksum_method)?;
+                verify_file(database, &path, &blob.checksum_value, &blob.checksum_method)?;
             }
         }
         Ok(())
     }
 }
 
-impl Shared {
-    /// Compares the checksum of the file at `path` with that in the MANIFEST, unless that is empty.
-    fn verify_file(&self, path: &Path, expected: &[u8], function: &str) -> Result<()> {
-        if expected.is_empty() {
-            return Ok(());
-        }
-        if function != checksum::NAME {
-            return Err(Error::not_supported(format!(
-                "checksum function {function} of {}",
-                path.display()
-            )));
-        }
-        let began = self.telemetry.began();
-        let found = checksum::of_file(&*self.context.world.fs, path)?;
-        let bytes = self.context.world.fs.status(path)?.len;
-        self.telemetry.tick(Ticker::VerifyChecksumReadBytes, bytes);
-        self.telemetry
-            .time_since(began, Histogram::FileReadVerifyFileChecksumsMicros);
-        if found != expected {
-            return Err(Error::corruption(format!(
-                "checksum of {}: expected {expected:02x?} as in the MANIFEST, found {found:02x?}",
-                path.display(),
-            )));
-        }
-        Ok(())
+/// Compares the checksum of the file at `path` with the one that the MANIFEST has, unless that is empty.
+fn verify_file(
+    database: Components<'_>,
+    path: &Path,
+    expected: &[u8],
+    function: &str,
+) -> Result<()> {
+    if expected.is_empty() {
+        return Ok(());
     }
+    if function != checksum::NAME {
+        return Err(Error::not_supported(format!(
+            "checksum function {function} of {}",
+            path.display()
+        )));
+    }
+    let (telemetry, fs) = (database.telemetry, &*database.context.world.fs);
+    let began = telemetry.began();
+    let found = checksum::of_file(fs, path)?;
+    let bytes = fs.status(path)?.len;
+    telemetry.tick(Ticker::VerifyChecksumReadBytes, bytes);
+    telemetry.time_since(began, Histogram::FileReadVerifyFileChecksumsMicros);
+    if found != expected {
+        return Err(Error::corruption(format!(
+            "checksum of {}: expected {expected:02x?} as in the MANIFEST, found {found:02x?}",
+            path.display(),
+        )));
+    }
+    Ok(())
 }
 
 impl Family {
     /// Returns the files of the family by level.
     #[must_use]
     pub fn metadata(&self, options: &ColumnFamilyMetaDataOptions) -> ColumnFamilyMetaData {
-        self.db.shared.family_metadata(&self.state, options)
+        family_metadata(&*self.db.shared, &self.state, options)
     }
 }

@@ -1,5 +1,28 @@
-//! Operations on files outside of the tree: tables written and read without a database, ingestion,
-//! checkpoints, exports, and lists of files.
+//! Files that enter and leave a database.
+//!
+//! | module | file operation | needs |
+//! |---|---|---|
+//! | `sst_writer`, `sst_reader` | tables outside of a database | a world and options |
+//! | `sorted_run` | such tables from unsorted entries | a database of its own |
+//! | `destroy`, `repair` | a database that is not open | a world; a repair opens it once at its end |
+//! | `live`, `capture` | lists of the files of a moment, and their checksums | [`host::Host`] |
+//! | `checkpoint`, `export` | copies made of links | [`host::Host`] |
+//! | `ingest`, imports in `export` | tables that become part of a database | [`host::Host`] |
+//! | `copy`, `staging`, `lost`, `kept`, `external` | parts of these | a file system; `kept` a host |
+//!
+//! The code is functions over components; it owns no state of a database and takes none of its locks but by their calls:
+//!
+//! - Catalog: [`families`](crate::catalog::Catalog::families) and their views; an [`Editor`](crate::catalog::install::Editor)
+//!   for `live_files`, `prepare` and `commit`; `deletions` for pins and for files that did not enter; `numbers`, `snapshots`
+//!   (count and pause), `sources` (directories), `options_files`.
+//! - Write path ([`host::WriteHost`]): lead, end and sync of the logs, creation of families.
+//! - Jobs ([`host::JobHost`]): flushes, inputs of compactions, scheduling, purges.
+//! - Context, telemetry, settings: read; events, tickers and times are reported.
+//!
+//! The folder is not a crate of its own. Ingestion, import and checkpoint need the lead, the editor and the inputs of
+//! compactions, and a repair needs an opening that replays logs above given sequence numbers. A crate above this one would
+//! make all of these public, and any caller could then break the order of locks; a crate below cannot know the catalog. The
+//! modules that need only a world are few, and not worth a crate.
 
 pub(crate) mod capture;
 pub(crate) mod checkpoint;
@@ -7,7 +30,9 @@ pub(crate) mod copy;
 mod destroy;
 mod export;
 mod external;
+pub(crate) mod host;
 pub(crate) mod ingest;
+mod kept;
 pub(crate) mod live;
 pub(crate) mod lost;
 mod repair;
@@ -15,6 +40,9 @@ mod sorted_run;
 mod sst_reader;
 mod sst_writer;
 pub(crate) mod staging;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;
 
 pub use destroy::destroy;
 pub use export::ExportImportFilesMetaData;

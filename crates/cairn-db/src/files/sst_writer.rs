@@ -20,6 +20,7 @@ use cairn_table::{BuildParams, TableBuilder, TableIdentity, TableTimes};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber, Subcode, ValueKind};
 use cairn_version::file_meta::NO_CHECKSUM_FUNCTION;
 
+use crate::files::host::{Components, Host};
 use crate::handle::Family;
 
 /// The database id in the properties of external tables.
@@ -100,9 +101,10 @@ impl SstFileWriter {
     /// Creates a writer of tables for `family`: other families reject them.
     #[must_use]
     pub fn for_family(family: &Family) -> SstFileWriter {
-        let shared = &family.db.shared;
-        let mut writer =
-            SstFileWriter::new(&shared.context.world, &shared.options(), &family.options());
+        let Components {
+            context, settings, ..
+        } = family.db.shared.components();
+        let mut writer = SstFileWriter::new(&context.world, &settings.get(), &family.options());
         writer.target = Some((family.id(), family.name().to_owned()));
         writer
     }

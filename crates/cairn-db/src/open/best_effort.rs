@@ -87,9 +87,9 @@ impl Shared {
         let fs = &*self.context.world.fs;
         let min_log = self.tree.lock().logs.first_needed();
         // No MANIFEST has that number yet.
-        let needed = self.needed(self.catalog.next_file_number(), min_log);
+        let needed = self.needed(self.catalog.numbers.next(), min_log);
         let own = [&self.context.dir, &self.context.wal_dir];
-        let mut dirs: BTreeSet<PathBuf> = self.catalog.all_table_dirs();
+        let mut dirs: BTreeSet<PathBuf> = self.catalog.sources.dirs_of(&self.catalog.families());
         dirs.extend(own.map(PathBuf::clone));
         let (mut data, mut manifests) = (Vec::new(), Vec::new());
         for dir in dirs {

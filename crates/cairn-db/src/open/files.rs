@@ -20,7 +20,7 @@ use cairn_version::manifest::{Recovered, RecoveredFamily};
 use super::OpenRequest;
 use crate::catalog::family::FamilyState;
 use crate::catalog::options_file::replace;
-use crate::catalog::purge::{self, Keep};
+use crate::catalog::scan::{self, Keep};
 use crate::shared::Shared;
 
 /// The maximum number of bytes read from a small file.
@@ -238,7 +238,7 @@ impl Shared {
             manifest,
             min_log,
             live,
-            min_pending: self.catalog.next_file_number(),
+            min_pending: self.catalog.numbers.next(),
         }
     }
 
@@ -264,16 +264,16 @@ impl Shared {
         self.open_archive(min_log)?;
         let fs = &*self.context.world.fs;
         let dirs = [&self.context.dir, &self.context.wal_dir];
-        for dir in self.catalog.all_table_dirs() {
+        for dir in self.catalog.sources.dirs_of(&self.catalog.families()) {
             if !dirs.contains(&&dir) {
-                purge::scan_tables(fs, &dir, &keep)?;
+                scan::scan_tables(fs, &dir, &keep)?;
             }
         }
         names.push(options);
-        purge::scan(fs, &self.context.dir, names, &keep)?;
+        scan::scan(fs, &self.context.dir, names, &keep)?;
         match self.context.wal_dir == self.context.dir {
             true => Ok(()),
-            false => purge::scan(
+            false => scan::scan(
                 fs,
                 &self.context.wal_dir,
                 fs.list(&self.context.wal_dir)?,
@@ -286,12 +286,12 @@ impl Shared {
     /// directory of the database, nor those in any other directory.
     pub(super) fn skip_used_numbers(&self, own: &[String]) -> Result<()> {
         let fs = &*self.context.world.fs;
-        let mut dirs = self.catalog.all_table_dirs();
+        let mut dirs = self.catalog.sources.dirs_of(&self.catalog.families());
         dirs.insert(self.context.wal_dir.clone());
         dirs.remove(&self.context.dir);
         let note = |name: &String| {
             if let Some(number) = FileName::parse(name).and_then(FileName::number) {
-                self.catalog.note_used_number(number);
+                self.catalog.numbers.note_used(number);
             }
         };
         own.iter().for_each(note);

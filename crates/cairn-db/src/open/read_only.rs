@@ -67,7 +67,7 @@ impl Shared {
             let open = families.get(family.id);
             let dirs = open.map_or_else(
                 || self.unopened_dirs(),
-                |open| self.catalog.table_dirs(&open.options()),
+                |open| self.catalog.sources.dirs(&open.options()),
             );
             let first = dirs
                 .first()
@@ -112,7 +112,8 @@ impl Shared {
     /// database.
     fn unopened_dirs(&self) -> Vec<PathBuf> {
         self.catalog
-            .table_dirs(&cairn_options::FamilyOptions::default())
+            .sources
+            .dirs(&cairn_options::FamilyOptions::default())
     }
 
     /// Returns the files read by the opening of a read-only database.

@@ -456,7 +456,7 @@ impl Shared {
     ) -> Result<()> {
         if !self.context.read_only {
             for family in self.catalog.families().iter() {
-                self.catalog.create_table_dirs(&family.options())?;
+                self.catalog.sources.create_dirs(&family.options())?;
             }
             self.skip_used_numbers(&names)?;
         }
@@ -500,7 +500,7 @@ impl Shared {
             let used = outcome.logs.iter().map(|log| (log.file.number, log.used));
             return self.note_opened(recovered, &found, &used.collect::<Vec<_>>());
         }
-        self.catalog.note_used_number(outcome.newest);
+        self.catalog.numbers.note_used(outcome.newest);
         self.become_current(recovered, &outcome, names)?;
         let mut event = self.telemetry.event(job, "recovery_finished");
         event.text("status", "OK");
@@ -508,7 +508,7 @@ impl Shared {
         self.telemetry.deliver();
         for family in self.catalog.families().iter() {
             let version = family.view().version.clone();
-            self.catalog.space().track(family, None, &version);
+            self.catalog.space.track(family, None, &version);
         }
         assert!(
             self.tree.lock().jobs.are_idle(),
@@ -533,7 +533,7 @@ impl Shared {
         recovered: &Recovered,
         mut logs: Vec<WalFile>,
     ) -> Result<Outcome> {
-        let families = self.catalog.families_full();
+        let families = self.catalog.families().clone();
         let open: Vec<_> = recovered
             .families
             .iter()
@@ -644,7 +644,7 @@ impl Shared {
             view.immutables.is_empty(),
             "a memtable that recovery fills is flushed at once"
         );
-        let limit = self.catalog.next_file_number();
+        let limit = self.catalog.numbers.next();
         let edit = self.write_memtables(
             family,
             &view.version,
@@ -675,10 +675,10 @@ impl Shared {
         outcome: &Outcome,
         names: Vec<String>,
     ) -> Result<()> {
-        let families = self.catalog.families_full();
+        let families = self.catalog.families().clone();
         let dropped = self.opening.has_dropped();
         let keep_logs = self.options().avoid_flush_during_recovery && !outcome.flushed && !dropped;
-        let log = self.catalog.new_file_number();
+        let log = self.catalog.numbers.take();
         assert!(
             outcome.newest < log,
             "log {log} is newer than all existing ones, the newest of which is {}",
@@ -711,7 +711,7 @@ impl Shared {
                     .all(|family| family.view().memtable.is_empty()),
             "recovered data is in tables before its logs are released"
         );
-        for dir in self.catalog.all_table_dirs() {
+        for dir in self.catalog.sources.dirs_of(&self.catalog.families()) {
             self.context.world.fs.sync_dir(&dir)?;
         }
         if self.options().best_efforts_recovery {
@@ -733,7 +733,12 @@ impl Shared {
         assert!(before.is_none(), "an opening begins one log");
         self.check_tree(&self.tree.lock());
         // The clean-up removes replaced ones.
-        let options = self.catalog.add_options_file()?;
+        let options = {
+            let alone = self.settings.lock_file();
+            let families = self.catalog.families();
+            let files = &self.catalog.options_files;
+            files.write(&alone, &families, &self.catalog.numbers)?
+        };
         self.clean_up(number, min_log, names, options)?;
         self.context.info.info(format_args!(
             "opened: {} families, MANIFEST {number} after {}, log {log} {how}, last sequence number {}",

@@ -92,7 +92,7 @@ impl Shared {
             number < first_needed,
             "log {number} is deleted, but recovery needs the logs from {first_needed} on"
         );
-        self.catalog.delete(&self.log_path(number));
+        self.catalog.deletions.delete(&self.log_path(number));
     }
 
     /// Deletes the files kept for recycling.
@@ -164,7 +164,7 @@ impl Shared {
             let age = now.saturating_sub(status.modified_micros / 1_000_000);
             let is_old = options.wal_ttl_seconds > 0 && age > options.wal_ttl_seconds;
             if is_old || (options.wal_size_limit_mb > 0 && status.len == 0) {
-                self.catalog.delete(&log.path);
+                self.catalog.deletions.delete(&log.path);
             } else {
                 kept.push((log.path, status.len));
             }
@@ -179,7 +179,7 @@ impl Shared {
             .len()
             .saturating_sub(usize::try_from(fit).unwrap_or(usize::MAX));
         for (path, _) in &kept[..too_many] {
-            self.catalog.delete(path);
+            self.catalog.deletions.delete(path);
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use cairn_observe::callback::{self, Within};
 use cairn_types::{Error, Result, SequenceNumber};
 
 use super::commit::Company;
+use crate::background::guarded;
 use crate::shared::Shared;
 
 impl Shared {
@@ -49,7 +50,7 @@ impl Shared {
         first: SequenceNumber,
         company: Company,
     ) -> Result<()> {
-        self.guarded("the insertion into a memtable", || {
+        guarded("the insertion into a memtable", || {
             // Relaxed: an option takes effect before the first write to which it applies.
             match self.signals.insertion_calls_out() {
                 false => self.insert(batch, first, company),

@@ -32,10 +32,10 @@ impl Shared {
 
     #[cold]
     fn delay_write_slowly(&self, batch: &WriteBatch, no_slowdown: bool) -> Result<()> {
-        let families = self.catalog.families_full();
+        let families = self.catalog.families().clone();
         let written = families.iter().filter(|state| batch.writes_to(state.id()));
         let written: Vec<_> = written
-            .filter(|state| state.is_stalled() || state.pace.is_on())
+            .filter(|state| state.writes.is_held_back())
             .collect();
         if written.is_empty() {
             return Ok(());
@@ -56,7 +56,7 @@ impl Shared {
             let bytes = batch.data().len();
             let delays = written
                 .iter()
-                .map(|family| family.throttle.delay(bytes, began));
+                .map(|family| family.writes.throttle.delay(bytes, began));
             let delay = delays.max().unwrap_or_default();
             self.sleep_while(delay, || {
                 condition = worst(&self.tree.lock(), &written);
@@ -113,8 +113,10 @@ impl Shared {
         let tree = self.tree.lock();
         for family in families {
             let state = tree.families.get(&family.id());
-            if state.is_some_and(|state| waits_for_flush(state, family)) && !family.pace.is_on() {
-                family.pace.begin(now);
+            if state.is_some_and(|state| waits_for_flush(state, family))
+                && !family.writes.pace.is_on()
+            {
+                family.writes.pace.begin(now);
                 // Release: after the state of the family is stored.
                 self.signals.set_stalls(true);
             }
@@ -123,10 +125,14 @@ impl Shared {
 
     /// Ends the pacing of writes to `family`, and reports the waits.
     pub(crate) fn end_pace(&self, family: &FamilyState) {
-        if !family.pace.is_on() {
+        if !family.writes.pace.is_on() {
             return;
         }
-        if let Some(waits) = family.pace.end(self.context.world.clock.monotonic_nanos()) {
+        if let Some(waits) = family
+            .writes
+            .pace
+            .end(self.context.world.clock.monotonic_nanos())
+        {
             self.context.info.info(format_args!(
                 "[{}] writes were slowed down for {} ms, with a memtable nearly full and the one before it not flushed: \
                  {} of them waited {} ms together",
@@ -155,14 +161,14 @@ impl Shared {
             let left = family
                 .full()
                 .saturating_sub(family.view().memtable.memory_usage());
-            let (wait, first) = family.pace.wait(bytes, left, now);
+            let (wait, first) = family.writes.pace.wait(bytes, left, now);
             if first {
                 let cause = Cause::Memtables as usize;
                 family.work.stalled(false, cause, false);
             }
             waited |= !wait.is_zero();
             // If writes are not permitted, the leader returns the error.
-            let _ = self.sleep_while(wait, || family.pace.is_on());
+            let _ = self.sleep_while(wait, || family.writes.pace.is_on());
         }
         waited
     }

@@ -4,7 +4,6 @@ use std::cell::OnceCell;
 
 use cairn_format::batch::BatchRef;
 use cairn_memtable::{INSERT_BATCH, Memtable, Point};
-use cairn_platform::sync::Ordering;
 use cairn_types::{Result, SequenceNumber, ValueKind};
 
 use super::commit::Company;
@@ -136,8 +135,7 @@ impl Shared {
     /// Requests attention from the next leader for a memtable that has reached its limit, or nearly so.
     #[inline]
     fn note_growth(&self, family: &FamilyState, memtable: &Memtable) {
-        // Relaxed: a leader that reads a stale limit checks one write later.
-        if memtable.memory_usage() >= family.attention_at.load(Ordering::Relaxed)
+        if family.writes.wants_attention(memtable.memory_usage())
             || self
                 .writes
                 .buffers

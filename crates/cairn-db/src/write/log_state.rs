@@ -46,9 +46,8 @@ impl Shared {
             .collect()
     }
 
-    /// Returns the last log with records, and the end of its records. The caller leads, and has synced the
-    /// logs.
-    pub(crate) fn durable_log_reach(&self) -> Option<LogReach> {
+    /// The last log that has records, and where they end. The caller leads.
+    pub(crate) fn log_reach(&self) -> Option<LogReach> {
         debug_assert!(
             self.context.locks.is_held(Rank::Lead),
             "the caller leads, so that no log grows"

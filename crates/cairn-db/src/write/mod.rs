@@ -14,12 +14,16 @@ pub(crate) mod commit;
 pub(crate) mod delay;
 pub(crate) mod early_switch;
 pub(crate) mod entry;
+pub(crate) mod family;
 pub(crate) mod insert;
+mod limits;
 pub(crate) mod log;
 pub(crate) mod log_set;
 mod log_state;
 #[cfg(loom)]
 mod loomed;
+mod new_log;
+mod new_memtable;
 pub(crate) mod order;
 pub(crate) mod pace;
 pub(crate) mod queue;

@@ -11,7 +11,6 @@ use cairn_memtable::Memtable;
 use cairn_observe::FlushReason;
 use cairn_observe::listener::MemTableInfo;
 use cairn_platform::Priority;
-use cairn_platform::sync::Ordering;
 use cairn_types::{Error, FileNumber, Result};
 
 use super::archive;
@@ -72,7 +71,7 @@ impl Shared {
             self.writes.commits.allocated(),
             "no insertion is in progress when memtables are switched"
         );
-        let families = self.catalog.families_full();
+        let families = self.catalog.families().clone();
         let mut full = Vec::new();
         let mut nearly_full = Vec::new();
         for family in families.iter() {
@@ -84,7 +83,7 @@ impl Shared {
                 full.push(family.clone());
                 let reason = FlushReason::MemtableMaxRangeDeletions;
                 self.flush_because(std::slice::from_ref(family), reason);
-            } else if used >= family.attention_at.load(Ordering::Relaxed) {
+            } else if family.writes.wants_attention(used) {
                 match self.ends_early(family, &memtable, used) {
                     true => full.push(family.clone()),
                     false if used >= family.nearly_full() => nearly_full.push(family.clone()),
@@ -116,7 +115,7 @@ impl Shared {
             "the leader alone switches memtables"
         );
         let now = self.context.world.clock.monotonic_nanos();
-        let next = match family.early.decide(&family.options(), used, now) {
+        let next = match family.writes.early.decide(&family.options(), used, now) {
             _ if self.flushes_atomically() || self.syncs_at_switch() => family.full(),
             Some(Decision::CheckAt(next)) => next,
             Some(Decision::Switch) if self.waits_for_any_flush(family) => {
@@ -133,7 +132,7 @@ impl Shared {
             true => family.full(),
             false => family.nearly_full(),
         };
-        family.attention_at.store(next.min(most), Ordering::Relaxed);
+        family.writes.set_attention(next.min(most));
         false
     }
 
@@ -295,13 +294,13 @@ impl Shared {
             "no insertion is in progress when memtables are switched"
         );
         let current = current.ok_or_else(|| Error::shutdown("the database is closed"))?;
-        let all = self.catalog.families_full();
+        let all = self.catalog.families().clone();
         let now = self.context.world.clock.monotonic_nanos();
         let mut tree = self.tree.lock();
         for family in families {
             self.end_pace(family);
-            family.pace.memtable_began(now);
-            family.reset_attention();
+            family.writes.pace.memtable_began(now);
+            family.writes.begin_memtable(&family.options());
             let Some(state) = tree.families.get_mut(&family.id()) else {
                 continue;
             };
@@ -363,7 +362,7 @@ impl Shared {
 
     /// Reports that `memtable` of `family` became immutable.
     fn report_sealed(&self, family: &FamilyState, memtable: &Memtable) {
-        family.views.fetch_add(1, Ordering::Relaxed);
+        family.count_view();
         if !self.telemetry.has_listeners() {
             return;
         }
@@ -397,7 +396,7 @@ impl Shared {
                 wal_additions: vec![finished],
                 ..VersionEdit::default()
             };
-            self.catalog.log_record(&**self, record)?;
+            self.catalog.edit().log_record(&**self, record)?;
             steps.lap("the MANIFEST");
         }
         let (old, number) = self.replace_log(&ended, steps)?;
@@ -450,7 +449,7 @@ impl Shared {
             return Err(Error::shutdown("the database is closed"));
         };
         assert_eq!(log.number(), ended.number, "the leader alone ends logs");
-        let number = self.catalog.new_file_number();
+        let number = self.catalog.numbers.take();
         assert!(
             log.number() < number,
             "log {number} replaces an older one, not {}",

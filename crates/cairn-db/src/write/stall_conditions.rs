@@ -7,7 +7,6 @@ use cairn_jobs::pick::run_count;
 use cairn_observe::StallCondition;
 use cairn_observe::listener::{BackgroundJobPressure, WriteStallInfo};
 use cairn_options::CompactionStyle;
-use cairn_platform::sync::Ordering;
 
 use super::delay::waits_for_flush;
 use super::stall::{self, Condition, Load};
@@ -49,16 +48,19 @@ impl Shared {
             let load = self.load_of(family, state);
             let options = family.options();
             let condition = stall::condition(load, &options);
-            family.throttle.set_max_rate(rate);
+            family.writes.throttle.set_max_rate(rate);
             match condition {
-                Condition::Normal => family.throttle.reset(),
-                Condition::Delayed(_) => family.throttle.press(stall::pressure(load, &options)),
+                Condition::Normal => family.writes.throttle.reset(),
+                Condition::Delayed(_) => family
+                    .writes
+                    .throttle
+                    .press(stall::pressure(load, &options)),
                 Condition::Stopped(_) => {}
             }
             if !waits_for_flush(state, family) {
                 self.end_pace(family);
             }
-            paced |= family.pace.is_on();
+            paced |= family.writes.pace.is_on();
             worst = worst.worse(condition);
             behind |= stall::is_behind(load, &options);
             changes.push((family.clone(), condition));
@@ -87,9 +89,7 @@ impl Shared {
         };
         let before = std::mem::replace(&mut state.condition, condition);
         let level_zero_is_busy = state.busy.takes_level_zero();
-        family
-            .is_stalled
-            .store(condition != Condition::Normal, Ordering::Release);
+        family.writes.set_stalled(condition != Condition::Normal);
         if before == condition {
             return;
         }

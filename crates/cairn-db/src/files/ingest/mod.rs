@@ -13,6 +13,7 @@
 
 mod commit;
 mod prepare;
+mod reservations;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,9 +22,10 @@ use cairn_observe::statistics::Histogram;
 use cairn_options::IngestExternalFileOptions;
 use cairn_types::{Error, Result};
 
+use super::host::{Components, Host};
+use crate::catalog::family::FamilyState;
 use crate::db::Db;
 use crate::handle::Family;
-use crate::shared::Shared;
 
 /// The part of a family that an ingestion replaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +83,7 @@ impl Db {
     /// After an `IoError` of the MANIFEST, the database is read-only and it is unknown whether the files are
     /// part of it.
     pub fn ingest_external_files(&self, ingestions: &[Ingestion]) -> Result<()> {
-        self.shared().ingest(ingestions)
+        ingest(self.shared(), &inputs(ingestions))
     }
 }
 
@@ -96,121 +98,141 @@ impl Family {
         files: impl IntoIterator<Item = impl Into<PathBuf>>,
         options: &IngestExternalFileOptions,
     ) -> Result<()> {
-        self.db
-            .shared
-            .ingest(&[Ingestion::new(self, files, options)])
+        let ingestion = Ingestion::new(self, files, options);
+        ingest(&self.db.shared, &inputs(&[ingestion]))
     }
 }
 
-impl Shared {
-    fn ingest(self: &Arc<Self>, ingestions: &[Ingestion]) -> Result<()> {
-        self.check_writable()?;
-        self.check_ingestions(ingestions)?;
-        let began = self.telemetry.began();
-        let mut prepared = Vec::with_capacity(ingestions.len());
-        for ingestion in ingestions {
-            match self.prepare(ingestion) {
-                Ok(files) => prepared.push(files),
-                Err(error) => {
-                    self.abandon(&prepared);
-                    return Err(error);
-                }
-            }
-        }
-        self.telemetry
-            .time_since(began, Histogram::IngestExternalFilePrepareTime);
-        let began = self.telemetry.began();
-        let result = match self.lead_alone() {
-            Ok(_lead) => self.ingest_led(&prepared),
-            Err(error) => Err(commit::Failed::Nothing(error)),
-        };
-        self.telemetry.deliver();
-        match result {
-            Ok(()) => {}
-            Err(commit::Failed::Nothing(error)) => {
-                self.abandon(&prepared);
+/// The files for one family, as a caller gives them.
+pub(super) struct Input<'a> {
+    pub(super) family: &'a Arc<FamilyState>,
+    pub(super) files: &'a [PathBuf],
+    pub(super) options: &'a IngestExternalFileOptions,
+    pub(super) checksums: &'a [Vec<u8>],
+    pub(super) checksum_functions: &'a [String],
+    pub(super) replace: Option<&'a ReplaceRange>,
+}
+
+/// The inputs of `ingestions`, one each.
+fn inputs(ingestions: &[Ingestion]) -> Vec<Input<'_>> {
+    let inputs = ingestions.iter().map(|ingestion| Input {
+        family: &ingestion.family.state,
+        files: &ingestion.files,
+        options: &ingestion.options,
+        checksums: &ingestion.checksums,
+        checksum_functions: &ingestion.checksum_functions,
+        replace: ingestion.replace.as_ref(),
+    });
+    inputs.collect()
+}
+
+/// Ingests the files of `inputs`, all of them or none; see [`Db::ingest_external_files`].
+pub(super) fn ingest<H: Host>(host: &Arc<H>, inputs: &[Input<'_>]) -> Result<()> {
+    let database = host.components();
+    let telemetry = database.telemetry;
+    host.check_writable()?;
+    check(database, inputs)?;
+    let began = telemetry.began();
+    let mut prepared = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        match prepare::prepare(database, input) {
+            Ok(files) => prepared.push(files),
+            Err(error) => {
+                abandon(database, &prepared);
                 return Err(error);
             }
-            // The files may be part of the database: they are kept.
-            Err(commit::Failed::InDoubt(error)) => return Err(error),
-        }
-        for job in &prepared {
-            self.log_ingested(job);
-            if job.ingestion.options.move_files {
-                self.remove_external_names(job);
-            }
-        }
-        self.purge();
-        self.telemetry
-            .time_since(began, Histogram::IngestExternalFileRunTime);
-        Ok(())
-    }
-
-    /// Rejects invalid arguments before any file is touched.
-    fn check_ingestions(&self, ingestions: &[Ingestion]) -> Result<()> {
-        let refuse = |text: String| Err(Error::invalid_argument(text));
-        if ingestions.is_empty() {
-            return refuse("nothing to ingest: the list of families is empty".to_owned());
-        }
-        for (at, ingestion) in ingestions.iter().enumerate() {
-            let name = ingestion.family.name();
-            ingestion.options.validate()?;
-            if ingestion.files.is_empty() {
-                return refuse(format!("no file is given for column family {name:?}"));
-            }
-            let again = ingestions[..at]
-                .iter()
-                .any(|other| other.family.id() == ingestion.family.id());
-            if again {
-                return refuse(format!("column family {name:?} is listed twice"));
-            }
-            let options = ingestion.family.state.options();
-            if ingestion.options.ingest_behind && !options.allows_ingest_behind(&self.options()) {
-                return refuse(format!(
-                    "ingest_behind needs a column family that has had cf_allow_ingest_behind from \
-                     its beginning; {name:?} has not"
-                ));
-            }
-            if ingestion.options.ingest_behind
-                && ingestion.family.state.order().timestamp_size() > 0
-            {
-                return Err(Error::not_supported(
-                    "files cannot be ingested behind in a family whose keys have timestamps",
-                ));
-            }
-            if ingestion.options.ingest_behind && ingestion.replace.is_some() {
-                return refuse("ingest_behind replaces nothing".to_owned());
-            }
-            if ingestion.options.fill_cache != ingestions[0].options.fill_cache {
-                return refuse("fill_cache must be the same for all families".to_owned());
-            }
-        }
-        Ok(())
-    }
-
-    /// Deletes the links or copies of files that did not become part of the tree.
-    fn abandon(&self, prepared: &[prepare::Prepared<'_>]) {
-        for job in prepared {
-            let version = job.family().view().version.clone();
-            for file in &job.files {
-                assert!(
-                    version.files().all(|(_, live)| live.number != file.number),
-                    "table {}, which is deleted, is in no version",
-                    file.number
-                );
-                self.catalog.delete(&file.inside);
-            }
         }
     }
+    telemetry.time_since(began, Histogram::IngestExternalFilePrepareTime);
+    let began = telemetry.began();
+    let result = match host.lead_alone() {
+        Ok(_lead) => commit::ingest_led(host, &prepared),
+        Err(error) => Err(commit::Failed::Nothing(error)),
+    };
+    telemetry.deliver();
+    match result {
+        Ok(()) => {}
+        Err(commit::Failed::Nothing(error)) => {
+            abandon(database, &prepared);
+            return Err(error);
+        }
+        // The files may be part of the database: they are kept.
+        Err(commit::Failed::InDoubt(error)) => return Err(error),
+    }
+    for job in &prepared {
+        commit::log_ingested(database, job);
+        if job.input.options.move_files {
+            remove_external_names(database, job);
+        }
+    }
+    host.purge();
+    telemetry.time_since(began, Histogram::IngestExternalFileRunTime);
+    Ok(())
+}
 
-    /// Removes the old names of moved files. If that fails, no harm is done.
-    fn remove_external_names(&self, job: &prepare::Prepared<'_>) {
+/// Rejects invalid arguments before any file is touched.
+fn check(database: Components<'_>, inputs: &[Input<'_>]) -> Result<()> {
+    let refuse = |text: String| Err(Error::invalid_argument(text));
+    if inputs.is_empty() {
+        return refuse("nothing to ingest: the list of families is empty".to_owned());
+    }
+    for (at, input) in inputs.iter().enumerate() {
+        let name = input.family.name();
+        input.options.validate()?;
+        if input.files.is_empty() {
+            return refuse(format!("no file is given for column family {name:?}"));
+        }
+        let again = inputs[..at]
+            .iter()
+            .any(|other| other.family.id() == input.family.id());
+        if again {
+            return refuse(format!("column family {name:?} is listed twice"));
+        }
+        let options = input.family.options();
+        if input.options.ingest_behind && !options.allows_ingest_behind(&database.settings.get()) {
+            return refuse(format!(
+                "ingest_behind needs a column family that has had cf_allow_ingest_behind from \
+                 its beginning; {name:?} has not"
+            ));
+        }
+        if input.options.ingest_behind && input.family.order().timestamp_size() > 0 {
+            return Err(Error::not_supported(
+                "files cannot be ingested behind in a family whose keys have timestamps",
+            ));
+        }
+        if input.options.ingest_behind && input.replace.is_some() {
+            return refuse("ingest_behind replaces nothing".to_owned());
+        }
+        if input.options.fill_cache != inputs[0].options.fill_cache {
+            return refuse("fill_cache must be the same for all families".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Deletes the links or copies of files that did not become part of the tree.
+fn abandon(database: Components<'_>, prepared: &[prepare::Prepared<'_>]) {
+    for job in prepared {
+        let version = job.family().view().version.clone();
         for file in &job.files {
-            if let Err(error) = self.context.world.fs.remove(&file.outside) {
-                self.context.info.warn(format_args!(
-                    "an ingested file keeps its old name too: {error}"
-                ));
-            }
+            assert!(
+                version.files().all(|(_, live)| live.number != file.number),
+                "table {}, which is deleted, is in no version",
+                file.number
+            );
+            database.catalog.deletions.delete(&file.inside);
+        }
+    }
+}
+
+/// Removes the old names of moved files. If that fails, no harm is done.
+fn remove_external_names(database: Components<'_>, job: &prepare::Prepared<'_>) {
+    let context = database.context;
+    for file in &job.files {
+        if let Err(error) = context.world.fs.remove(&file.outside) {
+            context.info.warn(format_args!(
+                "an ingested file keeps its old name too: {error}"
+            ));
         }
     }
 }

@@ -1,0 +1,102 @@
+//! Deleting files that are no longer needed.
+//!
+//! A table is deleted when no current version has it, the MANIFEST edit that removed it is synced, and its
+//! last reader has ended. A view that ends sets a flag, and only then are obsolete tables searched for. An
+//! `SstFileManager` may move tables and blob files to the trash first, and delete them slowly. Files left by
+//! a crash are deleted when the database is opened. Files with unknown names are never touched.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use cairn_format::names::FileName;
+use cairn_platform::FileSystem;
+use cairn_types::{FileNumber, Result, Subcode};
+
+use super::sst_file_manager::is_trash;
+
+/// The files kept by a full scan.
+pub(crate) struct Keep {
+    /// The MANIFEST in use.
+    pub(crate) manifest: FileNumber,
+    /// Logs before this one are not needed.
+    pub(crate) min_log: FileNumber,
+    /// Tables and blob files of the live versions.
+    pub(crate) live: BTreeSet<FileNumber>,
+    /// Files at or above this number may be about to be added to the tree.
+    pub(crate) min_pending: FileNumber,
+}
+
+/// The number of OPTIONS files to keep.
+const OPTIONS_KEPT: usize = 2;
+
+impl Keep {
+    /// True if the file may be deleted. OPTIONS files are handled separately.
+    pub(crate) fn is_obsolete(&self, name: FileName) -> bool {
+        match name {
+            FileName::Wal(number) => number < self.min_log,
+            // Failed openings leave some with larger numbers than a reused one.
+            FileName::Manifest(number) => number != self.manifest,
+            FileName::Table(number) | FileName::LegacyTable(number) | FileName::Blob(number) => {
+                number < self.min_pending && !self.live.contains(&number)
+            }
+            FileName::Temp(_) | FileName::OptionsTemp(_) => true,
+            _ => false,
+        }
+    }
+}
+
+/// Deletes the files `names` in `dir` except those that `keep` keeps. No other thread may be creating files
+/// there.
+pub(crate) fn scan(fs: &dyn FileSystem, dir: &Path, names: Vec<String>, keep: &Keep) -> Result<()> {
+    for name in &names {
+        match FileName::parse(name) {
+            Some(kind) if keep.is_obsolete(kind) => remove(fs, &dir.join(name))?,
+            None if is_trash(name) => remove(fs, &dir.join(name))?,
+            _ => {}
+        }
+    }
+    for name in old_options(names) {
+        remove(fs, &dir.join(name))?;
+    }
+    Ok(())
+}
+
+/// Deletes the tables and blob files in `dir` except those that `keep` keeps, and nothing else: the directory
+/// may have other uses.
+pub(crate) fn scan_tables(fs: &dyn FileSystem, dir: &Path, keep: &Keep) -> Result<()> {
+    for name in fs.list(dir)? {
+        match FileName::parse(&name) {
+            Some(kind @ (FileName::Table(_) | FileName::LegacyTable(_) | FileName::Blob(_)))
+                if keep.is_obsolete(kind) =>
+            {
+                remove(fs, &dir.join(&name))?;
+            }
+            None if is_trash(&name) => remove(fs, &dir.join(&name))?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Returns the OPTIONS files among `names` that newer ones have replaced.
+pub(crate) fn old_options(names: Vec<String>) -> impl Iterator<Item = String> {
+    let number = |name: &String| match FileName::parse(name) {
+        Some(FileName::Options(number)) => Some(number),
+        _ => None,
+    };
+    let mut options: Vec<_> = names
+        .into_iter()
+        .filter_map(|name| Some((number(&name)?, name)))
+        .collect();
+    options.sort();
+    options.truncate(options.len().saturating_sub(OPTIONS_KEPT));
+    options.into_iter().map(|(_, name)| name)
+}
+
+/// Removes a file. A missing file is not an error.
+pub(super) fn remove(fs: &dyn FileSystem, path: &Path) -> Result<()> {
+    match fs.remove(path) {
+        Err(error) if error.subcode() == Subcode::PathNotFound => Ok(()),
+        result => result,
+    }
+}

@@ -1,0 +1,40 @@
+//! New memtables, by the options of their family; they count against the memory budget of the write path.
+
+use std::sync::Arc;
+
+use cairn_memtable::{FilterOptions, Memtable};
+use cairn_options::{FamilyOptions, MemtableFactory};
+use cairn_types::SequenceNumber;
+
+use crate::shared::Shared;
+
+impl Shared {
+    /// Creates a memtable for a family with `options`, for writes after `last`.
+    pub(crate) fn new_memtable(
+        &self,
+        options: &cairn_options::FamilyOptions,
+        last: SequenceNumber,
+    ) -> Arc<Memtable> {
+        let memtable = cairn_memtable::MemtableOptions {
+            arena_block_size: options.arena_block_size,
+            filter: memtable_filter(options),
+            sort_on_read: options.memtable_factory == MemtableFactory::Vector,
+        };
+        let memtable = Memtable::new(options.comparator.clone(), memtable).created_after(last);
+        Arc::new(match &self.writes.buffers {
+            Some(buffers) => memtable.accounted(buffers.clone()),
+            None => memtable,
+        })
+    }
+}
+
+/// Creates the Bloom filter of a memtable with `options`.
+fn memtable_filter(options: &FamilyOptions) -> FilterOptions {
+    let ratio = options.memtable_prefix_bloom_size_ratio.clamp(0.0, 0.25);
+    FilterOptions {
+        // A share of a length in memory: the loss of precision is irrelevant.
+        bytes: (options.write_buffer_size as f64 * ratio) as usize,
+        whole_keys: options.memtable_whole_key_filtering,
+        prefix_extractor: options.prefix_extractor.clone(),
+    }
+}
