@@ -230,7 +230,7 @@ impl Shared {
     }
 }
 
-/// Runs `job`; a panic in it becomes an error that names `what`.
+/// Runs `job`; a panic becomes an error that names `what`.
 #[inline]
 pub(crate) fn guarded<T>(what: &str, job: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|panic| Err(panicked(what, &*panic)))

@@ -1,4 +1,4 @@
-//! The memory budget of a database, with the times of block reads that its division goes by.
+//! The memory budget of a database, with the times of block reads on which its division is based.
 //!
 //! Only reads of single blocks are reported. Their times are measured at the file system, and include reads
 //! served by the page cache. Larger reads are those of compactions and read-ahead, whose times depend less on
@@ -60,7 +60,8 @@ impl Budget {
         options
     }
 
-    /// The reads, and the nanoseconds of flushes and compactions, since the last call; `merge_nanos` are those of now.
+    /// Returns the reads, and the nanoseconds of flushes and compactions, since the last call; `merge_nanos`
+    /// is their current total.
     pub(crate) fn take_work(&self, merge_nanos: u64) -> (ReadTimes, u64) {
         let reads = self.reads.get();
         let mut reported = self.reported.lock();

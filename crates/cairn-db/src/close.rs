@@ -4,8 +4,9 @@
 //! flush of unlogged writes -> jobs end -> last lead -> log synced -> MANIFEST closed -> obsolete files deleted -> LOCK released
 //! ```
 //!
-//! [`Lifecycle`](crate::lifecycle::Lifecycle) has the flag that ends jobs and lets one thread close. An error of the flush, the log
-//! or the MANIFEST is returned after the remaining steps: the directory is released all the same.
+//! [`Lifecycle`](crate::lifecycle::Lifecycle) has the flag that ends jobs and ensures that only one thread
+//! closes the database. An error of the flush, the log or the MANIFEST is returned after the remaining steps;
+//! the directory is released in any case.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
-//! Creation and drop of column families, with the lead of the write queue.
+//! Creation and dropping of column families, under the lead of the write queue.
 //!
-//! The catalog makes the change durable and shows it; here options are checked, memtables made, and the write path, timers and
-//! OPTIONS file updated. No write is under way meanwhile, so that a new family begins with the current log.
+//! The catalog makes the change durable and publishes it. This module checks options, creates memtables, and
+//! updates the write path, the timers and the OPTIONS file. No write is in progress meanwhile, so that a new
+//! family starts with the current log.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Purges: deletions of obsolete files and logs, as jobs for which closing waits.
 //!
-//! The catalog deletes tables and blob files. A log is deleted when a synced edit says that no family needs it. Nothing is
-//! deleted once the directory was given up.
+//! The catalog deletes tables and blob files. A log is deleted when a synced edit records that no family
+//! needs it. Nothing is deleted once the directory was given up.
 
 use std::sync::Arc;
 

@@ -78,11 +78,11 @@ impl NewFamily {
         records
     }
 
-    /// The state of the family as `id`, whose first log is `log`.
+    /// Returns the state of the family with the number `id`, whose first log is `log`.
     ///
     /// # Errors
     ///
-    /// `Corruption` if its tables contradict each other.
+    /// `Corruption` if its tables are inconsistent.
     fn state(
         self,
         sources: &Sources,

@@ -1,14 +1,15 @@
-//! Deletions: when a file that no version has may go, and its removal.
+//! Deletion of files that no version refers to.
 //!
-//! A table is deleted when no current version has it, the MANIFEST edit that released it is synced, and its last reader has
-//! ended. A view that ends sets a mark, and only then are obsolete tables searched for. An `SstFileManager` may make trash of
-//! tables and blob files first, and delete them slowly. A file that cannot be deleted is reported and left to the next
-//! opening, as is what a crash leaves behind ([`super::scan`]).
+//! A table is deleted when no current version has it, the MANIFEST edit that removed it is synced, and its
+//! last reader has ended. The end of a view sets a mark, without which obsolete tables are not searched for.
+//! An `SstFileManager` may rename tables and blob files to trash and delete them slowly. A file that cannot
+//! be deleted is reported and left to the next opening, as are the remains of a crash ([`super::scan`]).
 //!
-//! Deletions are held back while a copy has a [`Pin`], and from [`Deletions::disable`] to the matching
-//! [`Deletions::enable`]. After [`Deletions::give_up_directory`] what was held back stays for ever.
+//! Deletions are suspended while a copy has a [`Pin`], and from [`Deletions::disable`] to the matching
+//! [`Deletions::enable`]. After [`Deletions::give_up_directory`] nothing more is deleted.
 //!
-//! The set of obsolete files ([`super::obsolete_files`]) is under a leaf lock, which is never held across a file operation.
+//! The set of obsolete files ([`super::obsolete_files`]) has a leaf lock, which is never held across a file
+//! operation.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,12 +31,12 @@ pub(crate) struct Deletions {
     context: Arc<DbContext>,
     telemetry: Arc<Telemetry>,
     space: Arc<Space>,
-    /// Obsolete files that are still read, or whose deletion is held back.
+    /// Obsolete files that still have readers, or whose deletion is suspended.
     obsolete: Mutex<ObsoleteFiles>,
     hint: PurgeHint,
 }
 
-/// Keeps files from deletion while it lives.
+/// Prevents the deletion of files while it exists.
 pub(crate) struct Pin<'a>(&'a Deletions);
 
 impl Drop for Pin<'_> {
@@ -46,7 +47,7 @@ impl Drop for Pin<'_> {
 }
 
 impl Deletions {
-    /// No obsolete files. `space` counts those that are deleted.
+    /// Creates an empty set of obsolete files. `space` counts those that are deleted.
     pub(super) fn new(
         context: Arc<DbContext>,
         telemetry: Arc<Telemetry>,
@@ -68,7 +69,7 @@ impl Deletions {
         Pin(self)
     }
 
-    /// True while a copy is under way, whose files are kept.
+    /// True while files are pinned for a copy.
     pub(crate) fn are_pinned(&self) -> bool {
         self.obsolete.lock().are_pinned()
     }
@@ -78,7 +79,7 @@ impl Deletions {
         self.obsolete.lock().disable();
     }
 
-    /// Reverts one [`Deletions::disable`]. With the last of them, the files that waited are deleted.
+    /// Reverts one [`Deletions::disable`]. The last one deletes the files that have become obsolete.
     pub(crate) fn enable(&self) {
         let held = self.obsolete.lock().enable();
         self.delete_held(held);
@@ -113,13 +114,13 @@ impl Deletions {
         self.hint.may_have_unread()
     }
 
-    /// The mark that views leave at their end.
+    /// The mark set by the end of a view.
     pub(super) fn view_end(&self) -> ViewEnd {
         self.hint.view_end()
     }
 
-    /// Takes over the files of `family` that `next`, the version after `base`, has no more: all of them without a `next` one,
-    /// for a dropped family.
+    /// Queues the files for deletion that are in `base`, a version of `family`, but not in its successor
+    /// `next`: all of them without `next`, for a dropped family.
     pub(super) fn retire(&self, family: &FamilyState, base: &Arc<Version>, next: Option<&Version>) {
         assert!(
             Arc::ptr_eq(base, &family.view().version),
@@ -133,7 +134,8 @@ impl Deletions {
         self.hint.note_obsolete();
     }
 
-    /// Takes the obsolete files without a reader; `None` if deletions are disabled.
+    /// Returns the obsolete files without a reader, and removes them from the set; `None` if deletions are
+    /// disabled.
     pub(super) fn take_unread(&self) -> Option<Unread> {
         let mut obsolete = self.obsolete.lock();
         if obsolete.are_disabled() {
@@ -158,7 +160,7 @@ impl Deletions {
         }
     }
 
-    /// Closes the obsolete tables without deleting them: the next opening does.
+    /// Closes the obsolete tables without deleting them, which is left to the next opening.
     pub(super) fn forget(&self) {
         self.obsolete.lock().forget();
     }

@@ -195,7 +195,7 @@ impl FamilyState {
         self.count_view();
     }
 
-    /// The view was replaced.
+    /// Counts a new view.
     pub(crate) fn count_view(&self) {
         self.views.fetch_add(1, Ordering::Relaxed);
     }

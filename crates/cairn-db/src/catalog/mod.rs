@@ -4,23 +4,24 @@
 //! edit -> [checked against the version] -> MANIFEST, synced -> [memtables and logs] -> next view -> obsolete files
 //! ```
 //!
-//! The catalog owns the families with their published views, and the MANIFEST. All else is in its parts, which know neither
-//! the catalog nor each other's users. It knows memtables and logs as [`CatalogEnv`](env::CatalogEnv), so that tests run it
-//! over a simulated disk, without a write path and without jobs.
+//! The catalog owns the families with their published views, and the MANIFEST. Everything else is in its
+//! parts, which depend neither on the catalog nor on each other's users. Memtables and logs are behind
+//! [`CatalogEnv`](env::CatalogEnv), so that tests run the catalog over a simulated disk, without a write path
+//! and without jobs.
 //!
 //! | part | owns |
 //! |---|---|
 //! | [`Snapshots`] | the live snapshots |
 //! | [`FileNumbers`] | the numbers of files |
-//! | [`Deletions`] | obsolete files, pins, and what is deleted when |
-//! | [`Sources`] | directories, open tables and caches of families, and how options reach them |
+//! | [`Deletions`] | obsolete files, pins, and the deletion of files |
+//! | [`Sources`] | directories, open tables and caches of families, and the effect of options on them |
 //! | [`OptionsFiles`] | the OPTIONS files |
-//! | [`Space`] | the room that the files take |
-//! | [`Editor`](install::Editor) | the right to append to the MANIFEST, one at a time: changes, families, notes about logs |
+//! | [`Space`] | the accounting of space used by files |
+//! | [`Editor`](install::Editor) | the right to append to the MANIFEST, one at a time: changes, families, records about logs |
 //!
 //! - A reader takes the view of a family ([`family::FamilyState::view`]): one load of an atomic pointer.
-//! - A flush or compaction calls [`Catalog::install`] with one change of each family. What has to choose levels or copy files
-//!   while no version changes takes an [`install::Editor`] first.
+//! - A flush or compaction calls [`Catalog::install`] with one change of each family. An operation that has
+//!   to choose levels or copy files while no version changes first acquires an [`install::Editor`].
 //! - A copy of files holds the result of [`Deletions::pin`].
 //! - [`Catalog::purge`] deletes obsolete files without readers.
 //!
@@ -32,7 +33,7 @@
 //! K4. Each file number is allocated once, and the numbers in the MANIFEST are below its next file number.
 //! K5. After a failure of the MANIFEST no edit is appended to it: the next one is written to a new MANIFEST.
 //!
-//! Edits are one at a time, under the lock of the MANIFEST.
+//! Edits are serialized by the lock of the MANIFEST.
 
 pub(crate) mod create;
 pub(crate) mod deletions;

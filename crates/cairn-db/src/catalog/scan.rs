@@ -16,7 +16,7 @@ use super::sst_file_manager::is_trash;
 
 /// The files kept by a full scan.
 pub(crate) struct Keep {
-    /// The MANIFEST in use.
+    /// The current MANIFEST.
     pub(crate) manifest: FileNumber,
     /// Logs before this one are not needed.
     pub(crate) min_log: FileNumber,

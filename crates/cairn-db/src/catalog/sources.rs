@@ -1,10 +1,12 @@
-//! Sources: where the tables and blob files of a family lie, how they are opened, and which caches they go through.
+//! Sources: the locations of the tables and blob files of a family, the way they are opened, and their
+//! caches.
 //!
-//! [`Sources`] owns what all families share: the table of open files, the block cache of families that bring none of their own,
-//! the memory budget. From these and its options it makes the first view of a family, and the next one when options change.
+//! [`Sources`] owns the objects that all families share: the table of open files, the block cache of families
+//! without their own, the memory budget. From these and the options of a family it creates the first view of
+//! the family, and a new view when options change.
 //!
-//! Invariants: the order of the keys of a family and its blob source never change; a view has the sources of the options that
-//! were in force when it was made.
+//! Invariants: the key order of a family and its blob source never change; a view has the sources of the
+//! options that were current when it was created.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -39,16 +41,16 @@ pub(crate) struct Sources {
     settings: Arc<Settings>,
     /// The open tables of all families.
     open_tables: Arc<OpenTables>,
-    /// The cache of families that bring none of their own. None once the database is released.
+    /// The cache of families without their own. `None` once the database is released.
     default_cache: ArcSwapOption<BlockCache>,
     /// The memory budget, if there is one.
     budget: Option<Arc<Budget>>,
-    /// The mark that views leave at their end.
+    /// The mark set by the end of a view.
     view_end: ViewEnd,
 }
 
 impl Sources {
-    /// The sources of a database without families, whose views leave the mark `view_end`.
+    /// Creates the sources of a database without families. `view_end` is the mark set by views.
     pub(super) fn new(
         context: Arc<DbContext>,
         telemetry: Arc<Telemetry>,
@@ -74,7 +76,7 @@ impl Sources {
         }
     }
 
-    /// The options in effect now.
+    /// Returns the current options.
     fn options(&self) -> Guard<Arc<DbOptions>> {
         self.settings.get()
     }
@@ -84,7 +86,7 @@ impl Sources {
         self.open_tables.set_limit(limit);
     }
 
-    /// Gives up the default cache: the database is closed.
+    /// Releases the default cache of a closed database.
     pub(super) fn release(&self) {
         self.default_cache.store(None);
     }
@@ -259,7 +261,7 @@ impl Sources {
         table_dirs(&self.context.dir, &self.options(), family)
     }
 
-    /// The directories of the tables of all `families`.
+    /// Returns the directories of the tables of all `families`.
     pub(crate) fn dirs_of(&self, families: &Families) -> BTreeSet<PathBuf> {
         families
             .iter()
@@ -271,7 +273,7 @@ impl Sources {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the options of the family do not go with those of the database; `IoError`.
+    /// `InvalidArgument` if the options of the family are incompatible with those of the database; `IoError`.
     pub(crate) fn create_dirs(&self, family: &FamilyOptions) -> Result<()> {
         family.check_paths(&self.options())?;
         family.check_ingest_behind(&self.options())?;

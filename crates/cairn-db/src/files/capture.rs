@@ -1,4 +1,4 @@
-//! A capture: the files that hold a database at one moment, and how much of each.
+//! A capture: the files that contain a consistent state of a database, and their relevant lengths.
 
 use cairn_types::{FileNumber, SequenceNumber};
 

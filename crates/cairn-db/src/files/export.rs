@@ -113,7 +113,7 @@ struct Imported {
     meta: FileMeta,
 }
 
-/// Creates a family out of exported tables; see [`Db::create_family_with_import`].
+/// Creates a family from exported tables; see [`Db::create_family_with_import`].
 fn create_with_import<H: Host>(
     host: &Arc<H>,
     name: &str,

@@ -261,7 +261,7 @@ fn live_file(
     }
 }
 
-/// The files of `family` that `options` select.
+/// Returns the files of `family` that `options` select.
 pub(crate) fn family_metadata(
     host: &impl Host,
     family: &FamilyState,
@@ -295,7 +295,7 @@ pub(crate) fn family_metadata(
     metadata
 }
 
-/// The metadata of a blob file in `dir`.
+/// Returns the metadata of a blob file in `dir`.
 fn blob_metadata(context: &DbContext, dir: &Path, blob: &BlobFileMeta) -> BlobMetaData {
     let name = names::blob(blob.number);
     let path = dir.join(&name);
@@ -558,7 +558,7 @@ impl Db {
     }
 }
 
-/// Compares the checksum of the file at `path` with the one that the MANIFEST has, unless that is empty.
+/// Compares the checksum of the file at `path` with that in the MANIFEST, unless that is empty.
 fn verify_file(
     database: Components<'_>,
     path: &Path,

@@ -1,7 +1,8 @@
-//! New logs: creation, the records at their beginning, and the size of all logs at which memtables are switched.
+//! New logs: creation, their first records, and the total size of logs at which memtables are switched.
 //!
-//! A log begins with the description of its predecessor, if `track_and_verify_wals` is set, and with the timestamp sizes of the
-//! families that have timestamps. A family that is created later has its size recorded before its first write.
+//! A log begins with the summary of its predecessor, if `track_and_verify_wals` is set, and with the
+//! timestamp sizes of the families that have timestamps. The timestamp size of a family that is created later
+//! is recorded before its first write.
 
 use std::sync::Arc;
 
@@ -90,7 +91,7 @@ impl Shared {
         }
     }
 
-    /// Computes the limit on the bytes of logs anew: families or options have changed.
+    /// Recomputes the limit on the total size of logs after a change of families or options.
     pub(crate) fn update_wal_limit(&self) {
         let families = self.catalog.families();
         let options: Vec<_> = families.iter().map(|family| family.options()).collect();

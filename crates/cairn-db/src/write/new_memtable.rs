@@ -1,4 +1,5 @@
-//! New memtables, by the options of their family; they count against the memory budget of the write path.
+//! New memtables, created with the options of their family and counted against the memory budget of the write
+//! path.
 
 use std::sync::Arc;
 

@@ -164,7 +164,7 @@ fn enter<'a, H: Host>(
     Ok(changes.collect())
 }
 
-/// The rules by which the files of `job` get their places in the tree of `view`.
+/// Returns the rules for placing the files of `job` in the tree of `view`.
 fn rules(database: Components<'_>, job: &Prepared<'_>, view: &View) -> Rules {
     let family = job.family();
     let options = &job.input.options;
@@ -412,7 +412,7 @@ pub(super) fn log_ingested(database: Components<'_>, job: &Prepared<'_>) {
     }
 }
 
-/// The level that level 0 of `family` is compacted into.
+/// Returns the level into which level 0 of `family` is compacted.
 fn base_level(database: Components<'_>, family: &FamilyState, view: &View) -> usize {
     let options = PickOptions::new(&database.settings.get(), &family.options());
     compaction_score::targets(&view.version, &options.shape).base_level

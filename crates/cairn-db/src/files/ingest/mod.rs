@@ -103,7 +103,7 @@ impl Family {
     }
 }
 
-/// The files for one family, as a caller gives them.
+/// The files for one family, as passed by a caller.
 pub(super) struct Input<'a> {
     pub(super) family: &'a Arc<FamilyState>,
     pub(super) files: &'a [PathBuf],
@@ -113,7 +113,7 @@ pub(super) struct Input<'a> {
     pub(super) replace: Option<&'a ReplaceRange>,
 }
 
-/// The inputs of `ingestions`, one each.
+/// Returns the inputs of `ingestions`, one for each.
 fn inputs(ingestions: &[Ingestion]) -> Vec<Input<'_>> {
     let inputs = ingestions.iter().map(|ingestion| Input {
         family: &ingestion.family.state,

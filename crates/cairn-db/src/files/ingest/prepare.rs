@@ -54,7 +54,7 @@ pub(super) struct PreparedFile {
     pub(crate) checksum: (Vec<u8>, String),
 }
 
-/// The reader of external files for `family`.
+/// Returns the reader of external files for `family`.
 fn external_reader<'a>(context: &'a DbContext, family: &'a FamilyState) -> Reader<'a> {
     Reader {
         fs: &*context.world.fs,
@@ -90,7 +90,7 @@ pub(super) fn prepare<'a>(database: Components<'_>, input: &'a Input<'a>) -> Res
     }
 }
 
-/// Opens the files of `prepared` where the caller has them, and decides which of them go together.
+/// Opens the caller's files of `prepared`, and groups those that are ingested together.
 fn examine(database: Components<'_>, prepared: &mut Prepared<'_>) -> Result<()> {
     let input = prepared.input;
     let family = input.family;

@@ -1,4 +1,4 @@
-//! Reservations of key ranges, which running compactions do not write while files are placed there.
+//! Reservations of key ranges, which keep compactions away from ranges where files are about to be added.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(crate) struct Reservations<'a, H: Host> {
 }
 
 impl<'a, H: Host> Reservations<'a, H> {
-    /// No reservations yet.
+    /// Creates an empty set of reservations.
     pub(crate) fn new(host: &'a Arc<H>) -> Reservations<'a, H> {
         Reservations {
             host,
@@ -37,8 +37,8 @@ impl<'a, H: Host> Reservations<'a, H> {
         busy.unwrap_or_default()
     }
 
-    /// Reserves the ranges that `choose` returns with its answer, beside what compactions of `family` have in work. It is
-    /// called under the lock under which compactions choose their inputs.
+    /// Reserves the ranges that `choose` returns along with its result, given the ranges used by compactions
+    /// of `family`. It is called under the lock under which compactions choose their inputs.
     ///
     /// # Errors
     ///
