@@ -90,7 +90,7 @@ pub(super) fn prepare<'a>(database: Components<'_>, input: &'a Input<'a>) -> Res
     }
 }
 
-/// Opens the caller's files of `prepared`, and groups those that are ingested together.
+/// Opens the caller's files of `prepared`, and divides them into batches without overlap.
 fn examine(database: Components<'_>, prepared: &mut Prepared<'_>) -> Result<()> {
     let input = prepared.input;
     let family = input.family;
