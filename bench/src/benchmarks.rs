@@ -305,6 +305,7 @@ impl Benchmark {
             _ => benchmark.in_series()?,
         };
         benchmark.flags.check_prefixes()?;
+        benchmark.flags.check_io()?;
         benchmark.check_databases()?;
         Ok(benchmark)
     }

@@ -2,22 +2,58 @@
 
 use std::convert::Infallible;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use cairn::options::enums::IoMode;
+use cairn::world::RemoteSettings;
 use cairn::{CompactRangeOptions, Db, Family, Iter, Options, ReadOptions, Result};
-use cairn::{WriteBatch, WriteOptions};
-use cairn_memory::{BlockCache, CacheKey, CacheKind, CacheOptions, CachePriority, CacheRole};
+use cairn::{World, WriteBatch, WriteOptions};
+use cairn_memory::{
+    BlockCache, CacheKey, CacheKind, CacheOptions, CachePriority, CacheRole, MemoryBudget,
+};
 use cairn_platform::Buffer;
+use cairn_platform::sync::Mutex;
 
 use crate::engine::{
     BareCache, CacheSettings, CacheType, Cursor, Engine, Session, Settings, Source,
 };
 
 /// Opens Cairn databases.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct CairnSource {
     /// The option `deletion_triggered_compaction`; `None` for its default.
     pub compact_on_deletion: Option<bool>,
+    /// The option `io_mode`; `None` for its default.
+    pub io: Option<IoMode>,
+    /// Delays of reads.
+    pub remote: Option<RemoteSettings>,
+    /// The memory budget of the databases that are open.
+    pub budget: OpenBudget,
+}
+
+/// The memory budget that open databases share, although each is opened by a text of its own.
+#[derive(Default)]
+pub struct OpenBudget(Mutex<Weak<MemoryBudget>>);
+
+impl OpenBudget {
+    /// The budget for a database whose options have `own`.
+    fn shared(&self, own: &Arc<MemoryBudget>) -> Arc<MemoryBudget> {
+        let mut open = self.0.lock();
+        let same = |it: &Arc<MemoryBudget>| it.bytes() == own.bytes();
+        match open.upgrade().filter(same) {
+            Some(shared) => shared,
+            None => {
+                *open = Arc::downgrade(own);
+                own.clone()
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for OpenBudget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenBudget").finish_non_exhaustive()
+    }
 }
 
 impl Source for CairnSource {
@@ -32,13 +68,24 @@ impl Source for CairnSource {
             .text("create_missing_column_families=true")?
             .text(&self.deletion_text())?
             .text(options)?;
+        if let Some(budget) = &mut options.db.memory_budget {
+            *budget = self.budget.shared(budget);
+        }
         if let Some(cache) = cache {
             options.family.table.block_cache = Some(cache.blocks.clone());
             if cache.with_blobs {
                 options.family.blob_cache = Some(cache.blocks.clone());
             }
         }
-        Db::open(dir, &options)
+        if let Some(mode) = self.io {
+            options.db.io_mode = mode;
+        }
+        let world = World::posix();
+        let world = match self.remote {
+            Some(settings) => world.remote(settings),
+            None => world,
+        };
+        Db::builder(dir).options(options).world(world).open()
     }
 
     fn cache(&self, settings: &CacheSettings) -> Result<Cache> {
@@ -129,6 +176,8 @@ impl Engine for Db {
                 verify_checksums: settings.verify_checksums,
                 total_order_seek: settings.total_order_seek,
                 prefix_same_as_start: settings.prefix_same_as_start,
+                async_io: settings.async_io,
+                optimize_multiget_for_io: settings.optimize_multiget_for_io,
                 ..ReadOptions::default()
             },
             write: WriteOptions {

@@ -22,6 +22,10 @@ pub struct Settings {
     pub total_order_seek: bool,
     /// True if scans end at the end of the prefix of their seek key.
     pub prefix_same_as_start: bool,
+    /// True if the files of a level are read in parallel.
+    pub async_io: bool,
+    /// True if, with `async_io`, all levels are read in parallel.
+    pub optimize_multiget_for_io: bool,
 }
 
 /// The kind of a block cache, by db_bench's names.

@@ -5,7 +5,9 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use cairn::world::RemoteSettings;
 use cairn::{Error, Result};
 use cairn_options::{DbOptions, FamilyOptions, Options, TableOptions};
 use clap::{Args, ValueEnum};
@@ -34,7 +36,7 @@ const USUAL_CACHE: usize = 32 << 20;
 /// The default size of a block cache without a database, cache_bench's.
 const USUAL_BARE_CACHE: usize = 1 << 30;
 
-/// The divisor of the memory budget for memtables.
+/// Memtables have one part of this number of the memory budget in libraries.
 const BUFFERS_OF_BUDGET: u64 = 8;
 
 /// Bytes of the number in a prefix; longer prefixes can be changed to missing ones.
@@ -47,6 +49,17 @@ pub enum CacheBy {
     Engine,
     /// The operating system's page cache.
     Os,
+}
+
+/// The execution of reads that are known together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum IoBy {
+    /// io_uring, or threads where it is refused.
+    Uring,
+    /// Threads.
+    Threads,
+    /// One after another.
+    Blocking,
 }
 
 /// The command `bench`.
@@ -179,9 +192,10 @@ pub struct Flags {
     /// Median size of the data of LinkBench's links.
     #[arg(long = "link_datasize", value_name = "BYTES", default_value_t = 8)]
     pub link_datasize: usize,
-    /// Memory for the block cache and the memtables; suffixes K, M and G are accepted: an eighth is the limit of
-    /// all memtables (`db_write_buffer_size`, each of half of it), and the rest is the block cache unless
-    /// --cache_size is given. The page cache is not included; --use_direct_reads avoids it.
+    /// Memory of the databases; suffixes K, M and G are accepted. For Cairn it is the option `memory_budget` of all
+    /// databases together. Libraries have no such option: an eighth is the limit of all memtables
+    /// (`db_write_buffer_size`, each of half of it), and the rest is the block cache unless --cache_size is given.
+    /// The page cache is not included; --use_direct_reads avoids it.
     #[arg(long = "memory_budget", value_name = "BYTES", value_parser = size)]
     pub memory_budget: Option<u64>,
     /// Size of LinkBench's data, as a multiple of the --memory_budget.
@@ -213,6 +227,30 @@ pub struct Flags {
     /// Size of a blob cache that is not shared; suffixes K, M and G are accepted.
     #[arg(long = "blob_cache_size", value_name = "BYTES", default_value = "8M")]
     pub blob_cache_size: String,
+    /// Execution of reads that are known together, such as those of multireadrandom [default: io_uring if the
+    /// kernel has it]. Only for the engine `ours`.
+    #[arg(long, value_name = "HOW")]
+    pub io: Option<IoBy>,
+    /// Read option async_io: the files of a level are read in parallel by multireadrandom.
+    #[arg(long = "async_io", num_args = 0..=1, default_value_t = false, default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new())]
+    pub async_io: bool,
+    /// Read option optimize_multiget_for_io: with --async_io, all levels are read in parallel.
+    #[arg(long = "optimize_multiget_for_io", num_args = 0..=1, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = clap::builder::BoolishValueParser::new())]
+    pub optimize_multiget_for_io: bool,
+    /// Latency of each read, as on remote storage, in microseconds; 0 for none. Loads are delayed, too, unless
+    /// they are a run of their own. Only for the engine `ours`, like the next two.
+    #[arg(
+        long = "fs_latency_us",
+        value_name = "MICROSECONDS",
+        default_value_t = 0
+    )]
+    pub fs_latency_us: u64,
+    /// Bandwidth of all reads together, in MB per second; 0 for no limit.
+    #[arg(long = "fs_bandwidth_mb", value_name = "MB", default_value_t = 0)]
+    pub fs_bandwidth_mb: u64,
+    /// Number of reads in flight at a time, if they have a latency or bandwidth.
+    #[arg(long = "fs_queue_depth", value_name = "N", default_value_t = 128)]
+    pub fs_queue_depth: usize,
     /// Comma-separated engines to compare; each runs in its own process, in turn.
     #[arg(long, value_name = "ENGINES", value_delimiter = ',')]
     pub engines: Vec<String>,
@@ -432,7 +470,10 @@ impl Flags {
                 "block_based_table_factory={{block_cache={size}}};"
             ));
         }
-        if let Some(bytes) = self.memory_budget {
+        if let Some(bytes) = self.own_budget() {
+            text.push_str(&format!("memory_budget={bytes};"));
+        }
+        if let Some(bytes) = self.split_budget() {
             let buffers = bytes / BUFFERS_OF_BUDGET;
             let each = buffers / 2;
             text.push_str(&format!(
@@ -459,6 +500,18 @@ impl Flags {
         option_text::merged(&(text + &self.options))
     }
 
+    /// Returns the memory budget, if the engine has such an option.
+    fn own_budget(&self) -> Option<u64> {
+        let engine = self.worker.as_ref().unwrap_or(&self.engine);
+        self.memory_budget
+            .filter(|_| CacheType::split(engine).0 == OURS)
+    }
+
+    /// Returns the memory budget, if it has to be split for the engine.
+    fn split_budget(&self) -> Option<u64> {
+        self.memory_budget.filter(|_| self.own_budget().is_none())
+    }
+
     /// Returns the size of the block cache, if it is set by flags.
     fn cache_text(&self) -> Option<String> {
         let by = |who| match who {
@@ -467,15 +520,16 @@ impl Flags {
         };
         let rest = |bytes: u64| (bytes - bytes / BUFFERS_OF_BUDGET).to_string();
         let given = self.cache_size.clone().or(self.cache_by.map(by));
-        given.or(self.memory_budget.map(rest))
+        given.or(self.split_budget().map(rest))
     }
 
     /// Returns the block cache that all databases share, if the flags require more than a size.
     #[must_use]
     pub fn cache_settings(&self) -> Option<CacheSettings> {
         let with_blobs = self.use_blob_cache && self.use_shared_block_and_blob_cache;
-        let needed = with_blobs
-            || self.databases() > 1
+        // The cache of a budget has the blobs too.
+        let needed = (with_blobs && self.own_budget().is_none())
+            || (self.databases() > 1 && self.own_budget().is_none())
             || self.cache_type.is_some()
             || self.cache_numshardbits.is_some()
             || self.cache_high_pri_pool_ratio.is_some()
@@ -512,6 +566,33 @@ impl Flags {
     #[must_use]
     pub fn layout(&self) -> Layout {
         Layout::new(self.num, self.prefix_size, self.keys_per_prefix)
+    }
+
+    /// Returns the delays of reads, if there are any.
+    #[must_use]
+    pub fn remote(&self) -> Option<RemoteSettings> {
+        (self.fs_latency_us > 0 || self.fs_bandwidth_mb > 0).then(|| RemoteSettings {
+            latency: Duration::from_micros(self.fs_latency_us),
+            bandwidth: self.fs_bandwidth_mb * 1_000_000,
+            queue_depth: self.fs_queue_depth,
+        })
+    }
+
+    /// Checks that flags of the engine `ours` are not given to others.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if they are.
+    pub fn check_io(&self) -> Result<()> {
+        let others = self.engines.iter().chain([&self.engine]);
+        let ours = |name: &&String| CacheType::split(name).0 == OURS;
+        if (self.io.is_some() || self.remote().is_some()) && !others.clone().all(|name| ours(&name))
+        {
+            return Err(Error::invalid_argument(
+                "--io, --fs_latency_us and --fs_bandwidth_mb are for the engine `ours` only",
+            ));
+        }
+        Ok(())
     }
 
     /// Checks the consistency of prefix flags.
@@ -651,10 +732,14 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_is_split_and_scales_the_graph() {
-        let flags = parsed("cairn bench --memory-budget=80M --benchmarks=filllinkbench,linkbench");
+    fn a_budget_is_cairns_option_and_scales_the_graph() {
+        let mut flags =
+            parsed("cairn bench --memory-budget=80M --benchmarks=filllinkbench,linkbench");
         let times = flags.raw_bytes() as f64 / f64::from(80 << 20);
         assert!((times - 7.0).abs() < 0.01, "{times}");
+        assert_eq!(flags.engine_options(), "memory_budget=83886080;");
+        assert_eq!(flags.cache_settings(), None);
+        flags.worker = Some("librocksdb.so+lru".to_owned());
         let options = flags.engine_options();
         assert!(options.contains("db_write_buffer_size=10485760;write_buffer_size=5242880;"));
         assert!(options.contains("{block_cache=73400320}"), "{options}");

@@ -18,6 +18,7 @@ mod key_value_gen;
 mod linkbench;
 mod measurement;
 mod medians;
+mod memory_bound;
 mod mixgraph;
 mod multi_db;
 mod option_text;
@@ -33,10 +34,12 @@ mod ycsb;
 use std::io::Write;
 use std::path::Path;
 
+use cairn::options::enums::IoMode;
 use cairn::{Error, Result};
 
 use benchmarks::Benchmark;
 use engine::{CacheType, Source};
+use flags::IoBy;
 pub use flags::{Flags, normalized};
 use progress::{Begin, NoProgress, Progress};
 
@@ -48,6 +51,9 @@ use progress::{Begin, NoProgress, Progress};
 pub fn bench(flags: &Flags, begin: Begin<'_>, out: &mut dyn Write) -> Result<()> {
     if flags.benchmarks == cache_sim::NAME {
         return printed(cache_sim::run(out));
+    }
+    if memory_bound::is_selected(flags) {
+        return memory_bound::run(flags, out);
     }
     let flags = &flags.settled();
     if flags.compares() {
@@ -88,6 +94,13 @@ fn with_engine(name: &str, work: Work<'_>) -> Result<()> {
     if path == flags::OURS {
         return work.run(&cairn_engine::CairnSource {
             compact_on_deletion,
+            io: flags.io.map(|by| match by {
+                IoBy::Uring => IoMode::Uring,
+                IoBy::Threads => IoMode::Threads,
+                IoBy::Blocking => IoMode::Blocking,
+            }),
+            remote: flags.remote(),
+            ..cairn_engine::CairnSource::default()
         });
     }
     let library = load(path).map_err(|error| {

@@ -85,7 +85,7 @@ pub fn peak_memory() -> u64 {
 }
 
 /// Returns the number after `name` in a text of lines; 0 if it is missing.
-fn field(text: &str, name: &str) -> u64 {
+pub(crate) fn field(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let word = line.and_then(|rest| rest.split_whitespace().next());
     word.and_then(|word| word.parse().ok()).unwrap_or(0)

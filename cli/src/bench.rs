@@ -45,6 +45,10 @@ Benchmarks (those marked * start with a fresh database unless --use_existing_db 
                     16 KiB, skew 0.99, --cache_size (1 GiB). The cases are cache95t1 to cache60t16: a hit ratio
                     of about 95 % or 60 %, and 1, 2 or 16 threads. Without --engines it compares Cairn's caches
                     and those of the library that `cargo xtask reference` builds
+  memory            ten workloads in child processes, with the peak of resident memory of each under
+                    --memory_budget (64M), and of each of --engines at equal explicit settings; memory-fill,
+                    -reads, -scans, -families, -files, -iterators, -bursts, -blobs, -large-values and -openings
+                    are one of them each
 
 Examples:
   cairn bench

@@ -90,6 +90,17 @@ pub fn facts(flags: &Flags) -> Vec<(&'static str, String)> {
     if flags.databases() > 1 {
         facts.push(("databases", flags.databases().to_string()));
     }
+    if let Some(remote) = flags.remote() {
+        let (latency, depth) = (remote.latency, remote.queue_depth);
+        let bandwidth = match remote.bandwidth {
+            0 => "no limit".to_owned(),
+            rate => format!("{} MB/s", rate / 1_000_000),
+        };
+        facts.push((
+            "each read",
+            format!("latency {latency:?}, bandwidth {bandwidth}, queue depth {depth}"),
+        ));
+    }
     if let Some(budget) = flags.memory_budget {
         facts.push(("memory budget", format!("{budget} bytes")));
     }

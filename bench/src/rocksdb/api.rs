@@ -116,6 +116,7 @@ functions! {
     fn rocksdb_readoptions_set_timestamp(Handle, *const c_char, usize);
     fn rocksdb_readoptions_set_verify_checksums(Handle, c_uchar);
     fn rocksdb_readoptions_set_total_order_seek(Handle, c_uchar);
+    fn rocksdb_readoptions_set_async_io(Handle, c_uchar);
     fn rocksdb_readoptions_set_prefix_same_as_start(Handle, c_uchar);
     fn rocksdb_get_pinned(Handle, Handle, *const c_char, usize, ErrorSlot) -> Handle;
     fn rocksdb_batched_multi_get_cf(

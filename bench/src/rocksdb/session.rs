@@ -36,7 +36,16 @@ impl Source for Library {
             Some(cache) => self.clone().with_cache(cache.clone()),
             None => self.clone(),
         };
-        let families = [("default", options)];
+        // All families of a database have to be opened; the default one is the first.
+        let others = match crate::db_dir::has_database(dir) {
+            true => super::list_families(&library, dir).map_err(failed)?,
+            false => Vec::new(),
+        };
+        let others = others.iter().filter(|name| *name != "default");
+        let others = others.map(|name| (name.as_str(), ""));
+        let families: Vec<_> = std::iter::once(("default", options))
+            .chain(others)
+            .collect();
         Db::open(&library, dir, options, &families, OpenMode::Create).map_err(failed)
     }
 
@@ -91,6 +100,7 @@ impl Engine for Db {
                 read,
                 u8::from(settings.prefix_same_as_start),
             );
+            (api.rocksdb_readoptions_set_async_io)(read, u8::from(settings.async_io));
             (api.rocksdb_writeoptions_set_sync)(write, u8::from(settings.sync));
             (api.rocksdb_writeoptions_disable_WAL)(write, c_int::from(settings.disable_wal));
             Thread {

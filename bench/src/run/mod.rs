@@ -353,6 +353,8 @@ fn settings(flags: &Flags) -> Settings {
         verify_checksums: flags.verify_checksum,
         total_order_seek: flags.total_order_seek,
         prefix_same_as_start: flags.prefix_same_as_start,
+        async_io: flags.async_io,
+        optimize_multiget_for_io: flags.optimize_multiget_for_io,
     }
 }
 

@@ -110,6 +110,10 @@ impl Work for Shared {
             DueJob::Flush(_) | DueJob::AtomicFlush => self.report_flush(&result),
             DueJob::Compaction(..) => false,
         };
+        if let Some(budget) = &self.budget {
+            let now = self.context.world.clock.monotonic_nanos();
+            budget.of.job_ended(now);
+        }
         JobEnd { result, forgiven }
     }
 

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use cairn_memory::MemoryBudget;
 use cairn_memory::budget::ReadTimes;
 use cairn_options::TableOptions;
-use cairn_platform::fs::{FileMode, RandomAccessFile, ReadAt, Status, WritableFile};
+use cairn_platform::fs::{FileMode, RandomAccessFile, Status, WritableFile};
+use cairn_platform::io::{FileReads, ReadQueue};
 use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
 use cairn_platform::{Clock, FileSystem, wrapper};
 use cairn_types::Result;
@@ -183,13 +184,18 @@ impl wrapper::RandomAccessFileWrapper for TimedFile {
         self.read(buf.len(), || self.file.read_up_to_end(offset, buf))
     }
 
-    fn read_many(&self, reads: &mut [ReadAt<'_>]) {
-        let began = self.clock.monotonic_nanos();
-        self.file.read_many(reads);
-        let nanos = self.clock.monotonic_nanos().saturating_sub(began);
-        let bytes = reads.iter().filter_map(|read| read.got.as_ref().ok());
-        let bytes = bytes.map(|&bytes| bytes as u64).sum();
-        // The times of concurrent reads must not be added up.
-        self.reads.add(reads.len() as u64, nanos, bytes);
+    fn start_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue) {
+        reads.note(self.clock.monotonic_nanos());
+        self.file.start_reads(reads, queue);
+    }
+
+    fn finish_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue) {
+        self.file.finish_reads(reads, queue);
+        let nanos = self.clock.monotonic_nanos();
+        let nanos = nanos.saturating_sub(reads.take_note());
+        let (_, bytes) = reads.done();
+        // The times of reads that are under way together are not their sum.
+        let count = reads.reads.len() as u64;
+        self.reads.add(count, queue.share(nanos), bytes);
     }
 }

@@ -354,7 +354,7 @@ impl Shared {
                 options: family.options().clone(),
                 dirs: family.tables().paths.clone(),
                 blobs: family.view().family.blobs.clone(),
-                charge: family.tables().charge_policy(),
+                charge: family.tables().charge.clone(),
             },
             database: JobDatabase {
                 options: self.options().clone(),

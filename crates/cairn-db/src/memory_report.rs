@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cairn_memory::budget::{MemoryRegion, MemorySplit};
 use cairn_memory::{BlockCache, CacheKind, CacheRole, MemoryUse, RoleCounts};
 use cairn_observe::event::quoted;
 use cairn_platform::posix::process_memory;
@@ -177,6 +178,7 @@ impl Shared {
             ("uses", object(&uses)),
             ("caches", array(&caches)),
             ("families", array(&families)),
+            ("budget", self.budget_json()),
             ("iterators", self.iterators_json()),
             ("snapshots", self.snapshots_json()),
         ]);
@@ -203,6 +205,14 @@ impl Shared {
                 }
             }
         }
+        // That of a budget has the charges of all families, also if none has blocks in it.
+        if let Some(budget) = &self.budget
+            && !caches
+                .iter()
+                .any(|it| Arc::ptr_eq(&it.cache, budget.of.cache()))
+        {
+            caches.push(CacheMemory::new(budget.of.cache().clone()));
+        }
         caches
     }
 
@@ -223,6 +233,38 @@ impl Shared {
             (what, measured.max(charged))
         };
         MemoryUse::ALL.map(of).to_vec()
+    }
+
+    /// The memory budget, its split and its last moves, the newest first; null without a budget.
+    fn budget_json(&self) -> String {
+        let Some(budget) = &self.budget else {
+            return "null".to_owned();
+        };
+        let split_json = |split: MemorySplit| {
+            let regions = MemoryRegion::ALL.map(|it| (it.name(), split.get(it).to_string()));
+            object(&regions)
+        };
+        let now = self.context.world.clock.monotonic_nanos();
+        let moves = budget.of.moves();
+        let moves = moves.iter().rev().take(LISTED).map(|record| {
+            let made = &record.made;
+            let ago = now.saturating_sub(record.at) as f64 / 1e9;
+            object(&[
+                ("seconds", format!("{ago:.3}")),
+                ("from", quoted(made.from.name())),
+                ("to", quoted(made.to.name())),
+                ("bytes", made.bytes.to_string()),
+                ("reason", quoted(&made.to_string())),
+                ("split", split_json(record.split)),
+            ])
+        });
+        let moves: Vec<String> = moves.collect();
+        object(&[
+            ("bytes", budget.of.bytes().to_string()),
+            ("automatic", budget.of.is_automatic().to_string()),
+            ("split", split_json(budget.of.split())),
+            ("moves", array(&moves)),
+        ])
     }
 
     fn iterators_json(&self) -> String {

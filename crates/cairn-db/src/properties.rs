@@ -280,6 +280,7 @@ const TEXTS: &[&str] = &[
     "rocksdb.blob-cache-usage",
     "rocksdb.blob-cache-pinned-usage",
     "cairn.cache",
+    "cairn.io",
     "cairn.memory",
 ];
 
@@ -387,6 +388,7 @@ impl Shared {
             return Some(files.map(|(_, file)| file.size).sum::<u64>().to_string());
         }
         Some(match name {
+            "cairn.io" => self.context.io.driver().to_string(),
             "cairn.memory" => self.memory_report(),
             "rocksdb.levelstats" => level_stats(&view),
             "rocksdb.sstables" => tables(&view),

@@ -93,6 +93,9 @@ impl WritePath {
 /// or that of its memory budget.
 fn budget_of(options: &DbOptions) -> Option<Arc<WriteBufferManager>> {
     let memory = options.memory_budget.as_ref();
+    if let (Some(memory), Some(buffers)) = (memory, &options.write_buffer_manager) {
+        memory.include_buffers(buffers);
+    }
     options.write_buffer_manager.clone().or_else(|| {
         let size = usize::try_from(options.db_write_buffer_size).unwrap_or(usize::MAX);
         if size == 0 {

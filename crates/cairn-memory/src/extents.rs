@@ -17,7 +17,7 @@
 
 use std::ptr::NonNull;
 
-use cairn_platform::huge::{HugePage, prepare_ahead};
+use cairn_platform::huge::{HUGE_PAGE, HugePage, prepare_ahead};
 use cairn_platform::sync::Mutex;
 
 /// The maximum number of pooled extents: 64 MiB, a memtable of the default size.
@@ -66,6 +66,11 @@ impl Pool {
         debug_assert!(self.extents.len() <= MAX_POOLED, "the pool is bounded");
         extents
     }
+}
+
+/// Bytes of the pooled extents.
+pub(crate) fn pooled_bytes() -> usize {
+    POOL.lock().extents.len() * HUGE_PAGE
 }
 
 /// Adds an extent to the pool.
@@ -137,11 +142,9 @@ impl Drop for Extents {
 mod tests {
     use std::time::Duration;
 
+    use super::*;
     use cairn_platform::Clock;
     use cairn_platform::SystemClock;
-    use cairn_platform::huge::HUGE_PAGE;
-
-    use super::*;
 
     fn pool() -> usize {
         POOL.lock().extents.len()

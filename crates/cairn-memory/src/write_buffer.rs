@@ -18,7 +18,7 @@
 //! assert!(manager.enabled() && manager.cost_to_cache());
 //! ```
 
-use cairn_platform::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering};
+use cairn_platform::sync::{Arc, AtomicBool, AtomicUsize, Mutex, OnceLock, Ordering};
 
 use crate::cache::{BlockCache, CacheCharge, MemoryUse};
 
@@ -85,8 +85,10 @@ pub struct WriteBufferManager {
     flushed: AtomicUsize,
     /// Bytes of mutable memtables.
     active: AtomicUsize,
-    /// The charge to the cache, if there is a cache.
-    charge: Option<Mutex<CacheCharge>>,
+    /// The charge to the cache, if there is one.
+    charge: OnceLock<Mutex<CacheCharge>>,
+    /// True if the cache is one given at creation.
+    costs: bool,
     owners: Mutex<Vec<std::sync::Weak<dyn MemtableOwner>>>,
     /// True while a requested flush of another database is pending.
     requested: Arc<AtomicBool>,
@@ -111,8 +113,8 @@ impl WriteBufferManager {
             peak: AtomicUsize::new(0),
             flushed: AtomicUsize::new(0),
             active: AtomicUsize::new(0),
-            charge: cache
-                .map(|cache| Mutex::new(CacheCharge::new(cache, MemoryUse::WriteBuffer, 0))),
+            costs: cache.is_some(),
+            charge: cache.map_or_else(OnceLock::new, |cache| charge_of(cache, 0).into()),
             owners: Mutex::new(Vec::new()),
             requested: Arc::new(AtomicBool::new(false)),
             flushes: AtomicUsize::new(0),
@@ -128,7 +130,13 @@ impl WriteBufferManager {
     /// True if memtables are charged to a cache.
     #[must_use]
     pub fn cost_to_cache(&self) -> bool {
-        self.charge.is_some()
+        self.costs
+    }
+
+    /// Charges the memtables to `cache` from now on, unless they are charged already.
+    pub(crate) fn charge_to(&self, cache: &Arc<BlockCache>) {
+        let used = self.memory_usage().next_multiple_of(STEP);
+        self.charge.get_or_init(|| charge_of(cache.clone(), used));
     }
 
     /// True if writes are stalled when the budget is exhausted.
@@ -181,9 +189,7 @@ impl WriteBufferManager {
     /// Bytes charged to the cache.
     #[must_use]
     pub fn dummy_entries_in_cache_usage(&self) -> usize {
-        self.charge
-            .as_ref()
-            .map_or(0, |charge| charge.lock().bytes())
+        self.charge.get().map_or(0, |charge| charge.lock().bytes())
     }
 
     /// True if a memtable should be flushed to keep within the budget.
@@ -323,13 +329,19 @@ impl WriteBufferManager {
     /// Adjusts the charge of the cache to the memory in use. The charge falls with a delay, to avoid
     /// oscillation.
     fn charge(&self) {
-        let Some(charge) = &self.charge else { return };
+        let Some(charge) = self.charge.get() else {
+            return;
+        };
         let mut charge = charge.lock();
         let wanted = self.memory_usage().next_multiple_of(STEP);
         if wanted > charge.bytes() || wanted < charge.bytes() / 4 * 3 {
             charge.set(wanted);
         }
     }
+}
+
+fn charge_of(cache: Arc<BlockCache>, bytes: usize) -> Mutex<CacheCharge> {
+    Mutex::new(CacheCharge::new(cache, MemoryUse::WriteBuffer, bytes))
 }
 
 impl std::fmt::Debug for WriteBufferManager {

@@ -8,7 +8,8 @@ use cairn_platform::{RateLimiter, SstFileManager};
 
 use crate::customizable::DbPath;
 use crate::enums::{
-    CacheTier, Compression, FileChecksum, InfoLogLevel, Temperature, WalRecoveryMode, WalWriteMode,
+    CacheTier, Compression, FileChecksum, InfoLogLevel, IoMode, Temperature, WalRecoveryMode,
+    WalWriteMode,
 };
 use crate::plugin::Plugin;
 use crate::rows::options;
@@ -122,6 +123,9 @@ options! {
         allow_mmap_reads: bool = false;
         /// True if files are written through a memory mapping.
         allow_mmap_writes: bool = false, missing;
+        /// Execution of reads that are known together, such as those of a batch of gets: `kAuto`, `kUring`,
+        /// `kThreads` or `kBlocking`. Cairn's own option. The property `cairn.io` is the mode in use.
+        io_mode: IoMode = IoMode::Auto, unwritten;
         /// True if the kernel is advised to expect random access to tables.
         advise_random_on_open: bool = true, hint;
         /// True if descriptors are closed on exec.

@@ -89,6 +89,17 @@ choices! {
         /// Write calls.
         Plain = "kPlain",
     }
+    /// The way in which reads that are known together are executed.
+    IoMode {
+        /// By io_uring, or by threads where the kernel refuses it.
+        Auto = "kAuto",
+        /// The same; the LOG contains a warning if the kernel refuses io_uring.
+        Uring = "kUring",
+        /// By threads.
+        Threads = "kThreads",
+        /// One after another.
+        Blocking = "kBlocking",
+    }
     /// Treatment of damaged WALs during recovery.
     WalRecoveryMode {
         /// A torn last record is dropped; other damage fails recovery.

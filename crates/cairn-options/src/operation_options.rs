@@ -31,9 +31,10 @@ options! {
         auto_readahead_size: bool = true, hint;
         /// True if readahead keeps its size from file to file.
         adaptive_readahead: bool = false, hint;
-        /// True if readahead happens in the background.
+        /// True if readahead happens in the background, and if a batched lookup reads the files of a level in
+        /// parallel instead of one after another.
         async_io: bool = false, hint;
-        /// True if a batched lookup may spend CPU to overlap its reads.
+        /// True if a batched lookup with `async_io` reads all levels in parallel.
         optimize_multiget_for_io: bool = true, hint;
         /// True if an iterator ignores prefix filters and returns every key.
         total_order_seek: bool = false;

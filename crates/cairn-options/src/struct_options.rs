@@ -117,13 +117,9 @@ options! {
 }
 
 impl CacheUsageOptions {
-    /// Returns the uses of memory that are charged. `all` charges every use, regardless of the options, as
-    /// for a memory budget.
+    /// Returns the uses of memory that are charged.
     #[must_use]
-    pub fn charged(&self, all: bool) -> MemoryUses {
-        if all {
-            return MemoryUses::ALL;
-        }
+    pub fn charged(&self) -> MemoryUses {
         let by_default = match self.options {
             ChargeDecision::Enabled => MemoryUses::ALL,
             ChargeDecision::Disabled => MemoryUses::NONE,

@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 use cairn_types::{Error, Result, Veil};
 
+use crate::io::{FileReads, ReadQueue};
+
 /// The mode in which a file is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileMode {
@@ -151,9 +153,13 @@ pub trait RandomAccessFile: Send + Sync {
     /// checked against the length of the file and continued. A read that ends before the end of the file is
     /// an error.
     fn read_up_to_end(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
-    /// Executes all of `reads` with the effect of [`RandomAccessFile::read_at`], in any order. Each has its
-    /// own result. Sequential unless the file system has a faster way.
-    fn read_many(&self, reads: &mut [ReadAt<'_>]);
+    /// Starts `reads`, a part of a batch, each with the effect of [`RandomAccessFile::read_at`]: puts what they
+    /// wait for into `queue`, or executes them. The results are there after
+    /// [`RandomAccessFile::finish_reads`]. A wrapper starts `reads` in its target.
+    fn start_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue);
+    /// Finishes `reads`, which were started with the same `queue`. All that they wait for has happened. A
+    /// wrapper finishes them in its target before it uses the results.
+    fn finish_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue);
     /// True if the `len` bytes at `offset`, or those before the end of the file, may never have been written:
     /// a disk that lost data returns zeros.
     fn is_blank(&self, offset: u64, len: usize) -> Result<bool>;
@@ -217,10 +223,19 @@ macro_rules! derived_reads {
             $crate::fs::read_up_to_end(self, offset, buf)
         }
 
-        fn read_many(&self, reads: &mut [$crate::fs::ReadAt<'_>]) {
-            for read in reads {
-                read.got = self.read_at(read.offset, read.buf);
-            }
+        fn start_reads(
+            &self,
+            reads: &mut $crate::io::FileReads,
+            _queue: &mut $crate::io::ReadQueue,
+        ) {
+            reads.execute_each(|offset, buf| self.read_at(offset, buf));
+        }
+
+        fn finish_reads(
+            &self,
+            _reads: &mut $crate::io::FileReads,
+            _queue: &mut $crate::io::ReadQueue,
+        ) {
         }
 
         fn is_blank(&self, offset: u64, len: usize) -> $crate::cairn_types::Result<bool> {
@@ -277,26 +292,6 @@ macro_rules! no_successor {
             Ok(None)
         }
     };
-}
-
-/// One of several reads of a file.
-pub struct ReadAt<'a> {
-    /// The offset of the first byte.
-    pub offset: u64,
-    /// The destination.
-    pub buf: &'a mut [u8],
-    /// The number of bytes read, after the read.
-    pub got: Result<usize>,
-}
-
-impl std::fmt::Debug for ReadAt<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ReadAt")
-            .field("offset", &self.offset)
-            .field("len", &self.buf.len())
-            .field("got", &self.got)
-            .finish_non_exhaustive()
-    }
 }
 
 /// The access pattern of a file.

@@ -20,6 +20,7 @@ pub mod posix;
 mod prefetch;
 pub mod random;
 pub mod rate_limited_file;
+pub mod remote;
 pub mod sst_file_manager;
 pub mod sync;
 pub mod thread_pool;
@@ -29,7 +30,7 @@ pub mod world;
 pub mod wrapper;
 
 // Used by the macros of `fs`.
-pub use buffer::{Buffer, Entry, EntryNote};
+pub use buffer::{Buffer, BufferMemory, Entry, EntryNote, buffer_memory};
 #[doc(hidden)]
 pub use cairn_types;
 pub use clock::Clock;
@@ -38,12 +39,15 @@ pub use encrypted::{
 };
 pub use executor::{Executor, Job, Priority};
 pub use fs::{FileSystem, RandomAccessFile, WritableFile};
-pub use io::{Io, ReadRequest};
+pub use io::{Io, ReadDriver, ReadRequest};
 pub use mem::MemFileSystem;
-pub use posix::{PosixFileSystem, Process, SystemClock, SystemRandom, huge, memory_limit, region};
+pub use posix::{
+    PosixFileSystem, Process, SystemClock, SystemRandom, huge, memory_limit, pages, region,
+};
 pub use prefetch::prefetch_address;
 pub use random::Random;
 pub use rate_limited_file::{LimitWatch, LimitedFile, Limits};
 pub use rate_limiter::{IoKind, IoPriority, RateLimited, RateLimiter};
+pub use remote::{RemoteFileSystem, RemoteSettings};
 pub use sst_file_manager::SstFileManager;
 pub use world::World;

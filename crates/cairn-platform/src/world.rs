@@ -9,6 +9,7 @@ use crate::fs::FileSystem;
 use crate::mem::MemFileSystem;
 use crate::posix::{PosixFileSystem, SystemClock, SystemRandom};
 use crate::random::Random;
+use crate::remote::{RemoteFileSystem, RemoteSettings};
 use crate::thread_pool::ThreadPool;
 
 /// Everything that the engine uses of its environment.
@@ -48,6 +49,15 @@ impl World {
     pub fn encrypted(self, provider: Arc<dyn EncryptionProvider>) -> World {
         World {
             fs: Arc::new(EncryptedFileSystem::new(self.fs, provider)),
+            ..self
+        }
+    }
+
+    /// This environment with reads delayed as on remote storage.
+    #[must_use]
+    pub fn remote(self, settings: RemoteSettings) -> World {
+        World {
+            fs: Arc::new(RemoteFileSystem::new(self.fs, self.clock.clone(), settings)),
             ..self
         }
     }

@@ -15,9 +15,8 @@ use std::sync::Arc;
 
 use cairn_types::{Result, Veil};
 
-use crate::fs::{
-    Access, FileLock, FileMode, FileSystem, RandomAccessFile, ReadAt, Status, WritableFile,
-};
+use crate::fs::{Access, FileLock, FileMode, FileSystem, RandomAccessFile, Status, WritableFile};
+use crate::io::{FileReads, ReadQueue};
 
 /// Declares a wrapper trait: the methods that are forwarded by default, and those that every wrapper
 /// implements.
@@ -116,7 +115,8 @@ wrapper! {
     states {
         fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
         fn read_up_to_end(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
-        fn read_many(&self, reads: &mut [ReadAt<'_>]);
+        fn start_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue);
+        fn finish_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue);
     }
 }
 

@@ -5,12 +5,15 @@
 //! prefetch the data block; pin the block; search it. Each stage, and each round of filter checks,
 //! prefetches the memory that the next one touches, so that cache misses overlap. A key whose block
 //! is not in memory is suspended while the others proceed. Once no key can proceed without I/O, the
-//! missing blocks of all keys, across files and levels, are deduplicated and read in one batch. The
-//! batch includes index and filter blocks; values in blob files are read in a separate batch.
+//! missing blocks of all keys, across files and levels, are deduplicated and read: in one batch, or a
+//! batch for each level or file ([`Parallel`]). They include index and filter blocks; values in blob
+//! files are read after them. A key that waits for a filter has those of its later tables read in the
+//! same batch, so that the number of rounds does not grow with the number of levels.
 //!
 //! Every key has its own result: a damaged block fails only the keys that need it.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use cairn_format::key::{self, LookupKey};
 use cairn_observe::Activity;
@@ -18,7 +21,7 @@ use cairn_observe::perf::by_level::{self, LevelMetric};
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{Began, Histogram, Hit, TableCounts, Ticker};
 use cairn_options::ReadOptions;
-use cairn_platform::ReadRequest;
+use cairn_platform::{Buffer, ReadRequest};
 use cairn_table::TableGet;
 use cairn_types::{Error, Result};
 
@@ -202,8 +205,31 @@ fn too_large(options: &ReadOptions) -> Error {
 struct Batch<'a> {
     members: Vec<Member<'a>>,
     read_deadline: ReadDeadline,
+    parallel: Parallel,
     /// True if the time of each stage is recorded by level.
     timed_by_level: bool,
+}
+
+/// The blocks of a batch that are read in parallel. One after the other, they would be waited for longer;
+/// together, they leave fewer reads of the device to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parallel {
+    /// All (`async_io` and `optimize_multiget_for_io`).
+    Levels,
+    /// Those of one level, and of all blob files (`async_io`).
+    Files,
+    /// Those of one file.
+    Blocks,
+}
+
+impl Parallel {
+    fn of(options: &ReadOptions) -> Parallel {
+        match (options.async_io, options.optimize_multiget_for_io) {
+            (true, true) => Parallel::Levels,
+            (true, false) => Parallel::Files,
+            (false, _) => Parallel::Blocks,
+        }
+    }
 }
 
 /// A timed stage. Its duration is divided equally among the participating keys, which may be in
@@ -294,6 +320,7 @@ impl<'a> Batch<'a> {
             timed_by_level: first.is_some_and(|member| member.get.wants_times_by_level()),
             members,
             read_deadline: ReadDeadline::of(options),
+            parallel: Parallel::of(options),
         }
     }
 
@@ -427,12 +454,36 @@ impl<'a> Batch<'a> {
             return any;
         };
         let reading = self.members[*first].get.reading();
+        let blocks = requests.len();
+        let mut ahead = Vec::new();
+        if self.parallel == Parallel::Levels {
+            let others = followers.iter().map(|(at, _)| at);
+            for &at in leaders.iter().chain(others) {
+                for (table, state) in self.members[at].get.look_ahead() {
+                    let request = state.request();
+                    let same = |other: &ReadRequest| {
+                        other.offset == request.offset && Arc::ptr_eq(&other.file, &request.file)
+                    };
+                    if !requests.iter().any(same) {
+                        requests.push(request);
+                        ahead.push((table, state));
+                    }
+                }
+            }
+        }
+        let place = |at: usize| self.members[leaders[at]].get.place();
+        let mut results = self.read(reading, &requests, |at| match self.parallel {
+            Parallel::Levels => (0, 0),
+            Parallel::Files => (place(at).0, 0),
+            Parallel::Blocks => place(at),
+        });
+        for ((table, mut state), bytes) in ahead.into_iter().zip(results.drain(blocks..)) {
+            // After an error, the get that needs the block reads it again and reports the error.
+            let _ = state.supply(&table, bytes);
+            state.bring_counts(&table);
+        }
         let mut failed: Vec<Option<Error>> = Vec::with_capacity(leaders.len());
-        for (&at, bytes) in leaders.iter().zip(self.read_deadline.read_batch(
-            reading,
-            Activity::MultiGet,
-            &requests,
-        )) {
+        for (&at, bytes) in leaders.iter().zip(results) {
             let member = &mut self.members[at];
             let supplied = member.get.supply(bytes);
             failed.push(supplied.as_ref().err().cloned());
@@ -451,6 +502,32 @@ impl<'a> Batch<'a> {
             }
         }
         true
+    }
+
+    /// Executes `requests`: those of equal `place` in parallel, and different places one after another.
+    fn read(
+        &self,
+        reading: &Reading,
+        requests: &[ReadRequest],
+        place: impl Fn(usize) -> (usize, usize),
+    ) -> Vec<Result<Buffer>> {
+        let activity = Activity::MultiGet;
+        let mut order: Vec<_> = (0..requests.len()).map(|at| (place(at), at)).collect();
+        order.sort_unstable();
+        if order.first().map(|one| one.0) == order.last().map(|one| one.0) {
+            return self.read_deadline.read_batch(reading, activity, requests);
+        }
+        let mut results: Vec<_> = (0..requests.len()).map(|_| None).collect();
+        for group in order.chunk_by(|a, b| a.0 == b.0) {
+            let asked: Vec<_> = group.iter().map(|&(_, at)| requests[at].clone()).collect();
+            let read = self.read_deadline.read_batch(reading, activity, &asked);
+            for (&(_, at), result) in group.iter().zip(read) {
+                results[at] = Some(result);
+            }
+        }
+        let unanswered = || Err(Error::aborted("a block of the batch was not read"));
+        let results = results.into_iter();
+        results.map(|one| one.unwrap_or_else(unanswered)).collect()
     }
 
     /// Reads the values that are stored in blob files.
@@ -476,9 +553,10 @@ impl<'a> Batch<'a> {
             return;
         };
         let reading = self.members[*first].get.reading();
-        let results = self
-            .read_deadline
-            .read_batch(reading, Activity::MultiGet, &requests);
+        let results = self.read(reading, &requests, |at| match self.parallel {
+            Parallel::Levels | Parallel::Files => (0, 0),
+            Parallel::Blocks => (0, places[at].file_number()),
+        });
         for ((at, place), bytes) in of.into_iter().zip(places).zip(results) {
             let member = &mut self.members[at];
             let supplied = bytes.and_then(|bytes| member.get.supply_blob(&place, bytes));

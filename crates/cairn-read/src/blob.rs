@@ -295,6 +295,13 @@ pub struct PendingBlob {
     _charge: Option<CacheCharge>,
 }
 
+impl PendingBlob {
+    /// The number of the file.
+    pub(crate) fn file_number(&self) -> usize {
+        self.index.file.0 as usize
+    }
+}
+
 impl BlobCache {
     fn key(&self, index: &BlobIndex) -> CacheKey {
         // The factor is odd, so the products of different file numbers differ.

@@ -475,6 +475,14 @@ impl<'a> PointGet<'a> {
         }
     }
 
+    /// The level of the current table, and its place there.
+    pub(crate) fn place(&self) -> (usize, usize) {
+        match self.stage {
+            Stage::File(level, next) => (level, next),
+            _ => (0, 0),
+        }
+    }
+
     /// True if table search times are recorded by level.
     #[inline]
     pub(crate) fn wants_times_by_level(&self) -> bool {
@@ -741,6 +749,26 @@ impl<'a> PointGet<'a> {
                 Ok(None)
             }
         }
+    }
+
+    /// If the lookup waits for a filter, starts to bring the filters of the open tables after the current one,
+    /// which it may need next. Each is then supplied, and reaches its get through the cache.
+    pub(crate) fn look_ahead(&mut self) -> Vec<(TableRef<'a>, TableGet)> {
+        let mut ahead = Vec::new();
+        if !self.state.lacks_filter() {
+            return ahead;
+        }
+        let stage = self.stage;
+        while let Some((file, _)) = self.next_file() {
+            let mut state = TableGet::new();
+            if let Some(table) = file.table.get()
+                && table.lacks_filter_ahead(self.lookup, &self.options, &mut state)
+            {
+                ahead.push((table, state));
+            }
+        }
+        self.stage = stage;
+        ahead
     }
 
     /// Supplies the missing block.

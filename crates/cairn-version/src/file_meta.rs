@@ -120,6 +120,9 @@ pub struct FileMeta {
     pub charge: OnceLock<Arc<CacheCharge>>,
 }
 
+/// Bytes of a file's metadata in small allocations and in the lists of versions, as measured with 10,000 files.
+const ALLOCATIONS: usize = 512;
+
 impl FileMeta {
     /// Returns the id from which the cache keys of the file's blocks derive, if it is the same for every
     /// opening of the file: [`Table::cache_id`](cairn_table::Table::cache_id), or, if the table is not
@@ -180,7 +183,7 @@ impl FileMeta {
     pub fn memory_usage(&self) -> usize {
         let keys = self.smallest.as_bytes().len() + self.largest.as_bytes().len();
         let timestamps = self.min_timestamp.capacity() + self.max_timestamp.capacity();
-        size_of::<FileMeta>() + keys + timestamps + self.file_checksum.capacity()
+        size_of::<FileMeta>() + keys + timestamps + self.file_checksum.capacity() + ALLOCATIONS
     }
 
     /// True if the file is marked for compaction, by a collector or by the user.

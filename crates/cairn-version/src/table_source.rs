@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use cairn_format::names;
 use cairn_memory::secondary::CacheTier;
-use cairn_memory::{BlockCache, ChargePolicy, MemoryUses};
+use cairn_memory::{BlockCache, ChargePolicy};
 use cairn_observe::files::{ReadOf, counted_reads};
 use cairn_observe::statistics::{Histogram, Meter, Ticker};
 use cairn_options::TableOptions;
@@ -36,8 +36,8 @@ pub struct TableSource {
     pub cache: Option<Arc<BlockCache>>,
     /// The lowest tier of the cache in use.
     pub lowest_tier: CacheTier,
-    /// The memory that is charged to the block cache.
-    pub charged: MemoryUses,
+    /// The memory that is charged, and the cache that it is charged to.
+    pub charge: ChargePolicy,
     /// True if the unique id in the MANIFEST is verified.
     pub verify_unique_id: bool,
     /// The mode in which files are opened.
@@ -55,12 +55,6 @@ pub struct TableSource {
 }
 
 impl TableSource {
-    /// Returns the block cache and the memory that is charged to it.
-    #[must_use]
-    pub fn charge_policy(&self) -> ChargePolicy {
-        ChargePolicy::new(self.cache.clone(), self.charged)
-    }
-
     /// Returns the path of `file`.
     #[must_use]
     pub fn path(&self, file: &FileMeta) -> PathBuf {
@@ -155,7 +149,7 @@ impl TableSource {
             options: self.options.clone(),
             cache: self.cache.clone(),
             lowest_tier: self.lowest_tier,
-            charged: self.charged,
+            charge: self.charge.clone(),
             expected_unique_id: file.unique_id.filter(|_| self.verify_unique_id),
             largest_seq: Some(file.largest_seq),
             tail_size: (file.tail_size > 0).then_some(file.tail_size),

@@ -25,11 +25,12 @@
 //! ```
 
 pub use cairn_platform::fs::{
-    Access, FileLock, FileMode, FileSystem, PathKind, RandomAccessFile, ReadAt, Status,
-    WritableFile, read_up_to_end, status_of_each,
+    Access, FileLock, FileMode, FileSystem, PathKind, RandomAccessFile, Status, WritableFile,
+    read_up_to_end, status_of_each,
 };
+pub use cairn_platform::io::{BatchRead, FileReads, ReadDriver, ReadQueue};
 pub use cairn_platform::uri::register;
 pub use cairn_platform::{Clock, Executor, Job, Priority, Random, World};
-pub use cairn_platform::{MemFileSystem, PosixFileSystem};
+pub use cairn_platform::{MemFileSystem, PosixFileSystem, RemoteFileSystem, RemoteSettings};
 pub use cairn_platform::{derived_reads, no_hints, not_mapped, wrapper};
 pub use cairn_types::Veil;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use cairn::world::{
-    FileMode, FileSystem, PosixFileSystem, RandomAccessFile, ReadAt, Status, Veil, WritableFile,
-    read_up_to_end, wrapper,
+    FileMode, FileReads, FileSystem, PosixFileSystem, RandomAccessFile, ReadQueue, Status, Veil,
+    WritableFile, read_up_to_end, wrapper,
 };
 use cairn_types::{Error, Result};
 
@@ -228,14 +228,17 @@ impl wrapper::RandomAccessFileWrapper for FaultyReadFile {
     fn read_up_to_end(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         read_up_to_end(self, offset, buf)
     }
-    fn read_many(&self, reads: &mut [ReadAt<'_>]) {
-        match self.faults.check(Call::Read, "read", self.inner.path()) {
-            Ok(()) => self.inner.read_many(reads),
-            Err(error) => {
-                for read in reads {
-                    read.got = Err(error.clone());
-                }
-            }
+    fn start_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue) {
+        let checked = self.faults.check(Call::Read, "read", self.inner.path());
+        match &checked {
+            Ok(()) => self.inner.start_reads(reads, queue),
+            Err(error) => reads.fail_all(error),
+        }
+        reads.note(u64::from(checked.is_ok()));
+    }
+    fn finish_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue) {
+        if reads.take_note() == 1 {
+            self.inner.finish_reads(reads, queue);
         }
     }
 }

@@ -9,16 +9,6 @@
 //! [`CatalogEnv`](env::CatalogEnv), so that tests run the catalog over a simulated disk, without a write path
 //! and without jobs.
 //!
-//! | part | owns |
-//! |---|---|
-//! | [`Snapshots`] | the live snapshots |
-//! | [`FileNumbers`] | the numbers of files |
-//! | [`Deletions`] | obsolete files, pins, and the deletion of files |
-//! | [`Sources`] | directories, open tables and caches of families, and the effect of options on them |
-//! | [`OptionsFiles`] | the OPTIONS files |
-//! | [`Space`] | the accounting of space used by files |
-//! | [`Editor`](install::Editor) | the right to append to the MANIFEST, one at a time: changes, families, records about logs |
-//!
 //! - A reader takes the view of a family ([`family::FamilyState::view`]): one load of an atomic pointer.
 //! - A flush or compaction calls [`Catalog::install`] with one change of each family. An operation that has
 //!   to choose levels or copy files while no version changes first acquires an [`install::Editor`].

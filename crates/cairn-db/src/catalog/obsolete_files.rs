@@ -258,7 +258,7 @@ mod tests {
             prefix_extractor: None,
             options: Arc::default(),
             cache: None,
-            charged: cairn_memory::MemoryUses::NONE,
+            charge: cairn_memory::ChargePolicy::default(),
             verify_unique_id: false,
             mode: FileMode::default(),
             advise_random: false,

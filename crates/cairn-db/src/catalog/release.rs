@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cairn_memory::MemoryUses;
+use cairn_memory::ChargePolicy;
 use cairn_memory::secondary::CacheTier;
 use cairn_memtable::{Memtable, MemtableOptions};
 use cairn_read::{Reading, View};
@@ -56,7 +56,7 @@ impl FamilyState {
             prefix_extractor: None,
             options: Arc::new(bare.table.clone()),
             cache: None,
-            charged: MemoryUses::NONE,
+            charge: ChargePolicy::default(),
             verify_unique_id: false,
             mode: self.tables().mode,
             advise_random: false,
@@ -107,6 +107,7 @@ impl FamilyState {
         drop(options);
         self.set_options(Arc::new(bare), tables);
         self.forget_history();
+        self.end_charge();
     }
 }
 

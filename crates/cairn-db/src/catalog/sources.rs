@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::{ArcSwapOption, Guard};
-use cairn_memory::{BlockCache, CacheOptions};
+use cairn_memory::{BlockCache, CacheOptions, ChargePolicy, MemoryUses};
 use cairn_memtable::Memtable;
-use cairn_options::{DbOptions, FamilyOptions};
+use cairn_options::{DbOptions, FamilyOptions, TableOptions};
 use cairn_platform::fs::FileMode;
 use cairn_platform::{FileSystem, Random};
 use cairn_read::{BlobCache, BlobSource, Reading, RowCache, View, ViewEnd};
@@ -202,7 +202,7 @@ impl Sources {
         let dir = self.dirs(options).swap_remove(0);
         BlobSource::new(self.context.world.fs.clone(), dir, tables.mode, cache)
             .counting(self.telemetry.meter())
-            .charging(tables.charge_policy())
+            .charging(tables.charge.clone())
     }
 
     /// Returns the row cache of a family with `options`, if it has one.
@@ -228,10 +228,7 @@ impl Sources {
             prefix_extractor: options.prefix_extractor.clone(),
             cache: options.table.block_cache.clone(),
             lowest_tier: db.lowest_used_cache_tier.into(),
-            charged: options
-                .table
-                .cache_usage_options
-                .charged(self.charges_all()),
+            charge: self.charge_policy(&options.table),
             options: Arc::new(match &self.budget {
                 Some(budget) => budget.table_options(&options.table),
                 None => options.table.clone(),
@@ -250,10 +247,16 @@ impl Sources {
         }
     }
 
-    /// True if all memory is charged to the block cache, regardless of the families' `cache_usage_options`,
-    /// because there is a memory budget.
-    fn charges_all(&self) -> bool {
-        self.budget.is_some()
+    /// The memory of a family of `options` that is charged. Under a memory budget that is all of it, and the cache is
+    /// the budget's, also for families without a cache or with one of their own.
+    fn charge_policy(&self, options: &TableOptions) -> ChargePolicy {
+        match &self.budget {
+            Some(budget) => ChargePolicy::new(Some(budget.of.cache().clone()), MemoryUses::ALL),
+            None => ChargePolicy::new(
+                options.block_cache.clone(),
+                options.cache_usage_options.charged(),
+            ),
+        }
     }
 
     /// Returns the directories of the tables of a family with these options, by path id.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_format::key::InternalKey;
-use cairn_memory::MemoryUses;
+use cairn_memory::ChargePolicy;
 use cairn_memory::secondary::CacheTier;
 use cairn_observe::statistics::Meter;
 use cairn_options::TableOptions;
@@ -44,7 +44,7 @@ impl Reader<'_> {
             options: self.options.clone(),
             cache: None,
             lowest_tier: CacheTier::default(),
-            charged: MemoryUses::NONE,
+            charge: ChargePolicy::default(),
             expected_unique_id: None,
             largest_seq: seq,
             tail_size: None,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use cairn_format::key::LookupKey;
 use cairn_format::table::Properties;
-use cairn_memory::MemoryUses;
+use cairn_memory::ChargePolicy;
 use cairn_memory::secondary::CacheTier;
 use cairn_memtable::{Memtable, MemtableOptions};
 use cairn_observe::statistics::Meter;
@@ -65,7 +65,7 @@ impl SstFileReader {
             prefix_extractor: family.prefix_extractor.clone(),
             options,
             cache: None,
-            charged: MemoryUses::NONE,
+            charge: ChargePolicy::default(),
             verify_unique_id: false,
             mode: FileMode::default(),
             advise_random: false,

@@ -65,11 +65,24 @@ impl Shared {
         ];
         head.extend(options::db_lines(&options, &objects));
         head.extend(support());
+        head.push(self.io_line());
         for family in self.catalog.families().iter() {
             head.extend(options::family_lines(family.name(), &family.options()));
         }
         head.push(format!("DB ID: {}", self.context.db_id));
         self.context.info.header_lines(&head);
+    }
+
+    /// The execution of reads, and the reason if it is not the preferred one.
+    fn io_line(&self) -> String {
+        let io = &self.context.io;
+        match io.refusal() {
+            Some(reason) => format!(
+                "Reads of batches: {} (io_uring is refused: {reason})",
+                io.driver()
+            ),
+            None => format!("Reads of batches: {}", io.driver()),
+        }
     }
 
     /// Writes the options of a newly created family.

@@ -122,6 +122,7 @@ const OF_DATABASE: &[&str] = &[
     "allow_2pc",
     "wal_write_mode",
     "memory_budget",
+    "io_mode",
     "dump_malloc_stats",
     "info_log_level",
     "db_paths",

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_format::names::{self, FileName, table};
-use cairn_memory::MemoryUses;
+use cairn_memory::ChargePolicy;
 use cairn_observe::Logger;
 use cairn_observe::statistics::Meter;
 use cairn_options::file::OptionsFile;
@@ -172,7 +172,7 @@ pub(super) fn recorded_merge_operator(
             prefix_extractor: None,
             options: Arc::default(),
             cache: None,
-            charged: MemoryUses::NONE,
+            charge: ChargePolicy::default(),
             verify_unique_id: false,
             mode: FileMode::default(),
             advise_random: false,

@@ -24,9 +24,10 @@ use std::sync::Arc;
 use cairn_format::names::FileName;
 use cairn_observe::threads::{Operation, Tracker};
 use cairn_observe::{Level, LogOptions, Logger};
+use cairn_options::enums::IoMode;
 use cairn_options::{DbOptions, FamilyOptions, InfoLogLevel};
 use cairn_platform::sync::Condvar;
-use cairn_platform::{Io, Process, World};
+use cairn_platform::{Io, Process, ReadDriver, World};
 use cairn_types::{Error, KeyOrder, Result, SequenceNumber, Subcode};
 use cairn_version::Version;
 use cairn_version::manifest::{self, Recovered, RecoveredFamily};
@@ -398,6 +399,23 @@ fn assemble(
     Ok(shared)
 }
 
+/// The executor of reads that `options` select.
+fn io(options: &DbOptions, info: &Logger) -> Io {
+    let io = Io::with_driver(match options.io_mode {
+        IoMode::Auto => None,
+        IoMode::Uring => Some(ReadDriver::Uring),
+        IoMode::Threads => Some(ReadDriver::Threads),
+        IoMode::Blocking => Some(ReadDriver::Blocking),
+    });
+    if let (IoMode::Uring, Some(reason)) = (options.io_mode, io.refusal()) {
+        info.warn(format_args!(
+            "io_mode=kUring: reads are executed by {}, because io_uring is refused: {reason}",
+            io.driver()
+        ));
+    }
+    io
+}
+
 /// Returns the context of the database in `dir`, which has the files `names`, and starts its info log.
 fn context_of(
     request: &OpenRequest<'_>,
@@ -430,7 +448,7 @@ fn context_of(
     Ok(DbContext {
         dir,
         wal_dir,
-        io: Io::blocking(),
+        io: io(options, &info),
         info,
         opened_at: world.clock.monotonic_nanos(),
         db_id,

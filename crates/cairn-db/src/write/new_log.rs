@@ -53,7 +53,7 @@ impl Shared {
             log.flush_by_hand();
         }
         if let Some(family) = self.catalog.default_family() {
-            log.charge_to(&family.tables().charge_policy());
+            log.charge_to(&family.tables().charge);
         }
         if let Some(predecessor) = predecessor {
             log.state_predecessor(&predecessor)?;

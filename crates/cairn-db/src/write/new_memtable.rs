@@ -9,6 +9,9 @@ use cairn_types::SequenceNumber;
 
 use crate::shared::Shared;
 
+/// The least number of blocks of memtables in their budget.
+const BLOCKS_OF_BUDGET: usize = 32;
+
 impl Shared {
     /// Creates a memtable for a family with `options`, for writes after `last`.
     pub(crate) fn new_memtable(
@@ -16,8 +19,11 @@ impl Shared {
         options: &cairn_options::FamilyOptions,
         last: SequenceNumber,
     ) -> Arc<Memtable> {
+        // In small steps under a small budget: the unused end of a block counts.
+        let limit = self.writes.buffers.as_ref().filter(|it| it.enabled());
+        let step = limit.map_or(usize::MAX, |it| it.buffer_size() / BLOCKS_OF_BUDGET);
         let memtable = cairn_memtable::MemtableOptions {
-            arena_block_size: options.arena_block_size,
+            arena_block_size: options.arena_block_size.min(step),
             filter: memtable_filter(options),
             sort_on_read: options.memtable_factory == MemtableFactory::Vector,
         };

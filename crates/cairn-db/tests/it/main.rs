@@ -31,6 +31,7 @@ mod open_files;
 mod opening;
 mod options;
 mod outputs;
+mod parallel_reads;
 mod paths;
 mod properties;
 mod reads;

@@ -29,7 +29,9 @@ mod split;
 use std::collections::VecDeque;
 use std::sync::Weak;
 
+use cairn_platform::buffer_memory;
 use cairn_platform::memory_limit::memory_limit;
+use cairn_platform::posix::trim_heap;
 use cairn_platform::sync::{Arc, Mutex};
 use cairn_types::{Error, Result};
 
@@ -48,6 +50,13 @@ pub const AUTOMATIC_PERCENT: u64 = 60;
 
 /// The time between two moves, in nanoseconds.
 pub const INTERVAL: u64 = 1_000_000_000;
+
+/// The time between two releases of memory after jobs, in nanoseconds.
+const TRIM_INTERVAL: u64 = 50_000_000;
+
+/// The largest budget for which free memory of the C library's allocator is returned to the kernel after jobs: in a
+/// larger one it makes no difference, and the heaps of a large program take long to walk.
+const MAX_TRIMMED: usize = 1 << 30;
 
 /// The number of moves that are remembered.
 const MAX_MOVES: usize = 1024;
@@ -104,6 +113,10 @@ struct State {
     data: DataSize,
     /// The charge of the compressed tier; `None` without one.
     tier: Option<CacheCharge>,
+    /// The charge of resident memory that nothing uses, beyond the part of the budget that is kept for it.
+    free: CacheCharge,
+    /// The time of the last release of memory after a job.
+    trimmed_at: u64,
     /// Caches of explicit sizes, which are charged to the budget.
     explicit: Vec<(Weak<BlockCache>, CacheCharge)>,
     damping: Damping,
@@ -170,6 +183,7 @@ impl MemoryBudget {
         let buffers = WriteBufferManager::new(memtables, Some(cache.clone()), true);
         buffers.set_flush_policy(FlushPolicy::LargestAcrossDatabases);
         cache.observe_evictions();
+        let free = CacheCharge::new(cache.clone(), MemoryUse::FreeMemory, 0);
         let budget = MemoryBudget {
             cache,
             buffers: Arc::new(buffers),
@@ -181,6 +195,8 @@ impl MemoryBudget {
                 fixed: Vec::new(),
                 data,
                 tier,
+                free,
+                trimmed_at: 0,
                 explicit: Vec::new(),
                 damping: Damping::default(),
                 moves: VecDeque::new(),
@@ -285,6 +301,12 @@ impl MemoryBudget {
         Ok(())
     }
 
+    /// Charges the memtables of `buffers`, a limit of the program's own, to the budget, unless they are charged to a
+    /// cache already.
+    pub fn include_buffers(&self, buffers: &WriteBufferManager) {
+        buffers.charge_to(&self.cache);
+    }
+
     /// Charges a cache whose size is explicit to the budget, for as long as it lives.
     pub fn include_cache(&self, cache: &Arc<BlockCache>) {
         if Arc::ptr_eq(cache, &self.cache) {
@@ -343,6 +365,7 @@ impl MemoryBudget {
             .map(|database| database.take_work())
             .collect();
         drop(databases);
+        self.release_free_memory(works.iter().any(|work| work.merge_nanos > 0));
         let (reuse, inserted) = self.cache.take_reuse();
         let mut state = self.state.lock();
         state.follow_explicit_caches();
@@ -366,6 +389,29 @@ impl MemoryBudget {
         state.observed.restart();
         self.put_in_force(state, record.split);
         Some(record)
+    }
+
+    /// Returns the memory that a flush or compaction has freed to the kernel. `now` is the time of the monotonic clock;
+    /// jobs that end soon after another do nothing.
+    pub fn job_ended(&self, now: u64) {
+        let mut state = self.state.lock();
+        if now < state.trimmed_at.saturating_add(TRIM_INTERVAL) {
+            return;
+        }
+        state.trimmed_at = now;
+        drop(state);
+        self.release_free_memory(true);
+    }
+
+    /// Returns free memory to the kernel after jobs, and charges what stays resident.
+    fn release_free_memory(&self, after_jobs: bool) {
+        if after_jobs && self.bytes() <= MAX_TRIMMED {
+            trim_heap();
+        }
+        let free = buffer_memory().free + crate::extents::pooled_bytes();
+        let mut state = self.state.lock();
+        let charged = free.saturating_sub(split::slack(state.bytes));
+        state.free.set(charged);
     }
 
     fn put_in_force(

@@ -4,20 +4,21 @@ use cairn_types::{Error, Result};
 
 const MIB: usize = 1 << 20;
 
-/// Memory of the process that is not charged: the writable data of the program and its libraries, stacks, the
-/// allocator's metadata and the objects of an open database. A small program with one open database has 5 to
-/// 7 MiB resident, of which the kernel can drop the code.
-pub(super) const BASE: usize = 6 * MIB;
+/// Memory of the process that is not charged: the code and data of the program and its libraries, stacks, the
+/// allocator's metadata and the objects of an open database. In the command line tool 10 MiB of code are resident,
+/// which the kernel can drop, and 2 MiB of the rest.
+pub(super) const BASE: usize = 12 * MIB;
 
-/// The share of a budget left to the allocator, as a divisor: freed memory in pieces too small to be returned
-/// to the operating system.
+/// The share of a budget left to the allocators, as a divisor: memory that was freed and not returned to the
+/// operating system.
 pub(super) const SLACK_DIVISOR: usize = 16;
 
 /// The smallest limit of memtables.
 pub(super) const MIN_MEMTABLES: usize = MIB;
 
-/// The smallest block cache.
-pub(super) const MIN_CACHE: usize = MIB;
+/// The smallest block cache: a flush and a compaction with small inputs, the log and a few readers are charged 4 to 6
+/// MiB.
+pub(super) const MIN_CACHE: usize = 7 * MIB;
 
 /// The largest initial limit of memtables: two of the default size for each of four families.
 const MAX_INITIAL_MEMTABLES: usize = 512 * MIB;
@@ -111,7 +112,12 @@ pub(super) fn divided(bytes: usize) -> Result<usize> {
             smallest()
         )));
     };
-    Ok(rest - rest / SLACK_DIVISOR)
+    Ok(rest - slack(bytes))
+}
+
+/// The part of a budget of `bytes` that is kept for free memory of the allocators.
+pub(super) fn slack(bytes: usize) -> usize {
+    bytes.saturating_sub(BASE) / SLACK_DIVISOR
 }
 
 /// The data of the databases when a budget is first divided.
@@ -240,8 +246,11 @@ mod tests {
         let fixed = scaled(&split, 500 * MIB, &[Memtables]);
         assert_eq!(fixed.get(Memtables), 200 * MIB);
         assert_eq!(fixed.sum(), 500 * MIB);
-        let least = scaled(&split, 2 * MIB, &[Memtables, PageCache]);
-        assert_eq!((least.get(Memtables), least.get(BlockCache)), (MIB, MIB));
+        let least = scaled(&split, 8 * MIB, &[Memtables, PageCache]);
+        assert_eq!(
+            (least.get(Memtables), least.get(BlockCache)),
+            (MIB, MIN_CACHE)
+        );
         assert_eq!(least.get(PageCache), 0);
     }
 }

@@ -22,6 +22,8 @@ pub enum MemoryUse {
     TableReader,
     /// Metadata of files in versions.
     FileMetadata,
+    /// Options and state of column families.
+    Family,
     /// Blocks that are being read.
     ReadInProgress,
     /// Blocks that iterators hold and that are not cache entries.
@@ -40,18 +42,21 @@ pub enum MemoryUse {
     RowCache,
     /// The compressed tier.
     CompressedTier,
+    /// Resident memory that the databases do not use: freed blocks and pages kept for the next ones.
+    FreeMemory,
     /// Anything else.
     Other,
 }
 
 impl MemoryUse {
     /// Every use.
-    pub const ALL: [MemoryUse; 15] = [
+    pub const ALL: [MemoryUse; 17] = [
         MemoryUse::WriteBuffer,
         MemoryUse::CompressionDictionaryBuffer,
         MemoryUse::FilterConstruction,
         MemoryUse::TableReader,
         MemoryUse::FileMetadata,
+        MemoryUse::Family,
         MemoryUse::ReadInProgress,
         MemoryUse::Iterator,
         MemoryUse::Prefetch,
@@ -61,6 +66,7 @@ impl MemoryUse {
         MemoryUse::BlobCache,
         MemoryUse::RowCache,
         MemoryUse::CompressedTier,
+        MemoryUse::FreeMemory,
         MemoryUse::Other,
     ];
 
@@ -73,6 +79,7 @@ impl MemoryUse {
             MemoryUse::FilterConstruction => "FilterConstruction",
             MemoryUse::TableReader => "BlockBasedTableReader",
             MemoryUse::FileMetadata => "FileMetadata",
+            MemoryUse::Family => "Family",
             MemoryUse::ReadInProgress => "ReadInProgress",
             MemoryUse::Iterator => "Iterator",
             MemoryUse::Prefetch => "Prefetch",
@@ -82,6 +89,7 @@ impl MemoryUse {
             MemoryUse::BlobCache => "BlobCache",
             MemoryUse::RowCache => "RowCache",
             MemoryUse::CompressedTier => "CompressedTier",
+            MemoryUse::FreeMemory => "FreeMemory",
             MemoryUse::Other => "Misc",
         }
     }
@@ -89,7 +97,7 @@ impl MemoryUse {
 
 /// A set of uses of memory.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub struct MemoryUses(u16);
+pub struct MemoryUses(u32);
 
 impl MemoryUses {
     /// No use.
@@ -136,6 +144,13 @@ impl ChargePolicy {
     #[must_use]
     pub fn new(cache: Option<Arc<BlockCache>>, uses: MemoryUses) -> ChargePolicy {
         ChargePolicy { cache, uses }
+    }
+
+    /// True if `what` is charged.
+    #[inline]
+    #[must_use]
+    pub fn charges(&self, what: MemoryUse) -> bool {
+        self.uses.contains(what)
     }
 
     /// The cache, if `what` is charged to it.

@@ -205,13 +205,20 @@ const MAX_AUTO_SHARD_BITS: u32 = 6;
 const MAX_SHARD_BITS: u32 = 19;
 
 /// The step in which the capacity is lowered, in bytes.
-const LOWERING_STEP: usize = 8 << 20;
+const LOWERING_STEP: usize = 1 << 20;
 
 /// The shard of a key with `hash` out of `shards`, a power of two.
 #[inline]
 fn shard_of(hash: u64, shards: usize) -> usize {
     // The tables use the lowest bits and the upper half; these are from the middle.
     (hash >> 20) as usize & (shards - 1)
+}
+
+/// The capacities through which a cache with `usage` bytes goes to `capacity`; the last is `capacity`.
+fn lowering_steps(usage: usize, capacity: usize) -> impl Iterator<Item = usize> {
+    let step = move |from: usize| from.saturating_sub(LOWERING_STEP).max(capacity);
+    let next = move |&from: &usize| (from != capacity).then(|| step(from));
+    std::iter::successors(Some(step(usage)), next)
 }
 
 impl BlockCache {
@@ -456,20 +463,22 @@ impl BlockCache {
     /// proceed in between. If the tiers share a capacity, this is the total.
     pub fn set_capacity(&self, capacity: usize) {
         self.capacity.store(capacity, Ordering::Relaxed);
-        let mut next = self.usage();
-        loop {
-            next = next.saturating_sub(LOWERING_STEP).max(capacity);
-            let mut evicted = Vec::new();
-            self.store().set_capacity(next, &mut evicted);
-            self.pass_on(evicted);
-            if next == capacity {
-                break;
-            }
+        for step in lowering_steps(self.usage(), capacity) {
+            self.lower_to(step);
         }
         self.divide_again();
         if let Some(ghosts) = self.ghosts.get() {
             ghosts.set_capacity(capacity);
         }
+    }
+
+    /// Sets the capacity of the entries and charges, and returns the number of entries that this evicted.
+    fn lower_to(&self, capacity: usize) -> usize {
+        let mut evicted = Vec::new();
+        self.store().set_capacity(capacity, &mut evicted);
+        let count = evicted.len();
+        self.pass_on(evicted);
+        count
     }
 
     /// Starts the observation of evicted keys that are inserted again.

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_platform::Clock;
-use cairn_platform::fs::{FileMode, ReadAt, Status};
+use cairn_platform::fs::{FileMode, Status};
+use cairn_platform::io::{FileReads, ReadQueue};
 use cairn_platform::{FileSystem, RandomAccessFile, WritableFile, wrapper};
 use cairn_types::{Result, Veil};
 
@@ -106,13 +107,24 @@ impl wrapper::RandomAccessFileWrapper for Reader {
         self.read(|| self.file.read_up_to_end(offset, buf))
     }
 
-    fn read_many(&self, reads: &mut [ReadAt<'_>]) {
-        // Each read carries its own error.
-        let all = self.read(|| {
-            self.file.read_many(reads);
-            Ok(reads.iter().filter_map(|read| read.got.as_ref().ok()).sum())
+    fn start_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue) {
+        let (nanos, cpu) = iostats::begin_io(&*self.clock);
+        reads.note(nanos);
+        reads.note(cpu);
+        self.file.start_reads(reads, queue);
+    }
+
+    fn finish_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue) {
+        self.file.finish_reads(reads, queue);
+        let cpu = reads.take_note();
+        let nanos = reads.take_note();
+        let metrics = (IoMetric::ReadNanos, IoMetric::CpuReadNanos);
+        iostats::end_io(&*self.clock, metrics, (nanos, cpu), |nanos| {
+            queue.share(nanos)
         });
-        debug_assert!(all.is_ok(), "the total cannot fail");
+        let (_, bytes) = reads.done();
+        iostats::add(IoMetric::BytesRead, bytes);
+        threads::count_read(bytes);
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_platform::Clock;
-use cairn_platform::fs::{FileMode, ReadAt, Status};
+use cairn_platform::fs::{FileMode, Status};
+use cairn_platform::io::{FileReads, ReadQueue};
 use cairn_platform::{FileSystem, RandomAccessFile, WritableFile, wrapper};
 use cairn_types::{Result, Veil};
 
@@ -209,12 +210,26 @@ impl wrapper::RandomAccessFileWrapper for Reader {
         began.read(offset, buf.len(), got)
     }
 
-    fn read_many(&self, reads: &mut [ReadAt<'_>]) {
+    fn start_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue) {
         let began = self.notifier.begin(self.file.path());
-        self.file.read_many(reads);
-        for read in reads {
+        reads.note(began.micros);
+        reads.note(began.nanos);
+        self.file.start_reads(reads, queue);
+    }
+
+    fn finish_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue) {
+        self.file.finish_reads(reads, queue);
+        let nanos = reads.take_note();
+        let micros = reads.take_note();
+        let began = Began {
+            notifier: &self.notifier,
+            path: self.file.path(),
+            micros,
+            nanos,
+        };
+        for read in &mut reads.reads {
             let got = std::mem::replace(&mut read.got, Ok(0));
-            read.got = began.read(read.offset, read.buf.len(), got);
+            read.got = began.read(read.offset, read.wanted(), got);
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use cairn_platform::fs::ReadAt;
+use cairn_platform::io::{FileReads, ReadQueue};
 use cairn_platform::{RandomAccessFile, wrapper};
 use cairn_types::Result;
 
 use crate::activity::Activity;
-use crate::statistics::{Histogram, Meter, Ticker};
+use crate::statistics::{Began, Histogram, Meter, Ticker};
 
 /// The kind of a file that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +46,18 @@ struct Counted {
 }
 
 impl Counted {
-    /// Runs `read`. `made` returns the number of reads and bytes of a result.
-    fn count<T>(&self, read: impl FnOnce() -> T, made: impl FnOnce(&T) -> (u64, u64)) -> T {
+    /// Runs `read`, and counts it if it succeeds.
+    fn count(&self, read: impl FnOnce() -> Result<usize>) -> Result<usize> {
         let began = self.meter.began();
         let result = read();
         let nanos = self.meter.nanos_since(began);
-        let (reads, bytes) = made(&result);
+        let (reads, bytes) = result.as_ref().map_or((0, 0), |&got| (1, got as u64));
+        self.add(nanos, reads, bytes);
+        result
+    }
+
+    /// Adds `reads` of `bytes`, which took `nanos` together.
+    fn add(&self, nanos: Option<u64>, reads: u64, bytes: u64) {
         let (read_count, read_bytes, histogram) = match self.of {
             ReadOf::Table { last_level: true } => (
                 Ticker::LastLevelReadCount,
@@ -83,7 +89,6 @@ impl Counted {
                 }
             }
         });
-        result
     }
 }
 
@@ -93,30 +98,23 @@ impl wrapper::RandomAccessFileWrapper for Counted {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        self.count(
-            || self.file.read_at(offset, buf),
-            |got| got.as_ref().map_or((0, 0), |&got| (1, got as u64)),
-        )
+        self.count(|| self.file.read_at(offset, buf))
     }
 
     fn read_up_to_end(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        self.count(
-            || self.file.read_up_to_end(offset, buf),
-            |got| got.as_ref().map_or((0, 0), |&got| (1, got as u64)),
-        )
+        self.count(|| self.file.read_up_to_end(offset, buf))
     }
 
-    fn read_many(&self, reads: &mut [ReadAt<'_>]) {
-        let made = self.count(
-            || {
-                self.file.read_many(reads);
-                let got = reads.iter().filter_map(|read| read.got.as_ref().ok());
-                got.fold((0, 0), |(reads, bytes), &got| {
-                    (reads + 1, bytes + got as u64)
-                })
-            },
-            |&made| made,
-        );
-        debug_assert!(made.0 <= reads.len() as u64, "no more than were requested");
+    fn start_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue) {
+        reads.note(self.meter.began().to_note());
+        self.file.start_reads(reads, queue);
+    }
+
+    fn finish_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue) {
+        self.file.finish_reads(reads, queue);
+        let began = Began::from_note(reads.take_note());
+        let nanos = self.meter.nanos_since(began);
+        let (done, bytes) = reads.done();
+        self.add(nanos, done, bytes);
     }
 }

@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cairn_platform::fs::{Access, FileLock, FileMode, PathKind, ReadAt, Status};
+use cairn_platform::fs::{Access, FileLock, FileMode, PathKind, Status};
+use cairn_platform::io::{BatchRead, FileReads, ReadQueue};
 use cairn_platform::sync::Mutex;
 use cairn_platform::{
     FileSystem, IoKind, IoPriority, LimitedFile, Limits, RandomAccessFile, RateLimited,
@@ -124,9 +125,12 @@ impl RandomAccessFile for Recorder {
         self.note(format!("read_up_to_end {offset} {}", buf.len()));
         Ok(2)
     }
-    fn read_many(&self, reads: &mut [ReadAt<'_>]) {
-        self.note(format!("read_many {}", reads[0].offset));
-        reads[0].got = Ok(3);
+    fn start_reads(&self, reads: &mut FileReads, _queue: &mut ReadQueue) {
+        self.note(format!("start_reads {}", reads.reads[0].offset));
+    }
+    fn finish_reads(&self, reads: &mut FileReads, _queue: &mut ReadQueue) {
+        self.note(format!("finish_reads {}", reads.reads[0].offset));
+        reads.reads[0].got = Ok(3);
     }
     fn is_blank(&self, offset: u64, len: usize) -> Result<bool> {
         self.note(format!("is_blank {offset} {len}"));
@@ -249,16 +253,14 @@ fn check_writer(name: &str, recorder: &Recorder, file: &dyn WritableFile) {
 
 /// Calls every method of a readable file.
 fn check_reader(name: &str, recorder: &Recorder, file: &dyn RandomAccessFile) {
-    let (mut one, mut other) = ([0; 5], [0; 6]);
+    let mut one = [0; 5];
     assert_eq!(file.read_at(1, &mut one).unwrap(), 1, "{name}");
     assert_eq!(file.read_up_to_end(2, &mut one).unwrap(), 2, "{name}");
-    let mut reads = [ReadAt {
-        offset: 3,
-        buf: &mut other,
-        got: Ok(0),
-    }];
-    file.read_many(&mut reads);
-    assert_eq!(*reads[0].got.as_ref().unwrap(), 3, "{name}");
+    let mut reads = FileReads::new(vec![BatchRead::new(3, 6, 0)]);
+    let mut queue = ReadQueue::default();
+    file.start_reads(&mut reads, &mut queue);
+    file.finish_reads(&mut reads, &mut queue);
+    assert_eq!(*reads.reads[0].got.as_ref().unwrap(), 3, "{name}");
     assert!(file.is_blank(4, 5).unwrap(), "{name}");
     assert_eq!(file.len().unwrap(), 11, "{name}");
     assert_eq!(file.path(), Path::new("/db/000007.sst"), "{name}");
@@ -270,7 +272,8 @@ fn check_reader(name: &str, recorder: &Recorder, file: &dyn RandomAccessFile) {
         &[
             "read_at 1 5",
             "read_up_to_end 2 5",
-            "read_many 3",
+            "start_reads 3",
+            "finish_reads 3",
             "is_blank 4 5",
             "len",
             "path",

@@ -75,6 +75,33 @@ pub(crate) fn timed_io<T>(
     result
 }
 
+/// The clock time and the CPU time of the thread at the start of a batch of reads, as far as they are measured.
+pub(crate) fn begin_io(clock: &dyn Clock) -> (u64, u64) {
+    if !super::wants_times() {
+        return (0, 0);
+    }
+    (clock.monotonic_nanos(), clock.thread_cpu_nanos())
+}
+
+/// Ends a batch that began at the times `began` of [`begin_io`]. Adds `share` of the time since to the first
+/// metric, and of the CPU time to the second, if they are measured.
+pub(crate) fn end_io(
+    clock: &dyn Clock,
+    (time, cpu): (IoMetric, IoMetric),
+    began: (u64, u64),
+    share: impl Fn(u64) -> u64,
+) {
+    if !super::wants_times() || began.0 == 0 {
+        return;
+    }
+    let nanos = clock.monotonic_nanos().saturating_sub(began.0);
+    add_always(time, share(nanos));
+    if level() >= PerfLevel::EnableTimeAndCpuTimeExceptForMutex {
+        let nanos = clock.thread_cpu_nanos().saturating_sub(began.1);
+        add_always(cpu, share(nanos));
+    }
+}
+
 /// Times of calls that write files, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileTimes {

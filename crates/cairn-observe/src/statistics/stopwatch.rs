@@ -14,6 +14,16 @@ use super::{Histogram, Statistics, Ticker, Update};
 pub struct Began(Option<u64>);
 
 impl Began {
+    /// The measurement as a number, for [`Began::from_note`].
+    pub(crate) fn to_note(self) -> u64 {
+        self.0.unwrap_or(u64::MAX)
+    }
+
+    /// The measurement of [`Began::to_note`].
+    pub(crate) fn from_note(note: u64) -> Began {
+        Began((note != u64::MAX).then_some(note))
+    }
+
     /// Starts a measurement, if `statistics` include times.
     #[inline]
     #[must_use]

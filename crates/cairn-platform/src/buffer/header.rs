@@ -18,6 +18,7 @@
 use std::cell::RefCell;
 use std::ptr::NonNull;
 
+use super::slab::Memory;
 use super::word::RefWord;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Mutex, OnceLock, Ordering};
 
@@ -28,7 +29,7 @@ const NONE: u32 = u32::MAX;
 #[repr(align(64))]
 pub(crate) struct Header {
     word: RefWord,
-    /// The memory of the buffer, a `Box<[u8]>` of `capacity` bytes.
+    /// The memory of the buffer, a [`Memory`] of `capacity` bytes.
     memory: AtomicPtr<u8>,
     key: [AtomicU64; 2],
     capacity: AtomicU32,
@@ -78,12 +79,9 @@ impl Header {
     }
 
     /// Returns the memory of a buffer without references.
-    fn take_memory(&self) -> Box<[u8]> {
-        let memory = self.memory.load(Ordering::Relaxed);
-        let capacity = self.capacity.load(Ordering::Relaxed) as usize;
-        let memory = std::ptr::slice_from_raw_parts_mut(memory, capacity);
-        // SAFETY: H1: `memory` came from a box of `capacity` bytes, and this is the end of its use.
-        unsafe { Box::from_raw(memory) }
+    fn take_memory(&self) -> Memory {
+        // SAFETY: H1: `begin` stored both, and this is the end of their use.
+        unsafe { Memory::from_raw(self.memory(), self.capacity()) }
     }
 
     /// The number of references.
@@ -93,7 +91,7 @@ impl Header {
 
     #[inline]
     pub(super) fn memory(&self) -> NonNull<u8> {
-        // Never null: `begin` stores a pointer of a box.
+        // Never null: `begin` stores a pointer that is not.
         NonNull::new(self.memory.load(Ordering::Relaxed)).unwrap_or(NonNull::dangling())
     }
 
@@ -366,10 +364,10 @@ fn new_segment(segment: usize) -> &'static [Header] {
 }
 
 /// Creates a header for a buffer in `memory`, with one reference.
-pub(super) fn begin(memory: Box<[u8]>) -> &'static Header {
+pub(super) fn begin(memory: Memory) -> &'static Header {
     let capacity = super::length(memory.len());
     let header = HEADERS.take();
-    let memory = NonNull::from(Box::leak(memory)).cast();
+    let (memory, _) = memory.into_raw();
     header.begin(memory, capacity);
     header
 }
@@ -378,7 +376,7 @@ pub(super) fn begin(memory: Box<[u8]>) -> &'static Header {
 ///
 /// Returns `None` if a reader is taking a reference at the same time, which will fail; the caller's reference
 /// is then released.
-pub(super) fn end(header: &'static Header) -> Option<Box<[u8]>> {
+pub(super) fn end(header: &'static Header) -> Option<Memory> {
     if !header.word.end_unique() {
         header.release();
         return None;

@@ -5,7 +5,7 @@
 //! to a buffer with [`Buffer::pin`], without a lock, even though the number may be stale.
 //!
 //! The bytes may be followed by a tail: data derived from them, in the same allocation. The allocation may be
-//! longer than both, to leave room for a tail or because it was reused (`pool`).
+//! longer than both, to leave room for a tail or because sizes are rounded (`slab`).
 //!
 //! Invariant: the bytes visible through a buffer never change. A tail is written only to memory that is not
 //! visible through any existing buffer.
@@ -17,6 +17,7 @@
 
 mod header;
 pub(crate) mod pool;
+mod slab;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 mod word;
@@ -26,6 +27,8 @@ use std::ptr::NonNull;
 
 pub use header::EntryNote;
 use header::Header;
+pub(crate) use slab::Memory;
+pub use slab::{BufferMemory, buffer_memory};
 
 use crate::{prefetch, prefetch_address};
 
@@ -210,7 +213,7 @@ impl Buffer {
     }
 
     /// Returns the memory of the buffer, unless it is shared.
-    fn into_memory(self) -> Option<Box<[u8]>> {
+    fn into_memory(self) -> Option<Memory> {
         // The reference is released by `end`.
         header::end(std::mem::ManuallyDrop::new(self).header)
     }
@@ -230,7 +233,7 @@ impl Buffer {
     }
 
     /// Creates a buffer of the first `len` bytes of `memory`.
-    pub(crate) fn of(memory: Box<[u8]>, len: usize) -> Buffer {
+    pub(crate) fn of(memory: Memory, len: usize) -> Buffer {
         assert!(len <= memory.len(), "the bytes are in the memory");
         let header = header::begin(memory);
         Buffer {
@@ -373,14 +376,15 @@ pub struct Entry {
 
 impl From<Vec<u8>> for Buffer {
     fn from(bytes: Vec<u8>) -> Buffer {
-        let len = bytes.len();
-        Buffer::of(bytes.into_boxed_slice(), len)
+        Buffer::from(&*bytes)
     }
 }
 
 impl From<&[u8]> for Buffer {
     fn from(bytes: &[u8]) -> Buffer {
-        Buffer::of(bytes.into(), bytes.len())
+        let mut memory = pool::memory(bytes.len());
+        memory[..bytes.len()].copy_from_slice(bytes);
+        Buffer::of(memory, bytes.len())
     }
 }
 

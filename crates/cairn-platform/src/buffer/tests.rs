@@ -95,7 +95,7 @@ fn a_tail_is_added_in_place_if_the_cache_alone_has_the_buffer() {
     let refused = pinned().publish_tail(number, &[2; 20]).expect_err("shared");
     assert!(refused.tail().is_empty());
     drop((before, refused));
-    let too_long = pinned().publish_tail(number, &[2; 21]);
+    let too_long = pinned().publish_tail(number, &[2; 29]);
     assert!(too_long.is_err());
     drop(too_long);
     let tailed = pinned().publish_tail(number, &[2; 20]).expect("room");

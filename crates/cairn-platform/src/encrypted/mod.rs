@@ -30,9 +30,10 @@ use cairn_types::{Error, Result, Veil};
 
 pub use self::ctr::{BlockCipher, CtrProvider};
 use crate::fs::{
-    Access, FileMode, FileSystem, PathKind, RandomAccessFile, ReadAt, Status, WritableFile,
-    read_up_to_end, status_of_each,
+    Access, FileMode, FileSystem, PathKind, RandomAccessFile, Status, WritableFile, read_up_to_end,
+    status_of_each,
 };
+use crate::io::{FileReads, ReadQueue};
 use crate::wrapper;
 
 /// Determines the encryption of files and manages the keys.
@@ -283,18 +284,25 @@ impl RandomAccessFile for EncryptedReader {
         read_up_to_end(self, offset, buf)
     }
 
-    fn read_many(&self, reads: &mut [ReadAt<'_>]) {
+    fn start_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue) {
+        if self.stream.is_none() {
+            return;
+        }
+        for read in &mut reads.reads {
+            read.offset = read.offset.saturating_add(self.prefix);
+        }
+        self.file.start_reads(reads, queue);
+    }
+
+    fn finish_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue) {
         let Some(stream) = &self.stream else {
             return;
         };
-        for read in reads.iter_mut() {
-            read.offset = read.offset.saturating_add(self.prefix);
-        }
-        self.file.read_many(reads);
-        for read in reads {
-            if let Ok(got) = read.got {
-                let decrypted = self.decrypt(&**stream, read.offset, &mut read.buf[..got]);
-                read.got = decrypted.map(|()| got);
+        self.file.finish_reads(reads, queue);
+        for read in &mut reads.reads {
+            let at = read.offset;
+            if let Err(error) = self.decrypt(&**stream, at, read.bytes_mut()) {
+                read.fail(error);
             }
             read.offset -= self.prefix;
         }

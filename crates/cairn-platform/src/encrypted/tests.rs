@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::MemFileSystem;
+use crate::io::BatchRead;
 use crate::posix::SystemRandom;
 use crate::sync::{AtomicBool, Ordering};
 
@@ -180,29 +181,22 @@ fn batched_reads_equal_single_reads() {
     let bytes: Vec<u8> = (0..3000_u32).map(|at| at as u8).collect();
     put(&encrypted, path, &bytes);
     let file = encrypted.open(path, FileMode::default()).unwrap();
-    let mut bufs = [[0; 100]; 3];
     let offsets = [5, 2950, 4000];
-    let mut reads: Vec<ReadAt<'_>> = bufs
-        .iter_mut()
-        .zip(offsets)
-        .map(|(buf, offset)| ReadAt {
-            offset,
-            buf,
-            got: Ok(0),
-        })
-        .collect();
-    file.read_many(&mut reads);
+    let reads = offsets.map(|offset| BatchRead::new(offset, 100, 0));
+    let mut reads = FileReads::new(reads.into());
+    let mut queue = ReadQueue::default();
+    file.start_reads(&mut reads, &mut queue);
+    file.finish_reads(&mut reads, &mut queue);
     let got: Vec<usize> = reads
+        .reads
         .iter()
         .map(|read| *read.got.as_ref().unwrap())
         .collect();
     assert_eq!(got, [100, 50, 0]);
-    assert_eq!(
-        reads.iter().map(|read| read.offset).collect::<Vec<_>>(),
-        offsets
-    );
-    assert_eq!(bufs[0], bytes[5..105]);
-    assert_eq!(bufs[1][..50], bytes[2950..]);
+    let after: Vec<u64> = reads.reads.iter().map(|read| read.offset).collect();
+    assert_eq!(after, offsets);
+    assert_eq!(reads.reads[0].bytes_mut(), &bytes[5..105]);
+    assert_eq!(reads.reads[1].bytes_mut(), &bytes[2950..]);
 }
 
 #[test]

@@ -22,6 +22,26 @@ pub fn process_memory() -> Option<ProcessMemory> {
     parse(&status)
 }
 
+/// Returns free memory of the C library's allocator to the kernel, as far as that has a call for it. Memory that was
+/// freed below memory in use stays resident otherwise. The heaps are locked meanwhile, one by one.
+pub fn trim_heap() {
+    #[cfg(all(target_env = "gnu", not(miri)))]
+    gnu::trim();
+}
+
+#[cfg(all(target_env = "gnu", not(miri)))]
+#[expect(unsafe_code, reason = "a call of the C library")]
+mod gnu {
+    unsafe extern "C" {
+        fn malloc_trim(pad: usize) -> i32;
+    }
+
+    pub(super) fn trim() {
+        // SAFETY: may be called at any time, concurrently with other threads.
+        unsafe { malloc_trim(0) };
+    }
+}
+
 fn parse(status: &str) -> Option<ProcessMemory> {
     let kibibytes = |name: &str| -> Option<u64> {
         let mut lines = status.lines();

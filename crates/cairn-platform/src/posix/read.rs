@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use cairn_types::{Error, Result};
 use rustix::fs::{Advice, fadvise, fstat};
@@ -11,11 +12,13 @@ use rustix::io::pread;
 use super::aligned_buffer::{ALIGNMENT, AlignedBuffer, CAPACITY, is_aligned, round_down};
 use super::eintr::retry_on_eintr;
 use super::mapped_read::Mapping;
-use crate::fs::{Access, FileMode, RandomAccessFile};
+use crate::fs::{Access, FileMode, RandomAccessFile, read_up_to_end};
+use crate::io::{BatchRead, FileReads, ReadQueue};
 
 /// A regular file open for reading, through the page cache or around it.
 pub(super) struct PosixReader {
-    file: File,
+    /// Shared with the reads in flight.
+    file: Arc<File>,
     path: PathBuf,
     direct: bool,
     /// The content of the file when it was opened, if reads are memory-mapped.
@@ -35,7 +38,7 @@ impl PosixReader {
             _ => None,
         };
         Ok(PosixReader {
-            file,
+            file: Arc::new(file),
             path,
             direct: mode.direct,
             mapping,
@@ -85,6 +88,18 @@ impl PosixReader {
         }
         Ok(got)
     }
+
+    /// Puts `read` into `queue`.
+    fn start_read(&self, read: &mut BatchRead, queue: &mut ReadQueue) {
+        if !self.direct || read.is_aligned(ALIGNMENT) {
+            queue.push(&self.file, read, self.direct);
+            return;
+        }
+        let begin = round_down(read.offset);
+        let skip = (read.offset - begin) as usize;
+        let wanted = (skip + read.wanted()).next_multiple_of(ALIGNMENT);
+        queue.push_aligned(&self.file, read, (begin, wanted), ALIGNMENT);
+    }
 }
 
 impl RandomAccessFile for PosixReader {
@@ -101,7 +116,46 @@ impl RandomAccessFile for PosixReader {
         }
     }
 
-    crate::derived_reads!();
+    fn start_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue) {
+        for read in &mut reads.reads {
+            // An offset beyond the largest is an error of the system call, and -1 an order to io_uring.
+            let is_plain = read.wanted() == 0 || i64::try_from(read.offset).is_err();
+            if self.mapping.is_some() || is_plain {
+                read.execute(|offset, buf| self.read_at(offset, buf));
+            } else {
+                self.start_read(read, queue);
+            }
+        }
+    }
+
+    fn finish_reads(&self, reads: &mut FileReads, queue: &mut ReadQueue) {
+        for read in &mut reads.reads {
+            let Some(transferred) = queue.take(read) else {
+                continue;
+            };
+            match (transferred.got, transferred.elsewhere) {
+                (Err(errno), _) => read.fail(Error::io("read", &self.path, errno.into())),
+                (Ok(got), None) => read.got = Ok(got),
+                (Ok(got), Some((bytes, start))) => read.execute(|offset, buf| {
+                    let skip = (offset - round_down(offset)) as usize;
+                    let useful = got.saturating_sub(skip).min(buf.len());
+                    let from = start + skip;
+                    buf[..useful].copy_from_slice(&bytes[from..from + useful]);
+                    Ok(useful)
+                }),
+            }
+        }
+    }
+
+    fn read_up_to_end(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        read_up_to_end(self, offset, buf)
+    }
+
+    fn is_blank(&self, offset: u64, len: usize) -> Result<bool> {
+        let mut bytes = vec![0; len];
+        let got = self.read_up_to_end(offset, &mut bytes)?;
+        Ok(bytes[..got].iter().all(|byte| *byte == 0))
+    }
 
     fn len(&self) -> Result<u64> {
         match fstat(&self.file) {

@@ -167,6 +167,14 @@ impl TableGet {
         Some(lack.block.handle.offset)
     }
 
+    /// True if a block of the filter is missing.
+    #[must_use]
+    pub fn lacks_filter(&self) -> bool {
+        let lack = self.0.as_ref().and_then(|state| state.lack.as_ref());
+        let role = lack.map(|lack| lack.block.role);
+        matches!(role, Some(CacheRole::Filter | CacheRole::FilterMeta))
+    }
+
     /// Takes the missing block from `other`, a get on the same table that has just been supplied
     /// with it. Returns false if `other` does not have it.
     pub fn supply_from(&mut self, other: &TableGet) -> bool {
@@ -226,13 +234,7 @@ impl Table {
         let state = state.state();
         match self.get_step(lookup, state, visit) {
             Ok(Some(lack)) => {
-                let request = self.request(lack, 0);
-                state.lack = Some(Lack {
-                    block: lack,
-                    options: *options,
-                    charge: self.charge_read(&request),
-                    request,
-                });
+                self.set_lack(state, lack, options);
                 Ok(Progress::Lacks)
             }
             Ok(None) => {
@@ -247,6 +249,43 @@ impl Table {
                 Err(error)
             }
         }
+    }
+
+    /// Starts a get only to bring a block of the filter into the cache, ahead of the get that will need it.
+    /// Returns true if the get lacks one, which is then supplied as after [`Table::get`]. False if the filter
+    /// is in memory, and without a cache to keep the block.
+    pub fn lacks_filter_ahead(
+        &self,
+        lookup: &LookupKey,
+        options: &GetOptions,
+        state: &mut TableGet,
+    ) -> bool {
+        let state = state.state();
+        state.reset();
+        if self.params.cache.is_none() || !options.fill_cache {
+            return false;
+        }
+        match self.may_contain(lookup, &state.supplied) {
+            Ok(Err(lack)) => {
+                self.set_lack(state, lack, options);
+                true
+            }
+            // The get itself counts the lookup, and reports the error.
+            Ok(Ok(_)) | Err(_) => {
+                state.supplied.counts.forget();
+                false
+            }
+        }
+    }
+
+    fn set_lack(&self, state: &mut State, lack: MissingBlock, options: &GetOptions) {
+        let request = self.request(lack, 0);
+        state.lack = Some(Lack {
+            block: lack,
+            options: *options,
+            charge: self.charge_read(&request),
+            request,
+        });
     }
 
     /// Starts a get for [`Table::get`] with a filter lookup, if the filter is in memory. Returns false,

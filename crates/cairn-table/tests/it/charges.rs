@@ -54,7 +54,7 @@ fn charged(cache: &Arc<BlockCache>, options: TableOptions) -> Arc<Table> {
     let params = OpenParams {
         options,
         cache: Some(cache.clone()),
-        charged: MemoryUses::ALL,
+        charge: ChargePolicy::new(Some(cache.clone()), MemoryUses::ALL),
         ..OpenParams::default()
     };
     open(&bytes, params).unwrap()

@@ -13,7 +13,7 @@ const NOT_OURS: [&str; 3] = ["Git sha", "Compile date", "kCustomCompression"];
 
 /// Keys of Cairn's lines that RocksDB 11.1.1 does not write: options of later releases, options that no
 /// release prints, and Cairn's own.
-const NOT_THEIRS: [&str; 55] = [
+const NOT_THEIRS: [&str; 57] = [
     "Options.read_io_executor_threads",
     "Options.async_wal_precreate",
     "Options.use_direct_io_for_compaction_reads",
@@ -28,12 +28,14 @@ const NOT_THEIRS: [&str; 55] = [
     "Options.allow_2pc",
     "Options.wal_write_mode",
     "Options.memory_budget",
+    "Options.io_mode",
     "Options.dump_malloc_stats",
     "Options.info_log_level",
     "Options.db_paths",
     "Options.lowest_used_cache_tier",
     "Options.follower_",
     "Options.listeners",
+    "Reads of batches",
     "Options.min_tombstones_for_range_conversion",
     "Options.blob_file_writable_file_max_buffer_size",
     "Options.blob_compression_opts.level",

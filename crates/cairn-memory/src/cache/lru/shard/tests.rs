@@ -3,7 +3,7 @@
 use super::super::super::CacheOptions;
 use super::*;
 
-const LEN: usize = 1000;
+const LEN: usize = 1024;
 const CHARGE: usize = LEN + ENTRY_OVERHEAD;
 /// Ratios of the high and the low pool: none, high only, low only, both.
 const POOLS: [(f64, f64); 4] = [(0.0, 0.0), (0.5, 0.0), (0.0, 0.4), (0.5, 0.4)];

@@ -1,0 +1,154 @@
+//! Reads that are waited for together, counted by a file system whose reads take a millisecond of its own clock.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_db::{Db, OpenRequest, open};
+use cairn_options::enums::IoMode;
+use cairn_options::{CompactRangeOptions, DbOptions, FamilyOptions, Options, ReadOptions};
+use cairn_platform::sync::{AtomicU64, Ordering};
+use cairn_platform::{Clock, RemoteFileSystem, RemoteSettings, World};
+
+use crate::basic::db_options;
+
+const MS: u64 = 1_000_000;
+
+/// A clock that advances by sleeping only.
+#[derive(Default)]
+struct Still(AtomicU64);
+
+impl Clock for Still {
+    fn wall_micros(&self) -> u64 {
+        self.monotonic_nanos() / 1_000
+    }
+    fn monotonic_nanos(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+    fn sleep(&self, duration: Duration) {
+        let nanos = duration.as_nanos() as u64;
+        self.0.fetch_add(nanos, Ordering::Relaxed);
+    }
+}
+
+/// A world whose files have a latency by `clock`.
+fn remote(clock: &Arc<Still>) -> World {
+    let world = World::in_memory();
+    let settings = RemoteSettings {
+        queue_depth: 1000,
+        ..RemoteSettings::default()
+    };
+    World {
+        fs: Arc::new(RemoteFileSystem::new(world.fs, clock.clone(), settings)),
+        ..world
+    }
+}
+
+fn opened(world: &World, io_mode: IoMode, table: &str) -> Db {
+    let family = FamilyOptions::from_text(&format!(
+        "disable_auto_compactions=true;compression=kNoCompression;block_based_table_factory={{{table}}}"
+    ));
+    let options = DbOptions {
+        io_mode,
+        ..db_options()
+    };
+    open(&OpenRequest {
+        path: Path::new("/db"),
+        options: &options,
+        families: &[],
+        others: Some(&family.expect("the options are known")),
+        read_only: false,
+        world: world.clone(),
+    })
+    .expect("it opens")
+}
+
+const FILES: u32 = 6;
+
+/// Fills `files` of level 0. Each has every sixth key.
+fn fill(db: &Db, files: Range<u32>) {
+    for file in files {
+        for n in (file..6000).step_by(FILES as usize) {
+            db.put(&n.to_be_bytes(), &[n as u8; 100])
+                .expect("it is written");
+        }
+        db.flush().expect("it is flushed");
+    }
+}
+
+/// Opens the tables, which the first lookup in each of them does one after another.
+fn open_tables(db: &Db) {
+    for key in 0..FILES {
+        assert!(db.get(&key.to_be_bytes()).expect("it is read").is_some());
+    }
+}
+
+/// The number of reads waited for by a batch of 32 keys.
+fn rounds(db: &Db, clock: &Still, options: &ReadOptions, seed: u32) -> u64 {
+    let keys: Vec<_> = (0..32_u32).map(|n| (seed + n * 181) % 6000).collect();
+    let asked: Vec<[u8; 4]> = keys.iter().map(|key| key.to_be_bytes()).collect();
+    let asked: Vec<&[u8]> = asked.iter().map(|key| &key[..]).collect();
+    let began = clock.monotonic_nanos();
+    let found = db.multi_get(&asked, options);
+    let took = clock.monotonic_nanos() - began;
+    for (value, key) in found.into_iter().zip(keys) {
+        let value = value.expect("it is read").expect("it exists");
+        assert_eq!(value[..], [key as u8; 100]);
+    }
+    assert_eq!(took % MS, 0, "{took}");
+    took / MS
+}
+
+fn options(async_io: bool, optimize_multiget_for_io: bool) -> ReadOptions {
+    ReadOptions {
+        async_io,
+        optimize_multiget_for_io,
+        ..ReadOptions::default()
+    }
+}
+
+#[test]
+fn a_batch_of_cold_blocks_takes_three_rounds_whatever_the_number_of_files() {
+    let clock = Arc::new(Still::default());
+    let world = remote(&clock);
+    let table = "block_size=512;metadata_block_size=512;index_type=kTwoLevelIndexSearch;\
+                 partition_filters=true;filter_policy=bloomfilter:20;\
+                 cache_index_and_filter_blocks=true;pin_top_level_index_and_filter=true";
+    fill(&opened(&world, IoMode::Auto, table), 0..FILES);
+    for mode in [IoMode::Auto, IoMode::Threads] {
+        let db = opened(&world, mode, table);
+        let driver = db.property("cairn.io").expect("it is known");
+        assert!(mode == IoMode::Auto || driver == "threads", "{driver}");
+        open_tables(&db);
+        assert_eq!(rounds(&db, &clock, &options(true, true), 3), 3);
+        assert_eq!(rounds(&db, &clock, &options(true, true), 3), 0, "cached");
+    }
+    let db = opened(&world, IoMode::Blocking, table);
+    assert_eq!(db.property("cairn.io").as_deref(), Some("blocking"));
+    open_tables(&db);
+    assert!(rounds(&db, &clock, &options(true, true), 3) > 32);
+}
+
+#[test]
+fn the_read_options_select_what_is_read_in_parallel() {
+    let clock = Arc::new(Still::default());
+    let world = remote(&clock);
+    // Filters and indexes are in memory, and each key is in one of the files.
+    let table = "block_size=512;filter_policy=bloomfilter:20;no_block_cache=true";
+    let db = opened(&world, IoMode::Auto, table);
+    fill(&db, 0..3);
+    let whole = CompactRangeOptions::default();
+    let family = db.default_family();
+    family
+        .compact_range(None, None, &whole)
+        .expect("it is compacted");
+    fill(&db, 3..FILES);
+    open_tables(&db);
+    for optimized in [false, true] {
+        let files = rounds(&db, &clock, &options(false, optimized), 0);
+        assert_eq!(files, 3 + 1, "three files of level 0, one of the last");
+    }
+    assert_eq!(rounds(&db, &clock, &options(true, false), 0), 2, "levels");
+    assert_eq!(rounds(&db, &clock, &options(true, true), 0), 1, "all");
+}

@@ -1,0 +1,67 @@
+//! The execution of a batch of transfers by a ring.
+
+use rustix::io::Errno;
+
+use super::queue::{Ticket, Transfer};
+
+/// A queue of transfers to the kernel, and of their completions.
+///
+/// The ring owns a transfer from [`Ring::push`] until [`Ring::completed`] returns it.
+pub(crate) trait Ring {
+    /// Adds a transfer to the next submission. Returns it if the ring is full.
+    fn push(&mut self, ticket: Ticket, transfer: Transfer) -> Result<(), Transfer>;
+    /// Submits what was added, and waits for `wanted` completions. May return early.
+    fn submit_and_wait(&mut self, wanted: usize) -> Result<(), Errno>;
+    /// A transfer whose system call has completed, and its result.
+    fn completed(&mut self) -> Option<(Ticket, Transfer, Result<usize, Errno>)>;
+}
+
+/// The number of consecutive refused submissions, without a completion, after which the ring is given up.
+const REFUSALS: u32 = 1000;
+
+/// Executes `transfers` by `ring`: all that fit in one submission, and the others in further rounds. Returns
+/// after the last completion. If the ring itself fails, false is returned; transfers in flight are then lost
+/// to the ring, and those that never started remain to be executed.
+pub(super) fn execute(ring: &mut impl Ring, transfers: &mut [Option<Transfer>]) -> bool {
+    let left = |&at: &Ticket| transfers[at].as_ref().is_some_and(|one| !one.has_ended());
+    let mut waiting: Vec<Ticket> = (0..transfers.len()).rev().filter(left).collect();
+    let mut in_flight = 0;
+    let mut refusals = 0;
+    loop {
+        while let Some(ticket) = waiting.pop() {
+            let Some(transfer) = transfers[ticket].take() else {
+                continue;
+            };
+            if let Err(transfer) = ring.push(ticket, transfer) {
+                transfers[ticket] = Some(transfer);
+                waiting.push(ticket);
+                break;
+            }
+            in_flight += 1;
+        }
+        if in_flight == 0 {
+            return waiting.is_empty();
+        }
+        let submitted = ring.submit_and_wait(in_flight);
+        let mut completed = 0;
+        while let Some((ticket, mut transfer, result)) = ring.completed() {
+            completed += 1;
+            if !transfer.advance(result) {
+                waiting.push(ticket);
+            }
+            transfers[ticket] = Some(transfer);
+        }
+        in_flight -= completed;
+        match submitted {
+            Ok(()) | Err(Errno::INTR) => refusals = 0,
+            // The kernel lacks memory, or completions have to be taken first.
+            Err(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) if refusals < REFUSALS => {
+                refusals = if completed > 0 { 0 } else { refusals + 1 };
+                if completed == 0 {
+                    std::thread::yield_now();
+                }
+            }
+            Err(_) => return false,
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! Reads: requests, and their execution.
+//!
+//! The read path does not perform I/O. It returns what it needs as a [`ReadRequest`] (see
+//! `cairn_types::iter`), and [`Io`] obtains the bytes. [`Io::read`] is the single asynchronous leaf of the
+//! engine. The blocking implementation completes it on the first poll; synchronous callers use
+//! [`Io::read_now`] without any overhead.
+//!
+//! [`Io::read_batch`] has all its reads in flight at once, across files: by io_uring, or by threads where
+//! the kernel refuses it ([`ReadDriver`]). A single read is always a plain system call.
+
+pub(crate) mod batch;
+pub(crate) mod queue;
+#[cfg(test)]
+mod tests;
+mod threads;
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use cairn_types::{Error, Result};
+use rustix::io::Errno;
+
+pub use self::queue::{BatchRead, FileReads, ReadQueue};
+use crate::buffer::Buffer;
+use crate::fs::RandomAccessFile;
+use crate::posix::ring;
+use crate::rate_limited_file::Limits;
+
+/// A range of a file to be read.
+#[derive(Clone)]
+pub struct ReadRequest {
+    /// The file.
+    pub file: Arc<dyn RandomAccessFile>,
+    /// The offset of the first byte.
+    pub offset: u64,
+    /// The number of bytes. Must have been checked against the length of the file.
+    pub len: usize,
+    /// The room to allocate for a tail ([`Buffer::append_tail`]).
+    pub room: usize,
+}
+
+impl ReadRequest {
+    /// A request for `len` bytes at `offset` of `file`, without room for a tail.
+    #[must_use]
+    pub fn new(file: Arc<dyn RandomAccessFile>, offset: u64, len: usize) -> ReadRequest {
+        ReadRequest {
+            file,
+            offset,
+            len,
+            room: 0,
+        }
+    }
+
+    /// Reads the range, blocking.
+    ///
+    /// # Errors
+    ///
+    /// `IoError` of the file system; `Corruption` if the file ends before the last byte.
+    pub fn read_now(&self) -> Result<Buffer> {
+        self.read_into(None)
+    }
+
+    fn read_into(&self, spent: Option<Buffer>) -> Result<Buffer> {
+        if self.is_too_long() {
+            return Err(Error::not_supported(format!(
+                "a read of {} bytes at offset {} of {}: blocks and values are shorter than 4 GiB",
+                self.len,
+                self.offset,
+                self.file.path().display()
+            )));
+        }
+        Buffer::refilled(spent, self.len, self.room, |buf| {
+            self.check(self.file.read_at(self.offset, buf)?)
+        })
+    }
+
+    /// True if the range exceeds the maximum length of a buffer.
+    fn is_too_long(&self) -> bool {
+        u32::try_from(self.len).is_err()
+    }
+
+    /// Returns an error if fewer bytes were read than requested.
+    fn check(&self, got: usize) -> Result<()> {
+        if got == self.len {
+            return Ok(());
+        }
+        Err(Error::corruption(format!(
+            "file ends early: expected {} bytes at offset {} of {}, found {got}",
+            self.len,
+            self.offset,
+            self.file.path().display()
+        )))
+    }
+}
+
+/// The way in which the reads of a batch are executed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadDriver {
+    /// By io_uring: one submission and one wait a batch, on a ring of the calling thread. If a ring cannot be
+    /// made for a thread, its batches are executed by threads.
+    Uring,
+    /// By the calling thread and up to 32 others, which the process shares.
+    Threads,
+    /// One after another, by the calling thread.
+    #[default]
+    Blocking,
+}
+
+impl fmt::Display for ReadDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ReadDriver::Uring => "uring",
+            ReadDriver::Threads => "threads",
+            ReadDriver::Blocking => "blocking",
+        })
+    }
+}
+
+/// The number of reads of a batch that are not in the page cache, after which it is not tried.
+const TRIED_MISSES: usize = 2;
+
+/// The executor of read requests.
+#[derive(Clone, Debug, Default)]
+pub struct Io {
+    driver: ReadDriver,
+    /// The reason why io_uring is not used.
+    refusal: Option<Errno>,
+    /// True if the driver executes cached reads, too: for tests.
+    ignores_page_cache: bool,
+    /// Rate limits of the reads.
+    limits: Option<Arc<Limits>>,
+}
+
+impl Io {
+    /// Creates an executor that blocks the calling thread for each read.
+    #[must_use]
+    pub fn blocking() -> Io {
+        Io::default()
+    }
+
+    /// Creates an executor with the `wanted` driver, by default io_uring. Where the kernel refuses a ring,
+    /// because it is too old, or by a filter of system calls or a limit of the process, it uses threads.
+    #[must_use]
+    pub fn with_driver(wanted: Option<ReadDriver>) -> Io {
+        let wanted = wanted.unwrap_or(ReadDriver::Uring);
+        let refusal = match wanted {
+            ReadDriver::Uring => ring::probe().err(),
+            ReadDriver::Threads | ReadDriver::Blocking => None,
+        };
+        Io {
+            driver: match refusal {
+                Some(_) => ReadDriver::Threads,
+                None => wanted,
+            },
+            refusal,
+            ..Io::default()
+        }
+    }
+
+    /// This executor, whose driver executes cached reads, too.
+    #[cfg(test)]
+    pub(crate) fn ignoring_page_cache(self) -> Io {
+        Io {
+            ignores_page_cache: true,
+            ..self
+        }
+    }
+
+    /// The driver of batches.
+    #[must_use]
+    pub fn driver(&self) -> ReadDriver {
+        self.driver
+    }
+
+    /// The reason why io_uring is not used although it was wanted.
+    #[must_use]
+    pub fn refusal(&self) -> Option<String> {
+        self.refusal
+            .map(|errno| std::io::Error::from(errno).to_string())
+    }
+
+    /// Returns an executor whose reads are limited by `limits`.
+    #[must_use]
+    pub fn limited(&self, limits: Limits) -> Io {
+        Io {
+            limits: Some(Arc::new(limits)),
+            ..self.clone()
+        }
+    }
+
+    /// Waits for the rate limiter to admit `bytes`.
+    fn wait(&self, bytes: usize) {
+        if let Some(limits) = &self.limits {
+            limits.wait_to_read(bytes);
+        }
+    }
+
+    /// Executes `request` on the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ReadRequest::read_now`].
+    pub fn read_now(&self, request: &ReadRequest) -> Result<Buffer> {
+        self.read_into(request, None)
+    }
+
+    /// [`Io::read_now`] that reuses the memory of `spent` if it has the same length and is not shared. Large
+    /// allocations cost as much as the read itself.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ReadRequest::read_now`].
+    pub fn read_into(&self, request: &ReadRequest, spent: Option<Buffer>) -> Result<Buffer> {
+        self.wait(request.len);
+        request.read_into(spent)
+    }
+
+    /// Executes `requests`, and returns after the last of them. Results are in the order of the requests. An
+    /// error is that of its request only.
+    #[must_use]
+    pub fn read_batch(&self, requests: &[ReadRequest]) -> Vec<Result<Buffer>> {
+        if self.driver == ReadDriver::Blocking
+            || requests.len() <= 1
+            || requests.iter().any(ReadRequest::is_too_long)
+        {
+            return requests
+                .iter()
+                .map(|request| self.read_now(request))
+                .collect();
+        }
+        if self.limits.is_some() {
+            self.wait(requests.iter().map(|request| request.len).sum());
+        }
+        let same_file = |a: &ReadRequest, b: &ReadRequest| Arc::ptr_eq(&a.file, &b.file);
+        let mut queue = ReadQueue::default();
+        let start = |of_file: &[ReadRequest]| {
+            let read =
+                |request: &ReadRequest| BatchRead::new(request.offset, request.len, request.room);
+            let mut reads = FileReads::new(of_file.iter().map(read).collect());
+            queue.add_file();
+            of_file[0].file.start_reads(&mut reads, &mut queue);
+            reads
+        };
+        let mut files: Vec<FileReads> = requests.chunk_by(same_file).map(start).collect();
+        self.execute(&mut queue);
+        let mut results = Vec::with_capacity(requests.len());
+        for (reads, of_file) in files.iter_mut().zip(requests.chunk_by(same_file)) {
+            of_file[0].file.finish_reads(reads, &mut queue);
+            for (read, request) in reads.reads.drain(..).zip(of_file) {
+                let (got, memory) = read.into_memory();
+                let checked = got.and_then(|got| request.check(got));
+                results.push(checked.map(|()| Buffer::of(memory, request.len)));
+            }
+        }
+        results
+    }
+
+    /// Executes the transfers of `queue`, and waits for it.
+    fn execute(&self, queue: &mut ReadQueue) {
+        let transfers = queue.transfers();
+        // A read from the page cache is cheaper as a plain system call. After the first misses, the others are
+        // not tried.
+        let mut misses = match self.ignores_page_cache {
+            true => TRIED_MISSES,
+            false => 0,
+        };
+        for transfer in transfers.iter_mut().flatten() {
+            if misses == TRIED_MISSES {
+                break;
+            }
+            misses += usize::from(!transfer.execute_cached());
+        }
+        let left = transfers.iter().flatten();
+        let left = left.filter(|transfer| !transfer.has_ended()).count();
+        let done = self.driver == ReadDriver::Uring
+            && left > 1
+            && ring::with_ring(|ring| {
+                let done = batch::execute(ring, transfers);
+                (done, done)
+            })
+            .unwrap_or(false);
+        if !done && left > 0 {
+            threads::execute(transfers);
+        }
+        queue.wait();
+    }
+
+    /// Executes `request` asynchronously.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ReadRequest::read_now`].
+    pub fn read(&self, request: ReadRequest) -> impl Future<Output = Result<Buffer>> + Send {
+        std::future::ready(self.read_now(&request))
+    }
+}

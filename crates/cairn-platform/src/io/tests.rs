@@ -1,0 +1,350 @@
+//! Batches of reads, by each driver, and under injected faults of a ring.
+
+#![expect(clippy::disallowed_methods, reason = "transfers read descriptors")]
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use super::queue::{Ticket, Transfer};
+use super::*;
+use crate::buffer::Memory;
+use crate::encrypted::{BlockCipher, CtrProvider, EncryptedFileSystem};
+use crate::fs::{FileMode, FileSystem};
+use crate::{MemFileSystem, PosixFileSystem};
+
+const DRIVERS: [ReadDriver; 3] = [ReadDriver::Uring, ReadDriver::Threads, ReadDriver::Blocking];
+
+/// The length of the files of the tests, not a multiple of a sector.
+const LEN: u64 = 70_001;
+
+fn content(seed: u8) -> Vec<u8> {
+    let byte = |at: u64| (at * 31 + at / 251) as u8 ^ seed;
+    (0..LEN).map(byte).collect()
+}
+
+struct Xor;
+
+impl BlockCipher for Xor {
+    fn block_size(&self) -> usize {
+        16
+    }
+    fn encrypt_blocks(&self, blocks: &mut [u8]) {
+        blocks.iter_mut().for_each(|byte| *byte ^= 0x5a);
+    }
+}
+
+fn opened(fs: &dyn FileSystem, path: &Path, seed: u8, mode: FileMode) -> Arc<dyn RandomAccessFile> {
+    let file = fs.create(path, FileMode::default()).unwrap();
+    file.append(&content(seed)).unwrap();
+    file.close().unwrap();
+    fs.open(path, mode).unwrap()
+}
+
+/// A file of each kind. Direct I/O only where the file system has it.
+fn files(dir: &Path) -> Vec<Arc<dyn RandomAccessFile>> {
+    let plain = FileMode::default();
+    let mapped = FileMode {
+        mapped: true,
+        ..plain
+    };
+    let direct = FileMode {
+        direct: true,
+        ..plain
+    };
+    let posix = PosixFileSystem;
+    let provider = CtrProvider::new(Arc::new(Xor)).unwrap();
+    let encrypted = EncryptedFileSystem::new(Arc::new(posix), Arc::new(provider));
+    let mut files = vec![
+        opened(&posix, &dir.join("plain"), 1, plain),
+        opened(&posix, &dir.join("mapped"), 2, mapped),
+        opened(&encrypted, &dir.join("encrypted"), 3, plain),
+        opened(&MemFileSystem::new(), Path::new("/mem"), 4, plain),
+    ];
+    opened(&posix, &dir.join("direct"), 5, plain);
+    files.extend(posix.open(&dir.join("direct"), direct));
+    files
+}
+
+/// A read of one of the files: its index, offset and length.
+fn request() -> impl Strategy<Value = (usize, u64, usize)> {
+    let offset = prop_oneof![
+        6 => 0..LEN,
+        2 => (0..LEN / 4096).prop_map(|page| page * 4096),
+        1 => LEN - 5..LEN + 10_000,
+        1 => Just(u64::MAX),
+        1 => Just(i64::MAX as u64 - 100),
+    ];
+    let len = prop_oneof![
+        4 => 1_usize..5000,
+        2 => (1_usize..5).prop_map(|pages| pages * 4096),
+        1 => Just(0),
+    ];
+    (0_usize..6, offset, len)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn all_drivers_return_the_same(asked in prop::collection::vec(request(), 0..300)) {
+        let dir = tempfile::tempdir().unwrap();
+        let files = files(dir.path());
+        let asked = asked.into_iter().filter(|(file, ..)| *file < files.len());
+        let requests: Vec<ReadRequest> = asked
+            .map(|(file, offset, len)| ReadRequest::new(files[file].clone(), offset, len))
+            .collect();
+        let outcome = |result: Result<Buffer>| match result {
+            Ok(bytes) => Ok(bytes.to_vec()),
+            Err(error) => Err(error.to_string()),
+        };
+        let single: Vec<_> = requests.iter().map(|one| outcome(one.read_now())).collect();
+        for driver in DRIVERS {
+            let io = Io::with_driver(Some(driver));
+            for io in [io.clone(), io.ignoring_page_cache()] {
+                let batch: Vec<_> = io.read_batch(&requests).into_iter().map(outcome).collect();
+                prop_assert_eq!(&batch, &single, "{}", driver);
+            }
+        }
+    }
+}
+
+/// The behaviour of a [`FaultyRing`] at one call.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    /// The call succeeds.
+    Nothing,
+    /// The transfer is cut to its first byte.
+    Short,
+    /// The system call fails.
+    Fails(Errno),
+    /// The completion comes late, in a later submission.
+    Late,
+    /// The submission is refused.
+    Refused(Errno),
+}
+
+fn fault() -> impl Strategy<Value = Fault> {
+    prop_oneof![
+        4 => Just(Fault::Nothing),
+        2 => Just(Fault::Short),
+        1 => Just(Fault::Fails(Errno::INTR)),
+        1 => Just(Fault::Fails(Errno::AGAIN)),
+        1 => Just(Fault::Fails(Errno::IO)),
+        1 => Just(Fault::Late),
+        1 => Just(Fault::Refused(Errno::BUSY)),
+        1 => Just(Fault::Refused(Errno::INTR)),
+    ]
+}
+
+/// A ring with `capacity` places that follows a script, which it repeats.
+struct FaultyRing {
+    capacity: usize,
+    script: Vec<Fault>,
+    at: usize,
+    in_flight: VecDeque<(Ticket, Transfer)>,
+    completed: VecDeque<(Ticket, Transfer, std::result::Result<usize, Errno>)>,
+    /// The transfers that failed with `IO`.
+    failed: Vec<Ticket>,
+    submissions: usize,
+}
+
+impl FaultyRing {
+    fn new(capacity: usize, script: Vec<Fault>) -> FaultyRing {
+        FaultyRing {
+            capacity,
+            script,
+            at: 0,
+            in_flight: VecDeque::new(),
+            completed: VecDeque::new(),
+            failed: Vec::new(),
+            submissions: 0,
+        }
+    }
+
+    fn next_fault(&mut self) -> Fault {
+        self.at += 1;
+        self.script[self.at % self.script.len()]
+    }
+}
+
+impl batch::Ring for FaultyRing {
+    fn push(&mut self, ticket: Ticket, transfer: Transfer) -> std::result::Result<(), Transfer> {
+        if self.in_flight.len() == self.capacity {
+            return Err(transfer);
+        }
+        self.in_flight.push_back((ticket, transfer));
+        Ok(())
+    }
+
+    fn submit_and_wait(&mut self, wanted: usize) -> std::result::Result<(), Errno> {
+        assert_eq!(wanted, self.in_flight.len(), "all are waited for at once");
+        self.submissions += 1;
+        for _ in 0..wanted {
+            let (ticket, mut transfer) = self.in_flight.pop_front().unwrap();
+            let fault = self.next_fault();
+            let result = match fault {
+                Fault::Refused(errno) => {
+                    self.in_flight.push_front((ticket, transfer));
+                    return Err(errno);
+                }
+                Fault::Late => {
+                    self.in_flight.push_back((ticket, transfer));
+                    continue;
+                }
+                Fault::Fails(errno) => Err(errno),
+                Fault::Nothing | Fault::Short => {
+                    let (file, offset, bytes) = transfer.next();
+                    let len = match fault {
+                        Fault::Short => bytes.len().min(1),
+                        _ => bytes.len(),
+                    };
+                    rustix::io::pread(file, &mut bytes[..len], offset)
+                }
+            };
+            if result == Err(Errno::IO) {
+                self.failed.push(ticket);
+            }
+            self.completed.push_back((ticket, transfer, result));
+        }
+        Ok(())
+    }
+
+    fn completed(&mut self) -> Option<(Ticket, Transfer, std::result::Result<usize, Errno>)> {
+        self.completed.pop_front()
+    }
+}
+
+fn plain_file(dir: &Path) -> Arc<File> {
+    let path = dir.join("f");
+    std::fs::write(&path, content(9)).unwrap();
+    Arc::new(File::open(&path).unwrap())
+}
+
+fn transfers(file: &Arc<File>, ranges: &[(u64, usize)]) -> Vec<Option<Transfer>> {
+    let transfer = |&(offset, len): &(u64, usize)| {
+        let memory = Memory::new(len);
+        Some(Transfer::new(file.clone(), offset, memory, 0, len, false))
+    };
+    ranges.iter().map(transfer).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn faults_of_a_ring_concern_their_read_only(
+        ranges in prop::collection::vec((0..LEN + 50, 1_usize..40), 1..60),
+        mut script in prop::collection::vec(fault(), 1..20),
+        capacity in 1_usize..20,
+    ) {
+        // Otherwise a script of refusals or delays alone has no end.
+        script.push(Fault::Nothing);
+        let dir = tempfile::tempdir().unwrap();
+        let file = plain_file(dir.path());
+        let expected = content(9);
+        let mut transfers = transfers(&file, &ranges);
+        let mut ring = FaultyRing::new(capacity, script);
+        prop_assert!(batch::execute(&mut ring, &mut transfers));
+        prop_assert!(ring.in_flight.is_empty() && ring.completed.is_empty());
+        for (ticket, (transfer, (offset, len))) in transfers.into_iter().zip(ranges).enumerate() {
+            let mut transfer = transfer.expect("the ring returned it");
+            if ring.failed.contains(&ticket) {
+                prop_assert_eq!(transfer.outcome(), Err(Errno::IO));
+                continue;
+            }
+            let from = (offset as usize).min(expected.len());
+            let bytes = &expected[from..(from + len).min(expected.len())];
+            prop_assert_eq!(transfer.outcome(), Ok(bytes.len()));
+            prop_assert_eq!(&transfer.bytes()[..bytes.len()], bytes);
+        }
+    }
+}
+
+#[test]
+fn a_batch_takes_one_submission_and_more_only_if_the_ring_is_full() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = plain_file(dir.path());
+    for (capacity, expected) in [(128, 1), (40, 1), (39, 2), (10, 4)] {
+        let mut transfers = transfers(&file, &[(7, 100); 40]);
+        let mut ring = FaultyRing::new(capacity, vec![Fault::Nothing]);
+        assert!(batch::execute(&mut ring, &mut transfers));
+        assert_eq!(ring.submissions, expected, "{capacity} places");
+    }
+}
+
+#[test]
+fn a_read_that_the_kernel_lacks_resources_for_is_executed_blocking() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = plain_file(dir.path());
+    let mut transfers = transfers(&file, &[(7, 100); 3]);
+    let mut ring = FaultyRing::new(8, vec![Fault::Fails(Errno::AGAIN)]);
+    assert!(batch::execute(&mut ring, &mut transfers));
+    assert!(ring.submissions < 20);
+    for transfer in transfers.iter_mut().flatten() {
+        assert_eq!(transfer.outcome(), Ok(100));
+        assert_eq!(transfer.bytes(), &content(9)[7..107]);
+    }
+}
+
+#[test]
+fn a_ring_that_fails_leaves_what_it_did_not_take() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = plain_file(dir.path());
+    let mut transfers = transfers(&file, &[(7, 100); 5]);
+    let mut ring = FaultyRing::new(3, vec![Fault::Refused(Errno::BADF)]);
+    assert!(!batch::execute(&mut ring, &mut transfers));
+    let left = transfers.iter().flatten().count();
+    assert_eq!((left, ring.in_flight.len()), (2, 3));
+    threads::execute(&mut transfers);
+    let read = transfers.iter().flatten().map(Transfer::outcome);
+    assert!(read.eq([Ok(100), Ok(100)]));
+}
+
+#[test]
+fn a_driver_that_is_refused_is_replaced_by_threads() {
+    let refused = Io {
+        driver: ReadDriver::Threads,
+        refusal: Some(Errno::PERM),
+        ..Io::default()
+    };
+    assert!(refused.refusal().unwrap().contains("not permitted"));
+    for driver in [ReadDriver::Threads, ReadDriver::Blocking] {
+        let io = Io::with_driver(Some(driver));
+        assert_eq!((io.driver(), io.refusal()), (driver, None));
+    }
+}
+
+#[test]
+fn batches_of_several_threads_share_the_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = opened(
+        &PosixFileSystem,
+        &dir.path().join("f"),
+        1,
+        FileMode::default(),
+    );
+    let expected = content(1);
+    for driver in DRIVERS {
+        let io = Io::with_driver(Some(driver)).ignoring_page_cache();
+        std::thread::scope(|scope| {
+            for thread in 0..8_u64 {
+                let (io, file, expected) = (&io, &file, &expected);
+                scope.spawn(move || {
+                    for round in 0..20_u64 {
+                        let at = |n: u64| (thread * 997 + round * 131 + n * 17) % (LEN - 64);
+                        let requests: Vec<_> = (0..40)
+                            .map(|n| ReadRequest::new(file.clone(), at(n), 64))
+                            .collect();
+                        for (n, got) in io.read_batch(&requests).into_iter().enumerate() {
+                            let from = at(n as u64) as usize;
+                            assert_eq!(got.unwrap()[..], expected[from..from + 64]);
+                        }
+                    }
+                });
+            }
+        });
+    }
+}

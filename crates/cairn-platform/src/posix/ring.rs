@@ -1,0 +1,305 @@
+//! The kernel's queue of reads, io_uring.
+//!
+//! Each thread that reads batches has a ring of its own, made by its first batch and freed when it ends.
+//!
+//! Invariants, cited below by number:
+//!
+//! R1. A slot owns a transfer, and thereby its memory and descriptor, from before its submission until after
+//!     its completion. The memory of a slot does not move.
+//! R2. A slot whose transfer may be in flight is never reused or freed: a ring that cannot wait for it leaks
+//!     it.
+//! R3. A ring is used by the thread and process that made it only. A forked child shares the queues with its
+//!     parent, and frees nothing but its own mapping of them.
+
+#![expect(unsafe_code, reason = "the kernel writes to memory by address")]
+
+use std::cell::Cell;
+use std::os::fd::AsRawFd;
+
+use io_uring::{IoUring, Probe, opcode, types};
+use rustix::io::Errno;
+
+use super::process::Process;
+use crate::io::batch::Ring;
+use crate::io::queue::{Ticket, Transfer};
+
+/// The number of reads in one submission.
+const ENTRIES: u32 = 128;
+
+thread_local! {
+    /// The ring of the thread, while no batch uses it.
+    static RING: Cell<Option<Box<KernelRing>>> = const { Cell::new(None) };
+}
+
+/// A ring of the calling thread.
+pub(crate) struct KernelRing {
+    ring: IoUring,
+    process: Process,
+    /// The transfers in flight.
+    slots: Box<[Option<(Ticket, Transfer)>]>,
+    free: Vec<usize>,
+    in_flight: usize,
+}
+
+/// Fails if the kernel has no ring for this process, or one that cannot read files.
+pub(crate) fn probe() -> Result<(), Errno> {
+    with_ring(|_| ((), true))
+}
+
+/// Calls `work` with the ring of the calling thread. Fails if it cannot be made.
+pub(crate) fn with_ring<T>(work: impl FnOnce(&mut KernelRing) -> (T, bool)) -> Result<T, Errno> {
+    // A thread that is ending makes one for each batch.
+    let mut ring = match RING.try_with(Cell::take).ok().flatten() {
+        Some(ring) if ring.process.is_this() => ring,
+        _ => Box::new(KernelRing::new()?),
+    };
+    let (result, usable) = work(&mut ring);
+    if usable {
+        let _ = RING.try_with(|place| place.set(Some(ring)));
+    }
+    Ok(result)
+}
+
+impl KernelRing {
+    fn new() -> Result<KernelRing, Errno> {
+        if cfg!(miri) {
+            return Err(Errno::NOSYS);
+        }
+        // Completions are processed when this thread waits for them, instead of interrupting it. Kernels
+        // before 6.1 refuse that.
+        let mut builder = IoUring::builder();
+        builder.setup_single_issuer().setup_defer_taskrun();
+        let ring = builder
+            .build(ENTRIES)
+            .or_else(|_| IoUring::new(ENTRIES))
+            .map_err(errno)?;
+        let mut probe = Probe::new();
+        ring.submitter().register_probe(&mut probe).map_err(errno)?;
+        if !probe.is_supported(opcode::Read::CODE) || !ring.params().is_feature_nodrop() {
+            return Err(Errno::NOSYS);
+        }
+        Ok(KernelRing {
+            ring,
+            process: Process::this(),
+            slots: (0..ENTRIES).map(|_| None).collect(),
+            free: (0..ENTRIES as usize).rev().collect(),
+            in_flight: 0,
+        })
+    }
+}
+
+impl Ring for KernelRing {
+    fn push(&mut self, ticket: Ticket, transfer: Transfer) -> Result<(), Transfer> {
+        let Some(at) = self.free.pop() else {
+            return Err(transfer);
+        };
+        let (_, transfer) = self.slots[at].insert((ticket, transfer));
+        let (file, offset, bytes) = transfer.next();
+        let descriptor = types::Fd(file.as_raw_fd());
+        let len = u32::try_from(bytes.len()).expect("a call is shorter than 4 GiB");
+        let entry = opcode::Read::new(descriptor, bytes.as_mut_ptr(), len)
+            .offset(offset)
+            .build()
+            .user_data(at as u64);
+        // SAFETY: the slot owns the descriptor and the memory of the read until its completion (R1, R2).
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        if pushed.is_err() {
+            self.free.push(at);
+            let (_, transfer) = self.slots[at].take().expect("it was just put there");
+            return Err(transfer);
+        }
+        self.in_flight += 1;
+        Ok(())
+    }
+
+    fn submit_and_wait(&mut self, wanted: usize) -> Result<(), Errno> {
+        self.ring.submit_and_wait(wanted).map(|_| ()).map_err(errno)
+    }
+
+    fn completed(&mut self) -> Option<(Ticket, Transfer, Result<usize, Errno>)> {
+        let entry = self.ring.completion().next()?;
+        let at = usize::try_from(entry.user_data()).expect("an index of a slot");
+        let (ticket, transfer) = self.slots[at].take().expect("a completion ends a transfer");
+        self.free.push(at);
+        self.in_flight -= 1;
+        let result = entry.result();
+        let result = match usize::try_from(result) {
+            Ok(got) => Ok(got),
+            Err(_) => Err(Errno::from_raw_os_error(-result)),
+        };
+        Some((ticket, transfer, result))
+    }
+}
+
+impl Drop for KernelRing {
+    fn drop(&mut self) {
+        // A child has no transfer in flight, but a copy of the parent's slots (R3).
+        let waits = self.process.is_this();
+        let mut refusals = 0;
+        while waits && self.in_flight > 0 && refusals < 1000 {
+            if self.submit_and_wait(self.in_flight).is_err() {
+                refusals += 1;
+            }
+            while self.completed().is_some() {}
+        }
+        if self.in_flight > 0 {
+            // R2.
+            std::mem::forget(std::mem::take(&mut self.slots));
+        }
+    }
+}
+
+fn errno(error: std::io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write;
+    use std::os::fd::OwnedFd;
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::buffer::Memory;
+    use crate::fs::{FileMode, FileSystem};
+    use crate::io::{Io, ReadDriver, ReadRequest};
+    use crate::posix::PosixFileSystem;
+
+    unsafe extern "C" {
+        fn fork() -> i32;
+        fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
+        fn _exit(code: i32) -> !;
+        fn pipe(ends: *mut i32) -> i32;
+    }
+
+    fn pipe_ends() -> (File, File) {
+        use std::os::fd::FromRawFd;
+        let mut ends = [0; 2];
+        // SAFETY: the array has room for both descriptors.
+        assert_eq!(unsafe { pipe(ends.as_mut_ptr()) }, 0);
+        // SAFETY: the descriptors are new and owned by nothing else.
+        let owned = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
+        let [read, write] = owned.map(File::from);
+        (read, write)
+    }
+
+    #[test]
+    fn a_ring_that_is_dropped_waits_for_its_reads() {
+        let Ok(mut ring) = KernelRing::new() else {
+            return;
+        };
+        let (read, mut write) = pipe_ends();
+        let memory = Memory::new(16);
+        let transfer = Transfer::new(Arc::new(read), 0, memory, 0, 16, false);
+        assert!(ring.push(0, transfer).is_ok());
+        ring.submit_and_wait(0).unwrap();
+        assert!(ring.completed().is_none(), "nothing was written yet");
+        let began = Instant::now();
+        let delay = Duration::from_millis(50);
+        let writer = std::thread::spawn(move || {
+            std::thread::sleep(delay);
+            write.write_all(b"late").unwrap();
+        });
+        drop(ring);
+        assert!(began.elapsed() >= delay);
+        writer.join().unwrap();
+    }
+
+    #[test]
+    fn a_full_ring_takes_no_more() {
+        let Ok(mut ring) = KernelRing::new() else {
+            return;
+        };
+        let file = Arc::new(File::open("/dev/zero").unwrap());
+        let transfer = || {
+            let mut memory = Memory::new(8);
+            memory[..8].fill(1);
+            Transfer::new(file.clone(), 0, memory, 0, 8, false)
+        };
+        for ticket in 0..ENTRIES as usize {
+            assert!(ring.push(ticket, transfer()).is_ok());
+        }
+        assert!(ring.push(0, transfer()).is_err());
+        ring.submit_and_wait(ENTRIES as usize).unwrap();
+        let mut tickets = 0;
+        while let Some((ticket, mut transfer, result)) = ring.completed() {
+            assert_eq!((result, transfer.bytes().to_vec()), (Ok(8), vec![0; 8]));
+            tickets += ticket;
+        }
+        assert_eq!(tickets, (ENTRIES * (ENTRIES - 1) / 2) as usize);
+        assert!(ring.push(0, transfer()).is_ok());
+    }
+
+    /// True if `act` returns true in a forked child.
+    fn holds_in_child(act: impl FnOnce() -> bool, meanwhile: impl FnOnce()) -> bool {
+        // SAFETY: the child calls `act` and exits; the locks that it takes are its own.
+        match unsafe { fork() } {
+            0 => {
+                let code = i32::from(!act());
+                // SAFETY: exits the child immediately.
+                unsafe { _exit(code) }
+            }
+            child => {
+                meanwhile();
+                let mut status = 0;
+                // SAFETY: `status` is valid for the call.
+                assert_eq!(unsafe { waitpid(child, &raw mut status, 0) }, child);
+                status == 0
+            }
+        }
+    }
+
+    fn requests(dir: &tempfile::TempDir) -> Vec<ReadRequest> {
+        let path = dir.path().join("f");
+        std::fs::write(&path, [7; 10_000]).unwrap();
+        let file = PosixFileSystem.open(&path, FileMode::default()).unwrap();
+        (0..200)
+            .map(|at| ReadRequest::new(file.clone(), at * 40, 40))
+            .collect()
+    }
+
+    fn reads_right(io: &Io, requests: &[ReadRequest]) -> bool {
+        let results = io.read_batch(requests);
+        results
+            .iter()
+            .all(|got| got.as_ref().is_ok_and(|got| got[..] == [7; 40]))
+    }
+
+    #[test]
+    fn a_forked_child_makes_its_own_ring() {
+        let dir = tempfile::tempdir().unwrap();
+        let requests = requests(&dir);
+        for driver in [ReadDriver::Uring, ReadDriver::Threads] {
+            let io = Io::with_driver(Some(driver)).ignoring_page_cache();
+            let is_right = || reads_right(&io, &requests);
+            assert!(is_right(), "the parent has a ring");
+            assert!(holds_in_child(is_right, || assert!(is_right())), "{driver}");
+            assert!(is_right(), "the ring of the parent is intact");
+        }
+    }
+
+    #[test]
+    fn without_a_ring_threads_read() {
+        use rustix::process::{Resource, Rlimit, setrlimit};
+
+        let dir = tempfile::tempdir().unwrap();
+        let requests = requests(&dir);
+        let before = Io::with_driver(None).ignoring_page_cache();
+        let in_child = || {
+            // The kernel has no descriptor for a ring.
+            let none = Rlimit {
+                current: Some(0),
+                maximum: Some(0),
+            };
+            setrlimit(Resource::Nofile, none).unwrap();
+            let after = Io::with_driver(None).ignoring_page_cache();
+            after.driver() == ReadDriver::Threads
+                && after.refusal().is_some()
+                && reads_right(&after, &requests)
+                && reads_right(&before, &requests)
+        };
+        assert!(holds_in_child(in_child, || ()));
+    }
+}
