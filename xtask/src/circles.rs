@@ -1,19 +1,19 @@
-//! Circles of imports: files of a crate that need each other can only be read together.
+//! Import cycles: files of a crate that depend on each other can only be read together.
 //!
-//! A file needs another one if a `use`, or a path that begins with `crate`, `super` or `self`, leads to it. Calls of methods do
-//! not count, nor do tests; the root of a crate is left out, because it names every module.
+//! A file depends on another one if a `use`, or a path that begins with `crate`, `super` or `self`, refers to
+//! it. Calls of methods and tests are not considered, nor is the root of a crate, which names every module.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::sources::Source;
 
-/// The largest number of files in a circle.
+/// The maximum number of files in a cycle.
 const LIMIT: usize = 8;
 
 /// A module path below the root of its crate.
 type Module = Vec<String>;
 
-/// Reports each circle of more than [`LIMIT`] files.
+/// Reports each cycle of more than [`LIMIT`] files.
 pub fn check(sources: &[Source], complaints: &mut Vec<String>) {
     let mut crates: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
     for source in sources {
@@ -26,7 +26,7 @@ pub fn check(sources: &[Source], complaints: &mut Vec<String>) {
             if circle.len() > LIMIT {
                 let files: Vec<String> = circle.iter().map(|module| module.join("/")).collect();
                 complaints.push(format!(
-                    "{name}: {} files import each other in a circle, more than {LIMIT}: {}",
+                    "{name}: {} files import each other in a cycle, more than {LIMIT}: {}",
                     files.len(),
                     files.join(", ")
                 ));
@@ -35,7 +35,7 @@ pub fn check(sources: &[Source], complaints: &mut Vec<String>) {
     }
 }
 
-/// The files that each file of a crate needs.
+/// Returns the files that each file of a crate depends on.
 fn imports(name: &str, sources: &[&Source]) -> BTreeMap<Module, BTreeSet<Module>> {
     let modules: BTreeMap<Module, &str> = sources
         .iter()
@@ -45,7 +45,7 @@ fn imports(name: &str, sources: &[&Source]) -> BTreeMap<Module, BTreeSet<Module>
         let paths = paths(code(text)).into_iter();
         let needed = paths.filter_map(|path| {
             let mut path = absolute(module, &path)?;
-            // A path to an item leads to the file that has it.
+            // A path to an item refers to the file that has it.
             while !path.is_empty() && !modules.contains_key(&path) {
                 path.pop();
             }
@@ -56,7 +56,7 @@ fn imports(name: &str, sources: &[&Source]) -> BTreeMap<Module, BTreeSet<Module>
     needs.collect()
 }
 
-/// The module of a file; `None` for the root and for tests.
+/// Returns the module of a file; `None` for the root and for tests.
 fn module(name: &str, path: &str) -> Option<Module> {
     let path = path.strip_prefix(name)?.strip_prefix("/src/")?;
     let mut module: Module = path
@@ -76,14 +76,15 @@ fn module(name: &str, path: &str) -> Option<Module> {
         .then_some(module)
 }
 
-/// A file without its tests.
+/// Returns a file without its tests.
 fn code(text: &str) -> &str {
     let ends = ["#[cfg(test)]\nmod tests {", "#[cfg(all(test"];
     let end = ends.iter().filter_map(|end| text.find(end)).min();
     &text[..end.unwrap_or(text.len())]
 }
 
-/// The paths in `text`: those of `use` declarations, and others that begin with `crate`, `super` or `self`.
+/// Returns the paths in `text`: those of `use` declarations, and others that begin with `crate`, `super` or
+/// `self`.
 fn paths(text: &str) -> Vec<Module> {
     let bare: String = text
         .lines()
@@ -135,7 +136,8 @@ fn expand(prefix: &Module, tree: &str, found: &mut Vec<Module>) {
     expand(&prefix, &list[start..], found);
 }
 
-/// `path`, written in `module`, from the root of the crate; `None` for a path to another crate.
+/// Returns `path`, written in `module`, relative to the root of the crate; `None` for a path to another
+/// crate.
 fn absolute(module: &Module, path: &Module) -> Option<Module> {
     let (first, mut rest) = path.split_first()?;
     let mut base = match first.as_str() {
@@ -154,7 +156,7 @@ fn absolute(module: &Module, path: &Module) -> Option<Module> {
     Some(base)
 }
 
-/// The sets of files that reach each other.
+/// Returns the sets of files that depend on each other.
 fn circles(needs: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<Vec<Module>> {
     let reached: BTreeMap<&Module, BTreeSet<&Module>> = needs
         .keys()

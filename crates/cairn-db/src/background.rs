@@ -221,7 +221,7 @@ impl Shared {
         callback::within(&self.context.info, Within::Job, job)
     }
 
-    /// Waits until no job runs or is due.
+    /// Waits until no job is running or due.
     ///
     /// A failed job that is waiting for its retry is retried at once; a second failure is returned.
     pub(crate) fn wait_until_quiet(self: &Arc<Self>) -> Result<()> {
@@ -234,13 +234,13 @@ impl Shared {
     }
 }
 
-/// Runs `job`; a panic in it becomes an error that names `what`.
+/// Runs `job`; a panic becomes an error that names `what`.
 #[inline]
 pub(crate) fn guarded<T>(what: &str, job: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|panic| Err(panicked(what, &*panic)))
 }
 
-/// The error that the panic of `what` becomes.
+/// Returns the error for a panic of `what`.
 #[cold]
 #[inline(never)]
 fn panicked(what: &str, panic: &(dyn Any + Send)) -> Error {

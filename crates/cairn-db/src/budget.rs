@@ -1,4 +1,4 @@
-//! The database as a member of a memory budget: it reports its work, and triggers a rebalancing every second.
+//! The memory budget of a database, with the times of block reads on which its division is based.
 //!
 //! Only reads of single blocks are reported. Their times are measured at the file system, and include reads
 //! served by the page cache. Larger reads are those of compactions and read-ahead, whose times depend less on
@@ -16,7 +16,7 @@ use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
 use cairn_platform::{Clock, FileSystem, wrapper};
 use cairn_types::Result;
 
-/// The largest read that is one of a block, in bytes.
+/// The maximum size of a read that counts as one of a block, in bytes.
 const LARGEST_BLOCK_READ: usize = 64 << 10;
 
 /// The budget of a database, and the counters last reported to it.
@@ -61,7 +61,8 @@ impl Budget {
         options
     }
 
-    /// The reads, and the nanoseconds of flushes and compactions, since the last call; `merge_nanos` are those of now.
+    /// Returns the reads, and the nanoseconds of flushes and compactions, since the last call; `merge_nanos`
+    /// is their current total.
     pub(crate) fn take_work(&self, merge_nanos: u64) -> (ReadTimes, u64) {
         let reads = self.reads.get();
         let mut reported = self.reported.lock();

@@ -1,11 +1,11 @@
-//! The database under a memory budget: it reports its work, and lets the budget move a border every second.
+//! The database as a member of a memory budget: it reports its work, and triggers a rebalancing every second.
 
 use cairn_memory::budget::{Budgeted, DatabaseWork, MemoryRegion, MoveRecord};
 
 use crate::shared::Shared;
 
 impl Shared {
-    /// Lets the budget move a border, and logs the move.
+    /// Triggers a rebalancing of the budget, and logs the move.
     pub(crate) fn tick_budget(&self) {
         let Some(budget) = &self.budget else { return };
         let now = self.context.world.clock.monotonic_nanos();

@@ -4,8 +4,9 @@
 //! flush of unlogged writes -> jobs end -> last lead -> log synced -> MANIFEST closed -> obsolete files deleted -> LOCK released
 //! ```
 //!
-//! [`Lifecycle`](crate::lifecycle::Lifecycle) has the flag that ends jobs and lets one thread close. An error of the flush, the log
-//! or the MANIFEST is returned after the remaining steps: the directory is released all the same.
+//! [`Lifecycle`](crate::lifecycle::Lifecycle) has the flag that ends jobs and ensures that only one thread
+//! closes the database. An error of the flush, the log or the MANIFEST is returned after the remaining steps;
+//! the directory is released in any case.
 
 use std::sync::Arc;
 
@@ -16,12 +17,12 @@ use cairn_types::Result;
 use crate::shared::Shared;
 
 impl Shared {
-    /// Closes the database: running jobs end, the log is synced, the lock is given back. A second
+    /// Closes the database: running jobs are cancelled, the log is synced, the lock is released. A second
     /// call does nothing.
     ///
     /// # Errors
     ///
-    /// `Busy`, with nothing done, in a callback that may not wait; those of the log and the MANIFEST.
+    /// `Busy`, without any effect, in a callback that must not wait; those of the log and the MANIFEST.
     pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
         self.context.check_process()?;
         self.may_wait()?;
@@ -32,23 +33,22 @@ impl Shared {
         })
     }
 
-    /// [`Shared::close`] of a database that is open, by the one thread that does it.
+    /// [`Shared::close`] of an open database, by the one thread that does it.
     fn close_locked(self: &Arc<Self>) -> Result<()> {
         let flushed = self.flush_unlogged();
-        // What a job has not finished is in the log, or still in its inputs.
+        // Data of an unfinished job is in the log, or still in its inputs.
         self.lifecycle.begin_closing();
         self.signals.request_attention();
-        // A writer that waits for an `unlock_wal` leads.
+        // A writer that waits for `unlock_wal` holds the lead.
         drop(self.tree.lock());
         self.changed.notify_all();
-        // No thread leads any more once this one has led: the next leader finds the database
-        // closing.
+        // After this thread, no other one leads: the next leader finds the database closing.
         drop(self.lead_alone()?);
         self.wait_until(|tree| tree.jobs.are_over() && !tree.logs.has_ending())?;
         assert_eq!(
             self.published(),
             self.writes.commits.allocated(),
-            "no write is under way in a database that is being closed"
+            "no write is in progress in a database that is being closed"
         );
         let log = self.writes.writer.lock().log.take();
         let synced = match log {
@@ -85,7 +85,7 @@ impl Shared {
         flushed.and(synced).and(manifest)
     }
 
-    /// Flushes what was written without a log, unless the options say that it may be lost.
+    /// Flushes writes that bypassed the log, unless the options permit their loss.
     pub(crate) fn flush_unlogged(self: &Arc<Self>) -> Result<()> {
         if self.context.read_only
             || self.options().avoid_flush_during_shutdown
@@ -94,7 +94,7 @@ impl Shared {
         {
             return Ok(());
         }
-        // Writes without a log are lost then, and the caller that closes the database gets the reason.
+        // Such writes are lost then, and the caller that closes the database gets the reason.
         self.check_failure()?;
         let families: Vec<_> = self.catalog.families().iter().cloned().collect();
         self.flush_because(&families, FlushReason::ShutDown);

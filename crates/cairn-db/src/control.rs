@@ -84,7 +84,7 @@ impl Shared {
             !self.tree.lock().jobs.have_manual(),
             "no manual compaction runs during an exclusive change"
         );
-        let result = guarded("what runs alone", act);
+        let result = guarded("an exclusive change", act);
         let continued = self.continue_background_work();
         self.change_bans(Ban::EndAlone);
         result.and_then(|value| continued.map(|()| value))

@@ -1,7 +1,8 @@
-//! Creation and drop of column families, with the lead of the write queue.
+//! Creation and dropping of column families, under the lead of the write queue.
 //!
-//! The catalog makes the change durable and shows it; here options are checked, memtables made, and the write path, timers and
-//! OPTIONS file updated. No write is under way meanwhile, so that a new family begins with the current log.
+//! The catalog makes the change durable and publishes it. This module checks options, creates memtables, and
+//! updates the write path, the timers and the OPTIONS file. No write is in progress meanwhile, so that a new
+//! family starts with the current log.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::ttl;
 use crate::write::log::CurrentLog;
 
 impl Shared {
-    /// Creates families, durably: all of them or none.
+    /// Creates families, durably and atomically.
     pub(crate) fn create_families(
         self: &Arc<Self>,
         given: &[FamilyDescriptor],
@@ -30,12 +31,12 @@ impl Shared {
             .iter()
             .map(|family| self.prepare_family(family))
             .collect::<Result<Vec<_>>>()?;
-        // With the lead no write is under way, so the families begin with the current log.
+        // With the lead held no write is in progress, so the families start with the current log.
         let _lead = self.lead_alone()?;
         self.create_families_led(new)
     }
 
-    /// Checks a family to create and makes the directories of its tables.
+    /// Validates a family to create and creates the directories of its tables.
     fn prepare_family(&self, given: &FamilyDescriptor) -> Result<NewFamily> {
         let FamilyDescriptor { name, options } = given;
         if name.is_empty() {
@@ -68,7 +69,7 @@ impl Shared {
             .as_ref()
             .map(CurrentLog::number);
         let log = log.ok_or_else(|| Error::shutdown("the database is closed"))?;
-        // A write to a family of `new` must find its options noted.
+        // A write to a family in `new` must find its options recorded.
         new.iter()
             .for_each(|family| self.signals.note_options(&family.options));
         let last = self.published();

@@ -1,4 +1,4 @@
-//! The write path and the jobs as files that enter and leave the database need them ([`Host`]).
+//! The implementation of [`Host`]: the write path and the jobs for operations on files outside of the tree.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ impl JobHost for Shared {
     }
 
     fn schedule_due(self: &Arc<Self>) {
-        // The next leader looks at memtables and stalls too.
+        // The next write-group leader checks memtables and stalls, too.
         self.signals.request_attention();
         let mut tree = self.tree.lock();
         self.update_conditions(&mut tree);

@@ -159,7 +159,8 @@ impl Shared {
     /// Writes the immutable memtables of all families to tables and installs them together.
     pub(crate) fn flush_all(self: &Arc<Self>) -> Result<()> {
         let families = self.catalog.families().clone();
-        // Families switch together under this lock: families that switched with another one wait with it.
+        // Families switch together under this lock: families that switched with another one are waiting
+        // together with it.
         let waiting: Vec<(Arc<FamilyState>, Vec<Immutable>)> = {
             let mut tree = self.tree.lock();
             families

@@ -1,6 +1,6 @@
 //! The database: column families, writes, recovery, scheduling.
 //!
-//! [`open`] opens a [`Db`] in a directory. Writes go through one queue (`write`) to the log and the
+//! [`open()`] opens a [`Db`] in a directory. Writes go through one queue (`write`) to the log and the
 //! memtables; reads use a view of a family without locks. Full memtables, and levels above their targets,
 //! become jobs (`background`), whose edits are logged in the MANIFEST and then published to readers
 //! (`catalog`). Locks and their order are listed in `locks`.

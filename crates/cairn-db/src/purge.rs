@@ -1,7 +1,7 @@
 //! Purges: deletions of obsolete files and logs, as jobs for which closing waits.
 //!
 //! The catalog deletes tables and blob files. A log is deleted when a synced edit records that no family
-//! needs it.
+//! needs it. Nothing is deleted once the directory was given up.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl Shared {
         }
         self.catalog.purge();
         let mut tree = self.tree.lock();
-        // Looked at under the lock: a copy that pins files lists the logs that it needs under it too.
+        // Checked under the lock, because a copy that pins files also lists the logs it needs under it.
         if !self.catalog.deletions.are_enabled() {
             let unsynced = tree.logs.take_unneeded_syncs();
             drop(tree);

@@ -78,11 +78,11 @@ impl NewFamily {
         records
     }
 
-    /// The state of the family as `id`, whose first log is `log`.
+    /// Returns the state of the family with the number `id`, whose first log is `log`.
     ///
     /// # Errors
     ///
-    /// `Corruption` if its tables contradict each other.
+    /// `Corruption` if its tables are inconsistent.
     fn state(
         self,
         sources: &Sources,
@@ -136,7 +136,7 @@ impl Catalog {
 }
 
 impl Editor<'_> {
-    /// Creates families whose first log is `log`, durably: all of them or none.
+    /// Creates families whose first log is `log`, durably and atomically.
     ///
     /// # Errors
     ///
@@ -184,7 +184,7 @@ impl Editor<'_> {
         Ok(created)
     }
 
-    /// Drops `family`, durably. Its handles go on reading, and keep its files.
+    /// Drops `family`, durably. Its handles can still read it, and keep its files.
     ///
     /// # Errors
     ///

@@ -1,14 +1,15 @@
-//! Deletions: when a file that no version has may go, and its removal.
+//! Deletion of files that no version refers to.
 //!
-//! A table is deleted when no current version has it, the MANIFEST edit that released it is synced, and its last reader has
-//! ended. A view that ends sets a mark, and only then are obsolete tables searched for. An `SstFileManager` may make trash of
-//! tables and blob files first, and delete them slowly. A file that cannot be deleted is reported and left to the next
-//! opening, as is what a crash leaves behind ([`super::scan`]).
+//! A table is deleted when no current version has it, the MANIFEST edit that removed it is synced, and its
+//! last reader has ended. The end of a view sets a mark, without which obsolete tables are not searched for.
+//! An `SstFileManager` may rename tables and blob files to trash and delete them slowly. A file that cannot
+//! be deleted is reported and left to the next opening, as are the remains of a crash ([`super::scan`]).
 //!
-//! Deletions are held back while a copy has a [`Pin`], and from [`Deletions::disable`] to the matching
-//! [`Deletions::enable`]. After [`Deletions::give_up_directory`] what was held back stays for ever.
+//! Deletions are suspended while a copy has a [`Pin`], and from [`Deletions::disable`] to the matching
+//! [`Deletions::enable`]. After [`Deletions::give_up_directory`] nothing more is deleted.
 //!
-//! The set of obsolete files ([`super::obsolete_files`]) is under a leaf lock, which is never held across a file operation.
+//! The set of obsolete files ([`super::obsolete_files`]) has a leaf lock, which is never held across a file
+//! operation.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,12 +31,12 @@ pub(crate) struct Deletions {
     context: Arc<DbContext>,
     telemetry: Arc<Telemetry>,
     space: Arc<Space>,
-    /// Obsolete files that are still read, or whose deletion is held back.
+    /// Obsolete files that still have readers, or whose deletion is suspended.
     obsolete: Mutex<ObsoleteFiles>,
     hint: PurgeHint,
 }
 
-/// Keeps files from deletion while it lives.
+/// Prevents the deletion of files while it exists.
 pub(crate) struct Pin<'a>(&'a Deletions);
 
 impl Drop for Pin<'_> {
@@ -46,7 +47,7 @@ impl Drop for Pin<'_> {
 }
 
 impl Deletions {
-    /// No obsolete files. `space` counts those that are deleted.
+    /// Creates an empty set of obsolete files. `space` counts those that are deleted.
     pub(super) fn new(
         context: Arc<DbContext>,
         telemetry: Arc<Telemetry>,
@@ -61,14 +62,14 @@ impl Deletions {
         }
     }
 
-    /// Keeps all files that are live now, or become obsolete meanwhile, until the result is dropped. The next purge
-    /// deletes those that are obsolete then.
+    /// Keeps all files that are live now, and those that become obsolete meanwhile, until the result is
+    /// dropped. The next purge deletes the obsolete ones.
     pub(crate) fn pin(&self) -> Pin<'_> {
         self.obsolete.lock().pin();
         Pin(self)
     }
 
-    /// True while a copy is under way, whose files are kept.
+    /// True while files are pinned for a copy.
     pub(crate) fn are_pinned(&self) -> bool {
         self.obsolete.lock().are_pinned()
     }
@@ -78,7 +79,7 @@ impl Deletions {
         self.obsolete.lock().disable();
     }
 
-    /// Reverts one [`Deletions::disable`]. With the last of them, the files that waited are deleted.
+    /// Reverts one [`Deletions::disable`]. The last one deletes the files that have become obsolete.
     pub(crate) fn enable(&self) {
         let held = self.obsolete.lock().enable();
         self.delete_held(held);
@@ -89,7 +90,7 @@ impl Deletions {
         !self.obsolete.lock().are_disabled()
     }
 
-    /// Files that wait for deletions to be enabled are kept from now on: the directory may belong to another process.
+    /// Permanently keeps files whose deletion was deferred: the directory may belong to another process.
     pub(crate) fn give_up_directory(&self) {
         self.obsolete.lock().give_up();
     }
@@ -108,18 +109,18 @@ impl Deletions {
         self.obsolete.lock().blobs_of(source)
     }
 
-    /// True if a reader that has left may have been the last of an obsolete file. Costs two loads.
+    /// True if a reader that has ended may have been the last of an obsolete file. Costs two loads.
     pub(crate) fn may_have_unread(&self) -> bool {
         self.hint.may_have_unread()
     }
 
-    /// The mark that views leave at their end.
+    /// The mark set by the end of a view.
     pub(super) fn view_end(&self) -> ViewEnd {
         self.hint.view_end()
     }
 
-    /// Takes over the files of `family` that `next`, the version after `base`, has no more: all of them without a `next` one,
-    /// for a dropped family.
+    /// Queues the files for deletion that are in `base`, a version of `family`, but not in its successor
+    /// `next`: all of them without `next`, for a dropped family.
     pub(super) fn retire(&self, family: &FamilyState, base: &Arc<Version>, next: Option<&Version>) {
         assert!(
             Arc::ptr_eq(base, &family.view().version),
@@ -133,13 +134,14 @@ impl Deletions {
         self.hint.note_obsolete();
     }
 
-    /// Takes the obsolete files without a reader; `None` if deletions are disabled.
+    /// Returns the obsolete files without a reader, and removes them from the set; `None` if deletions are
+    /// disabled.
     pub(super) fn take_unread(&self) -> Option<Unread> {
         let mut obsolete = self.obsolete.lock();
         if obsolete.are_disabled() {
             return None;
         }
-        // Before the files are looked at: a view that ends meanwhile is noted for the next time.
+        // Before the files are checked: a view that ends meanwhile is recorded for the next check.
         self.hint.begin_scan();
         let unread = obsolete.take_unread();
         self.hint.set_obsolete(!obsolete.is_empty());
@@ -158,13 +160,13 @@ impl Deletions {
         }
     }
 
-    /// Closes the obsolete tables without deleting them: the next opening does.
+    /// Closes the obsolete tables without deleting them, which is left to the next opening.
     pub(super) fn forget(&self) {
         self.obsolete.lock().forget();
     }
 
-    /// Deletes the tables and blob files that a job wrote for a family that is not there any more. Those that it
-    /// only moved belong to versions that may still be read.
+    /// Deletes the tables and blob files that a job wrote for a dropped family. Files that it only moved
+    /// belong to versions that may still be read.
     pub(crate) fn delete_outputs(&self, family: &FamilyState, edit: &TreeEdit) {
         let is_moved = |number| edit.deleted.iter().any(|(_, moved)| *moved == number);
         for (_, file) in &edit.added {
@@ -183,9 +185,9 @@ impl Deletions {
         }
     }
 
-    /// Deletes a file, or keeps it until deletions are enabled again. A failure is reported and left
-    /// to the next opening: the file is dead weight, not damage. The caller does not hold the lock
-    /// of the tree.
+    /// Deletes a file, or keeps it until deletions are enabled again. A failure is logged, and the next
+    /// opening tries again: the file wastes space but does no harm. The caller does not hold the lock of the
+    /// tree.
     pub(crate) fn delete(&self, path: &Path) {
         if self.obsolete.lock().hold(path) {
             return;

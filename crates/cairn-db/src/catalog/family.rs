@@ -112,7 +112,7 @@ impl FamilyState {
         self.tables.load()
     }
 
-    /// Puts changed options in force, with what opens tables under them.
+    /// Puts changed options into effect, with the source that opens tables under them.
     pub(super) fn set_options(&self, options: Arc<FamilyOptions>, tables: Arc<TableSource>) {
         self.options.store(options);
         self.tables.store(tables);
@@ -154,7 +154,7 @@ impl FamilyState {
         self.view.load().memtable.clone()
     }
 
-    /// The epoch of a table that is about to be flushed: larger than any before it.
+    /// Returns the epoch of a table that is about to be flushed: larger than any before.
     pub(crate) fn next_epoch(&self, version: &Version) -> u64 {
         self.last_epoch
             .fetch_max(version.max_epoch(), Ordering::Relaxed);
@@ -199,7 +199,7 @@ impl FamilyState {
         (history.len(), bytes)
     }
 
-    /// `old` was replaced by another version.
+    /// Records that `old` was replaced by another version.
     pub(super) fn note_replaced(&self, old: &Arc<Version>) {
         let mut versions = self.old_versions.lock();
         versions.retain(|version| version.strong_count() > 0);
@@ -207,7 +207,7 @@ impl FamilyState {
         self.count_view();
     }
 
-    /// The view was replaced.
+    /// Counts a new view.
     pub(crate) fn count_view(&self) {
         self.views.fetch_add(1, Ordering::Relaxed);
     }
@@ -217,7 +217,7 @@ impl FamilyState {
         self.views.load(Ordering::Relaxed)
     }
 
-    /// The number of versions: the current one, and older ones with readers.
+    /// Returns the number of versions: the current one, and older ones with readers.
     pub(crate) fn live_versions(&self) -> usize {
         let current = self.view().version.clone();
         let versions = self.old_versions.lock();
@@ -313,7 +313,7 @@ pub(crate) struct Families {
 }
 
 impl Families {
-    /// No families. The largest id that one ever had is `max_id`.
+    /// Creates the set without families. The largest id ever used is `max_id`.
     pub(super) fn none(max_id: u32) -> Families {
         Families {
             by_id: BTreeMap::new(),

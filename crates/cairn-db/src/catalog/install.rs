@@ -63,13 +63,13 @@ impl Catalog {
         }
     }
 
-    /// Makes each change part of its family, durably, all of them or none. Families that were
-    /// dropped are left out.
+    /// Installs each change in its family, durably and atomically. Dropped families are skipped.
     ///
     /// # Errors
     ///
-    /// `Corruption` if an edit contradicts its tree, and nothing has changed; `IoError` of the MANIFEST, and the changes are
-    /// in doubt; `ShutdownInProgress` if all of the families were dropped.
+    /// `Corruption` if an edit is inconsistent with its tree, and nothing has changed; `IoError` of the
+    /// MANIFEST, after which it is unknown whether the changes are durable; `ShutdownInProgress` if all
+    /// families were dropped.
     pub(crate) fn install(
         &self,
         env: &impl CatalogEnv,

@@ -65,7 +65,7 @@ impl Editor<'_> {
         Ok(())
     }
 
-    /// Appends `record`, which is of no family.
+    /// Appends `record`, which belongs to no family.
     ///
     /// # Errors
     ///
@@ -109,8 +109,8 @@ impl Editor<'_> {
 }
 
 impl Catalog {
-    /// Begins the MANIFEST of an opening: that which was `recovered`, if it can be appended to, or a new one. Returns its
-    /// number.
+    /// Starts the MANIFEST of an opening: the `recovered` one, if it can be appended to, or a new one.
+    /// Returns its number.
     ///
     /// # Errors
     ///
@@ -146,8 +146,8 @@ impl Catalog {
         Ok(number)
     }
 
-    /// Writes the state of the live families, followed by `edits`, to a new MANIFEST that becomes the
-    /// current one.
+    /// Writes the state of the live families, followed by `edits`, to a new MANIFEST that becomes the current
+    /// one.
     fn write_manifest(&self, env: &impl CatalogEnv, edits: &[VersionEdit]) -> Result<Manifest> {
         // It records the logs needed by each family.
         env.sync_logs_before(FileNumber(u64::MAX))?;

@@ -4,16 +4,15 @@
 //! edit -> [checked against the version] -> MANIFEST, synced -> [memtables and logs] -> next view -> obsolete files
 //! ```
 //!
-//! The catalog owns the families and their published views, the open tables, the snapshots, the MANIFEST, the
-//! file numbers, the obsolete files and the OPTIONS files. Memtables and logs are behind
+//! The catalog owns the families with their published views, and the MANIFEST. Everything else is in its
+//! parts, which depend neither on the catalog nor on each other's users. Memtables and logs are behind
 //! [`CatalogEnv`](env::CatalogEnv), so that tests run the catalog over a simulated disk, without a write path
 //! and without jobs.
 //!
 //! - A reader takes the view of a family ([`family::FamilyState::view`]): one load of an atomic pointer.
-//! - A flush or compaction calls [`Catalog::install`], or [`Catalog::install_together`] for several families.
-//!   An operation that has to choose levels or copy files while no version changes first acquires an
-//!   [`install::Editor`].
-//! - A copy of files holds the result of [`Catalog::pin_files`].
+//! - A flush or compaction calls [`Catalog::install`] with one change of each family. An operation that has
+//!   to choose levels or copy files while no version changes first acquires an [`install::Editor`].
+//! - A copy of files holds the result of [`Deletions::pin`].
 //! - [`Catalog::purge`] deletes obsolete files without readers.
 //!
 //! Invariants:
@@ -24,7 +23,7 @@
 //! K4. Each file number is allocated once, and the numbers in the MANIFEST are below its next file number.
 //! K5. After a failure of the MANIFEST no edit is appended to it: the next one is written to a new MANIFEST.
 //!
-//! Edits are serialized by the lock of the MANIFEST. The lock of the obsolete files is a leaf.
+//! Edits are serialized by the lock of the MANIFEST.
 
 pub(crate) mod create;
 pub(crate) mod deletions;
@@ -129,7 +128,7 @@ impl Catalog {
         self.families.load()
     }
 
-    /// The family with number 0; `None` before families are known.
+    /// Returns the family with number 0; `None` before the families are set.
     #[inline]
     pub(crate) fn default_family(&self) -> Option<&Arc<FamilyState>> {
         self.families.default_family()
@@ -143,8 +142,8 @@ impl Catalog {
         snapshot
     }
 
-    /// Deletes obsolete tables and blob files without a reader, unless deletions are disabled. The caller does not hold
-    /// the lock of the tree.
+    /// Deletes obsolete tables and blob files without readers, unless deletions are disabled. The caller does
+    /// not hold the lock of the tree.
     pub(crate) fn purge(&self) {
         let Some(unread) = self.deletions.take_unread() else {
             return;

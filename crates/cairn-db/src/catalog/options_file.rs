@@ -1,4 +1,6 @@
-//! The OPTIONS file, which is written whenever options or families change.
+//! OPTIONS files: a new one with the current options is written whenever options or families change.
+//!
+//! A file is written and listed under the lock of [`Settings`], so that the newest file has the newest options (O2 there).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -46,7 +48,7 @@ impl OptionsFiles {
         OptionsFiles { context, settings }
     }
 
-    /// Writes the options in effect, with those of `families`, to a new file, and returns its name.
+    /// Writes the current options, with those of `families`, to a new file, and returns its name.
     pub(crate) fn write(
         &self,
         _alone: &OptionsFileLock<'_>,
@@ -73,7 +75,7 @@ impl OptionsFiles {
         Ok(name)
     }
 
-    /// The newest file, with its length.
+    /// Returns the newest file, with its length.
     pub(crate) fn newest(&self) -> Result<Option<(FileNumber, u64)>> {
         let _alone = self.settings.lock_file();
         let fs = &*self.context.world.fs;
@@ -92,7 +94,7 @@ impl OptionsFiles {
 }
 
 impl Catalog {
-    /// Writes the options in effect to a new OPTIONS file, and deletes all but the newest two.
+    /// Writes the current options to a new OPTIONS file, and deletes all but the newest two.
     ///
     /// # Errors
     ///

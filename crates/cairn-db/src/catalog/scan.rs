@@ -1,10 +1,9 @@
-//! Deleting files that nothing needs any more.
+//! Deleting files that are no longer needed.
 //!
-//! A table is deleted when no current version has it, the MANIFEST edit that released it is synced,
-//! and its last reader has ended. A view that ends sets a mark, and only then are obsolete tables searched
-//! for. An `SstFileManager` may make trash of tables and blob files first, and delete
-//! them slowly. What a crash left behind is deleted when the database is opened. Unknown names
-//! are never touched.
+//! A table is deleted when no current version has it, the MANIFEST edit that removed it is synced, and its
+//! last reader has ended. A view that ends sets a flag, and only then are obsolete tables searched for. An
+//! `SstFileManager` may move tables and blob files to the trash first, and delete them slowly. Files left by
+//! a crash are deleted when the database is opened. Files with unknown names are never touched.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,27 +14,27 @@ use cairn_types::{FileNumber, Result, Subcode};
 
 use super::sst_file_manager::is_trash;
 
-/// The files that a full scan keeps.
+/// The files kept by a full scan.
 pub(crate) struct Keep {
-    /// The MANIFEST in use.
+    /// The current MANIFEST.
     pub(crate) manifest: FileNumber,
     /// Logs before this one are not needed.
     pub(crate) min_log: FileNumber,
     /// Tables and blob files of the live versions.
     pub(crate) live: BTreeSet<FileNumber>,
-    /// Files at or above this number may be about to enter the tree.
+    /// Files at or above this number may be about to be added to the tree.
     pub(crate) min_pending: FileNumber,
 }
 
-/// The number of OPTIONS files that are kept.
+/// The number of OPTIONS files to keep.
 const OPTIONS_KEPT: usize = 2;
 
 impl Keep {
-    /// True if the file may be deleted. OPTIONS files are judged together, elsewhere.
+    /// True if the file may be deleted. OPTIONS files are handled separately.
     pub(crate) fn is_obsolete(&self, name: FileName) -> bool {
         match name {
             FileName::Wal(number) => number < self.min_log,
-            // Openings that failed leave some with larger numbers than one that was gone on with.
+            // Failed openings leave some with larger numbers than a reused one.
             FileName::Manifest(number) => number != self.manifest,
             FileName::Table(number) | FileName::LegacyTable(number) | FileName::Blob(number) => {
                 number < self.min_pending && !self.live.contains(&number)
@@ -46,7 +45,7 @@ impl Keep {
     }
 }
 
-/// Deletes those of the files `names` in `dir` that `keep` does not keep. Nothing else may be creating files
+/// Deletes the files `names` in `dir` except those that `keep` keeps. No other thread may be creating files
 /// there.
 pub(crate) fn scan(fs: &dyn FileSystem, dir: &Path, names: Vec<String>, keep: &Keep) -> Result<()> {
     for name in &names {
@@ -62,8 +61,8 @@ pub(crate) fn scan(fs: &dyn FileSystem, dir: &Path, names: Vec<String>, keep: &K
     Ok(())
 }
 
-/// Deletes the tables and blob files from `dir` that `keep` does not keep, and nothing else: the
-/// directory may have other uses.
+/// Deletes the tables and blob files in `dir` except those that `keep` keeps, and nothing else: the directory
+/// may have other uses.
 pub(crate) fn scan_tables(fs: &dyn FileSystem, dir: &Path, keep: &Keep) -> Result<()> {
     for name in fs.list(dir)? {
         match FileName::parse(&name) {
@@ -79,7 +78,7 @@ pub(crate) fn scan_tables(fs: &dyn FileSystem, dir: &Path, keep: &Keep) -> Resul
     Ok(())
 }
 
-/// The OPTIONS files among `names` that newer ones have replaced.
+/// Returns the OPTIONS files among `names` that newer ones have replaced.
 pub(crate) fn old_options(names: Vec<String>) -> impl Iterator<Item = String> {
     let number = |name: &String| match FileName::parse(name) {
         Some(FileName::Options(number)) => Some(number),
@@ -94,7 +93,7 @@ pub(crate) fn old_options(names: Vec<String>) -> impl Iterator<Item = String> {
     options.into_iter().map(|(_, name)| name)
 }
 
-/// Removes a file; one that is gone already is no error.
+/// Removes a file. A missing file is not an error.
 pub(super) fn remove(fs: &dyn FileSystem, path: &Path) -> Result<()> {
     match fs.remove(path) {
         Err(error) if error.subcode() == Subcode::PathNotFound => Ok(()),

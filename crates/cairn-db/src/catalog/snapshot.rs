@@ -139,7 +139,7 @@ impl Snapshots {
         self.live.lock().keys().copied().collect()
     }
 
-    /// Records `now` (seconds since 1970) as the time of the live snapshot on `seq`.
+    /// Records `now` (seconds since 1970) as the time of the live snapshot at `seq`.
     pub(super) fn note_time(&self, seq: SequenceNumber, now: u64) {
         if let Some(taken) = self.live.lock().get_mut(&seq) {
             taken.seconds = now;
@@ -189,7 +189,7 @@ impl Snapshots {
         self.bottom.store(seq.0, Ordering::Release);
     }
 
-    /// Forgets that: the tree has changed.
+    /// Clears that record: the tree has changed.
     pub(super) fn forget_bottom(&self) {
         self.bottom.store(0, Ordering::Release);
     }

@@ -1,5 +1,12 @@
-//! The state of a family that is added to the catalog: its directories, the sources of its tables and blob
-//! files, its first view.
+//! Sources: the locations of the tables and blob files of a family, the way they are opened, and their
+//! caches.
+//!
+//! [`Sources`] owns the objects that all families share: the table of open files, the block cache of families
+//! without their own, the memory budget. From these and the options of a family it creates the first view of
+//! the family, and a new view when options change.
+//!
+//! Invariants: the key order of a family and its blob source never change; a view has the sources of the
+//! options that were current when it was created.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -24,7 +31,7 @@ use crate::locks::Rank;
 use crate::settings::Settings;
 use crate::telemetry::Telemetry;
 
-/// Bytes of the block cache that families without one of their own share.
+/// The size of the block cache shared by families without one.
 const DEFAULT_CACHE_BYTES: usize = 32 << 20;
 
 /// The sources of the tables and blob files of a database.
@@ -34,16 +41,16 @@ pub(crate) struct Sources {
     settings: Arc<Settings>,
     /// The open tables of all families.
     open_tables: Arc<OpenTables>,
-    /// The cache of families that bring none of their own. None once the database is released.
+    /// The cache of families without their own. `None` once the database is released.
     default_cache: ArcSwapOption<BlockCache>,
     /// The memory budget, if there is one.
     budget: Option<Arc<Budget>>,
-    /// The mark that views leave at their end.
+    /// The mark set by the end of a view.
     view_end: ViewEnd,
 }
 
 impl Sources {
-    /// The sources of a database without families, whose views leave the mark `view_end`.
+    /// Creates the sources of a database without families. `view_end` is the mark set by views.
     pub(super) fn new(
         context: Arc<DbContext>,
         telemetry: Arc<Telemetry>,
@@ -69,29 +76,29 @@ impl Sources {
         }
     }
 
-    /// The options in effect now.
+    /// Returns the current options.
     fn options(&self) -> Guard<Arc<DbOptions>> {
         self.settings.get()
     }
 
-    /// Bounds the number of open tables; `None` for no bound.
+    /// Limits the number of open tables; `None` for no limit.
     pub(crate) fn set_open_table_limit(&self, limit: Option<usize>) {
         self.open_tables.set_limit(limit);
     }
 
-    /// Gives up the default cache: the database is closed.
+    /// Releases the default cache of a closed database.
     pub(super) fn release(&self) {
         self.default_cache.store(None);
     }
 
-    /// Gives `options` the default cache if they bring none of their own and want one.
+    /// Sets the default cache in `options` if they have none and use one.
     fn fill_in_cache(&self, options: &mut FamilyOptions) {
         if options.table.block_cache.is_none() && !options.table.no_block_cache {
             options.table.block_cache = self.default_cache.load_full();
         }
     }
 
-    /// The state of a family with `version` and an empty `memtable`.
+    /// Returns the state of a family with `version` and an empty `memtable`.
     pub(super) fn new_family(
         &self,
         family: &RecoveredFamily,
@@ -252,12 +259,12 @@ impl Sources {
         }
     }
 
-    /// The directories of the tables of a family with these options, by path id.
+    /// Returns the directories of the tables of a family with these options, by path id.
     pub(crate) fn dirs(&self, family: &FamilyOptions) -> Vec<PathBuf> {
         table_dirs(&self.context.dir, &self.options(), family)
     }
 
-    /// The directories of the tables of all `families`.
+    /// Returns the directories of the tables of all `families`.
     pub(crate) fn dirs_of(&self, families: &Families) -> BTreeSet<PathBuf> {
         families
             .iter()
@@ -265,11 +272,11 @@ impl Sources {
             .collect()
     }
 
-    /// Makes the directories of a family's tables.
+    /// Creates the directories of a family's tables.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the options of the family do not go with those of the database; `IoError`.
+    /// `InvalidArgument` if the options of the family are incompatible with those of the database; `IoError`.
     pub(crate) fn create_dirs(&self, family: &FamilyOptions) -> Result<()> {
         family.check_paths(&self.options())?;
         family.check_ingest_behind(&self.options())?;

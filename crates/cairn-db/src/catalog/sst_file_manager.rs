@@ -67,7 +67,7 @@ impl Space {
         }
     }
 
-    /// Counts the file `path`, which was deleted, no more.
+    /// Uncounts the deleted file `path`.
     pub(super) fn untrack(&self, path: &Path) {
         if let Some(files) = &self.files {
             files.deleted(path);
@@ -81,7 +81,8 @@ impl Space {
         }
     }
 
-    /// Leaves the deletion of `path` to the manager, which calls `deleted` after it; false if it does not take it.
+    /// Passes the deletion of `path` to the manager, which calls `deleted` afterwards. Returns false if it
+    /// does not accept it.
     pub(super) fn discard(
         &self,
         world: &World,

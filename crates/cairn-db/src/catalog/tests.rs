@@ -27,7 +27,7 @@ use crate::locks::Locks;
 
 pub(crate) const DIR: &str = "/db";
 
-/// Logs in name only: their numbers, and the calls that the catalog has made.
+/// A stand-in for the logs: their numbers, and the calls of the catalog.
 pub(crate) struct FakeLogs {
     pub(crate) state: Mutex<LogState>,
     syncs: Mutex<Vec<FileNumber>>,
@@ -75,7 +75,7 @@ impl CatalogEnv for FakeLogs {
     }
 }
 
-/// A catalog on a disk of its own, with a MANIFEST.
+/// A catalog on its own disk, with a MANIFEST.
 pub(crate) struct Fixture {
     pub(crate) sim: SimWorld,
     pub(crate) context: Arc<DbContext>,
@@ -152,7 +152,7 @@ impl Fixture {
         self.catalog.default_family().unwrap().clone()
     }
 
-    /// A table file with a new number, whose entries are all of `key`.
+    /// Creates a table file with a new number, all of whose entries are of `key`.
     pub(crate) fn table(&self, key: &[u8]) -> Arc<FileMeta> {
         let number = self.catalog.numbers.take();
         let file = self.sim.fs.create(&path(number), FileMode::default());
@@ -191,7 +191,7 @@ fn path(number: FileNumber) -> PathBuf {
     Path::new(DIR).join(cairn_format::names::table(number))
 }
 
-/// The change that adds a table to level 0 and takes others out.
+/// Returns the change that adds a table to level 0 and removes others.
 pub(crate) fn change(added: &[&Arc<FileMeta>], deleted: &[FileNumber]) -> Change {
     Change {
         edit: TreeEdit {
@@ -203,7 +203,7 @@ pub(crate) fn change(added: &[&Arc<FileMeta>], deleted: &[FileNumber]) -> Change
     }
 }
 
-/// The tables in the view of `family`.
+/// Returns the tables in the view of `family`.
 pub(crate) fn viewed(family: &FamilyState) -> Vec<FileNumber> {
     let version = family.view().version.clone();
     version.files().map(|(_, file)| file.number).collect()
@@ -218,7 +218,7 @@ fn recovered(image: DiskImage) -> Recovered {
     manifest::replay(&*sim.fs, dir, number, &order).unwrap()
 }
 
-/// The tables of the families in the MANIFEST of `image`, by name.
+/// Returns the tables of the families in the MANIFEST of `image`, by name.
 pub(crate) fn logged(image: DiskImage) -> BTreeMap<String, Vec<FileNumber>> {
     let families = recovered(image).families.into_iter();
     let of = |version: &Version| version.files().map(|(_, file)| file.number).collect();
@@ -419,7 +419,7 @@ fn pinned_files_are_not_deleted_until_the_last_pin_is_dropped() {
     drop(pins.1);
     it.catalog.purge();
     assert!(!it.exists(number) && !it.exists(outside));
-    // A copy that ends after the directory has another owner deletes nothing in it.
+    // A copy that ends after the directory was released deletes nothing in it.
     let (late, left) = (it.catalog.deletions.pin(), it.table(b"c").number);
     it.catalog.deletions.delete(&path(left));
     it.catalog.deletions.give_up_directory();

@@ -1,4 +1,4 @@
-//! The files that contain a consistent state of a database, and their relevant lengths.
+//! A capture: the files that contain a consistent state of a database, and their relevant lengths.
 
 use cairn_types::{FileNumber, SequenceNumber};
 

@@ -30,7 +30,7 @@ impl Db {
     }
 }
 
-/// Makes a checkpoint of the database of `host`; see [`Db::create_checkpoint`].
+/// Creates a checkpoint of the database of `host`; see [`Db::create_checkpoint`].
 pub(super) fn create<H: Host>(host: &Arc<H>, dir: &Path, log_bytes: u64) -> Result<SequenceNumber> {
     let database = host.components();
     let context = database.context;
@@ -56,7 +56,7 @@ pub(super) fn create<H: Host>(host: &Arc<H>, dir: &Path, log_bytes: u64) -> Resu
     Ok(capture.last)
 }
 
-/// Puts `file` into a copy.
+/// Adds `file` to a copy.
 fn stage(
     database: Components<'_>,
     staging: &Staging<'_>,
@@ -81,7 +81,7 @@ fn stage(
     Ok(())
 }
 
-/// Records that a checkpoint has copied `bytes` of a file.
+/// Reports that a checkpoint has copied `bytes` of a file.
 fn record_copied(database: Components<'_>, bytes: u64) {
     database.telemetry.record(|update| {
         update.add(Ticker::CheckpointReadBytes, bytes);

@@ -61,7 +61,7 @@ fn export<H: Host>(
     let metadata = family_metadata(&**host, family, &ColumnFamilyMetaDataOptions::default());
     if !metadata.blob_files.is_empty() {
         return Err(Error::not_supported(format!(
-            "exporting column family {:?}: its values lie in blob files",
+            "exporting column family {:?}: its values are in blob files",
             family.name()
         )));
     }
@@ -113,7 +113,7 @@ struct Imported {
     meta: FileMeta,
 }
 
-/// Creates a family out of exported tables; see [`Db::create_family_with_import`].
+/// Creates a family from exported tables; see [`Db::create_family_with_import`].
 fn create_with_import<H: Host>(
     host: &Arc<H>,
     name: &str,
@@ -144,7 +144,7 @@ fn create_with_import<H: Host>(
                 tables,
             };
             let _lead = host.lead_alone()?;
-            // An opening that finds the family after a power cut finds every write before it too.
+            // An opening that finds the family after a power failure also finds every earlier write.
             host.flush_wal(true)?;
             host.create_families_led(vec![family])
         })
@@ -152,8 +152,8 @@ fn create_with_import<H: Host>(
     let state = match created {
         Ok(state) => state,
         Err(error) => {
-            // With a MANIFEST in doubt the database is read-only, and the files may be part of
-            // it.
+            // If the outcome of the MANIFEST write is unknown, the database is read-only, and the files may
+            // be part of it.
             if !host.is_in_doubt() {
                 imported
                     .iter()
@@ -175,7 +175,7 @@ fn create_with_import<H: Host>(
     Ok(state)
 }
 
-/// Links or copies the files, and returns the edit that makes them a tree.
+/// Links or copies the files, and returns the edit that adds them to the tree.
 fn bring_in(
     database: Components<'_>,
     options: &FamilyOptions,
@@ -225,7 +225,7 @@ fn bring_in(
             .iter()
             .map(|export| export.files.len())
             .sum::<usize>(),
-        "each file is brought in"
+        "each file is imported"
     );
     fs.sync_dir(dir)?;
     // Epochs order files by age only if every file has one.
@@ -246,7 +246,7 @@ fn bring_in(
     })
 }
 
-/// The metadata of an exported file in the tree.
+/// Returns the metadata of an exported file for the tree.
 fn import_meta(
     database: Components<'_>,
     reader: &Reader<'_>,

@@ -1,8 +1,8 @@
-//! The open database, as files that enter and leave it need it.
+//! The open database, as seen by operations on files outside of the tree.
 //!
-//! A [`Host`] gives its [`Components`], which are used through their own calls, and two services: the write path
-//! ([`WriteHost`]) and jobs ([`JobHost`]), six calls each. The database implements them (`files_host.rs`); the tests of this
-//! folder do so with a catalog on a simulated disk, logs in name only, and no job.
+//! A [`Host`] provides its [`Components`] and two services of six functions each: the write path
+//! ([`WriteHost`]) and jobs ([`JobHost`]). The database implements them (`files_host.rs`). The tests of this
+//! folder implement them with a catalog on a simulated disk, the numbers of logs, and no jobs.
 
 use std::sync::Arc;
 
@@ -29,13 +29,13 @@ pub(crate) struct Components<'a> {
     pub(crate) catalog: &'a Catalog,
 }
 
-/// The end of the logs while no write is under way.
+/// The end of the logs while no write is in progress.
 pub(crate) struct LogEnd {
     /// The last write.
     pub(crate) last: SequenceNumber,
     /// The logs that recovery needs, with their lengths, oldest first.
     pub(crate) needed: Vec<(FileNumber, u64)>,
-    /// The last log that has records, and where they end.
+    /// The last log with records, and the end of its records.
     pub(crate) reach: Option<LogReach>,
 }
 
@@ -46,20 +46,20 @@ pub(crate) trait WriteHost {
     /// The reason why the database cannot be written to.
     fn check_writable(&self) -> Result<()>;
 
-    /// Takes the lead: no write is under way, and none begins before the result is dropped.
+    /// Acquires the lead: no write is in progress, and none begins before the result is dropped.
     ///
     /// # Errors
     ///
     /// `Busy` in a callback that may not write.
     fn lead_alone(&self) -> Result<Lead<'_>>;
 
-    /// Waits while a program holds writes back with `lock_wal`. The caller leads.
+    /// Waits while `lock_wal` blocks writes. The caller leads.
     fn wait_for_log(&self) -> Result<()>;
 
-    /// Gives the kernel the part of the log that waits in memory, and with `sync` makes it survive a power cut.
+    /// Passes the buffered part of the log to the kernel; with `sync`, makes it durable.
     fn flush_wal(&self, sync: bool) -> Result<()>;
 
-    /// The end of the logs. The caller leads.
+    /// Returns the end of the logs. The caller leads.
     fn log_end(&self) -> LogEnd;
 
     /// Creates families, durably: all of them or none. The caller leads.
@@ -68,16 +68,17 @@ pub(crate) trait WriteHost {
 
 /// The jobs of a database.
 pub(crate) trait JobHost {
-    /// Flushes `families`, and those that are flushed with them, and waits for it.
+    /// Flushes `families`, and those that have to be flushed with them, and waits for the flush.
     fn flush(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()>;
 
     /// [`JobHost::flush`] for a caller that leads and keeps the lead.
     fn flush_led(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()>;
 
-    /// Flushes all families for a copy of the database if the logs have at least `wal_bytes`, or miss a write.
+    /// Flushes all families for a copy of the database if the logs have at least `wal_bytes`, or do not have
+    /// all writes.
     fn flush_for_copy(self: &Arc<Self>, wal_bytes: u64) -> Result<()>;
 
-    /// Calls `change` with the files and ranges that compactions of `family` have in work, under the lock under which
+    /// Calls `change` with the files and ranges used by compactions of `family`, under the lock under which
     /// compactions choose theirs; `None` if the family was dropped.
     fn with_inputs<T>(
         &self,
@@ -88,7 +89,7 @@ pub(crate) trait JobHost {
     /// Starts the jobs that are due after a change of the tree or of the inputs.
     fn schedule_due(self: &Arc<Self>);
 
-    /// Deletes what no reader and no recovery needs. The caller holds no lock.
+    /// Deletes files that neither readers nor recovery need. The caller holds no lock.
     fn purge(&self);
 }
 
@@ -97,13 +98,13 @@ pub(crate) trait Host: CatalogEnv + WriteHost + JobHost {
     /// Its components.
     fn components(&self) -> Components<'_>;
 
-    /// True if the MANIFEST may have an edit that is not shown: the database is read-only then.
+    /// True if the MANIFEST may have an edit that is not published: the database is then read-only.
     fn is_in_doubt(&self) -> bool;
 
-    /// The files that the opening of a database read that is only read.
+    /// Returns the files read by the opening of a read-only database.
     ///
     /// # Errors
     ///
-    /// `NotSupported` if its MANIFEST is not whole.
+    /// `NotSupported` if its MANIFEST is incomplete.
     fn opened_files(&self) -> Result<Capture>;
 }

@@ -1,9 +1,9 @@
-//! Files that are kept from deletion while a copy of them is made, or a program looks at them.
+//! Files that are not deleted while a copy of them is made, or a program examines them.
 
 use super::host::Host;
 use crate::catalog::deletions::Pin;
 
-/// Keeps files from deletion while it lives.
+/// Prevents the deletion of files while it exists.
 pub(crate) struct Kept<'a, H: Host> {
     host: &'a H,
     pin: Option<Pin<'a>>,
@@ -16,7 +16,7 @@ impl<H: Host> Drop for Kept<'_, H> {
     }
 }
 
-/// Keeps all files that are live now, or become obsolete meanwhile.
+/// Keeps all files that are live now, and those that become obsolete meanwhile.
 pub(crate) fn keep_files<H: Host>(host: &H) -> Kept<'_, H> {
     Kept {
         host,
@@ -24,13 +24,14 @@ pub(crate) fn keep_files<H: Host>(host: &H) -> Kept<'_, H> {
     }
 }
 
-/// Reverts one [`disable`](crate::catalog::deletions::Deletions::disable). With the last of them, obsolete files are deleted.
+/// Reverts one [`disable`](crate::catalog::deletions::Deletions::disable). The last one deletes obsolete
+/// files.
 pub(crate) fn enable_deletions(host: &impl Host) {
     host.components().catalog.deletions.enable();
     purge_what_waited(host);
 }
 
-/// Deletes the files that became obsolete while deletions were disabled, if they are enabled again.
+/// Deletes files that became obsolete while deletions were disabled, if they are enabled again.
 fn purge_what_waited(host: &impl Host) {
     if host.components().catalog.deletions.are_enabled() {
         host.purge();

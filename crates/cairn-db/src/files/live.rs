@@ -202,7 +202,7 @@ pub struct LiveFilesStorageInfoOptions {
     pub wal_size_for_flush: u64,
 }
 
-/// The state of this moment. The caller keeps files from deletion. Writers wait shortly.
+/// Captures the current state. The caller prevents the deletion of files. Writers wait briefly.
 pub(crate) fn capture(host: &impl Host) -> Result<Capture> {
     let Components {
         context, catalog, ..
@@ -212,9 +212,9 @@ pub(crate) fn capture(host: &impl Host) -> Result<Capture> {
     }
     context.check_process()?;
     let _lead = host.lead_alone()?;
-    // What waits in memory belongs to the state too.
+    // Buffered records belong to the state, too.
     host.flush_wal(false)?;
-    // The logs and the MANIFEST are of one moment: what the MANIFEST has in logs stays in them.
+    // Logs and MANIFEST are captured consistently: data that the MANIFEST expects in logs is in them.
     let editor = catalog.edit();
     let files = editor.live_files()?;
     let end = host.log_end();
@@ -225,7 +225,7 @@ pub(crate) fn capture(host: &impl Host) -> Result<Capture> {
     })
 }
 
-/// The metadata of `file`.
+/// Returns the metadata of `file`.
 fn live_file(
     context: &DbContext,
     family: &FamilyState,
@@ -261,7 +261,7 @@ fn live_file(
     }
 }
 
-/// The files of `family` that `options` select.
+/// Returns the files of `family` that `options` select.
 pub(crate) fn family_metadata(
     host: &impl Host,
     family: &FamilyState,
@@ -295,7 +295,7 @@ pub(crate) fn family_metadata(
     metadata
 }
 
-/// The metadata of a blob file in `dir`.
+/// Returns the metadata of a blob file in `dir`.
 fn blob_metadata(context: &DbContext, dir: &Path, blob: &BlobFileMeta) -> BlobMetaData {
     let name = names::blob(blob.number);
     let path = dir.join(&name);
@@ -303,7 +303,7 @@ fn blob_metadata(context: &DbContext, dir: &Path, blob: &BlobFileMeta) -> BlobMe
         blob_file_number: blob.number.0,
         blob_file_name: name,
         blob_file_path: dir.to_owned(),
-        // A file that cannot be looked at now is still listed.
+        // A file that cannot be examined now is still listed.
         blob_file_size: context
             .world
             .fs
@@ -318,7 +318,7 @@ fn blob_metadata(context: &DbContext, dir: &Path, blob: &BlobFileMeta) -> BlobMe
     }
 }
 
-/// Every file of `capture` as part of a copy.
+/// Returns every file of `capture` as part of a copy.
 pub(crate) fn storage_infos(
     database: Components<'_>,
     capture: &Capture,
@@ -388,7 +388,7 @@ pub(crate) fn storage_infos(
     }
     for &(number, size) in &capture.logs {
         let name = FileName::Wal(number);
-        // A log that was written over holds more than its own records.
+        // A recycled log may have more than its own records.
         all.push(LiveFileStorageInfo {
             trim_to_size: true,
             ..info(FileType::Wal, name, context.wal_dir.clone(), size)
@@ -558,7 +558,7 @@ impl Db {
     }
 }
 
-/// Compares the checksum of the file at `path` with the one that the MANIFEST has, unless that is empty.
+/// Compares the checksum of the file at `path` with that in the MANIFEST, unless that is empty.
 fn verify_file(
     database: Components<'_>,
     path: &Path,

@@ -1,5 +1,29 @@
-//! Operations on files outside of the tree: tables written and read without a database, ingestion,
-//! checkpoints, exports, and lists of files.
+//! Operations on files outside of the tree.
+//!
+//! | module | file operation | needs |
+//! |---|---|---|
+//! | `sst_writer`, `sst_reader` | tables outside of a database | a world and options |
+//! | `sorted_run` | such tables from unsorted entries | a database of its own |
+//! | `destroy`, `repair` | a database that is not open | a world; a repair opens it once at its end |
+//! | `live`, `capture` | lists of the files of a consistent state, and their checksums | [`host::Host`] |
+//! | `checkpoint`, `export` | copies made of links | [`host::Host`] |
+//! | `ingest`, imports in `export` | tables that become part of a database | [`host::Host`] |
+//! | `copy`, `staging`, `lost`, `kept`, `external` | parts of these | a file system; `kept` a host |
+//!
+//! The code consists of functions over components. It has no state of the database, and acquires the locks of
+//! components only through their functions:
+//!
+//! - Catalog: [`families`](crate::catalog::Catalog::families) and their views; an [`Editor`](crate::catalog::install::Editor)
+//!   for `live_files`, `prepare` and `commit`; `deletions` for pins and for files that were not added; `numbers`, `snapshots`
+//!   (count and pause), `sources` (directories), `options_files`.
+//! - Write path ([`host::WriteHost`]): lead, end and sync of the logs, creation of families.
+//! - Jobs ([`host::JobHost`]): flushes, inputs of compactions, scheduling, purges.
+//! - Context, telemetry, settings: read-only; events, tickers and times are reported.
+//!
+//! The folder is not a crate. Ingestion, import and checkpoint need the lead, the editor and the inputs of
+//! compactions, and a repair needs an opening that replays logs above given sequence numbers. A crate above
+//! this one would make all of these public, and any caller could then violate the lock order; a crate below
+//! cannot depend on the catalog. The modules that need only a world are too few for a crate.
 
 pub(crate) mod capture;
 pub(crate) mod checkpoint;

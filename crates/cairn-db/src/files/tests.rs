@@ -1,5 +1,5 @@
-//! Ingestions and checkpoints over a catalog on a simulated disk: logs in name only, memtables that are never flushed, no
-//! jobs but those that a test registers.
+//! Ingestions and checkpoints over a catalog on a simulated disk: logs without content, memtables that are
+//! never flushed, and only those jobs that a test registers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ impl FakeHost {
         })
     }
 
-    /// A table outside of the database with these keys.
+    /// Creates a table outside of the database with these keys.
     fn external(&self, name: &str, keys: &[&[u8]]) -> PathBuf {
         let path = Path::new("/out").join(name);
         let (db, family) = (DbOptions::default(), FamilyOptions::default());
@@ -87,14 +87,14 @@ impl FakeHost {
         ingest(self, &[input])
     }
 
-    /// The names of tables in the directory.
+    /// Returns the names of the tables in the directory.
     fn tables(&self) -> Vec<String> {
         let mut names = self.it.sim.fs.list(Path::new(DIR)).unwrap();
         names.retain(|name| name.ends_with(".sst"));
         names
     }
 
-    /// Fails the next call of this kind on files with this end of their names.
+    /// Makes the next call of this kind fail on files whose names end with this text.
     fn fail(&self, call: Call, name_end: &str) {
         self.it.sim.fs.set_plan(FaultPlan::new(vec![FaultRule {
             trigger: Trigger::Class {
@@ -152,7 +152,7 @@ impl WriteHost for FakeHost {
     }
 
     fn log_end(&self) -> LogEnd {
-        assert!(self.leads(), "logs end only while no write is under way");
+        assert!(self.leads(), "logs end only while no write is in progress");
         LogEnd {
             last: self.it.logs.log_state().last_sequence,
             needed: Vec::new(),
@@ -224,9 +224,9 @@ fn internal(key: &[u8]) -> InternalKey {
     InternalKey::new(key, SequenceNumber(1), ValueKind::Value)
 }
 
-/// A crash at any operation leaves both tables in the tree, whole, or none.
+/// After a crash at any operation, the tree has both tables or none.
 #[test]
-fn an_ingestion_is_there_whole_or_not_at_all_after_a_crash() {
+fn an_ingestion_is_atomic_across_crashes() {
     let host = FakeHost::new();
     let files = [
         host.external("a", &[b"a", b"c"]),
@@ -274,9 +274,9 @@ fn an_ingestion_that_fails_before_the_manifest_leaves_nothing() {
     assert_eq!(host.tables().len(), 2);
 }
 
-/// The MANIFEST may have the files: they stay where an opening finds them.
+/// If the MANIFEST may have the files, they stay where an opening finds them.
 #[test]
-fn an_ingestion_in_doubt_keeps_its_files() {
+fn an_ingestion_with_an_unknown_outcome_keeps_its_files() {
     let host = FakeHost::new();
     let files = [host.external("a", &[b"a"])];
     let current = manifest::current(&*host.it.sim.fs, Path::new(DIR));
@@ -299,9 +299,10 @@ fn an_ingestion_flushes_only_memtables_that_its_files_overlap() {
     assert_eq!(*host.flushed.lock(), ["default"]);
 }
 
-/// A file does not enter a level into whose range a compaction is writing, and its reservation ends with the ingestion.
+/// A file is not placed in a range of a level that a compaction is writing, and its reservation ends with the
+/// ingestion.
 #[test]
-fn an_ingestion_keeps_away_from_a_running_compaction() {
+fn an_ingestion_avoids_the_range_of_a_running_compaction() {
     let host = FakeHost::new();
     let family = host.it.default();
     let running = host.with_inputs(&family, |busy| {
@@ -318,11 +319,11 @@ fn an_ingestion_keeps_away_from_a_running_compaction() {
         let (from, to) = (from.as_bytes(), to.as_bytes());
         (0..7).any(|level| busy.writes(&KeyOrder::Bytewise, level, from, to))
     });
-    assert_eq!(reserved, Some(false), "the reservation is over");
+    assert_eq!(reserved, Some(false), "the reservation has ended");
 }
 
 #[test]
-fn a_checkpoint_has_the_files_of_its_moment() {
+fn a_checkpoint_has_the_files_of_one_state() {
     let host = FakeHost::new();
     host.ingest(&[host.external("a", &[b"a"])]).unwrap();
     let ingested = viewed(&host.it.default());
@@ -343,7 +344,7 @@ fn a_checkpoint_has_the_files_of_its_moment() {
 }
 
 #[test]
-fn files_that_become_obsolete_while_they_are_kept_go_with_the_last_pin() {
+fn files_that_become_obsolete_while_they_are_kept_are_deleted_with_the_last_pin() {
     let host = FakeHost::new();
     let (family, catalog) = (host.it.default(), &host.it.catalog);
     let number = {

@@ -732,7 +732,7 @@ impl Shared {
         let before = self.writes.writer.lock().log.replace(next);
         assert!(before.is_none(), "an opening begins one log");
         self.check_tree(&self.tree.lock());
-        // Cleaning up removes those that it replaces.
+        // The clean-up removes replaced ones.
         let options = {
             let alone = self.settings.lock_file();
             let families = self.catalog.families();

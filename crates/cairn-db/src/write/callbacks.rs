@@ -51,7 +51,7 @@ impl Shared {
         company: Company,
     ) -> Result<()> {
         guarded("the insertion into a memtable", || {
-            // Relaxed: an option is in force before the first write that it is for.
+            // Relaxed: an option takes effect before the first write to which it applies.
             match self.signals.insertion_calls_out() {
                 false => self.insert(batch, first, company),
                 true => self.insert_calling_out(batch, first, company),

@@ -117,7 +117,7 @@ impl Shared {
                 && !family.writes.pace.is_on()
             {
                 family.writes.pace.begin(now);
-                // Release: after what the family says of itself.
+                // Release: after the state of the family is stored.
                 self.signals.set_stalls(true);
             }
         }
@@ -167,7 +167,7 @@ impl Shared {
                 family.work.stalled(false, cause, false);
             }
             waited |= !wait.is_zero();
-            // A writer that may not write gets the error from the leader.
+            // If writes are not permitted, the leader returns the error.
             let _ = self.sleep_while(wait, || family.writes.pace.is_on());
         }
         waited

@@ -1,8 +1,9 @@
-//! The state that the write path keeps for each column family: when its memtable is looked at, and how its writes are
-//! held back.
+//! The write path's state of a column family: the size at which its memtable is checked next, and the delays
+//! of its writes.
 //!
-//! The state of a family ([`crate::catalog::family::FamilyState`]) has one of these, so that a writer finds it without a search. The catalog makes it and reports new options;
-//! all else is the write path's: leaders set the size of the next look, stall conditions set throttle and flag.
+//! It is part of [`crate::catalog::family::FamilyState`], so that a writer finds it without a search. The
+//! catalog creates it and passes on new options. The write path does everything else: leaders set the size of
+//! the next check, and stall conditions set the throttle and the flag.
 //!
 //! Cost of an insertion: one relaxed load and a comparison ([`FamilyWrites::wants_attention`]).
 
@@ -15,20 +16,20 @@ use super::stall::Throttle;
 
 /// The state of the writes of one family.
 pub(crate) struct FamilyWrites {
-    /// The size of the memtable, in bytes, at which the next leader must look at it.
+    /// The size of the memtable, in bytes, at which the next leader must check it.
     attention_at: AtomicUsize,
-    /// Writes have to be delayed or stopped.
+    /// True if writes have to be delayed or stopped.
     stalled: AtomicBool,
     /// The rate of delayed writes.
     pub(crate) throttle: Throttle,
-    /// The pace of writes while the memtable is nearly full and the one before it is being flushed.
+    /// The pace of writes while the memtable is nearly full and the previous one is being flushed.
     pub(crate) pace: Pace,
-    /// The rule by which the memtable is switched before it is full.
+    /// The rule for switching the memtable before it is full.
     pub(crate) early: EarlySwitch,
 }
 
 impl FamilyWrites {
-    /// The state for an empty memtable of a family with `options`.
+    /// Creates the state for an empty memtable of a family with `options`.
     pub(crate) fn new(options: &FamilyOptions) -> FamilyWrites {
         let writes = FamilyWrites {
             attention_at: AtomicUsize::new(0),
@@ -41,25 +42,25 @@ impl FamilyWrites {
         writes
     }
 
-    /// Sets the size of the first look at a memtable that begins now, or whose options have changed.
+    /// Sets the size of the first check of a memtable that is new, or whose options have changed.
     pub(crate) fn begin_memtable(&self, options: &FamilyOptions) {
         let first = self.early.memtable_began(options);
         self.set_attention(first.unwrap_or_else(|| nearly_full(options)));
     }
 
-    /// Sets the size at which a leader looks at the memtable next.
+    /// Sets the size at which a leader checks the memtable next.
     pub(crate) fn set_attention(&self, bytes: usize) {
         self.attention_at.store(bytes, Ordering::Relaxed);
     }
 
-    /// True if a leader must look at the memtable, which takes `used` bytes.
+    /// True if a leader must check the memtable, which takes `used` bytes.
     #[inline]
     pub(crate) fn wants_attention(&self, used: usize) -> bool {
-        // Relaxed: a leader that reads an old limit looks one write later.
+        // Relaxed: a leader that reads a stale limit checks one write later.
         used >= self.attention_at.load(Ordering::Relaxed)
     }
 
-    /// Writes have to be delayed or stopped, or need not be any more.
+    /// Sets whether writes have to be delayed or stopped.
     pub(crate) fn set_stalled(&self, stalled: bool) {
         self.stalled.store(stalled, Ordering::Release);
     }
@@ -76,7 +77,7 @@ impl FamilyWrites {
     }
 }
 
-/// The size at which the log of a memtable of `options` is first synced in the background.
+/// Returns the size at which the log of a memtable with `options` is first synced in the background.
 pub(super) fn nearly_full(options: &FamilyOptions) -> usize {
     options.write_buffer_size / 8 * 7
 }
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_leader_looks_at_a_memtable_that_is_nearly_full_and_at_a_large_one_earlier() {
+    fn a_leader_checks_a_memtable_that_is_nearly_full_and_a_large_one_earlier() {
         let options = |bytes| FamilyOptions {
             write_buffer_size: bytes,
             ..FamilyOptions::default()
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_are_held_back_by_a_stall_and_by_a_slow_pace() {
+    fn writes_are_delayed_by_a_stall_and_by_a_slow_pace() {
         let writes = FamilyWrites::new(&FamilyOptions::default());
         assert!(!writes.is_held_back());
         writes.set_stalled(true);

@@ -1,4 +1,4 @@
-//! The limits at which a leader acts on a memtable, by the options of its family.
+//! The limits at which a leader acts on a memtable, derived from the options of its family.
 
 use cairn_memtable::Memtable;
 

@@ -46,7 +46,7 @@ impl Shared {
             .collect()
     }
 
-    /// The last log that has records, and where they end. The caller leads.
+    /// Returns the last log with records, and the end of its records. The caller leads.
     pub(crate) fn log_reach(&self) -> Option<LogReach> {
         debug_assert!(
             self.context.locks.is_held(Rank::Lead),

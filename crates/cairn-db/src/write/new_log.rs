@@ -1,7 +1,8 @@
-//! New logs: creation, the records at their beginning, and the size of all logs at which memtables are switched.
+//! New logs: creation, their first records, and the total size of logs at which memtables are switched.
 //!
-//! A log begins with the description of its predecessor, if `track_and_verify_wals` is set, and with the timestamp sizes of the
-//! families that have timestamps. A family that is created later has its size recorded before its first write.
+//! A log begins with the summary of its predecessor, if `track_and_verify_wals` is set, and with the
+//! timestamp sizes of the families that have timestamps. The timestamp size of a family that is created later
+//! is recorded before its first write.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::catalog::family::FamilyState;
 use crate::shared::Shared;
 
 impl Shared {
-    /// Creates the log `number`, which is likely to be used as `before` was.
+    /// Creates the log `number`, whose expected use is that of `before`.
     pub(crate) fn create_log(
         &self,
         number: FileNumber,
@@ -42,7 +43,7 @@ impl Shared {
             self.options().use_fsync,
             Expected {
                 synced: synced || self.syncs_ended_logs(),
-                // The zeros of a log that is synced early are written for nothing.
+                // The zeros of a log that is synced early would be written for nothing.
                 len: before.filter(|_| !synced).map_or(0, CurrentLog::len),
                 before,
             },
@@ -69,7 +70,7 @@ impl Shared {
         Ok(log)
     }
 
-    /// The description of `log` for the next log, with `track_and_verify_wals`.
+    /// Returns the description of `log` for the next log, with `track_and_verify_wals`.
     pub(crate) fn predecessor(&self, log: &CurrentLog) -> Option<Predecessor> {
         self.options()
             .track_and_verify_wals
@@ -90,7 +91,7 @@ impl Shared {
         }
     }
 
-    /// Computes the limit on the bytes of logs anew: families or options have changed.
+    /// Recomputes the limit on the total size of logs after a change of families or options.
     pub(crate) fn update_wal_limit(&self) {
         let families = self.catalog.families();
         let options: Vec<_> = families.iter().map(|family| family.options()).collect();
@@ -99,7 +100,7 @@ impl Shared {
     }
 }
 
-/// The id of the family and the size of the timestamps of its keys, if they have any.
+/// Returns the id of the family and the size of the timestamps of its keys, if they have any.
 fn timestamp_size(family: &FamilyState) -> Option<(u32, u16)> {
     let size = u16::try_from(family.order().timestamp_size()).ok()?;
     (size > 0).then_some((family.id(), size))

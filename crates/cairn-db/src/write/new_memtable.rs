@@ -1,4 +1,5 @@
-//! New memtables, by the options of their family; they count against the memory budget of the write path.
+//! New memtables, created with the options of their family and counted against the memory budget of the write
+//! path.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::shared::Shared;
 const BLOCKS_OF_BUDGET: usize = 32;
 
 impl Shared {
-    /// A memtable for a family of `options`, for writes after `last`.
+    /// Creates a memtable for a family with `options`, for writes after `last`.
     pub(crate) fn new_memtable(
         &self,
         options: &cairn_options::FamilyOptions,
@@ -34,11 +35,11 @@ impl Shared {
     }
 }
 
-/// The Bloom filter of a memtable of `options`.
+/// Creates the Bloom filter of a memtable with `options`.
 fn memtable_filter(options: &FamilyOptions) -> FilterOptions {
     let ratio = options.memtable_prefix_bloom_size_ratio.clamp(0.0, 0.25);
     FilterOptions {
-        // A share of what is in memory, far below where the rounding would show.
+        // A share of a length in memory: the loss of precision is irrelevant.
         bytes: (options.write_buffer_size as f64 * ratio) as usize,
         whole_keys: options.memtable_whole_key_filtering,
         prefix_extractor: options.prefix_extractor.clone(),

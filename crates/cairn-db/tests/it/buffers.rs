@@ -174,7 +174,8 @@ fn a_budget_flushes_the_largest_memtable_of_all_databases() {
                 break;
             }
         }
-        // The flush of the other database is a job that no wait for quiet knows before it leads.
+        // Waiting for background work does not include the flush of the other database before that acquires
+        // the lead.
         let mut waits = 0;
         while tables(&idle) == 0 {
             assert!(waits < 6000, "{manager:?}");

@@ -37,7 +37,7 @@ impl From<Error> for Failed {
     }
 }
 
-/// Makes the prepared files part of the database. The caller leads.
+/// Adds the prepared files to the database. The caller leads.
 pub(super) fn ingest_led<H: Host>(host: &Arc<H>, prepared: &[Prepared<'_>]) -> Result<(), Failed> {
     let Components {
         context, catalog, ..
@@ -52,11 +52,11 @@ pub(super) fn ingest_led<H: Host>(host: &Arc<H>, prepared: &[Prepared<'_>]) -> R
         ))));
     }
     flush_overlapped(host, prepared)?;
-    // An opening that finds the files after a power cut finds every write before them too.
+    // An opening that finds the files after a power failure also finds every earlier write.
     host.flush_wal(true)?;
     let end = host.log_end();
     let mut reserved = Reservations::new(host);
-    // What enters without a number must not become visible to a snapshot that is older.
+    // Data added without a number must not become visible to an older snapshot.
     let _pause = catalog.snapshots.pause();
     let editor = catalog.edit();
     let mut changes = Vec::new();
@@ -99,7 +99,8 @@ fn flush_overlapped<H: Host>(host: &Arc<H>, prepared: &[Prepared<'_>]) -> Result
     host.flush_led(&overlapped)
 }
 
-/// Finds a place for every file, and reserves it. Returns the changes that bring the files there, one for each family.
+/// Finds and reserves a place for every file. Returns the changes that add the files there, one for each
+/// family.
 fn enter<'a, H: Host>(
     database: Components<'_>,
     prepared: &'a [Prepared<'_>],
@@ -130,12 +131,12 @@ fn enter<'a, H: Host>(
             let file = &job.files[at];
             assert!(
                 file.number < limit,
-                "ingested table {} has a number that was given out",
+                "ingested table {} has an allocated number",
                 file.number
             );
             assert!(
                 place.seq == SequenceNumber::ZERO || place.seq > before,
-                "ingested table {} gets number {}, and {before} is visible already",
+                "ingested table {} gets number {}, but {before} is already visible",
                 file.number,
                 place.seq
             );
@@ -152,7 +153,7 @@ fn enter<'a, H: Host>(
     );
     let ingested = Ingested {
         last_sequence: last,
-        // No log number will say that the files are newer than what the logs hold.
+        // Log numbers do not order the files after the logged data.
         log_reach: end.reach,
     };
     let changes = all.into_iter().map(|edit| Change {
@@ -163,7 +164,7 @@ fn enter<'a, H: Host>(
     Ok(changes.collect())
 }
 
-/// The rules by which the files of `job` get their places in the tree of `view`.
+/// Returns the rules for placing the files of `job` in the tree of `view`.
 fn rules(database: Components<'_>, job: &Prepared<'_>, view: &View) -> Rules {
     let family = job.family();
     let options = &job.input.options;
@@ -183,7 +184,7 @@ fn rules(database: Components<'_>, job: &Prepared<'_>, view: &View) -> Rules {
     }
 }
 
-/// The files that leave the tree, with their levels.
+/// Returns the files that are removed from the tree, with their levels.
 fn leaving<H: Host>(
     reserved: &Reservations<'_, H>,
     job: &Prepared<'_>,
@@ -246,7 +247,7 @@ fn places<'a, H: Host>(
         let (tables, io) = (family.tables().clone(), io.clone());
         move |file: &Arc<FileMeta>, level| tables.open(file, level, &io).map(TableRef::into_arc)
     };
-    // Tables are read before the tree is locked; the lock of the MANIFEST keeps the version.
+    // Tables are read before the tree is locked; the lock of the MANIFEST keeps the version unchanged.
     let mut incoming = Vec::with_capacity(job.files.len());
     for file in &job.files {
         let mut bounds = file.bounds.clone();
@@ -282,8 +283,7 @@ fn write_seqno(
     };
     let options = database.settings.get();
     let fs = &*database.context.world.fs;
-    // The file may be a link to one that is not ours to change, so a changed copy takes its
-    // name.
+    // The file may be a link to one that must not be changed, so it is replaced by a changed copy.
     let number = database.catalog.numbers.take();
     let name = cairn_format::names::FileName::Temp(number).to_string();
     let changed = file.inside.with_file_name(name);
@@ -316,7 +316,7 @@ fn write_seqno(
     }
 }
 
-/// The metadata of a file in its place.
+/// Returns the metadata of a file in its place.
 fn meta(
     database: Components<'_>,
     job: &Prepared<'_>,
@@ -356,13 +356,13 @@ fn meta(
     if let Some((least, most)) = &file.timestamps {
         (meta.min_timestamp, meta.max_timestamp) = (least.clone(), most.clone());
     }
-    // One range deletion and nothing else: it is there to be compacted away.
+    // It has a single range deletion and nothing else: it is to be compacted away.
     meta.marked = file.counts.range_deletions == 1 && file.counts.entries == 1;
     assert!(meta.counts.set(file.counts).is_ok(), "the metadata is new");
     meta
 }
 
-/// Notifies listeners of a file that was ingested. Not inlined, so that a stack names it.
+/// Notifies listeners of an ingested file. Not inlined, so that it appears in stack traces.
 #[inline(never)]
 fn notify_ingested(
     database: Components<'_>,
@@ -382,7 +382,7 @@ fn notify_ingested(
         external_file_path: file.outside.to_string_lossy().into_owned(),
         internal_file_path: file.inside.to_string_lossy().into_owned(),
         global_seqno: meta.largest_seq,
-        // A table that cannot be opened says so when it is read.
+        // The error of a table that cannot be opened is returned when it is read.
         table_properties: table
             .map(|table| Arc::new(table.properties().clone()))
             .unwrap_or_default(),
@@ -412,7 +412,7 @@ pub(super) fn log_ingested(database: Components<'_>, job: &Prepared<'_>) {
     }
 }
 
-/// The level that level 0 of `family` is compacted into.
+/// Returns the level into which level 0 of `family` is compacted.
 fn base_level(database: Components<'_>, family: &FamilyState, view: &View) -> usize {
     let options = PickOptions::new(&database.settings.get(), &family.options());
     compaction_score::targets(&view.version, &options.shape).base_level

@@ -103,7 +103,7 @@ impl Family {
     }
 }
 
-/// The files for one family, as a caller gives them.
+/// The files for one family, as passed by a caller.
 pub(super) struct Input<'a> {
     pub(super) family: &'a Arc<FamilyState>,
     pub(super) files: &'a [PathBuf],
@@ -113,7 +113,7 @@ pub(super) struct Input<'a> {
     pub(super) replace: Option<&'a ReplaceRange>,
 }
 
-/// The inputs of `ingestions`, one each.
+/// Returns the inputs of `ingestions`, one for each.
 fn inputs(ingestions: &[Ingestion]) -> Vec<Input<'_>> {
     let inputs = ingestions.iter().map(|ingestion| Input {
         family: &ingestion.family.state,
@@ -156,7 +156,7 @@ pub(super) fn ingest<H: Host>(host: &Arc<H>, inputs: &[Input<'_>]) -> Result<()>
             abandon(database, &prepared);
             return Err(error);
         }
-        // The files may be part of the database: they stay.
+        // The files may be part of the database: they are kept.
         Err(commit::Failed::InDoubt(error)) => return Err(error),
     }
     for job in &prepared {
@@ -170,7 +170,7 @@ pub(super) fn ingest<H: Host>(host: &Arc<H>, inputs: &[Input<'_>]) -> Result<()>
     Ok(())
 }
 
-/// Refuses what makes no sense before any file is touched.
+/// Rejects invalid arguments before any file is touched.
 fn check(database: Components<'_>, inputs: &[Input<'_>]) -> Result<()> {
     let refuse = |text: String| Err(Error::invalid_argument(text));
     if inputs.is_empty() {
@@ -186,7 +186,7 @@ fn check(database: Components<'_>, inputs: &[Input<'_>]) -> Result<()> {
             .iter()
             .any(|other| other.family.id() == input.family.id());
         if again {
-            return refuse(format!("column family {name:?} is named twice"));
+            return refuse(format!("column family {name:?} is listed twice"));
         }
         let options = input.family.options();
         if input.options.ingest_behind && !options.allows_ingest_behind(&database.settings.get()) {
@@ -210,7 +210,7 @@ fn check(database: Components<'_>, inputs: &[Input<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// Deletes what was linked or copied for files that did not become part of the tree.
+/// Deletes the links or copies of files that did not become part of the tree.
 fn abandon(database: Components<'_>, prepared: &[prepare::Prepared<'_>]) {
     for job in prepared {
         let version = job.family().view().version.clone();
@@ -225,7 +225,7 @@ fn abandon(database: Components<'_>, prepared: &[prepare::Prepared<'_>]) {
     }
 }
 
-/// Gives up the names of files that were moved. A name that stays is no damage.
+/// Removes the old names of moved files. If that fails, no harm is done.
 fn remove_external_names(database: Components<'_>, job: &prepare::Prepared<'_>) {
     let context = database.context;
     for file in &job.files {

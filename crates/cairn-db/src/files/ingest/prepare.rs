@@ -22,7 +22,7 @@ use crate::files::copy;
 use crate::files::external::Reader;
 use crate::files::host::Components;
 
-/// The files of one family, brought in and ready to be placed.
+/// The files of one family, ready to be placed.
 pub(super) struct Prepared<'a> {
     pub(super) input: &'a Input<'a>,
     pub(crate) files: Vec<PreparedFile>,
@@ -32,9 +32,9 @@ pub(super) struct Prepared<'a> {
     pub(crate) replaced: Option<Option<Incoming>>,
 }
 
-/// One file that was brought in.
+/// A linked or copied file.
 pub(super) struct PreparedFile {
-    /// The file that the caller gave.
+    /// The caller's file.
     pub(crate) outside: PathBuf,
     /// The file in the database's directory.
     pub(crate) inside: PathBuf,
@@ -54,7 +54,7 @@ pub(super) struct PreparedFile {
     pub(crate) checksum: (Vec<u8>, String),
 }
 
-/// The reader of external files for `family`.
+/// Returns the reader of external files for `family`.
 fn external_reader<'a>(context: &'a DbContext, family: &'a FamilyState) -> Reader<'a> {
     Reader {
         fs: &*context.world.fs,
@@ -65,7 +65,7 @@ fn external_reader<'a>(context: &'a DbContext, family: &'a FamilyState) -> Reade
     }
 }
 
-/// Examines the files of `ingestion` and brings them in. On an error nothing of them is left in
+/// Examines the files of `ingestion` and links or copies them. After an error, none of them is left in
 /// the database's directory.
 pub(super) fn prepare<'a>(database: Components<'_>, input: &'a Input<'a>) -> Result<Prepared<'a>> {
     let mut prepared = Prepared {
@@ -90,7 +90,7 @@ pub(super) fn prepare<'a>(database: Components<'_>, input: &'a Input<'a>) -> Res
     }
 }
 
-/// Opens the files of `prepared` where the caller has them, and decides which of them go together.
+/// Opens the caller's files of `prepared`, and divides them into batches without overlap.
 fn examine(database: Components<'_>, prepared: &mut Prepared<'_>) -> Result<()> {
     let input = prepared.input;
     let family = input.family;
@@ -132,7 +132,7 @@ fn examine(database: Components<'_>, prepared: &mut Prepared<'_>) -> Result<()> 
     Ok(())
 }
 
-/// The bounds of what leaves. Refuses files outside of them.
+/// Returns the bounds of the range to be replaced. Rejects files outside of it.
 fn replaced(input: &Input<'_>, files: &[Incoming]) -> Result<Option<Option<Incoming>>> {
     let (from, to) = match input.replace {
         None => return Ok(None),
@@ -155,7 +155,7 @@ fn replaced(input: &Input<'_>, files: &[Incoming]) -> Result<Option<Option<Incom
     }
 }
 
-/// Opens a file where the caller has it, and reads what its place in the tree needs.
+/// Opens the caller's file, and reads the information that determines its place in the tree.
 fn inspect_file(database: Components<'_>, input: &Input<'_>, path: &Path) -> Result<PreparedFile> {
     let family = input.family;
     let options = input.options;
@@ -186,7 +186,7 @@ fn inspect_file(database: Components<'_>, input: &Input<'_>, path: &Path) -> Res
     let own_seqs = match options.allow_db_generated_files {
         true => own_sequences(&database.context.io, table)?,
         false => {
-            // A tombstone's end is a bound too, and its number is the largest there is.
+            // The end of a tombstone is a bound, too, with the largest possible number.
             let zero = smallest.seq() == SequenceNumber::ZERO
                 && (largest.is_exclusive_bound() || largest.seq() == SequenceNumber::ZERO);
             if !zero || properties.key_largest_seqno > 0 {
@@ -242,7 +242,7 @@ fn inspect_file(database: Components<'_>, input: &Input<'_>, path: &Path) -> Res
     })
 }
 
-/// The smallest and largest sequence number of all entries of `table`.
+/// Returns the smallest and largest sequence number of all entries of `table`.
 fn own_sequences(io: &Io, table: &Arc<Table>) -> Result<(SequenceNumber, SequenceNumber)> {
     let mut found: Option<(SequenceNumber, SequenceNumber)> = None;
     let mut note = |seq: SequenceNumber| {
@@ -269,7 +269,7 @@ fn own_sequences(io: &Io, table: &Arc<Table>) -> Result<(SequenceNumber, Sequenc
     }
 }
 
-/// The offset of the global sequence number in the file `path`.
+/// Returns the offset of the global sequence number in the file `path`.
 fn place_of_seqno(fs: &dyn FileSystem, path: &Path, table: &Table) -> Result<u64> {
     let missing = || {
         Error::invalid_argument(
@@ -320,8 +320,8 @@ fn sync_table_dirs(database: Components<'_>, prepared: &Prepared<'_>) -> Result<
         .try_for_each(|dir| database.context.world.fs.sync_dir(dir))
 }
 
-/// Computes the checksums of whole files, where the database keeps them, and compares them with
-/// those that the caller gave.
+/// Computes the checksums of whole files, if the database keeps them, and compares them with those of the
+/// caller.
 fn take_checksums(database: Components<'_>, prepared: &mut Prepared<'_>) -> Result<()> {
     if database.settings.get().file_checksum_gen_factory.is_none() {
         return Ok(());
@@ -375,10 +375,10 @@ pub(super) fn contains(order: &cairn_types::KeyOrder, range: &Incoming, file: &I
         && (end.is_lt() || end.is_eq() && file.largest.is_exclusive_bound())
 }
 
-/// Refuses files that no SST writer made, and files made for another family, unless the options
-/// allow them.
+/// Rejects files not written by an SST writer, and files written for another family, unless the options
+/// permit them.
 fn check_origin(properties: &Properties, input: &Input<'_>) -> Result<()> {
-    /// The id of files that were made for no family in particular.
+    /// The id of files that were written for no particular family.
     const ANY_FAMILY: u64 = 0x7fff_ffff;
     let options = input.options;
     let foreign = properties.column_family_id != ANY_FAMILY

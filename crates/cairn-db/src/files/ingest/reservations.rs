@@ -1,4 +1,4 @@
-//! Reservations of key ranges, which running compactions do not write while files are placed there.
+//! Reservations of key ranges, which keep compactions away from ranges where files are about to be added.
 
 use std::sync::Arc;
 
@@ -9,21 +9,21 @@ use cairn_types::{Error, Result};
 use crate::catalog::family::FamilyState;
 use crate::files::host::Host;
 
-/// A key range of a level, which a compaction must not write while it is reserved.
+/// A key range of a level that compactions must not write to while it is reserved.
 pub(crate) struct Range {
     pub(crate) level: usize,
     pub(crate) smallest: InternalKey,
     pub(crate) largest: InternalKey,
 }
 
-/// Reserved ranges. They end when the value is dropped, and compactions that waited are scheduled.
+/// Reserved ranges. Dropping the value releases them, and schedules compactions that waited.
 pub(crate) struct Reservations<'a, H: Host> {
     host: &'a Arc<H>,
     taken: Vec<(&'a FamilyState, JobId)>,
 }
 
 impl<'a, H: Host> Reservations<'a, H> {
-    /// No reservations yet.
+    /// Creates an empty set of reservations.
     pub(crate) fn new(host: &'a Arc<H>) -> Reservations<'a, H> {
         Reservations {
             host,
@@ -31,14 +31,14 @@ impl<'a, H: Host> Reservations<'a, H> {
         }
     }
 
-    /// The files and ranges that compactions of `family` have in work now.
+    /// Returns the files and ranges used by compactions of `family`.
     pub(crate) fn in_progress(&self, family: &FamilyState) -> InProgress {
         let busy = self.host.with_inputs(family, |busy| busy.clone());
         busy.unwrap_or_default()
     }
 
-    /// Reserves the ranges that `choose` returns with its answer, beside what compactions of `family` have in work. It is
-    /// called under the lock under which compactions choose their inputs.
+    /// Reserves the ranges that `choose` returns along with its result, given the ranges used by compactions
+    /// of `family`. It is called under the lock under which compactions choose their inputs.
     ///
     /// # Errors
     ///
