@@ -101,6 +101,8 @@ fn counts(
         verify_checksums: true,
         total_order_seek: true,
         prefix_same_as_start: false,
+        async_io: false,
+        optimize_multiget_for_io: true,
     };
     let engine = source.open(path, &options(table_options), None).unwrap();
     let mut session = engine.session(&settings);
