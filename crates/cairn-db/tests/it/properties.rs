@@ -109,8 +109,8 @@ fn every_name_has_an_answer() {
     }
     assert_eq!(NAMES.len() + CONDITIONAL.len(), 66);
     assert!(db.property("cairn.cache").is_some());
-    // Two are not RocksDB's: `cairn.cache` and `cairn.memory`.
-    assert_eq!(Db::property_names().count(), 68);
+    // Three are not RocksDB's: `cairn.cache`, `cairn.io` and `cairn.memory`.
+    assert_eq!(Db::property_names().count(), 69);
     for wrong in [
         "rocksdb.nosuch",
         "rocksdb.num-files-at-level77",
