@@ -1,9 +1,9 @@
-//! The benchmark of a block cache without a database, as RocksDB's cache_bench.
+//! The benchmark of a block cache without a database, like RocksDB's cache_bench.
 //!
-//! Threads look up keys drawn by Zipf's law with exponent 0.99 and insert a value of 4 to 16 KiB after each
-//! miss. The number of keys is chosen from the capacity by the approximation of Che for LRU caches, so that
-//! the hit ratio of an LRU cache is about the requested one. Caches of other policies have the same keys, and
-//! their hit ratio is a result.
+//! Threads look up keys with a Zipf distribution of exponent 0.99 and insert a value of 4 to 16 KiB after
+//! each miss. The number of keys is derived from the capacity by Che's approximation for LRU caches, so that
+//! the hit ratio of an LRU cache is about the requested one. Caches with other policies use the same keys,
+//! and their hit ratio is a result.
 
 use crate::key_value_gen::{Rng, mix};
 
@@ -14,9 +14,9 @@ pub const SKEW: f64 = 0.99;
 const SHORTEST: u64 = 4 << 10;
 const SIZES: u64 = (12 << 10) + 1;
 
-/// Ranks whose probabilities are added up one by one.
+/// Ranks whose probabilities are summed individually.
 const SINGLE_RANKS: u64 = 1000;
-/// The ratio of consecutive limits of groups of ranks with one probability.
+/// The ratio of consecutive bounds of groups of ranks with the same probability.
 const GROUP_RATIO: f64 = 1.01;
 
 /// A case of the benchmark.
@@ -94,8 +94,8 @@ pub fn key_space(entries: u64, hits: f64) -> u64 {
 
 /// Returns the hit ratio of an LRU cache of `entries` entries with `keys` keys.
 ///
-/// By Che's approximation an entry of probability `p` is cached if it was requested among the last `t`
-/// requests, with probability `1 - exp(-p t)`; `t` is such that `entries` entries are cached.
+/// By Che's approximation, an entry of probability `p` is cached with probability `1 - exp(-p t)`, that of a
+/// request for it among the last `t` requests; `t` is chosen such that `entries` entries are cached.
 fn lru_hit_ratio(keys: f64, entries: f64) -> f64 {
     let groups = groups(keys);
     let cached = |age: f64| -> f64 {

@@ -11,7 +11,7 @@ use crate::ycsb::Mix;
 /// Default number of opens of `open` and `openall`.
 const OPENINGS: i64 = 10;
 
-/// The preset of blobs in the block cache.
+/// The preset for blobs in the block cache.
 const BLOBS: &str = "blobcache";
 
 /// Size of the values of that preset, and the number of threads unless --threads is given.
@@ -19,13 +19,13 @@ const BLOB_VALUE: usize = 1024;
 const BLOB_THREADS: u64 = 16;
 
 /// The raw data of that preset as a multiple of its cache, unless the size of the cache is given. Data blocks
-/// take half of such a cache, and an LRU cache with one pool evicts some of them.
+/// take half of such a cache, so that an LRU cache with one pool evicts some of them.
 const BLOBS_PER_CACHE: u64 = 28;
 
 /// Reads of all threads for each entry, unless --reads is given.
 const READS_PER_BLOB: u64 = 5;
 
-/// A part of the preset `blobcache`: values in blob files, cached together with data blocks and metadata
+/// A part of the preset `blobcache`: values in blob files are cached together with data blocks and metadata
 /// in a cache that is too small for them, and read at random by 16 threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BlobCache {
@@ -35,7 +35,7 @@ enum BlobCache {
     Lru,
     /// Reads with an LRU cache that has a pool for data blocks.
     Pools,
-    /// Reads with the cache that has no ratios to set.
+    /// Reads with the clock cache, which has no ratios to set.
     Fast,
 }
 
@@ -122,7 +122,7 @@ pub enum Kind {
     Debt,
     /// Deletes all but one in a hundred keys.
     Tombstones,
-    /// Deletes the keys between two entries with a range tombstone.
+    /// Deletes the keys between each two entries with a range tombstone.
     RangeTombstones,
     /// Writes this number of merge operands for each key.
     FillOperands(u64),
@@ -188,7 +188,7 @@ pub struct Benchmark {
     pub name: String,
     pub kind: Kind,
     pub fresh: bool,
-    /// How the databases are opened. They are reopened if it differs from that of the benchmark before.
+    /// How the databases are opened. They are reopened if it differs from that of the previous benchmark.
     pub setup: Setup,
     /// True if cache misses are reported.
     pub counts_misses: bool,
@@ -196,7 +196,7 @@ pub struct Benchmark {
     pub flags: Flags,
     /// True if another thread writes concurrently.
     pub beside_writer: bool,
-    /// Position in the run. It is part of the seed, so that reads do not use exactly the written keys.
+    /// Position in the run. It is part of the seed, so that reads do not repeat the sequence of writes.
     pub place: u64,
 }
 
@@ -396,7 +396,7 @@ impl Benchmark {
         )
     }
 
-    /// Returns the content of the database afterwards, given the content `before`.
+    /// Returns the content of the database after the benchmark, given the content `before`.
     #[must_use]
     pub fn leaves(&self, before: Content) -> Content {
         match (self.kind, before) {
@@ -430,8 +430,8 @@ impl Benchmark {
         }
     }
 
-    /// Returns the duration per thread in seconds; 0 to count operations. Scans of all keys always
-    /// count.
+    /// Returns the duration per thread in seconds; 0 to count operations. Scans of all keys always count
+    /// operations.
     #[must_use]
     pub fn seconds(&self) -> u64 {
         match self.kind {

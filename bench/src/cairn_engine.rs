@@ -2,21 +2,24 @@
 
 use std::convert::Infallible;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use cairn::options::enums::IoMode;
 use cairn::world::RemoteSettings;
 use cairn::{CompactRangeOptions, Db, Family, Iter, Options, ReadOptions, Result};
 use cairn::{World, WriteBatch, WriteOptions};
-use cairn_memory::{BlockCache, CacheKey, CacheKind, CacheOptions, CachePriority, CacheRole};
+use cairn_memory::{
+    BlockCache, CacheKey, CacheKind, CacheOptions, CachePriority, CacheRole, MemoryBudget,
+};
 use cairn_platform::Buffer;
+use cairn_platform::sync::Mutex;
 
 use crate::engine::{
     BareCache, CacheSettings, CacheType, Cursor, Engine, Session, Settings, Source,
 };
 
 /// Opens Cairn databases.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct CairnSource {
     /// The option `deletion_triggered_compaction`; `None` for its default.
     pub compact_on_deletion: Option<bool>,
@@ -24,6 +27,33 @@ pub struct CairnSource {
     pub io: Option<IoMode>,
     /// Delays of reads.
     pub remote: Option<RemoteSettings>,
+    /// The memory budget of the databases that are open.
+    pub budget: OpenBudget,
+}
+
+/// The memory budget that open databases share, although each is opened by a text of its own.
+#[derive(Default)]
+pub struct OpenBudget(Mutex<Weak<MemoryBudget>>);
+
+impl OpenBudget {
+    /// The budget for a database whose options have `own`.
+    fn shared(&self, own: &Arc<MemoryBudget>) -> Arc<MemoryBudget> {
+        let mut open = self.0.lock();
+        let same = |it: &Arc<MemoryBudget>| it.bytes() == own.bytes();
+        match open.upgrade().filter(same) {
+            Some(shared) => shared,
+            None => {
+                *open = Arc::downgrade(own);
+                own.clone()
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for OpenBudget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenBudget").finish_non_exhaustive()
+    }
 }
 
 impl Source for CairnSource {
@@ -38,6 +68,9 @@ impl Source for CairnSource {
             .text("create_missing_column_families=true")?
             .text(&self.deletion_text())?
             .text(options)?;
+        if let Some(budget) = &mut options.db.memory_budget {
+            *budget = self.budget.shared(budget);
+        }
         if let Some(cache) = cache {
             options.family.table.block_cache = Some(cache.blocks.clone());
             if cache.with_blobs {
@@ -67,7 +100,7 @@ impl Source for CairnSource {
         let options = CacheOptions {
             kind: match settings.kind {
                 Some(CacheType::HyperClock) => CacheKind::Clock,
-                // The kind of a cache given by its size, in all engines.
+                // All engines use the kind that a cache given by its size has.
                 Some(CacheType::Lru) | None => CacheKind::Lru,
             },
             num_shard_bits: settings.shard_bits.and_then(|bits| bits.try_into().ok()),
@@ -79,7 +112,7 @@ impl Source for CairnSource {
     }
 }
 
-/// Distance between the numbers in a value of a cache without a database.
+/// The distance between the copies of the number in a value of a cache without a database.
 const PAGE: usize = 4096;
 
 /// A block cache of databases.

@@ -1,7 +1,7 @@
 //! Comparison of engines in rounds.
 //!
-//! In each round every engine runs all benchmarks, one engine after the other. The order is reversed
-//! each round, so that no engine always runs on the warmer machine.
+//! In each round every engine runs all benchmarks, one engine after the other. The order is reversed each
+//! round, so that no engine always runs later, on a warmer machine.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -210,7 +210,7 @@ pub fn labels(engines: &[String], is_cairn: impl Fn(&str) -> bool) -> Vec<String
     labels
 }
 
-/// Returns options that are in all OPTIONS files and differ. Paths and version are excluded.
+/// Returns the options that are in all OPTIONS files with different values. Paths and version are excluded.
 fn differences(texts: &[String]) -> Vec<(String, Vec<String>)> {
     let all: Vec<BTreeMap<String, String>> = texts.iter().map(|text| statements(text)).collect();
     let Some(first) = all.first() else {
@@ -232,7 +232,7 @@ fn statements(text: &str) -> BTreeMap<String, String> {
         if let Some(head) = line.strip_prefix('[') {
             section = head.split([' ', '/', ']']).next().unwrap_or("").to_owned();
         } else if let Some((name, value)) = line.split_once('=') {
-            // Directories and the writer's version always differ.
+            // Directories and the version of the writer always differ.
             if section != "Version" && !name.ends_with("_dir") {
                 add(&mut all, format!("{section}/{}", name.trim()), value.trim());
             }

@@ -101,11 +101,11 @@ pub fn note_content(dir: &Path, flags: &Flags, content: Content) -> Result<()> {
     std::fs::write(&mark, mark_text(flags, content)).map_err(|error| Error::io("mark", dir, error))
 }
 
-/// Makes `dir` an empty directory with a marker file, erasing the database of an earlier run.
+/// Makes `dir` an empty directory with a marker file, and erases the database of an earlier run.
 ///
 /// # Errors
 ///
-/// `InvalidArgument` if there is a database without marker file.
+/// `InvalidArgument` if there is a database without a marker file.
 pub fn make_fresh(dir: &Path, flags: &Flags) -> Result<()> {
     let io = |doing: &'static str| move |error| Error::io(doing, dir, error);
     std::fs::create_dir_all(dir).map_err(io("create"))?;
@@ -168,7 +168,7 @@ pub struct Space {
     pub occupied: u64,
 }
 
-/// Returns the space used by `dirs`. Files deleted meanwhile are not counted.
+/// Returns the space used by `dirs`. Files deleted during the call are not counted.
 #[must_use]
 pub fn space(dirs: &[PathBuf]) -> Space {
     let mut space = Space::default();
@@ -236,7 +236,7 @@ mod tests {
         std::fs::write(dir.path().join("OPTIONS-000009"), "old").unwrap();
         std::fs::write(dir.path().join("OPTIONS-000012"), "new").unwrap();
         assert_eq!(newest_options(dir.path()), "new");
-        // Without a database nothing is changed; with one every file can be dropped.
+        // Without a database nothing changes; with one, every file can be dropped.
         drop_cached(dir.path()).unwrap();
         std::fs::write(dir.path().join("CURRENT"), "").unwrap();
         drop_cached(dir.path()).unwrap();

@@ -1,8 +1,8 @@
 //! The engine interface of the benchmarks, the only code that differs between engines.
 //!
-//! A [`Source`] opens databases, an [`Engine`] is an open one; each thread uses its own [`Session`] and
-//! scans with a [`Cursor`]. All are static types, so that calls of Cairn's native interface cost what a
-//! program's own calls cost.
+//! A [`Source`] opens databases and an [`Engine`] is an open one; each thread uses its own [`Session`] and
+//! scans with a [`Cursor`]. All are static types, so that calls of Cairn's native interface cost as much as
+//! in a program.
 
 use std::path::Path;
 
@@ -59,7 +59,7 @@ impl CacheType {
 /// Settings of a block cache.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CacheSettings {
-    /// The kind; `None` for that of a cache given by its size, an LRU cache.
+    /// The kind; `None` for the default, an LRU cache.
     pub kind: Option<CacheType>,
     /// The capacity in bytes.
     pub capacity: usize,
@@ -101,8 +101,8 @@ pub trait Source: Sync {
     /// A block cache without a database.
     type BareCache: BareCache;
 
-    /// Opens or creates the database in `dir` with a RocksDB option string. A `cache` takes the place of
-    /// that of the options.
+    /// Opens or creates the database in `dir` with a RocksDB option string. A `cache` replaces the one in the
+    /// options.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ pub trait Source: Sync {
     ///
     /// # Errors
     ///
-    /// `NotSupported` for settings that the engine, or its interface, does not have.
+    /// `NotSupported` for settings that the engine or its interface lacks.
     fn cache(&self, settings: &CacheSettings) -> Result<Self::Cache>;
 
     /// Creates a block cache for single operations.
@@ -130,7 +130,7 @@ pub trait BareCache: Sync {
     fn lookup(&self, key: [u64; 2]) -> Option<u64>;
 
     /// Inserts a value of `len` bytes, at least 8, with `number` at its start and every 4 KiB, so that its
-    /// pages are resident as those of a block that was read. False if it is rejected.
+    /// pages are resident like those of a block that was read. Returns false if it is rejected.
     fn insert(&self, key: [u64; 2], number: u64, len: usize) -> bool;
 }
 
@@ -141,7 +141,7 @@ pub trait Engine: Sync + Sized {
     where
         Self: 'a;
 
-    /// Returns the number of databases, of which each session has selected one.
+    /// Returns the number of databases, of which each session has one selected.
     fn databases(&self) -> u64 {
         1
     }
@@ -175,7 +175,7 @@ pub trait Engine: Sync + Sized {
     ///
     /// # Errors
     ///
-    /// `NotSupported` if the engine cannot; its errors.
+    /// `NotSupported` if the engine does not support it; errors of the engine.
     fn dump_cache(&self, path: &Path) -> Result<()> {
         Err(Error::not_supported(format!(
             "{}: only the cache of a single database of the engine `ours` is dumped",
@@ -186,7 +186,7 @@ pub trait Engine: Sync + Sized {
     ///
     /// # Errors
     ///
-    /// The engine's.
+    /// Errors of the engine.
     fn close(self) -> Result<()>;
 }
 
@@ -197,7 +197,7 @@ pub trait Session {
     where
         Self: 'a;
 
-    /// Selects the database of later calls.
+    /// Selects the database for later calls.
     #[inline]
     fn select(&self, _database: u64) {}
 
@@ -217,7 +217,7 @@ pub trait Session {
     ///
     /// # Errors
     ///
-    /// The engine's.
+    /// Errors of the engine.
     fn merge(&mut self, key: &[u8], operand: &[u8]) -> Result<()>;
     /// Deletes every key from `begin` to `end`, exclusive.
     ///

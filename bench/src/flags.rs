@@ -36,13 +36,13 @@ const USUAL_CACHE: usize = 32 << 20;
 /// The default size of a block cache without a database, cache_bench's.
 const USUAL_BARE_CACHE: usize = 1 << 30;
 
-/// Memtables have one part of this number of the memory budget.
+/// Memtables have one part of this number of the memory budget in libraries.
 const BUFFERS_OF_BUDGET: u64 = 8;
 
 /// Bytes of the number in a prefix; longer prefixes can be changed to missing ones.
 const PREFIX_NUMBER_LEN: usize = 8;
 
-/// Where data is cached.
+/// The place where data is cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CacheBy {
     /// The engine's block cache.
@@ -71,8 +71,8 @@ pub struct Flags {
     /// Directory of the database [default: cairn-bench in TEST_TMPDIR or the temporary directory].
     #[arg(long, value_name = "DIR")]
     pub db: Option<PathBuf>,
-    /// Number of entries, or of LinkBench's nodes [default: 1000000, or for LinkBench with a
-    /// --memory_budget as many as have --data_per_memory times its bytes].
+    /// Number of entries, or of LinkBench's nodes [default: 1000000, or for LinkBench with --memory_budget as
+    /// many as have --data_per_memory times its bytes].
     #[arg(long = "num", value_name = "N")]
     pub given_num: Option<u64>,
     /// [`Flags::given_num`] or its default, set by [`Flags::settled`].
@@ -112,7 +112,7 @@ pub struct Flags {
     /// Entries per write batch.
     #[arg(long = "batch_size", value_name = "N", default_value_t = 1)]
     pub batch_size: u64,
-    /// Steps after each seek.
+    /// Number of steps after each seek.
     #[arg(long = "seek_nexts", value_name = "N", default_value_t = 0)]
     pub seek_nexts: u64,
     /// Step backwards after each seek.
@@ -192,9 +192,10 @@ pub struct Flags {
     /// Median size of the data of LinkBench's links.
     #[arg(long = "link_datasize", value_name = "BYTES", default_value_t = 8)]
     pub link_datasize: usize,
-    /// Memory for the block cache and the memtables; suffixes K, M and G are accepted: an eighth is the limit of
-    /// all memtables (`db_write_buffer_size`, each of half of it), and the rest is the block cache unless
-    /// --cache_size is given. The page cache is not included; --use_direct_reads avoids it.
+    /// Memory of the databases; suffixes K, M and G are accepted. For Cairn it is the option `memory_budget` of all
+    /// databases together. Libraries have no such option: an eighth is the limit of all memtables
+    /// (`db_write_buffer_size`, each of half of it), and the rest is the block cache unless --cache_size is given.
+    /// The page cache is not included; --use_direct_reads avoids it.
     #[arg(long = "memory_budget", value_name = "BYTES", value_parser = size)]
     pub memory_budget: Option<u64>,
     /// Size of LinkBench's data, as a multiple of the --memory_budget.
@@ -269,8 +270,8 @@ pub struct Flags {
     /// Write the block cache to a file after the last benchmark, for `cairn cache`. Only for the engine `ours`.
     #[arg(long = "cache_dump", value_name = "FILE", conflicts_with_all = ["engines", "prepare", "rounds", "json", "html"])]
     pub cache_dump: Option<PathBuf>,
-    /// Where data is cached unless --cache_size is given: in the engine's block cache, large enough for
-    /// everything, or by the operating system, with a block cache of 8 MB.
+    /// The place where data is cached unless --cache_size is given: the engine's block cache, large enough
+    /// for everything, or the operating system's page cache, with a block cache of 8 MB.
     #[arg(long = "cache_by", value_name = "WHO", conflicts_with = "cache_size")]
     pub cache_by: Option<CacheBy>,
     /// Run as the worker for this engine.
@@ -355,7 +356,7 @@ fn flag(arg: &str) -> Option<(String, Option<&str>)> {
     long.then_some((name, value))
 }
 
-/// Engine options whose names are flags of another meaning; `--options` takes the options.
+/// Engine options whose names are also flags with another meaning; they can only be set with `--options`.
 const FLAGS_FIRST: [&str; 2] = ["statistics", "memory_budget"];
 
 /// True if `name` is an option of the engine and not a flag.
@@ -381,7 +382,7 @@ fn size(text: &str) -> std::result::Result<u64, String> {
     size.ok_or_else(|| "expected bytes, with an optional suffix K, M or G".to_owned())
 }
 
-/// Returns the caches of Cairn, and of the library that `cargo xtask reference` builds if it and its shim
+/// Returns Cairn's caches, and those of the library that `cargo xtask reference` builds if it and its shim
 /// exist.
 fn cache_engines() -> Vec<String> {
     let kinds = |engine: &str| CacheType::SUFFIXES.map(|(_, suffix)| format!("{engine}{suffix}"));
@@ -394,8 +395,8 @@ fn cache_engines() -> Vec<String> {
 }
 
 impl Flags {
-    /// Returns the flags with the number of entries that is in effect, and with the engines to compare if
-    /// only caches are measured and no engine is given: Cairn and the library of `cargo xtask reference`.
+    /// Returns the flags with the effective number of entries, and, if only caches are measured and no engine
+    /// is given, with the engines to compare: Cairn and the library of `cargo xtask reference`.
     #[must_use]
     pub fn settled(&self) -> Flags {
         let mut flags = self.clone();
@@ -412,7 +413,7 @@ impl Flags {
         flags
     }
 
-    /// True if every benchmark is of caches without a database.
+    /// True if all benchmarks are of caches without a database.
     fn measures_caches_only(&self) -> bool {
         let names = self.benchmarks.split(',').map(str::trim);
         let mut names = names.filter(|name| !name.is_empty());
@@ -469,7 +470,10 @@ impl Flags {
                 "block_based_table_factory={{block_cache={size}}};"
             ));
         }
-        if let Some(bytes) = self.memory_budget {
+        if let Some(bytes) = self.own_budget() {
+            text.push_str(&format!("memory_budget={bytes};"));
+        }
+        if let Some(bytes) = self.split_budget() {
             let buffers = bytes / BUFFERS_OF_BUDGET;
             let each = buffers / 2;
             text.push_str(&format!(
@@ -496,6 +500,18 @@ impl Flags {
         option_text::merged(&(text + &self.options))
     }
 
+    /// Returns the memory budget, if the engine has such an option.
+    fn own_budget(&self) -> Option<u64> {
+        let engine = self.worker.as_ref().unwrap_or(&self.engine);
+        self.memory_budget
+            .filter(|_| CacheType::split(engine).0 == OURS)
+    }
+
+    /// Returns the memory budget, if it has to be split for the engine.
+    fn split_budget(&self) -> Option<u64> {
+        self.memory_budget.filter(|_| self.own_budget().is_none())
+    }
+
     /// Returns the size of the block cache, if it is set by flags.
     fn cache_text(&self) -> Option<String> {
         let by = |who| match who {
@@ -504,15 +520,16 @@ impl Flags {
         };
         let rest = |bytes: u64| (bytes - bytes / BUFFERS_OF_BUDGET).to_string();
         let given = self.cache_size.clone().or(self.cache_by.map(by));
-        given.or(self.memory_budget.map(rest))
+        given.or(self.split_budget().map(rest))
     }
 
     /// Returns the block cache that all databases share, if the flags require more than a size.
     #[must_use]
     pub fn cache_settings(&self) -> Option<CacheSettings> {
         let with_blobs = self.use_blob_cache && self.use_shared_block_and_blob_cache;
-        let needed = with_blobs
-            || self.databases() > 1
+        // The cache of a budget has the blobs too.
+        let needed = (with_blobs && self.own_budget().is_none())
+            || (self.databases() > 1 && self.own_budget().is_none())
             || self.cache_type.is_some()
             || self.cache_numshardbits.is_some()
             || self.cache_high_pri_pool_ratio.is_some()
@@ -585,15 +602,15 @@ impl Flags {
     /// `InvalidArgument` if they are inconsistent.
     pub fn check_prefixes(&self) -> Result<()> {
         let refused = if self.prefix_size > self.key_size {
-            "--prefix_size is more than --key_size"
+            "--prefix_size exceeds --key_size"
         } else if self.keys_per_prefix > 0 && self.prefix_size == 0 {
-            "--keys_per_prefix needs --prefix_size"
+            "--keys_per_prefix requires --prefix_size"
         } else if self.keys_per_prefix > 0 && self.prefix_size == self.key_size {
-            "with --keys_per_prefix, --key_size must be more than --prefix_size"
+            "with --keys_per_prefix, --key_size must exceed --prefix_size"
         } else if self.seek_missing_prefix
             && (self.prefix_size <= PREFIX_NUMBER_LEN || self.keys_per_prefix == 0)
         {
-            "prefixes that no key has need --keys_per_prefix and a --prefix_size above 8"
+            "seeks to missing prefixes require --keys_per_prefix and a --prefix_size above 8"
         } else {
             return Ok(());
         };
@@ -715,10 +732,14 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_is_split_and_scales_the_graph() {
-        let flags = parsed("cairn bench --memory-budget=80M --benchmarks=filllinkbench,linkbench");
+    fn a_budget_is_cairns_option_and_scales_the_graph() {
+        let mut flags =
+            parsed("cairn bench --memory-budget=80M --benchmarks=filllinkbench,linkbench");
         let times = flags.raw_bytes() as f64 / f64::from(80 << 20);
         assert!((times - 7.0).abs() < 0.01, "{times}");
+        assert_eq!(flags.engine_options(), "memory_budget=83886080;");
+        assert_eq!(flags.cache_settings(), None);
+        flags.worker = Some("librocksdb.so+lru".to_owned());
         let options = flags.engine_options();
         assert!(options.contains("db_write_buffer_size=10485760;write_buffer_size=5242880;"));
         assert!(options.contains("{block_cache=73400320}"), "{options}");
@@ -813,7 +834,7 @@ mod tests {
         assert!(family.table.filter_policy.is_some() && family.table.block_cache.is_some());
     }
 
-    /// `--statistics` was taken for the option of that name, whose value cannot be `true`.
+    /// Regression: `--statistics` was parsed as the option of that name, whose value cannot be `true`.
     #[test]
     fn statistics_is_a_flag() {
         let flags = parsed("cairn bench --statistics --num=5");

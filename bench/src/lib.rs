@@ -3,7 +3,7 @@
 //! [`bench()`] runs the command: with one engine it prints db_bench's lines; with several it runs each
 //! in its own process, in turn, and reports medians, ratios and their spread. `engine` is the engine
 //! interface, `cairn_engine` Cairn in this process, and [`rocksdb`] any library loaded at run time:
-//! nothing of RocksDB is compiled or linked. Only this crate and `tests/interop` know other engines.
+//! nothing of RocksDB is compiled or linked. Only this crate and `tests/interop` depend on other engines.
 
 mod bare_cache;
 mod bench_stats;
@@ -18,6 +18,7 @@ mod key_value_gen;
 mod linkbench;
 mod measurement;
 mod medians;
+mod memory_bound;
 mod mixgraph;
 mod multi_db;
 mod option_text;
@@ -50,6 +51,9 @@ use progress::{Begin, NoProgress, Progress};
 pub fn bench(flags: &Flags, begin: Begin<'_>, out: &mut dyn Write) -> Result<()> {
     if flags.benchmarks == cache_sim::NAME {
         return printed(cache_sim::run(out));
+    }
+    if memory_bound::is_selected(flags) {
+        return memory_bound::run(flags, out);
     }
     let flags = &flags.settled();
     if flags.compares() {
@@ -96,6 +100,7 @@ fn with_engine(name: &str, work: Work<'_>) -> Result<()> {
                 IoBy::Blocking => IoMode::Blocking,
             }),
             remote: flags.remote(),
+            ..cairn_engine::CairnSource::default()
         });
     }
     let library = load(path).map_err(|error| {

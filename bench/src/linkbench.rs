@@ -1,7 +1,7 @@
 //! LinkBench's operations over keys and values: nodes of a graph, links between them, and counts.
 //!
 //! LinkBench ("LinkBench: a Database Benchmark Based on the Facebook Social Graph", Armstrong and
-//! others, SIGMOD 2013) uses SQL. This is its mix over a key-value interface, with the shares, skews,
+//! others, SIGMOD 2013) uses SQL. This is its mix over a key-value interface, with the percentages, skews,
 //! sizes and limits of its `FBWorkload.properties`:
 //!
 //! | operation | share in % | here |
@@ -17,19 +17,20 @@
 //! | deletenode | 1.0115914 | removes a node |
 //! | getlink | 0.5261142 | gets 2.6 links of a node at once on average, half of which were loaded |
 //!
-//! Nodes are drawn by Zipf's law with exponent 0.8 for reading links, 0.741 for writing them, 0.625 for
-//! reading nodes, 0.606 for updating them, and uniformly for removing them. The popularity of a node for
-//! link operations is unrelated to its number of links, except in 0.5 % of the reads and 5 % of the writes,
-//! where the nodes with the most links are the most popular.
+//! Nodes are drawn from Zipf distributions with exponents 0.8 for reading links, 0.741 for writing them,
+//! 0.625 for reading nodes, 0.606 for updating them, and uniformly for removing them. The popularity of a
+//! node for link operations is unrelated to its number of links, except in 0.5 % of the reads and 5 % of the
+//! writes, in which the nodes with the most links are the most popular.
 //!
 //! The number of links of a node follows the distribution `nlinks` of LinkBench's `Distribution.dat`: none
 //! for 45 % of the nodes, 4.1 on average, up to 961,963. Node data has a median of 128 bytes and link data
 //! of 8 bytes, both log-normally distributed with a sigma of 1, after the other columns of a row.
 //!
-//! Differences from LinkBench: links are scanned in the order of the linked nodes instead of time, as if only
-//! the primary key existed; removed links are deleted and not hidden; the links beyond the first 10,000 are
-//! not requested (0.3 % of the scans after a scan that long); data of a row keeps its length when updated; and
-//! there are no transactions, so that with several threads a count can differ from the number of links.
+//! Differences from LinkBench: links are scanned in the order of the linked nodes instead of by time, as if
+//! only the primary key existed; removed links are deleted, not hidden; links beyond the first 10,000 are not
+//! requested (LinkBench does so in 0.3 % of the scans that return that many); the data of a row keeps its
+//! length when updated; and there are no transactions, so that with several threads a count can differ from
+//! the number of links.
 //!
 //! ```text
 //! n node(8)                         a node: 16 bytes and its data
@@ -56,7 +57,7 @@ pub const COUNT_LEN: usize = 20;
 const MOST_LINK_DATA: f64 = 255.0;
 /// Maximum size of the data of a node, exclusive.
 pub const MOST_NODE_DATA: usize = 1 << 20;
-/// Maximum number of links looked up at once.
+/// Maximum number of links looked up in one call.
 const MOST_TOGETHER: usize = 127;
 /// Probability that no further link is looked up.
 const TOGETHER_ENDS: f64 = 0.382;
@@ -65,16 +66,16 @@ pub const LIST_LEN: usize = 10;
 /// Length of the key of a link.
 pub const LINK_KEY_LEN: usize = LIST_LEN + NUMBER_LEN;
 
-/// Attempts to draw a link that was not drawn before.
+/// Maximum number of attempts to draw a link that was not drawn before.
 const MOST_DRAWS: usize = 100;
 
-/// Zipf exponents.
+/// The exponents of the Zipf distributions.
 const READ_LINKS: f64 = 0.8;
 const WRITE_LINKS: f64 = 0.741;
 const READ_NODES: f64 = 0.625;
 const UPDATE_NODES: f64 = 0.606;
 
-/// Shares of draws whose popularity is unrelated to the number of links.
+/// Shares of draws in which popularity is unrelated to the number of links.
 const READS_UNRELATED: f64 = 0.995;
 const WRITES_UNRELATED: f64 = 0.95;
 
@@ -158,7 +159,7 @@ impl Step {
         Step::GetLinkList
     }
 
-    /// Returns the share of the drawn links that were loaded, for an operation that draws links.
+    /// Returns the share of loaded links among those drawn, for an operation that draws links.
     #[must_use]
     pub fn loaded_share(self) -> f64 {
         match self {
@@ -235,7 +236,7 @@ impl Sizes {
     /// Returns the average size of a node with its counts and links.
     #[must_use]
     pub fn bytes_of_node(&self) -> u64 {
-        // The mean of a log-normal distribution with a sigma of 1 is its median times the root of e.
+        // The mean of a log-normal distribution with a sigma of 1 is its median times the square root of e.
         let mean = |median: usize| median as f64 * 0.5f64.exp();
         let node = (1 + NUMBER_LEN + NODE_COLUMNS) as f64 + mean(self.node_data);
         let link = (LINK_KEY_LEN + LINK_COLUMNS) as f64 + mean(self.link_data);
@@ -248,14 +249,14 @@ impl Sizes {
 /// Returns a log-normally distributed size with a sigma of 1, determined by `number`.
 fn log_normal(number: u64, median: usize, most: f64) -> usize {
     let mut rng = Rng::new(mix(number ^ 0x5e11));
-    // The method of Box and Muller; the logarithm is of a share above 0.
+    // The Box-Muller transform; the argument of the logarithm is above 0.
     let radius = (-2.0 * (1.0 - rng.share()).ln()).sqrt();
     let normal = radius * (std::f64::consts::TAU * rng.share()).cos();
     (median as f64 * normal.exp()).round().min(most - 1.0) as usize
 }
 
-/// LinkBench's shuffler: an invertible mapping of ranks to numbers, both below a bound. Ranks with the
-/// same remainder by the number of groups are rotated by a random distance.
+/// LinkBench's shuffler: an invertible mapping of ranks to numbers below the same bound. Ranks with the same
+/// remainder modulo the number of groups are rotated by a random distance.
 #[derive(Clone, Copy, Debug)]
 struct Shuffle {
     num: u64,
@@ -383,7 +384,7 @@ impl Graph {
         self.other(node, rng.below(self.range(node, kind, step)))
     }
 
-    /// Draws the targets of the links that are looked up at once.
+    /// Draws the targets of the links that are looked up in one call.
     pub fn some_others(&self, node: u64, kind: u8, rng: &mut Rng) -> Vec<u64> {
         let range = self.range(node, kind, Step::GetLink);
         let count = together(rng);
@@ -405,14 +406,14 @@ impl Graph {
         others
     }
 
-    /// Returns the number of links to draw from, so that the operation's share of them was loaded.
+    /// Returns the number of links to draw from, so that the share of loaded links is that of the operation.
     fn range(&self, node: u64, kind: u8, step: Step) -> u64 {
         let links = self.links(node, kind) as f64;
         ((links / step.loaded_share()).ceil() as u64).max(1)
     }
 }
 
-/// Returns the number of links that a share `more` of the nodes reaches.
+/// Returns the minimum number of links of a share `more` of the nodes.
 fn degree(more: f64) -> u64 {
     let beyond = |percent: f64| ((100.0 - percent) / 100.0).max(1e-9);
     let next = DEGREES
@@ -432,7 +433,7 @@ fn degree(more: f64) -> u64 {
     (links.exp().ceil() as u64).clamp(low + 1, high)
 }
 
-/// Returns the number of links to look up at once.
+/// Returns the number of links to look up in one call.
 fn together(rng: &mut Rng) -> usize {
     let mut count = 1;
     while count < MOST_TOGETHER && rng.share() >= TOGETHER_ENDS {
@@ -462,7 +463,8 @@ mod tests {
         }
     }
 
-    /// The shares of `Distribution.dat`; its nodes with up to a million links are not in a graph of this size.
+    /// Compares with the shares of `Distribution.dat`, whose nodes with up to a million links do not occur in
+    /// a graph of this size.
     #[test]
     fn the_number_of_links_has_its_distribution() {
         let graph = Graph::new(200_000);
@@ -485,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn shuffled_ranks_are_all_numbers() {
+    fn shuffled_ranks_are_a_permutation() {
         for num in [1, 7, 1024, 1025, 5000] {
             let shuffle = Shuffle::new(num, 5);
             let mut numbers: Vec<u64> = (0..num).map(|rank| shuffle.number(rank)).collect();
@@ -497,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_of_links_are_hardly_related_to_their_number() {
+    fn popularity_is_mostly_unrelated_to_the_number_of_links() {
         let (graph, mut rng) = (Graph::new(100_000), Rng::new(1));
         let mean = |draw: &dyn Fn(&mut Rng) -> u64, rng: &mut Rng| {
             let sum: u64 = (0..50_000).map(|_| graph.degree(draw(rng))).sum();

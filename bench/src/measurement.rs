@@ -35,12 +35,12 @@ pub struct Measurement {
     pub quantiles: Vec<u64>,
     /// Throughput over time.
     pub course: Timeline,
-    /// Figures of this benchmark only, such as the duration of a phase.
+    /// Figures specific to this benchmark, such as the duration of a phase.
     pub figures: Vec<(String, f64)>,
 }
 
 impl Measurement {
-    /// Creates the measurement from `tally`.
+    /// Creates the measurement from `stats`.
     #[must_use]
     pub fn of(name: &str, stats: &BenchStats, elapsed_nanos: u64) -> Measurement {
         Measurement {

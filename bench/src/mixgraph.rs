@@ -4,8 +4,8 @@
 //! The models are those of "Characterizing, Modeling, and Benchmarking RocksDB Key-Value Workloads at
 //! Facebook" (Cao et al., FAST 2020), with db_bench's flags: keys follow a power law, or a power law
 //! within key ranges whose weight is the sum of two exponentials; value sizes and scan lengths follow a
-//! generalized Pareto distribution. As in db_bench, one random number determines type, key and length
-//! of an operation.
+//! generalized Pareto distribution. As in db_bench, one random number determines the type, key and length of
+//! an operation.
 
 use cairn::{Error, Result};
 use clap::Args;
@@ -261,7 +261,7 @@ impl Ranges {
             .collect();
         if !(sum > 0.0 && sum.is_finite()) {
             return Err(Error::invalid_argument(
-                "--keyrange_dist_a to --keyrange_dist_d: no range of keys is ever asked for",
+                "--keyrange_dist_a to --keyrange_dist_d: no key range has a weight above zero",
             ));
         }
         Ok(Some(Ranges {
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn few_ranges_and_few_keys_are_hot() {
+    fn a_few_ranges_and_keys_are_hot() {
         let (graph, mut rng) = (graph(MODEL, 300_000).unwrap(), Rng::new(1));
         let mut ranges = [0u32; 30];
         for _ in 0..30_000 {

@@ -1,4 +1,4 @@
-//! Several databases as one engine: a session has a session in each, of which one is selected.
+//! Several databases as one engine. A session has a session in each database, one of which is selected.
 
 use std::cell::Cell;
 

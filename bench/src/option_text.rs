@@ -1,11 +1,10 @@
 //! Merging of option strings.
 //!
 //! RocksDB's parser keeps the last of several assignments to a name, so that a second
-//! `block_based_table_factory={..}` would override the first. Engines get strings in which they are
-//! merged.
+//! `block_based_table_factory={..}` would override the first. Engines are therefore given merged strings.
 
-/// Returns `text` with each name once: struct options (`name={..}`) are merged, of others the last is
-/// kept.
+/// Returns `text` with each name once: struct options (`name={..}`) are merged; of other options the last one
+/// is kept.
 #[must_use]
 pub fn merged(text: &str) -> String {
     let mut statements: Vec<(&str, String)> = Vec::new();
@@ -55,12 +54,11 @@ pub fn split(text: &str) -> Vec<&str> {
     all
 }
 
-/// Returns `text` without the block cache in its `block_based_table_factory`, and the capacity of that
-/// cache.
+/// Returns `text` without the block cache in its `block_based_table_factory`, and the capacity of that cache.
 ///
 /// # Errors
 ///
-/// The value, if it is not a size.
+/// The value is not a size.
 pub fn without_block_cache(text: &str) -> Result<(String, Option<usize>), String> {
     let (mut rest, mut capacity) = (String::new(), None);
     for statement in split(text) {

@@ -1,9 +1,9 @@
 //! Resource usage of the process, as counted by the kernel.
 //!
-//! CPU time is the process clock (what getrusage reports, in nanoseconds, for all threads). Bytes are
-//! those of `/proc/self/io`: I/O at the block layer (including dirtied pages, so that stores into a
-//! mapped log count), and the bytes of read and write calls. On a file system without a device (tmpfs),
-//! only the latter are counted.
+//! CPU time is that of the process clock (the same as getrusage, in nanoseconds, for all threads). Bytes are
+//! those of `/proc/self/io`: I/O at the block layer (including dirtied pages, so that stores to a mapped log
+//! count), and the bytes of read and write calls. On a file system without a device (tmpfs), only the latter
+//! are counted.
 
 /// Counters of the process since its start, or their increase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Usage {
 
 /// Resets the peak of resident memory.
 pub fn reset_peak() {
-    // If the kernel does not permit it, the peak covers the whole process.
+    // If the kernel does not permit the reset, the peak covers the lifetime of the process.
     drop(std::fs::write("/proc/self/clear_refs", "5"));
 }
 
@@ -85,7 +85,7 @@ pub fn peak_memory() -> u64 {
 }
 
 /// Returns the number after `name` in a text of lines; 0 if it is missing.
-fn field(text: &str, name: &str) -> u64 {
+pub(crate) fn field(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let word = line.and_then(|rest| rest.split_whitespace().next());
     word.and_then(|word| word.parse().ok()).unwrap_or(0)
@@ -117,7 +117,7 @@ mod tests {
         let low = peak_memory();
         let block = vec![1u8; 64 << 20];
         assert!(std::hint::black_box(&block).len() == 64 << 20);
-        // Other tests free memory meanwhile.
+        // Other tests free memory concurrently.
         assert!(peak_memory() >= low + (32 << 20), "{low} {}", peak_memory());
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::engine::Engine;
 
-/// The property with the text, a line `name COUNT : value` for each ticker.
+/// The property with the statistics as text: a line `name COUNT : value` for each ticker.
 const PROPERTY: &str = "rocksdb.options-statistics";
 
 /// Tickers by RocksDB's names.

@@ -1,8 +1,8 @@
 //! Worker processes, each of which runs the benchmarks of one round in one engine.
 //!
-//! A worker is this program with the same flags and a few hidden ones. It prints one JSON object per
-//! line: the costs of each benchmark, then the effective options of the engine. Each engine thus has
-//! its own memory, caches and threads, and can crash on its own.
+//! A worker is this program with the same flags and a few hidden ones. It prints one JSON object per line:
+//! the costs of each benchmark, then the effective options of the engine. Each engine thus has its own
+//! memory, caches and threads, and a crash does not affect the others.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -97,12 +97,12 @@ pub fn start(engine: &str, dir: &Path, round: u64) -> Result<WorkerOutput> {
         .map_err(|error| failed(format!("cannot be started: {error}")))?;
     if !output.status.success() {
         return Err(failed(format!(
-            "ended with {} in round {round}; what it said is above",
+            "ended with {} in round {round}; its output is above",
             output.status
         )));
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    parse(&text).map_err(|line| failed(format!("said {line:?} instead of a result")))
+    parse(&text).map_err(|line| failed(format!("printed {line:?} instead of a result")))
 }
 
 /// Parses the output of a worker.

@@ -1,4 +1,4 @@
-//! The core workloads of the Yahoo! Cloud Serving Benchmark: what they mix, and their skewed keys.
+//! The core workloads of the Yahoo! Cloud Serving Benchmark: their operation mixes and skewed keys.
 //!
 //! | | operations | keys |
 //! |---|---|---|
@@ -69,7 +69,7 @@ const THETA: f64 = 0.99;
 /// Number of terms of the zeta sum computed exactly; the rest is approximated by an integral.
 const EXACT_TERMS: u64 = 100_000;
 
-/// Zipf-distributed numbers below a bound, with Gray's method as in YCSB.
+/// Zipf-distributed numbers below a bound, by Gray's method as in YCSB.
 #[derive(Clone, Debug)]
 pub struct Zipfian {
     bound: u64,
@@ -153,11 +153,11 @@ mod tests {
     }
 
     #[test]
-    fn few_keys_are_most_of_a_zipfian_draw() {
+    fn most_zipfian_draws_are_of_few_keys() {
         let (zipfian, mut rng) = (Zipfian::new(1_000_000), Rng::new(7));
         let ranks: Vec<u64> = (0..20_000).map(|_| zipfian.rank(&mut rng)).collect();
         assert!(ranks.iter().all(|rank| *rank < 1_000_000));
-        // A hundredth of the keys has about two thirds of the draws with this exponent.
+        // With this exponent, a hundredth of the keys gets about two thirds of the draws.
         let hot = ranks.iter().filter(|rank| **rank < 10_000).count();
         assert!((12_000..15_000).contains(&hot), "{hot}");
         let first = ranks.iter().filter(|rank| **rank == 0).count() as f64;
@@ -182,7 +182,7 @@ mod tests {
         let hot = (0..20_000)
             .filter(|_| zipfian.rank(&mut rng) < 10_000)
             .count();
-        // A hundredth of the keys has about 0.01^(1 - 0.625) of the draws.
+        // A hundredth of the keys gets about 0.01^(1 - 0.625) of the draws.
         assert!((3_200..3_900).contains(&hot), "{hot}");
     }
 }

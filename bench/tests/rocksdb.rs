@@ -53,7 +53,7 @@ fn a_database_is_written_closed_and_read_again() {
 }
 
 #[test]
-fn a_hyper_clock_cache_joins_the_options_of_the_text() {
+fn a_hyper_clock_cache_is_added_to_the_parsed_options() {
     if Library::left_out("rocksdb") {
         return;
     }
@@ -97,7 +97,7 @@ fn a_hyper_clock_cache_joins_the_options_of_the_text() {
     assert!(log.contains("block_size: 8192"), "{log}");
 }
 
-/// The library of the tests has no shim beside it, that of `cargo xtask reference` has one.
+/// The library of the tests has no shim beside it; that of `cargo xtask reference` has one.
 #[test]
 fn operations_on_a_cache_need_the_shim() {
     if Library::left_out("rocksdb") {

@@ -43,8 +43,8 @@ impl Options {
     }
 }
 
-/// A memory allocator. There is none: the only function that makes one is refused, as by a RocksDB that is built
-/// without jemalloc. The blocks of the cache lie in memory of the process's allocator.
+/// A custom memory allocator. None exists: the only function that creates one returns an error, as in
+/// a RocksDB built without jemalloc. Blocks are allocated with the process's allocator.
 pub enum Allocator {}
 
 handles! {

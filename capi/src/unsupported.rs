@@ -75,7 +75,7 @@ pub type rocksdb_compaction_service_schedule_cb = Option<unsafe extern "C" fn()>
 /// A callback that is never called.
 pub type rocksdb_compaction_service_wait_cb = Option<unsafe extern "C" fn()>;
 
-c_unbuilt! { "allocators of the program":
+c_unbuilt! { "custom memory allocators":
     err(errptr) fn rocksdb_jemalloc_nodump_allocator_create(errptr: *mut *mut c_char) -> *mut rocksdb_memory_allocator_t;
 }
 

@@ -33,18 +33,22 @@ Benchmarks (those marked * start with a fresh database unless --use_existing_db 
   prefixmissing     seek to missing prefixes (requires a --prefix_size above 8 and --keys_per_prefix)
   open              open the database and get one key, --reads times (default 10)
   debt*             write random keys, then wait until no compaction is due: time, space, amplification
-  ycsba .. ycsbf    the workloads of the Yahoo! Cloud Serving Benchmark, keys zipfian
-  mixgraph          gets, puts and walks by models of keys and lengths (--mix_*, --key_dist_*, ...)
-  filllinkbench*    LinkBench's graph of --num nodes    linkbench       LinkBench's mix over it
-  cachesim          simulate cache policies on traces, alone and without a database: hit ratios
+  ycsba .. ycsbf    the workloads of the Yahoo! Cloud Serving Benchmark, with zipfian keys
+  mixgraph          gets, puts and scans modelled on key and length distributions (--mix_*, --key_dist_*, ...)
+  filllinkbench*    LinkBench's graph of --num nodes    linkbench       LinkBench's mix on that graph
+  cachesim          simulate cache policies on traces, separately and without a database: hit ratios
   blobcache         blobcache-fill*, -lru, -pools, -fast: values of 1 KB in blob files, read at random by 16
-                    threads, 5 reads an entry, with a cache of 1/28 of the data for blobs, data blocks and
-                    metadata: LRU with a pool for metadata (0.1), LRU with one for data blocks too (0.4), and
-                    the clock cache; cache misses are counted
+                    threads, 5 reads per entry, with a cache of 1/28 of the data for blobs, data blocks and
+                    metadata: LRU with a pool for metadata (0.1), LRU with another for data blocks (0.4), and
+                    the clock cache; counts cache misses
   cache             lookups in a block cache without a database, and insertions after misses: values of 4 to
                     16 KiB, skew 0.99, --cache_size (1 GiB). The cases are cache95t1 to cache60t16: a hit ratio
                     of about 95 % or 60 %, and 1, 2 or 16 threads. Without --engines it compares Cairn's caches
                     and those of the library that `cargo xtask reference` builds
+  memory            ten workloads in child processes, with the peak of resident memory of each under
+                    --memory_budget (64M), and of each of --engines at equal explicit settings; memory-fill,
+                    -reads, -scans, -families, -files, -iterators, -bursts, -blobs, -large-values and -openings
+                    are one of them each
 
 Examples:
   cairn bench

@@ -52,7 +52,7 @@ impl Table {
     }
 }
 
-/// Returns the report as a table, the largest holders apart.
+/// Returns the report as a table, with the largest holders listed separately.
 fn table(report: &Value) -> String {
     let mut table = Table::default();
     for cache in members(&report["caches"]) {

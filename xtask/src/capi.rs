@@ -198,7 +198,7 @@ fn exceptions(root: &Path, libraries: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Sets every unsupported option: each must be refused by name.
+/// Sets every unsupported option: each must be rejected with an error that names it.
 fn refused(root: &Path, libraries: &Path) -> Result<(), String> {
     let work = libraries.join("capi-refused");
     fresh(&work)?;

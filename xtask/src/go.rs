@@ -65,7 +65,7 @@ fn listed(list: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Fetches the module and compiles its tests with the build tag that leaves the flags to us.
+/// Fetches the module and compiles its tests with the build tag that leaves the flags to the caller.
 fn build(work: &Path, prefix: &Path, libraries: &Path) -> Result<PathBuf, String> {
     let sources = work.join("module");
     let kept = download(work)?;

@@ -1,9 +1,9 @@
 //! Instruction counts of the code paths of the engine, compared with recorded ones.
 //!
-//! `cairn-paths` (in `bench/`) runs each path in a function of its own under Callgrind. The counts
-//! hardly depend on the machine and not on its load. The check fails if a path takes over [`TOLERANCE`]
-//! more instructions than `bench/instructions.txt` records. If it takes that much less, the check asks
-//! for an update (`cargo xtask counts update`).
+//! `cairn-paths` (in `bench/`) runs each path in a function of its own under Callgrind. The counts hardly
+//! depend on the machine, and not at all on its load. The check fails if a path takes over [`TOLERANCE`] more
+//! instructions than recorded in `bench/instructions.txt`. If it takes that much less, the check requests an
+//! update (`cargo xtask counts update`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;

@@ -26,6 +26,7 @@
 
 mod archive;
 mod capi;
+mod circles;
 mod commands;
 mod compat;
 mod deny;

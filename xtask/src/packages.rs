@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 pub struct Part {
     /// The test for its presence.
     pub probe: Probe,
-    /// Where it comes from.
+    /// Its source.
     pub source: Source,
 }
 
@@ -27,7 +27,7 @@ pub enum Probe {
     Header(&'static str),
 }
 
-/// Where a part comes from.
+/// The source of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// A package of Debian and Ubuntu.
@@ -92,7 +92,7 @@ pub enum Installer {
     Direct,
     /// `apt-get` through `sudo`.
     Sudo,
-    /// Not at all: there is no `apt-get`, or neither root nor `sudo`.
+    /// None: there is no `apt-get`, or neither root nor `sudo`.
     None,
 }
 

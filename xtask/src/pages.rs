@@ -1,18 +1,19 @@
-//! The commands of the documentation: each is run, and what it prints is compared with the page.
+//! The commands in the documentation: each is run, and its output is compared with the page.
 //!
-//! A *session* is a block that is indented by four spaces and begins with `$ `. Its commands run one after the other in
-//! a directory of the page's own, in one shell, so that variables last; each section begins in that directory:
+//! A *session* is a block that is indented by four spaces and starts with `$ `. Its commands run in sequence
+//! in the page's own directory, in one shell, so that variables are kept; each section starts in that
+//! directory:
 //!
 //! ```text
-//!     $ cairn get --db stones quartz         a command; a line that ends in \ goes on in the next
-//!     SiO2                                   what it prints; `...` stands for any text, alone for any lines
+//!     $ cairn get --db stones quartz         a command; a line ending in \ continues on the next
+//!     SiO2                                   its output; `...` matches any text, on its own line any lines
 //! ```
 //!
-//! A block behind a paragraph that ends with a file name in backticks and a colon is the content of that file.
-//! The exit status of a command is 0, or what a comment behind it states: `# ends with 1`.
+//! A block after a paragraph that ends with a file name in backticks and a colon is the content of that file.
+//! The exit status of a command is 0, or the one in a comment after it: `# ends with 1`.
 //!
-//! [`ELSEWHERE`] has the commands that are not run here, with the reason. A section (from one heading to the next) that
-//! needs a tool which the machine lacks is left out as a whole.
+//! [`ELSEWHERE`] lists the commands that are not run, with reasons. A section (from one heading to the next)
+//! that needs a missing tool is skipped.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -23,7 +24,7 @@ use std::time::Instant;
 use crate::commands::{fresh, read, target};
 use crate::tool_requirements::Selection;
 
-/// Commands that are not run, by their beginning, and the reason.
+/// Commands that are not run: how each begins, and the reason.
 const ELSEWHERE: [(&str, &str); 7] = [
     (
         "cargo build",
@@ -46,7 +47,8 @@ const ELSEWHERE: [(&str, &str); 7] = [
     ),
 ];
 
-/// First words of commands: a block that begins with one of them is a session and needs its `$ `.
+/// First words of commands: a block that begins with one of them is a session, and its commands must start
+/// with `$ `.
 const PROGRAMS: [&str; 9] = [
     "cairn",
     "cargo",
@@ -59,7 +61,7 @@ const PROGRAMS: [&str; 9] = [
     "sudo",
 ];
 
-/// Programs of sessions that the machine may lack, and the need that provides them.
+/// Programs in sessions that may be missing on the machine, and the need that provides them.
 const TOOLS: [(&str, &str); 6] = [
     ("ldb", "ldb"),
     ("pkg-config", "pkg-config"),
@@ -69,13 +71,13 @@ const TOOLS: [(&str, &str); 6] = [
     ("cargo run --quiet", "rocksdb-crate"),
 ];
 
-/// The directories that stand for those which pages name.
+/// The directories that replace those named in pages.
 pub struct Stand {
     /// The directory with the command `cairn`.
     pub programs: PathBuf,
-    /// The prefix that libraries and headers were installed below, for `/usr/local`.
+    /// The prefix of the installation, replacing `/usr/local`.
     pub prefix: PathBuf,
-    /// The directory of the libraries, for `/usr/local/lib`.
+    /// The directory of the libraries, replacing `/usr/local/lib`.
     pub lib: PathBuf,
 }
 
@@ -147,13 +149,13 @@ struct Block {
     line: usize,
     /// The number of headings above it.
     section: usize,
-    /// The name of the file that it is.
+    /// The name of the file whose content it is.
     file: Option<String>,
     /// Its lines, without their indentation.
     lines: Vec<String>,
 }
 
-/// A command of a session and what it prints.
+/// A command of a session and its output.
 #[derive(Debug, PartialEq)]
 struct Step {
     line: usize,
@@ -183,7 +185,7 @@ fn blocks(text: &str) -> Vec<Block> {
                     block.lines.push(code.to_owned());
                 }
             }
-            // A blank line may stand within a block.
+            // A blank line may be part of a block.
             _ if inside && line.is_empty() => {
                 if let Some(block) = blocks.last_mut() {
                     block.lines.push(String::new());
@@ -220,7 +222,7 @@ fn file_name(text: &str, line: usize) -> Option<String> {
     (name.contains('.') && name.chars().all(plain)).then(|| name.to_owned())
 }
 
-/// Commands that would not run: without their `$ `, or behind the lines of a file.
+/// Commands that would not run: those without `$ `, or after the lines of a file.
 fn misplaced(blocks: &[Block]) -> Vec<(usize, String)> {
     let mut problems = Vec::new();
     for block in blocks {
@@ -284,7 +286,7 @@ fn steps(blocks: &[Block]) -> impl Iterator<Item = Step> + '_ {
     blocks.iter().flat_map(session)
 }
 
-/// The tool that a section of a page needs and the machine lacks.
+/// The missing tool that a section of a page needs.
 fn absent(blocks: &[Block], section: usize, selection: &Selection) -> Option<&'static str> {
     let here = blocks.iter().filter(|block| block.section == section);
     let commands: Vec<Step> = here.flat_map(session).collect();
@@ -299,18 +301,18 @@ fn absent(blocks: &[Block], section: usize, selection: &Selection) -> Option<&'s
     missing.next().map(|(_, need)| *need)
 }
 
-/// A page and the places that its commands run in.
+/// A page and the directories in which its commands run.
 struct Page<'a> {
     root: &'a Path,
     stand: &'a Stand,
     work: PathBuf,
 }
 
-/// Between the outputs of two commands.
+/// Separates the outputs of two commands.
 const MARK: &str = "\u{1}cairn-pages\u{1}";
 
 impl Page<'_> {
-    /// Runs the sessions of `blocks`, reports what is not as shown, and returns the number of commands.
+    /// Runs the sessions of `blocks`, reports differences from the page, and returns the number of commands.
     fn run(
         &self,
         blocks: &[&Block],
@@ -370,7 +372,7 @@ impl Page<'_> {
         }
         let found: Vec<&str> = output.lines().map(str::trim_end).collect();
         let expected: Vec<&str> = step.expected.iter().map(|line| line.trim_end()).collect();
-        // A page may leave out what a command prints, but not show something else.
+        // A page may omit the output of a command, but not show a different one.
         match expected.is_empty() || lines_match(&expected, &found) {
             true => Ok(()),
             false => Err(format!("`{command}` printed\n{output}")),
@@ -409,7 +411,7 @@ impl Page<'_> {
         fs::write(&path, self.here(&(lines.join("\n") + "\n"))).map_err(failed)
     }
 
-    /// `text` of a page with the directories of this machine.
+    /// The text of a page with its directories replaced by those of this machine.
     fn here(&self, text: &str) -> String {
         self.places()
             .iter()
@@ -418,7 +420,7 @@ impl Page<'_> {
             })
     }
 
-    /// The output of a command, with its directories replaced by those that pages name.
+    /// The output of a command with its directories replaced by those named in pages.
     fn there(&self, text: &str) -> String {
         let places = self.places();
         let known = places.iter();
@@ -436,7 +438,7 @@ impl Page<'_> {
     }
 }
 
-/// Builds what the pages need and runs them: `cargo xtask pages [--without NAME]...`.
+/// Builds the programs that the pages need and runs them: `cargo xtask pages [--without NAME]...`.
 pub fn alone(root: &Path, words: &[String]) -> Result<(), String> {
     let selection = Selection::parse(words, &["capi"])?;
     crate::commands::cargo(root, &["build", "--locked", "-p", "cairn-cli", "--bins"])?;
@@ -510,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_without_a_prompt_are_noticed() {
+    fn commands_without_a_prompt_are_reported() {
         let found = misplaced(&blocks("Text\n\n    cairn get x\n"));
         assert_eq!(found.len(), 1);
         let found = misplaced(&blocks("A `main.c`:\n\n    int x;\n\n    $ cc main.c\n"));

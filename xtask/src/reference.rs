@@ -92,7 +92,7 @@ const LIBRARIES: [&str; 7] = [
     "-ldl",
 ];
 
-/// The shim for caches, whose file name `cairn-bench` knows.
+/// The shim for caches, whose file name is also in `cairn-bench`.
 const SHIM: &str = "bench/reference/cache_shim.cc";
 const SHIM_LIBRARY: &str = "librocksdb-caches.so";
 

@@ -20,7 +20,7 @@ struct Stage {
     run: fn(&Path, &Selection) -> Result<(), String>,
 }
 
-/// The environment variable that tells test programs which tools are absent.
+/// The environment variable that lists absent tools for test programs.
 const WITHOUT: &str = "CAIRN_WITHOUT";
 
 /// The engine that the crash and model tests run.
@@ -93,7 +93,7 @@ pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Installs the tools that the stages need. Steps whose tools are still missing are left out.
+/// Installs the tools that the stages need. Steps whose tools are still missing are skipped.
 fn provide(root: &Path, selection: &mut Selection) {
     let cached = |path: Option<&str>| path.is_some_and(|path| root.join(path).exists());
     let needed = selection.needed().filter(|need| !cached(need.cached));
@@ -150,7 +150,7 @@ fn lint(root: &Path, selection: &Selection) -> Result<(), String> {
     finish(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Without its default features the Rust crate needs no C compiler, and refuses the codecs that it lacks.
+/// Without its default features the Rust crate needs no C compiler, and rejects the codecs that it lacks.
 fn without_c(root: &Path) -> Result<(), String> {
     let bare = ["--no-default-features", "--locked", "-p"];
     let tree = [

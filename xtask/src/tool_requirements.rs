@@ -1,9 +1,8 @@
 //! The tools that the steps of the stages need, and the choice of the steps that run.
 //!
-//! A missing tool is installed if possible ([`crate::packages`]). Without a tool, the steps that
-//! [`NEEDS`] lists for it are left out and the run fails at its end. `--without NAME` leaves out a
-//! stage or the steps of a tool; such a run can succeed. The last line of the output names everything
-//! that was left out.
+//! A missing tool is installed if possible ([`crate::packages`]). If it is still missing, the steps that
+//! [`NEEDS`] lists for it are skipped and the run fails at its end. `--without NAME` skips a stage or the
+//! steps of a tool; such a run can succeed. The last line of the output lists all skipped steps.
 
 use std::collections::BTreeMap;
 
@@ -178,7 +177,7 @@ impl Need {
 pub struct Selection {
     /// Names of stages, in the order in which they run.
     pub stages: Vec<&'static str>,
-    /// Stages and steps left out; true if by `--without`.
+    /// Skipped stages and steps; true if skipped by `--without`.
     left_out: BTreeMap<String, bool>,
     /// Names of the needs whose steps do not run.
     absent: Vec<&'static str>,
@@ -245,7 +244,7 @@ impl Selection {
         NEEDS.iter().filter(needed)
     }
 
-    /// Leaves out the steps that need `need`. `asked` is true for `--without`.
+    /// Skips the steps that need `need`. `asked` is true for `--without`.
     pub fn leave_out(&mut self, need: &'static Need, asked: bool) {
         self.absent.push(need.name);
         if self.concerns(need) {
@@ -272,7 +271,7 @@ impl Selection {
         self.absent.join(",")
     }
 
-    /// The summary of what was left out. An error if not all of it was by `--without`.
+    /// The summary of skipped steps. An error unless all of them were skipped by `--without`.
     pub fn verdict(&self) -> Result<String, String> {
         let named = |asked: bool| {
             let chosen = self.left_out.iter().filter(|entry| *entry.1 == asked);

@@ -1,11 +1,10 @@
 //! The table of C functions of unsupported features: `capi/src/unsupported.rs`, parsed as text.
 //!
-//! The kind of a function tells how it refuses: `err` and `errs` return an error, `at` sets an option
-//! that a later call refuses, and `no` cannot be reached, because it creates or takes an object of the
-//! feature, and creation returns null. [`check`] reports functions of the kind `no` that act on objects
-//! of other features, [`lines`] returns the list of features in docs/compatibility.md, and [`calls`]
-//! returns a C program that calls every function of the kind `at` and every setter of an unsupported
-//! option.
+//! The kind of a function determines how it fails: `err` and `errs` return an error, `at` sets an option that
+//! a later call rejects, and `no` cannot be reached, because it creates or takes an object of the feature,
+//! whose creation returns null. [`check`] reports functions of the kind `no` that act on objects of other
+//! features, [`lines`] returns the list of features in docs/compatibility.md, and [`calls`] returns a C
+//! program that calls every function of the kind `at` and every setter of an unsupported option.
 
 use std::path::Path;
 

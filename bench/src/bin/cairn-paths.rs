@@ -102,7 +102,7 @@ fn path_get_memtable(db: &Db) -> Result<()> {
     Ok(())
 }
 
-/// Merges as many operands of a key in the memtable.
+/// Gets a key with [`OPERANDS`] merge operands in the memtable.
 #[inline(never)]
 fn path_merge_operands(db: &Db) -> Result<()> {
     for _ in 0..OPERATIONS / OPERANDS {

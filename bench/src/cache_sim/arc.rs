@@ -6,7 +6,7 @@ use super::trace::Request;
 
 /// Entries read once.
 const ONCE: usize = 0;
-/// Entries read again.
+/// Entries read more than once.
 const AGAIN: usize = 1;
 /// Keys evicted from `ONCE`.
 const ONCE_GHOST: usize = 2;

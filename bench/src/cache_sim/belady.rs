@@ -1,5 +1,5 @@
-//! Belady's optimum: evicts the entry whose next use is farthest away. With entries of different sizes it is
-//! not quite the optimum.
+//! Belady's algorithm: evicts the entry whose next use is farthest in the future. It is not quite optimal for
+//! entries of different sizes.
 
 use std::collections::BTreeSet;
 

@@ -1,10 +1,10 @@
 //! The block reads of LinkBench in a model of sorted tables.
 //!
-//! The keys of LinkBench's operations go through a memtable and the levels of a small model of an LSM tree:
-//! tables are sorted lists of keys with block borders, an index block and a filter block. A lookup reads the
-//! filter of each table that may hold its key, the index and the block if the filter lets it pass; a scan
+//! LinkBench's operations are applied to a memtable and the levels of a small model of an LSM tree: tables
+//! are sorted lists of keys with block boundaries, an index block and a filter block. A lookup reads the
+//! filter of each table that may contain its key, and the index and a block if the filter matches; a scan
 //! reads the index and the blocks of its range in every sorted run. Flushes and compactions write new tables
-//! past the cache, so that hot blocks are replaced by others now and then.
+//! without inserting their blocks into the cache, so that hot blocks are occasionally replaced by others.
 
 use cairn_memory::CachePriority;
 
@@ -21,14 +21,14 @@ const BLOCK_LEN: u32 = 4 << 10;
 const INDEX_ENTRY: u32 = 28;
 /// Bits of a filter per key.
 const FILTER_BITS: u32 = 10;
-/// A filter passes one of this number of missing keys.
+/// The filter has one false positive per this number of missing keys.
 const FALSE_POSITIVE: u64 = 100;
-/// Level-0 tables that start a compaction.
+/// The number of level-0 tables that triggers a compaction.
 const TRIGGER: usize = 4;
-/// Ratio of the sizes of neighbouring levels.
+/// The size ratio of adjacent levels.
 const FANOUT: usize = 10;
 
-/// Treatment of the cached blocks of a table that is deleted.
+/// The treatment of cached blocks of a deleted table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deleted {
     /// They are erased.
@@ -39,7 +39,7 @@ pub enum Deleted {
     Left,
 }
 
-/// A key, in LinkBench's order: kind, node, link type, other node, and in the lowest bit if it is deleted.
+/// A key, in LinkBench's order: kind, node, link type, other node, and a deletion flag in the lowest bit.
 type Key = u64;
 
 fn node_key(node: u64) -> Key {
@@ -87,9 +87,9 @@ impl Table {
 /// The tree, and the trace of its reads.
 pub struct Tree {
     memtable: std::collections::BTreeSet<Key>,
-    /// Sorted runs by level; in level 0 each table is one, newest last.
+    /// Sorted runs by level. In level 0 each table is a run, newest last.
     levels: Vec<Vec<Table>>,
-    /// Where the next compaction of a level begins.
+    /// The start key of the next compaction of a level.
     cursors: Vec<usize>,
     table_keys: usize,
     charges: Vec<u32>,
@@ -118,7 +118,7 @@ impl Tree {
         }));
     }
 
-    /// Makes tables of the keys.
+    /// Creates tables from the keys.
     fn tables(&mut self, keys: &[Key]) -> Vec<Table> {
         keys.chunks(self.table_keys)
             .map(|keys| {
@@ -184,7 +184,7 @@ impl Tree {
         let from = run.partition_point(|table| table.keys.last().is_some_and(|key| *key < first));
         let to = run.partition_point(|table| table.keys[0] <= last).max(from);
         let older: Vec<Table> = run.drain(from..to).collect();
-        // By key without the mark of deletion, newest first.
+        // By key without the deletion flag, newest first.
         let mut keys: Vec<(Key, usize, bool)> = Vec::new();
         for (age, table) in newer.iter().chain(&older).enumerate() {
             keys.extend(table.keys.iter().map(|key| (key | 1, age, key & 1 > 0)));
@@ -298,7 +298,7 @@ impl Tree {
     }
 }
 
-/// True if the filter of a table passes a key that it lacks.
+/// True if the filter of a table has a false positive for `key`.
 fn passes_filter(key: Key, table: u32) -> bool {
     mix(key ^ u64::from(table)).is_multiple_of(FALSE_POSITIVE)
 }

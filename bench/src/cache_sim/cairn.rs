@@ -1,4 +1,4 @@
-//! The policy of Cairn's fast cache, driven as a shard of the cache drives it.
+//! The policy of Cairn's clock cache, driven in the same way as by a shard of the cache.
 
 use cairn_memory::cache::policy::{NodeId, Policy as ShardPolicy, Seen};
 

@@ -1,7 +1,8 @@
 //! A model of RocksDB's HyperClock cache.
 //!
-//! Entries lie at random places of a table that a clock hand passes. A countdown per entry starts at a value
-//! given by the priority, is raised by hits, and lowered by the hand, to two at most; the hand evicts at zero.
+//! Entries are at random places of a table that is swept by a clock hand. The countdown of an entry starts at
+//! a value given by its priority, is raised by hits, and lowered by the hand, to at most two; the hand evicts
+//! at zero.
 
 use cairn_memory::CachePriority;
 
@@ -10,9 +11,9 @@ use crate::key_value_gen::Rng;
 use super::policy::Policy;
 use super::trace::Request;
 
-/// Highest countdown that the hand leaves behind.
+/// The maximum countdown after a pass of the hand.
 const MOST_LEFT: u32 = 2;
-/// Load of the table at which it grows.
+/// The load factor at which the table grows.
 const LOAD: f64 = 0.6;
 const EMPTY: u32 = u32::MAX;
 

@@ -1,6 +1,6 @@
 //! LFU with dynamic aging ("Evaluating Content Management Techniques for Web Proxy Caches", Arlitt and
-//! others, 1999): an entry's rank is its number of reads plus the rank of the entry evicted last before the
-//! read.
+//! others, 1999): the rank of an entry is its number of reads plus the rank of the most recently evicted
+//! entry at the time of its last read.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::trace::Request;
 pub struct Lfu {
     capacity: u64,
     used: u64,
-    /// The rank of the entry evicted last.
+    /// The rank of the most recently evicted entry.
     age: u64,
     now: u64,
     /// Rank, time of use, key.

@@ -5,9 +5,9 @@ use super::lists::Lists;
 use super::policy::Policy;
 use super::trace::Request;
 
-/// Share of the capacity for entries that are read rarely, one in this number.
+/// The share of the capacity for rarely read entries, as a divisor.
 const RARE: u64 = 100;
-/// Bound of the bytes of keys in the stack that are not cached, in capacities.
+/// The maximum bytes of uncached keys in the stack, as a multiple of the capacity.
 const GHOSTS: u64 = 2;
 const STACK: usize = 0;
 const RARELY: usize = 0;
@@ -17,9 +17,9 @@ const GHOST: usize = 1;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Unknown,
-    /// Cached, and read often.
+    /// Cached and read often.
     Low,
-    /// Cached, and read rarely.
+    /// Cached and read rarely.
     High,
     /// Not cached, but in the stack.
     Ghost,
@@ -32,7 +32,7 @@ pub struct Lirs {
     state: Vec<State>,
     /// Keys by recency.
     stack: Lists,
-    /// Rarely read entries by insertion, and keys that are not cached by eviction.
+    /// Rarely read entries in order of insertion, and uncached keys in order of eviction.
     queues: Lists,
 }
 
@@ -67,7 +67,7 @@ impl Lirs {
         }
     }
 
-    /// Makes the oldest entries rare until the others are within their limit.
+    /// Demotes the oldest entries to rarely read until the others are within their limit.
     fn demote(&mut self) {
         while self.low_bytes > self.low_limit() {
             self.prune();

@@ -1,11 +1,11 @@
 //! Queues of keys, linked by index.
 
-/// The end of a queue.
+/// Marks the end of a queue.
 const NONE: u32 = u32::MAX;
-/// The queue of a key that is in none.
+/// The queue of a key that is in no queue.
 const NOWHERE: u8 = u8::MAX;
 
-/// Several queues of which each key is in one at most. Keys are small numbers.
+/// Several queues; each key is in at most one of them. Keys are small numbers.
 pub struct Lists {
     nodes: Vec<Node>,
     queues: Vec<Queue>,
@@ -123,7 +123,7 @@ impl Lists {
         some(self.queues[queue].newest)
     }
 
-    /// The key inserted into the queue of `key` after it.
+    /// The key inserted after `key` into its queue.
     pub fn newer(&self, key: u32) -> Option<u32> {
         some(self.nodes[key as usize].newer)
     }

@@ -1,9 +1,9 @@
-//! Simulation of cache policies: hit ratios of Cairn's fast cache, of RocksDB's HyperClock cache, and of
-//! policies of the literature, on generated traces of block reads (`trace`, `blocks`).
+//! Simulation of cache policies: hit ratios of Cairn's clock cache, of RocksDB's HyperClock cache, and of
+//! policies from the literature, on generated traces of block reads (`trace`, `blocks`).
 //!
-//! The policies keep no values and take no locks. Cairn's is the code of the engine, driven as a shard of the
-//! cache drives it. It is the only one that respects the priorities of blocks, as the engine requires; the
-//! model of HyperClock gives them RocksDB's weights, and the others ignore them.
+//! The policies store no values and take no locks. Cairn's policy is the code of the engine, driven in the
+//! same way as by a shard of the cache. It is the only one that respects the priorities of blocks, as the
+//! engine requires; the model of HyperClock uses RocksDB's weights for them, and the others ignore them.
 
 mod arc;
 mod belady;
@@ -30,7 +30,7 @@ use trace::{Event, Trace};
 /// The name of the benchmark.
 pub const NAME: &str = "cachesim";
 
-/// Number of blocks, of reads, and of nodes of LinkBench's graph.
+/// The numbers of blocks, of reads, and of nodes in LinkBench's graph.
 #[derive(Clone, Copy, Debug)]
 struct Scale {
     blocks: u64,
@@ -49,7 +49,7 @@ const FULL: Scale = Scale {
 /// A policy by its name.
 struct Named {
     name: &'static str,
-    /// Creates a cache of a number of bytes for a trace.
+    /// Creates a cache of the given number of bytes for a trace.
     create: fn(&Trace, u64) -> Box<dyn Policy>,
 }
 
@@ -115,7 +115,7 @@ const OTHERS: [Named; 13] = [
     },
 ];
 
-/// The optimum, which knows the future.
+/// The optimum, which uses future requests.
 const OPTIMUM: Named = Named {
     name: "belady",
     create: |trace, bytes| Box::new(belady::Belady::new(trace, bytes)),
@@ -145,7 +145,7 @@ fn traces(scale: Scale) -> [Box<dyn Fn() -> Trace>; 11] {
     ]
 }
 
-/// The share of hits of a policy in a trace, in percent.
+/// Returns the hit ratio of a policy on a trace, in percent.
 fn hit_ratio(named: &Named, trace: &Trace, bytes: u64) -> f64 {
     let mut policy = (named.create)(trace, bytes);
     let (mut reads, mut hits) = (0u64, 0u64);
@@ -164,7 +164,7 @@ fn hit_ratio(named: &Named, trace: &Trace, bytes: u64) -> f64 {
     100.0 * hits as f64 / reads.max(1) as f64
 }
 
-/// The size in bytes of a cache for a share of the data of a trace.
+/// Returns the cache size in bytes for a share of the data of a trace.
 fn bytes_of(trace: &Trace, share: f64) -> u64 {
     (trace.bytes as f64 * share) as u64
 }
@@ -228,17 +228,18 @@ mod tests {
     }
 
     #[test]
-    fn cairns_policy_is_near_the_best_fixed_one_and_not_below_the_usual_ones() {
-        // Traces in which blocks of deleted tables stay, or the hot set never rests, are not among the goals.
+    fn cairns_policy_is_near_the_best_fixed_one_and_not_below_the_common_ones() {
+        // Traces with blocks of deleted tables that stay cached, or with a constantly moving hot set, are
+        // excluded.
         for at in [0, 1, 2, 3, 6, 7] {
             let trace = traces(SMALL)[at]();
-            // Caches of a few dozen blocks are left out.
+            // Caches of a few dozen blocks are excluded.
             for share in trace.shares.iter().filter(|share| **share >= 0.1) {
                 let bytes = bytes_of(&trace, *share);
                 let ours = hit_ratio(&CAIRN, &trace, bytes);
                 let others = OTHERS.map(|named| (named.name, hit_ratio(&named, &trace, bytes)));
                 for (name, other) in others {
-                    // Small caches differ by noise, which the full traces do not show.
+                    // In small caches the differences are noise, which the full traces do not show.
                     let least = match name {
                         "lru" | "hyperclk" | "s3fifo" => 0.98 * other,
                         _ => 0.95 * other,

@@ -7,6 +7,6 @@ pub trait Policy {
     /// Looks up the key of `request` and inserts it if it is missing. Returns true if it was found.
     fn request(&mut self, request: &Request) -> bool;
 
-    /// Forgets `key`, whose file was deleted.
+    /// Removes `key`, whose file was deleted.
     fn erase(&mut self, key: u32);
 }

@@ -4,22 +4,22 @@ use super::lists::Lists;
 use super::policy::Policy;
 use super::trace::Request;
 
-/// Treatment of hits and choice of victims.
+/// The treatment of hits and the choice of victims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Evicts the entry used longest ago.
+    /// Evicts the least recently used entry.
     Lru,
-    /// Evicts the entry inserted longest ago.
+    /// Evicts the oldest entry.
     Fifo,
-    /// Evicts the entry used last.
+    /// Evicts the most recently used entry.
     Mru,
-    /// FIFO that spares an entry once for each of up to three hits.
+    /// FIFO that gives an entry another round for each of up to three hits.
     Clock,
-    /// FIFO that spares hit entries where they are, with a hand that passes over them.
+    /// FIFO in which a hand skips entries that were hit and leaves them in place.
     Sieve,
 }
 
-/// Most hits that CLOCK remembers.
+/// The maximum number of hits that CLOCK counts.
 const CLOCK_HITS: u8 = 3;
 
 /// A policy with one queue.

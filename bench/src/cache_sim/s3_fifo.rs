@@ -7,7 +7,7 @@ use super::trace::Request;
 const SMALL: usize = 0;
 const MAIN: usize = 1;
 const GHOST: usize = 2;
-/// Most hits that are remembered.
+/// The maximum number of hits that are counted.
 const MOST_HITS: u8 = 3;
 
 /// The cache.

@@ -10,11 +10,11 @@ use super::trace::Request;
 const WINDOW: usize = 0;
 const PROBATION: usize = 1;
 const PROTECTED: usize = 2;
-/// Protected share of the main part.
+/// The protected share of the main part.
 const PROTECTED_SHARE: f64 = 0.8;
-/// Reads between halvings of the counters, in entries of the cache.
+/// The number of reads between two halvings of the counters, as a multiple of the entries in the cache.
 const SAMPLE: u64 = 10;
-/// Highest count.
+/// The maximum count.
 const MOST: u8 = 15;
 
 /// The cache.
@@ -40,8 +40,8 @@ impl TinyLfu {
         (0..3).map(|queue| self.lists.bytes(queue)).sum()
     }
 
-    /// Evicts entries until the rest fits, each either the oldest of the main part or the one that leaves the
-    /// window.
+    /// Evicts entries until the rest fits: each time either the oldest of the main part or the one that
+    /// leaves the window.
     fn evict(&mut self) {
         while self.lists.bytes(WINDOW) > self.window
             && let Some(candidate) = self.lists.oldest(WINDOW)
@@ -122,7 +122,7 @@ impl Sketch {
         }
     }
 
-    /// Grows for `entries`; the counts are then lost.
+    /// Grows the sketch for `entries`, which loses the counts.
     fn fit(&mut self, entries: usize) {
         if entries as u64 > self.entries {
             self.entries = entries as u64;

@@ -33,7 +33,7 @@ pub struct Trace {
     pub keys: usize,
     /// The events.
     pub events: Vec<Event>,
-    /// Sizes of the cache to simulate, as shares of the size of the data.
+    /// Cache sizes to simulate, as shares of the size of the data.
     pub shares: &'static [f64],
     /// Size of the data in bytes, to which the cache sizes relate.
     pub bytes: u64,
@@ -41,7 +41,7 @@ pub struct Trace {
     pub warm_up: usize,
 }
 
-/// Shares of the data to cache, unless a trace is about one ratio.
+/// The default shares of the data to cache.
 const SHARES: &[f64] = &[0.02, 0.1, 0.3];
 
 impl Trace {
@@ -91,14 +91,14 @@ fn block(key: u64) -> Request {
     }
 }
 
-/// Reads of `blocks` blocks by Zipf's law.
+/// Reads of `blocks` blocks with a Zipf distribution.
 pub fn zipf(blocks: u64, reads: usize) -> Trace {
     let (zipfian, mut rng) = (Zipfian::new(blocks), Rng::new(1));
     let keys = (0..reads).map(|_| zipfian.scattered(&mut rng));
     Trace::of_blocks("zipf", blocks, keys)
 }
 
-/// Zipf's law, and a third of the reads in scans of cold blocks.
+/// A Zipf distribution, with a third of the reads in scans of cold blocks.
 pub fn zipf_and_scans(blocks: u64, reads: usize) -> Trace {
     let (zipfian, mut rng) = (Zipfian::new(blocks), Rng::new(2));
     let (period, scan, cold) = (blocks / 20, blocks / 40, blocks * 4);
@@ -112,7 +112,7 @@ pub fn zipf_and_scans(blocks: u64, reads: usize) -> Trace {
             left = scan;
             next = rng.below(cold);
         }
-        // A scan shares the time with other reads.
+        // A scan is interleaved with other reads.
         if left > 0 && rng.below(4) > 0 {
             left -= 1;
             next = (next + 1) % cold;
@@ -123,13 +123,13 @@ pub fn zipf_and_scans(blocks: u64, reads: usize) -> Trace {
     Trace::of_blocks("zipf+scan", blocks, keys)
 }
 
-/// All blocks over and over again in order. Cached are 1/1.1, 1/1.5 or half of them.
+/// A cyclic scan of all blocks, with caches for 1/1.1, 1/1.5 and half of them.
 pub fn cycle(blocks: u64, reads: usize) -> Trace {
     let keys = (0..reads as u64).map(|at| at % blocks);
     Trace::of_blocks("loop", blocks, keys).at(&[0.5, 1.0 / 1.5, 1.0 / 1.1])
 }
 
-/// Half of the reads by Zipf's law, half in a loop over other blocks, of which there are half as many.
+/// Half of the reads with a Zipf distribution, half in a cyclic scan of half as many other blocks.
 pub fn zipf_and_cycle(blocks: u64, reads: usize) -> Trace {
     let (zipfian, mut rng) = (Zipfian::new(blocks), Rng::new(3));
     let mut next = 0;
@@ -143,7 +143,7 @@ pub fn zipf_and_cycle(blocks: u64, reads: usize) -> Trace {
     Trace::of_blocks("zipf+loop", blocks + blocks / 2, keys)
 }
 
-/// Zipf's law with other hot blocks after each of `shifts` parts of the trace.
+/// A Zipf distribution with other hot blocks after each of `shifts` parts of the trace.
 pub fn shifting(blocks: u64, reads: usize, shifts: usize) -> Trace {
     let (zipfian, mut rng) = (Zipfian::new(blocks), Rng::new(4));
     let keys = (0..reads).map(|at| {
@@ -153,26 +153,27 @@ pub fn shifting(blocks: u64, reads: usize, shifts: usize) -> Trace {
     Trace::of_blocks("shift", blocks, keys)
 }
 
-/// Zipf's law with a hot range that moves a block further every few reads.
+/// A Zipf distribution whose hot range moves by one block every few reads.
 pub fn drifting(blocks: u64, reads: usize) -> Trace {
     let (zipfian, mut rng) = (Zipfian::new(blocks), Rng::new(5));
     let keys = (0..reads).map(|at| {
         let drift = at as u64 * 2 * blocks / reads as u64;
         let rank = zipfian.rank(&mut rng);
-        // Neighbours have different ranks; the rank of a block changes when the range moves.
+        // Adjacent blocks have unrelated ranks; the rank of a block changes when the range moves.
         (rank * 7 + drift * 7) % blocks
     });
     Trace::of_blocks("drift", blocks, keys)
 }
 
-/// Reads mostly of blocks read lately: the n-th last block is read again with a chance that falls with n.
+/// Mostly reads of recently read blocks: the n-th most recent one is read with a probability that falls with
+/// n.
 pub fn recent(blocks: u64, reads: usize) -> Trace {
     let mut rng = Rng::new(6);
     let mut fresh = 0;
     let mut past: Vec<u64> = Vec::with_capacity(reads);
     let most = blocks as f64 / 8.0;
     for at in 0..reads {
-        // Distances are exponential, and one read of five is of a new block.
+        // Distances are exponentially distributed, and one in five reads is of a new block.
         let back = (-(1.0 - rng.share()).ln() * most) as usize;
         let key = if rng.below(5) == 0 || back >= at {
             fresh = (fresh + 1) % blocks;
@@ -185,7 +186,7 @@ pub fn recent(blocks: u64, reads: usize) -> Trace {
     Trace::of_blocks("recent", blocks, past.into_iter())
 }
 
-/// Zipf's law, then a loop, then a drifting hot set, each for a third of the time.
+/// A Zipf distribution, a cyclic scan, then a drifting hot set, for a third of the time each.
 pub fn phases(blocks: u64, reads: usize) -> Trace {
     let third = reads / 3;
     let parts = [

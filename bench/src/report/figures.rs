@@ -49,7 +49,7 @@ pub fn of(rounds: &Rounds) -> Vec<String> {
     texts
 }
 
-/// Returns the figures of this benchmark only.
+/// Returns the figures specific to this benchmark.
 #[must_use]
 pub fn own(rounds: &Rounds) -> Vec<(String, Spread)> {
     let names = rounds.0.first().map_or(&[][..], |one| &one.figures);

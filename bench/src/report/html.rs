@@ -91,7 +91,7 @@ fn ratios(comparison: &Comparison, html: &mut String) {
             }
         }
     }
-    let title = format!("How many times {} beats the other", comparison.labels[0]);
+    let title = format!("Cost relative to {}", comparison.labels[0]);
     let _ = write!(
         html,
         "<h2>{0}</h2><p>Costs of an operation in the other engine, divided by those in {1}: right of 1 \
@@ -132,7 +132,8 @@ fn benchmark(compared: &Compared, comparison: &Comparison, html: &mut String) {
     }
 }
 
-/// Adds a table of the figures of this benchmark only, each with the lowest and the highest of a round.
+/// Adds a table of the figures specific to this benchmark, each with the lowest and the highest value of a
+/// round.
 fn own_figures(compared: &Compared, comparison: &Comparison, html: &mut String) {
     let engines: Vec<_> = compared.engines.iter().map(figures::own).collect();
     let names = engines.iter().max_by_key(|own| own.len());
@@ -171,7 +172,7 @@ fn latencies(compared: &Compared) -> Option<String> {
     };
     all().next()?;
     let up = Scale::decades(all().fold(f64::MAX, f64::min), all().fold(0.0, f64::max));
-    // Logarithmic in the fraction of slower operations: each nine has equal width.
+    // Logarithmic in the fraction of slower operations: each nine has the same width.
     let place = |quantile: f64| 1.0 / (1.0 - quantile.min(0.999_999));
     let words = [
         (0.5, "50 %"),
@@ -198,7 +199,7 @@ fn latencies(compared: &Compared) -> Option<String> {
         across_marks: words
             .map(|(quantile, words)| (place(quantile), words.to_owned()))
             .to_vec(),
-        across_words: "operations that were at most so slow",
+        across_words: "share of operations up to this latency",
         up,
         lines: lines.iter().enumerate().map(line).collect(),
     };
@@ -270,7 +271,7 @@ fn line_in_time<'a>(one: &Measurement, step: usize, colour: &'a str) -> Line<'a>
 }
 
 fn conditions(comparison: &Comparison, facts: &[(&str, String)], html: &mut String) {
-    html.push_str("<h2>Under which conditions</h2><table class=facts>");
+    html.push_str("<h2>Conditions</h2><table class=facts>");
     for (name, value) in facts {
         let _ = write!(html, "<tr><td>{}<td>{}", escaped(name), escaped(value));
     }
@@ -280,7 +281,7 @@ fn conditions(comparison: &Comparison, facts: &[(&str, String)], html: &mut Stri
     }
     let lines = difference_lines(comparison);
     if lines.is_empty() {
-        html.push_str("<p>The OPTIONS files of all engines say the same.</p>");
+        html.push_str("<p>The OPTIONS files of all engines are equal.</p>");
         return;
     }
     html.push_str("<p>Options that differ in the OPTIONS files of the engines:</p><ul>");

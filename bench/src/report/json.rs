@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_of_a_benchmark_are_summed_up() {
+    fn figures_of_a_benchmark_have_medians_and_ranges() {
         let one = |hits| Measurement {
             figures: vec![("hits in percent".into(), hits)],
             ..Measurement::default()

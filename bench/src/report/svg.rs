@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// Colours of engines, distinguishable with colour vision deficiency.
+/// Colours of engines, distinguishable for readers with colour vision deficiencies.
 pub const COLOURS: [&str; 4] = ["#0969da", "#d97706", "#1a7f37", "#8250df"];
 
 /// Width of every plot.

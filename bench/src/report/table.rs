@@ -1,7 +1,7 @@
 //! The table report: a line for each benchmark and engine.
 //!
-//! The ratios of a line compare the engine of that line with the first engine, in wall time and CPU
-//! time, with the lowest and highest ratio of a round.
+//! The ratios of a line compare its engine with the first engine, in wall time and CPU time, with the lowest
+//! and highest ratio of a round.
 
 use std::io::{Result, Write};
 
@@ -48,7 +48,7 @@ pub fn print(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
     if comparison.labels.len() > 1 {
         writeln!(
             out,
-            "Ratios: how many times {} beats the engine of the line, median of rounds side by side (lowest..highest).",
+            "Ratios: cost of the engine of the line divided by that of {}, median over the rounds (lowest..highest).",
             comparison.labels[0]
         )?;
         slower(comparison, out)?;
@@ -105,7 +105,7 @@ fn ratios(compared: &Compared, at: usize, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Prints the figures of this benchmark only.
+/// Prints the figures specific to this benchmark.
 fn extra(compared: &Compared, labels: &[String], out: &mut dyn Write) -> Result<()> {
     for (label, rounds) in labels.iter().zip(&compared.engines) {
         for (name, value) in figures::own(rounds) {

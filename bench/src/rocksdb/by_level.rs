@@ -1,7 +1,7 @@
 //! RocksDB's perf counters by level, which the C interface can print but not enable.
 //!
-//! The library exports the C++ functions that enable them under mangled names; their only argument is
-//! the thread's perf context.
+//! The library exports the C++ functions that enable them under mangled names; their only argument is the
+//! perf context of the thread.
 #![expect(
     unsafe_code,
     reason = "symbols of a library have no types until we give them some"
@@ -40,8 +40,9 @@ impl ByLevel {
     }
 
     fn find(path: &Path) -> std::result::Result<ByLevel, libloading::Error> {
-        // SAFETY: the constructors of RocksDB's library only fill its own tables; the types are those of the
-        // functions of these names in c.h and perf_context.h, whose methods are not virtual and take `this`.
+        // SAFETY: constructors of RocksDB's library only initialize its own tables; the types are those of
+        // the functions of these names in c.h and perf_context.h, whose methods are not virtual and take
+        // `this`.
         unsafe {
             let library = libloading::Library::new(path)?;
             Ok(ByLevel {
@@ -61,7 +62,8 @@ impl ByLevel {
 
     /// Returns the counters of the calling thread during `work` at `level`, as RocksDB prints them.
     pub fn report_of(&self, level: c_int, work: impl FnOnce()) -> String {
-        // SAFETY: the thread's own context is used on its thread only; handles live as long as they are used.
+        // SAFETY: the perf context of the thread is used on that thread only; handles are live while they are
+        // used.
         let handle = unsafe {
             (self.set_level)(level);
             (self.enable)((self.context)());
@@ -70,7 +72,7 @@ impl ByLevel {
             handle
         };
         work();
-        // SAFETY: as above; the text ends with a zero and is ours.
+        // SAFETY: as above; the text ends with a zero and is owned by this function.
         unsafe {
             let text = (self.report)(handle, 1);
             let report = CStr::from_ptr(text).to_string_lossy().into_owned();

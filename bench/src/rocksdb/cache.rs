@@ -1,6 +1,6 @@
-//! RocksDB's block caches: those that several databases share, and caches without a database.
+//! RocksDB's block caches: those shared by several databases, and caches without a database.
 //!
-//! The C interface creates caches of both kinds. Ratios of priority pools, lookups and insertions need the
+//! The C interface creates caches of both kinds. Ratios of priority pools, lookups and insertions require the
 //! shim that `cargo xtask reference` builds beside the library from `bench/reference/cache_shim.cc`.
 #![expect(unsafe_code, reason = "every function of the C API is unsafe to call")]
 
@@ -17,7 +17,7 @@ use crate::engine::{BareCache, CacheSettings, CacheType};
 const LIBRARY: &str = "librocksdb.so";
 const SHIM: &str = "librocksdb-caches.so";
 
-/// A block cache. Dropping it leaves it to the databases that use it.
+/// A block cache. Databases that use it keep it alive after it is dropped.
 pub struct Cache {
     library: Library,
     handle: Handle,
@@ -26,14 +26,14 @@ pub struct Cache {
     _shim: Option<Arc<Shim>>,
 }
 
-// SAFETY: RocksDB's caches may be used by many threads at once; the handle is destroyed once, on drop.
+// SAFETY: RocksDB's caches are thread-safe; the handle is destroyed once, on drop.
 unsafe impl Send for Cache {}
 // SAFETY: as above.
 unsafe impl Sync for Cache {}
 
 impl Drop for Cache {
     fn drop(&mut self) {
-        // SAFETY: the handle is ours and used nowhere else.
+        // SAFETY: the handle is owned by this object and not used elsewhere.
         unsafe { (self.library.api.rocksdb_cache_destroy)(self.handle) }
     }
 }
@@ -49,10 +49,10 @@ pub struct Shim {
 }
 
 impl Shim {
-    /// Loads the shim at `path`. Its library of RocksDB must be loaded.
+    /// Loads the shim at `path`. Its RocksDB library must already be loaded.
     fn load(path: &Path) -> std::result::Result<Shim, libloading::Error> {
-        // SAFETY: the shim has no constructors but those of its constants; the types are those of the functions of
-        // these names in cache_shim.cc.
+        // SAFETY: the only constructors of the shim are those of its constants; the types are those of the
+        // functions of these names in cache_shim.cc.
         unsafe {
             let library = libloading::Library::new(path)?;
             Ok(Shim {
@@ -77,7 +77,7 @@ impl Library {
         for name in [LIBRARY, SHIM] {
             if !dir.join(name).is_file() {
                 return Err(Error(format!(
-                    "there is no {name}; `cargo xtask reference` builds it"
+                    "{name} does not exist; `cargo xtask reference` builds it"
                 )));
             }
         }
@@ -104,7 +104,7 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// The settings need the shim, and it cannot be loaded.
+    /// The settings require the shim, and it cannot be loaded.
     pub fn cache(&self, settings: &CacheSettings) -> Result<Arc<Cache>> {
         let plain = settings.shard_bits.is_none()
             && settings.high_ratio.is_none()
@@ -113,7 +113,8 @@ impl Library {
             return Ok(Arc::new(self.cache_by(&Arc::new(self.shim()?), settings)));
         }
         let api = &self.api;
-        // SAFETY: both take numbers; an estimated charge of 0 selects the kind that RocksDB recommends.
+        // SAFETY: both take numbers; an estimated charge of 0 selects the implementation that RocksDB
+        // recommends.
         let handle = unsafe {
             match settings.kind {
                 Some(CacheType::HyperClock) => {
@@ -166,18 +167,19 @@ impl Library {
         }
     }
 
-    /// Sets the block cache of databases opened from now on, which takes the place of that of the options.
+    /// Sets the block cache of databases opened from now on, which replaces the one in the options.
     #[must_use]
     pub fn with_cache(mut self, cache: Arc<Cache>) -> Library {
         self.cache = Some(cache);
         self
     }
 
-    /// Sets a table factory with `cache` in the new options `base`, and the blob cache if it is the same.
-    /// An option text without caches does not change them when it is parsed.
+    /// Sets a table factory with `cache` in the new options `base`, and the blob cache if it is the same
+    /// cache. Parsing an option text without caches does not change them.
     pub(super) fn set_cache(&self, base: Handle, cache: &Cache) {
         let api = &self.api;
-        // SAFETY: live handles; the table options are made here and destroyed once, and the factory holds the cache.
+        // SAFETY: live handles; the table options are created here and destroyed once, and the factory keeps
+        // the cache alive.
         unsafe {
             let table = (api.rocksdb_block_based_options_create)();
             (api.rocksdb_block_based_options_set_block_cache)(table, cache.handle);
@@ -200,14 +202,14 @@ impl BareCache for Bare {
     #[inline]
     fn lookup(&self, key: [u64; 2]) -> Option<u64> {
         let mut number = 0;
-        // SAFETY: a live handle, a key of two words, and a place for one.
+        // SAFETY: a live handle, a key of two words, and a writable word for the result.
         let found = unsafe { (self.shim.lookup)(self.cache.handle, key.as_ptr(), &mut number) };
         found.then_some(number)
     }
 
     #[inline]
     fn insert(&self, key: [u64; 2], number: u64, len: usize) -> bool {
-        // SAFETY: a live handle and a key of two words; the value has room for its number.
+        // SAFETY: a live handle and a key of two words; the value has space for its number.
         unsafe {
             (self.shim.insert)(
                 self.cache.handle,

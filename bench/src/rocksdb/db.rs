@@ -22,8 +22,8 @@ pub enum OpenMode {
     ReadOnly,
     /// As `Create`, with this time to live in seconds for the values of every family.
     WithTtl(i32),
-    /// As a secondary instance of a process that writes it; see [`Db::catch_up`]. Its info log is in a
-    /// directory with the suffix `.secondary`.
+    /// As a secondary instance of a primary process; see [`Db::catch_up`]. Its info log is in a directory
+    /// with the suffix `.secondary`.
     Secondary,
 }
 
@@ -44,7 +44,7 @@ pub struct Db {
 }
 
 impl Db {
-    /// Opens the database at `path` with `families` (name and option string each), which must be all
+    /// Opens the database at `path` with `families` (the name and option string of each), which must be all
     /// its families unless it is opened read-only.
     ///
     /// # Errors
@@ -135,7 +135,7 @@ impl Db {
                 .iter()
                 .map(|(name, _)| (*name).to_owned())
                 .collect(),
-            // SAFETY: takes nothing, returns a new handle, destroyed when we are dropped.
+            // SAFETY: takes no arguments and returns a new handle, which is destroyed on drop.
             read: unsafe { (api.rocksdb_readoptions_create)() },
             // SAFETY: as above.
             write: unsafe { (api.rocksdb_writeoptions_create)() },
@@ -170,7 +170,7 @@ impl Db {
         &self.names
     }
 
-    /// Sets the write options: sync, and whether the WAL is written.
+    /// Sets the write options: whether to sync, and whether to write the WAL.
     pub fn write_with(&mut self, sync: bool, wal: bool) {
         // SAFETY: a live handle that no call is using.
         unsafe {
@@ -183,7 +183,8 @@ impl Db {
     pub fn read_at(&mut self, timestamp: &[u8]) {
         let kept: Box<[u8]> = timestamp.into();
         let (bytes, len) = pointer(Some(&kept));
-        // SAFETY: RocksDB keeps the pointer; the bytes stay where they are as long as we do.
+        // SAFETY: RocksDB keeps the pointer; the bytes are neither moved nor freed before this object is
+        // dropped.
         unsafe { (self.library.api.rocksdb_readoptions_set_timestamp)(self.read, bytes, len) };
         self.timestamp = Some(kept);
     }
@@ -211,7 +212,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// RocksDB's.
+    /// RocksDB's errors.
     pub fn merge(&self, family: Family, key: &[u8], operand: &[u8]) -> Result<()> {
         let (key, key_len) = pointer(Some(key));
         let (value, value_len) = pointer(Some(operand));
@@ -356,7 +357,7 @@ impl Db {
             // SAFETY: live handles.
             unsafe { (self.library.api.rocksdb_flush_cf)(self.handle, options, family, error) }
         });
-        // SAFETY: the handle is ours and used nowhere else.
+        // SAFETY: the handle is owned by this function and not used elsewhere.
         unsafe { (self.library.api.rocksdb_flushoptions_destroy)(options) };
         result
     }
@@ -393,7 +394,7 @@ impl Db {
     #[must_use]
     pub fn property(&self, family: Family, name: &str) -> Option<String> {
         let name = c_string(name).ok()?;
-        // SAFETY: live handles; the text is RocksDB's, copied and then freed by us alone.
+        // SAFETY: live handles; the text was allocated by RocksDB, is copied, and is then freed once.
         unsafe {
             let text = (self.library.api.rocksdb_property_value_cf)(
                 self.handle,
@@ -413,7 +414,7 @@ impl Db {
 impl Drop for Db {
     fn drop(&mut self) {
         let api = &self.library.api;
-        // SAFETY: the handles are ours; everything that borrows from the database is gone.
+        // SAFETY: the handles are owned by this object; everything that borrows from the database is gone.
         unsafe {
             for family in &self.families {
                 (api.rocksdb_column_family_handle_destroy)(*family);
@@ -525,7 +526,7 @@ impl Batch<'_> {
 
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
-        // SAFETY: the handle is ours and used nowhere else.
+        // SAFETY: the handle is owned by this object and not used elsewhere.
         unsafe { (self.db.library.api.rocksdb_writebatch_destroy)(self.handle) }
     }
 }
@@ -551,14 +552,14 @@ impl std::ops::Deref for Pinned<'_> {
 
 impl Drop for Pinned<'_> {
     fn drop(&mut self) {
-        // SAFETY: the handle is ours and used nowhere else.
+        // SAFETY: the handle is owned by this object and not used elsewhere.
         unsafe { (self.db.library.api.rocksdb_pinnableslice_destroy)(self.handle) }
     }
 }
 
 /// An iterator over one family.
 pub struct Iter<'db> {
-    /// The function table itself, so that calls have the cost of a C program's.
+    /// The function table itself, so that calls cost the same as in a C program.
     pub(super) api: &'db Api,
     pub(super) handle: Handle,
     /// The validity after the last movement: key and value may be read only if true.
@@ -599,16 +600,16 @@ impl Iter<'_> {
 
     /// Moves to the next entry.
     pub fn next(&mut self) {
-        assert!(self.valid, "next needs an entry to stand on");
-        // SAFETY: a live handle that stands on an entry.
+        assert!(self.valid, "next requires a valid iterator");
+        // SAFETY: a live handle of a valid iterator.
         unsafe { (self.api.rocksdb_iter_next)(self.handle) };
         self.moved();
     }
 
     /// Moves to the previous entry.
     pub fn prev(&mut self) {
-        assert!(self.valid, "prev needs an entry to stand on");
-        // SAFETY: a live handle that stands on an entry.
+        assert!(self.valid, "prev requires a valid iterator");
+        // SAFETY: a live handle of a valid iterator.
         unsafe { (self.api.rocksdb_iter_prev)(self.handle) };
         self.moved();
     }
@@ -627,16 +628,16 @@ impl Iter<'_> {
     /// Returns the current key.
     #[must_use]
     pub fn key(&self) -> &[u8] {
-        assert!(self.valid, "key needs an entry to stand on");
+        assert!(self.valid, "key requires a valid iterator");
         let mut len = 0;
-        // SAFETY: valid, and the bytes stay until the iterator moves, which needs `&mut`.
+        // SAFETY: the iterator is valid, and the bytes are unchanged until it moves, which requires `&mut`.
         unsafe { view((self.api.rocksdb_iter_key)(self.handle, &mut len), len) }
     }
 
     /// Returns the current value.
     #[must_use]
     pub fn value(&self) -> &[u8] {
-        assert!(self.valid, "value needs an entry to stand on");
+        assert!(self.valid, "value requires a valid iterator");
         let mut len = 0;
         // SAFETY: as for `key`.
         unsafe { view((self.api.rocksdb_iter_value)(self.handle, &mut len), len) }
@@ -645,7 +646,7 @@ impl Iter<'_> {
     /// Returns the timestamp of the current entry; only for families with timestamps.
     #[must_use]
     pub fn timestamp(&self) -> &[u8] {
-        assert!(self.valid, "timestamp needs an entry to stand on");
+        assert!(self.valid, "timestamp requires a valid iterator");
         let mut len = 0;
         // SAFETY: as for `key`.
         unsafe {
@@ -671,20 +672,20 @@ impl Iter<'_> {
 
 impl Drop for Iter<'_> {
     fn drop(&mut self) {
-        // SAFETY: the handle is ours and used nowhere else.
+        // SAFETY: the handle is owned by this object and not used elsewhere.
         unsafe { (self.api.rocksdb_iter_destroy)(self.handle) }
     }
 }
 
-/// Returns bytes from C; empty for a null pointer.
+/// Returns a slice of bytes from C; empty for a null pointer.
 ///
 /// # Safety
 ///
-/// `bytes` is null, or `len` bytes there are readable for `'a`.
+/// `bytes` is null, or points to `len` bytes that are readable for `'a`.
 pub(super) unsafe fn view<'a>(bytes: *const c_char, len: usize) -> &'a [u8] {
     if bytes.is_null() {
         return &[];
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { slice::from_raw_parts(bytes.cast(), len) }
 }

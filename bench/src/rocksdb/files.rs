@@ -47,7 +47,7 @@ impl SstWriter {
     ///
     /// # Errors
     ///
-    /// RocksDB's.
+    /// RocksDB's errors.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let ((key, key_len), (value, value_len)) = (pointer(Some(key)), pointer(Some(value)));
         self.library.api.call(|error| {
@@ -69,7 +69,7 @@ impl SstWriter {
     ///
     /// # Errors
     ///
-    /// RocksDB's.
+    /// RocksDB's errors.
     pub fn delete(&mut self, key: &[u8]) -> Result<()> {
         let (key, len) = pointer(Some(key));
         self.library.api.call(|error| {
@@ -84,7 +84,7 @@ impl SstWriter {
     ///
     /// # Errors
     ///
-    /// RocksDB's.
+    /// RocksDB's errors.
     pub fn delete_range(&mut self, begin: &[u8], end: &[u8]) -> Result<()> {
         let ((begin, begin_len), (end, end_len)) = (pointer(Some(begin)), pointer(Some(end)));
         self.library.api.call(|error| {
@@ -117,7 +117,7 @@ impl SstWriter {
 
 impl Drop for SstWriter {
     fn drop(&mut self) {
-        // SAFETY: the handles are ours and used nowhere else.
+        // SAFETY: the handles are owned by this object and not used elsewhere.
         unsafe {
             (self.library.api.rocksdb_sstfilewriter_destroy)(self.handle);
             (self.library.api.rocksdb_envoptions_destroy)(self.environment);
@@ -135,7 +135,7 @@ impl Db {
         let api = &self.library().api;
         let path = path_string(path)?;
         let list = [path.as_ptr()];
-        // SAFETY: takes nothing, returns a new handle, destroyed below.
+        // SAFETY: takes no arguments and returns a new handle, destroyed below.
         let options = unsafe { (api.rocksdb_ingestexternalfileoptions_create)() };
         let result = self.library().api.call(|error| {
             // SAFETY: live handles and a list of one zero-terminated path.
@@ -150,7 +150,7 @@ impl Db {
                 );
             }
         });
-        // SAFETY: the handle is ours and used nowhere else.
+        // SAFETY: the handle is owned by this function and not used elsewhere.
         unsafe { (api.rocksdb_ingestexternalfileoptions_destroy)(options) };
         result
     }
@@ -176,7 +176,7 @@ impl Db {
                 (api.rocksdb_checkpoint_create)(checkpoint, path.as_ptr(), log_bytes, error);
             }
         });
-        // SAFETY: the handle is ours and used nowhere else.
+        // SAFETY: the handle is owned by this function and not used elsewhere.
         unsafe { (api.rocksdb_checkpoint_object_destroy)(checkpoint) };
         result
     }

@@ -45,8 +45,8 @@ impl Library {
         )
     }
 
-    /// True if `CAIRN_WITHOUT` excludes `name` from tests: `rocksdb` is this library, `ldb` are
-    /// RocksDB's tools. `cargo xtask test --without` sets it; otherwise a test that lacks them fails.
+    /// True if `CAIRN_WITHOUT` excludes `name` from tests: `rocksdb` is this library, `ldb` stands for
+    /// RocksDB's tools. It is set by `cargo xtask test --without`; otherwise a test that lacks them fails.
     #[must_use]
     pub fn left_out(name: &str) -> bool {
         let absent = std::env::var("CAIRN_WITHOUT").unwrap_or_default();
@@ -65,9 +65,9 @@ impl Library {
                 path.display()
             ))
         };
-        // SAFETY: the constructors of RocksDB's library only fill its own tables.
+        // SAFETY: constructors of RocksDB's library only initialize its own tables.
         let library = unsafe { libloading::Library::new(path) }.map_err(failed)?;
-        // SAFETY: only looked for, never called.
+        // SAFETY: the symbol is looked up but never called.
         let own = unsafe { library.get::<*const c_void>(b"cairn_readoptions_create_copy\0") };
         let is_cairn = own.is_ok();
         Ok(Library {
@@ -137,7 +137,7 @@ impl Api {
         if error.is_null() {
             return Ok(result);
         }
-        // SAFETY: a C text that RocksDB allocated for us and that nobody else frees.
+        // SAFETY: a C text that RocksDB allocated for the caller and that is freed only here.
         let text = unsafe {
             let text = CStr::from_ptr(error).to_string_lossy().into_owned();
             (self.rocksdb_free)(error.cast::<c_void>());
@@ -155,7 +155,7 @@ pub(super) struct Options {
 
 impl Drop for Options {
     fn drop(&mut self) {
-        // SAFETY: the handle is ours and used nowhere else.
+        // SAFETY: the handle is owned by this object and not used elsewhere.
         unsafe { (self.library.api.rocksdb_options_destroy)(self.handle) }
     }
 }
@@ -186,13 +186,13 @@ pub fn list_families(library: &Library, path: &Path) -> Result<Vec<String>> {
         let name = unsafe { CStr::from_ptr(*names.add(index)) };
         result.push(name.to_string_lossy().into_owned());
     }
-    // SAFETY: the array and its length are those RocksDB returned.
+    // SAFETY: the array and its length are those that RocksDB returned.
     unsafe { (library.api.rocksdb_list_column_families_destroy)(names, count) };
     Ok(result)
 }
 
-/// Returns the families in the newest OPTIONS file of the database at `path`. RocksDB parses the whole
-/// file and must know every option in it.
+/// Returns the families in the newest OPTIONS file of the database at `path`. RocksDB parses the whole file
+/// and rejects unknown options.
 ///
 /// # Errors
 ///
@@ -201,7 +201,7 @@ pub fn families_of_latest_options(library: &Library, path: &Path) -> Result<Vec<
     let (api, path) = (&library.api, path_string(path)?);
     let (mut options, mut count) = (null_mut(), 0);
     let (mut names, mut families) = (null_mut(), null_mut());
-    // SAFETY: neither takes anything.
+    // SAFETY: both take no arguments.
     let (env, cache) = unsafe {
         (
             (api.rocksdb_create_default_env)(),
@@ -231,11 +231,11 @@ pub fn families_of_latest_options(library: &Library, path: &Path) -> Result<Vec<
             name.to_string_lossy().into_owned()
         };
         let all = (0..count).map(name).collect();
-        // SAFETY: what RocksDB returned, and nobody uses it any more.
+        // SAFETY: returned by RocksDB and no longer used.
         unsafe { (api.rocksdb_load_latest_options_destroy)(options, names, families, count) };
         all
     });
-    // SAFETY: made above, and not used any more.
+    // SAFETY: created above and no longer used.
     unsafe {
         (api.rocksdb_cache_destroy)(cache);
         (api.rocksdb_env_destroy)(env);

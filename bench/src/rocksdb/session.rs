@@ -23,7 +23,7 @@ const DEFAULT: Family = Family(0);
 
 /// Converts an error.
 fn failed(error: super::Error) -> Error {
-    Error::io_text(format!("the library says: {error}"))
+    Error::io_text(format!("error of the library: {error}"))
 }
 
 impl Source for Library {
@@ -36,7 +36,16 @@ impl Source for Library {
             Some(cache) => self.clone().with_cache(cache.clone()),
             None => self.clone(),
         };
-        let families = [("default", options)];
+        // All families of a database have to be opened; the default one is the first.
+        let others = match crate::db_dir::has_database(dir) {
+            true => super::list_families(&library, dir).map_err(failed)?,
+            false => Vec::new(),
+        };
+        let others = others.iter().filter(|name| *name != "default");
+        let others = others.map(|name| (name.as_str(), ""));
+        let families: Vec<_> = std::iter::once(("default", options))
+            .chain(others)
+            .collect();
         Db::open(&library, dir, options, &families, OpenMode::Create).map_err(failed)
     }
 
@@ -49,8 +58,8 @@ impl Source for Library {
     }
 }
 
-// SAFETY: a C library's database may be used by many threads at once; what `&mut self` changes (the
-// options of later calls) is not touched by shared calls.
+// SAFETY: a database of the C library is thread-safe; calls through `&self` do not access the options of
+// later calls, which `&mut self` changes.
 unsafe impl Sync for Db {}
 
 /// A benchmark session.
@@ -73,7 +82,7 @@ impl Engine for Db {
 
     fn session(&self, settings: &Settings) -> Thread<'_> {
         let api: &Api = &self.library().api;
-        // SAFETY: each makes a handle, which only this session uses and its end destroys.
+        // SAFETY: each call creates a handle that only this session uses and that is destroyed with it.
         unsafe {
             let (read, write) = (
                 (api.rocksdb_readoptions_create)(),
@@ -120,13 +129,13 @@ impl Engine for Db {
 
     fn wait_until_quiet(&self) -> Result<()> {
         let api = &self.library().api;
-        // SAFETY: makes a handle, destroyed below.
+        // SAFETY: creates a handle, destroyed below.
         let options = unsafe { (api.rocksdb_wait_for_compact_options_create)() };
         let result = self.library().api.call(|error| {
             // SAFETY: live handles.
             unsafe { (api.rocksdb_wait_for_compact)(self.handle(), options, error) }
         });
-        // SAFETY: made above and used nowhere else.
+        // SAFETY: created above and not used elsewhere.
         unsafe { (api.rocksdb_wait_for_compact_options_destroy)(options) };
         result.map_err(failed)
     }
@@ -142,7 +151,7 @@ impl Engine for Db {
 }
 
 impl Thread<'_> {
-    /// Returns the error of a call, if any. Measurement operations only test for a null pointer.
+    /// Returns the error of a call, if any. Measured operations only test for a null pointer.
     #[inline]
     fn checked(&self, error: *mut c_char) -> Result<()> {
         match error.is_null() {
@@ -154,10 +163,10 @@ impl Thread<'_> {
     #[cold]
     #[inline(never)]
     fn failure(&self, error: *mut c_char) -> Error {
-        // SAFETY: the place is writable, and the text is ours: it is freed as that of any call.
+        // SAFETY: `error` is writable, and the caller owns the text, which is freed like that of any call.
         let call = self.api.call(|place| unsafe { place.write(error) });
         call.map_or_else(failed, |()| {
-            Error::io_text("the library left an error without a text")
+            Error::io_text("the library returned an error without a text")
         })
     }
 }
@@ -172,7 +181,7 @@ impl Session for Thread<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let ((key, key_len), (value, value_len)) = (pointer(Some(key)), pointer(Some(value)));
         let mut error = null_mut();
-        // SAFETY: live handles, readable bytes, and a place for an error.
+        // SAFETY: live handles, readable bytes, and a writable error slot.
         unsafe {
             (self.api.rocksdb_put)(
                 self.handle,
@@ -268,8 +277,8 @@ impl Session for Thread<'_> {
     fn get(&mut self, key: &[u8], mut see: impl FnMut(&[u8]) -> Result<()>) -> Result<bool> {
         let (key, key_len) = pointer(Some(key));
         let mut error = null_mut();
-        // SAFETY: live handles, readable bytes, and a place for an error; then a live slice, which
-        // nobody else has, and its bytes are not used after its end.
+        // SAFETY: live handles, readable bytes, and a writable error slot; then a live slice, owned by this
+        // function, whose bytes are not used after it is destroyed.
         unsafe {
             let slice =
                 (self.api.rocksdb_get_pinned)(self.handle, self.read, key, key_len, &mut error);
@@ -301,7 +310,7 @@ impl Session for Thread<'_> {
         self.values.resize(keys.len(), null_mut());
         self.errors.clear();
         self.errors.resize(keys.len(), null_mut());
-        // SAFETY: live handles, and lists with as many places as there are keys.
+        // SAFETY: live handles, and arrays with one element per key.
         unsafe {
             (self.api.rocksdb_batched_multi_get_cf)(
                 self.handle,
@@ -318,10 +327,10 @@ impl Session for Thread<'_> {
         let mut result = Ok(());
         for (at, (slice, text)) in self.values.iter().zip(&self.errors).enumerate() {
             if !text.is_null() {
-                // The text is freed by taking it as any call's.
+                // The text is freed by taking it like that of any call.
                 result = self
                     .api
-                    // SAFETY: `error` is writable, and the text is ours.
+                    // SAFETY: `error` is writable, and the caller owns the text.
                     .call(|error| unsafe { error.write(*text) })
                     .map_err(failed)
                     .and(result);
@@ -329,7 +338,7 @@ impl Session for Thread<'_> {
             if slice.is_null() {
                 continue;
             }
-            // SAFETY: a live slice, which nobody else has; its bytes are not used after its end.
+            // SAFETY: a live slice, owned by this function; its bytes are not used after it is destroyed.
             unsafe {
                 let mut len = 0;
                 let bytes = (self.api.rocksdb_pinnableslice_value)(*slice, &mut len);
@@ -348,7 +357,7 @@ impl Session for Thread<'_> {
     }
 
     fn cursor(&self) -> Iter<'_> {
-        // SAFETY: live handles; the walk borrows the session and ends before it.
+        // SAFETY: live handles; the iterator borrows the session and is destroyed before it.
         let handle = unsafe { (self.api.rocksdb_create_iterator)(self.handle, self.read) };
         Iter {
             api: self.api,
@@ -362,7 +371,7 @@ impl Session for Thread<'_> {
 impl Drop for Thread<'_> {
     fn drop(&mut self) {
         let api = self.api;
-        // SAFETY: the handles are this session's, and nobody uses them any more.
+        // SAFETY: the handles are owned by this session and no longer used.
         unsafe {
             (api.rocksdb_readoptions_destroy)(self.read);
             (api.rocksdb_writeoptions_destroy)(self.write);

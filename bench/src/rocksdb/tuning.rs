@@ -35,7 +35,7 @@ impl Library {
         }
         if let Some(cache) = &self.cache {
             let (rest, _) = option_text::without_block_cache(&given)
-                .map_err(|value| super::Error(format!("block_cache={value} is no size")))?;
+                .map_err(|value| super::Error(format!("block_cache={value} is not a size")))?;
             self.set_cache(base, cache);
             given = rest;
         }

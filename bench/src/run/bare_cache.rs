@@ -19,7 +19,7 @@ use crate::ycsb::Zipfian;
 
 /// Maximum number of keys that a thread draws before it is timed. It repeats them in this order.
 const DRAWN: u64 = 1 << 20;
-/// Operations between two readings of the clock.
+/// Number of operations between two clock readings.
 const STRIDE: usize = 1024;
 
 impl<S: Source> Run<'_, S> {
@@ -70,7 +70,7 @@ struct Load<'a, C> {
 
 impl<C: BareCache> Load<'_, C> {
     /// Inserts twice as many of the most frequent keys as fit, the most frequent last, and looks up random
-    /// ones until the cache is in the order of its policy.
+    /// ones until the cache has reached its steady state.
     fn fill(&self, entries: u64) -> Result<()> {
         for rank in (0..(2 * entries).min(self.zipfian.bound())).rev() {
             self.cache.insert(key(rank), rank, value_len(rank));
@@ -82,7 +82,7 @@ impl<C: BareCache> Load<'_, C> {
         Ok(())
     }
 
-    /// Runs all threads. Returns their statistics, the resources and the nanoseconds they used.
+    /// Runs all threads. Returns their statistics, the resources used, and the elapsed nanoseconds.
     fn run(
         &self,
         case: Case,
@@ -156,6 +156,6 @@ impl<C: BareCache> Load<'_, C> {
 #[cold]
 fn wrong_entry(number: u64, found: u64) -> Error {
     Error::corruption(format!(
-        "the cache has the value of number {found} under the key of number {number}"
+        "the cache returned the value of key {found} for key {number}"
     ))
 }

@@ -15,7 +15,7 @@ use crate::linkbench::{
 const BATCH: usize = 1000;
 
 impl<E: Engine, S: Session> Worker<'_, E, S> {
-    /// Writes the nodes of this thread, each with its links and counts, as a batch unless there are many.
+    /// Writes the nodes of this thread, each with its links and counts, in one batch unless there are many.
     pub(super) fn fill_links(&mut self) -> Result<()> {
         let graph = Graph::new(self.flags.num);
         let sizes = self.flags.graph_sizes();

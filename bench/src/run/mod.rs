@@ -1,7 +1,7 @@
 //! The benchmark loops: threads that operate on an open database and collect statistics.
 //!
-//! Every value read is verified, unless another program wrote the database. This module does not know
-//! which engine it measures.
+//! Every value read is verified, unless another program wrote the database. This module does not depend on
+//! the engine that it measures.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -277,7 +277,7 @@ struct Job<'a, E> {
     began: Instant,
     /// Set once the reading threads are finished, to stop the writer.
     over: AtomicBool,
-    /// Time at which `debt` had written everything, in nanoseconds.
+    /// The time at which `debt` had written all keys, in nanoseconds.
     loaded: AtomicU64,
     /// Current number of keys, for benchmarks that insert.
     keys: AtomicU64,
@@ -575,7 +575,7 @@ impl<'a, E: Engine, S: Session> Worker<'a, E, S> {
         Ok(())
     }
 
-    /// Puts random keys, not counted, as long as other threads read.
+    /// Puts random keys, uncounted, as long as other threads read.
     fn write_until_over(mut self) -> Result<u64> {
         let began = Instant::now();
         while !self.job.over.load(Ordering::Relaxed) {
@@ -857,7 +857,7 @@ enum Checked {
 }
 
 impl Checked {
-    /// Returns the possible verification of `benchmark` in a database with `content`.
+    /// Returns the verification that is possible for `benchmark` in a database with `content`.
     fn of(benchmark: &Benchmark, content: Content) -> Checked {
         let of_graph = matches!(benchmark.kind, Kind::FillLinks | Kind::Links);
         match content {
@@ -897,7 +897,7 @@ impl Checked {
 #[cold]
 fn wrong_prefix(key: &[u8]) -> Error {
     Error::corruption(format!(
-        "a walk of a prefix came to the key {}",
+        "a scan of a prefix returned the key {}",
         key.escape_ascii()
     ))
 }
@@ -905,6 +905,6 @@ fn wrong_prefix(key: &[u8]) -> Error {
 #[cold]
 fn wrong_value(number: u64, len: usize) -> Error {
     Error::corruption(format!(
-        "the value of key {number} ({len} bytes) is not the one that was written"
+        "the value of key {number} ({len} bytes) is not the one written"
     ))
 }

@@ -46,9 +46,9 @@ pub(super) fn stats<E: Engine>(db: &E, dirs: &[PathBuf]) -> String {
     text
 }
 
-/// Returns the reads from storage for each operation, by the counters of the engine, which include
-/// compactions and reads from the page cache, and by those of the kernel; and the cache misses if
-/// `benchmark` counts them.
+/// Returns the number of reads from storage per operation, by the counters of the engine, which include
+/// compactions and reads from the page cache, and by those of the kernel; and the cache misses if `benchmark`
+/// counts them.
 pub(super) fn read_figures(
     benchmark: &Benchmark,
     measured: &Measurement,
@@ -118,8 +118,8 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
         Ok(())
     }
 
-    /// Writes all keys in order once for each level to fill, fewer each time: the first, largest part
-    /// goes to the last level, and so on upwards, as in db_bench.
+    /// Writes all keys in order once for each level to fill, fewer each time: the first and largest part
+    /// fills the last level, and so on upwards, as in db_bench.
     pub(super) fn fill_levels(&mut self) -> Result<()> {
         const LEVELS: u32 = 4;
         let mut share = self.flags.num;
@@ -158,8 +158,8 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
         self.job.db.wait_until_quiet()
     }
 
-    /// Puts all keys in order, flushes, and deletes all but each hundredth, so that a scan skips
-    /// ninety-nine deletions between two entries.
+    /// Puts all keys in order, flushes, and deletes all but every hundredth, so that a scan skips ninety-nine
+    /// deletions between two entries.
     pub(super) fn fill_tombstones(&mut self) -> Result<()> {
         for number in 0..self.flags.num {
             self.layout.write(number, &mut self.key);
@@ -176,7 +176,7 @@ impl<E: Engine, S: Session> Worker<'_, E, S> {
         self.job.db.flush()
     }
 
-    /// [`Worker::fill_tombstones`] with a range tombstone for each hundred entries, or as many as the
+    /// Like [`Worker::fill_tombstones`], with a range tombstone for every hundred entries, or as many as the
     /// flags set, instead of ninety-nine deletions.
     pub(super) fn fill_range_tombstones(&mut self) -> Result<()> {
         for number in 0..self.flags.num {

@@ -1,8 +1,8 @@
 //! Opens a database repeatedly and reads the first key.
 //!
-//! Cairn opens a table on first use; RocksDB opens all tables with the database, unless
-//! `max_open_files` prevents it. `openall` makes them comparable: every table is opened before the
-//! read, which is verified with the descriptors of the process.
+//! Cairn opens a table on first use; RocksDB opens all tables with the database, unless `max_open_files`
+//! prevents it. `openall` makes them comparable: every table is opened before the read, which is verified by
+//! means of the open file descriptors of the process.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ impl<S: Source> Run<'_, S> {
                     false => Err(wrong_value(number, value.len())),
                 }
             })?;
-            // The check of the descriptors is excluded.
+            // The check of the file descriptors is excluded.
             let nanos = opened + got.elapsed().as_nanos() as u64;
             usage.add(&Usage::now().since(&before));
             opening += opened;
@@ -96,7 +96,7 @@ fn every_table_is_open(dir: &Path) -> Result<()> {
     match tables.iter().find(|table| !open.contains(*table)) {
         None => Ok(()),
         Some(table) => Err(Error::io_text(format!(
-            "openall wants every table open, which max_open_files=-1 allows: {} of {} are, {} is not",
+            "openall requires all tables to be open (max_open_files=-1): {} of {} are open, {} is not",
             open.len(),
             tables.len(),
             table.display()

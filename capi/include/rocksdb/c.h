@@ -5983,7 +5983,7 @@ const char *rocksdb_table_properties_user_collected_properties_value_at(const st
                                                                         size_t pos,
                                                                         size_t *value_len);
 
-// Not supported: allocators of the program.
+// Not supported: custom memory allocators.
 struct rocksdb_memory_allocator_t *rocksdb_jemalloc_nodump_allocator_create(char **errptr);
 
 // Not supported: backups.

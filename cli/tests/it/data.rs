@@ -223,7 +223,7 @@ fn the_memory_of_every_table_is_shown() {
     assert!(family["tables"]["bytes"].as_u64().unwrap() > 500);
     assert!(json["total"].as_u64() > family["tables"]["bytes"].as_u64());
     assert_eq!(json["iterators"]["open"], 0);
-    // Charged, the tables take room from the cache.
+    // If charged, the tables leave less room for blocks in the cache.
     let options = "block_based_table_factory={cache_usage_options={options=kEnabled}}";
     let table = printed(&["memory", "--db", &db, "--options", options]);
     assert!(

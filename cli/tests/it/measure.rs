@@ -395,3 +395,23 @@ fn a_budget_scales_the_graph_and_reads_are_counted() {
     let found = found(&report, "linkbench");
     assert!(!found.is_empty(), "{report}");
 }
+
+#[test]
+fn a_budget_holds_when_measured_from_outside() {
+    let dir = tempfile::tempdir().unwrap();
+    let report = printed(&[
+        "bench",
+        "--benchmarks=memory-reads,memory-blobs",
+        "--memory_budget=32M",
+        "--num=20000",
+        "--db",
+        text(&dir.path().join("db")),
+    ]);
+    for name in ["reads", "blobs"] {
+        let line = report.lines().find(|line| line.starts_with(name));
+        let line = line.unwrap_or_else(|| panic!("no {name} in {report}"));
+        let ratio: f64 = line.split_whitespace().last().unwrap().parse().unwrap();
+        // The code of a build without optimizations takes more than is kept for it.
+        assert!((0.1..2.0).contains(&ratio), "{report}");
+    }
+}

@@ -147,7 +147,7 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_byte_is_an_error_or_does_not_matter(
+    fn a_changed_byte_is_an_error_or_harmless(
         codec in codec(),
         entries in entries(),
         at in any::<prop::sample::Index>(),

@@ -1,4 +1,4 @@
-//! Codecs that are not built in are refused; the error names the codec and the feature it needs.
+//! Codecs that are not compiled in are rejected; the error names the codec and the feature that enables it.
 
 use cairn_types::Code;
 
@@ -31,7 +31,7 @@ fn compressing_and_decompressing_name_the_codec_and_the_feature() {
 }
 
 #[test]
-fn a_compressed_log_is_refused() {
+fn a_compressed_log_is_rejected() {
     if Compression::Zstd.is_supported() {
         return;
     }

@@ -1,9 +1,8 @@
-//! Background jobs as the scheduler needs them: flushes and compactions are chosen, run and finished here.
+//! Background jobs: how flushes and compactions are picked, run and finished on behalf of the scheduler.
 //!
-//! The jobs themselves are functions of `cairn-jobs` over immutable inputs. A job is chosen
-//! under the lock of the tree, run without any lock, and its edit installed. A job that fails or
-//! panics makes the database read-only with its cause; a job that was cut short by the closing of
-//! the database changes nothing.
+//! The jobs themselves are functions of `cairn-jobs` over immutable inputs. A job is picked under the lock of
+//! the tree, runs without any lock, and its edit is then installed. A job that fails or panics makes the
+//! database read-only with its error; a job cancelled by the closing of the database changes nothing.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,16 +20,17 @@ use crate::jobs::{JobKind, Jobs, is_called_off};
 use crate::scheduler::{self, Work};
 use crate::shared::{Shared, Tree};
 
-/// Reserves the threads for jobs, and those that may help one of them.
+/// Reserves the threads for jobs and for helpers of a compaction.
 pub(crate) fn reserve_threads(executor: &dyn Executor, options: &DbOptions) {
     let (flushes, compactions) = options.background_limits();
-    // One more than flushes: syncs and ends of logs, for which writers may have to wait, and deletions.
+    // One more than flushes: for syncs and releases of logs, on which writers may have to wait, and for
+    // deletions.
     executor.reserve(Priority::High, flushes + 1);
     executor.reserve(Priority::Low, compactions);
     executor.reserve(Priority::Part, flushes + compactions - 1);
 }
 
-/// A due job with its reservations.
+/// A picked job with its reservations.
 pub(crate) enum DueJob {
     /// The flush of a family's immutable memtables.
     Flush(Arc<FamilyState>),
@@ -71,14 +71,14 @@ impl Work for Shared {
                 }
             }
             JobKind::Flush => {
-                for family in self.catalog.families_full().iter() {
+                for family in self.catalog.families().clone().iter() {
                     if self.reserve_flush(tree, family) {
                         start(tree, DueJob::Flush(family.clone()));
                     }
                 }
             }
             JobKind::Compaction => {
-                for family in self.catalog.families_full().iter() {
+                for family in self.catalog.families().clone().iter() {
                     while let Some(chosen) = self.reserve_compaction(tree, family) {
                         start(tree, DueJob::Compaction(family.clone(), chosen));
                     }
@@ -97,9 +97,9 @@ impl Work for Shared {
 
     fn run(self: &Arc<Self>, job: &mut DueJob) -> JobEnd {
         let result = match job {
-            DueJob::Flush(family) => self.guarded("a flush", || self.flush_family(family)),
-            DueJob::AtomicFlush => self.guarded("an atomic flush", || self.flush_all()),
-            DueJob::Compaction(family, chosen) => self.guarded("a compaction", || {
+            DueJob::Flush(family) => guarded("a flush", || self.flush_family(family)),
+            DueJob::AtomicFlush => guarded("an atomic flush", || self.flush_all()),
+            DueJob::Compaction(family, chosen) => guarded("a compaction", || {
                 match self.run_compaction(family, chosen, None) {
                     Err(error) if is_called_off(&error) => Ok(()),
                     result => result.map(|_| ()),
@@ -110,11 +110,15 @@ impl Work for Shared {
             DueJob::Flush(_) | DueJob::AtomicFlush => self.report_flush(&result),
             DueJob::Compaction(..) => false,
         };
+        if let Some(budget) = &self.budget {
+            let now = self.context.world.clock.monotonic_nanos();
+            budget.of.job_ended(now);
+        }
         JobEnd { result, forgiven }
     }
 
-    /// Drops the job under the lock: its references would keep its inputs, and the tables of a dropped family, from being
-    /// deleted.
+    /// Drops the job under the lock: the references that it holds would prevent the deletion of its inputs,
+    /// and of the tables of a dropped family.
     fn finish(self: &Arc<Self>, tree: &mut Tree, job: DueJob, end: JobEnd) -> JobEnd {
         let JobEnd { result, forgiven } = end;
         match job {
@@ -166,15 +170,9 @@ impl AsMut<Jobs> for Tree {
 }
 
 impl Shared {
-    /// Starts the jobs that are due, as far as holds and limits allow.
+    /// Starts all due jobs, subject to holds and limits.
     pub(crate) fn schedule(self: &Arc<Self>, tree: &mut Tree) {
         scheduler::schedule(self, tree);
-    }
-
-    /// [`Shared::schedule`] for a caller without the lock of the tree. The next leader looks at memtables and stalls too.
-    pub(crate) fn schedule_due(self: &Arc<Self>) {
-        self.signals.request_attention();
-        self.schedule(&mut self.tree.lock());
     }
 
     /// Reserves the inputs of a compaction of `family`, if one is due.
@@ -195,8 +193,8 @@ impl Shared {
         self.choose_compaction(tree, family)
     }
 
-    /// Runs `job` in the background with the database. A panic that the job does not catch itself makes the database
-    /// read-only, so that no caller waits for what the job was to do.
+    /// Runs `job` in the background with the database. A panic that the job does not catch itself makes the
+    /// database read-only, so that no caller waits for the result forever.
     pub(crate) fn spawn_job(
         self: &Arc<Self>,
         priority: Priority,
@@ -204,7 +202,7 @@ impl Shared {
     ) {
         let shared = self.clone();
         let guarded = move || {
-            let done = shared.guarded("a background job", || {
+            let done = guarded("a background job", || {
                 shared.as_job(|| job(&shared));
                 Ok(())
             });
@@ -218,20 +216,14 @@ impl Shared {
             .spawn(priority, Box::new(guarded));
     }
 
-    /// Runs `job`, whose callbacks may not wait for others.
+    /// Runs `job`, during which callbacks must not wait for other jobs.
     pub(crate) fn as_job<T>(&self, job: impl FnOnce() -> T) -> T {
         callback::within(&self.context.info, Within::Job, job)
     }
 
-    /// Runs `job`; a panic in it becomes an error.
-    #[inline]
-    pub(crate) fn guarded<T>(&self, what: &str, job: impl FnOnce() -> Result<T>) -> Result<T> {
-        catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|panic| Err(panicked(what, &*panic)))
-    }
-
     /// Waits until no job runs or is due.
     ///
-    /// A job that failed and waits for its retry is tried at once; a second failure is reported.
+    /// A failed job that is waiting for its retry is retried at once; a second failure is returned.
     pub(crate) fn wait_until_quiet(self: &Arc<Self>) -> Result<()> {
         self.retry_now();
         self.wait_until(|tree| {
@@ -240,6 +232,12 @@ impl Shared {
         self.check_failure()?;
         self.first_retry().map_or(Ok(()), |retry| Err(retry.error))
     }
+}
+
+/// Runs `job`; a panic in it becomes an error that names `what`.
+#[inline]
+pub(crate) fn guarded<T>(what: &str, job: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|panic| Err(panicked(what, &*panic)))
 }
 
 /// The error that the panic of `what` becomes.
@@ -278,7 +276,7 @@ mod tests {
         db.put(b"a", b"1").unwrap();
         db.shared()
             .spawn_job(Priority::High, |_| panic!("a defect"));
-        // The wait is for the job, which has nothing else to notify.
+        // The wait is for the job, which notifies nothing else.
         while db.background_error().is_none() {
             std::thread::yield_now();
         }

@@ -1,4 +1,4 @@
-//! Write batches: several writes that take effect together or not at all.
+//! Write batches: several writes that are applied atomically.
 
 use cairn_format::batch::{Mark, Record, WriteBatch as Encoded, check_entry};
 use cairn_types::{Code, Error, Result, Subcode};
@@ -13,27 +13,27 @@ use crate::write::entry::entry;
 #[derive(Clone, Default)]
 pub struct WriteBatch {
     encoded: Encoded,
-    /// Save points, each with a flag that is true if no write had been refused before it.
+    /// Save points, each with a flag that is true if no write had been rejected before it.
     save_points: Vec<(Mark, bool)>,
-    /// The families that records name, but for the default family; each once.
+    /// The families of the records, except the default family, without duplicates.
     families: Vec<u32>,
-    /// True if a record may be of the default family.
+    /// True if a record may belong to the default family.
     in_default: bool,
-    /// Bytes that [`WriteBatch::data`] may have; 0 for any number.
+    /// The maximum size of [`WriteBatch::data`] in bytes; 0 for no limit.
     max_bytes: usize,
-    /// The first write that was not added: a key or value of 4 GiB, or more bytes than may be.
-    /// Reported when the batch is written.
+    /// The error of the first write that was not added: a key or value of 4 GiB, or a batch above its maximum
+    /// size. Reported when the batch is written.
     refused: Option<Error>,
 }
 
 impl WriteBatch {
-    /// An empty batch.
+    /// Creates an empty batch.
     #[must_use]
     pub fn new() -> WriteBatch {
         WriteBatch::default()
     }
 
-    /// An empty batch whose serialized form may have `max_bytes` bytes; 0 for any number. See
+    /// Creates an empty batch whose serialized form is limited to `max_bytes` bytes; 0 for no limit. See
     /// [`WriteBatch::set_max_bytes`].
     #[must_use]
     pub fn with_max_bytes(max_bytes: usize) -> WriteBatch {
@@ -43,42 +43,41 @@ impl WriteBatch {
         }
     }
 
-    /// Lets the serialized form grow to `max_bytes` bytes; 0 for any number, as at first. A write
-    /// that would make it longer is not added, and the batch is [refused](WriteBatch::refused) with
-    /// `Aborted` and the subcode `MemoryLimit`. What is there already stays.
+    /// Limits the serialized form to `max_bytes` bytes; 0, the default, for no limit. A write that would
+    /// exceed the limit is not added, and the batch is [refused](WriteBatch::refused) with `Aborted` and the
+    /// subcode `MemoryLimit`. Earlier writes stay.
     pub fn set_max_bytes(&mut self, max_bytes: usize) {
         self.max_bytes = max_bytes;
     }
 
-    /// Bytes that the serialized form may have; 0 for any number.
+    /// Returns the maximum size of the serialized form in bytes; 0 for no limit.
     #[must_use]
     pub fn max_bytes(&self) -> usize {
         self.max_bytes
     }
 
-    /// The reason why the first write that was refused was not added. The batch cannot be written before it is
-    /// cleared, or [`WriteBatch::forget_refused`] is called.
+    /// Returns the reason why the first rejected write was not added. The batch cannot be written until it is
+    /// cleared or [`WriteBatch::forget_refused`] is called.
     #[must_use]
     pub fn refused(&self) -> Option<&Error> {
         self.refused.as_ref()
     }
 
-    /// Refuses the batch because of a write that cannot be added, unless it is refused already.
+    /// Refuses the batch because a write cannot be added, unless it is already refused.
     pub fn refuse(&mut self, error: Error) {
         self.refused.get_or_insert(error);
     }
 
-    /// Allows the batch to be written without the writes that were not added.
+    /// Allows the batch to be written without the rejected writes.
     pub fn forget_refused(&mut self) {
         self.refused = None;
     }
 
-    /// The batch that RocksDB's serialized form describes.
+    /// Creates a batch from RocksDB's serialized form.
     ///
     /// # Errors
     ///
-    /// `Corruption` if the bytes are no batch, `NotSupported` for records that Cairn does not
-    /// know.
+    /// `Corruption` if the bytes are not a batch; `NotSupported` for unknown records.
     pub fn from_data(data: &[u8]) -> Result<WriteBatch> {
         let encoded = Encoded::from_bytes(data.to_vec())
             .map_err(|malformed| malformed.in_file("the write batch", 0))?;
@@ -86,7 +85,7 @@ impl WriteBatch {
         let mut in_default = false;
         for record in encoded.view().records() {
             let record = record.map_err(|malformed| malformed.in_file("the write batch", 0))?;
-            // What could not be inserted must not be logged.
+            // A record that cannot be inserted must not be logged.
             if let Some((_, entry)) = entry(&record)? {
                 check_entry(entry.key.len(), entry.value.len())?;
             }
@@ -106,7 +105,7 @@ impl WriteBatch {
         })
     }
 
-    /// RocksDB's serialized form of this batch.
+    /// Returns RocksDB's serialized form of this batch.
     #[must_use]
     pub fn data(&self) -> &[u8] {
         self.encoded.as_bytes()
@@ -128,25 +127,25 @@ impl WriteBatch {
     ///
     /// # Errors
     ///
-    /// `Corruption`, which no batch that was built or checked by this type shows.
+    /// `Corruption`, which cannot occur for a batch that was built or validated by this type.
     pub fn records(&self) -> impl Iterator<Item = Result<Record<'_>>> {
         let records = self.encoded.view().records();
         records.map(|record| record.map_err(|malformed| malformed.in_file("the write batch", 0)))
     }
 
-    /// The number of writes in the batch.
+    /// Returns the number of writes in the batch.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.encoded.count()
     }
 
-    /// True if the batch holds nothing, not even log data.
+    /// True if the batch is empty, without even log data.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.encoded.is_empty()
     }
 
-    /// Removes everything, save points too. The memory is kept, and the limit of bytes.
+    /// Removes all writes and save points. The memory and the size limit are kept.
     pub fn clear(&mut self) {
         self.encoded.clear();
         self.refused = None;
@@ -155,13 +154,13 @@ impl WriteBatch {
         self.in_default = false;
     }
 
-    /// The memory of the serialized form, in bytes.
+    /// Returns the memory of the serialized form, in bytes.
     #[inline]
     pub(crate) fn memory(&self) -> usize {
         self.encoded.capacity()
     }
 
-    /// Empties the batch and gives its memory back if that is more than `bytes`.
+    /// Clears the batch and frees its memory if that exceeds `bytes`.
     #[inline]
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         if self.memory() > bytes {
@@ -179,7 +178,7 @@ impl WriteBatch {
         self.add(family.id(), |encoded| encoded.put(family.id(), key, value));
     }
 
-    /// [`WriteBatch::put`] of a key and a value in pieces, which are copied once.
+    /// Like [`WriteBatch::put`], with key and value in pieces, which are copied once.
     ///
     /// ```
     /// let mut batch = cairn_db::WriteBatch::new();
@@ -200,7 +199,7 @@ impl WriteBatch {
         });
     }
 
-    /// [`WriteBatch::merge`] of a key and an operand in pieces, which are copied once.
+    /// Like [`WriteBatch::merge`], with key and operand in pieces, which are copied once.
     pub fn merge_parts(&mut self, key: &[&[u8]], operand: &[&[u8]]) {
         self.add(0, |encoded| encoded.merge_parts(0, key, operand));
     }
@@ -212,7 +211,7 @@ impl WriteBatch {
         });
     }
 
-    /// Deletes `key` from the default family. Deleting what does not exist is no error.
+    /// Deletes `key` from the default family. Deleting a missing key is not an error.
     pub fn delete(&mut self, key: &[u8]) {
         self.add(0, |encoded| encoded.delete(0, key));
     }
@@ -259,19 +258,19 @@ impl WriteBatch {
         });
     }
 
-    /// Adds bytes that only the log carries.
+    /// Adds bytes that are written to the log only.
     pub fn put_log_data(&mut self, data: &[u8]) {
         self.add(0, |encoded| encoded.put_log_data(data));
     }
 
-    /// Remembers the present state for [`WriteBatch::rollback_to_save_point`].
+    /// Records the current state for [`WriteBatch::rollback_to_save_point`].
     pub fn set_save_point(&mut self) {
         self.save_points
             .push((self.encoded.mark(), self.refused.is_none()));
     }
 
-    /// Removes what was added since the last save point, and that save point. A batch that was refused
-    /// since then is so no more.
+    /// Removes the writes added since the last save point, and the save point itself. If the batch was
+    /// refused since then, it no longer is.
     ///
     /// # Errors
     ///
@@ -285,7 +284,7 @@ impl WriteBatch {
         Ok(())
     }
 
-    /// Forgets the last save point and keeps what was added since.
+    /// Removes the last save point and keeps the writes added since.
     ///
     /// # Errors
     ///
@@ -314,7 +313,7 @@ impl WriteBatch {
         }
     }
 
-    /// Takes back what was added since `before` if that was too much.
+    /// Removes the writes added since `before` if the batch exceeds its maximum size.
     #[cold]
     fn keep_within(&mut self, before: Mark) {
         let (len, max) = (self.encoded.byte_len(), self.max_bytes);
@@ -327,12 +326,12 @@ impl WriteBatch {
         }
     }
 
-    /// Checks that every write was added.
+    /// Returns an error if a write was rejected.
     pub(crate) fn check(&self) -> Result<()> {
         self.refused.clone().map_or(Ok(()), Err)
     }
 
-    /// True if a record may be of the family with this id.
+    /// True if a record may belong to the family with this id.
     pub(crate) fn writes_to(&self, family: u32) -> bool {
         match family {
             0 => self.in_default,
@@ -340,7 +339,7 @@ impl WriteBatch {
         }
     }
 
-    /// The families beside the default one that the records may name.
+    /// The families other than the default one that the records may belong to.
     pub(crate) fn families(&self) -> &[u32] {
         &self.families
     }

@@ -17,7 +17,7 @@ pub(crate) struct BlobStats {
     pub(crate) files: u64,
     /// Bytes of all of them.
     pub(crate) bytes: u64,
-    /// Bytes of records in them that nothing refers to.
+    /// Bytes of garbage in them: records that no table refers to.
     pub(crate) garbage: u64,
 }
 
@@ -31,7 +31,7 @@ impl BlobStats {
         })
     }
 
-    /// Bytes of all records for each byte that is no garbage.
+    /// Bytes of all records per byte that is not garbage.
     pub(crate) fn space_amplification(&self) -> f64 {
         match self.bytes.saturating_sub(self.garbage) {
             0 => 0.0,
@@ -52,18 +52,18 @@ impl fmt::Display for BlobStats {
 }
 
 impl Shared {
-    /// Bytes of the blob files of the family of `view`, those included that only readers of older
-    /// versions keep.
+    /// Returns the total size of the blob files of the family of `view`, including those kept only by readers
+    /// of older versions.
     pub(crate) fn all_blob_bytes(&self, view: &View) -> u64 {
         let mut all: BTreeMap<FileNumber, Arc<BlobFileMeta>> = view.version.blob_files().clone();
-        let waiting = self.catalog.obsolete_blobs_of(&view.family.blobs);
+        let waiting = self.catalog.deletions.blobs_of(&view.family.blobs);
         all.extend(waiting.into_iter().map(|file| (file.number, file)));
         all.values().map(|file| file.file_size()).sum()
     }
 }
 
-/// Capacity of the blob cache of `view`'s family, bytes in it, and bytes in it that readers hold;
-/// nothing without a cache.
+/// Returns the capacity of the blob cache of `view`'s family, its usage, and its pinned usage; `None` without
+/// a cache.
 pub(crate) fn blob_cache(view: &View) -> Option<(u64, u64, u64)> {
     let cache = view.family.blobs.cache()?;
     Some((

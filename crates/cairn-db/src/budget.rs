@@ -1,14 +1,14 @@
-//! The database under a memory budget: it reports its work, and lets the budget move a border every second.
+//! The database as a member of a memory budget: it reports its work, and triggers a rebalancing every second.
 //!
-//! The reads that count are those of single blocks. Their times are measured at the file system, which includes
-//! those that the page cache serves. Larger reads are compactions and read-ahead, and their time does not depend on
-//! the division of memory as much.
+//! Only reads of single blocks are reported. Their times are measured at the file system, and include reads
+//! served by the page cache. Larger reads are those of compactions and read-ahead, whose times depend less on
+//! the division of memory.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use cairn_memory::MemoryBudget;
-use cairn_memory::budget::{Budgeted, DatabaseWork, MemoryRegion, MoveRecord, ReadTimes};
+use cairn_memory::budget::ReadTimes;
 use cairn_options::TableOptions;
 use cairn_platform::fs::{FileMode, RandomAccessFile, Status, WritableFile};
 use cairn_platform::io::{FileReads, ReadQueue};
@@ -16,12 +16,10 @@ use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
 use cairn_platform::{Clock, FileSystem, wrapper};
 use cairn_types::Result;
 
-use crate::shared::Shared;
-
 /// The largest read that is one of a block, in bytes.
 const LARGEST_BLOCK_READ: usize = 64 << 10;
 
-/// The budget of a database, and what was last reported to it.
+/// The budget of a database, and the counters last reported to it.
 pub(crate) struct Budget {
     pub(crate) of: Arc<MemoryBudget>,
     reads: Arc<ReadCounters>,
@@ -38,7 +36,7 @@ impl Budget {
         }
     }
 
-    /// `fs` with the times of its reads measured.
+    /// Returns `fs` with its read times measured.
     pub(crate) fn timed(
         &self,
         fs: Arc<dyn FileSystem>,
@@ -51,8 +49,8 @@ impl Budget {
         })
     }
 
-    /// `options` of a family whose cache is the budget's: metadata is cached, so that it is bounded, and last to be
-    /// evicted.
+    /// Returns `options` of a family that uses the budget's cache: metadata is cached, so that it is bounded,
+    /// and evicted last.
     pub(crate) fn table_options(&self, options: &TableOptions) -> TableOptions {
         let mut options = options.clone();
         let shared = |cache| Arc::ptr_eq(cache, self.of.cache());
@@ -62,67 +60,14 @@ impl Budget {
         }
         options
     }
-}
 
-impl Shared {
-    /// Lets the budget move a border, and logs the move.
-    pub(crate) fn tick_budget(&self) {
-        let Some(budget) = &self.budget else { return };
-        let now = self.context.world.clock.monotonic_nanos();
-        if let Some(record) = budget.of.tick(now) {
-            self.log_move(&record);
-        }
-    }
-
-    fn log_move(&self, record: &MoveRecord) {
-        let made = &record.made;
-        let mut event = self
-            .telemetry
-            .event(self.telemetry.new_job(), "memory_budget_move");
-        event
-            .text("from", made.from.name())
-            .text("to", made.to.name())
-            .number("bytes", made.bytes)
-            .number("saved_nanos_per_second", made.saved.round())
-            .number("lost_nanos_per_second", made.lost.round())
-            .text("reason", &made.to_string());
-        for region in MemoryRegion::ALL {
-            event.number(region.name(), record.split.get(region));
-        }
-        self.telemetry.log_event(&event);
-    }
-
-    /// Nanoseconds of all flushes and compactions, and bytes of the files.
-    fn merges_and_size(&self) -> (u64, u64) {
-        let (mut micros, mut stored) = (0, 0);
-        let families = self.catalog.families();
-        for family in families.iter() {
-            let work = family.work.get();
-            micros += work.levels.values().map(|level| level.micros).sum::<u64>();
-            let version = &family.view().version;
-            let levels = (0..version.num_levels()).map(|level| version.level(level).bytes());
-            let blobs = version.blob_files().values().map(|file| file.total_bytes);
-            stored += levels.chain(blobs).sum::<u64>();
-        }
-        (micros.saturating_mul(1000), stored)
-    }
-}
-
-impl Budgeted for Shared {
-    fn take_work(&self) -> DatabaseWork {
-        let Some(budget) = &self.budget else {
-            return DatabaseWork::default();
-        };
-        let (merge_nanos, stored) = self.merges_and_size();
-        let reads = budget.reads.get();
-        let mut reported = budget.reported.lock();
+    /// The reads, and the nanoseconds of flushes and compactions, since the last call; `merge_nanos` are those of now.
+    pub(crate) fn take_work(&self, merge_nanos: u64) -> (ReadTimes, u64) {
+        let reads = self.reads.get();
+        let mut reported = self.reported.lock();
         let (reads_before, nanos_before) = std::mem::replace(&mut *reported, (reads, merge_nanos));
-        DatabaseWork {
-            reads: reads.since(&reads_before),
-            merge_nanos: merge_nanos.saturating_sub(nanos_before),
-            stored,
-            direct_reads: self.options().use_direct_reads,
-        }
+        let nanos = merge_nanos.saturating_sub(nanos_before);
+        (reads.since(&reads_before), nanos)
     }
 }
 

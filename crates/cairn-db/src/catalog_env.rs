@@ -1,4 +1,4 @@
-//! Memtables and logs as the catalog needs them ([`CatalogEnv`]).
+//! The memtables and logs behind [`CatalogEnv`].
 
 use cairn_observe::BackgroundErrorReason;
 use cairn_types::{Error, FileNumber, Result};
@@ -40,7 +40,7 @@ impl CatalogEnv for Shared {
         }
         drop(tree);
         if let Some(last) = edit.last_sequence {
-            // A reader that sees the number sees the files that have it.
+            // A reader that sees the number sees the files that contain it.
             self.writes.commits.skip_to(last);
         }
     }
@@ -51,7 +51,7 @@ impl CatalogEnv for Shared {
 }
 
 impl Tree {
-    /// Applies an edit that the MANIFEST has durably to the memtables and logs of families.
+    /// Applies an edit that is durable in the MANIFEST to the memtables and logs of families.
     fn apply(&mut self, edit: &InstalledKind<'_>) {
         match edit {
             InstalledKind::Changes(group) => {

@@ -1,8 +1,8 @@
-//! Cutting a family down to a range of keys.
+//! Clipping a family to a range of keys.
 //!
-//! Costs no rewriting: two range deletions cover what lies outside, hidden keys included, tables that lie there as a
-//! whole go at once, and compactions free the space of the rest. The deletions come first, and durably:
-//! whatever becomes of the process or the machine, all keys outside are there or none.
+//! No data is rewritten: two range deletions cover the keys outside, including hidden ones, tables entirely
+//! outside are dropped at once, and compactions free the rest of the space. The deletions are written and
+//! synced first, so that after a crash either all keys outside are present or none.
 
 use cairn_options::{ReadOptions, WriteOptions};
 use cairn_types::{Error, Result};
@@ -11,9 +11,8 @@ use crate::batch::WriteBatch;
 use crate::handle::Family;
 
 impl Family {
-    /// Removes every key before `begin`, and every key from `end` on. Meant for databases that are
-    /// split or joined: nothing else should write outside of the range meanwhile, and snapshots may
-    /// see its keys go.
+    /// Deletes every key before `begin`, and every key from `end` on. Intended for databases that are split
+    /// or merged: there should be no concurrent writes outside of the range, and snapshots may lose its keys.
     ///
     /// # Errors
     ///
@@ -43,7 +42,7 @@ impl Family {
             batch.delete_range_in(self, &first, begin);
         }
         if let Some(last) = last.filter(|last| order.compare(last, end).is_ge()) {
-            // The end of a range is not in it.
+            // The end of a range is exclusive.
             batch.delete_range_in(self, end, &last);
             batch.delete_in(self, &last);
         }
@@ -58,14 +57,14 @@ impl Family {
         self.delete_files_in_ranges(&[(None, Some(begin)), (Some(end), None)], false)
     }
 
-    /// The smallest and the largest user key that the family may have anything of: a key that is seen, or a bound of a
-    /// table. Keys that are not seen count because a table that goes may be the one that hides them.
+    /// Returns the smallest and the largest user key that may occur in the family: visible keys and the
+    /// bounds of tables. Hidden keys count because the table that hides them may be dropped.
     fn outermost_keys(&self, options: &ReadOptions) -> Result<[Option<Vec<u8>>; 2]> {
         let order = self.state.order();
         let mut iter = self.iter_with(options);
         iter.seek_to_first();
         let first = iter.valid().then(|| iter.key().to_vec());
-        // The next seek forgets why this one found nothing.
+        // The next seek clears this error.
         iter.status()?;
         iter.seek_to_last();
         let last = iter.valid().then(|| iter.key().to_vec());

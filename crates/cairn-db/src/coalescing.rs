@@ -1,5 +1,5 @@
-//! One walk over the keys of several families: what they hold of a key is seen together, coalesced
-//! into one set of columns or apart as attribute groups.
+//! Iteration over several families: the values of a key in all of them are returned together, coalesced into
+//! one set of columns or separately as attribute groups.
 
 use std::cmp::Ordering;
 
@@ -12,25 +12,25 @@ use crate::db::Db;
 use crate::handle::Family;
 use crate::iter::Iter;
 
-/// Walks the keys of several families in order, each key once, as one moment sees them.
+/// An iterator over several families, which returns each key once, in order, from a consistent view.
 pub struct CoalescingIter {
     families: Vec<(Family, Iter)>,
     order: KeyOrder,
     back: bool,
-    /// The families that have the key it stands on, in the order in which they were given; none if it
-    /// stands nowhere.
+    /// The families that have the current key, in the order in which they were given; empty if the iterator
+    /// is not positioned.
     at: Vec<usize>,
     error: Option<Error>,
 }
 
 impl Db {
-    /// A walk over the keys of `families`, of the state after one and the same write. It stands nowhere
-    /// yet.
+    /// Creates an iterator over `families`, whose views are of the same sequence number. It is not
+    /// positioned.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` without any family, if their keys are ordered differently, or if one belongs
-    /// to another database.
+    /// `InvalidArgument` without any family, if their comparators differ, or if one belongs to another
+    /// database.
     pub fn coalescing_iterator(
         &self,
         families: &[&Family],
@@ -76,7 +76,7 @@ impl CoalescingIter {
         self.move_all(true, Iter::seek_to_last);
     }
 
-    /// Moves to the first key at or behind `target`.
+    /// Moves to the first key at or after `target`.
     pub fn seek(&mut self, target: &[u8]) {
         self.move_all(false, |iter| iter.seek(target));
     }
@@ -86,7 +86,7 @@ impl CoalescingIter {
         self.move_all(true, |iter| iter.seek_for_prev(target));
     }
 
-    /// Moves to the next key. Only while the iterator is valid; otherwise it stays nowhere.
+    /// Moves to the next key. Does nothing unless the iterator is valid.
     pub fn next(&mut self) {
         if self.back && self.valid() {
             let key = self.key().to_vec();
@@ -95,7 +95,7 @@ impl CoalescingIter {
         self.step(Iter::next);
     }
 
-    /// Moves to the previous key. Only while the iterator is valid; otherwise it stays nowhere.
+    /// Moves to the previous key. Does nothing unless the iterator is valid.
     pub fn prev(&mut self) {
         if !self.back && self.valid() {
             let key = self.key().to_vec();
@@ -104,13 +104,13 @@ impl CoalescingIter {
         self.step(Iter::prev);
     }
 
-    /// True if the iterator stands on a key.
+    /// True if the iterator is positioned at a key.
     #[must_use]
     pub fn valid(&self) -> bool {
         !self.at.is_empty()
     }
 
-    /// The error for which the iterator stands nowhere, if there is one. The next seek forgets it.
+    /// Returns the error that made the iterator invalid, if any. The next seek clears it.
     ///
     /// # Errors
     ///
@@ -119,14 +119,15 @@ impl CoalescingIter {
         self.error.clone().map_or(Ok(()), Err)
     }
 
-    /// The key, without timestamp; empty when there is none.
+    /// Returns the key without timestamp; empty if the iterator is not valid.
     #[must_use]
     pub fn key(&self) -> &[u8] {
         let first = self.at.first();
         first.map_or(&[], |&at| self.families[at].1.key())
     }
 
-    /// The value: the default column of [`CoalescingIter::columns`], or nothing if there is none.
+    /// Returns the value: the default column of [`CoalescingIter::columns`], or an empty value if there is
+    /// none.
     #[must_use]
     pub fn value(&self) -> Value {
         let mut last_first = self.at.iter().rev().map(|&at| &self.families[at].1);
@@ -139,15 +140,16 @@ impl CoalescingIter {
             .map_or_else(|| Vec::new().into(), |iter| iter.value_pinned())
     }
 
-    /// The columns of the key in all families. Of columns with the same name, that of the family that
-    /// was given last is shown. A plain value counts as the column without a name.
+    /// Returns the columns of the key in all families. If several have a column of the same name, the family
+    /// that was given last takes precedence. A plain value is a column without a name.
     #[must_use]
     pub fn columns(&self) -> Columns {
         let parts: Vec<Columns> = self.groups().map(|(_, columns)| columns).collect();
         Columns::coalesced(&parts)
     }
 
-    /// The columns of the key in each family that has it, in the order in which families were given.
+    /// Returns the columns of the key in each family that has it, in the order in which the families were
+    /// given.
     #[must_use]
     pub fn attribute_groups(&self) -> Vec<(&Family, Columns)> {
         self.groups().collect()
@@ -158,8 +160,8 @@ impl CoalescingIter {
         each.filter_map(|(family, iter)| Some((family, iter.columns()?)))
     }
 
-    /// Reads the values of the key, if that was put off (`allow_unprepared_value`). `false` if one
-    /// cannot be read, which is then the status, and the iterator stands nowhere.
+    /// Reads the values of the key, if that was deferred (`allow_unprepared_value`). Returns false if one
+    /// cannot be read; the iterator is then invalid, with the error as its status.
     pub fn prepare_value(&mut self) -> bool {
         for &at in &self.at {
             let iter = &mut self.families[at].1;
@@ -178,7 +180,7 @@ impl CoalescingIter {
         self.stand();
     }
 
-    /// Moves the families that stand on the key off it.
+    /// Advances the families that are at the current key.
     fn step(&mut self, to: impl Fn(&mut Iter)) {
         if self.valid() {
             for at in std::mem::take(&mut self.at) {
@@ -188,7 +190,7 @@ impl CoalescingIter {
         }
     }
 
-    /// Stands on the key that comes first in this direction, in all families that have it.
+    /// Positions the iterator at the next key in this direction, with all families that have it.
     fn stand(&mut self) {
         self.at.clear();
         self.error = self

@@ -1,4 +1,4 @@
-//! Flushes and compactions of one family: choosing, running and installing them.
+//! Flushes and compactions of one family: picking, running and installing them.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -36,9 +36,9 @@ pub(crate) struct Chosen {
     pub(crate) pick: Arc<Pick>,
     pub(crate) version: Arc<Version>,
     pub(crate) id: JobId,
-    /// Which blobs are moved, if not those that the family's options say.
+    /// The blobs to relocate, if other than the family's options specify.
     pub(crate) blob_gc: Option<BlobGc>,
-    /// Room for its output, which counts as used until it ends.
+    /// Space reserved for its output, which counts as used until it ends.
     pub(crate) _room: Option<Arc<Reservation>>,
 }
 
@@ -52,15 +52,15 @@ impl Shared {
         AgeLimits {
             now,
             ahead: self.options().seconds_ahead(now),
-            oldest_snapshot: self.catalog.snapshots().kept_from(self.published()),
+            oldest_snapshot: self.catalog.snapshots.kept_from(self.published()),
             full_history_ts_low: family.full_history_ts_low.clone(),
         }
     }
 
-    /// Has the release of the oldest snapshot start the compactions that wait for it.
+    /// Makes the release of the oldest snapshot start compactions that it enables.
     pub(crate) fn wake_with_snapshots(self: &Arc<Self>) {
         let shared = Arc::downgrade(self);
-        self.catalog.snapshots().on_release(move || {
+        self.catalog.snapshots.on_release(move || {
             if let Some(shared) = shared.upgrade() {
                 shared.snapshot_released();
             }
@@ -70,12 +70,12 @@ impl Shared {
     /// Handles the release of the oldest snapshot: bottommost files may now drop entries that it kept. Finding them takes a
     /// pass over all files, so the result is cached until the tree changes.
     fn snapshot_released(self: &Arc<Self>) {
-        let oldest = self.catalog.snapshots().kept_from(self.published());
-        if !self.catalog.snapshots().may_settle(oldest) {
+        let oldest = self.catalog.snapshots.kept_from(self.published());
+        if !self.catalog.snapshots.may_settle(oldest) {
             return;
         }
         let mut tree = self.tree.lock();
-        let families = self.catalog.families_full();
+        let families = self.catalog.families().clone();
         let held = families.iter().flat_map(|family| {
             let version = family.view().version.clone();
             let files = version.files().map(|(_, file)| file.clone());
@@ -84,12 +84,12 @@ impl Shared {
         let held = held.filter(|file| !file.settled && file.largest_seq >= oldest);
         let threshold = held.map(|file| file.largest_seq.0).min();
         self.catalog
-            .snapshots()
+            .snapshots
             .note_bottom(SequenceNumber(threshold.unwrap_or(u64::MAX)));
         self.schedule(&mut tree);
     }
 
-    /// Chooses a compaction of `family`, if one is due, and takes its inputs.
+    /// Picks a compaction of `family`, if one is due, and reserves its inputs.
     pub(crate) fn choose_compaction(
         self: &Arc<Self>,
         tree: &mut Tree,
@@ -103,7 +103,7 @@ impl Shared {
             &self.present(family),
             &self.pick_options(family),
         )?;
-        let Ok(room) = self.catalog.space().reserve(&pick) else {
+        let Ok(room) = self.catalog.space.reserve(&pick) else {
             self.telemetry.tick(Ticker::CompactionCancelled, 1);
             self.look_for_room_later();
             return None;
@@ -118,7 +118,7 @@ impl Shared {
         })
     }
 
-    /// Gives back the inputs of `chosen`.
+    /// Releases the inputs of `chosen`.
     pub(crate) fn release(&self, tree: &mut Tree, family: &FamilyState, chosen: &Chosen) {
         if let Some(state) = tree.families.get_mut(&family.id()) {
             state.busy.remove(chosen.id);
@@ -167,7 +167,9 @@ impl Shared {
                     ..Change::default()
                 };
                 let _stage = threads::stage(Stage::CompactionInstall);
-                self.catalog.install(&**self, family, change).map(|()| done)
+                self.catalog
+                    .install(&**self, &[(family, &change)])
+                    .map(|()| done)
             });
         let micros = (self.context.world.clock.monotonic_nanos() - started) / 1000;
         let outcome = done.as_ref().map(|done| (&done.edit, done.stats));
@@ -177,17 +179,17 @@ impl Shared {
         Ok(info)
     }
 
-    /// Looks for compactions again after a while, once for all that find no room now.
+    /// Schedules another check for compactions after a delay, once for all that lack space now.
     fn look_for_room_later(self: &Arc<Self>) {
-        if !self.catalog.space().begin_wait() {
+        if !self.catalog.space.begin_wait() {
             return;
         }
         let interval = Duration::from_micros(self.options().bgerror_resume_retry_interval.max(1));
-        // Weak: a job whose time has not come keeps no closed database in memory.
+        // Weak: a delayed job does not keep a closed database in memory.
         let weak = Arc::downgrade(self);
         let job = Box::new(move || {
             if let Some(shared) = weak.upgrade() {
-                shared.catalog.space().end_wait();
+                shared.catalog.space.end_wait();
                 shared.schedule(&mut shared.tree.lock());
             }
         });
@@ -197,10 +199,10 @@ impl Shared {
             .spawn_after(interval, Priority::Low, job);
     }
 
-    /// The error of a job that ended with `error` because the database is being closed.
+    /// Returns the error of a job that ended with `error` because the database is being closed.
     fn cut_short(&self, error: Error) -> Error {
         if error.code() == Code::Aborted && self.lifecycle.is_closing() {
-            return Error::shutdown("the job was cut short by the closing of the database");
+            return Error::shutdown("the job was cancelled by the closing of the database");
         }
         error
     }
@@ -246,17 +248,18 @@ impl Shared {
         };
         {
             let _stage = threads::stage(Stage::InstallFlushResults);
-            self.catalog.install(&**self, family, change)?;
+            self.catalog.install(&**self, &[(family, &change)])?;
         }
+        drop(change);
         let nanos = self.context.world.clock.monotonic_nanos() - started;
-        family.early.flushed(bytes, nanos);
+        family.writes.early.flushed(bytes, nanos);
         let left = family.view().immutables.len();
         watch.flush_ended(info, family, &added, left, nanos / 1000);
         self.note_space(BackgroundErrorReason::Flush);
         Ok(())
     }
 
-    /// The calling thread flushes `memtables` of `family` from now on.
+    /// Marks `memtables` of `family` as being flushed by the calling thread.
     pub(crate) fn begin_flush(
         &self,
         family: &FamilyState,
@@ -311,8 +314,8 @@ impl Shared {
         Ok(done.edit)
     }
 
-    /// How urgent the reads and writes of a job are to a rate limiter: `usual`, and as much as
-    /// users while these have to wait for jobs.
+    /// Returns the I/O priorities of the reads and writes of a job for a rate limiter: `usual`, or that of
+    /// users while users have to wait for jobs.
     fn io_priority(&self, usual: IoPriority) -> IoPriority {
         if self.options().rate_limiter.is_none() {
             return usual;
@@ -343,7 +346,7 @@ impl Shared {
                 true => tables.open_apart(file, Some(level), mode, &io),
                 false => tables.open(file, level, &io).map(TableRef::into_arc),
             }),
-            new_number: Arc::new(move || shared.catalog.new_file_number()),
+            new_number: Arc::new(move || shared.catalog.numbers.take()),
             family: JobFamily {
                 id: family.id(),
                 name: family.name().to_owned(),
@@ -351,7 +354,7 @@ impl Shared {
                 options: family.options().clone(),
                 dirs: family.tables().paths.clone(),
                 blobs: family.view().family.blobs.clone(),
-                charge: family.tables().charge_policy(),
+                charge: family.tables().charge.clone(),
             },
             database: JobDatabase {
                 options: self.options().clone(),
@@ -360,7 +363,7 @@ impl Shared {
                 host_id: self.context.host_id.clone(),
             },
             blob_gc: BlobGc::new(&family.options()),
-            snapshots: self.catalog.snapshots().list(),
+            snapshots: self.catalog.snapshots.list(),
             events: None,
             cancel: Cancel::any([self.lifecycle.cancel_flag()]),
             meter: self.telemetry.meter(),
@@ -368,12 +371,12 @@ impl Shared {
         }
     }
 
-    /// The level that level 0 is compacted into.
+    /// Returns the level that level 0 is compacted into.
     pub(crate) fn base_level(&self, family: &FamilyState, view: &View) -> usize {
         compaction_score::targets(&view.version, &self.pick_options(family).shape).base_level
     }
 
-    /// Bytes that compactions have to move until the tree is in shape.
+    /// Returns the bytes to be compacted until all levels are within their targets.
     pub(crate) fn pending_bytes(&self, family: &FamilyState, view: &View) -> u64 {
         let options = self.pick_options(family);
         if options.style != CompactionStyle::Level {
@@ -384,7 +387,7 @@ impl Shared {
         compaction_score::pending_compaction_bytes(&view.version, &targets, &shape)
     }
 
-    /// How urgently each level wants a compaction, beside what is `busy`.
+    /// Returns the compaction score of each level, disregarding files in `busy`.
     pub(crate) fn scores(
         &self,
         family: &FamilyState,
@@ -411,7 +414,7 @@ impl Shared {
             .is_some_and(|state| self.is_compaction_due(family, &state.busy, &view.version))
     }
 
-    /// True if a compaction of `version` is due beside those that run.
+    /// True if a compaction of `version` is due in addition to those running.
     pub(crate) fn is_compaction_due(
         &self,
         family: &FamilyState,
@@ -427,7 +430,7 @@ impl Shared {
     }
 }
 
-/// The entry of the compaction of `pick` in lists of threads.
+/// Returns the thread-list entry of the compaction of `pick`.
 fn compaction_operation(job_id: u64, pick: &Pick) -> Operation {
     Operation::Compaction(CompactionOperation {
         job_id,
@@ -440,7 +443,7 @@ fn compaction_operation(job_id: u64, pick: &Pick) -> Operation {
     })
 }
 
-/// Which blobs a compaction that a user asks for moves.
+/// Returns the blobs that a manual compaction relocates.
 pub(crate) fn manual_blob_gc(
     family: &FamilyState,
     options: &CompactRangeOptions,

@@ -1,21 +1,23 @@
-//! Facts of an open database that do not change while it is open: where its files lie, the world it runs in, its
-//! names, and the process that opened it. Every component has them; they know no component.
+//! Constants of an open database: its paths, the world that it runs in, its names, and the process that
+//! opened it. Every component has access to them; they depend on no component.
 //!
 //! # Forked children
 //!
-//! A child of the process that opened a database has a copy of everything but the threads: locks may be held by threads
-//! that do not exist, jobs never end, and the files are the parent's. So in the child
+//! A forked child of the process that opened a database has a copy of everything except the threads: locks
+//! may be held by threads that do not exist, jobs never end, and the files belong to the parent. In the
+//! child, therefore:
 //!
-//! - whatever writes, waits for jobs or changes files fails and names the rule;
-//! - closing, and dropping handles, iterators, snapshots and writers of tables, touches nothing: what they hold is
-//!   left as it is, which costs no memory that the parent does not have;
-//! - gets and seeks of a database that is open for writing are refused, because a thread of the parent may have
-//!   held a lock that they take. One that was opened read-only has no threads at work, and is read as in RocksDB.
+//! - operations that write, wait for jobs or change files fail with an error that states this restriction;
+//! - closing the database, and dropping handles, iterators, snapshots and writers of tables, has no effect:
+//!   their resources are leaked, which costs no memory beyond the parent's;
+//! - gets and seeks of a database that is open for writing are rejected, because a thread of the parent may
+//!   have held a lock that they need. A read-only database has no background threads and can be read, as in
+//!   RocksDB.
 //!
-//! The file system keeps the same rule once more for each file that is open for writing
-//! (`crates/cairn-platform/src/posix/process.rs`). A child that opens a database of its own gets threads of its own
-//! for it; as in every program with threads that is only safe behind `exec`, or if no thread of the parent was at work
-//! when it forked: the locks of the language's libraries are copied as they are.
+//! The file system enforces the same restriction for each file that is open for writing
+//! (`crates/cairn-platform/src/posix/process.rs`). A child that opens a database of its own gets its own
+//! threads. As in every multi-threaded program, that is only safe after `exec`, or if no thread of the parent
+//! was active at the fork: the locks of the language's libraries are copied in whatever state they are.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +28,7 @@ use cairn_types::Result;
 
 use crate::locks::Locks;
 
-/// Facts of an open database.
+/// Constants of an open database.
 pub(crate) struct DbContext {
     /// The database directory.
     pub(crate) dir: PathBuf,
@@ -37,14 +39,14 @@ pub(crate) struct DbContext {
     pub(crate) info: Arc<Logger>,
     /// The text in IDENTITY.
     pub(crate) db_id: String,
-    /// The identity of this opening; tables record it.
+    /// The session id of this opening; tables record it.
     pub(crate) session_id: String,
-    /// The name of this machine; tables record it.
+    /// The host name; tables record it.
     pub(crate) host_id: String,
     /// The time of the opening, in nanoseconds of the monotonic clock.
     pub(crate) opened_at: u64,
     pub(crate) read_only: bool,
-    /// True if values are stored with the time of their writing.
+    /// True if values are stored with their write time.
     pub(crate) dated: bool,
     /// The process that opened the database.
     pub(crate) process: Process,
@@ -59,14 +61,15 @@ impl DbContext {
         !self.process.is_this()
     }
 
-    /// Refuses a child what only the process that opened the database may do. Called before any lock.
+    /// Returns an error in a forked child, for operations that only the process that opened the database may
+    /// perform. Called before acquiring any lock.
     #[inline]
     pub(crate) fn check_process(&self) -> Result<()> {
         self.process
             .check(|| format!("the database {}", self.dir.display()))
     }
 
-    /// Refuses a child reads that could wait for a thread that it does not have.
+    /// Returns an error in a forked child, for reads that could wait for a nonexistent thread.
     #[inline]
     pub(crate) fn check_reader(&self) -> Result<()> {
         match self.is_forked() && !self.read_only {

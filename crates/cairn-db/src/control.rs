@@ -1,4 +1,4 @@
-//! Pausing, aborting and cancelling background work, and waiting for it. What holds jobs back is counted in
+//! Pausing, aborting and cancelling background work, and waiting for it. The holds on jobs are counted in
 //! [`Jobs`](crate::jobs::Jobs).
 
 use std::sync::Arc;
@@ -8,18 +8,19 @@ use cairn_jobs::Cancel;
 use cairn_options::{Canceled, WaitForCompactOptions};
 use cairn_types::{Code, Error, Result, Subcode};
 
+use crate::background::guarded;
 use crate::db::Db;
 use crate::jobs::Ban;
 use crate::shared::{Shared, Tree};
 
 impl Shared {
-    /// The flags that end a compaction: that of the closing database, and those by which it is called off.
+    /// The flags that end a compaction: that of closing, and those of the holds that cancel it.
     pub(crate) fn compaction_cancel(&self, manual: Option<&Canceled>) -> Cancel {
         let flags = self.tree.lock().jobs.cancel_flags(manual);
         Cancel::any(flags.into_iter().chain([self.lifecycle.cancel_flag()]))
     }
 
-    /// The error of a compaction that ended with `error`: the reason if it was called off.
+    /// Returns the error of a compaction that ended with `error`: the reason, if it was cancelled.
     pub(crate) fn called_off(&self, error: Error, manual: Option<&Canceled>) -> Error {
         if error.code() != Code::Aborted || self.lifecycle.is_closing() {
             return error;
@@ -34,10 +35,10 @@ impl Shared {
     fn pause_background_work(self: &Arc<Self>) {
         self.tree.lock().jobs.begin_pause();
         loop {
-            // The only error is that the thread may not wait.
+            // The only possible error is that the thread must not wait.
             let waited = self.wait_until(|tree| tree.jobs.are_idle());
             let mut tree = self.tree.lock();
-            // A flush may have begun since: none may once the pause is complete.
+            // A flush may have started since; once the pause is complete, none may.
             if waited.is_err() || self.context.is_forked() || tree.jobs.are_idle() {
                 tree.jobs.complete_pause();
                 break;
@@ -46,9 +47,9 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Waits until `done`; in a callback of a job, which would wait for itself, not at all.
+    /// Waits until `done`. In a callback of a job, which would wait for itself, it does not wait.
     fn wait_unless_within(&self, done: impl FnMut(&Tree) -> bool) {
-        // The only error is that the thread may not wait.
+        // The only possible error is that the thread must not wait.
         let _ = self.wait_until(done);
     }
 
@@ -64,7 +65,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Changes the bans on manual compactions; as long as there are any, none runs when this returns.
+    /// Changes the bans on manual compactions. While there are any, no manual compaction is running when this
+    /// returns.
     fn change_bans(self: &Arc<Self>, change: Ban) {
         let banned = self.tree.lock().jobs.change_bans(change);
         self.changed.notify_all();
@@ -73,16 +75,16 @@ impl Shared {
         }
     }
 
-    /// Runs `act` while no background work and no manual compaction runs.
+    /// Runs `act` while no background work and no manual compaction is running.
     pub(crate) fn alone<T>(self: &Arc<Self>, act: impl FnOnce() -> Result<T>) -> Result<T> {
         self.may_wait()?;
         self.change_bans(Ban::BeginAlone);
         self.pause_background_work();
         assert!(
             !self.tree.lock().jobs.have_manual(),
-            "no manual compaction runs beside a change that must run alone"
+            "no manual compaction runs during an exclusive change"
         );
-        let result = self.guarded("what runs alone", act);
+        let result = guarded("what runs alone", act);
         let continued = self.continue_background_work();
         self.change_bans(Ban::EndAlone);
         result.and_then(|value| continued.map(|()| value))
@@ -119,7 +121,7 @@ impl Shared {
         flushed
     }
 
-    /// True if nothing runs, and nothing that is held back is due.
+    /// True if no job is running, and no held job is due.
     fn is_quiet(&self, tree: &Tree, options: &WaitForCompactOptions) -> bool {
         let runs = !tree.jobs.are_idle();
         let purges = options.wait_for_purge && tree.jobs.have_purges();
@@ -127,7 +129,7 @@ impl Shared {
         !(runs || purges || held && self.is_work_due(tree))
     }
 
-    /// True if a flush or compaction would start if nothing held it back.
+    /// True if a flush or compaction would start without the holds.
     fn is_work_due(&self, tree: &Tree) -> bool {
         self.catalog.families().iter().any(|family| {
             let Some(state) = tree.families.get(&family.id()) else {
@@ -194,14 +196,14 @@ impl Shared {
 }
 
 impl Db {
-    /// Waits for running flushes and compactions, and starts no more until
-    /// [`Db::continue_background_work`] has been called as often. Writes go on until memtables are
-    /// full. In a callback of a job it does not wait.
+    /// Waits for running flushes and compactions, and starts no more until [`Db::continue_background_work`]
+    /// has been called as often. Writes proceed until memtables are full. In a callback of a job it does not
+    /// wait.
     pub fn pause_background_work(&self) {
         self.handle.shared.pause_background_work();
     }
 
-    /// Takes one pause back.
+    /// Ends one pause.
     ///
     /// # Errors
     ///
@@ -210,42 +212,42 @@ impl Db {
         self.handle.shared.continue_background_work()
     }
 
-    /// Ends manual compactions with `Incomplete`, and refuses new ones until
+    /// Cancels manual compactions with `Incomplete`, and rejects new ones until
     /// [`Db::enable_manual_compaction`] has been called as often.
     pub fn disable_manual_compaction(&self) {
         let shared = &self.handle.shared;
         shared.change_bans(Ban::Add);
     }
 
-    /// Takes one ban on manual compactions back. Without a ban the next one has no effect, as in RocksDB.
+    /// Lifts one ban on manual compactions. If there is none, the next ban has no effect, as in RocksDB.
     pub fn enable_manual_compaction(&self) {
         let shared = &self.handle.shared;
         shared.change_bans(Ban::Lift);
     }
 
-    /// Ends all compactions, whose work is lost, and starts no more until
-    /// [`Db::resume_all_compactions`] has been called as often. Flushes go on.
+    /// Aborts all compactions, whose work is lost, and starts no more until [`Db::resume_all_compactions`]
+    /// has been called as often. Flushes are not affected.
     pub fn abort_all_compactions(&self) {
         self.handle.shared.abort_all_compactions();
     }
 
-    /// Takes one abort back.
+    /// Ends one abort.
     pub fn resume_all_compactions(&self) {
         self.handle.shared.resume_all_compactions();
     }
 
-    /// Ends all background work for good: what is left to do with the database is to read, and to
-    /// close it. With `wait`, returns when nothing runs any more.
+    /// Ends all background work permanently: the database can then only be read and closed. With `wait`,
+    /// returns when no job is running.
     ///
     /// # Errors
     ///
-    /// An error of flushing what was written without a log.
+    /// An error of flushing writes that bypassed the log.
     pub fn cancel_all_background_work(&self, wait: bool) -> Result<()> {
         self.handle.shared.context.check_process()?;
         self.handle.shared.cancel_all_background_work(wait)
     }
 
-    /// Waits until no flush or compaction runs or is due, and what else `options` say.
+    /// Waits until no flush or compaction is running or due, and for the further conditions in `options`.
     ///
     /// # Errors
     ///

@@ -15,24 +15,24 @@ use crate::handle::{Family, Handle};
 use crate::open::dropped_records::Dropped;
 use crate::shared::Shared;
 
-/// An open database. Cheap to clone; every clone, and every [`Family`], is the same database,
-/// which is closed when the last of them is dropped or one of them calls [`Db::close`].
+/// An open database. Cheap to clone; all clones, and every [`Family`], refer to the same database, which is
+/// closed when the last of them is dropped or [`Db::close`] is called.
 #[derive(Clone)]
 pub struct Db {
     pub(crate) handle: Arc<Handle>,
     default: Family,
 }
 
-/// The most memory that a thread keeps for its next single write, in bytes. Allocating more than this costs
-/// little beside copying it.
+/// The maximum memory that a thread retains for its next single write, in bytes. Allocating more than this is
+/// cheap compared with copying it.
 const KEPT_BATCH_BYTES: usize = 64 << 10;
 
 thread_local! {
-    /// The batch of single writes, so that they allocate nothing.
+    /// The batch for single writes, so that they do not allocate.
     static SINGLE: RefCell<WriteBatch> = RefCell::default();
 }
 
-/// A single write within another one of the thread, by a callback.
+/// The batch for a single write by a callback within another one on the same thread.
 #[cold]
 #[inline(never)]
 fn single_apart(
@@ -61,13 +61,13 @@ impl Db {
         &self.handle.shared
     }
 
-    /// The directory.
+    /// Returns the database directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.shared().context.dir
     }
 
-    /// The database's id, which its MANIFEST and tables carry.
+    /// Returns the id of the database, which is in its MANIFEST and tables.
     #[must_use]
     pub fn identity(&self) -> &str {
         &self.shared().context.db_id
@@ -78,32 +78,32 @@ impl Db {
         self.shared().context.info.info(format_args!("{line}"));
     }
 
-    /// True if `other` is a handle of the same opening.
+    /// True if `other` is a handle of the same open database.
     #[must_use]
     pub fn is_same(&self, other: &Db) -> bool {
         Arc::ptr_eq(&self.handle, &other.handle)
     }
 
-    /// The options in effect.
+    /// Returns the current options.
     #[must_use]
     pub fn options(&self) -> Arc<DbOptions> {
         Arc::clone(&self.shared().options())
     }
 
-    /// The tickers and histograms that the database keeps, alone or with others; `None` if the
-    /// options say that it keeps none.
+    /// Returns the tickers and histograms of the database, which other databases may share; `None` if they
+    /// are disabled.
     #[must_use]
     pub fn statistics(&self) -> Option<&Arc<Statistics>> {
         self.shared().telemetry.statistics()
     }
 
-    /// The default family.
+    /// Returns the default family.
     #[must_use]
     pub fn default_family(&self) -> &Family {
         &self.default
     }
 
-    /// The family of this name, or `None`.
+    /// Returns the family of this name, or `None`.
     #[must_use]
     pub fn family(&self, name: &str) -> Option<Family> {
         let state = self.shared().catalog.families().named(name).cloned()?;
@@ -113,7 +113,7 @@ impl Db {
         })
     }
 
-    /// The live families, in the order of their creation.
+    /// Returns the live families, in the order of their creation.
     #[must_use]
     pub fn families(&self) -> Vec<Family> {
         let families = self.shared().catalog.families();
@@ -130,15 +130,15 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the name is empty or taken, or the options make no sense.
+    /// `InvalidArgument` if the name is empty or in use, or the options are invalid.
     pub fn create_family(&self, name: &str, options: &FamilyOptions) -> Result<Family> {
         let given = FamilyDescriptor::new(name, options.clone());
         let mut created = self.create_families(std::slice::from_ref(&given))?;
         Ok(created.pop().expect("one family was created"))
     }
 
-    /// Creates several families, all of them or none, in the order given. One call for many families syncs the MANIFEST
-    /// and writes the OPTIONS file once.
+    /// Creates several families in the given order, all of them or none. One call for many families syncs the
+    /// MANIFEST and writes the OPTIONS file only once.
     ///
     /// # Errors
     ///
@@ -152,7 +152,7 @@ impl Db {
         Ok(families.collect())
     }
 
-    /// Drops `family` and all that is in it. Readers that hold it go on reading.
+    /// Drops `family` and its data. Existing readers of it are not affected.
     ///
     /// # Errors
     ///
@@ -170,31 +170,31 @@ impl Db {
         self.write_with(batch, &WriteOptions::default())
     }
 
-    /// Writes `batch`: all of it or nothing.
+    /// Writes `batch` atomically.
     ///
     /// # Errors
     ///
-    /// After `InvalidArgument`, `Incomplete` and `NotSupported` nothing was written. After an
-    /// `IoError` of the log the batch is in doubt (found whole or not at all when the database is
-    /// opened again) and the database is read-only.
+    /// After `InvalidArgument`, `Incomplete` and `NotSupported`, nothing was written. After an `IoError` of
+    /// the log, the database is read-only and it is unknown whether the batch was written: when the database
+    /// is opened again, it is recovered either completely or not at all.
     pub fn write_with(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         self.shared().write(batch, options)
     }
 
-    /// A snapshot: the present state, readable while the value lives.
+    /// Creates a snapshot of the current state, which stays readable until it is dropped.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let shared = self.shared();
         shared.catalog.snapshot(|| shared.published())
     }
 
-    /// The sequence number of the last write.
+    /// Returns the sequence number of the last write.
     #[must_use]
     pub fn latest_sequence(&self) -> SequenceNumber {
         self.shared().published()
     }
 
-    /// Waits until no flush or compaction runs or is due.
+    /// Waits until no flush or compaction is running or due.
     ///
     /// # Errors
     ///
@@ -203,36 +203,37 @@ impl Db {
         self.shared().wait_until_quiet()
     }
 
-    /// Syncs the log, waits for running jobs and closes the database. Other handles get
+    /// Syncs the log, waits for running jobs and closes the database. Other handles return
     /// `ShutdownInProgress` from then on.
     ///
     /// # Errors
     ///
-    /// `IoError` if the log could not be synced: the last writes may then be lost in a power cut.
-    /// `NotSupported` in a process that was forked from the one that opened the database: nothing happens there.
+    /// `IoError` if the log could not be synced: the last writes may then be lost in a power failure.
+    /// `NotSupported` in a forked child of the process that opened the database, where closing has no effect.
     pub fn close(&self) -> Result<()> {
         self.shared().close()
     }
 
-    /// True in a process that was forked from the one that opened the database. It can neither write nor close it.
+    /// True in a forked child of the process that opened the database. It can neither write to the database
+    /// nor close it.
     #[must_use]
     pub fn is_forked(&self) -> bool {
         self.shared().context.is_forked()
     }
 
-    /// The parts of logs that recovery left out when the database was opened.
+    /// Returns the parts of logs that recovery dropped when the database was opened.
     #[must_use]
     pub fn dropped_at_recovery(&self) -> Vec<Dropped> {
         self.shared().opening.dropped()
     }
 
-    /// The names of the properties that [`Family::property`] answers. A name that ends in
-    /// `at-level` is followed by a level's number.
+    /// Returns the names of the properties of [`Family::property`]. A name that ends in `at-level` is
+    /// followed by the number of a level.
     pub fn property_names() -> impl Iterator<Item = &'static str> {
         Shared::property_names()
     }
 
-    /// The error that made the database read-only, if there is one.
+    /// Returns the error that made the database read-only, if any.
     #[must_use]
     pub fn background_error(&self) -> Option<Error> {
         let failure = self.shared().errors.failure();
@@ -242,7 +243,7 @@ impl Db {
 
 impl std::ops::Deref for Db {
     type Target = Family;
-    /// A database is used as its default family.
+    /// A database dereferences to its default family.
     fn deref(&self) -> &Family {
         &self.default
     }
@@ -258,7 +259,7 @@ impl Family {
         self.put_with(key, value, &WriteOptions::default())
     }
 
-    /// [`Family::put`] with options.
+    /// Like [`Family::put`], with options.
     ///
     /// # Errors
     ///
@@ -267,7 +268,7 @@ impl Family {
         self.single(options, |batch| batch.put_in(self, key, value))
     }
 
-    /// Deletes `key`. Deleting what does not exist is no error.
+    /// Deletes `key`. Deleting a missing key is not an error.
     ///
     /// # Errors
     ///
@@ -276,7 +277,7 @@ impl Family {
         self.delete_with(key, &WriteOptions::default())
     }
 
-    /// [`Family::delete`] with options.
+    /// Like [`Family::delete`], with options.
     ///
     /// # Errors
     ///
@@ -296,7 +297,7 @@ impl Family {
         })
     }
 
-    /// Deletes every key from `begin` up to, not including, `end`.
+    /// Deletes every key from `begin` (inclusive) to `end` (exclusive).
     ///
     /// # Errors
     ///
@@ -311,12 +312,12 @@ impl Family {
     ///
     /// # Errors
     ///
-    /// `NotSupported` if the family has no merge operator; else see [`Db::write_with`].
+    /// `NotSupported` if the family has no merge operator; otherwise see [`Db::write_with`].
     pub fn merge(&self, key: &[u8], operand: &[u8]) -> Result<()> {
         self.merge_with(key, operand, &WriteOptions::default())
     }
 
-    /// [`Family::merge`] with options.
+    /// Like [`Family::merge`], with options.
     ///
     /// # Errors
     ///
@@ -331,7 +332,7 @@ impl Family {
         self.single(options, |batch| batch.merge_in(self, key, operand))
     }
 
-    /// Writes what `fill` puts into an empty batch.
+    /// Writes the records that `fill` adds to an empty batch.
     pub(crate) fn single(
         &self,
         options: &WriteOptions,
@@ -350,13 +351,13 @@ impl Family {
         })
     }
 
-    /// The property of this name as text, or `None` if there is none.
+    /// Returns the property of this name as text, or `None` if it does not exist.
     #[must_use]
     pub fn property(&self, name: &str) -> Option<String> {
         self.db.shared.property_text(&self.state, name)
     }
 
-    /// The property of this name, if it is a number.
+    /// Returns the property of this name, if it is a number.
     #[must_use]
     pub fn property_number(&self, name: &str) -> Option<u64> {
         self.db.shared.property_number(&self.state, name)
@@ -371,7 +372,7 @@ mod tests {
     use crate::open::{OpenRequest, open};
 
     #[test]
-    fn a_thread_keeps_little_of_a_large_value() {
+    fn a_thread_does_not_retain_the_memory_of_a_large_value() {
         let options = DbOptions {
             create_if_missing: true,
             ..DbOptions::default()

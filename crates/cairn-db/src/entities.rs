@@ -1,9 +1,8 @@
-//! Values beyond plain ones: wide-column entities, attribute groups, timed puts, and merge operands
-//! as they were written.
+//! Values other than plain ones: wide-column entities, attribute groups, timed puts, and unmerged operands.
 //!
-//! An entity is a value made of named columns. A plain get of it returns the column without a name;
-//! a plain value is an entity with just that column. Attribute groups are entities of one key in
-//! several families, so that columns that are read together lie together.
+//! An entity is a value that consists of named columns. A plain get returns its column without a name; a
+//! plain value is an entity with only that column. Attribute groups are entities of one key in several
+//! families, so that columns that are read together are stored together.
 
 use cairn_format::key::LookupKey;
 use cairn_format::wide;
@@ -17,10 +16,10 @@ use crate::db::Db;
 use crate::handle::Family;
 use crate::reads::lookup;
 
-/// A column to write: its name and value.
+/// A column to write: name and value.
 pub type Column<'a> = (&'a [u8], &'a [u8]);
 
-/// The entity of `columns`, which may come in any order.
+/// Encodes an entity of `columns`, which may be in any order.
 fn encoded(columns: &[Column<'_>]) -> Result<Vec<u8>> {
     let mut entity = Vec::new();
     wide::encode_unsorted(columns, &mut entity)?;
@@ -28,9 +27,8 @@ fn encoded(columns: &[Column<'_>]) -> Result<Vec<u8>> {
 }
 
 impl WriteBatch {
-    /// Sets `key` to an entity of `columns`, pairs of name and value in any order. The empty name
-    /// is that of the default column. A name that repeats is `Corruption` when the batch is
-    /// written, as in RocksDB.
+    /// Sets `key` to an entity of `columns`, pairs of name and value in any order. The empty name is that of
+    /// the default column. Duplicate names fail with `Corruption` when the batch is written, as in RocksDB.
     pub fn put_entity(&mut self, key: &[u8], columns: &[Column<'_>]) {
         self.put_entity_of(0, key, columns);
     }
@@ -53,8 +51,8 @@ impl WriteBatch {
         }
     }
 
-    /// Sets `key` to `value`, which was written at `unix_seconds`. The time only decides where
-    /// RocksDB's tiered compaction keeps the value.
+    /// Sets `key` to `value` with the write time `unix_seconds`. The time only affects the placement of the
+    /// value by RocksDB's tiered compaction.
     pub fn timed_put(&mut self, key: &[u8], value: &[u8], unix_seconds: u64) {
         self.add(0, |batch| batch.timed_put(0, key, value, unix_seconds));
     }
@@ -72,12 +70,12 @@ impl Family {
     ///
     /// # Errors
     ///
-    /// `Corruption` if a name repeats; else see [`Db::write_with`].
+    /// `Corruption` for duplicate names; otherwise see [`Db::write_with`].
     pub fn put_entity(&self, key: &[u8], columns: &[Column<'_>]) -> Result<()> {
         self.put_entity_with(key, columns, &WriteOptions::default())
     }
 
-    /// [`Family::put_entity`] with options.
+    /// Like [`Family::put_entity`], with options.
     ///
     /// # Errors
     ///
@@ -91,7 +89,7 @@ impl Family {
         self.single(options, |batch| batch.put_entity_in(self, key, columns))
     }
 
-    /// Sets `key` to `value`, which was written at `unix_seconds`.
+    /// Sets `key` to `value` with the write time `unix_seconds`.
     ///
     /// # Errors
     ///
@@ -102,14 +100,13 @@ impl Family {
         })
     }
 
-    /// The value of `key`, and the operands that were merged to it since, from the oldest to the
-    /// newest; nothing if it has no value. The merge operator is not called. Of an entity the
-    /// default column is what it was set to.
+    /// Returns the value of `key` and its merge operands, oldest first; empty if the key does not exist. The
+    /// merge operator is not called. For an entity, the value is that of the default column.
     ///
     /// # Errors
     ///
-    /// `Incomplete` if there are more than `expected_max`; its text says how many. Else those of
-    /// [`Family::get_with`]; `InvalidArgument` if `expected_max` is 0.
+    /// `Incomplete` if there are more than `expected_max`; the message has their number. `InvalidArgument` if
+    /// `expected_max` is 0. Otherwise those of [`Family::get_with`].
     pub fn get_merge_operands(
         &self,
         key: &[u8],
@@ -138,11 +135,11 @@ impl Family {
 }
 
 impl Db {
-    /// Sets `key` to an entity in each of several families, all at once.
+    /// Sets `key` to an entity in each of several families, atomically.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` without any group; else those of [`Family::put_entity`].
+    /// `InvalidArgument` without any group; otherwise those of [`Family::put_entity`].
     pub fn put_attribute_groups(
         &self,
         key: &[u8],
@@ -159,8 +156,8 @@ impl Db {
         self.write_with(&batch, options)
     }
 
-    /// The columns of `key` in each of `families`, or why they cannot be read, as one moment sees
-    /// them.
+    /// Returns the columns of `key` in each of `families`, or an error for each that cannot be read, from a
+    /// consistent view.
     pub fn get_attribute_groups(
         &self,
         key: &[u8],

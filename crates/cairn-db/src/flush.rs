@@ -1,9 +1,10 @@
-//! Flushing memtables: when a flush begins, and waiting for one.
+//! Flushes of memtables: when a flush starts, and waiting for it.
 //!
-//! Families are flushed one by one, each when it has `min_write_buffer_number_to_merge` full memtables or on request. With
-//! `atomic_flush` all families switch their memtables together, one job writes the immutable memtables of all, and one group
-//! of edits installs the tables: a crash then leaves one state of the whole database, also without a log. A program that
-//! names families switches only those together; they may then be ahead of the others.
+//! Families are flushed individually, when they have `min_write_buffer_number_to_merge` full memtables or on
+//! request. With `atomic_flush`, all families switch their memtables together, one job writes the immutable
+//! memtables of all of them, and one group of edits installs the tables, so that a crash leaves a consistent
+//! state of the whole database, even without a log. A program that flushes selected families switches only
+//! those together; they may then be ahead of the others.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use crate::shared::{FamilyTree, Immutable, Shared, Tree};
 use crate::watch::Watch;
 use crate::write::stall::{self, Condition};
 
-/// The part of one family in an atomic flush, written and not yet part of the tree.
+/// The part of one family in an atomic flush, written but not installed.
 struct Job {
     family: Arc<FamilyState>,
     change: Change,
@@ -31,12 +32,12 @@ struct Job {
     started: u64,
 }
 
-/// The state that memtables must reach before a caller that waits for their flush returns.
+/// The progress that memtables must reach before a caller that waits for their flush returns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Goal {
     /// Their entries are in tables.
     InTables,
-    /// And listeners have been notified.
+    /// Listeners have been notified as well.
     Reported,
 }
 
@@ -46,8 +47,8 @@ impl Shared {
         self.options().atomic_flush
     }
 
-    /// The families that are switched when `families` need to be and the program named none: all of
-    /// them if they are flushed together.
+    /// Returns the families to switch when `families` need to be switched and the program selected none: all
+    /// of them if they are flushed together.
     pub(crate) fn flushed_with(&self, families: &[Arc<FamilyState>]) -> Vec<Arc<FamilyState>> {
         match self.flushes_atomically() {
             true => self.catalog.families().iter().cloned().collect(),
@@ -55,7 +56,7 @@ impl Shared {
         }
     }
 
-    /// Reserves the memtables of `family` that wait for a flush; false if none is due.
+    /// Reserves the memtables of `family` that wait for a flush. False if none is due.
     pub(crate) fn reserve_flush(&self, tree: &mut Tree, family: &FamilyState) -> bool {
         let to_merge = family.options().min_write_buffer_number_to_merge.max(1) as usize;
         if tree.jobs.flushes() >= self.options().background_limits().0 {
@@ -76,7 +77,7 @@ impl Shared {
         true
     }
 
-    /// Finishes a flush that [`Shared::reserve_flush`] reserved.
+    /// Finishes a flush reserved by [`Shared::reserve_flush`].
     pub(crate) fn finish_flush(
         self: &Arc<Self>,
         tree: &mut Tree,
@@ -86,20 +87,20 @@ impl Shared {
     ) {
         self.note_outcome(tree, family.id(), JobKind::Flush, result, forgiven);
         if let Some(state) = tree.families.get_mut(&family.id()) {
-            assert!(state.flushing, "a flush ends that was begun");
+            assert!(state.flushing, "a flush that ends has started");
             state.flushing = false;
             state.reporting.clear();
             state.flush_requested &= !state.immutables.is_empty();
         }
     }
 
-    /// Reserves the memtables of all families that wait for an atomic flush; false if none is due.
+    /// Reserves the memtables of all families that wait for an atomic flush. False if none is due.
     pub(crate) fn reserve_atomic_flush(&self, tree: &mut Tree) -> bool {
         let waits = tree
             .families
             .values()
             .any(|state| !state.immutables.is_empty());
-        // One job at a time: the next moment may only count when this one does.
+        // One job at a time: a later state must not be installed before this one.
         let mut retries = tree.families.values().map(|state| &state.retry_flush);
         if tree.jobs.flushes() > 0 || !waits || retries.any(|retry| self.must_wait(retry.as_ref()))
         {
@@ -117,7 +118,7 @@ impl Shared {
         true
     }
 
-    /// Finishes a flush that [`Shared::reserve_atomic_flush`] reserved.
+    /// Finishes a flush reserved by [`Shared::reserve_atomic_flush`].
     pub(crate) fn finish_atomic_flush(
         self: &Arc<Self>,
         tree: &mut Tree,
@@ -157,7 +158,7 @@ impl Shared {
 
     /// Writes the immutable memtables of all families to tables and installs them together.
     pub(crate) fn flush_all(self: &Arc<Self>) -> Result<()> {
-        let families = self.catalog.families_full();
+        let families = self.catalog.families().clone();
         // Families switch together under this lock: families that switched with another one wait with it.
         let waiting: Vec<(Arc<FamilyState>, Vec<Immutable>)> = {
             let mut tree = self.tree.lock();
@@ -175,7 +176,8 @@ impl Shared {
                 .collect()
         };
         let mut jobs: Vec<Job> = Vec::new();
-        // The thread works on one family after the other, and on the last as all are installed.
+        // The thread is listed with one family after the other, and with the last one while all are
+        // installed.
         let mut working = None;
         for (family, immutables) in waiting {
             drop(working.take());
@@ -183,7 +185,9 @@ impl Shared {
                 Ok(job) => jobs.push(job),
                 Err(error) => {
                     for job in &jobs {
-                        self.catalog.delete_outputs(&job.family, &job.change.edit);
+                        self.catalog
+                            .deletions
+                            .delete_outputs(&job.family, &job.change.edit);
                     }
                     return Err(error);
                 }
@@ -192,7 +196,7 @@ impl Shared {
         let group: Vec<_> = jobs.iter().map(|job| (&*job.family, &job.change)).collect();
         {
             let _stage = threads::stage(Stage::InstallFlushResults);
-            self.catalog.install_together(&**self, &group)?;
+            self.catalog.install(&**self, &group)?;
         }
         for job in jobs {
             let micros = (self.context.world.clock.monotonic_nanos() - job.started) / 1000;
@@ -242,8 +246,8 @@ impl Shared {
         })
     }
 
-    /// Switches the memtables of `families`, and of those that are flushed with them, and waits
-    /// until everything in them is in tables.
+    /// Switches the memtables of `families`, and of those flushed together with them, and waits until they
+    /// are flushed.
     pub(crate) fn flush(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()> {
         let at_once = FlushOptions {
             allow_write_stall: true,
@@ -252,13 +256,13 @@ impl Shared {
         self.flush_with(&self.flushed_with(families), &at_once)
     }
 
-    /// Flushes everything for a copy of the database if the logs have at least `wal_bytes`.
+    /// Flushes all memtables for a copy of the database if the logs have at least `wal_bytes` bytes.
     pub(crate) fn flush_for_copy(self: &Arc<Self>, wal_bytes: u64) -> Result<()> {
         self.context.check_process()?;
         if wal_bytes == u64::MAX || self.context.read_only {
             return Ok(());
         }
-        // What no log has would be missing from the copy.
+        // Writes without a log would be missing in the copy.
         let unlogged = self.signals.has_unlogged();
         if self.log_bytes() < wal_bytes && !unlogged {
             return Ok(());
@@ -267,7 +271,7 @@ impl Shared {
         self.flush(&families)
     }
 
-    /// Switches the memtables of `families` and of no others, as `options` say.
+    /// Switches the memtables of `families` only, as `options` specify.
     fn flush_with(
         self: &Arc<Self>,
         families: &[Arc<FamilyState>],
@@ -290,7 +294,7 @@ impl Shared {
         }
     }
 
-    /// [`Shared::flush_with`] for a program that named `families`.
+    /// [`Shared::flush_with`] for a program that selected `families`.
     fn flush_by_hand(
         self: &Arc<Self>,
         families: &[Arc<FamilyState>],
@@ -333,20 +337,20 @@ impl Shared {
         if !options.allow_write_stall {
             self.wait_before_flush(families)?;
         }
-        // Before anybody has to wait for the lead.
+        // Before acquiring the lead, which may have to wait.
         self.sync_before_switch()?;
         let lead = self.lead_alone()?;
         self.check_writable()?;
         let switched = self.only_switch_memtables(families, true);
         drop(lead);
-        // Listeners hear of a memtable without the lead, which what they do may need, and before its flush
-        // begins.
+        // Listeners are notified of the sealed memtable without the lead, which their calls may need, and
+        // before its flush starts.
         self.telemetry.deliver();
         self.schedule(&mut self.tree.lock());
         switched
     }
 
-    /// [`Shared::flush`] for a caller that leads and keeps the lead.
+    /// [`Shared::flush`] for a caller that holds the lead and keeps it.
     pub(crate) fn flush_led(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()> {
         let families = self.flushed_with(families);
         self.retry_flushes(&families);
@@ -355,7 +359,7 @@ impl Shared {
         self.await_flushes(&families, Goal::InTables)
     }
 
-    /// Waits until the immutable memtables that `families` have now are as far as `wanted`.
+    /// Waits until the current immutable memtables of `families` have reached `wanted`.
     fn await_flushes(self: &Arc<Self>, families: &[Arc<FamilyState>], wanted: Goal) -> Result<()> {
         let goals: Vec<(u32, Option<Immutable>)> = {
             let tree = self.tree.lock();
@@ -368,7 +372,7 @@ impl Shared {
                 })
                 .collect()
         };
-        // A flush that fails is tried again, for no known time.
+        // A failed flush is retried for an unknown time.
         let failing = |tree: &Tree| {
             goals.iter().find_map(|(id, _)| {
                 let state = tree.families.get(id)?;
@@ -386,7 +390,7 @@ impl Shared {
                 })
             })
         };
-        // Nothing is flushed any more once the database is being closed.
+        // No flush starts once the database is being closed.
         let over = |tree: &Tree| self.lifecycle.is_closing() && tree.jobs.flushes() == 0;
         self.wait_until(|tree| {
             self.errors.stop_writes() || failing(tree).is_some() || reached(tree) || over(tree)
@@ -400,8 +404,8 @@ impl Shared {
         }
     }
 
-    /// Waits until one more memtable of each family, and one more file of level 0, would not slow
-    /// writes down, or the memtables have been switched meanwhile.
+    /// Waits until one more memtable of each family, and one more file of level 0, would not slow down
+    /// writes, or the memtables have been switched in the meantime.
     fn wait_before_flush(&self, families: &[Arc<FamilyState>]) -> Result<()> {
         for family in families {
             let active = family.memtable();
@@ -415,7 +419,7 @@ impl Shared {
                     return true;
                 }
                 let options = family.options();
-                // Below the triggers of flushes and compactions nothing would end the waiting.
+                // Below the triggers of flushes and compactions nothing would end the wait.
                 let merged = options.min_write_buffer_number_to_merge.max(1) as usize;
                 let trigger = options.level0_file_num_compaction_trigger;
                 if load.immutables < merged
@@ -425,7 +429,7 @@ impl Shared {
                 }
                 load.immutables += 1;
                 load.level_zero_files += 1;
-                // Where no job runs none will make room: waiting on would be for ever.
+                // If no job is running, none will free memory: the wait would not end.
                 stall::condition(load, &options) == Condition::Normal
                     || tree.jobs.are_idle()
                     || self.check_writable().is_err()
@@ -440,7 +444,8 @@ impl Shared {
     }
 }
 
-/// The error of the last flush of a family, if it failed and no other runs yet. A retry follows, which may fail as well.
+/// Returns the error of the last flush of a family, if it failed and no other is running yet. It will be
+/// retried, which may fail as well.
 fn has_failed(state: &FamilyTree) -> Option<&Error> {
     let retry = state.retry_flush.as_ref()?;
     (!state.flushing && retry.ends_waiting()).then_some(&retry.error)
@@ -456,8 +461,8 @@ impl Tree {
 }
 
 impl Db {
-    /// Writes the memtables of `families` to tables; an empty list means all families. With `atomic_flush` their content
-    /// survives a crash together or not at all.
+    /// Flushes the memtables of `families`; an empty list means all families. With `atomic_flush`, after a
+    /// crash their data is recovered either completely or not at all.
     ///
     /// # Errors
     ///
@@ -476,7 +481,7 @@ impl Db {
         self.shared().flush_by_hand(&states, options)
     }
 
-    /// [`Db::flush_families_with`] the default options: it waits.
+    /// Like [`Db::flush_families_with`] with the default options: it waits.
     ///
     /// # Errors
     ///
@@ -487,7 +492,7 @@ impl Db {
 }
 
 impl Family {
-    /// Writes the family's memtable to a table, and waits for it.
+    /// Flushes the family's memtables, and waits.
     ///
     /// # Errors
     ///
@@ -496,7 +501,7 @@ impl Family {
         self.flush_with(&FlushOptions::default())
     }
 
-    /// [`Family::flush`] with options.
+    /// Like [`Family::flush`], with options.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The handles by which a program keeps a database open.
+//! The handles with which a program keeps a database open.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use cairn_platform::Priority;
 use crate::catalog::family::FamilyState;
 use crate::shared::Shared;
 
-/// The state that all handles of a database share. Dropped with the last of them, it closes the database.
+/// The state shared by all handles of a database. Dropping the last handle closes the database.
 pub(crate) struct Handle {
     pub(crate) shared: Arc<Shared>,
 }
@@ -16,13 +16,13 @@ pub(crate) struct Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         if self.shared.context.is_forked() {
-            // Kept for ever: nothing of the parent's is given up.
+            // Leaked: nothing that belongs to the parent may be released.
             std::mem::forget(self.shared.clone());
             return;
         }
         let shared = &self.shared;
         if shared.may_wait().is_err() {
-            // A callback let go of the last handle. What it is called by ends before the closing does.
+            // A callback dropped the last handle. The call that runs it ends before closing does.
             let closed = shared.clone();
             let close = move || closed.close_unwatched();
             shared
@@ -37,11 +37,11 @@ impl Drop for Handle {
 }
 
 impl Shared {
-    /// Closes the database where no caller learns how that ended, and takes away what it holds in memory: the thread
-    /// of a job that has just ended may refer to the database for a moment longer.
+    /// Closes the database when no caller receives the result, and releases its memory: the thread of a job
+    /// that has just ended may hold a reference to the database for a moment longer.
     fn close_unwatched(self: &Arc<Self>) {
         if let Err(error) = self.close() {
-            // No caller is left to report to; `Db::close` reports its error.
+            // There is no caller to return the error to; `Db::close` returns it.
             self.context
                 .info
                 .error(format_args!("closing the database failed: {error}"));
@@ -50,8 +50,8 @@ impl Shared {
     }
 }
 
-/// A column family of an open database: a keyspace of its own with options of its own, sharing
-/// the WAL with the others. Cheap to clone; keeps the database open while it lives.
+/// A column family of an open database: a keyspace with its own options that shares the WAL with the others.
+/// Cheap to clone; it keeps the database open.
 #[derive(Clone)]
 pub struct Family {
     pub(crate) state: Arc<FamilyState>,
@@ -59,19 +59,19 @@ pub struct Family {
 }
 
 impl Family {
-    /// The number by which logs and MANIFEST know the family; 0 is the default family.
+    /// Returns the id of the family in logs and in the MANIFEST; 0 is the default family.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.state.id()
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.state.name()
     }
 
-    /// The options in effect.
+    /// Returns the current options.
     #[must_use]
     pub fn options(&self) -> Arc<FamilyOptions> {
         Arc::clone(&self.state.options())
@@ -98,8 +98,8 @@ impl Drop for Family {
         if !self.state.is_dropped() || self.db.shared.context.is_forked() {
             return;
         }
-        // The last handle of a dropped family keeps its tables. It lets go of them first, by
-        // standing for another family for a moment, and then they are deleted.
+        // The last handle of a dropped family keeps its tables. To release them before the purge, it is
+        // replaced by a handle of another family.
         let shared = self.db.shared.clone();
         if Arc::strong_count(&self.state) == 1 {
             let name = self.state.name();

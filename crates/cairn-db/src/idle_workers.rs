@@ -1,8 +1,9 @@
 //! Idle workers that help a running compaction.
 //!
-//! While there are no writes, the threads that `max_background_jobs` allows and that are idle help the running
-//! compactions, so that all of them work even on a single one. While there are writes, the processors are left to the
-//! writers. A check costs one read of the clock; one in every [`CHECK_INTERVAL`] costs the lock of the tree.
+//! While there are no writes, the threads that `max_background_jobs` permits and that are idle help running
+//! compactions, so that all of them are used even by a single compaction. While there are writes, the
+//! processors are left to the writers. A check costs a clock reading; every [`CHECK_INTERVAL`] a check also
+//! acquires the lock of the tree.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,20 +13,20 @@ use cairn_platform::sync::Mutex;
 
 use crate::shared::Shared;
 
-/// The interval of checks for writes. Longer than a writer waits for a device now and then.
+/// The interval of checks for writes. It is longer than occasional waits of a writer for the device.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Records written in that time that still count as no writes.
+/// The maximum number of records written in an interval that still counts as no writes.
 const FEW: u64 = 50;
 
-/// The time and the newest record at the last check of a job.
+/// The time and the latest sequence number at the last check of a job.
 struct Look {
     nanos: u64,
     seq: u64,
 }
 
 impl Shared {
-    /// The source of spare threads for a compaction that begins now.
+    /// Returns the source of spare threads for a compaction that starts now.
     pub(crate) fn spare(self: &Arc<Self>) -> Arc<RequestThread> {
         let shared = self.clone();
         let last = Mutex::new(shared.look());
@@ -53,7 +54,7 @@ impl Shared {
         }
     }
 
-    /// A thread that the limit of jobs leaves.
+    /// A spare thread within the limit on jobs.
     fn spared(&self) -> Option<Permit> {
         let (flushes, compactions) = self.options().background_limits();
         let helper = self.tree.lock().jobs.begin_helper(flushes + compactions)?;

@@ -1,18 +1,21 @@
-//! Invariants of the state as a whole, asserted where it changes: at installs, switches of memtables and the end of an opening.
+//! Invariants across components, asserted where the state changes: at installs, memtable switches and the end
+//! of an opening.
 //!
-//! A check states facts that this crate establishes. What files, options and callers say is checked where it comes in, and
-//! is an error there.
+//! A check covers facts that this crate establishes. Files, options and arguments are validated where they
+//! are read, and fail with an error there.
 //!
 //! Invariants, cited by number:
 //!
-//! S1. The view of a family has the memtables that wait for a flush in its tree, in the same order.
-//! S2. Memtables of a family follow each other: each begins behind the last entry of the one before it.
-//! S3. The logs that memtables of a family need ascend, begin with the family's own log number, and exist.
-//! S4. Files have numbers that were given out.
-//! S5. Files of a level from 1 on do not overlap.
+//! S1. The view of a family has the memtables in its tree that wait for a flush, in the same order.
+//! S2. Memtables of a family are in order: each starts after the last entry of the previous one.
+//! S3. The logs needed by the memtables of a family ascend, start with the family's own log number, and
+//! exist.
+//! S4. Files have numbers that were allocated.
+//! S5. Files of levels from 1 on do not overlap.
 //! S6. Entries in memtables have sequence numbers that were assigned.
 //!
-//! Cost: builds with assertions only; the number of families and memtables, and of the files of one family at an install.
+//! Cost: builds with assertions only; proportional to the number of families and memtables, and to the files
+//! of one family at an install.
 
 use cairn_types::FileNumber;
 
@@ -78,7 +81,7 @@ impl Shared {
             "the logs that {name:?} needs ascend: {logs:?} (S3)"
         );
         debug_assert!(
-            logs.last() < Some(&self.catalog.next_file_number()),
+            logs.last() < Some(&self.catalog.numbers.next()),
             "{name:?} needs log {:?}, which does not exist (S3)",
             logs.last()
         );

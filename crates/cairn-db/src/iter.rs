@@ -1,9 +1,8 @@
-//! Iterators of an open database: what they show is renewed here, by hand or on their own.
+//! Iterators of an open database, and the renewal of their views.
 //!
-//! A [`DbIter`] shows one view for ever. An [`Iter`] can be given a newer one: by `refresh`, before
-//! each seek if it is `tailing`, and whenever the family's view has changed if it reads a snapshot
-//! and `auto_refresh_iterator_with_snapshot` is set. What the iterator reads by, bounds included,
-//! stays.
+//! A [`DbIter`] has a fixed view. An [`Iter`] can get a newer one: by `refresh`, before each seek if it is
+//! `tailing`, and whenever the family's view has changed if it reads a snapshot and
+//! `auto_refresh_iterator_with_snapshot` is set. Its read options, bounds included, do not change.
 
 use std::sync::Arc;
 
@@ -20,18 +19,18 @@ use crate::handle::Handle;
 use crate::open_iterators::{HeldView, Listed};
 use crate::shared::Shared;
 
-/// The occasions at which an iterator gets a new view.
+/// The events at which an iterator gets a new view.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Renewal {
     /// On request.
     OnRequest,
     /// Before each seek.
     BeforeSeeks,
-    /// When the family has another view.
+    /// When the family has a new view.
     WithTheView,
 }
 
-/// An iterator over one family. It keeps the files that it reads, and the database open.
+/// An iterator over one family. It keeps the files that it reads and the database open.
 pub struct Iter {
     /// `None` only while it is dropped.
     inner: Option<DbIter>,
@@ -43,14 +42,14 @@ pub struct Iter {
 }
 
 impl Family {
-    /// An iterator over the family, which stands nowhere yet. It shows the present state, whatever
-    /// is written while it lives.
+    /// Creates an unpositioned iterator over the family. It shows the current state, regardless of later
+    /// writes.
     #[must_use]
     pub fn iter(&self) -> Iter {
         self.iter_with(&ReadOptions::default())
     }
 
-    /// [`Family::iter`] with options.
+    /// Like [`Family::iter`], with options.
     #[must_use]
     pub fn iter_with(&self, options: &ReadOptions) -> Iter {
         let (view, seq) = self.db.shared.newest(&self.state);
@@ -59,7 +58,7 @@ impl Family {
 }
 
 impl Db {
-    /// An iterator over each of `families`, all of the state after one and the same write.
+    /// Creates an iterator over each of `families`, all with the state at the same sequence number.
     ///
     /// # Errors
     ///
@@ -83,7 +82,7 @@ impl Db {
 impl Iter {
     fn new(family: &Family, view: Arc<View>, seq: SequenceNumber, options: &ReadOptions) -> Iter {
         let mut options = Box::new(options.clone());
-        // Nothing comes into what is only read: as in RocksDB the iterator is one like others there.
+        // A read-only database never changes: the iterator is an ordinary one, as in RocksDB.
         options.tailing &= !family.db.shared.context.read_only;
         let opt_in_only = family.db.shared.options().prefix_seek_opt_in_only;
         if opt_in_only && !options.prefix_same_as_start && !options.auto_prefix_mode {
@@ -108,11 +107,11 @@ impl Iter {
         }
     }
 
-    /// Makes the iterator show the present state. It then stands nowhere.
+    /// Updates the iterator to the current state. It is then not positioned.
     ///
     /// # Errors
     ///
-    /// `NotSupported` in a process that was forked from the one that opened the database for writing.
+    /// `NotSupported` in a forked child of the process that opened the database for writing.
     pub fn refresh(&mut self) -> Result<()> {
         self.db.shared.context.check_reader()?;
         self.options.snapshot = None;
@@ -123,11 +122,11 @@ impl Iter {
         Ok(())
     }
 
-    /// Makes the iterator show what `snapshot` sees. It then stands nowhere.
+    /// Changes the iterator to the state of `snapshot`. It is then not positioned.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for a tailing iterator, which shows the present state.
+    /// `InvalidArgument` for a tailing iterator, which shows the current state.
     pub fn refresh_to(&mut self, snapshot: &Snapshot) -> Result<()> {
         self.db.shared.context.check_reader()?;
         if self.options.tailing {
@@ -147,7 +146,7 @@ impl Iter {
         let (view, seq) = self.db.shared.newest(&self.family);
         debug_assert!(
             self.view().number <= view.number,
-            "an iterator gets a view that is no older than number {}, not {}",
+            "the view of an iterator is at {} or later, not at {}",
             self.view().number,
             view.number
         );
@@ -156,7 +155,7 @@ impl Iter {
         let held = held_view(shared, self.family.id(), &view, seq);
         shared.iterators.renew(self.listed, &held);
         self.inner = Some(DbIter::new(view, seq, &self.options));
-        // Files that only the old view kept.
+        // Releases files that only the old view kept.
         self.db.shared.purge_in_background();
     }
 
@@ -164,8 +163,8 @@ impl Iter {
         !Arc::ptr_eq(&self.family.view(), self.view())
     }
 
-    /// Before a seek: gives the iterator the view that it should have. False if the seek is refused, which is then
-    /// the status.
+    /// Called before a seek: updates the view if necessary. Returns false if the seek is rejected; the error
+    /// is then the status.
     #[inline]
     fn before_seek(&mut self) -> bool {
         if let Err(error) = self.db.shared.context.check_reader() {
@@ -182,7 +181,7 @@ impl Iter {
         true
     }
 
-    /// Before a step: the same, for iterators that go on where they stand.
+    /// Called before a step: the same, for iterators that continue from their position.
     #[inline]
     fn before_step(&mut self, back: bool) {
         if self.renewal == Renewal::WithTheView {
@@ -208,7 +207,7 @@ impl Iter {
         self.inner.as_mut().expect("present until dropped")
     }
 
-    /// True if a move backward is refused, which is then the status.
+    /// True if a backward move is rejected; the error is then the status.
     fn refuses_back(&mut self) -> bool {
         if self.renewal == Renewal::BeforeSeeks {
             self.inner_mut().refuse(Error::not_supported(
@@ -219,7 +218,7 @@ impl Iter {
         false
     }
 
-    /// Moves to the first key at or behind `target`.
+    /// Moves to the first key at or after `target`.
     #[inline]
     pub fn seek(&mut self, target: &[u8]) {
         if self.before_seek() {
@@ -248,21 +247,22 @@ impl Iter {
         }
     }
 
-    /// Moves to the next key. Only while the iterator is valid; otherwise it stays nowhere.
+    /// Moves to the next key. Does nothing unless the iterator is valid.
     #[inline]
     pub fn next(&mut self) {
         self.before_step(false);
         self.inner_mut().next();
     }
 
-    /// [`Iter::next`] that passes key and value of the next entry to `show`. Returns false if there is none.
+    /// Like [`Iter::next`], and passes key and value of the next entry to `show`. Returns false if there is
+    /// none.
     #[inline]
     pub fn next_shown(&mut self, show: impl FnMut(&[u8], &[u8])) -> bool {
         self.before_step(false);
         self.inner_mut().next_shown(show)
     }
 
-    /// Moves to the previous key. Only while the iterator is valid; otherwise it stays nowhere.
+    /// Moves to the previous key. Does nothing unless the iterator is valid.
     #[inline]
     pub fn prev(&mut self) {
         if !self.refuses_back() {
@@ -271,15 +271,15 @@ impl Iter {
         }
     }
 
-    /// A property of the iterator under RocksDB's names.
+    /// Returns a property of the iterator, by RocksDB's names.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for a name without an answer, or where the iterator stands nowhere and
-    /// the answer is about an entry.
+    /// `InvalidArgument` for an unknown name, or for a property of the current entry if the iterator is not
+    /// valid.
     pub fn property(&self, name: &str) -> Result<String> {
         match name {
-            // Keys and values move with the iterator; `value_pinned` keeps a value.
+            // Keys and values are only valid until the iterator moves; `value_pinned` keeps a value.
             "rocksdb.iterator.is-key-pinned" | "rocksdb.iterator.is-value-pinned"
                 if self.valid() =>
             {
@@ -314,19 +314,18 @@ impl std::ops::DerefMut for Iter {
 impl Drop for Iter {
     fn drop(&mut self) {
         if self.db.shared.context.is_forked() {
-            // Letting go of blocks and files takes locks.
+            // Releasing blocks and files acquires locks.
             std::mem::forget(self.inner.take());
             return;
         }
         self.inner = None;
         self.db.shared.iterators.remove(self.listed);
-        // Files that only this iterator kept are deleted by a background thread, not by the
-        // reader's.
+        // Files that only this iterator kept are deleted by a background thread rather than the reader's.
         self.db.shared.purge_in_background();
     }
 }
 
-/// The hold of an iterator on `view` of the family with this id, from now on.
+/// Registers an iterator on `view` of the family with this id, from now on.
 #[inline]
 fn held_view(shared: &Shared, family: u32, view: &View, seq: SequenceNumber) -> HeldView {
     HeldView {
@@ -337,8 +336,8 @@ fn held_view(shared: &Shared, family: u32, view: &View, seq: SequenceNumber) -> 
     }
 }
 
-/// The last write that an iterator sees of a view that was taken at `seq`. A tailing one sees whatever
-/// comes into the memtable that it walks.
+/// Returns the last sequence number visible to an iterator with a view that was taken at `seq`. A tailing one
+/// sees all entries that are added to its memtable.
 fn seen_by(options: &ReadOptions, seq: SequenceNumber) -> SequenceNumber {
     match options.tailing {
         true => SequenceNumber::MAX,

@@ -1,20 +1,20 @@
-//! Background jobs: the counts of scheduled and running ones, and the holds that keep others from starting.
+//! Background jobs: counts of scheduled and running jobs, and the holds that prevent jobs from starting.
 //!
-//! [`Jobs`] counts. Which job is due, and how it is run, is decided by the callers
-//! (`background.rs`, `flush.rs`, `manual.rs`); they begin a job here before they hand it to a thread, and end it
-//! under the same lock as the change of the tree that its end makes, so that a waiter sees both or neither.
+//! [`Jobs`] only counts. Which job is due, and how it runs, is decided by the callers (`background.rs`,
+//! `flush.rs`, `manual.rs`). They count a job here before passing it to a thread, and end it under the same
+//! lock as the change of the tree made by its end, so that waiters see both or neither.
 //!
-//! Four holds keep compactions from starting, each counted, because several callers may want it at once: a
-//! pause of all background work, an abort of compactions, an exclusive manual compaction, and a manual
-//! compaction that waits for its turn. A ban on manual compactions and an abort also end those that run,
-//! through flags that the jobs look at.
+//! Four holds prevent compactions from starting: a pause of all background work, an abort of compactions, an
+//! exclusive manual compaction, and a manual compaction that is waiting for its turn. Each is counted, because
+//! several callers may hold it at once. A ban on manual compactions and an abort also end running ones, through
+//! flags that the jobs check.
 //!
 //! Invariants:
 //!
-//! J1. Every job that begins ends once; none ends that did not begin.
-//! J2. No purge begins once the directory is given up.
-//! J3. The flag that running compactions read is set while there is an abort, that of manual ones while they
-//!     are banned.
+//! J1. Every job that begins ends exactly once.
+//! J2. No purge begins once the directory is released.
+//! J3. The flag read by running compactions is set while there is an abort, that of manual ones while they are
+//!     banned.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use cairn_options::Canceled;
 use cairn_platform::sync::{AtomicBool, AtomicUsize, Ordering};
 use cairn_types::{Code, Error, Result, Subcode};
 
-/// The kinds of job that the background schedules.
+/// The kinds of background jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobKind {
     Flush,
@@ -32,22 +32,22 @@ pub(crate) enum JobKind {
 /// The jobs of a database, and the holds on them.
 #[derive(Default)]
 pub(crate) struct Jobs {
-    /// Jobs that were begun and not ended, by kind.
+    /// Jobs that have begun and not ended, by kind.
     scheduled: [usize; 2],
-    /// Jobs that threads of the background run. A thread is done a little after the job has ended.
+    /// Jobs on background threads. A thread finishes a little after its job has ended.
     running: [usize; 2],
-    /// Manual compactions that run or wait.
+    /// Manual compactions that are running or waiting.
     manual: usize,
-    /// Jobs that delete obsolete files or end logs.
+    /// Jobs that delete obsolete files or release logs.
     purges: usize,
-    /// The directory may belong to another process: nothing is deleted any more.
+    /// True once the directory may belong to another process: nothing is deleted any more.
     gave_up_directory: bool,
-    /// Threads beside the jobs' own that help compactions.
+    /// Additional threads that help compactions.
     helpers: Arc<AtomicUsize>,
     holds: Holds,
 }
 
-/// The holds that keep jobs from starting.
+/// The holds that prevent jobs from starting.
 #[derive(Default)]
 struct Holds {
     /// Pauses that have begun: no compaction starts.
@@ -58,29 +58,29 @@ struct Holds {
     aborts: usize,
     /// Set while there are aborts; running compactions read it.
     aborted: Arc<AtomicBool>,
-    /// Bans on manual compactions that the program has not lifted; below zero those that it has lifted
-    /// in advance.
+    /// Bans on manual compactions minus those that the program lifted; negative if it lifted more than it
+    /// set.
     bans: i64,
-    /// Changes under way that let no manual compaction run beside them.
+    /// Exclusive changes in progress, during which no manual compaction may run.
     alone: usize,
     /// Set while there are bans; running manual compactions read it.
     banned: Arc<AtomicBool>,
     /// Exclusive manual compactions.
     exclusive: usize,
-    /// Manual compactions that wait for the end of a running one.
+    /// Manual compactions that are waiting for a running one to end.
     waiting: usize,
 }
 
 /// A change of the bans on manual compactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ban {
-    /// The program bans them once more.
+    /// The program sets one more ban.
     Add,
-    /// The program lifts one ban; without one the next has no effect, as in RocksDB.
+    /// The program lifts one ban; if there is none, the next one has no effect, as in RocksDB.
     Lift,
-    /// A change begins that must run alone.
+    /// An exclusive change begins.
     BeginAlone,
-    /// That change is over.
+    /// An exclusive change ends.
     EndAlone,
 }
 
@@ -89,47 +89,47 @@ pub(crate) struct Helper(Arc<AtomicUsize>);
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        // Relaxed: a count that is read too late only delays the next helper.
+        // Relaxed: a stale count only delays the next helper.
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Jobs {
-    /// Counts a job that is about to be handed to a thread.
+    /// Counts a job that is about to be passed to a thread.
     pub(crate) fn begin(&mut self, kind: JobKind) {
         self.scheduled[kind as usize] += 1;
     }
 
-    /// Ends a job that was begun.
+    /// Ends a job.
     pub(crate) fn end(&mut self, kind: JobKind) {
         let scheduled = &mut self.scheduled[kind as usize];
-        assert!(*scheduled > 0, "a {kind:?} ends that did not begin (J1)");
+        assert!(*scheduled > 0, "a {kind:?} that ends has begun (J1)");
         *scheduled -= 1;
     }
 
-    /// Counts a job that a thread of the background runs now.
+    /// Counts a job that is now running on a background thread.
     pub(crate) fn start_running(&mut self, kind: JobKind) {
         self.running[kind as usize] += 1;
     }
 
-    /// Uncounts a job whose thread is done; its end may have been counted already.
+    /// Uncounts a job whose thread has finished; its end may already have been counted.
     pub(crate) fn stop_running(&mut self, kind: JobKind) {
         let running = &mut self.running[kind as usize];
-        assert!(*running > 0, "a {kind:?} stops that did not run (J1)");
+        assert!(*running > 0, "a {kind:?} that stops was running (J1)");
         *running -= 1;
     }
 
-    /// Flushes that are scheduled, running ones included.
+    /// Flushes that are scheduled, including running ones.
     pub(crate) fn flushes(&self) -> usize {
         self.scheduled[JobKind::Flush as usize]
     }
 
-    /// Compactions that are scheduled, running and manual ones included.
+    /// Compactions that are scheduled, including running and manual ones.
     pub(crate) fn compactions(&self) -> usize {
         self.scheduled[JobKind::Compaction as usize]
     }
 
-    /// Jobs of `kind` that threads of the background run.
+    /// Jobs of `kind` running on background threads.
     pub(crate) fn running(&self, kind: JobKind) -> usize {
         self.running[kind as usize]
     }
@@ -139,12 +139,12 @@ impl Jobs {
         self.scheduled == [0, 0]
     }
 
-    /// True if no flush and no compaction is scheduled and no manual compaction waits for its turn either.
+    /// True if no flush and no compaction is scheduled and no manual compaction is waiting for its turn.
     pub(crate) fn are_over(&self) -> bool {
         self.are_idle() && self.manual == 0
     }
 
-    /// Counts a thread that helps a compaction, if fewer than `limit` threads work.
+    /// Counts a thread that helps a compaction, if fewer than `limit` threads are working.
     pub(crate) fn begin_helper(&self, limit: usize) -> Option<Helper> {
         let [flushes, compactions] = self.scheduled;
         // Relaxed: helpers begin under the lock that guards this value.
@@ -156,29 +156,29 @@ impl Jobs {
         Some(Helper(self.helpers.clone()))
     }
 
-    /// Counts a purge; false if the directory is given up, and then nothing may be deleted.
+    /// Counts a purge. Returns false if the directory is released, and nothing may be deleted.
     pub(crate) fn begin_purge(&mut self) -> bool {
         self.purges += usize::from(!self.gave_up_directory);
         !self.gave_up_directory
     }
 
-    /// Ends a purge that was begun.
+    /// Ends a purge.
     pub(crate) fn end_purge(&mut self) {
-        assert!(self.purges > 0, "a purge ends that did not begin (J1)");
+        assert!(self.purges > 0, "a purge that ends has begun (J1)");
         self.purges -= 1;
     }
 
-    /// True while a purge runs or is due.
+    /// True while a purge is running or due.
     pub(crate) fn have_purges(&self) -> bool {
         self.purges > 0
     }
 
-    /// No purge begins from now on.
+    /// Prevents further purges.
     pub(crate) fn give_up_directory(&mut self) {
         self.gave_up_directory = true;
     }
 
-    /// True once no purge may begin.
+    /// True if purges are prevented.
     pub(crate) fn gave_up_directory(&self) -> bool {
         self.gave_up_directory
     }
@@ -196,18 +196,18 @@ impl Jobs {
         holds.pausing + holds.aborts + holds.exclusive + holds.waiting == 0
     }
 
-    /// Begins a pause: no compaction starts any more. Flushes may start until it is complete.
+    /// Begins a pause: no more compactions start. Flushes may start until it is complete.
     pub(crate) fn begin_pause(&mut self) {
         self.holds.pausing += 1;
     }
 
-    /// Completes a pause that was begun.
+    /// Completes a pause.
     pub(crate) fn complete_pause(&mut self) {
         self.holds.paused += 1;
         assert!(self.holds.paused <= self.holds.pausing);
     }
 
-    /// Takes back a pause that is complete; false if there is none.
+    /// Ends a complete pause. Returns false if there is none.
     pub(crate) fn end_pause(&mut self) -> bool {
         let holds = &mut self.holds;
         if holds.paused == 0 {
@@ -223,13 +223,13 @@ impl Jobs {
         self.holds.aborts
     }
 
-    /// Ends all compactions; none starts until the abort is taken back.
+    /// Aborts all compactions; none starts until the abort is ended.
     pub(crate) fn abort(&mut self) {
         self.holds.aborts += 1;
         self.holds.aborted.store(true, Ordering::Release);
     }
 
-    /// Takes one abort back; true if compactions may start again.
+    /// Ends one abort. Returns true if compactions may start again.
     pub(crate) fn end_abort(&mut self) -> bool {
         let holds = &mut self.holds;
         holds.aborts = holds.aborts.saturating_sub(1);
@@ -238,7 +238,7 @@ impl Jobs {
         over
     }
 
-    /// Changes the bans on manual compactions; true if there are any now.
+    /// Changes the bans on manual compactions. Returns true if any are in effect.
     pub(crate) fn change_bans(&mut self, change: Ban) -> bool {
         let holds = &mut self.holds;
         match change {
@@ -252,12 +252,12 @@ impl Jobs {
         banned
     }
 
-    /// True while a manual compaction runs or waits.
+    /// True while a manual compaction is running or waiting.
     pub(crate) fn have_manual(&self) -> bool {
         self.manual > 0
     }
 
-    /// Counts a manual compaction, which keeps automatic ones from starting if it is `exclusive`.
+    /// Counts a manual compaction, which prevents automatic ones from starting if it is `exclusive`.
     ///
     /// # Errors
     ///
@@ -269,29 +269,30 @@ impl Jobs {
         Ok(())
     }
 
-    /// Ends a manual compaction that was begun as `exclusive` as this.
+    /// Ends a manual compaction that began with the same `exclusive`.
     pub(crate) fn end_manual(&mut self, exclusive: bool) {
         assert!(
             self.manual > 0,
-            "a manual compaction ends that did not begin (J1)"
+            "a manual compaction that ends has begun (J1)"
         );
         self.manual -= 1;
         self.holds.exclusive -= usize::from(exclusive);
     }
 
-    /// Keeps automatic compactions from starting while a manual one waits for its turn.
+    /// Prevents automatic compactions from starting while a manual one is waiting for its turn.
     pub(crate) fn begin_waiting(&mut self) {
         self.holds.waiting += 1;
     }
 
-    /// Ends the wait that [`Jobs::begin_waiting`] began.
+    /// Ends the wait begun by [`Jobs::begin_waiting`].
     pub(crate) fn end_waiting(&mut self) {
         self.holds.waiting -= 1;
     }
 
     /// # Errors
     ///
-    /// `Incomplete` with the reason if a manual compaction cannot go on: it is banned, `canceled` or aborted.
+    /// `Incomplete` with the reason if a manual compaction cannot continue: it is banned, `canceled` or
+    /// aborted.
     pub(crate) fn check_manual(&self, canceled: &Canceled) -> Result<()> {
         if self.holds.ban_manual() || canceled.is_canceled() {
             return Err(paused());
@@ -302,8 +303,8 @@ impl Jobs {
         Ok(())
     }
 
-    /// The flags that end a compaction, beside that of the closing database; `manual` is that of the caller of a
-    /// manual one.
+    /// The flags that end a compaction, except that of closing; `manual` is the cancellation flag of the
+    /// caller of a manual one.
     pub(crate) fn cancel_flags(&self, manual: Option<&Canceled>) -> Vec<Arc<AtomicBool>> {
         let mut flags = vec![self.holds.aborted.clone()];
         if let Some(canceled) = manual {
@@ -313,7 +314,7 @@ impl Jobs {
         flags
     }
 
-    /// The reason for which a compaction was ended by one of its flags; `None` if none of them is set.
+    /// Returns the reason for which a compaction was ended by one of its flags; `None` if none is set.
     pub(crate) fn reason_of_cancel(&self, manual: Option<&Canceled>) -> Option<Error> {
         let is_set = |flag: &AtomicBool| flag.load(Ordering::Acquire);
         match manual {
@@ -335,7 +336,7 @@ fn paused() -> Error {
     Error::new(
         Code::Incomplete,
         Subcode::ManualCompactionPaused,
-        "the manual compaction was called off",
+        "the manual compaction was cancelled",
     )
 }
 
@@ -347,7 +348,7 @@ fn aborted() -> Error {
     )
 }
 
-/// True if `error` is that of a compaction that was called off, which is no failure.
+/// True if `error` is that of a cancelled compaction, which is not a failure.
 pub(crate) fn is_called_off(error: &Error) -> bool {
     error.code() == Code::Incomplete
         && matches!(
@@ -361,14 +362,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jobs_are_over_when_each_has_ended() {
+    fn jobs_are_done_when_each_has_ended() {
         let mut jobs = Jobs::default();
         jobs.begin(JobKind::Flush);
         jobs.start_running(JobKind::Flush);
         jobs.begin(JobKind::Compaction);
         assert_eq!((jobs.flushes(), jobs.compactions()), (1, 1));
         jobs.end(JobKind::Flush);
-        // A job that has changed the tree still runs, until waiters know.
+        // A job that has changed the tree counts as running until waiters are notified.
         assert_eq!((jobs.flushes(), jobs.running(JobKind::Flush)), (0, 1));
         jobs.stop_running(JobKind::Flush);
         jobs.end(JobKind::Compaction);
@@ -388,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn each_hold_counts_for_itself() {
+    fn holds_are_counted_independently() {
         let mut jobs = Jobs::default();
         let canceled = Canceled::default();
         jobs.begin_pause();
@@ -410,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_end_what_runs_and_say_why() {
+    fn flags_end_running_compactions_with_a_reason() {
         let mut jobs = Jobs::default();
         let canceled = Canceled::default();
         let (automatic, manual) = (jobs.cancel_flags(None), jobs.cancel_flags(Some(&canceled)));
@@ -429,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn helpers_take_the_threads_that_jobs_leave() {
+    fn helpers_use_threads_that_jobs_do_not() {
         let mut jobs = Jobs::default();
         jobs.begin(JobKind::Compaction);
         let helper = jobs.begin_helper(2).unwrap();
@@ -440,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_purged_in_a_directory_that_is_given_up() {
+    fn nothing_is_purged_in_a_released_directory() {
         let mut jobs = Jobs::default();
         assert!(jobs.begin_purge() && jobs.have_purges());
         jobs.give_up_directory();

@@ -1,19 +1,21 @@
 //! The database: column families, writes, recovery, scheduling.
 //!
-//! [`open`] makes a [`Db`] of a directory. Writes go through one queue (`write`) into the log and
-//! the memtables; reads take a view of a family and run on their own. Full memtables and trees out
-//! of shape become jobs (`background`), whose edits are logged in the MANIFEST and then shown to
-//! readers (`catalog`). The locks, and the order in which they are taken, are listed in `locks`.
+//! [`open`] opens a [`Db`] in a directory. Writes go through one queue (`write`) to the log and the
+//! memtables; reads use a view of a family without locks. Full memtables, and levels above their targets,
+//! become jobs (`background`), whose edits are logged in the MANIFEST and then published to readers
+//! (`catalog`). Locks and their order are listed in `locks`.
 
 mod background;
 mod batch;
 mod blob_stats;
 mod bounds;
 mod budget;
+mod budget_report;
 mod cached;
 mod catalog;
 mod catalog_env;
 mod clip;
+mod close;
 mod coalescing;
 mod compaction;
 mod context;
@@ -21,7 +23,9 @@ mod control;
 mod db;
 mod entities;
 mod errors;
+mod families;
 mod files;
+mod files_host;
 mod flush;
 mod handle;
 pub(crate) mod header;
@@ -43,7 +47,6 @@ mod properties;
 mod purge;
 mod reads;
 mod release;
-mod reservations;
 mod scheduler;
 mod set_options;
 mod settings;

@@ -1,9 +1,9 @@
-//! The end of an open database: closing, the flag that ends jobs, and the lock on the directory.
+//! The end of an open database: closing, the flag that cancels jobs, and the lock on the directory.
 //!
 //! Invariants:
 //!
-//! C1. A database that is closing never stops doing so, and its jobs end.
-//! C2. One thread closes; other callers wait for it.
+//! C1. Closing is never undone, and cancels jobs.
+//! C2. One thread closes the database; other callers wait for it.
 //! C3. The directory is released when closing is complete, and not before.
 
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::locks::{Locks, Rank, Ranked};
 
 /// The state of closing.
 pub(crate) struct Lifecycle {
-    /// Set from the beginning of closing on; running jobs read it too, and end.
+    /// Set when closing begins; running jobs check it and end.
     closing: Arc<AtomicBool>,
-    /// True once closing is complete. Held while a thread closes.
+    /// True once closing is complete. Held by the thread that closes.
     closed: Ranked<bool>,
-    /// The lock on the directory; none of a database that is only read.
+    /// The lock on the directory; `None` for a read-only database.
     directory: Mutex<Option<Box<dyn FileLock>>>,
 }
 
 impl Lifecycle {
-    /// An open database that holds `directory`.
+    /// Creates the state of an open database with the lock `directory`.
     pub(crate) fn new(directory: Option<Box<dyn FileLock>>, locks: Locks) -> Lifecycle {
         Lifecycle {
             closing: Arc::default(),
@@ -34,19 +34,19 @@ impl Lifecycle {
         }
     }
 
-    /// Begins to close: nothing new starts, and jobs that run end soon.
+    /// Begins closing: no new job starts, and running ones end soon.
     pub(crate) fn begin_closing(&self) {
         self.closing.store(true, Ordering::Release);
     }
 
-    /// True from the beginning of closing on.
+    /// True once closing has begun.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
 
     /// # Errors
     ///
-    /// `ShutdownInProgress` if the database is being closed, or closed.
+    /// `ShutdownInProgress` if the database is being closed, or is closed.
     pub(crate) fn check_open(&self) -> Result<()> {
         match self.is_closing() {
             true => Err(Error::shutdown("the database is being closed")),
@@ -54,12 +54,12 @@ impl Lifecycle {
         }
     }
 
-    /// The flag that ends a job when the database is closed.
+    /// The flag that cancels jobs when the database is closed.
     pub(crate) fn cancel_flag(&self) -> Arc<AtomicBool> {
         self.closing.clone()
     }
 
-    /// Runs `close` unless that was done; waits for another thread that does.
+    /// Runs `close` unless that was done; waits for another thread that is doing so.
     pub(crate) fn close_once(&self, close: impl FnOnce() -> Result<()>) -> Result<()> {
         let mut closed = self.closed.lock();
         if *closed {
@@ -68,13 +68,13 @@ impl Lifecycle {
         let done = close();
         assert!(
             self.is_closing(),
-            "a database that is closed has begun to close (C1)"
+            "closing has begun in a closed database (C1)"
         );
         *closed = true;
         done
     }
 
-    /// True if closing is complete; waits for a thread that closes.
+    /// True if closing is complete; waits for a thread that is closing.
     pub(crate) fn is_closed(&self) -> bool {
         *self.closed.lock()
     }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_database_is_closed_once_and_its_jobs_end() {
+    fn a_database_is_closed_once_and_cancels_its_jobs() {
         let lifecycle = Lifecycle::new(None, Locks::new());
         let flag = lifecycle.cancel_flag();
         assert!(lifecycle.check_open().is_ok() && !lifecycle.is_closed());
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "C3")]
-    fn an_open_database_keeps_its_directory() {
+    fn an_open_database_keeps_its_directory_locked() {
         Lifecycle::new(None, Locks::new()).release_directory();
     }
 }

@@ -1,31 +1,31 @@
-//! Locks with ranks, so that the order in which they are taken is checked wherever tests run.
+//! Locks with ranks, whose order is checked whenever tests run.
 //!
-//! A thread may hold several locks of a database only if it took them in the order of their [`Rank`]s. Where
-//! assertions are on, a lock that is taken out of order panics, even if no other thread holds it; where they are
-//! off, a [`Ranked`] is a plain mutex. Locks of different databases have nothing to do with each other: the code of a
-//! program that runs under a lock of one (an info log, say) may use another.
+//! A thread may hold several locks of a database only if it acquired them in the order of their [`Rank`]s.
+//! With assertions enabled, acquiring a lock out of order panics, even without contention; otherwise a
+//! [`Ranked`] is a plain mutex. Locks of different databases are independent: code of a program that runs
+//! under a lock of one (an info log, say) may use another.
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use cairn_platform::sync::{Condvar, Mutex, MutexGuard};
 
-/// The place of a lock in the order. A thread that holds one takes only those further down.
+/// The rank of a lock. A thread that holds a lock may only acquire those of later ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
-    /// Held by the one thread that closes.
+    /// Held by the thread that closes the database.
     Closing,
     /// A change of options.
     OptionsChange,
-    /// The lead of the write queue, which is no mutex but is held like one.
+    /// The lead of the write queue, which is not a mutex but acts as one.
     Lead,
-    /// Changes of versions, one at a time.
+    /// Changes of versions, which are serialized.
     Manifest,
     /// The current log.
     Writer,
-    /// An OPTIONS file that is written.
+    /// Writing of an OPTIONS file.
     OptionsFile,
-    /// The state that changes when jobs start and end. Never held across a file operation.
+    /// The state that changes when jobs start and end. Never held during a file operation.
     Tree,
     /// The list of snapshots.
     Snapshots,
@@ -41,7 +41,7 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    /// Locks of a database of their own.
+    /// Creates the locks of one database.
     pub(crate) fn new() -> Locks {
         #[cfg(debug_assertions)]
         {
@@ -64,7 +64,7 @@ impl Locks {
         }
     }
 
-    /// True if this thread holds the lock of `rank`. For assertions: always true where they are off.
+    /// True if this thread holds the lock of `rank`. For assertions: always true if they are disabled.
     #[inline]
     pub(crate) fn is_held(self, rank: Rank) -> bool {
         #[cfg(debug_assertions)]
@@ -76,11 +76,11 @@ impl Locks {
         }
     }
 
-    /// Notes that this thread holds a lock of `rank` until the result is dropped.
+    /// Records that this thread holds a lock of `rank` until the result is dropped.
     ///
     /// # Panics
     ///
-    /// Where assertions are on, if the thread holds a lock of that rank or a later one.
+    /// With assertions enabled, if the thread holds a lock of that rank or a later one.
     #[inline]
     pub(crate) fn hold(self, rank: Rank) -> Held {
         #[cfg(debug_assertions)]
@@ -100,7 +100,7 @@ impl Locks {
     }
 }
 
-/// The note that a thread holds a lock.
+/// The record that a thread holds a lock.
 pub(crate) struct Held {
     #[cfg(debug_assertions)]
     database: u64,
@@ -124,19 +124,19 @@ mod checks {
     use super::Rank;
 
     thread_local! {
-        /// The locks that this thread holds: database and rank.
+        /// The locks held by this thread: database and rank.
         static HELD: RefCell<Vec<(u64, Rank)>> = const { RefCell::new(Vec::new()) };
     }
 
     pub(super) fn begin(database: u64, rank: Rank) {
-        // A thread that ends has given its list up; its destructors go unchecked.
+        // The list of a thread that is exiting is gone; its destructors are not checked.
         let _ = HELD.try_with(|held| {
             let mut held = held.borrow_mut();
             let mut of_database = held.iter().filter(|(other, _)| *other == database);
             let later = of_database.find(|(_, other)| *other >= rank);
             assert!(
                 later.is_none(),
-                "{rank:?} is taken while the thread holds {later:?}: the order of locks is that of `Rank`"
+                "{rank:?} is acquired while the thread holds {later:?}: the order of locks is that of `Rank`"
             );
             held.push((database, rank));
         });
@@ -161,8 +161,8 @@ mod checks {
         held.unwrap_or(true)
     }
 
-    /// Checks that a thread that waits for a condition under the lock of `rank` keeps no other one that the thread it waits
-    /// for may need: of the locks after the lead it holds this one alone.
+    /// Checks that a thread that waits for a condition under the lock of `rank` holds no other lock that the
+    /// notifying thread may need: after the lead, this one must be the only one.
     pub(super) fn wait(database: u64, rank: Rank) {
         let _ = HELD.try_with(|held| {
             let held = held.borrow();
@@ -170,7 +170,7 @@ mod checks {
             let kept = others.find(|(other, kept)| *other == database && *kept > Rank::Lead);
             debug_assert!(
                 kept.is_none(),
-                "a thread waits under {rank:?} and keeps {kept:?}"
+                "a thread waits under {rank:?} and holds {kept:?}"
             );
             debug_assert!(
                 held.contains(&(database, rank)),
@@ -180,24 +180,24 @@ mod checks {
     }
 }
 
-/// A mutex whose place in the order is checked.
+/// A mutex with a checked rank.
 pub(crate) struct Ranked<T> {
     locks: Locks,
     rank: Rank,
     mutex: Mutex<T>,
 }
 
-/// The right to use what a [`Ranked`] guards.
+/// A guard of a [`Ranked`].
 pub(crate) struct RankedGuard<'a, T> {
     guard: MutexGuard<'a, T>,
     _held: Held,
 }
 
 impl<T> Ranked<T> {
-    /// Waits for the lock and takes it.
+    /// Acquires the lock, waiting if necessary.
     #[inline]
     pub(crate) fn lock(&self) -> RankedGuard<'_, T> {
-        // Checked first: a lock out of order may never come.
+        // Checked first: acquiring a lock out of order may deadlock.
         let held = self.locks.hold(self.rank);
         RankedGuard {
             guard: self.mutex.lock(),
@@ -207,13 +207,13 @@ impl<T> Ranked<T> {
 }
 
 impl<T> RankedGuard<'_, T> {
-    /// Gives the lock back until `condition` is notified.
+    /// Releases the lock until `condition` is notified.
     pub(crate) fn wait(&mut self, condition: &Condvar) {
         self.check_wait();
         condition.wait(&mut self.guard);
     }
 
-    /// Gives the lock back until `condition` is notified or `limit` is over.
+    /// Releases the lock until `condition` is notified or `limit` has elapsed.
     pub(crate) fn wait_for(&mut self, condition: &Condvar, limit: Duration) {
         self.check_wait();
         condition.wait_for(&mut self.guard, limit);
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn locks_in_order_are_taken_and_given_back_in_any() {
+    fn locks_are_acquired_in_order_and_released_in_any_order() {
         let locks = Locks::new();
         let writer = locks.mutex(Rank::Writer, 1);
         let tree = locks.mutex(Rank::Tree, 2);
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     #[cfg(debug_assertions)]
     #[should_panic(expected = "order of locks")]
-    fn a_lock_that_the_thread_holds_panics_and_does_not_hang() {
+    fn reacquiring_a_lock_panics_instead_of_deadlocking() {
         let tree = Locks::new().mutex(Rank::Tree, ());
         let _once = tree.lock();
         let _twice = tree.lock();

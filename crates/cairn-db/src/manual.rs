@@ -17,6 +17,7 @@ use cairn_options::{Canceled, CompactRangeOptions, CompactionOptions, Compaction
 use cairn_types::{Error, FileNumber, KeyOrder, Result, SequenceNumber, ValueKind};
 use cairn_version::Version;
 
+use crate::background::guarded;
 use crate::catalog::family::FamilyState;
 use crate::compaction::{Chosen, manual_blob_gc};
 use crate::handle::Family;
@@ -53,7 +54,7 @@ impl Shared {
         }
         self.retry_damaged(family);
         let blob_gc = manual_blob_gc(family, options)?;
-        let mut manual = Manual::new(begin, end, options, self.catalog.next_file_number());
+        let mut manual = Manual::new(begin, end, options, self.catalog.numbers.next());
         self.as_manual(
             options.exclusive_manual_compaction,
             &options.canceled,
@@ -68,8 +69,8 @@ impl Shared {
         }
     }
 
-    /// Waits until another immutable memtable and another level-0 file would not slow writes down. Returns true if the
-    /// memtable at the start of the wait is still the active one.
+    /// Waits until another immutable memtable and another level-0 file would not slow down writes. Returns
+    /// true if the memtable at the start of the wait is still the active one.
     fn wait_for_room_to_flush(self: &Arc<Self>, family: &Arc<FamilyState>) -> Result<bool> {
         let first = Arc::downgrade(&family.memtable());
         let flushed = || first.strong_count() == 0;
@@ -83,11 +84,11 @@ impl Shared {
             load.level_zero_files += 1;
             let to_merge = options.min_write_buffer_number_to_merge.max(1) as usize;
             let trigger = options.level0_file_num_compaction_trigger.max(0) as usize;
-            // Triggers so low that any work stalls must not keep this from starting some.
+            // If the triggers are so low that any work stalls, work must be able to start nevertheless.
             let idle = state.immutables.len() < to_merge && files < trigger;
             idle || condition(load, &options) == Condition::Normal
         };
-        // Where no job runs none will make room: waiting on would be for ever.
+        // If no job is running, none will free memory: the wait would not end.
         let hopeless = |tree: &Tree| tree.jobs.are_idle();
         self.wait_until(|tree| {
             flushed() || fits(tree) || hopeless(tree) || self.check_writable().is_err()
@@ -115,7 +116,7 @@ impl Shared {
             }),
             false => Ok(()),
         };
-        let result = ready.and_then(|()| self.guarded("a manual compaction", act));
+        let result = ready.and_then(|()| guarded("a manual compaction", act));
         let mut tree = self.tree.lock();
         tree.jobs.end_manual(exclusive);
         self.schedule(&mut tree);
@@ -175,7 +176,7 @@ impl Shared {
         }
     }
 
-    /// Takes the inputs of `pick`, which runs on this thread.
+    /// Reserves the inputs of `pick`, which runs on this thread.
     fn take(
         &self,
         tree: &mut Tree,
@@ -183,7 +184,7 @@ impl Shared {
         pick: Pick,
         version: Arc<Version>,
     ) -> Result<Chosen> {
-        let room = self.catalog.space().reserve(&pick).inspect_err(|_| {
+        let room = self.catalog.space.reserve(&pick).inspect_err(|_| {
             self.telemetry.tick(Ticker::CompactionCancelled, 1);
         })?;
         let state = tree.families.get_mut(&family.id());
@@ -206,7 +207,7 @@ impl Shared {
         chosen: Chosen,
         canceled: &Canceled,
     ) -> Result<CompactionJobInfo> {
-        let result = self.guarded("a compaction", || {
+        let result = guarded("a compaction", || {
             self.as_job(|| self.run_compaction(family, &chosen, Some(canceled)))
         });
         let mut tree = self.tree.lock();
@@ -219,10 +220,10 @@ impl Shared {
         self.update_conditions(&mut tree);
         self.changed.notify_all();
         drop(tree);
-        // The manual compaction goes on, and closing waits for it.
+        // The manual compaction continues, and closing waits for it.
         self.as_job(|| self.purge());
         result.inspect_err(|error| {
-            // Damage too: the program has requested this compaction, and writes stop as they do with RocksDB.
+            // This includes damage: the program has requested this compaction, and writes stop as in RocksDB.
             if !is_called_off(error) {
                 self.errors.count_failed_job(error);
                 self.background_error(BackgroundErrorReason::Compaction, error);
@@ -252,7 +253,7 @@ impl Shared {
         self.run_taken(family, chosen, canceled).map(|_| true)
     }
 
-    /// Moves the files of `level` to the level `target`, or as high as they fit.
+    /// Moves the files of `level` to the level `target`, or without a target to the highest empty level with sufficient capacity.
     fn refit(
         self: &Arc<Self>,
         family: &FamilyState,
@@ -316,7 +317,7 @@ impl Shared {
         );
         let mut tree = self.tree.lock();
         let version = family.view().version.clone();
-        // Files of the last level have nowhere to go.
+        // Files of the last level cannot move down.
         for level in 0..version.num_non_empty_levels().saturating_sub(1) {
             for file in version.overlapping(level, begin, end) {
                 file.suggested.get_or_init(|| ());
@@ -326,7 +327,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Compacts the named files of `family`; returns what it did.
+    /// Compacts the named files of `family`. Returns information about the job.
     fn compact_files(
         self: &Arc<Self>,
         family: &FamilyState,
@@ -376,7 +377,7 @@ fn last_of(user: &[u8]) -> InternalKey {
     InternalKey::new(user, SequenceNumber::ZERO, ValueKind::Deletion)
 }
 
-/// The number in the name of a table, with or without directories before it.
+/// Returns the number in the name of a table, with or without directories.
 fn table_number(name: &str) -> Result<FileNumber> {
     let last = name.rsplit('/').next().unwrap_or(name);
     match FileName::parse(last) {
@@ -387,7 +388,7 @@ fn table_number(name: &str) -> Result<FileNumber> {
     }
 }
 
-/// True if a memtable of `family` has something from `begin` to `end`.
+/// True if a memtable of `family` has entries from `begin` to `end`.
 fn in_memtables(family: &FamilyState, begin: &[u8], end: &[u8]) -> bool {
     let view = family.view();
     let tables = view.immutables.iter().chain([&view.memtable]);
@@ -421,9 +422,8 @@ impl Family {
     ///
     /// # Errors
     ///
-    /// `Incomplete` if it was called off; `InvalidArgument` and `NotSupported` for a level or path
-    /// that cannot be; the error that made the database read-only; errors of the files that were
-    /// read.
+    /// `Incomplete` if it was cancelled; `InvalidArgument` and `NotSupported` for an impossible level or
+    /// path; the error that made the database read-only; errors of reading files.
     pub fn compact_range(
         &self,
         begin: Option<&[u8]>,
@@ -435,13 +435,13 @@ impl Family {
             .compact_range(&self.state, begin, end, options)
     }
 
-    /// Compacts the tables called `files`, and those that have to go with them, into
-    /// `output_level`; `path_id` is the directory of the outputs. Returns the paths of the outputs.
+    /// Compacts the tables named `files`, and those that must be included with them, into `output_level`;
+    /// `path_id` is the directory of the outputs. Returns the paths of the outputs.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if there is no such file or level; `Aborted` if files of it are being
-    /// compacted already; `Incomplete` if it was called off; errors of the files.
+    /// `InvalidArgument` if there is no such file or level; `Aborted` if any of the files is already being
+    /// compacted; `Incomplete` if it was cancelled; errors of the files.
     pub fn compact_files(
         &self,
         options: &CompactionOptions,
@@ -453,8 +453,8 @@ impl Family {
         Ok(did.output_files)
     }
 
-    /// [`Family::compact_files`] that returns the information that listeners get; the paths of the
-    /// outputs are in it.
+    /// Like [`Family::compact_files`], but returns the information that listeners get, which includes the
+    /// paths of the outputs.
     ///
     /// # Errors
     ///
@@ -471,7 +471,7 @@ impl Family {
             .compact_files(&self.state, options, files, output_level, path_id)
     }
 
-    /// Marks the files that touch the keys from `begin` to `end` for compaction.
+    /// Marks the files that overlap the keys from `begin` to `end` for compaction.
     ///
     /// # Errors
     ///
@@ -482,9 +482,9 @@ impl Family {
             .suggest_compact_range(&self.state, begin, end)
     }
 
-    /// Deletes the tables of level 1 and below that lie completely in one of `ranges`, without reading them. Other keys of
-    /// the ranges stay. This frees space quickly before [`Family::delete_range`]; it is not a deletion: snapshots lose the
-    /// keys, and older versions in other files may become visible.
+    /// Deletes the tables of level 1 and below that lie completely in one of `ranges`, without reading them.
+    /// Other keys in the ranges stay. This frees space quickly before [`Family::delete_range`]; it does not
+    /// replace it: snapshots lose the keys, and older versions in other files may become visible.
     ///
     /// # Errors
     ///
@@ -499,17 +499,17 @@ impl Family {
             .delete_files_in_ranges(&self.state, ranges, include_end)
     }
 
-    /// Moves the files of level 0, which must not overlap, to `target_level`, above which nothing
-    /// may lie.
+    /// Moves the files of level 0, which must not overlap, to `target_level`; the levels above it must be
+    /// empty.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` with the obstacle.
+    /// `InvalidArgument` with the reason.
     pub fn promote_level_zero(&self, target_level: usize) -> Result<()> {
         self.db.shared.move_level_zero(&self.state, target_level)
     }
 
-    /// Turns automatic compactions of this family on.
+    /// Enables automatic compactions of this family.
     ///
     /// # Errors
     ///
@@ -520,7 +520,7 @@ impl Family {
 }
 
 impl FamilyState {
-    /// Refuses a directory of tables that there is not.
+    /// Returns an error if there is no directory of tables with this id.
     fn check_path(&self, path_id: u32) -> Result<()> {
         let count = self.tables().paths.len();
         match (path_id as usize) < count {

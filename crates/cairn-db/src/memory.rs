@@ -11,9 +11,9 @@ use crate::db::Db;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryUsage {
-    /// All memtables, those included that iterators keep.
+    /// All memtables, including those kept by iterators.
     pub mem_table_total: u64,
-    /// Memtables that are not flushed yet.
+    /// Unflushed memtables.
     pub mem_table_unflushed: u64,
     /// Indexes, filters and other parts of open tables that are not in a cache.
     pub table_readers_total: u64,
@@ -21,8 +21,8 @@ pub struct MemoryUsage {
     pub cache_total: u64,
 }
 
-/// The approximate memory of `dbs`, and of `caches` with the caches that the families of `dbs` use; each
-/// cache counts once.
+/// Returns the approximate memory of `dbs`, and of `caches` and the caches of the families of `dbs`; each
+/// cache is counted once.
 #[must_use]
 pub fn approximate_memory_usage(dbs: &[&Db], caches: &[Arc<BlockCache>]) -> MemoryUsage {
     let mut usage = MemoryUsage::default();

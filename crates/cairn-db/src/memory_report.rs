@@ -1,12 +1,14 @@
-//! The property `cairn.memory`: the memory of a database, by holder, as JSON.
+//! The property `cairn.memory`: the memory of a database by use, as JSON.
 //!
-//! Memory that is charged to a block cache is measured there. Memtables, open tables and file metadata are measured
-//! whether they are charged or not. What else a database allocates is small or short-lived, and in the difference
-//! between `total` and the resident memory of the process, with the memory of other databases and of the program.
+//! Memory that is charged to a block cache is measured there. Memtables, open tables and file metadata are
+//! measured whether or not they are charged. Other allocations of a database are small or short-lived. They
+//! account for the difference between `total` and the resident memory of the process, together with the
+//! memory of other databases and of the program.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cairn_memory::budget::{MemoryRegion, MemorySplit};
 use cairn_memory::{BlockCache, CacheKind, CacheRole, MemoryUse, RoleCounts};
 use cairn_observe::event::quoted;
 use cairn_platform::posix::process_memory;
@@ -16,7 +18,7 @@ use crate::catalog::family::FamilyState;
 use crate::open_iterators::Opener;
 use crate::shared::Shared;
 
-/// The maximum number of iterators and of snapshots in the report: those that live longest.
+/// The maximum number of iterators and of snapshots in the report: the oldest ones.
 const LISTED: usize = 20;
 
 /// Memory of one family outside of its cache, in bytes.
@@ -150,7 +152,7 @@ impl CacheMemory {
 impl Shared {
     /// The property `cairn.memory`.
     pub(crate) fn memory_report(&self) -> String {
-        let live = self.catalog.families_full();
+        let live = self.catalog.families().clone();
         let families: Vec<FamilyMemory> = live.iter().map(|it| FamilyMemory::of(it)).collect();
         let caches = self.caches();
         let uses = self.uses(&families, &caches);
@@ -176,16 +178,17 @@ impl Shared {
             ("uses", object(&uses)),
             ("caches", array(&caches)),
             ("families", array(&families)),
+            ("budget", self.budget_json()),
             ("iterators", self.iterators_json()),
             ("snapshots", self.snapshots_json()),
         ]);
         object(&members)
     }
 
-    /// The block and blob caches of all families, each once.
+    /// The block and blob caches of all families, without duplicates.
     fn caches(&self) -> Vec<CacheMemory> {
         let mut caches: Vec<CacheMemory> = Vec::new();
-        for family in self.catalog.families_full().iter() {
+        for family in self.catalog.families().clone().iter() {
             let blobs = family.view().family.blobs.cache().cloned();
             for cache in family.cache().into_iter().chain(blobs) {
                 let known = caches.iter_mut();
@@ -202,11 +205,19 @@ impl Shared {
                 }
             }
         }
+        // That of a budget has the charges of all families, also if none has blocks in it.
+        if let Some(budget) = &self.budget
+            && !caches
+                .iter()
+                .any(|it| Arc::ptr_eq(&it.cache, budget.of.cache()))
+        {
+            caches.push(CacheMemory::new(budget.of.cache().clone()));
+        }
         caches
     }
 
-    /// Bytes outside of the caches by use: as measured, or as charged where that is not known or more, because other
-    /// databases share the cache.
+    /// Bytes outside of the caches, by use: as measured, or as charged if they are not measured or the charge
+    /// is higher, because other databases share the cache.
     fn uses(&self, families: &[FamilyMemory], caches: &[CacheMemory]) -> Vec<(MemoryUse, usize)> {
         let sum = |bytes: fn(&FamilyMemory) -> usize| families.iter().map(bytes).sum::<usize>();
         let of = |what: MemoryUse| {
@@ -215,7 +226,7 @@ impl Shared {
                 MemoryUse::WriteBuffer => sum(FamilyMemory::memtables),
                 MemoryUse::TableReader => sum(|family| family.tables),
                 MemoryUse::FileMetadata => sum(|family| family.metadata),
-                // Its entries are counted, and its charge to a block cache is for them.
+                // Its entries are counted, and its charge to a block cache covers the same memory.
                 MemoryUse::BlobCache => return (what, 0),
                 _ => 0,
             };
@@ -224,10 +235,42 @@ impl Shared {
         MemoryUse::ALL.map(of).to_vec()
     }
 
+    /// The memory budget, its split and its last moves, the newest first; null without a budget.
+    fn budget_json(&self) -> String {
+        let Some(budget) = &self.budget else {
+            return "null".to_owned();
+        };
+        let split_json = |split: MemorySplit| {
+            let regions = MemoryRegion::ALL.map(|it| (it.name(), split.get(it).to_string()));
+            object(&regions)
+        };
+        let now = self.context.world.clock.monotonic_nanos();
+        let moves = budget.of.moves();
+        let moves = moves.iter().rev().take(LISTED).map(|record| {
+            let made = &record.made;
+            let ago = now.saturating_sub(record.at) as f64 / 1e9;
+            object(&[
+                ("seconds", format!("{ago:.3}")),
+                ("from", quoted(made.from.name())),
+                ("to", quoted(made.to.name())),
+                ("bytes", made.bytes.to_string()),
+                ("reason", quoted(&made.to_string())),
+                ("split", split_json(record.split)),
+            ])
+        });
+        let moves: Vec<String> = moves.collect();
+        object(&[
+            ("bytes", budget.of.bytes().to_string()),
+            ("automatic", budget.of.is_automatic().to_string()),
+            ("split", split_json(budget.of.split())),
+            ("moves", array(&moves)),
+        ])
+    }
+
     fn iterators_json(&self) -> String {
         let (open, unlisted) = self.iterators.list();
         let now = self.context.world.clock.monotonic_nanos();
-        let families = self.catalog.families_full();
+        let families = self.catalog.families().clone();
         let oldest = open.iter().take(LISTED).map(|open| {
             let held = open.held;
             let family = families.get(held.family);
@@ -252,7 +295,7 @@ impl Shared {
     }
 
     fn snapshots_json(&self) -> String {
-        let open = self.catalog.snapshots().open();
+        let open = self.catalog.snapshots.open();
         let now = self.context.world.clock.wall_seconds();
         let oldest = open.iter().take(LISTED).map(|taken| {
             let seconds = match taken.seconds {
@@ -274,7 +317,7 @@ impl Shared {
     }
 }
 
-/// A sequence number; null for a tailing iterator, which sees all writes.
+/// Returns a sequence number; null for a tailing iterator, which sees all writes.
 fn shown(seq: SequenceNumber) -> String {
     match seq {
         SequenceNumber::MAX => "null".to_owned(),
@@ -282,7 +325,7 @@ fn shown(seq: SequenceNumber) -> String {
     }
 }
 
-/// A JSON object of members whose values are JSON.
+/// Returns a JSON object with members whose values are JSON.
 fn object(members: &[(&str, String)]) -> String {
     let members: Vec<String> = members
         .iter()
@@ -291,7 +334,7 @@ fn object(members: &[(&str, String)]) -> String {
     format!("{{{}}}", members.join(","))
 }
 
-/// A JSON array of values that are JSON.
+/// Returns a JSON array of values that are JSON.
 fn array(values: &[String]) -> String {
     format!("[{}]", values.join(","))
 }

@@ -1,4 +1,4 @@
-//! Batched point reads of an open database, and views of several families at one moment.
+//! Batched point reads of an open database, and consistent views of several families.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use crate::handle::Family;
 use crate::reads::{lookup, tier_of};
 use crate::shared::Shared;
 
-/// Attempts to take the views of several families while none of them switches its memtable.
+/// The number of attempts to take the views of several families without a concurrent memtable switch.
 const TRIES: usize = 3;
 
 impl Shared {
-    /// The views of a read of several families without a snapshot: the state of all of them after one
-    /// and the same write.
+    /// Returns the views for a read of several families without a snapshot, all with the state at the same
+    /// sequence number.
     ///
-    /// A view shows everything up to a moment if its memtable still takes writes then. If memtables
-    /// are switched faster than views can be taken, a snapshot keeps the moment alive until the
-    /// views hold it.
+    /// A view is complete up to a sequence number if its memtable is still the mutable one after the number
+    /// was read. If memtables are switched faster than views can be taken, a snapshot retains the state until
+    /// the views are taken.
     pub(crate) fn newest_of(&self, families: &[&FamilyState]) -> (Vec<Arc<View>>, SequenceNumber) {
         let take = || -> Vec<Arc<View>> {
             let views = families.iter().map(|family| family.view_full());
@@ -39,17 +39,17 @@ impl Shared {
                 return (views, seq);
             }
         }
-        let snapshot = self.catalog.snapshots().take(|| self.published());
+        let snapshot = self.catalog.snapshots.take(|| self.published());
         (take(), snapshot.sequence())
     }
 }
 
 impl Family {
-    /// The values of `keys`, in their order, all as of one moment: each with its own result, so
-    /// that an error of one leaves the others right. Much cheaper than a [`Family::get`] for each:
-    /// the keys go down the tree together, and the blocks that are not in memory are read together.
+    /// Returns the values of `keys` in their order, from a consistent view, each with its own result, so that
+    /// an error of one does not affect the others. Much cheaper than a [`Family::get`] for each: all keys are
+    /// looked up level by level together, and missing blocks are read in one batch.
     ///
-    /// `options.value_size_soft_limit` bounds what is read: keys beyond it fail with `Aborted`.
+    /// `options.value_size_soft_limit` limits the size of the values: keys beyond it fail with `Aborted`.
     #[must_use]
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
@@ -59,8 +59,8 @@ impl Family {
         self.batch(keys, options, false, Found::into_value)
     }
 
-    /// [`Family::multi_get`] of keys that ascend in the order of the family, which saves sorting
-    /// them. Keys that do not are found all the same, less quickly.
+    /// Like [`Family::multi_get`], for keys in the family's order, which saves sorting them. Other keys are
+    /// found as well, but more slowly.
     #[must_use]
     pub fn multi_get_sorted<K: AsRef<[u8]>>(
         &self,
@@ -70,7 +70,7 @@ impl Family {
         self.batch(keys, options, true, Found::into_value)
     }
 
-    /// [`Family::multi_get`] of wide-column entities; a plain value is one column without a name.
+    /// Like [`Family::multi_get`], for wide-column entities; a plain value is one column without a name.
     #[must_use]
     pub fn multi_get_entity<K: AsRef<[u8]>>(
         &self,
@@ -80,8 +80,8 @@ impl Family {
         self.batch(keys, options, false, Found::into_columns)
     }
 
-    /// [`Family::multi_get`] that distinguishes plain values and entities. `sorted` promises that the
-    /// keys ascend.
+    /// Like [`Family::multi_get`], but distinguishes plain values and entities. `sorted` states that the keys
+    /// ascend.
     #[must_use]
     pub fn multi_find<K: AsRef<[u8]>>(
         &self,
@@ -92,12 +92,12 @@ impl Family {
         self.batch(keys, options, sorted, Ok)
     }
 
-    /// The value of `operands` (oldest first) over what lies below them at `key`: what a read would find
-    /// if they were written.
+    /// Returns the value of `key` after merging `operands` (oldest first) with its current value and
+    /// operands: the value that a read would return if they were written.
     ///
     /// # Errors
     ///
-    /// `MergeInProgress` if the family has no merge operator, `Corruption` if it refuses.
+    /// `MergeInProgress` if the family has no merge operator; `Corruption` if the operator fails.
     pub fn merge_operands(
         &self,
         key: &[u8],
@@ -126,8 +126,8 @@ impl Family {
 }
 
 impl Db {
-    /// [`Family::multi_get`] of keys of several families, all as of one moment. `sorted` promises
-    /// that the keys of one family stand together and ascend.
+    /// Like [`Family::multi_get`], for keys of several families, all from a consistent view. `sorted` states
+    /// that the keys of each family are adjacent and ascend.
     #[must_use]
     pub fn multi_get_in(
         &self,
@@ -138,7 +138,7 @@ impl Db {
         find_all(self.shared(), keys, options, sorted, Found::into_value)
     }
 
-    /// [`Db::multi_get_in`] of wide-column entities.
+    /// Like [`Db::multi_get_in`], for wide-column entities.
     #[must_use]
     pub fn multi_get_entity_in(
         &self,
@@ -174,7 +174,7 @@ fn find_all<T>(
     }
     let (views, seq) = shared.newest_of(&families);
     let seq = options.snapshot.unwrap_or(seq);
-    // What cannot be looked up at all has its error here and no place in the batch.
+    // A key that cannot be looked up has its error here and is not part of the batch.
     let mut refused: Vec<Option<Error>> = Vec::with_capacity(keys.len());
     let mut wanted = Vec::with_capacity(keys.len());
     for (&(family, key), &of) in keys.iter().zip(&of_key) {

@@ -1,9 +1,10 @@
-//! The open iterators of a database: since when each holds its view, and the thread that opened it.
+//! The open iterators of a database: the age of their views, and the threads that opened them.
 //!
-//! An iterator keeps memtables and files for as long as it lives, so one that is forgotten costs more than memory.
-//! Every iterator is listed when it is created. That costs a few stores into memory of the thread: slots come in
-//! slabs, and a thread takes slots only from slabs that it owns. Any thread may free a slot. A slab is owned by
-//! another thread only once all of its slots are free, so that its owner opened all iterators in it.
+//! An iterator keeps memtables and files for as long as it exists, so a forgotten one costs more than its
+//! memory. Every iterator is listed when it is created. That costs a few stores to memory of the thread:
+//! slots are allocated in slabs, and a thread uses only slots of slabs that it owns. Any thread may free a
+//! slot. A slab changes its owner only when all of its slots are free, so that its owner opened all iterators
+//! in it.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
@@ -21,21 +22,21 @@ const SLABS: usize = 256;
 pub(crate) struct OpenIterators {
     slabs: [OnceLock<Box<Slab>>; SLABS],
     pool: Mutex<Pool>,
-    /// Open iterators without a slot: all slots are taken.
+    /// Open iterators without a slot, because all slots were in use.
     unlisted: AtomicU64,
 }
 
 /// The slabs without an owner.
 #[derive(Default)]
 struct Pool {
-    /// The number of slabs that were made.
+    /// The number of slabs allocated.
     made: usize,
-    /// Slabs of threads that ended.
+    /// Slabs of threads that have ended.
     returned: Vec<usize>,
 }
 
 struct Slab {
-    /// The thread that takes slots.
+    /// The thread that uses the slots.
     owner: Mutex<Opener>,
     slots: [Slot; SLOTS],
 }
@@ -50,7 +51,7 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
-    /// The calling thread.
+    /// Returns the calling thread.
     pub(crate) fn this() -> Opener {
         Opener {
             name: std::thread::current().name().unwrap_or_default().to_owned(),
@@ -59,10 +60,11 @@ impl Opener {
     }
 }
 
-/// One iterator, or none. Only the owner of the slab changes a free slot, and only the iterator one that is taken.
+/// One iterator, or none. A free slot is changed only by the owner of the slab, a used one only by its
+/// iterator.
 #[derive(Default)]
 struct Slot {
-    /// The time since when the iterator holds its view, in nanoseconds of the database's clock; 0 if the slot is
+    /// The time at which the iterator got its view, in nanoseconds of the database's clock; 0 if the slot is
     /// free. Written last, with release.
     since: AtomicU64,
     seq: AtomicU64,
@@ -73,9 +75,9 @@ struct Slot {
 /// The view that an iterator holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeldView {
-    /// The time since when it holds the view, in nanoseconds of the database's clock.
+    /// The time at which it got the view, in nanoseconds of the database's clock.
     pub(crate) since: u64,
-    /// The last write that it sees.
+    /// The last sequence number visible to it.
     pub(crate) seq: SequenceNumber,
     /// The number of the view.
     pub(crate) view: u64,
@@ -90,11 +92,11 @@ pub(crate) struct OpenIterator {
     pub(crate) opener: Opener,
 }
 
-/// The place of an iterator in the list.
+/// The slot of an iterator in the list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Listed(usize);
 
-/// The place of an iterator that found none.
+/// The slot of an iterator that found none.
 const UNLISTED: Listed = Listed(usize::MAX);
 
 thread_local! {
@@ -135,8 +137,8 @@ impl Slot {
         self.since.store(held.since.max(1), Ordering::Release);
     }
 
-    /// The view that the iterator in the slot holds, if there is one. Its parts may be of two views of one
-    /// iterator, if it is refreshed meanwhile.
+    /// Returns the view of the iterator in the slot, if there is one. Its parts may belong to two views of
+    /// one iterator that is refreshed concurrently.
     fn get(&self) -> Option<HeldView> {
         let since = self.since.load(Ordering::Acquire);
         (since > 0).then(|| HeldView {
@@ -149,7 +151,7 @@ impl Slot {
 }
 
 impl OpenIterators {
-    /// A list without iterators.
+    /// Creates an empty list.
     pub(crate) fn new() -> Arc<OpenIterators> {
         Arc::new(OpenIterators {
             slabs: [const { OnceLock::new() }; SLABS],

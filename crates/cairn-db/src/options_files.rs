@@ -1,4 +1,4 @@
-//! Loading the options that a database was last opened with, and comparing others with them.
+//! Loading the options with which a database was last opened, and comparing other options with them.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use cairn_types::{Code, Error, Result, Subcode};
 use crate::catalog::family::FamilyDescriptor;
 use crate::open::read_small;
 
-/// The newest OPTIONS file of the database in `dir`.
+/// Returns the path of the newest OPTIONS file of the database in `dir`.
 ///
 /// # Errors
 ///
@@ -30,21 +30,21 @@ pub fn latest_options_file(dir: &Path, world: &World) -> Result<PathBuf> {
     Ok(dir.join(name))
 }
 
-/// The options in the newest OPTIONS file of the database in `dir`. With `ignore_unknown`, options
-/// of a newer release, which this one does not know, are passed over.
+/// Returns the options in the newest OPTIONS file of the database in `dir`. With `ignore_unknown`, unknown
+/// options of newer releases are skipped.
 ///
-/// Objects of a program's own are found by name if they are registered
-/// ([`cairn_options::object_registry`]); those that are not are named in [`OptionsFile::unknown`], and the
-/// program sets them. Block caches and filters' memory are not in the file.
+/// Custom objects are found by name if they are registered ([`cairn_options::object_registry`]); the others
+/// are listed in [`OptionsFile::unknown`], and must be set by the program. Block caches and the memory of
+/// filters are not in the file.
 ///
 /// # Errors
 ///
-/// `NotFound` if there is none; `Corruption` or `InvalidArgument` for what it holds.
+/// `NotFound` if there is none; `Corruption` or `InvalidArgument` for its content.
 pub fn load_latest_options(dir: &Path, ignore_unknown: bool, world: &World) -> Result<OptionsFile> {
     load_options(&latest_options_file(dir, world)?, ignore_unknown, world)
 }
 
-/// The options in the OPTIONS file `path`.
+/// Returns the options in the OPTIONS file `path`.
 ///
 /// # Errors
 ///
@@ -54,18 +54,18 @@ pub fn load_options(path: &Path, ignore_unknown: bool, world: &World) -> Result<
     let content = read_small(fs, path)?
         .ok_or_else(|| not_found(format!("{} does not exist", path.display())))?;
     let text = std::str::from_utf8(&content)
-        .map_err(|_| Error::corruption(format!("{} is no text", path.display())))?;
+        .map_err(|_| Error::corruption(format!("{} is not a text file", path.display())))?;
     OptionsFile::from_text(text, ignore_unknown)
         .map_err(|error| error.context(format_args!("options file {}", path.display())))
 }
 
-/// Refuses `families` if the database in `dir`, as its newest OPTIONS file describes it, could not
-/// be opened with them: a family that is left out, another comparator, merge operator, prefix
-/// extractor or format of tables. A database without an OPTIONS file is fine with everything.
+/// Returns an error if the database in `dir`, as described by its newest OPTIONS file, could not be opened
+/// with `families`: because a family is missing, or a comparator, merge operator, prefix extractor or table
+/// format differs. A database without an OPTIONS file accepts everything.
 ///
 /// # Errors
 ///
-/// `InvalidArgument` names the family and the option; else those of [`load_latest_options`].
+/// `InvalidArgument` with the family and the option; otherwise those of [`load_latest_options`].
 pub fn check_options_compatibility(
     dir: &Path,
     families: &[FamilyDescriptor],
@@ -79,9 +79,8 @@ pub fn check_options_compatibility(
     let recorded = load_options(&path, ignore_unknown, world)?;
     for (name, before) in &recorded.families {
         let given = families.iter().find(|given| given.name == *name);
-        let given = given.ok_or_else(|| {
-            Error::invalid_argument(format!("column family {name:?} is left out"))
-        })?;
+        let given = given
+            .ok_or_else(|| Error::invalid_argument(format!("column family {name:?} is missing")))?;
         let named = |option: &str| {
             let mut unknown = recorded.unknown.iter();
             let found = unknown.find(|code| code.family == *name && code.option == option);
@@ -92,15 +91,15 @@ pub fn check_options_compatibility(
     Ok(())
 }
 
-/// Refuses changes of options that must stay between two openings of a family; `named` has what the file says of code
-/// that this release does not know.
+/// Returns an error if an option differs that must not change between openings of a family. `named` has the
+/// names of custom objects in the file that are unknown to this release.
 fn compare(
     family: &str,
     before: &FamilyOptions,
     named: impl Fn(&str) -> Option<String>,
     given: &FamilyOptions,
 ) -> Result<()> {
-    // A merge operator may be added, as none was needed before.
+    // A merge operator may be added, since none was needed before.
     let had_operator = before.merge_operator.is_some() || named("merge_operator").is_some();
     let fixed = match had_operator {
         false => &["comparator", "table_factory"][..],
@@ -111,7 +110,7 @@ fn compare(
         let new = given.get(name)?;
         if old != new {
             return Err(Error::invalid_argument(format!(
-                "{name} of column family {family:?}: expected {old}, as its OPTIONS file says, found {new}"
+                "{name} of column family {family:?}: expected {old} as in its OPTIONS file, found {new}"
             )));
         }
     }

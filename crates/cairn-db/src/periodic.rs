@@ -1,4 +1,4 @@
-//! The tasks that recur while a database is open ([`crate::timers`]), and when.
+//! The periodic tasks of an open database ([`crate::timers`]), and their periods.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl Shared {
         }
     }
 
-    /// The seconds between two runs of `task`; 0 if there are to be none.
+    /// Returns the period of `task` in seconds; 0 if it is disabled.
     fn period(&self, task: Task) -> u64 {
         let options = self.options();
         match task {
@@ -49,7 +49,7 @@ impl Shared {
             0 => return,
             seconds => Duration::from_secs(seconds),
         };
-        // Weak: a job whose time has not come keeps no closed database in memory.
+        // Weak: a delayed job does not keep a closed database in memory.
         let weak = Arc::downgrade(self);
         let job = Box::new(move || {
             if let Some(shared) = weak.upgrade()
@@ -75,9 +75,9 @@ impl Shared {
         }
     }
 
-    /// The seconds between two looks for compactions that only time or reads make due; 0 if no family
-    /// has such. What is due by an age waits for a fifth of it at most, and where another task recurs sooner, looks
-    /// are as frequent.
+    /// Returns the period in seconds of checks for compactions that become due through time or reads alone; 0
+    /// if no family has any. A compaction that is due by age is delayed by at most a fifth of the age. If
+    /// another task has a shorter period, checks are as frequent.
     fn seconds_between_looks(&self, options: &DbOptions) -> u64 {
         let families = self.catalog.families();
         let mut ages = families
@@ -109,8 +109,8 @@ impl Shared {
     }
 }
 
-/// The shortest age in seconds that makes a compaction of a family due, or `u64::MAX` if only reads
-/// do; `None` if nothing does that happens without a write.
+/// Returns the shortest age in seconds at which a compaction of a family becomes due, `u64::MAX` if only
+/// reads make one due, or `None` if compactions depend on writes only.
 fn shortest_age(options: &FamilyOptions) -> Option<u64> {
     let shape = ShapeOptions::from(options);
     let ages = [shape.periodic, shape.ttl, shape.bottommost_delay];
@@ -122,17 +122,17 @@ fn shortest_age(options: &FamilyOptions) -> Option<u64> {
 }
 
 impl Db {
-    /// The work of threads for this database now, if it was opened with `enable_thread_tracking`: an entry for
-    /// each flush, compaction and verification, in the order in which they began.
+    /// Returns the current work of threads for this database, if it was opened with `enable_thread_tracking`:
+    /// an entry for each flush, compaction and verification, in the order in which they started.
     /// [`cairn_observe::threads::list`] has those of all databases of the process, and openings.
     #[must_use]
     pub fn thread_list(&self) -> Vec<ThreadStatus> {
         self.shared().telemetry.thread_list()
     }
 
-    /// The growth of tickers, in slices of `stats_persist_period_sec` each, of those that ended at
-    /// `from` or later and before `to`, in seconds since 1970; the oldest first. They lie in memory,
-    /// in at most `stats_history_buffer_size` bytes: the oldest go first.
+    /// Returns the increases of tickers in intervals of `stats_persist_period_sec` that ended between `from`
+    /// (inclusive) and `to` (exclusive), in seconds since 1970, oldest first. They are kept in memory, up to
+    /// `stats_history_buffer_size` bytes; the oldest are dropped first.
     #[must_use]
     pub fn stats_history(&self, from: u64, to: u64) -> Vec<Arc<Slice>> {
         self.shared().timers.history(from, to)

@@ -1,6 +1,6 @@
-//! Properties: what a database says of itself under RocksDB's names, and its memory under one of Cairn's.
+//! Properties of a database: RocksDB's, and Cairn's `cairn.cache` and `cairn.memory`.
 //!
-//! [`NUMBERS`] and [`TEXTS`] list the names; [`Shared::property_text`] answers them.
+//! [`NUMBERS`] and [`TEXTS`] list the names; [`Shared::property_text`] returns their values.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,7 +15,6 @@ use crate::stats_text::{Map, stall_text};
 use crate::table_properties::{table_properties_map, table_properties_text};
 use crate::write::stall::Condition;
 use cairn_options::CompactionStyle;
-use cairn_platform::sync::Ordering;
 use cairn_read::View;
 
 /// The sources of properties.
@@ -23,16 +22,16 @@ struct Sources<'a> {
     shared: &'a Shared,
     family: &'a FamilyState,
     view: &'a View,
-    /// Flushes and compactions that run in the whole database.
+    /// Running flushes and compactions of the whole database.
     running: (usize, usize),
     immutables: usize,
     flush_pending: bool,
     compaction_pending: bool,
     condition: Condition,
     min_log: u64,
-    /// Sorted runs that running compactions read.
+    /// Sorted runs that are inputs of running compactions.
     running_runs: u64,
-    /// Aborts of compactions that are in force.
+    /// Aborts of compactions in effect.
     aborts: u64,
     deletes_files: bool,
 }
@@ -50,7 +49,7 @@ const NUMBERS: &[(&str, Number)] = &[
         u64::from(s.compaction_pending)
     }),
     ("rocksdb.num-running-compactions", |s| s.running.1 as u64),
-    // There is no service of compactions elsewhere, and no pool of threads of the lowest priority.
+    // There is no remote compaction service and no thread pool of the lowest priority.
     ("rocksdb.num-running-remote-compactions", |_| 0),
     ("rocksdb.num-running-bottom-compactions", |_| 0),
     ("rocksdb.background-errors", |s| {
@@ -106,17 +105,15 @@ const NUMBERS: &[(&str, Number)] = &[
         u64::from(s.deletes_files)
     }),
     ("rocksdb.oldest-snapshot-time", |s| {
-        s.shared.catalog.snapshots().oldest_time()
+        s.shared.catalog.snapshots.oldest_time()
     }),
     ("rocksdb.num-live-versions", |s| {
         s.family.live_versions() as u64
     }),
-    ("rocksdb.current-super-version-number", |s| {
-        s.family.views.load(Ordering::Relaxed)
-    }),
+    ("rocksdb.current-super-version-number", |s| s.family.views()),
     ("rocksdb.estimate-live-data-size", live_data),
     ("rocksdb.min-obsolete-sst-number-to-keep", |s| {
-        // A job may be writing any file; without one every obsolete table may go.
+        // A running job may be writing any file; without one, all obsolete tables may be deleted.
         if s.running == (0, 0) { u64::MAX } else { 0 }
     }),
     ("rocksdb.obsolete-sst-files-size", obsolete_table_bytes),
@@ -126,10 +123,10 @@ const NUMBERS: &[(&str, Number)] = &[
             .map_or(0, |cache| cache.pinned_usage() as u64)
     }),
     ("rocksdb.num-snapshots", |s| {
-        s.shared.catalog.snapshots().count() as u64
+        s.shared.catalog.snapshots.count() as u64
     }),
     ("rocksdb.oldest-snapshot-sequence", |s| {
-        s.shared.catalog.snapshots().oldest().map_or(0, |seq| seq.0)
+        s.shared.catalog.snapshots.oldest().map_or(0, |seq| seq.0)
     }),
     ("rocksdb.min-log-number-to-keep", |s| s.min_log),
     ("rocksdb.total-sst-files-size", |s| {
@@ -145,9 +142,9 @@ const NUMBERS: &[(&str, Number)] = &[
     ("rocksdb.actual-delayed-write-rate", |s| match s.condition {
         Condition::Delayed(_) => {
             let families = s.shared.catalog.families();
-            let delayed = families.iter().filter(|family| family.is_stalled());
+            let delayed = families.iter().filter(|family| family.writes.is_stalled());
             delayed
-                .map(|family| family.throttle.rate())
+                .map(|family| family.writes.throttle.rate())
                 .min()
                 .unwrap_or(0)
         }
@@ -191,14 +188,14 @@ fn live_table_bytes(s: &Sources<'_>) -> u64 {
 }
 
 fn obsolete_table_bytes(s: &Sources<'_>) -> u64 {
-    s.shared.catalog.obsolete_table_bytes()
+    s.shared.catalog.deletions.table_bytes()
 }
 
-/// Tables that are opened, at most, for an estimate.
+/// The maximum number of tables opened for an estimate.
 const SAMPLED_TABLES: usize = 64;
 
-/// Entries less twice the deletions: each deletion hides one entry and is none itself. Tables that
-/// have not been opened yet count like those that were, by their size.
+/// Entries minus twice the deletions: each deletion hides one entry and does not count itself. Tables that
+/// have not been opened yet are estimated by their size from those that have.
 fn estimate_keys(s: &Sources<'_>) -> u64 {
     let (mut known, mut known_bytes, mut all_bytes) = ((0_u64, 0_u64), 0_u64, 0_u64);
     let mut to_sample = SAMPLED_TABLES;
@@ -206,7 +203,7 @@ fn estimate_keys(s: &Sources<'_>) -> u64 {
         all_bytes += file.size;
         if file.counts.get().is_none() && to_sample > 0 {
             to_sample -= 1;
-            // A table that cannot be opened says so when it is read; an estimate goes on.
+            // The error of a table that cannot be opened is returned when it is read; the estimate continues.
             let _ = s.family.tables().open(file, level, &s.shared.context.io);
         }
         if let Some(counts) = file.counts.get() {
@@ -230,13 +227,13 @@ fn estimate_keys(s: &Sources<'_>) -> u64 {
     entries.saturating_sub(2 * (scaled(known.1) + in_memory.1))
 }
 
-/// Bytes of tables that nothing below them can make obsolete, counted from the last level up.
+/// Bytes of tables that do not hide data in lower levels, summed from the last level upwards.
 fn live_data(s: &Sources<'_>) -> u64 {
     let order = s.family.order();
     let mut bytes = 0;
     let mut counted: Vec<&cairn_version::FileMeta> = Vec::new();
     for files in s.view.version.levels().iter().rev() {
-        // Files of level 0 may lie over one another: the newest is last.
+        // Files of level 0 may overlap: the newest is last.
         for file in files.files().iter().rev() {
             let overlaps = counted.iter().any(|below| {
                 order
@@ -258,8 +255,7 @@ fn live_data(s: &Sources<'_>) -> u64 {
     bytes
 }
 
-/// Properties that are texts. A number follows those that end in `-at-level` or
-/// `-at-temperature`.
+/// Text properties. Names that end in `-at-level` or `-at-temperature` are followed by a number.
 const TEXTS: &[&str] = &[
     "rocksdb.num-files-at-level",
     "rocksdb.compression-ratio-at-level",
@@ -289,7 +285,7 @@ const TEXTS: &[&str] = &[
 ];
 
 impl Shared {
-    /// The names of the properties that have an answer.
+    /// Returns the names of the properties that have a value.
     pub(crate) fn property_names() -> impl Iterator<Item = &'static str> {
         NUMBERS
             .iter()
@@ -297,7 +293,7 @@ impl Shared {
             .chain(TEXTS.iter().copied())
     }
 
-    /// The property `name` of `family` as a number, if it is one.
+    /// Returns the property `name` of `family` as a number, if it is one.
     pub(crate) fn property_number(&self, family: &FamilyState, name: &str) -> Option<u64> {
         self.context.check_reader().ok()?;
         let view = family.view_full();
@@ -333,13 +329,13 @@ impl Shared {
             min_log: tree.logs.first_needed().0,
             running_runs: runs.sum(),
             aborts: tree.jobs.aborts() as u64,
-            deletes_files: self.catalog.deletes_files(),
+            deletes_files: self.catalog.deletions.are_enabled(),
         };
         drop(tree);
         Some(number(&sources))
     }
 
-    /// Properties that are numbers only where they mean something.
+    /// Numeric properties that exist only under certain conditions.
     fn optional_number(
         &self,
         family: &FamilyState,
@@ -352,7 +348,7 @@ impl Shared {
             "rocksdb.blob-cache-capacity" => blobs().map(|(capacity, _, _)| capacity),
             "rocksdb.blob-cache-usage" => blobs().map(|(_, usage, _)| usage),
             "rocksdb.blob-cache-pinned-usage" => blobs().map(|(_, _, pinned)| pinned),
-            // As in RocksDB: only where no file is ever merged with a younger one.
+            // As in RocksDB: only if no file is ever merged with a younger one.
             "rocksdb.estimate-oldest-key-time" => {
                 let fifo = options.compaction_style == CompactionStyle::Fifo
                     && !options.compaction_options_fifo.allow_compaction;
@@ -363,7 +359,7 @@ impl Shared {
         })
     }
 
-    /// The property `name` of `family` as text.
+    /// Returns the property `name` of `family` as text.
     pub(crate) fn property_text(&self, family: &FamilyState, name: &str) -> Option<String> {
         self.context.check_reader().ok()?;
         if let Some(number) = self.property_number(family, name) {
@@ -419,7 +415,7 @@ impl Shared {
         })
     }
 
-    /// The property `name` of `family` as a map, if it has that form.
+    /// Returns the property `name` of `family` as a map, if it has that form.
     pub(crate) fn property_map(&self, family: &FamilyState, name: &str) -> Option<Map> {
         let view = family.view_full();
         if let Some(level) = name.strip_prefix("rocksdb.aggregated-table-properties-at-level") {
@@ -441,9 +437,9 @@ impl Shared {
         })
     }
 
-    /// The numbers of all families together. A cache that several families share counts once.
+    /// Numbers summed over all families. A cache shared by several families counts once.
     pub(crate) fn aggregated(&self, name: &str) -> Option<u64> {
-        let families = self.catalog.families_full();
+        let families = self.catalog.families().clone();
         let mut seen = Vec::new();
         let mut sum = 0_u64;
         for family in families.iter() {
@@ -461,8 +457,8 @@ impl Shared {
 }
 
 impl Family {
-    /// The property of this name as a map, if it has that form: `rocksdb.cfstats`,
-    /// `rocksdb.dbstats`, stall and cache statistics, added-up table properties.
+    /// Returns the property of this name as a map, if it has that form: `rocksdb.cfstats`, `rocksdb.dbstats`,
+    /// stall and cache statistics, aggregated table properties.
     #[must_use]
     pub fn property_map(&self, name: &str) -> Option<BTreeMap<String, String>> {
         self.db.shared.property_map(&self.state, name)
@@ -470,15 +466,15 @@ impl Family {
 }
 
 impl Db {
-    /// The property of this name, which is a number, added up over all families. A block cache that
-    /// several of them share counts once.
+    /// Returns the numeric property of this name, summed over all families. A block cache shared by several
+    /// of them counts once.
     #[must_use]
     pub fn aggregated_property_number(&self, name: &str) -> Option<u64> {
         self.handle.shared.aggregated(name)
     }
 }
 
-/// How long reads of files took. Nothing is measured yet, so no level has a table.
+/// The latencies of file reads. They are not measured yet, so no level has a table.
 fn histogram(family: &FamilyState) -> String {
     format!(
         "\n** File Read Latency Histogram By Level [{}] **\n",

@@ -1,29 +1,32 @@
 //! Purges: deletions of obsolete files and logs, as jobs for which closing waits.
 //!
-//! The catalog deletes tables and blob files. A log is deleted when a synced edit says that no family needs it.
+//! The catalog deletes tables and blob files. A log is deleted when a synced edit records that no family
+//! needs it.
 
 use std::sync::Arc;
 
 use cairn_platform::Priority;
 
-use crate::catalog::purge::Pin;
 use crate::locks::RankedGuard;
 use crate::shared::{Shared, Tree};
 
 impl Shared {
-    /// Deletes tables without a reader and logs that no family needs, and delivers queued notices to
-    /// listeners. The caller holds no lock.
+    /// Deletes tables without readers and logs that no family needs, and delivers queued events to listeners.
+    /// The caller holds no lock.
     pub(crate) fn purge(&self) {
         self.purge_files();
         self.telemetry.deliver();
     }
 
-    /// Deletes what no reader and no recovery needs.
+    /// Deletes files that no reader and no recovery needs.
     fn purge_files(&self) {
+        if self.tree.lock().jobs.gave_up_directory() {
+            return;
+        }
         self.catalog.purge();
         let mut tree = self.tree.lock();
         // Looked at under the lock: a copy that pins files lists the logs that it needs under it too.
-        if !self.catalog.deletes_files() {
+        if !self.catalog.deletions.are_enabled() {
             let unsynced = tree.logs.take_unneeded_syncs();
             drop(tree);
             unsynced.iter().for_each(|log| log.forget());
@@ -35,16 +38,16 @@ impl Shared {
         self.retire_logs(logs.logs);
     }
 
-    /// Purges on a background thread, for which closing waits; not at all once it is over.
+    /// Purges on a background thread, for which closing waits; does nothing once closing is complete.
     pub(crate) fn purge_as_job(&self, tree: RankedGuard<'_, Tree>) {
         if counts_purge(tree) {
             self.purge_counted();
         }
     }
 
-    /// A purge that is counted already.
+    /// Runs a purge that is already counted.
     pub(crate) fn purge_counted(&self) {
-        // Listeners of it may not wait for it.
+        // Listeners called by it must not wait for it.
         self.as_job(|| self.purge());
         self.tree.lock().jobs.end_purge();
         self.changed.notify_all();
@@ -52,9 +55,10 @@ impl Shared {
 }
 
 impl Shared {
-    /// Deletes in the background what a reader that has just left may have kept.
+    /// Deletes files in the background that a reader that has just ended may have kept.
     pub(crate) fn purge_in_background(self: &Arc<Self>) {
-        // A line of the info log may be written with the tree locked: what is obsolete waits for the next purge.
+        // A line of the info log may be written with the tree locked: obsolete files are then left to the
+        // next purge.
         let may_lock = self.may_write().is_ok();
         if self.may_have_obsolete() && may_lock && counts_purge(self.tree.lock()) {
             let shared = self.clone();
@@ -65,58 +69,24 @@ impl Shared {
         }
     }
 
-    /// Deletes what a reader that has just left may have kept. The caller holds no lock.
+    /// Deletes files that a reader that has just ended may have kept. The caller holds no lock.
     pub(crate) fn purge_after_reader(&self) {
         if self.may_have_obsolete() {
             self.purge_as_job(self.tree.lock());
         }
     }
 
-    /// True if a reader may have kept something: only the last one of a view keeps files, so that the others do not look
-    /// through what is obsolete.
+    /// True if a reader may have kept files: only the last reader of a view does, so that the others need not
+    /// check for obsolete files.
     fn may_have_obsolete(&self) -> bool {
-        self.catalog.may_have_unread() && !self.lifecycle.is_closing() && !self.context.is_forked()
+        self.catalog.deletions.may_have_unread()
+            && !self.lifecycle.is_closing()
+            && !self.context.is_forked()
     }
 }
 
-/// Counts a purge, for which waits for quiet, and closing, wait from now on; none once closing is over.
+/// Counts a purge, for which closing and callers that wait for quiet will wait. `None` once closing is
+/// complete.
 fn counts_purge(mut tree: RankedGuard<'_, Tree>) -> bool {
     tree.jobs.begin_purge()
-}
-
-/// Keeps files from deletion while it lives.
-pub(crate) struct Kept<'a> {
-    shared: &'a Shared,
-    pin: Option<Pin<'a>>,
-}
-
-impl Drop for Kept<'_> {
-    fn drop(&mut self) {
-        self.pin = None;
-        self.shared.purge_what_waited();
-    }
-}
-
-impl Shared {
-    /// Ends one [`Catalog::disable_deletions`](crate::catalog::Catalog::disable_deletions); with the last of them, what
-    /// waited is deleted.
-    pub(crate) fn enable_file_deletions(&self) {
-        self.catalog.enable_deletions();
-        self.purge_what_waited();
-    }
-
-    /// Deletes what has become obsolete while deletions were disabled, if they are enabled again.
-    fn purge_what_waited(&self) {
-        if self.catalog.deletes_files() && !self.tree.lock().jobs.gave_up_directory() {
-            self.purge();
-        }
-    }
-
-    /// Keeps all files that are live now, or become obsolete meanwhile.
-    pub(crate) fn keep_files(&self) -> Kept<'_> {
-        Kept {
-            shared: self,
-            pin: Some(self.catalog.pin_files()),
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! Reads of an open family: gets.
+//! Point reads of an open family.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::handle::Family;
 use crate::shared::Shared;
 
 impl Shared {
-    /// The view and number of a read without a snapshot. The view is taken first: a version that a compaction
-    /// drops after that is still in the view, and one that it dropped before was hidden by an
-    /// entry that is published by now.
+    /// Returns the view and sequence number of a read without a snapshot. The view is taken first: a version
+    /// that a compaction drops afterwards is still in the view, and one that it dropped before was hidden by
+    /// an entry that is already published.
     pub(crate) fn newest(&self, family: &FamilyState) -> (Arc<View>, SequenceNumber) {
         let view = family.view_full();
         let seq = self.published();
@@ -24,8 +24,8 @@ impl Shared {
     }
 }
 
-/// `options` with what `kPersistedTier` means now: memtables are left out only while they hold what
-/// no log has.
+/// Returns `options` with the current meaning of `kPersistedTier`: memtables are skipped only while they have
+/// entries that are in no log.
 pub(crate) fn tier_of<'o>(shared: &Shared, options: &'o ReadOptions) -> Cow<'o, ReadOptions> {
     let unlogged = || shared.signals.has_unlogged();
     if options.read_tier != ReadTier::Persisted || unlogged() {
@@ -37,7 +37,7 @@ pub(crate) fn tier_of<'o>(shared: &Shared, options: &'o ReadOptions) -> Cow<'o, 
     })
 }
 
-/// The lookup key of `key`. Where keys have timestamps it ends with that of the read.
+/// Returns the lookup key of `key`. If keys have timestamps, it ends with that of the read.
 pub(crate) fn lookup(
     family: &FamilyState,
     key: &[u8],
@@ -62,32 +62,32 @@ pub(crate) fn lookup(
 }
 
 impl Family {
-    /// The value of `key`, or `None` if it has none.
+    /// Returns the value of `key`, or `None` if it does not exist.
     ///
     /// # Errors
     ///
-    /// `IoError` or `Corruption` of a file that had to be read.
+    /// `IoError` or `Corruption` of a file that was read.
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         self.get_with(key, &ReadOptions::default())
     }
 
-    /// [`Family::get`] with options. A wide-column entity has the value of its default column.
+    /// Like [`Family::get`], with options. The value of a wide-column entity is that of its default column.
     ///
     /// # Errors
     ///
-    /// Those of [`Family::get`]; `Incomplete` if `read_tier` forbids what the read needs.
+    /// Those of [`Family::get`]; `Incomplete` if `read_tier` does not permit the necessary reads.
     #[inline]
     pub fn get_with(&self, key: &[u8], options: &ReadOptions) -> Result<Option<Value>> {
         self.find(key, options)?.into_value()
     }
 
-    /// [`Family::get_with`], and true if the key was written after the snapshot of `options`: by whatever
-    /// kind of write, also where the snapshot sees no value. Without a snapshot nothing is newer.
+    /// Like [`Family::get_with`], and true if the key was written after the snapshot of `options`, by any
+    /// kind of write, even if it has no value in the snapshot. Without a snapshot it is false.
     ///
     /// # Errors
     ///
-    /// Those of [`Family::get_with`]; `NotSupported` with [`ReadTier::Persisted`], which does not see
-    /// all that was written.
+    /// Those of [`Family::get_with`]; `NotSupported` with [`ReadTier::Persisted`], which does not read all
+    /// writes.
     pub fn get_with_newer(
         &self,
         key: &[u8],
@@ -113,7 +113,7 @@ impl Family {
         Ok((found.into_value()?, newer))
     }
 
-    /// The columns of `key`, or `None` if it has no value. A plain value is one column without a
+    /// Returns the columns of `key`, or `None` if it does not exist. A plain value is one column without a
     /// name.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ impl Family {
         self.find(key, options)?.into_columns()
     }
 
-    /// The value of `key`: [`Family::get_with`] that distinguishes plain values and entities.
+    /// Returns the value of `key`: [`Family::get_with`], but distinguishing plain values and entities.
     ///
     /// # Errors
     ///
@@ -133,7 +133,7 @@ impl Family {
         self.found_by(key, options, get)
     }
 
-    /// [`Family::find`] with memory that the caller keeps for its next read.
+    /// Like [`Family::find`], with memory that the caller retains for its next read.
     ///
     /// # Errors
     ///
@@ -150,7 +150,7 @@ impl Family {
         })
     }
 
-    // The answer is large, and would move once more from a function of its own.
+    // Inlined: the result is large, and returning it from a separate function would move it once more.
     #[inline(always)]
     fn found_by(
         &self,

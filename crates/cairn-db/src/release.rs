@@ -1,9 +1,9 @@
-//! Releasing the memory of a closed database while handles of it live.
+//! Releasing the memory of a closed database that still has handles.
 //!
-//! A program in C that leaks a handle of a family keeps what the handle refers to. [`Db::close_and_release`]
-//! releases views (memtables, versions, open tables), caches and the LOG's file; only the fixed parts of the database
-//! stay. A read through a family whose view was taken away answers
-//! `ShutdownInProgress`; a read that runs meanwhile ends on the view that it has.
+//! A C program that leaks a family handle keeps everything that the handle refers to.
+//! [`Db::close_and_release`] releases views (memtables, versions, open tables), caches and the LOG file; only
+//! fixed-size parts of the database remain. A read through a family whose view was released returns
+//! `ShutdownInProgress`; a read in progress finishes on the view that it has.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use crate::handle::Family;
 use crate::shared::Shared;
 
 impl Shared {
-    /// Takes away what a closed database holds in memory and keeps open.
+    /// Releases the memory and the open files of a closed database.
     pub(crate) fn release_memory(self: &Arc<Self>) {
         if !self.lifecycle.is_closed() {
             return;
         }
-        // A change of options that began before the closing ends before.
+        // A change of options that started before closing finishes first.
         let _alone = self.settings.begin_change();
         {
             let mut tree = self.tree.lock();
             assert!(
                 tree.jobs.are_over(),
-                "no job runs in a closed database, whose memory is released"
+                "no job is running when the memory of a closed database is released"
             );
             for family in tree.families.values_mut() {
                 family.immutables = Vec::new();
@@ -37,13 +37,12 @@ impl Shared {
 }
 
 impl Db {
-    /// [`Db::close`], and takes away what the database holds in memory, even if handles of it are left:
-    /// reads by such handles answer `ShutdownInProgress` from then on. Iterators and values keep what they
-    /// need.
+    /// Like [`Db::close`], and releases the memory of the database even if handles remain: reads through them
+    /// return `ShutdownInProgress` from then on. Iterators and values keep the memory that they need.
     ///
     /// # Errors
     ///
-    /// Those of [`Db::close`]. The memory is given back in any case.
+    /// Those of [`Db::close`]. The memory is released in any case.
     pub fn close_and_release(&self) -> Result<()> {
         let closed = self.shared().close();
         self.shared().release_memory();
@@ -52,7 +51,7 @@ impl Db {
 }
 
 impl Family {
-    /// A number that no other opening has while a handle of this one lives.
+    /// A number that is unique among openings while a handle of this one exists.
     #[must_use]
     pub fn opening(&self) -> usize {
         Arc::as_ptr(&self.db) as usize
@@ -94,7 +93,7 @@ mod tests {
         db.close_and_release().unwrap();
         db.close_and_release().unwrap();
         assert!(family.is_released() && family.get(b"a").is_err());
-        // The last handle releases it, too.
+        // Dropping the last handle releases it as well.
         drop((db, family));
     }
 }

@@ -1,12 +1,12 @@
-//! Options of a running database: changing them, and what a change sets in motion.
+//! Changes to the options of an open database, and their consequences.
 //!
-//! A change is made as a whole or not at all: it is tried on a copy, checked as an opening
-//! checks its options, and then put in force as a whole. The new OPTIONS file is on the disk
-//! before the call returns. One change at a time; reads and writes go on meanwhile.
+//! A change is atomic: it is applied to a copy, validated as on opening, and then put into effect as a whole.
+//! The new OPTIONS file is written before the call returns. Changes are serialized; reads and writes proceed
+//! meanwhile.
 //!
-//! An open object keeps the options it was opened with: a table its table options, a running job
-//! the options of its start. A memtable that is already larger than a smaller limit is switched by
-//! the next write. A database that is only read changes nothing but what it has in memory.
+//! Open objects keep their options: a table its table options, a running job the options at its start. A
+//! memtable that already exceeds a lowered limit is switched by the next write. In a read-only database the
+//! options change in memory only.
 
 use std::sync::Arc;
 
@@ -24,26 +24,26 @@ use crate::write::stall::low_pri_rate;
 /// Names and values of options.
 pub type Changes<'a> = &'a [(&'a str, &'a str)];
 
-/// The value of `bytes_per_sync` when 0 is set while the database is open.
+/// The value of `bytes_per_sync` if 0 is set while the database is open.
 const BYTES_PER_SYNC: u64 = 1 << 20;
 
 impl Family {
-    /// Changes options of the family while the database is open, by RocksDB's names: all of
-    /// `changes`, or none. The new OPTIONS file is on the disk when the call returns.
+    /// Changes options of the family while the database is open, by RocksDB's names, atomically. The new
+    /// OPTIONS file has been written when the call returns.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if there is nothing to change, or names an option that does not exist,
-    /// cannot have its value, or cannot change in an open database; `NotSupported` for what Cairn
-    /// does not do. Nothing is changed then. `IoError` if the options are in force, but could not
-    /// be written to the OPTIONS file.
+    /// `InvalidArgument` if `changes` is empty, or has an option that does not exist, an invalid value, or an
+    /// option that cannot be changed while the database is open; `NotSupported` for unsupported options.
+    /// Nothing is changed then. `IoError` if the options are in effect, but could not be written to the
+    /// OPTIONS file.
     pub fn set_options(&self, changes: Changes<'_>) -> Result<()> {
         self.db.shared.set_options(&[(self.state.clone(), changes)])
     }
 }
 
 impl Db {
-    /// [`Family::set_options`] for several families at once: all changes of all of them, or none.
+    /// Like [`Family::set_options`], for several families atomically.
     ///
     /// # Errors
     ///
@@ -56,8 +56,8 @@ impl Db {
         self.handle.shared.set_options(&states)
     }
 
-    /// Changes options of the database while it is open, by RocksDB's names: all of `changes`, or
-    /// none. The new OPTIONS file is on the disk when the call returns.
+    /// Changes options of the database while it is open, by RocksDB's names, atomically. The new OPTIONS file
+    /// has been written when the call returns.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl Db {
 }
 
 impl Shared {
-    /// Changes options of families: everything, or nothing.
+    /// Changes options of families, atomically.
     pub(crate) fn set_options(
         self: &Arc<Self>,
         changes: &[(Arc<FamilyState>, Changes<'_>)],
@@ -82,7 +82,7 @@ impl Shared {
                 family.name(),
                 changes_text(changes)
             ));
-            // A family that is named twice gets both.
+            // A family that is named twice gets both changes.
             let known = changed
                 .iter()
                 .position(|(other, _)| other.id() == family.id());
@@ -103,7 +103,7 @@ impl Shared {
             let mut tree = self.tree.lock();
             for (family, options) in changed {
                 self.signals.note_options(&options);
-                self.catalog.change_options(&family, options);
+                self.catalog.sources.change_options(&family, options);
             }
             self.update_conditions(&mut tree);
             self.schedule(&mut tree);
@@ -111,16 +111,16 @@ impl Shared {
         }
         self.update_wal_limit();
         self.begin_timers();
-        // The next write looks at memtables with the new limits.
+        // The next write checks memtables against the new limits.
         self.signals.request_attention();
         let saved = self.save_options(&change);
         drop(change);
-        // A listener may change options too.
+        // A listener may change options, too.
         self.telemetry.deliver();
         saved
     }
 
-    /// The options of `family` after `changes`, if they make sense.
+    /// Returns the options of `family` after `changes`, if they are valid.
     fn try_change(
         &self,
         family: &FamilyState,
@@ -145,7 +145,7 @@ impl Shared {
         Ok(options.sanitize(&self.options()))
     }
 
-    /// Changes options of the database: everything, or nothing.
+    /// Changes options of the database, atomically.
     pub(crate) fn set_db_options(self: &Arc<Self>, changes: Changes<'_>) -> Result<()> {
         self.check_changeable()?;
         let change = self.settings.begin_change();
@@ -163,7 +163,9 @@ impl Shared {
             return Ok(());
         }
         reserve_threads(&*self.context.world.executor, &after);
-        self.catalog.set_open_table_limit(after.open_table_limit());
+        self.catalog
+            .sources
+            .set_open_table_limit(after.open_table_limit());
         let write_back = after.wal_bytes_per_sync;
         let log_changes = write_back != before.wal_bytes_per_sync;
         change.replace(after);
@@ -185,7 +187,7 @@ impl Shared {
         self.save_options(&change)
     }
 
-    /// The options of the database after `changes`, if they make sense for every family.
+    /// Returns the options of the database after `changes`, if they are valid for every family.
     fn try_change_db(&self, before: &DbOptions, changes: Changes<'_>) -> Result<DbOptions> {
         let mut options = before.clone();
         options.set_dynamic(changes)?;
@@ -197,7 +199,7 @@ impl Shared {
         Ok(options.sanitize())
     }
 
-    /// Refuses to change options of a database that is closed.
+    /// Returns an error if the database is closed.
     fn check_changeable(&self) -> Result<()> {
         self.context.check_process()?;
         self.lifecycle.check_open()?;
@@ -206,7 +208,7 @@ impl Shared {
 
     fn save_options(&self, change: &Change<'_>) -> Result<()> {
         if self.context.read_only {
-            // For RocksDB too they change, but it writes a file into a directory that it only reads.
+            // RocksDB changes them as well, but writes a file to a directory that is read-only.
             return Ok(());
         }
         let written = self.catalog.write_options_file();
@@ -215,12 +217,12 @@ impl Shared {
             self.context.info.warn(format_args!(
                 "the OPTIONS file could not be written: {error}"
             ));
-            error.context("the options are in force, but the OPTIONS file could not be written")
+            error.context("the options are in effect, but the OPTIONS file could not be written")
         })
     }
 }
 
-/// The changes as text, for the log. Options hold no user data.
+/// Returns the changes as text, for the log. Options contain no user data.
 fn changes_text(changes: Changes<'_>) -> String {
     let words: Vec<String> = changes
         .iter()

@@ -1,10 +1,10 @@
-//! The options of an open database, and the locks under which they change and are written to a file.
+//! The options of an open database, and the locks for changing them and for writing the OPTIONS file.
 //!
 //! Invariants:
 //!
-//! O1. Options change one call at a time: under [`Settings::begin_change`], whose lock precedes most others.
-//! O2. The newest OPTIONS file has the newest options: one is written under [`Settings::lock_file`], whose lock
-//!     follows most others.
+//! O1. Changes of options are serialized by [`Settings::begin_change`], whose lock precedes most others.
+//! O2. The newest OPTIONS file has the newest options: files are written under [`Settings::lock_file`], whose
+//! lock follows most others.
 
 use std::sync::Arc;
 
@@ -20,17 +20,17 @@ pub(crate) struct Settings {
     current: ArcSwap<DbOptions>,
     change: Ranked<()>,
     file: Ranked<()>,
-    /// The newest options could not be written to an OPTIONS file yet.
+    /// True if the current options have not been written to an OPTIONS file.
     unsaved: AtomicBool,
 }
 
-/// A change of options under way.
+/// A guard of a change of options.
 pub(crate) struct Change<'a> {
     settings: &'a Settings,
     _alone: RankedGuard<'a, ()>,
 }
 
-/// The right to write and list OPTIONS files.
+/// A guard for writing and listing OPTIONS files.
 pub(crate) struct OptionsFileLock<'a> {
     _alone: RankedGuard<'a, ()>,
 }
@@ -45,12 +45,12 @@ impl Settings {
         }
     }
 
-    /// The options in effect now, without counting a reference.
+    /// Returns the current options without counting a reference.
     pub(crate) fn get(&self) -> Guard<Arc<DbOptions>> {
         self.current.load()
     }
 
-    /// Waits for a change under way and keeps others from beginning. The caller holds no lock.
+    /// Waits for a change in progress and blocks further ones. The caller holds no lock.
     pub(crate) fn begin_change(&self) -> Change<'_> {
         Change {
             settings: self,
@@ -58,7 +58,7 @@ impl Settings {
         }
     }
 
-    /// Waits for a file that is being written. The caller takes no lock until it drops the result.
+    /// Waits for a file that is being written. The caller acquires no lock until it drops the result.
     pub(crate) fn lock_file(&self) -> OptionsFileLock<'_> {
         OptionsFileLock {
             _alone: self.file.lock(),
@@ -67,23 +67,23 @@ impl Settings {
 }
 
 impl Change<'_> {
-    /// The options in effect.
+    /// Returns the current options.
     pub(crate) fn before(&self) -> Arc<DbOptions> {
         self.settings.current.load_full()
     }
 
-    /// Puts `options` in force.
+    /// Puts `options` into effect.
     pub(crate) fn replace(&self, options: DbOptions) {
         self.settings.current.store(Arc::new(options));
     }
 
     /// True if the last change could not be written to an OPTIONS file.
     pub(crate) fn is_unsaved(&self) -> bool {
-        // Relaxed, as below: changes are one at a time.
+        // Relaxed, as below: changes are serialized.
         self.settings.unsaved.load(Ordering::Relaxed)
     }
 
-    /// Records if the options of now are in an OPTIONS file.
+    /// Records whether the current options are in an OPTIONS file.
     pub(crate) fn set_unsaved(&self, unsaved: bool) {
         self.settings.unsaved.store(unsaved, Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
 //! The state of an open database.
 //!
-//! It composes the components, each of which owns its part of the state, and the locks that several of them share:
-//! [`Rank`] lists all locks in the order in which they may be taken together. A thread that waits
-//! for a job holds none of them but the lead, and helps the executor first.
+//! It composes the components, each of which owns its part of the state, and the locks shared by several of
+//! them: [`Rank`] lists all locks in the order of acquisition. A thread that waits for a job holds none of
+//! them except the lead, and first helps the executor.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,20 +57,20 @@ pub(crate) struct Shared {
     pub(crate) errors: Errors,
 }
 
-/// The writers' own state.
+/// The state of the write path.
 pub(crate) struct WritePath {
     pub(crate) commits: CommitPipeline,
     pub(crate) writer: Ranked<Writer>,
-    /// The rate of writes of low priority while compactions are behind.
+    /// The rate limit of low-priority writes while compactions are behind.
     pub(crate) low_pri_throttle: Throttle,
-    /// The budget that memtables keep, if there is one.
+    /// The memtable budget, if there is one.
     pub(crate) buffers: Option<Arc<WriteBufferManager>>,
     /// True if another database that shares the budget has requested a flush.
     pub(crate) flush_requested: AtomicBool,
 }
 
 impl WritePath {
-    /// No write yet, and no log.
+    /// Creates the state before the first write, without a log.
     pub(crate) fn new(options: &DbOptions, locks: Locks) -> WritePath {
         WritePath {
             commits: CommitPipeline::new(Some(locks)),
@@ -89,10 +89,13 @@ impl WritePath {
     }
 }
 
-/// The budget of memtables that a database with `options` keeps: the one it shares with others, one of its own, or that
-/// of its memory budget.
+/// Returns the memtable budget of a database with `options`: one shared with other databases, one of its own,
+/// or that of its memory budget.
 fn budget_of(options: &DbOptions) -> Option<Arc<WriteBufferManager>> {
     let memory = options.memory_budget.as_ref();
+    if let (Some(memory), Some(buffers)) = (memory, &options.write_buffer_manager) {
+        memory.include_buffers(buffers);
+    }
     options.write_buffer_manager.clone().or_else(|| {
         let size = usize::try_from(options.db_write_buffer_size).unwrap_or(usize::MAX);
         if size == 0 {
@@ -103,9 +106,9 @@ fn budget_of(options: &DbOptions) -> Option<Arc<WriteBufferManager>> {
     })
 }
 
-/// State of the log, which only the leader of the write queue changes.
+/// State of the log, changed only by the write-group leader.
 pub(crate) struct Writer {
-    /// The log that is written; `None` when closed or read-only.
+    /// The current log; `None` when closed or read-only.
     pub(crate) log: Option<CurrentLog>,
     /// The log before it, and its length.
     pub(crate) ended: Option<(FileNumber, u64)>,
@@ -117,9 +120,9 @@ pub(crate) struct Writer {
 pub(crate) struct Tree {
     pub(crate) families: BTreeMap<u32, FamilyTree>,
     pub(crate) logs: LogSet,
-    /// Background jobs and the holds on them.
+    /// Counts of and holds on background jobs.
     pub(crate) jobs: Jobs,
-    /// The condition of writes: the worst of all families.
+    /// The stall condition: the worst of all families.
     pub(crate) condition: Condition,
     /// The holders of `lock_wal`.
     pub(crate) wal_locks: WalLocks,
@@ -127,20 +130,20 @@ pub(crate) struct Tree {
 
 /// The part of [`Tree`] that belongs to one family.
 pub(crate) struct FamilyTree {
-    /// Memtables that wait to be flushed, oldest first.
+    /// Memtables waiting for a flush, oldest first.
     pub(crate) immutables: Vec<Immutable>,
-    /// Logs before this one hold nothing unflushed of the family.
+    /// Logs before this one have no unflushed data of the family.
     pub(crate) log_number: FileNumber,
     pub(crate) flushing: bool,
     /// The memtables of the last flush, until listeners have been notified of its outcome.
     pub(crate) reporting: Vec<Arc<Memtable>>,
-    /// A flush was requested: it does not wait for more memtables to merge.
+    /// True if a flush was requested: it does not wait for more memtables to merge.
     pub(crate) flush_requested: bool,
-    /// The reason of the next flush, if it is not a full memtable.
+    /// The reason for the next flush, if it is not a full memtable.
     pub(crate) flush_reason: Option<FlushReason>,
-    /// The condition of writes by this family alone.
+    /// The stall condition of this family alone.
     pub(crate) condition: Condition,
-    /// When flushes may start again after one failed.
+    /// The time at which flushes may start again after a failure.
     pub(crate) retry_flush: Option<Retry>,
     /// The same for compactions.
     pub(crate) retry_compaction: Option<Retry>,
@@ -150,17 +153,17 @@ pub(crate) struct FamilyTree {
     pub(crate) busy: cairn_jobs::pick::InProgress,
 }
 
-/// A memtable that takes no writes any more.
+/// An immutable memtable.
 #[derive(Clone)]
 pub(crate) struct Immutable {
     pub(crate) memtable: Arc<Memtable>,
-    /// The log that was current when this memtable was switched: with this memtable flushed the
-    /// family needs only that one and later ones.
+    /// The log that was current when this memtable was switched: once this memtable is flushed, the family
+    /// needs only that log and later ones.
     pub(crate) next_log: FileNumber,
 }
 
 impl Tree {
-    /// A tree without families. Recovery needs no log before `min_log`.
+    /// Creates a tree without families. Recovery needs no log before `min_log`.
     pub(crate) fn new(min_log: FileNumber) -> Tree {
         Tree {
             families: BTreeMap::new(),
@@ -191,28 +194,30 @@ impl FamilyTree {
 }
 
 impl Shared {
-    /// The last write that reads see.
+    /// Returns the last sequence number visible to reads.
     pub(crate) fn published(&self) -> SequenceNumber {
         self.writes.commits.visible()
     }
 
-    /// The options in effect now. Ask once and keep the answer where two of them belong together.
+    /// Returns the current options. Call it once and keep the result if several options must be consistent.
     pub(crate) fn options(&self) -> Guard<Arc<DbOptions>> {
         self.settings.get()
     }
 
-    /// The error that made the database read-only, as later writes report it.
+    /// Returns the error that made the database read-only, as later writes return it.
     pub(crate) fn check_failure(&self) -> Result<()> {
         self.context.check_process()?;
         match &*self.errors.failure() {
             None => Ok(()),
-            Some(error) => Err(error.context("the database is read-only since an earlier error")),
+            Some(error) => {
+                Err(error.context("the database is read-only because of an earlier error"))
+            }
         }
     }
 
     /// # Errors
     ///
-    /// The reason why the database cannot be written to.
+    /// The reason why the database is not writable.
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.context.check_process()?;
         if self.context.read_only {
@@ -222,12 +227,12 @@ impl Shared {
         self.check_failure()
     }
 
-    /// Waits until `done`, which is called under the lock of the tree. The caller holds no lock. A forked child has no
-    /// jobs to wait for.
+    /// Waits until `done`, which is called under the lock of the tree. The caller holds no lock. Returns at
+    /// once in a forked child, which has no jobs.
     ///
     /// # Errors
     ///
-    /// `Busy` in a callback that may not wait.
+    /// `Busy` in a callback that must not wait.
     pub(crate) fn wait_until(&self, mut done: impl FnMut(&Tree) -> bool) -> Result<()> {
         loop {
             if self.context.is_forked() || done(&self.tree.lock()) {

@@ -1,4 +1,4 @@
-//! Approximate sizes of key ranges, and checks that a key may exist, without reading data.
+//! Approximate sizes of key ranges, and checks whether a key may exist, without reading data.
 
 use cairn_format::key::LookupKey;
 use cairn_options::{ReadOptions, ReadTier};
@@ -13,12 +13,12 @@ use crate::handle::Family;
 /// Options of `Family::approximate_sizes`.
 #[derive(Clone, Copy, Debug)]
 pub struct SizeApproximationOptions {
-    /// True if memtables count.
+    /// True to include memtables.
     pub include_memtables: bool,
-    /// True if files count.
+    /// True to include files.
     pub include_files: bool,
-    /// The share of the whole by which the answer for files may be wrong; then files at the ends
-    /// of a range are not opened when they make up less. 0 or less gives the best answer.
+    /// The permitted relative error of the result for files: files at the ends of a range are not opened if
+    /// they contribute less than this share. 0 or less gives the most precise result.
     pub files_size_error_margin: f64,
 }
 
@@ -35,23 +35,23 @@ impl Default for SizeApproximationOptions {
 /// The existence of a key, as far as it is known without reading a file.
 #[derive(Clone, Debug)]
 pub enum MayExist {
-    /// It does not.
+    /// The key does not exist.
     No,
     /// A file would have to be read.
     Perhaps,
-    /// It does, and this is its value.
+    /// The key exists and has this value.
     Yes(Value),
 }
 
 impl Family {
-    /// The approximate bytes of files (and, if included, of memtables) that hold the keys of each of
-    /// `ranges`, begin included and end not. Blob files do not count.
+    /// Returns the approximate bytes of files (and, if included, of memtables) with the keys of each of
+    /// `ranges`, whose ends are exclusive. Blob files are not included.
     ///
-    /// Costs a look into the index of up to two files a level and range; memtables are walked.
+    /// Reads the indexes of up to two files per level and range, and iterates over memtables.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if nothing is to be counted; those of reading indexes.
+    /// `InvalidArgument` if neither is included; errors of reading indexes.
     pub fn approximate_sizes(
         &self,
         ranges: &[Range<'_>],
@@ -77,14 +77,15 @@ impl Family {
         ranges.iter().map(size).collect()
     }
 
-    /// About how many entries of memtables lie in `range`, and their bytes. Walks them.
+    /// Returns the approximate number of memtable entries in `range`, and their bytes, by iterating over
+    /// them.
     #[must_use]
     pub fn approximate_memtable_stats(&self, range: &Range<'_>) -> (u64, u64) {
         stats_in_memtables(&self.state.view_full(), range)
     }
 
-    /// The existence of `key`, as far as it is known without reading a file: from filters, memtables and
-    /// cached blocks. `Perhaps` is always a right answer, `No` is certain.
+    /// Returns the existence of `key`, as far as it is known without reading a file: from filters, memtables
+    /// and cached blocks. `No` is certain; `Perhaps` is possible for any key.
     #[must_use]
     pub fn key_may_exist(&self, key: &[u8], options: &ReadOptions) -> MayExist {
         let options = ReadOptions {
@@ -98,7 +99,7 @@ impl Family {
         }
     }
 
-    /// [`Family::get_with`] into the caller's `buffer`, which gets as much of the value as fits.
+    /// Like [`Family::get_with`], into the caller's `buffer`, which receives as much of the value as fits.
     /// Returns the length of the value.
     ///
     /// # Errors
@@ -119,7 +120,7 @@ impl Family {
     }
 }
 
-/// The internal key before all versions of `user`.
+/// Returns the internal key that sorts before all versions of `user`.
 fn before(view: &View, user: &[u8]) -> LookupKey {
     let size = view.family.order.timestamp_size();
     LookupKey::new(&[user, &vec![0xff; size]].concat(), SequenceNumber::MAX)
@@ -143,7 +144,7 @@ fn size_in_files(view: &View, range: &Range<'_>, margin: f64) -> Result<u64> {
             (false, false) => partial.push((level, file)),
         }
     }
-    // Files at the ends of the range that weigh little are taken by half.
+    // Half the size of small files at the ends of the range is counted.
     let at_ends: u64 = partial.iter().map(|(_, file)| file.size).sum();
     if margin > 0.0 && (at_ends as f64) < margin * (whole + at_ends) as f64 {
         return Ok(whole + at_ends / 2);
@@ -164,13 +165,13 @@ fn size_in_file(
     let table = reading.tables.open(file, level, &reading.io)?;
     let offset = |user| table.approximate_offset_of(before(view, user).internal(), &reading.io);
     let data = offset(range.end)?.saturating_sub(offset(range.begin)?);
-    // Index and filter belong to the data in proportion.
+    // Index and filter are attributed in proportion to the data.
     let all = table.data_size().max(1);
     let share = u128::from(data) * u128::from(file.size) / u128::from(all);
     Ok(u64::try_from(share).unwrap_or(file.size).min(file.size))
 }
 
-/// Entries and bytes of memtables between the ends of `range`.
+/// Returns the entries and bytes of memtables between the ends of `range`.
 fn stats_in_memtables(view: &View, range: &Range<'_>) -> (u64, u64) {
     let order = &view.family.order;
     let (mut entries, mut bytes) = (0, 0);

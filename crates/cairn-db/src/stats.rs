@@ -1,6 +1,5 @@
-//! The tables of statistics that people read: what jobs did to each level of a family, what was
-//! written to the database, and what the block cache holds. Text and map forms, laid out as
-//! RocksDB's, because programs parse them.
+//! Tables of statistics: the work of jobs on each level of a family, writes to the database, and the content
+//! of the block cache. Text and map forms have RocksDB's layout, because programs parse them.
 
 use std::fmt::Write as _;
 
@@ -13,8 +12,7 @@ use crate::shared::Shared;
 use crate::stats_text::{GB, MB, Map, human_bytes, human_count, stall_text};
 use crate::work::{LevelWork, Work};
 
-/// The columns: the name in maps, and the title in tables. `CompactedFiles` stands in the column
-/// of `NumFiles`.
+/// The columns: the name in maps, and the title in tables. `CompactedFiles` is in the column of `NumFiles`.
 const COLUMNS: [(&str, &str); 22] = [
     ("NumFiles", "Files"),
     ("CompactedFiles", ""),
@@ -40,7 +38,7 @@ const COLUMNS: [(&str, &str); 22] = [
     ("WblobGB", "Wblob(GB)"),
 ];
 
-/// The columns of a row beside the work.
+/// Columns of a row other than the work.
 #[derive(Clone, Copy, Default)]
 struct Present {
     files: usize,
@@ -132,7 +130,7 @@ fn print_row(name: &str, v: &[f64; 22]) -> String {
     )
 }
 
-/// Levels with their rows, and the sum.
+/// The rows of the levels, and their sum.
 struct Levels {
     rows: Vec<(usize, [f64; 22])>,
     sum: [f64; 22],
@@ -194,7 +192,7 @@ impl Shared {
         }
     }
 
-    /// `rocksdb.cfstats-no-file-histogram`. A `periodic` one begins the next interval.
+    /// The property `rocksdb.cfstats-no-file-histogram`. A `periodic` report begins the next interval.
     pub(crate) fn family_stats(&self, family: &FamilyState, view: &View, periodic: bool) -> String {
         let work = family.work.get();
         let levels = self.levels(family, view, &work);
@@ -259,12 +257,12 @@ impl Shared {
         map
     }
 
-    /// `rocksdb.cf-write-stall-stats`.
+    /// The property `rocksdb.cf-write-stall-stats`.
     pub(crate) fn family_stall_stats(&self, family: &FamilyState) -> Map {
         family_stalls(&family.work.get())
     }
 
-    /// `rocksdb.block-cache-entry-stats`: what the cache of `family` holds, by role.
+    /// The property `rocksdb.block-cache-entry-stats`: the cache entries of `family`, by role.
     pub(crate) fn cache_stats(&self, family: &FamilyState) -> Option<String> {
         let cache = family.cache()?;
         let capacity = cache.capacity();
@@ -333,7 +331,7 @@ impl Shared {
     }
 }
 
-/// Uses of memory that RocksDB charges as entries of a role.
+/// Uses of memory that RocksDB charges as cache entries of a role.
 const CHARGED: [MemoryUse; 6] = [
     MemoryUse::WriteBuffer,
     MemoryUse::CompressionDictionaryBuffer,
@@ -343,7 +341,7 @@ const CHARGED: [MemoryUse; 6] = [
     MemoryUse::BlobCache,
 ];
 
-/// The number of entries of 256 KiB by which RocksDB charges `bytes`.
+/// The number of 256-KiB entries with which RocksDB charges `bytes`.
 fn charges(bytes: usize) -> usize {
     bytes.div_ceil(256 << 10)
 }
@@ -355,7 +353,7 @@ fn share(part: usize, whole: usize) -> f64 {
     }
 }
 
-/// `DataBlock` as `data-block`.
+/// Converts `DataBlock` to `data-block`.
 fn hyphened(name: &str) -> String {
     let mut text = String::new();
     for c in name.chars() {
@@ -424,7 +422,7 @@ fn totals(
     text
 }
 
-/// Write stalls of a family, by cause.
+/// Returns write stalls of a family, by cause.
 fn family_stalls(work: &Work) -> Map {
     const CAUSES: [&str; 3] = [
         "memtable-limit",
@@ -457,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_stand_under_their_titles() {
+    fn rows_are_aligned_with_their_titles() {
         let text = header("f", "Level");
         let titles = text.lines().nth(2).expect("titles");
         let row = print_row("Sum", &row(Present::default(), &LevelWork::default()));

@@ -1,4 +1,4 @@
-//! The forms of numbers in the tables of statistics: RocksDB's, because programs parse them.
+//! Number formats of the tables of statistics: RocksDB's, because programs parse them.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ pub(crate) const GB: f64 = MB * 1024.0;
 /// A map property.
 pub(crate) type Map = BTreeMap<String, String>;
 
-/// A size with two digits and its unit, KB at least.
+/// A size with two decimals and its unit, at least KB.
 pub(crate) fn human_bytes(bytes: f64) -> String {
     let mut size = bytes / 1024.0;
     let mut unit = "KB";
@@ -22,7 +22,7 @@ pub(crate) fn human_bytes(bytes: f64) -> String {
     format!("{size:.2} {unit}")
 }
 
-/// A number of at most four digits, with a letter for thousands, millions or billions.
+/// A number with at most four digits and a letter for thousands, millions or billions.
 pub(crate) fn human_count(count: u64) -> String {
     match count {
         0..10_000 => count.to_string(),

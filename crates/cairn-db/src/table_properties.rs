@@ -1,5 +1,4 @@
-//! Properties of the tables of a family: each on its own, those of ranges of keys, and all of them
-//! added up.
+//! Properties of the tables of a family: of each table, of the tables in key ranges, and aggregated.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use crate::stats_text::Map;
 pub type TablePropertiesCollection = BTreeMap<String, Arc<Properties>>;
 
 impl Family {
-    /// The properties of every table of the family, by path. Tables that have not been read yet are
+    /// Returns the properties of every table of the family, by path. Tables that have not been read yet are
     /// opened.
     ///
     /// # Errors
@@ -31,7 +30,7 @@ impl Family {
             .properties_of(&self.state, view.version.files())
     }
 
-    /// The properties of every table that has keys in one of `ranges`, both ends inclusive.
+    /// Returns the properties of every table with keys in one of `ranges`, whose ends are inclusive.
     ///
     /// # Errors
     ///
@@ -56,7 +55,7 @@ impl Family {
         self.db.shared.properties_of(&self.state, files)
     }
 
-    /// The properties of every table by level, as [`Family::properties_of_all_tables`] gives them.
+    /// Returns the properties of every table by level; see [`Family::properties_of_all_tables`].
     ///
     /// # Errors
     ///
@@ -88,7 +87,7 @@ impl Shared {
         Ok(found)
     }
 
-    /// The properties of all tables of `level`, or of every level, added up.
+    /// Returns the aggregated properties of all tables of `level`, or of every level.
     pub(crate) fn aggregated_properties(
         &self,
         family: &FamilyState,
@@ -101,15 +100,15 @@ impl Shared {
         }
         let mut sum = Properties::default();
         for (at, file) in view.version.files().filter(|(at, _)| wanted(*at)) {
-            // RocksDB gives no answer either if a table cannot be read.
+            // As in RocksDB, there is no result if a table cannot be read.
             let table = family.tables().open(file, at, &self.context.io).ok()?;
             add(&mut sum, table.properties());
         }
         Some(sum)
     }
 
-    /// The compression ratio: bytes of keys and values for one byte of data blocks in `level`; -1 if there is
-    /// no data.
+    /// Returns the compression ratio: bytes of keys and values per byte of data blocks in `level`; -1 if
+    /// there is no data.
     pub(crate) fn compression_ratio(
         &self,
         family: &FamilyState,
@@ -124,7 +123,7 @@ impl Shared {
     }
 }
 
-/// The numbers of which a sum makes sense.
+/// The properties that can be summed.
 fn add(sum: &mut Properties, one: &Properties) {
     macro_rules! add {
         ($($name:ident),*) => { $(sum.$name = sum.$name.saturating_add(one.$name);)* };
@@ -151,7 +150,8 @@ fn add(sum: &mut Properties, one: &Properties) {
     );
 }
 
-/// Properties of a table as one line, `name=value; name=value; ...`, in RocksDB's order and words.
+/// Returns the properties of a table as one line, `name=value; name=value; ...`, in RocksDB's order and
+/// words.
 #[must_use]
 pub fn table_properties_text(p: &Properties) -> String {
     let index = format!(
@@ -163,7 +163,7 @@ pub fn table_properties_text(p: &Properties) -> String {
         .collect()
 }
 
-/// The rows about entries and blocks; `index` is the name of the index block's size.
+/// The rows for entries and blocks; `index` is the name of the index block's size.
 fn content_rows<'n>(p: &Properties, index: &'n str) -> Vec<(&'n str, String)> {
     let average = |bytes: u64| match p.num_entries {
         0 => 0.0,
@@ -204,7 +204,7 @@ fn content_rows<'n>(p: &Properties, index: &'n str) -> Vec<(&'n str, String)> {
     rows
 }
 
-/// The rows about the file: its sizes, the options that it was written with, and its origin.
+/// The rows for the file: its sizes, the options that it was written with, and its origin.
 fn file_rows(p: &Properties) -> Vec<(&'static str, String)> {
     let or_none = |text: &str| {
         if text.is_empty() {
@@ -264,7 +264,7 @@ fn file_rows(p: &Properties) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The map form of added-up properties.
+/// The map form of aggregated properties.
 pub(crate) fn table_properties_map(p: &Properties) -> Map {
     let rows = [
         ("data_size", p.data_size),

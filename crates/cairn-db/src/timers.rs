@@ -1,27 +1,27 @@
-//! Tasks that recur every so many seconds: statistics to the info log and into their history, and a look for
-//! compactions that only time or reads make due.
+//! Periodic tasks: statistics to the info log and to their history, and checks for compactions that become
+//! due through time or reads alone.
 //!
-//! Each task is a chain of jobs of the executor, each of which schedules the next. A change of the period begins
-//! a new chain; a job of an older one finds that out when its time comes, and ends. No wait includes these jobs: a
-//! simulated clock is not moved on for their sake.
+//! Each task is a chain of jobs of the executor, each of which schedules the next. A change of the period
+//! begins a new chain; a job of an older one detects that when it runs, and ends. These jobs are excluded
+//! from all waits, so that a simulated clock need not advance for them.
 //!
-//! Here stands which chain is in force, and the history. `periodic.rs` runs the tasks.
+//! This module has the current chains and the history. `periodic.rs` runs the tasks.
 
 use std::sync::Arc;
 
 use cairn_observe::statistics::history::{History, Slice};
 use cairn_platform::sync::{AtomicU64, Mutex, Ordering};
 
-/// A task that recurs.
+/// A periodic task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
-    /// Statistics go to the info log.
+    /// Writes statistics to the info log.
     Dump,
-    /// The growth of tickers goes into the history.
+    /// Adds the increases of tickers to the history.
     Remember,
-    /// Compactions that have become due are started.
+    /// Starts compactions that have become due.
     Compact,
-    /// The memory budget moves a border.
+    /// Rebalances the memory budget.
     Budget,
 }
 
@@ -36,20 +36,20 @@ pub(crate) struct Chain {
     number: u64,
 }
 
-/// The chains in force, and the history of statistics.
+/// The current chains, and the history of statistics.
 #[derive(Default)]
 pub(crate) struct Timers {
-    /// Chains of each task so far; the last one is in force.
+    /// The number of chains of each task so far; the last one is current.
     chains: [AtomicU64; Task::ALL.len()],
-    /// The seconds between two jobs of each task's chain; 0 if none is in force.
+    /// The period of each task in seconds; 0 if it is disabled.
     periods: [AtomicU64; Task::ALL.len()],
     history: Mutex<History>,
 }
 
 impl Timers {
-    /// Sets the seconds between two jobs of `task`, 0 for none. If that is a change, returns the chain to begin.
+    /// Sets the period of `task` in seconds, 0 to disable it. Returns the chain to start if that is a change.
     pub(crate) fn set_period(&self, task: Task, seconds: u64) -> Option<Chain> {
-        // Relaxed: options change one at a time.
+        // Relaxed: changes of options are serialized.
         if self.periods[task as usize].swap(seconds, Ordering::Relaxed) == seconds {
             return None;
         }
@@ -57,7 +57,7 @@ impl Timers {
         (seconds > 0).then_some(Chain { task, number })
     }
 
-    /// True if `chain` is the last of its task.
+    /// True if `chain` is the current one of its task.
     pub(crate) fn is_in_force(&self, chain: Chain) -> bool {
         self.chains[chain.task as usize].load(Ordering::Relaxed) == chain.number
     }
@@ -67,13 +67,14 @@ impl Timers {
         self.history.lock().begin(now);
     }
 
-    /// Appends the growth of the `tickers` up to the time `seconds` since 1970 to the history, which keeps at most
-    /// `limit` bytes.
+    /// Appends the increases of the `tickers` up to the time `seconds` since 1970 to the history, which is
+    /// limited to `limit` bytes.
     pub(crate) fn remember(&self, seconds: u64, tickers: Vec<u64>, limit: usize) {
         self.history.lock().push(seconds, tickers, limit);
     }
 
-    /// The slices that ended at `from` or later and before `to`, in seconds since 1970.
+    /// Returns the intervals that ended between `from` (inclusive) and `to` (exclusive), in seconds since
+    /// 1970.
     pub(crate) fn history(&self, from: u64, to: u64) -> Vec<Arc<Slice>> {
         self.history.lock().between(from, to)
     }
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_of_the_period_ends_the_chain_before_it() {
+    fn a_change_of_the_period_ends_the_previous_chain() {
         let timers = Timers::default();
         assert_eq!(timers.set_period(Task::Dump, 0), None);
         let first = timers.set_period(Task::Dump, 600).unwrap();

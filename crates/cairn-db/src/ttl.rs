@@ -1,10 +1,10 @@
 //! Databases whose values have a time to live: RocksDB's `DBWithTTL`, with its files.
 //!
-//! Each value and merge operand is stored with the time of its writing behind it
-//! ([`cairn_format::dated`]). Batches get these dates here, before they are logged; reads take them
-//! away (`cairn-read`), compactions drop what is too old and merge what has dates (`cairn-jobs`), and
-//! what reads no values (logs, the change stream, checkpoints, tables that come in) carries them as they
-//! are. The option `value_ttl` of the default family decides for the whole database.
+//! Each value and merge operand is followed by its write time in storage ([`cairn_format::dated`]). The times
+//! are added to batches here, before they are logged; reads strip them (`cairn-read`), and compactions drop
+//! expired values and merge dated ones (`cairn-jobs`). Everything else that copies values (logs, the change
+//! stream, checkpoints, ingested tables) leaves them unchanged. The option `value_ttl` of the default family
+//! applies to the whole database.
 
 use cairn_format::batch::Record;
 use cairn_format::dated::{self, DATE_LEN};
@@ -14,12 +14,12 @@ use cairn_types::{Error, Result};
 use crate::batch::WriteBatch;
 use crate::open::OpenRequest;
 
-/// Gives a family the same kind of values as the others have: in a database of dated ones, one that
-/// says nothing keeps its values for ever.
+/// Makes the values of a family dated or not, as in the rest of the database. A family without a time to live
+/// in a database of dated values keeps its values forever.
 ///
 /// # Errors
 ///
-/// `InvalidArgument` of a family with a time to live in a database without dates.
+/// `InvalidArgument` for a family with a time to live in a database without dates.
 pub(crate) fn agree(dated: bool, family: &str, options: &mut FamilyOptions) -> Result<()> {
     if dated {
         options.value_ttl.get_or_insert(0);
@@ -34,7 +34,7 @@ pub(crate) fn agree(dated: bool, family: &str, options: &mut FamilyOptions) -> R
     }
 }
 
-/// True if values of the database that `request` opens have dates.
+/// True if values in the database opened by `request` are dated.
 pub(crate) fn is_dated(request: &OpenRequest<'_>) -> bool {
     let mut families = request.families.iter();
     let default = families.find(|family| family.name == "default");
@@ -43,7 +43,7 @@ pub(crate) fn is_dated(request: &OpenRequest<'_>) -> bool {
 }
 
 impl WriteBatch {
-    /// The batch with a date of `unix_seconds` behind each value and operand. Entities have none.
+    /// Returns the batch with the date `unix_seconds` appended to each value and operand. Entities have none.
     pub(crate) fn dated(&self, unix_seconds: u64) -> Result<WriteBatch> {
         self.check()?;
         let date: [u8; DATE_LEN] = dated::encode(unix_seconds);
@@ -87,7 +87,7 @@ impl WriteBatch {
         debug_assert_eq!(
             dated.count(),
             self.count(),
-            "dates change no number of writes"
+            "dates do not change the number of writes"
         );
         Ok(dated)
     }
@@ -101,7 +101,7 @@ mod tests {
     const DATE: &[u8] = b"\x00\xd2\x49\x6b";
 
     #[test]
-    fn values_and_operands_get_dates_and_nothing_else_changes() {
+    fn only_values_and_operands_get_dates() {
         let mut batch = WriteBatch::new();
         batch.put(b"granite", b"igneous");
         batch.put_log_data(b"from the north");

@@ -1,4 +1,4 @@
-//! Checking every block of an open database.
+//! Verification of every block of an open database.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use cairn_types::{Error, Result};
 use crate::db::Db;
 
 impl Db {
-    /// Reads every block of every table and every value of every blob file, past the cache, and
-    /// checks their checksums. Writes and jobs go on meanwhile; what they add is not looked at.
+    /// Reads every block of every table and every value of every blob file, bypassing the cache, and verifies
+    /// their checksums. Writes and jobs proceed; files that they add are not verified.
     ///
     /// # Errors
     ///
-    /// The first damage that is found: file, offset, what was expected and what was found;
-    /// `TimedOut` when the deadline in `options` has passed.
+    /// The first damage found: file, offset, expected and actual content; `TimedOut` if the deadline in
+    /// `options` has passed.
     pub fn verify_checksum(&self, options: &ReadOptions) -> Result<()> {
         let shared = self.shared();
         let _working = shared
@@ -45,7 +45,7 @@ impl Db {
                 "the deadline of the verification has passed",
             )),
         };
-        // A file is read whole, once.
+        // A file is read entirely, once.
         let verified = |bytes: u64, result: Result<()>| {
             self.shared()
                 .telemetry

@@ -1,11 +1,11 @@
-//! Lists of logs, and the iterator over the batches in them from a sequence number on.
+//! Lists of logs, and the iterator over their batches from a sequence number on.
 //!
-//! A stream reads the logs of the moment when it was made, the archived ones first, and follows the
-//! last of them as it grows. It shows nothing that reads do not see yet. Writes without a log, and
-//! ingested files, leave gaps, which end a stream.
+//! A stream reads the logs that exist when it is created, archived ones first, and follows the last of them
+//! as it grows. It returns only what is visible to reads. Writes without a log, and ingested files, leave
+//! gaps, which end a stream.
 //!
-//! Of a log that grows it reads what the writer vouches for, and goes on there: behind that a record may be there in
-//! part, and what was read once of it would hide the rest.
+//! Of a growing log it reads only up to the length that the writer guarantees, and continues from there:
+//! beyond it a record may be incomplete, and its rest would not be seen once the incomplete part was read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -24,10 +24,10 @@ use crate::handle::Handle;
 use crate::shared::Shared;
 use crate::write::archive::{archive_dir, archives};
 
-/// The place of a log.
+/// The location of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalFileType {
-    /// Among the archived logs: no recovery needs it.
+    /// In the archive: no recovery needs it.
     Archived,
     /// Among the live logs.
     Alive,
@@ -37,11 +37,11 @@ pub enum WalFileType {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WalFile {
-    /// Where it lies, relative to the directory of logs: `/000012.log` or `/archive/000012.log`.
+    /// The path relative to the directory of logs: `/000012.log` or `/archive/000012.log`.
     pub path_name: String,
-    /// The number in its name.
+    /// The number in the file name.
     pub log_number: FileNumber,
-    /// Where it lies.
+    /// The location.
     pub file_type: WalFileType,
     /// The sequence number of its first batch.
     pub start_sequence: SequenceNumber,
@@ -66,16 +66,17 @@ impl WalFile {
 }
 
 impl Shared {
-    /// The logs that hold a batch, oldest first.
+    /// Returns the logs that contain a batch, oldest first.
     fn sorted_wal_files(&self) -> Result<Vec<WalFile>> {
         let fs = &*self.context.world.fs;
-        // The live ones first: one that moves meanwhile is then found twice rather than not at all. With an archive
-        // those are all that lie there, for the deletion of one that is not needed is under way; and two of them may arrive in any order.
+        // Live logs first, so that one that is archived meanwhile is listed twice rather than not at all. If
+        // there is an archive, these are all logs in the directory, since unneeded ones are about to be
+        // moved; two of them may be archived in any order.
         let names = match archives(&self.options()) {
             true => cairn_wal::list(fs, &self.context.wal_dir)?,
             false => Vec::new(),
         };
-        // The file of a log is longer than the log while it is written through a mapping, and until it is cut.
+        // A log's file is longer than the log while it is written through a mapping, until it is truncated.
         let (live, mut lens) = {
             let tree = self.tree.lock();
             let names = names.into_iter().map(|log| log.number);
@@ -114,7 +115,7 @@ impl Shared {
             };
             if let Some(first) = first_sequence(&mut reader)? {
                 file.start_sequence = first;
-                // The log may be archived or deleted while it is looked at.
+                // The log may be archived or deleted while it is being read.
                 file.size_file_bytes = match fs.status(&path) {
                     Ok(status) => lens.get(&file.log_number).copied().unwrap_or(status.len),
                     Err(error) if error.subcode() == Subcode::PathNotFound => 0,
@@ -126,7 +127,8 @@ impl Shared {
         Ok(files)
     }
 
-    /// The length of the records of a log that is written, or was written by this process and is still live.
+    /// Returns the length of the records of a log that is being written, or was written by this process and
+    /// is still live.
     fn written_len(&self, number: FileNumber) -> Option<u64> {
         let writer = self.writes.writer.lock();
         if let Some(log) = writer.log.as_ref().filter(|log| log.number() == number) {
@@ -139,7 +141,8 @@ impl Shared {
         self.tree.lock().logs.len_of(number)
     }
 
-    /// The error of a stream that finds `gap` between the logs `before` and `number`, which were neighbours when it was made.
+    /// Returns the error of a stream with a `gap` between the logs `before` and `number`, which were adjacent
+    /// when it was created.
     fn gap_between(&self, before: FileNumber, number: FileNumber, gap: Error) -> Result<Error> {
         let now: Vec<_> = self.sorted_wal_files()?;
         let mut between = now.iter().map(|file| file.log_number);
@@ -148,17 +151,17 @@ impl Shared {
         Ok(match is_whole {
             true => gap,
             false => Error::try_again(format!(
-                "logs before {number} were deleted: make another stream to go on with what is left"
+                "logs before {number} were deleted: create another stream to continue with the remaining logs"
             )),
         })
     }
 
-    /// Opens a log, wherever it lies by now; `None` if it is gone.
+    /// Opens a log, wherever it is now; `None` if it was deleted.
     fn open_wal(&self, file: &WalFile) -> Result<Option<(PathBuf, WalReader)>> {
         self.open_wal_up_to(u64::MAX, file)
     }
 
-    /// The same, to be read up to `limit`.
+    /// Opens a log to be read up to `limit`.
     fn open_wal_up_to(&self, limit: u64, file: &WalFile) -> Result<Option<(PathBuf, WalReader)>> {
         let number = file.log_number;
         let paths = [self.log_path(number), self.archived_log_path(number)];
@@ -176,7 +179,7 @@ impl Shared {
     }
 }
 
-/// The sequence number of the first batch of a log.
+/// Returns the sequence number of the first batch of a log.
 fn first_sequence(reader: &mut WalReader) -> Result<Option<SequenceNumber>> {
     loop {
         match reader.next()? {
@@ -189,24 +192,24 @@ fn first_sequence(reader: &mut WalReader) -> Result<Option<SequenceNumber>> {
     }
 }
 
-/// A walk over the batches in the logs, from a sequence number on; see [`Db::updates_since`].
+/// An iterator over the batches in the logs, from a sequence number on; see [`Db::updates_since`].
 ///
-/// A stream that has caught up is not valid and its status is OK: a later [`WalIterator::next`]
-/// goes on with what was written meanwhile. One that met an error stays where it is.
+/// A stream that has caught up is not valid and its status is OK: a later [`WalIterator::next`] continues
+/// with newer writes. A stream with an error does not continue.
 pub struct WalIterator {
     db: Arc<Handle>,
     start: SequenceNumber,
     files: Vec<WalFile>,
-    /// The file that is read.
+    /// The current file.
     at: usize,
     reader: Option<WalReader>,
-    /// Up to where it may be read.
+    /// The limit up to which it may be read.
     limit: u64,
-    /// True if the reader stands at a batch that was not visible yet.
+    /// True if the reader is at a batch that was not visible yet.
     waiting: bool,
     /// True if a batch of the file was read.
     in_file: bool,
-    /// The batch of `start`, or the one in its place, was found.
+    /// True if the batch of `start`, or its replacement, was found.
     started: bool,
     valid: bool,
     batch: Vec<u8>,
@@ -228,7 +231,7 @@ impl WalIterator {
             files.is_sorted_by(|a, b| a.log_number < b.log_number),
             "logs are listed in their order"
         );
-        // The last file that begins at or before the number, and those behind it.
+        // The last file that starts at or before the number, and the later ones.
         let behind = files.partition_point(|file| file.start_sequence <= start);
         files.drain(..behind.saturating_sub(1));
         let mut iter = WalIterator {
@@ -251,14 +254,14 @@ impl WalIterator {
         iter
     }
 
-    /// True if the stream stands at a batch.
+    /// True if the stream is positioned at a batch.
     #[must_use]
     pub fn valid(&self) -> bool {
         self.valid
     }
 
-    /// Why it does not, if that is not the end: `TryAgain` where another stream has to be made to go
-    /// on, `NotFound` at a gap in the sequence numbers.
+    /// Returns the reason why it is not, unless it has caught up: `TryAgain` if a new stream has to be
+    /// created, `NotFound` at a gap in the sequence numbers.
     ///
     /// # Errors
     ///
@@ -267,7 +270,7 @@ impl WalIterator {
         self.status.clone()
     }
 
-    /// The sequence number of the batch's first write, and the batch.
+    /// Returns the sequence number of the batch's first write, and the batch.
     ///
     /// # Errors
     ///
@@ -291,7 +294,7 @@ impl WalIterator {
     fn advance(&mut self, first: bool) {
         debug_assert!(
             self.status.is_ok(),
-            "a stream that met an error stays where it is"
+            "a stream with an error does not continue"
         );
         self.valid = false;
         match self.find(first) {
@@ -300,7 +303,7 @@ impl WalIterator {
         }
     }
 
-    /// Finds the `first` or next batch, if there is one already.
+    /// Finds the `first` or next batch, if there is one yet.
     fn find(&mut self, first: bool) -> Result<bool> {
         while self.at < self.files.len() {
             match self.find_in_file()? {
@@ -314,13 +317,13 @@ impl WalIterator {
                 Found::EndOfFile => break,
             }
         }
-        // Where the only log ends before the stream begins, what was written since had no log.
+        // If the only log ends before the start of the stream, later writes had no log.
         let only_unlogged = first && self.files.len() == 1;
         let caught_up = self.last >= self.db.shared.published();
         match self.files.is_empty() || caught_up || only_unlogged {
             true => Ok(false),
             false => Err(Error::try_again(
-                "the logs of this stream are read to their end: make another one to go on",
+                "all logs of this stream have been read: create another stream to continue",
             )),
         }
     }
@@ -331,12 +334,12 @@ impl WalIterator {
             let published = shared.published();
             debug_assert!(
                 self.last <= published,
-                "a stream shows nothing that reads do not see: {}, and they see {published}",
+                "a stream returns only visible batches: {}, visible up to {published}",
                 self.last
             );
             debug_assert!(
                 !self.waiting || self.reader.is_some(),
-                "a batch that waits was read"
+                "a batch that waits has been read"
             );
             if self.last >= published {
                 return Ok(Found::CaughtUp);
@@ -346,7 +349,7 @@ impl WalIterator {
                 Some(reader) => reader,
                 None => {
                     let file = &self.files[self.at];
-                    // Known before the file is opened: one that is gone is not opened then.
+                    // Checked before the file is opened: a deleted one is not opened then.
                     let limit = shared.written_len(number).unwrap_or(u64::MAX);
                     let Some((_, reader)) = shared.open_wal_up_to(limit, file)? else {
                         return Err(deleted(number));
@@ -361,13 +364,13 @@ impl WalIterator {
             let recycled = reader.is_recycled();
             match reader.event() {
                 WalEvent::Record { payload, .. } => {
-                    // The description of the log before is no write of the program.
+                    // The description of the previous log is not a write of the program.
                     let written = Predecessor::from_batch(payload).is_none();
                     let Some((first, last)) = span(payload).filter(|_| written) else {
                         continue;
                     };
                     if last > published {
-                        // Behind a gap, and not visible yet.
+                        // Beyond a gap, and not visible yet.
                         self.waiting = true;
                         return Ok(Found::CaughtUp);
                     }
@@ -400,17 +403,17 @@ impl WalIterator {
                     }
                     _ => return Ok(Found::EndOfFile),
                 },
-                // The file became another log while it was read.
+                // The file was reused for another log while it was read.
                 WalEvent::Dropped(_) if recycled && self.limit != u64::MAX => {
                     return Err(deleted(number));
                 }
-                // In a recycled log the rest is of its former life.
+                // In a recycled log, the rest is old content.
                 event @ WalEvent::Dropped(_) if recycled || ends_log(event) => {
                     return Ok(Found::EndOfFile);
                 }
                 WalEvent::Dropped(dropped) => {
                     shared.context.info.warn(format_args!(
-                        "a stream of updates leaves out {} bytes at {} of log {number}: {}",
+                        "a stream of updates skips {} bytes at {} of log {number}: {}",
                         dropped.bytes, dropped.offset, dropped.reason
                     ));
                 }
@@ -420,14 +423,14 @@ impl WalIterator {
     }
 }
 
-/// The error of a stream that has come to a log that is gone.
+/// Returns the error of a stream that has reached a deleted log.
 fn deleted(number: FileNumber) -> Error {
     Error::try_again(format!(
-        "log {number} was deleted: make another stream to go on with what is left"
+        "log {number} was deleted: create another stream to continue with the remaining logs"
     ))
 }
 
-/// True if nothing follows `event` in its log, or nothing yet.
+/// True if nothing follows `event` in its log yet.
 fn ends_log(event: WalEvent<'_>) -> bool {
     match event {
         WalEvent::End(_) => true,
@@ -436,8 +439,8 @@ fn ends_log(event: WalEvent<'_>) -> bool {
     }
 }
 
-/// The first and the last sequence number of a batch; of one that only has data for the log, the
-/// next one and the one before that. `None` if it has no number.
+/// Returns the first and the last sequence number of a batch; for one with log data only, the next number and
+/// the one before that. `None` if it has no number.
 fn span(batch: &[u8]) -> Option<(SequenceNumber, SequenceNumber)> {
     let batch = BatchRef::parse(batch).ok()?;
     let first = batch.sequence();
@@ -446,7 +449,7 @@ fn span(batch: &[u8]) -> Option<(SequenceNumber, SequenceNumber)> {
 }
 
 impl Db {
-    /// The logs that hold a batch, archived ones too, oldest first.
+    /// Returns the logs that contain a batch, including archived ones, oldest first.
     ///
     /// # Errors
     ///
@@ -456,7 +459,7 @@ impl Db {
         self.shared().sorted_wal_files()
     }
 
-    /// The log that is written now.
+    /// Returns the current log.
     ///
     /// # Errors
     ///
@@ -472,12 +475,12 @@ impl Db {
         })
     }
 
-    /// The batches in the logs from the one that holds `seq` on. If the logs begin later, the
-    /// stream begins with the first one: check the number of the batch.
+    /// Returns a stream of the batches in the logs from the one that contains `seq` on. If the logs start
+    /// later, the stream starts with the first batch: check its sequence number.
     ///
     /// # Errors
     ///
-    /// `NotFound` if `seq` was not written yet; those of the stream's first step.
+    /// `NotFound` if `seq` was not written yet; errors of the stream's first step.
     pub fn updates_since(&self, seq: SequenceNumber) -> Result<WalIterator> {
         self.shared().context.check_reader()?;
         self.shared()
@@ -496,8 +499,7 @@ impl Db {
             let listed = numbers(&files);
             let iter = WalIterator::new(self.handle.clone(), seq, files);
             match iter.status() {
-                // A log may have been deleted between the listing and its reading: a later listing is without
-                // it.
+                // A log may have been deleted between the listing and its reading: a later listing omits it.
                 Err(error) if error.code() == Code::TryAgain => {
                     files = self.shared().sorted_wal_files()?;
                     if numbers(&files) == listed {
@@ -514,7 +516,7 @@ impl Shared {
     fn check_open_log(&self) -> Result<()> {
         match self.context.read_only {
             true => Err(Error::not_supported(
-                "a database that is open read-only writes no log",
+                "a read-only database has no current log",
             )),
             false => Ok(()),
         }

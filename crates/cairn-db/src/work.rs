@@ -1,33 +1,33 @@
-//! The work of flushes and compactions on each level of a family since it was opened: the
-//! figures behind `rocksdb.cfstats`.
+//! The work of flushes and compactions on each level of a family since it was opened: the numbers of
+//! `rocksdb.cfstats`.
 
 use std::collections::BTreeMap;
 
 use cairn_observe::CompactionReason;
 use cairn_platform::sync::Mutex;
 
-/// The work on one level, as the output of jobs.
+/// The work of jobs with this output level.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LevelWork {
-    /// How long jobs took, in microseconds.
+    /// Elapsed time of jobs, in microseconds.
     pub(crate) micros: u64,
-    /// How long processors worked for compactions, in microseconds.
+    /// CPU time of compactions, in microseconds.
     pub(crate) cpu_micros: u64,
-    /// Bytes read of the levels above.
+    /// Bytes read from the levels above.
     pub(crate) read_above: u64,
-    /// Bytes read of the level itself.
+    /// Bytes read from the level itself.
     pub(crate) read_here: u64,
-    /// Bytes read of blob files.
+    /// Bytes read from blob files.
     pub(crate) read_blobs: u64,
     /// Bytes of tables written.
     pub(crate) written: u64,
     /// Bytes of blob files written.
     pub(crate) written_blobs: u64,
-    /// Bytes of tables that were moved here as they were.
+    /// Bytes of tables moved to this level unchanged.
     pub(crate) moved: u64,
     /// Entries read.
     pub(crate) entries_in: u64,
-    /// Entries that were read and not written.
+    /// Entries read and not written.
     pub(crate) entries_dropped: u64,
     /// Jobs.
     pub(crate) jobs: u64,
@@ -49,7 +49,7 @@ impl LevelWork {
         self.jobs += other.jobs;
     }
 
-    /// The work since `before`.
+    /// Returns the work since `before`.
     pub(crate) fn minus(&self, before: &LevelWork) -> LevelWork {
         LevelWork {
             micros: self.micros - before.micros,
@@ -66,7 +66,7 @@ impl LevelWork {
         }
     }
 
-    /// Bytes read, all together.
+    /// Total bytes read.
     pub(crate) fn read(&self) -> u64 {
         self.read_above + self.read_here + self.read_blobs
     }
@@ -77,21 +77,21 @@ impl LevelWork {
 pub(crate) struct Work {
     /// By level of the output.
     pub(crate) levels: BTreeMap<usize, LevelWork>,
-    /// Flushes alone.
+    /// The work of flushes.
     pub(crate) flushes: LevelWork,
-    /// Jobs by why they ran.
+    /// The number of jobs by reason.
     pub(crate) reasons: BTreeMap<u32, u64>,
     /// Bytes and number of files that were ingested.
     pub(crate) ingested: (u64, u64),
-    /// Those of them that went to level 0.
+    /// Those of them that were added to level 0.
     pub(crate) ingested_level_zero: u64,
     /// Entries in them.
     pub(crate) ingested_entries: u64,
-    /// Delays and stops by level 0 while a compaction of it ran.
+    /// Delays and stops because of level 0 while a compaction of it was running.
     pub(crate) level_zero_stalls_while_compacting: (u64, u64),
-    /// Times that writes were slowed down and stopped, by cause: memtables, level 0, debt.
+    /// The number of write slowdowns, by cause: memtables, level 0, debt.
     pub(crate) delays: [u64; 3],
-    /// The same for stops.
+    /// The number of write stops, by cause.
     pub(crate) stops: [u64; 3],
 }
 
@@ -99,17 +99,17 @@ pub(crate) struct Work {
 #[derive(Default)]
 pub(crate) struct WorkCounts {
     work: Mutex<Work>,
-    /// The work at the last periodic report, and the seconds at which that was.
+    /// The work at the last periodic report, and its time in seconds.
     reported: Mutex<(Work, f64)>,
 }
 
 impl WorkCounts {
-    /// The counts of now.
+    /// Returns the current counts.
     pub(crate) fn get(&self) -> Work {
         self.work.lock().clone()
     }
 
-    /// The counts of the last periodic report, and when it was. `renew` makes `now` the last one.
+    /// Returns the counts and the time of the last periodic report. `renew` makes `now` the last one.
     pub(crate) fn interval(&self, seconds: f64, now: &Work, renew: bool) -> (Work, f64) {
         let mut reported = self.reported.lock();
         match renew {
@@ -118,7 +118,7 @@ impl WorkCounts {
         }
     }
 
-    /// A file of `bytes` with so many `entries` was ingested into `level`.
+    /// Counts an ingested file of `bytes` with `entries` in `level`.
     pub(crate) fn ingested(&self, level: usize, bytes: u64, entries: u64) {
         let mut work = self.work.lock();
         work.ingested.0 += bytes;
@@ -134,7 +134,7 @@ impl WorkCounts {
         *work.reasons.entry(reason).or_default() += 1;
     }
 
-    /// A flush has written to level 0.
+    /// Counts a flush to level 0.
     pub(crate) fn flushed(&self, done: &LevelWork) {
         let mut work = self.work.lock();
         work.flushes.add(done);
@@ -145,7 +145,7 @@ impl WorkCounts {
             .or_default() += 1;
     }
 
-    /// A compaction has written, or moved, to these levels.
+    /// Counts a compaction or move to these levels.
     pub(crate) fn compacted(&self, reason: CompactionReason, levels: &[(usize, LevelWork)]) {
         let mut work = self.work.lock();
         for (level, done) in levels {
@@ -154,7 +154,7 @@ impl WorkCounts {
         *work.reasons.entry(reason.number()).or_default() += 1;
     }
 
-    /// Writes are slowed down, or stopped, for the cause of that number.
+    /// Counts a slowdown or stop of writes, by the number of its cause.
     pub(crate) fn stalled(&self, stopped: bool, cause: usize, level_zero_is_busy: bool) {
         const LEVEL_ZERO: usize = 1;
         let mut work = self.work.lock();

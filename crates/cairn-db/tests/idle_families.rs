@@ -1,5 +1,4 @@
-//! The memory of column families that are not written to, as the kernel counts it for this process, which does
-//! nothing else.
+//! The memory of idle column families, as measured by the kernel for this process, which does nothing else.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::disallowed_methods,
@@ -10,9 +9,9 @@ use cairn_db::{FamilyDescriptor, OpenRequest, open};
 use cairn_options::{DbOptions, FamilyOptions};
 use cairn_platform::World;
 
-/// Bytes of anonymous memory that are resident.
+/// The resident anonymous memory in bytes.
 fn resident() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").expect("the kernel tells");
+    let status = std::fs::read_to_string("/proc/self/status").expect("the kernel reports it");
     let line = status
         .lines()
         .find_map(|line| line.strip_prefix("RssAnon:"));
@@ -21,7 +20,7 @@ fn resident() -> usize {
     kib * 1024
 }
 
-/// P08: a family costs little before it is written to, and little more with one entry.
+/// P08: a family without writes takes little memory, and little more with one entry.
 #[test]
 fn a_thousand_idle_families_take_less_than_16_mib() {
     const FAMILIES: usize = 1000;

@@ -22,9 +22,10 @@
 //!     40     n  block
 //! ```
 //!
-//! Records are in the order in which they are worth loading. The last one is the end, without which a dump is
-//! incomplete. Every record depends on the header, so that one of another dump is detected. The meaning of roles and
-//! priorities is the cache's; it, and the form of the blocks, is part of the version.
+//! Records are ordered by value, the most valuable first. The last record is the end marker; a dump without
+//! it is incomplete. The checksum of every record depends on the header, so that records of another dump are
+//! detected. The meaning of roles and priorities is defined by the cache; it is part of the version, and so
+//! is the form of the blocks.
 
 use cairn_types::{Decoded, Malformed};
 
@@ -39,7 +40,7 @@ pub const HEADER_LEN: usize = 28;
 /// Size of a record without its block, in bytes.
 pub const RECORD_LEN: usize = 40;
 
-/// The level of an entry whose file has none.
+/// The level of an entry whose file is in no level.
 pub const NO_LEVEL: u8 = u8::MAX;
 
 const END: u8 = u8::MAX;
@@ -83,7 +84,7 @@ impl DumpHeader {
     ///
     /// # Errors
     ///
-    /// If it is cut short, damaged, or of another version.
+    /// If it is truncated, damaged, or of another version.
     pub fn decode(bytes: &[u8]) -> Decoded<DumpHeader> {
         let mut input = Input::new(bytes);
         input.expect(&MAGIC, "magic number of a cache dump")?;
@@ -112,7 +113,7 @@ fn check_sum(at: usize, expected: u32, found: u32) -> Decoded<()> {
     ))
 }
 
-/// A cache entry but for its block.
+/// A cache entry without its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DumpEntry {
     /// The role, less than 255.
@@ -138,7 +139,7 @@ pub struct DumpEntry {
 pub enum DumpRecord {
     /// An entry, whose block follows.
     Entry(DumpEntry),
-    /// The end: the number of entries, and of bytes of their blocks.
+    /// The end: the number of entries, and the total size of their blocks.
     End {
         /// Entries.
         entries: u64,
@@ -148,7 +149,7 @@ pub enum DumpRecord {
 }
 
 impl DumpRecord {
-    /// Returns the encoded record, whose `block` follows it: empty for the end.
+    /// Returns the encoded record, to be followed by `block`, which is empty for the end.
     ///
     /// # Panics
     ///
@@ -186,12 +187,12 @@ impl DumpRecord {
         bytes
     }
 
-    /// Decodes the record at the start of `bytes`. Its checksum is verified by [`DumpRecord::verify`], when the block
-    /// was read: its length must not be trusted before it was compared with that of the file.
+    /// Decodes the record at the start of `bytes`. [`DumpRecord::verify`] verifies its checksum once the
+    /// block was read; the length must be compared with that of the file first.
     ///
     /// # Errors
     ///
-    /// If it is cut short or malformed.
+    /// If it is truncated or malformed.
     pub fn decode(bytes: &[u8]) -> Decoded<DumpRecord> {
         let mut input = Input::new(bytes);
         let _sum = input.fixed32()?;
@@ -308,7 +309,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_an_error_or_encode_again(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        fn any_bytes_are_an_error_or_reencode(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
             let _ = DumpHeader::decode(&bytes);
             if let Ok(DumpRecord::Entry(entry)) = DumpRecord::decode(&bytes) {
                 let block = vec![0; entry.len.min(1000) as usize];

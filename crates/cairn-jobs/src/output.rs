@@ -11,6 +11,7 @@
 use cairn_format::id::UniqueId;
 use cairn_format::key::{self, InternalKey};
 use cairn_format::range_del::{Fragment, Fragments};
+use cairn_memory::MemoryUse;
 use cairn_observe::files::measured_writes;
 use cairn_observe::statistics::Histogram;
 use cairn_observe::threads::{self, Stage};
@@ -282,6 +283,12 @@ impl<'a> Outputs<'a> {
                 .is_none_or(|last| bounds::are_apart(order, last, &file)),
             "outputs are disjoint and ascend"
         );
+        // A job may have thousands of outputs before its version is installed.
+        let charge = &self.params.context.family.charge;
+        if let Some(charge) = charge.charge(MemoryUse::FileMetadata, file.memory_usage()) {
+            // The file is new and has no charge.
+            let _ = file.charge.set(Arc::new(charge));
+        }
         self.files.push(file);
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! The block cache against its budget of 50 ns for a hit, and the cost of a miss with insertion and eviction.
+//! The time of a block cache hit against its budget of 50 ns, and the cost of a miss with insertion and
+//! eviction.
 #![expect(missing_docs, reason = "criterion's macro makes a public function")]
 
 use std::hint::black_box;

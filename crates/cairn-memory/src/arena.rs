@@ -4,7 +4,8 @@
 //! replace a full chunk. Nothing is freed before the arena is dropped.
 //!
 //! The first chunk of an arena has 512 bytes, and each further one doubles the arena up to its configured chunk
-//! size, so that thousands of nearly empty arenas, the memtables of idle column families, take little memory.
+//! size, so that thousands of nearly empty arenas, the memtables of idle column families, take little memory. Small
+//! chunks come from the allocator, larger ones are runs of pages.
 //!
 //! Once an arena has reached the size of a huge page, further chunks are cut from huge pages (`extents.rs`),
 //! because skiplist searches would otherwise miss the TLB often. An arena holds at most one huge page more
@@ -26,6 +27,7 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
 
 use cairn_platform::huge::HUGE_PAGE;
+use cairn_platform::pages::Pages;
 use cairn_platform::sync::{AtomicPtr, AtomicUsize, Mutex, Ordering};
 
 use crate::extents::Extents;
@@ -39,7 +41,10 @@ const FIRST_CHUNK: usize = 512;
 /// The smallest chunk size of an arena.
 const SMALLEST_CHUNK: usize = 4 << 10;
 
-/// The smallest chunks cut from extents: those of memtables of 8 MiB and more.
+/// The smallest chunks that are pages of their own.
+const SMALLEST_PAGES: usize = 16 << 10;
+
+/// Chunks of at least this size are cut from extents. Memtables of 8 MiB and more have such chunks.
 const SMALLEST_CUT: usize = 1 << 20;
 
 /// A concurrent bump allocator; see the module's documentation.
@@ -66,8 +71,17 @@ struct Chunk {
     base: NonNull<u8>,
     len: usize,
     used: AtomicUsize,
-    /// True if the memory is part of an extent.
-    in_extent: bool,
+    source: Source,
+}
+
+/// The owner of the memory of a chunk.
+enum Source {
+    /// The allocator.
+    Allocator,
+    /// The chunk itself. The pages return to the kernel when memtables are freed, which the allocator may prevent.
+    Pages(#[expect(dead_code, reason = "frees the memory when it is dropped")] Pages),
+    /// The arena, which has the extent.
+    Extent,
 }
 
 // SAFETY: the pointers in an arena refer to memory that it owns (I1) and that no two callers share (I2).
@@ -130,8 +144,8 @@ impl Arena {
         self.memory_reserved().saturating_sub(unused)
     }
 
-    /// The size of the next chunk for an allocation of `len` bytes, which is at most a quarter of
-    /// `chunk_len`: the size of the arena, but at least twice the allocation.
+    /// Returns the size of the next chunk: the current size of the arena, but at least twice `len`, the
+    /// allocation that did not fit. `len` is at most a quarter of `chunk_len`.
     fn next_chunk_len(&self, len: usize) -> usize {
         let doubled = self.memory_reserved().max(FIRST_CHUNK);
         doubled
@@ -178,7 +192,7 @@ impl Drop for Arena {
         for chunk in chunks.all.drain(..) {
             // SAFETY: leaked from a box in `grow` and owned by `chunks` alone (I1).
             let chunk = unsafe { Box::from_raw(chunk.as_ptr()) };
-            if !chunk.in_extent {
+            if let Source::Allocator = chunk.source {
                 // SAFETY: allocated with this layout in `Chunk::new`; the arena is no longer in use.
                 unsafe { dealloc(chunk.base.as_ptr(), Chunk::layout(chunk.len)) };
             }
@@ -187,7 +201,7 @@ impl Drop for Arena {
 }
 
 impl Chunks {
-    /// Makes a chunk of `len` bytes: part of an extent, unless it would take more than half of one.
+    /// Creates a chunk of `len` bytes. It is cut from an extent unless it would take more than half of one.
     fn cut(&mut self, len: usize) -> Chunk {
         if len > HUGE_PAGE / 2 {
             return Chunk::new(len);
@@ -211,7 +225,7 @@ impl Chunks {
             base,
             len,
             used: AtomicUsize::new(0),
-            in_extent: true,
+            source: Source::Extent,
         }
     }
 }
@@ -223,6 +237,15 @@ impl Chunk {
     }
 
     fn new(len: usize) -> Chunk {
+        if len >= SMALLEST_PAGES {
+            let pages = Pages::new(len);
+            return Chunk {
+                base: pages.start(),
+                len: pages.len(),
+                used: AtomicUsize::new(0),
+                source: Source::Pages(pages),
+            };
+        }
         let len = len.next_multiple_of(CHUNK_ALIGN);
         let layout = Chunk::layout(len);
         // SAFETY: the size of the layout is not zero.
@@ -231,7 +254,7 @@ impl Chunk {
             base: NonNull::new(base).unwrap_or_else(|| handle_alloc_error(layout)),
             len,
             used: AtomicUsize::new(0),
-            in_extent: false,
+            source: Source::Allocator,
         }
     }
 
@@ -344,7 +367,7 @@ mod tests {
         assert!(chunks.extents.last().is_some());
         let in_extents = chunks.all.iter().filter(|chunk| {
             // SAFETY: chunks live as long as the arena.
-            unsafe { chunk.as_ref() }.in_extent
+            matches!(unsafe { chunk.as_ref() }.source, Source::Extent)
         });
         assert_eq!(
             in_extents.count().div_ceil(2),

@@ -1,14 +1,14 @@
-//! The huge pages that arenas cut their chunks from, and the pool of those kept for the next arena.
+//! Huge pages from which arenas cut their chunks, and a pool of huge pages for reuse by later arenas.
 //!
-//! The kernel clears each page that it hands out, which costs as much as filling it: an eighth of a
-//! sequential load. Memtables therefore pass their pages on to later ones through a pool. The size of the
-//! pool follows the fill rate of memtables: twice the number of pages taken while the memtable that is being
-//! freed was flushed. A process that writes little retains little. The pool has at most [`MAX_POOLED`] pages,
-//! and none while no arena has a page.
+//! The kernel zeroes each page before handing it out, which takes as long as filling it: an eighth of the
+//! time of a sequential load. Memtables therefore pass their pages on to later ones through a pool. The size
+//! of the pool follows the fill rate of memtables: it is twice the number of pages taken while the memtable
+//! being freed was flushed. A process that writes little retains little. The pool has at most [`MAX_POOLED`]
+//! pages, and none while no arena has a page.
 //!
-//! A writer that takes 2 MiB from the kernel waits for half a millisecond and more (up to 16 ms in 30 seconds
-//! of overwriting on two busy cores). So when the last page of the pool is taken, a background thread
-//! prepares the next one.
+//! Allocating 2 MiB from the kernel stalls a writer for half a millisecond or more (16 ms at most in 30
+//! seconds of overwrites on two busy cores). When the last page of the pool is taken, a background thread
+//! therefore prepares the next one.
 //!
 //! Invariants:
 //!
@@ -17,7 +17,7 @@
 
 use std::ptr::NonNull;
 
-use cairn_platform::huge::{HugePage, prepare_ahead};
+use cairn_platform::huge::{HUGE_PAGE, HugePage, prepare_ahead};
 use cairn_platform::sync::Mutex;
 
 /// The maximum number of pooled extents: 64 MiB, a memtable of the default size.
@@ -44,7 +44,7 @@ impl Pool {
         }
     }
 
-    /// The maximum size of the pool when the extents of an arena are freed whose last one was the `last`th
+    /// Returns the maximum size of the pool when an arena is dropped whose last extent was the `last`th one
     /// taken.
     fn max_pooled(&self, last: usize) -> usize {
         debug_assert!(last <= self.taken, "an arena's extents are counted");
@@ -68,6 +68,11 @@ impl Pool {
     }
 }
 
+/// Bytes of the pooled extents.
+pub(crate) fn pooled_bytes() -> usize {
+    POOL.lock().extents.len() * HUGE_PAGE
+}
+
 /// Adds an extent to the pool.
 fn prepare() {
     let extent = HugePage::taken();
@@ -83,17 +88,17 @@ fn prepare() {
 #[derive(Default)]
 pub(crate) struct Extents {
     all: Vec<HugePage>,
-    /// The number of the last of them in the order of all extents ever taken.
+    /// The sequence number of the last of them among all extents ever taken.
     last_number: usize,
 }
 
 impl Extents {
-    /// The start of the last one.
+    /// Returns the start address of the last extent.
     pub(crate) fn last(&self) -> Option<NonNull<u8>> {
         self.all.last().map(HugePage::base)
     }
 
-    /// The start of each.
+    /// Returns the start address of each extent.
     #[cfg(test)]
     pub(crate) fn starts(&self) -> Vec<NonNull<u8>> {
         self.all.iter().map(HugePage::base).collect()
@@ -120,14 +125,14 @@ impl Extents {
 }
 
 impl Drop for Extents {
-    /// Frees all of them.
+    /// Moves extents to the pool and unmaps the rest.
     fn drop(&mut self) {
         if self.all.is_empty() {
             return;
         }
         let extents = std::mem::take(&mut self.all);
         let given_back = POOL.lock().give(extents, self.last_number);
-        // Outside the lock: unmapping takes long.
+        // Outside the lock: unmapping is slow.
         drop(given_back);
     }
 }
@@ -137,11 +142,9 @@ impl Drop for Extents {
 mod tests {
     use std::time::Duration;
 
+    use super::*;
     use cairn_platform::Clock;
     use cairn_platform::SystemClock;
-    use cairn_platform::huge::HUGE_PAGE;
-
-    use super::*;
 
     fn pool() -> usize {
         POOL.lock().extents.len()
@@ -152,7 +155,7 @@ mod tests {
     fn the_next_extent_is_prepared_in_the_background() {
         let mut extents = Extents::default();
         extents.add();
-        // Other tests of the process take what is prepared and cause more to be prepared.
+        // Other tests in this process take prepared extents and trigger the preparation of more.
         let waited = (0..2000).any(|_| {
             SystemClock.sleep(Duration::from_millis(5));
             pool() > 0

@@ -1,9 +1,9 @@
 //! Memory management: the memtable arena, the block cache and the write buffer manager.
 //!
-//! [`arena`] hands out memory that is freed as a whole, for memtables. [`cache`] keeps blocks and blobs that
-//! were read from files, up to a capacity, and does not interpret them. [`secondary`] has the tiers to which it
-//! evicts. [`write_buffer`] bounds the memtables of several databases. [`budget`] divides one number between all
-//! of them.
+//! [`arena`] allocates the memory of memtables, which is freed as a whole. [`cache`] holds blocks and blobs
+//! read from files, up to a capacity, and does not interpret them. [`secondary`] implements the tiers that
+//! evicted entries move to. [`write_buffer`] bounds the memtables of several databases. [`budget`] divides a
+//! single memory budget among all of them.
 
 pub mod arena;
 pub mod budget;

@@ -5,8 +5,8 @@
 //! `allow_stall`, writes are then stalled until memory is freed. With a cache, memtable memory is charged to
 //! the cache, so that both stay within its capacity.
 //!
-//! Memtables that are flushed and still held by readers count as memory, but stall no writes: only the readers can
-//! free them, and they may be waiting for the writes.
+//! Flushed memtables that readers still hold count as memory but do not stall writes: only the readers can
+//! free them, and the readers may depend on the stalled writes.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -18,7 +18,7 @@
 //! assert!(manager.enabled() && manager.cost_to_cache());
 //! ```
 
-use cairn_platform::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering};
+use cairn_platform::sync::{Arc, AtomicBool, AtomicUsize, Mutex, OnceLock, Ordering};
 
 use crate::cache::{BlockCache, CacheCharge, MemoryUse};
 
@@ -27,11 +27,12 @@ const STEP: usize = 256 << 10;
 
 /// A database that uses a manager.
 pub trait MemtableOwner: Send + Sync {
-    /// Called after memory was freed. Locks may be held: the implementation must not acquire any, nor block.
+    /// Called after memory was freed, possibly with locks held: an implementation must neither acquire locks
+    /// nor block.
     fn wake(self: Arc<Self>);
 
-    /// The bytes that a flush of the largest mutable memtable would free, or of all if they are flushed together.
-    /// 0 if no flush can start. Must not block.
+    /// Returns the number of bytes that a flush of the largest mutable memtable would free, or of all of them
+    /// if they are flushed together. 0 if no flush can start. Must not block.
     fn flushable(&self) -> usize;
 
     /// Starts a flush of the largest mutable memtable in the background, and drops `request` when the memtable is
@@ -61,7 +62,7 @@ impl FlushPolicy {
     ];
 }
 
-/// A request to another database to flush. There is one at a time, until it is dropped.
+/// A flush request to another database. At most one exists at a time; dropping it permits the next.
 pub struct FlushRequest(Arc<AtomicBool>);
 
 impl Drop for FlushRequest {
@@ -85,11 +86,13 @@ pub struct WriteBufferManager {
     /// Bytes of mutable memtables.
     active: AtomicUsize,
     /// The charge to the cache, if there is one.
-    charge: Option<Mutex<CacheCharge>>,
+    charge: OnceLock<Mutex<CacheCharge>>,
+    /// True if the cache is one given at creation.
+    costs: bool,
     owners: Mutex<Vec<std::sync::Weak<dyn MemtableOwner>>>,
-    /// True while a database has been requested to flush and has not done so yet.
+    /// True while a requested flush of another database is pending.
     requested: Arc<AtomicBool>,
-    /// The number of flushes because of the budget.
+    /// The number of flushes triggered by the budget.
     flushes: AtomicUsize,
 }
 
@@ -110,8 +113,8 @@ impl WriteBufferManager {
             peak: AtomicUsize::new(0),
             flushed: AtomicUsize::new(0),
             active: AtomicUsize::new(0),
-            charge: cache
-                .map(|cache| Mutex::new(CacheCharge::new(cache, MemoryUse::WriteBuffer, 0))),
+            costs: cache.is_some(),
+            charge: cache.map_or_else(OnceLock::new, |cache| charge_of(cache, 0).into()),
             owners: Mutex::new(Vec::new()),
             requested: Arc::new(AtomicBool::new(false)),
             flushes: AtomicUsize::new(0),
@@ -127,7 +130,13 @@ impl WriteBufferManager {
     /// True if memtables are charged to a cache.
     #[must_use]
     pub fn cost_to_cache(&self) -> bool {
-        self.charge.is_some()
+        self.costs
+    }
+
+    /// Charges the memtables to `cache` from now on, unless they are charged already.
+    pub(crate) fn charge_to(&self, cache: &Arc<BlockCache>) {
+        let used = self.memory_usage().next_multiple_of(STEP);
+        self.charge.get_or_init(|| charge_of(cache.clone(), used));
     }
 
     /// True if writes are stalled when the budget is exhausted.
@@ -180,9 +189,7 @@ impl WriteBufferManager {
     /// Bytes charged to the cache.
     #[must_use]
     pub fn dummy_entries_in_cache_usage(&self) -> usize {
-        self.charge
-            .as_ref()
-            .map_or(0, |charge| charge.lock().bytes())
+        self.charge.get().map_or(0, |charge| charge.lock().bytes())
     }
 
     /// True if a memtable should be flushed to keep within the budget.
@@ -211,18 +218,18 @@ impl WriteBufferManager {
         self.memory_usage().saturating_sub(flushed)
     }
 
-    /// Counts a flush because of the budget.
+    /// Counts a flush triggered by the budget.
     pub fn note_flush(&self) {
         self.flushes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The number of flushes because of the budget so far.
+    /// Returns the number of flushes triggered by the budget so far.
     #[must_use]
     pub fn flushes(&self) -> usize {
         self.flushes.load(Ordering::Relaxed)
     }
 
-    /// The largest memory of all memtables since the last call.
+    /// Returns the peak memory of all memtables since the last call.
     #[must_use]
     pub fn take_peak(&self) -> usize {
         let now = self.memory_usage();
@@ -236,9 +243,10 @@ impl WriteBufferManager {
         if self.flush_policy() != FlushPolicy::LargestAcrossDatabases {
             return false;
         }
-        // Acquire pairs with the release of the request before.
+        // Acquire pairs with the release when the previous request is dropped.
         if self.requested.swap(true, Ordering::AcqRel) {
-            // A database that takes long to flush lets others exceed the budget no further.
+            // While that flush is pending, memory may grow up to the budget but not beyond: this database
+            // then flushes its own memtable.
             return self.mutable_memtable_memory_usage() < self.buffer_size();
         }
         let request = FlushRequest(self.requested.clone());
@@ -268,7 +276,8 @@ impl WriteBufferManager {
         debug_assert!(before >= bytes, "only reserved memory is sealed");
     }
 
-    /// Marks `bytes` of memory of an immutable memtable as flushed: freed once no reader holds it.
+    /// Marks `bytes` of memory of an immutable memtable as flushed. They are freed when no reader holds the
+    /// memtable.
     pub fn flushed(&self, bytes: usize) {
         let before = self.unflushed();
         self.flushed.fetch_add(bytes, Ordering::Relaxed);
@@ -293,7 +302,7 @@ impl WriteBufferManager {
         self.charge();
     }
 
-    /// Wakes stalled writers if the memory of memtables that are not flushed fell below the budget.
+    /// Wakes stalled writers if the memory of unflushed memtables fell below the budget.
     fn wake_if_below(&self, before: usize) {
         let limit = self.buffer_size();
         if before >= limit && self.unflushed() < limit {
@@ -301,7 +310,7 @@ impl WriteBufferManager {
         }
     }
 
-    /// Registers a database for as long as it lives.
+    /// Registers a database until it is dropped.
     pub fn register(&self, owner: std::sync::Weak<dyn MemtableOwner>) {
         let mut owners = self.owners.lock();
         owners.retain(|owner| owner.strong_count() > 0);
@@ -320,13 +329,19 @@ impl WriteBufferManager {
     /// Adjusts the charge of the cache to the memory in use. The charge falls with a delay, to avoid
     /// oscillation.
     fn charge(&self) {
-        let Some(charge) = &self.charge else { return };
+        let Some(charge) = self.charge.get() else {
+            return;
+        };
         let mut charge = charge.lock();
         let wanted = self.memory_usage().next_multiple_of(STEP);
         if wanted > charge.bytes() || wanted < charge.bytes() / 4 * 3 {
             charge.set(wanted);
         }
     }
+}
+
+fn charge_of(cache: Arc<BlockCache>, bytes: usize) -> Mutex<CacheCharge> {
+    Mutex::new(CacheCharge::new(cache, MemoryUse::WriteBuffer, bytes))
 }
 
 impl std::fmt::Debug for WriteBufferManager {
@@ -363,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn flushed_memtables_that_readers_hold_stall_no_writes() {
+    fn flushed_memtables_held_by_readers_do_not_stall_writes() {
         let manager = WriteBufferManager::new(800, None, true);
         manager.reserve(900);
         manager.seal(900);

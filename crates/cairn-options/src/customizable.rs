@@ -463,11 +463,11 @@ mod tests {
              enable_custom_split_merge=true}",
         ] {
             let cache =
-                cache(&format!("{{capacity=1M;secondary_cache={tier}}}")).expect("it is valid");
+                cache(&format!("{{capacity=1M;secondary_cache={tier}}}")).expect("a valid text");
             let below = cache
                 .tier()
                 .and_then(|tier| tier.as_compressed())
-                .expect("it is valid");
+                .expect("a compressed tier");
             assert_eq!((cache.capacity(), below.capacity()), (1 << 20, 2 << 20));
             assert_eq!(
                 (below.shards(), below.compression()),
@@ -481,28 +481,28 @@ mod tests {
                 ),
                 "{printed}"
             );
-            let again = Option::<Arc<BlockCache>>::parse(&printed).expect("it is valid");
+            let again = Option::<Arc<BlockCache>>::parse(&printed).expect("a valid text");
             assert_eq!(again.print(), printed);
         }
         let uri = "{capacity=1M;secondary_cache=compressed_secondary_cache://capacity=4K}";
         let below = cache(uri)
-            .expect("it is there")
+            .expect("a valid text")
             .tier()
-            .expect("it is there")
+            .expect("a tier")
             .capacity();
         assert_eq!(below, 4 << 10);
-        let shared = cache("{capacity=8M;compressed_secondary_ratio=0.25}").expect("it is valid");
+        let shared = cache("{capacity=8M;compressed_secondary_ratio=0.25}").expect("a valid text");
         assert_eq!(
             (shared.capacity(), shared.tier_ratio()),
             (8 << 20, Some(0.25))
         );
-        assert_eq!(shared.tier().expect("it is there").capacity(), 2 << 20);
+        assert_eq!(shared.tier().expect("a tier").capacity(), 2 << 20);
         let printed = Some(shared).print();
-        let again = Option::<Arc<BlockCache>>::parse(&printed).expect("it is valid");
+        let again = Option::<Arc<BlockCache>>::parse(&printed).expect("a valid text");
         assert_eq!(again.print(), printed);
         assert!(
             cache("{capacity=1M;secondary_cache=nullptr}")
-                .expect("it is there")
+                .expect("a valid text")
                 .tier()
                 .is_none()
         );

@@ -126,7 +126,7 @@ options! {
         /// Execution of reads that are known together, such as those of a batch of gets: `kAuto`, `kUring`,
         /// `kThreads` or `kBlocking`. Cairn's own option. The property `cairn.io` is the mode in use.
         io_mode: IoMode = IoMode::Auto, unwritten;
-        /// True if the kernel is told to expect random access to tables.
+        /// True if the kernel is advised to expect random access to tables.
         advise_random_on_open: bool = true, hint;
         /// True if descriptors are closed on exec.
         is_fd_close_on_exec: bool = true, missing;
@@ -142,14 +142,14 @@ options! {
         /// A memtable budget that several databases may share; overrides `db_write_buffer_size`. Its
         /// text form is its size in bytes.
         write_buffer_manager: Option<Arc<WriteBufferManager>> = None, unwritten;
-        /// Cache of rows: the entries that single tables have for single keys, which point lookups take
-        /// instead of searching index and block. It helps if lookups repeat keys whose blocks are otherwise
-        /// cold. It may be the block cache. Rows are exact with snapshots, merges and, other than in
-        /// RocksDB, with range deletions, which therefore are not refused. Families whose keys have
-        /// timestamps do not use it. Its text form is its capacity in bytes.
+        /// Cache of rows: the entries of single tables for single keys, which point lookups use instead of
+        /// searching index and block. Useful if lookups repeat keys whose blocks are otherwise cold. It may
+        /// be the block cache. Rows are exact with snapshots, merges and, unlike in RocksDB, with range
+        /// deletions, which are therefore not rejected. Families whose keys have timestamps do not use it.
+        /// Its text form is its capacity in bytes.
         row_cache: Option<Arc<BlockCache>> = None, unwritten;
-        /// One number for the memory of the database, which several databases may share: it provides a block
-        /// cache for families without one, a limit of memtables unless `write_buffer_manager` or
+        /// A limit on the memory of the database, which several databases may share: it provides a block
+        /// cache for families without one, limits memtables unless `write_buffer_manager` or
         /// `db_write_buffer_size` is set, and charges all other memory. Cairn's own option. Its text form is
         /// its size in bytes, or `auto` for a share of the available memory.
         memory_budget: Option<Arc<MemoryBudget>> = None, unwritten;

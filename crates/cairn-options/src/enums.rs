@@ -231,7 +231,7 @@ choices! {
         Enabled = "kEnabled",
         /// Not charged.
         Disabled = "kDisabled",
-        /// As the general decision says, or the default of the role.
+        /// The decision for all roles, or the default of the role.
         Fallback = "kFallback",
     }
     /// Insertion of new blocks into the cache.

@@ -100,8 +100,8 @@ options! {
 options! {
     /// Memory outside of the block cache that is charged to it (RocksDB's `CacheUsageOptions`).
     CacheUsageOptions, "CacheUsageOptions" {
-        /// The decision for every role without one of its own. Enabled, it charges all memory, that included for
-        /// which RocksDB has no role.
+        /// The decision for the other roles. If enabled, all memory is charged, including memory for which
+        /// RocksDB has no role.
         options: ChargeDecision = ChargeDecision::Fallback;
         /// Blocks buffered to train a compression dictionary. Charged by default.
         compression_dictionary_building_buffer("kCompressionDictionaryBuildingBuffer"): ChargeDecision = ChargeDecision::Fallback;
@@ -117,13 +117,9 @@ options! {
 }
 
 impl CacheUsageOptions {
-    /// Returns the uses of memory that are charged. `all` charges every use, whatever the options say: a memory
-    /// budget is in force.
+    /// Returns the uses of memory that are charged.
     #[must_use]
-    pub fn charged(&self, all: bool) -> MemoryUses {
-        if all {
-            return MemoryUses::ALL;
-        }
+    pub fn charged(&self) -> MemoryUses {
         let by_default = match self.options {
             ChargeDecision::Enabled => MemoryUses::ALL,
             ChargeDecision::Disabled => MemoryUses::NONE,

@@ -30,7 +30,7 @@ pub mod world;
 pub mod wrapper;
 
 // Used by the macros of `fs`.
-pub use buffer::{Buffer, Entry, EntryNote};
+pub use buffer::{Buffer, BufferMemory, Entry, EntryNote, buffer_memory};
 #[doc(hidden)]
 pub use cairn_types;
 pub use clock::Clock;
@@ -41,7 +41,9 @@ pub use executor::{Executor, Job, Priority};
 pub use fs::{FileSystem, RandomAccessFile, WritableFile};
 pub use io::{Io, ReadDriver, ReadRequest};
 pub use mem::MemFileSystem;
-pub use posix::{PosixFileSystem, Process, SystemClock, SystemRandom, huge, memory_limit, region};
+pub use posix::{
+    PosixFileSystem, Process, SystemClock, SystemRandom, huge, memory_limit, pages, region,
+};
 pub use prefetch::prefetch_address;
 pub use random::Random;
 pub use rate_limited_file::{LimitWatch, LimitedFile, Limits};

@@ -115,7 +115,7 @@ enum SearchState {
     Finished,
 }
 
-/// A stored value as the search finds it. A value in a memtable is not pinned: the view holds the memtable.
+/// A stored value found by a search. Values in a memtable are not pinned, because the view holds the memtable.
 enum Stored<'a> {
     Memtable(&'a Arc<Memtable>, Entry<'a>),
     Pinned(Value),

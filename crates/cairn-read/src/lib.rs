@@ -3,7 +3,7 @@
 //! A read takes a [`View`] (the memtables and the version of one column family at one point in
 //! time) and a sequence number. [`get()`] looks up one key; a [`DbIter`] iterates over all keys.
 //! Both run on data in memory and stop at a missing block; a small loop around them reads the
-//! block, blocking or in a future. The crate knows neither its callers nor which view is current.
+//! block, blocking or in a future. The crate is independent of its callers and of the choice of the view.
 
 pub mod batch;
 pub mod blob;

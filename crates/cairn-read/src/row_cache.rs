@@ -57,7 +57,7 @@ const ALL: u64 = u64::MAX;
 /// Factors that spread sequence numbers. Odd, so that different numbers have different products.
 const SPREAD: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03];
 
-/// The identity of a row but for its key.
+/// The identity of a row without its key.
 #[derive(Clone, Copy)]
 struct Place {
     file: [u64; 2],

@@ -23,8 +23,8 @@ pub trait Comparator: Send + Sync {
     fn timestamp_size(&self) -> usize {
         0
     }
-    /// Compares keys without their timestamps. Called only for an order with timestamps;
-    /// `a_has_timestamp` and `b_has_timestamp` say which of the keys have one.
+    /// Compares keys without their timestamps. Called only for an order with timestamps; `a_has_timestamp`
+    /// and `b_has_timestamp` are true for the keys that have one.
     fn compare_without_timestamp(
         &self,
         a: &[u8],

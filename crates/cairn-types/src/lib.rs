@@ -1,8 +1,7 @@
 //! The basic types of Cairn: sequence numbers, value kinds, errors, and the traits implemented by users.
 //!
-//! Every other crate depends on this one. It has no dependencies and knows nothing about files,
-//! threads or options. See [`error`] for error handling and [`iter`] for the contract of internal
-//! iterators.
+//! Every other crate depends on this one. It has no dependencies and is independent of files, threads and
+//! options. See [`error`] for error handling and [`iter`] for the contract of internal iterators.
 
 pub mod compaction_filter;
 pub mod comparator;

@@ -120,10 +120,13 @@ pub struct FileMeta {
     pub charge: OnceLock<Arc<CacheCharge>>,
 }
 
+/// Bytes of a file's metadata in small allocations and in the lists of versions, as measured with 10,000 files.
+const ALLOCATIONS: usize = 512;
+
 impl FileMeta {
-    /// Returns the id from which the keys of the file's blocks in a cache derive, if it is that of every opening of
-    /// the file: [`Table::cache_id`](cairn_table::Table::cache_id), for a table that is not open from the unique id
-    /// in the MANIFEST.
+    /// Returns the id from which the cache keys of the file's blocks derive, if it is the same for every
+    /// opening of the file: [`Table::cache_id`](cairn_table::Table::cache_id), or, if the table is not
+    /// open, the one derived from the unique id in the MANIFEST.
     #[must_use]
     pub fn cache_id(&self) -> Option<[u64; 2]> {
         match self.table.peek() {
@@ -136,7 +139,7 @@ impl FileMeta {
         }
     }
 
-    /// Creates metadata with only number, size and bounds known.
+    /// Creates metadata of which only number, size and bounds are known.
     #[must_use]
     pub fn new(
         number: FileNumber,
@@ -180,7 +183,7 @@ impl FileMeta {
     pub fn memory_usage(&self) -> usize {
         let keys = self.smallest.as_bytes().len() + self.largest.as_bytes().len();
         let timestamps = self.min_timestamp.capacity() + self.max_timestamp.capacity();
-        size_of::<FileMeta>() + keys + timestamps + self.file_checksum.capacity()
+        size_of::<FileMeta>() + keys + timestamps + self.file_checksum.capacity() + ALLOCATIONS
     }
 
     /// True if the file is marked for compaction, by a collector or by the user.

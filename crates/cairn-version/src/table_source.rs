@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use cairn_format::names;
 use cairn_memory::secondary::CacheTier;
-use cairn_memory::{BlockCache, ChargePolicy, MemoryUses};
+use cairn_memory::{BlockCache, ChargePolicy};
 use cairn_observe::files::{ReadOf, counted_reads};
 use cairn_observe::statistics::{Histogram, Meter, Ticker};
 use cairn_options::TableOptions;
@@ -36,13 +36,13 @@ pub struct TableSource {
     pub cache: Option<Arc<BlockCache>>,
     /// The lowest tier of the cache in use.
     pub lowest_tier: CacheTier,
-    /// The memory that is charged to the block cache.
-    pub charged: MemoryUses,
+    /// The memory that is charged, and the cache that it is charged to.
+    pub charge: ChargePolicy,
     /// True if the unique id in the MANIFEST is verified.
     pub verify_unique_id: bool,
     /// The mode in which files are opened.
     pub mode: FileMode,
-    /// True if the kernel is told to expect random access.
+    /// True if the kernel is advised to expect random access.
     pub advise_random: bool,
     /// Statistics sink for reads.
     pub meter: Meter,
@@ -55,12 +55,6 @@ pub struct TableSource {
 }
 
 impl TableSource {
-    /// Returns the block cache and the memory that is charged to it.
-    #[must_use]
-    pub fn charge_policy(&self) -> ChargePolicy {
-        ChargePolicy::new(self.cache.clone(), self.charged)
-    }
-
     /// Returns the path of `file`.
     #[must_use]
     pub fn path(&self, file: &FileMeta) -> PathBuf {
@@ -75,8 +69,8 @@ impl TableSource {
         self.paths.get(file.path_id as usize).or(self.paths.first())
     }
 
-    /// Erases blocks of the obsolete `file` from the block cache, as the option says, if its table is open.
-    /// Mapped files are left alone, as in RocksDB: their blocks are not copied into the cache.
+    /// Evicts blocks of the obsolete `file` from the block cache, subject to `uncache_aggressiveness`, if
+    /// its table is open. As in RocksDB, mapped files are skipped: their blocks are not cached.
     pub fn uncache(&self, file: &FileMeta) {
         if self.uncache_aggressiveness > 0
             && !self.mode.mapped
@@ -86,8 +80,8 @@ impl TableSource {
         }
     }
 
-    /// Returns the table of `file`, opening it if necessary. It stays open for its holders, and for
-    /// others subject to the limit on open tables.
+    /// Returns the table of `file`, opening it if necessary. It stays open while it is referenced,
+    /// and beyond that subject to the limit on open tables.
     ///
     /// # Errors
     ///
@@ -155,7 +149,7 @@ impl TableSource {
             options: self.options.clone(),
             cache: self.cache.clone(),
             lowest_tier: self.lowest_tier,
-            charged: self.charged,
+            charge: self.charge.clone(),
             expected_unique_id: file.unique_id.filter(|_| self.verify_unique_id),
             largest_seq: Some(file.largest_seq),
             tail_size: (file.tail_size > 0).then_some(file.tail_size),

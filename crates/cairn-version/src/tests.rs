@@ -175,7 +175,7 @@ fn the_end_of_a_range_tombstone_does_not_touch_its_key() {
 }
 
 #[test]
-fn blob_files_of_nothing_but_garbage_leave_the_tree() {
+fn blob_files_with_only_garbage_leave_the_tree() {
     let blob = |number, count| {
         Arc::new(BlobFileMeta {
             number: FileNumber(number),

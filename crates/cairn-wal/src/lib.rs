@@ -1,8 +1,8 @@
 //! The write-ahead log: its writer, its reader, and the WALs of a directory.
 //!
-//! A WAL is a log file (see [`cairn_format::log`]) whose records are write batches. This crate
-//! moves records to and from files. It knows nothing about column families or memtables;
-//! [`cairn_format::log::RecoveryMode`] and the recovery code define the reaction to damage.
+//! A WAL is a log file (see [`cairn_format::log`]) whose records are write batches. This crate moves records
+//! to and from files. It is independent of column families and memtables; [`cairn_format::log::RecoveryMode`]
+//! and the recovery code define the reaction to damage.
 //!
 //! Durability is controlled by the caller: `add` buffers a record in memory, `hand_over` passes the buffer to
 //! the kernel in one call, and `sync` makes it survive a power failure. An I/O error disables the writer

@@ -84,8 +84,7 @@ impl WriteBatch {
     ///
     /// # Errors
     ///
-    /// `Corruption` if the bytes are not a valid batch; `NotSupported` for record types that Cairn
-    /// does not know.
+    /// `Corruption` if the bytes are not a valid batch; `NotSupported` for unknown record types.
     pub fn from_data(data: &[u8]) -> Result<WriteBatch> {
         let inner = cairn_db::WriteBatch::from_data(data)?;
         Ok(WriteBatch { inner })

@@ -1,4 +1,4 @@
-//! The caches of a database: blocks, blobs, rows, and how they become warm.
+//! The caches of a database: for blocks, blobs and rows; their tiers, and their content across a restart.
 //!
 //! | option | cached | filled by |
 //! |---|---|---|
@@ -6,12 +6,12 @@
 //! | `family.blob_cache` | values of blob files | reads; `prepopulate_blob_cache`: flushes |
 //! | `db.row_cache` | the entries that a table has for a key | gets |
 //!
-//! One [`BlockCache`] may serve several of these, families and databases. Blobs leave it first, then data blocks and
-//! rows, then indexes and filters. With `uncache_aggressiveness` the blocks of a table leave when the table is
-//! deleted.
+//! One [`BlockCache`] can be used for several of these, and by several families and databases. Blobs are
+//! evicted first, then data blocks and rows, then indexes and filters. With `uncache_aggressiveness` the
+//! blocks of a table are evicted when the table is deleted.
 //!
-//! After a restart the block cache is empty. [`Db::dump_cache`] writes its blocks to a file from which
-//! [`Db::load_cache`] fills it again:
+//! After a restart the block cache is empty. [`Db::dump_cache`] writes its blocks to a file, and
+//! [`Db::load_cache`] loads them again:
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
@@ -34,11 +34,12 @@
 //!
 //! # Tiers below
 //!
-//! A block cache may have tiers below it, which are offered what it evicts and asked for what it does not have:
-//! [`CompressedSecondaryCache`] in memory, and [`FlashCache`] in files that serve again after a restart. Each
-//! keeps what is read again, and passes over what a scan reads once. [`BlockCache::with_tier`] has a capacity beside
-//! that of the tier, and [`BlockCache::tiered`] divides one between itself and a compressed tier. The option
-//! `lowest_used_cache_tier` keeps a database from tiers below that one; rows always stay in their cache.
+//! A block cache can have tiers below it, which are offered the entries that it evicts and searched for those
+//! that it lacks: [`CompressedSecondaryCache`] in memory, and [`FlashCache`] in files that persist across
+//! restarts. Each keeps entries that are read repeatedly, and skips those that a scan reads once.
+//! [`BlockCache::with_tier`] has a capacity separate from that of the tier, and [`BlockCache::tiered`]
+//! divides one between itself and a compressed tier. The option `lowest_used_cache_tier` excludes a database
+//! from the tiers below; rows are never moved to a tier.
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
@@ -68,16 +69,17 @@
 //! assert_eq!(db.get(b"obsidian")?.as_deref(), Some(&b"volcanic glass"[..]));
 //! # assert_eq!(compressed.counts().hits, 0);
 //! db.close()?;
-//! // What waits to be written to the device is written; the next process finds it there.
+//! // Writes pending entries to the device, where the next process finds them.
 //! flash.close();
 //! # Ok::<(), cairn::Error>(())
 //! ```
 //!
-//! The tickers `rocksdb.secondary.cache.*` and `rocksdb.compressed.secondary.cache.*` count what a database finds in
-//! tiers; [`SecondaryCache::counts`] and the `stats` of each tier count for all databases that share it.
+//! The tickers `rocksdb.secondary.cache.*` and `rocksdb.compressed.secondary.cache.*` count the hits of a
+//! database in tiers; [`SecondaryCache::counts`] and the `stats` of each tier are totals over all databases
+//! that share it.
 //!
-//! The property `cairn.cache` lists what the block caches hold, by role, family and level, as JSON. `cairn cache` prints
-//! the same of a dump, from [`CacheDumpContent`].
+//! The property `cairn.cache` lists the content of the block caches by role, family and level, as JSON.
+//! `cairn cache` prints the same for a dump, from [`CacheDumpContent`].
 
 use std::path::Path;
 
@@ -93,25 +95,25 @@ use cairn_types::Result;
 use crate::db::Db;
 
 impl Db {
-    /// Writes the cached blocks of the database to the file `path`, in place of any other, for
-    /// [`Db::load_cache`]. Blocks that are worth most come first: metadata before data, then by hits. Each
-    /// block that is written counts as a hit. Reads and writes go on meanwhile.
+    /// Writes the cached blocks of the database to the file `path`, replacing any existing file, for
+    /// [`Db::load_cache`]. The most valuable blocks come first: metadata before data, then by hits. Each
+    /// block written counts as a hit. Reads and writes proceed meanwhile.
     ///
     /// # Errors
     ///
-    /// `IoError`; the file is then as before.
+    /// `IoError`; an existing file is then unchanged.
     pub fn dump_cache(&self, path: impl AsRef<Path>) -> Result<CacheDump> {
         self.inner.dump_cache(path.as_ref())
     }
 
-    /// Inserts the blocks of the dump `path` into the block caches, until they are full. Only blocks of tables that
-    /// the database has are taken, so that a dump may be older than the database or of another one. Reads and writes go
-    /// on meanwhile.
+    /// Inserts the blocks of the dump `path` into the block caches, until they are full. Only blocks of
+    /// tables in the database are loaded, so that the dump may be of an older state or another database.
+    /// Reads and writes proceed meanwhile.
     ///
     /// # Errors
     ///
-    /// `IoError`; `Corruption` at damage, up to which blocks have been inserted; `NotSupported` for a dump of
-    /// another version.
+    /// `IoError`; `Corruption` if the file is damaged (the blocks before the damage have been inserted);
+    /// `NotSupported` for a dump of another version.
     pub fn load_cache(&self, path: impl AsRef<Path>) -> Result<CacheLoad> {
         self.inner.load_cache(path.as_ref())
     }

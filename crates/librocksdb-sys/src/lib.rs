@@ -1,6 +1,6 @@
 //! RocksDB's C interface for Rust programs, provided by Cairn.
 //!
-//! A crate of the name, version and features that the crate `rocksdb` builds on. One line moves a
+//! A crate with the name, version and features of the one that `rocksdb` depends on. One line moves a
 //! program from RocksDB to Cairn:
 //!
 //! ```toml

@@ -19,10 +19,10 @@ use crate::shared::Shared;
 /// Size of the reads and writes of a dump, in bytes.
 const WINDOW: usize = 1 << 20;
 
-/// Memory that a cache may need beside a block, in bytes.
+/// Maximum cache overhead per block, in bytes.
 const OVERHEAD: usize = 256;
 
-/// The roles that are dumped, by their numbers in a dump.
+/// The dumped roles, by their numbers in a dump.
 const ROLES: [CacheRole; 5] = [
     CacheRole::Data,
     CacheRole::Index,
@@ -43,7 +43,7 @@ const PRIORITIES: [CachePriority; 3] = [
 pub struct CacheDump {
     /// The number of blocks.
     pub blocks: u64,
-    /// Their bytes.
+    /// The number of bytes in them.
     pub bytes: u64,
 }
 
@@ -52,9 +52,9 @@ pub struct CacheDump {
 pub struct CacheLoad {
     /// Blocks that were inserted.
     pub loaded: CacheDump,
-    /// Blocks of files that the database does not have, or no longer.
+    /// Blocks of files that are not, or no longer, part of the database.
     pub unknown: u64,
-    /// Blocks that were cached already, and those for which the cache had no room.
+    /// Blocks that were already cached, and those that did not fit in the cache.
     pub left_out: u64,
 }
 
@@ -74,7 +74,7 @@ impl CacheDumpContent {
     ///
     /// # Errors
     ///
-    /// `IoError`; `Corruption` at damage; `NotSupported` for a dump of another version.
+    /// `IoError`; `Corruption` if the file is damaged; `NotSupported` for a dump of another version.
     pub fn read(fs: &dyn FileSystem, path: &Path) -> Result<CacheDumpContent> {
         let file = fs.open(path, FileMode::default())?;
         let mut groups = Groups::default();
@@ -107,13 +107,13 @@ fn class_of(entry: &DumpEntry) -> std::result::Result<(CacheRole, CachePriority)
 }
 
 impl Db {
-    /// Writes the cached blocks of the database to the file `path`, in place of any other, for
-    /// [`Db::load_cache`]. Blocks that are worth most come first: metadata before data, then by hits. Each
-    /// block that is written counts as a hit. Reads and writes go on meanwhile.
+    /// Writes the cached blocks of the database to the file `path`, replacing any existing file, for
+    /// [`Db::load_cache`]. The most valuable blocks come first: metadata before data, then by hits. Each
+    /// block written counts as a hit. Reads and writes proceed meanwhile.
     ///
     /// # Errors
     ///
-    /// `IoError`; the file is then as before.
+    /// `IoError`; an existing file is then unchanged.
     pub fn dump_cache(&self, path: &Path) -> Result<CacheDump> {
         let shared = self.shared();
         shared.context.check_reader()?;
@@ -136,20 +136,20 @@ impl Db {
         Ok(dumped)
     }
 
-    /// Inserts the blocks of the dump `path` into the block caches, until they are full. Only blocks of tables that
-    /// the database has are taken, so that a dump may be older than the database or of another one. Reads and writes go
-    /// on meanwhile.
+    /// Inserts the blocks of the dump `path` into the block caches, until they are full. Only blocks of
+    /// tables in the database are loaded, so that the dump may be of an older state or another database.
+    /// Reads and writes proceed meanwhile.
     ///
     /// # Errors
     ///
-    /// `IoError`; `Corruption` at damage, up to which blocks have been inserted; `NotSupported` for a dump of
-    /// another version.
+    /// `IoError`; `Corruption` if the file is damaged (the blocks before the damage have been inserted);
+    /// `NotSupported` for a dump of another version.
     pub fn load_cache(&self, path: &Path) -> Result<CacheLoad> {
         let shared = self.shared();
         shared.context.check_reader()?;
         let file = shared.context.world.fs.open(path, FileMode::default())?;
         let owners = shared.owners();
-        let families = shared.catalog.families_full();
+        let families = shared.catalog.families().clone();
         let mut load = CacheLoad::default();
         read(&*file, |entry, block| {
             let key = CacheKey {
@@ -240,7 +240,7 @@ fn write(shared: &Shared, file: Arc<dyn WritableFile>) -> Result<CacheDump> {
     Ok(dumped)
 }
 
-/// The entries of `cache`, in the order in which they are worth loading.
+/// Returns the entries of `cache`, the most valuable first.
 fn worth_most_first(cache: &BlockCache) -> Vec<CacheEntry> {
     let mut entries = Vec::new();
     cache.for_each_entry(|entry| entries.push(entry));
@@ -251,7 +251,7 @@ fn worth_most_first(cache: &BlockCache) -> Vec<CacheEntry> {
     entries
 }
 
-/// Calls `take` with the entries of the dump `file` and their blocks. Returns the header and the sum.
+/// Calls `take` with the entries of the dump `file` and their blocks. Returns the header and the checksum.
 fn read(
     file: &dyn RandomAccessFile,
     mut take: impl FnMut(&DumpEntry, &[u8]) -> std::result::Result<(), Malformed>,
@@ -294,14 +294,14 @@ fn read(
     }
 }
 
-/// A file that is read from the front, in pieces.
+/// A file that is read sequentially, in pieces.
 struct Window<'f> {
     file: &'f dyn RandomAccessFile,
     len: u64,
-    /// Bytes that were read, and the position of the next one among them.
+    /// Bytes that were read, and the position of the next one in them.
     read: Vec<u8>,
     next: usize,
-    /// The position in the file behind the bytes that were read.
+    /// The file offset after the bytes that were read.
     end: u64,
 }
 
@@ -316,12 +316,12 @@ impl<'f> Window<'f> {
         })
     }
 
-    /// The position of the next byte.
+    /// Returns the file offset of the next byte.
     fn at(&self) -> u64 {
         self.end - (self.read.len() - self.next) as u64
     }
 
-    /// The number of bytes from here to the end of the file.
+    /// Returns the number of bytes from there to the end of the file.
     fn left(&self) -> u64 {
         self.len - self.at()
     }
@@ -336,7 +336,7 @@ impl<'f> Window<'f> {
         decode(self.take(count)?).map_err(|error| error.in_file(path.display(), at))
     }
 
-    /// Returns the next `count` bytes. Memory is only taken for bytes that the file has.
+    /// Returns the next `count` bytes. Allocates no more than the file contains.
     fn take(&mut self, count: usize) -> Result<&[u8]> {
         if count as u64 > self.left() {
             return Err(Error::corruption(format!(

@@ -1,4 +1,4 @@
-//! Cache entries summed up by role, family and level.
+//! Totals of cache entries by role, family and level.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub struct CacheGroup {
     /// The name of the role.
     pub role: &'static str,
-    /// The column family id; `None` for entries that belong to no table of the database.
+    /// The column family id; `None` for entries that do not belong to a table of the database.
     pub family: Option<u32>,
     /// The level of the tables; `None` if unknown.
     pub level: Option<usize>,
@@ -15,11 +15,11 @@ pub struct CacheGroup {
     pub entries: usize,
     /// Their bytes.
     pub bytes: u64,
-    /// Their hits since the insertion.
+    /// The hits since their insertion.
     pub hits: u64,
     /// The median of the seconds since the insertion.
     pub age_p50: u32,
-    /// The age that nine of ten entries do not exceed.
+    /// The 90th percentile of the age in seconds.
     pub age_p90: u32,
     /// The age of the oldest entry.
     pub age_max: u32,

@@ -1,8 +1,9 @@
-//! What the block caches of a database hold: by file, family and level, and as a dump that is loaded after a restart.
+//! The content of a database's block caches: by file, family and level, and as a dump that is loaded after a
+//! restart.
 //!
-//! The keys of cached blocks derive from the unique ids of their files, so a block is attributed to a file of the
-//! database without being read, and a dump is valid for as long as its files exist. Blobs and rows, and blocks of files
-//! without a unique id, have keys of one opening only.
+//! The keys of cached blocks derive from the unique ids of their files, so a block can be attributed to a
+//! file of the database without being read, and a dump is valid for as long as its files exist. Blobs and
+//! rows, and blocks of files without a unique id, have keys that are valid for one opening only.
 
 mod dump;
 mod groups;
@@ -32,7 +33,7 @@ pub(crate) struct Owner {
 pub(crate) struct Owners(HashMap<u64, Owner>);
 
 impl Owners {
-    /// Returns the table whose block has `key`.
+    /// Returns the table of the block with `key`.
     pub(crate) fn find(&self, key: &CacheKey) -> Option<&Owner> {
         let owner = self.0.get(&key.high)?;
         (key.low ^ owner.low < owner.size).then_some(owner)
@@ -60,7 +61,7 @@ impl Shared {
         Owners(owners)
     }
 
-    /// The block caches of all families, each once.
+    /// The block caches of all families, without duplicates.
     pub(crate) fn block_caches(&self) -> Vec<Arc<BlockCache>> {
         let families = self.catalog.families();
         let mut caches: Vec<Arc<BlockCache>> = Vec::new();

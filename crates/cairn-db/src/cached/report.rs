@@ -8,9 +8,9 @@ use super::groups::Groups;
 use crate::shared::Shared;
 
 impl Shared {
-    /// Returns the content of the block caches: for each its capacity, usage, and groups of entries. Entries that
-    /// belong to no table of this database have neither family nor level: blobs, rows, blocks of other databases
-    /// and of deleted files. Ages are in seconds.
+    /// Returns the content of the block caches: for each its capacity, usage, and groups of entries. Entries
+    /// that do not belong to a table of this database have neither family nor level: blobs, rows, blocks of
+    /// other databases and of deleted files. Ages are in seconds.
     pub(crate) fn cached(&self) -> String {
         let mut text = String::from("{\"caches\":[");
         for (at, cache) in self.block_caches().iter().enumerate() {
@@ -24,7 +24,7 @@ impl Shared {
     }
 
     fn write_cache(&self, cache: &BlockCache, text: &mut String) {
-        let (owners, families) = (self.owners(), self.catalog.families_full());
+        let (owners, families) = (self.owners(), self.catalog.families().clone());
         let mut groups = Groups::default();
         cache.for_each_entry(|entry| {
             let owner = owners.find(&entry.key);
@@ -56,7 +56,7 @@ impl Shared {
     }
 }
 
-/// `text` as a JSON string.
+/// Returns `text` as a JSON string.
 fn json(text: &str) -> String {
     let mut quoted = String::from("\"");
     for letter in text.chars() {

@@ -1,4 +1,4 @@
-//! Families that come and go.
+//! Creating and dropping families.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,9 +14,11 @@ use cairn_version::{TreeEdit, Version};
 use super::Catalog;
 use super::env::{CatalogEnv, Installed, InstalledKind};
 use super::family::{Families, FamilyState};
+use super::install::Editor;
 use super::invariants::check_version;
+use super::sources::Sources;
 
-/// The state of a database that does not exist yet: the default family, without anything in it.
+/// Returns the state of a new database: the empty default family.
 pub(crate) fn new_database(order: KeyOrder) -> Recovered {
     let default = RecoveredFamily {
         id: 0,
@@ -43,7 +45,7 @@ pub(crate) fn new_database(order: KeyOrder) -> Recovered {
     }
 }
 
-/// A column family to create: checked options, and the tables that it begins with.
+/// A column family to create: validated options, and its initial tables.
 pub(crate) struct NewFamily {
     pub(crate) name: String,
     pub(crate) options: FamilyOptions,
@@ -51,7 +53,7 @@ pub(crate) struct NewFamily {
 }
 
 impl NewFamily {
-    /// The MANIFEST records of the family as `id`, whose first log is `log`.
+    /// Returns the MANIFEST records of the family as `id`, whose first log is `log`.
     fn records(&self, id: u32, log: FileNumber) -> Vec<VersionEdit> {
         let mut records = vec![VersionEdit {
             comparator: Some(self.options.comparator.name().to_owned()),
@@ -75,11 +77,42 @@ impl NewFamily {
         }
         records
     }
+
+    /// The state of the family as `id`, whose first log is `log`.
+    ///
+    /// # Errors
+    ///
+    /// `Corruption` if its tables contradict each other.
+    fn state(
+        self,
+        sources: &Sources,
+        id: u32,
+        log: FileNumber,
+        memtable: Arc<Memtable>,
+    ) -> Result<FamilyState> {
+        let NewFamily {
+            name,
+            options,
+            tables,
+        } = self;
+        let levels = usize::try_from(options.num_levels).unwrap_or(1).max(1);
+        let version = Version::empty(options.comparator.clone(), levels).with_edit(&tables)?;
+        check_version(&version);
+        let recovered = RecoveredFamily {
+            id,
+            name,
+            version: version.clone(),
+            log_number: log,
+            full_history_ts_low: Vec::new(),
+            persist_timestamps: true,
+        };
+        Ok(sources.new_family(&recovered, options, version, memtable))
+    }
 }
 
 impl Catalog {
-    /// Makes the families that the MANIFEST has the live ones, each with an empty memtable. The largest id that a family
-    /// ever had is `max_id`.
+    /// Makes the families in the MANIFEST live, each with an empty memtable. The largest id ever used is
+    /// `max_id`.
     pub(crate) fn recover_families(
         &self,
         recovered: Vec<(&RecoveredFamily, FamilyOptions, Version)>,
@@ -90,32 +123,34 @@ impl Catalog {
         for (family, options, version) in recovered {
             assert!(
                 family.id <= max_id,
-                "family {} has a larger id than the MANIFEST names, {max_id}",
+                "family {} has a larger id than the maximum in the MANIFEST, {max_id}",
                 family.id
             );
             let memtable = new_memtable(&options);
             families.insert(Arc::new(
-                self.new_family(family, options, version, memtable),
+                self.sources.new_family(family, options, version, memtable),
             ));
         }
         self.families.store(families);
     }
+}
 
+impl Editor<'_> {
     /// Creates families whose first log is `log`, durably: all of them or none.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if a name is taken; `Corruption` if the tables of one contradict each other; `IoError` of the
-    /// MANIFEST.
+    /// `InvalidArgument` if a name is in use; `Corruption` if the tables of one are inconsistent; `IoError`
+    /// of the MANIFEST.
     pub(crate) fn create_families(
-        &self,
+        mut self,
         env: &impl CatalogEnv,
         new: Vec<NewFamily>,
         log: FileNumber,
         new_memtable: impl Fn(&FamilyOptions) -> Arc<Memtable>,
     ) -> Result<Vec<Arc<FamilyState>>> {
-        let mut editor = self.edit();
-        let mut families = (*self.families_full()).clone();
+        let catalog = self.catalog;
+        let mut families = (**catalog.families()).clone();
         let first_id = families.max_id() + 1;
         let tables = new.iter().flat_map(|family| &family.tables.added);
         let largest = tables.map(|(_, file)| file.largest_seq).max();
@@ -130,7 +165,7 @@ impl Catalog {
             }
             records.extend(family.records(id, log));
             let memtable = new_memtable(&family.options);
-            let state = Arc::new(self.created(id, family, log, memtable)?);
+            let state = Arc::new(family.state(&catalog.sources, id, log, memtable)?);
             assert!(
                 families.max_id() < id,
                 "the id {id} was never used: the largest is {}",
@@ -139,54 +174,27 @@ impl Catalog {
             families.insert(state.clone());
             created.push(state);
         }
-        editor.log_edits(env, BackgroundErrorReason::ManifestWrite, records)?;
+        self.log_edits(env, BackgroundErrorReason::ManifestWrite, records)?;
         let installed = Installed {
             kind: InstalledKind::Created(&created, log),
             min_log: None,
             last_sequence: largest,
         };
-        env.installed(&installed, || self.families.store(families));
+        env.installed(&installed, || catalog.families.store(families));
         Ok(created)
-    }
-
-    /// The state of a new family `id` whose first log is `log`.
-    fn created(
-        &self,
-        id: u32,
-        family: NewFamily,
-        log: FileNumber,
-        memtable: Arc<Memtable>,
-    ) -> Result<FamilyState> {
-        let NewFamily {
-            name,
-            options,
-            tables,
-        } = family;
-        let levels = usize::try_from(options.num_levels).unwrap_or(1).max(1);
-        let version = Version::empty(options.comparator.clone(), levels).with_edit(&tables)?;
-        check_version(&version);
-        let recovered = RecoveredFamily {
-            id,
-            name,
-            version: version.clone(),
-            log_number: log,
-            full_history_ts_low: Vec::new(),
-            persist_timestamps: true,
-        };
-        Ok(self.new_family(&recovered, options, version, memtable))
     }
 
     /// Drops `family`, durably. Its handles go on reading, and keep its files.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if it was dropped already; `IoError` of the MANIFEST.
+    /// `InvalidArgument` if it was already dropped; `IoError` of the MANIFEST.
     pub(crate) fn drop_family(
-        &self,
+        mut self,
         env: &impl CatalogEnv,
         family: &Arc<FamilyState>,
     ) -> Result<()> {
-        let mut editor = self.edit();
+        let catalog = self.catalog;
         if family.is_dropped() {
             return Err(Error::invalid_argument(format!(
                 "column family {:?} was dropped already",
@@ -199,10 +207,10 @@ impl Catalog {
             min_log_number_to_keep: Some(min_log),
             ..VersionEdit::of_family(family.id())
         };
-        if self.options().track_and_verify_wals_in_manifest {
+        if catalog.options().track_and_verify_wals_in_manifest {
             record.wals_deleted_before = record.min_log_number_to_keep;
         }
-        editor.log_edits(env, BackgroundErrorReason::ManifestWrite, vec![record])?;
+        self.log_edits(env, BackgroundErrorReason::ManifestWrite, vec![record])?;
         let installed = Installed {
             kind: InstalledKind::Dropped(family),
             min_log: Some(min_log),
@@ -210,11 +218,11 @@ impl Catalog {
         };
         env.installed(&installed, || {
             family.mark_dropped();
-            let families = self.families_full();
-            self.families.store(families.without(family.id()));
-            self.families.note_dropped(family);
+            let families = catalog.families.load_full();
+            catalog.families.store(families.without(family.id()));
+            catalog.families.note_dropped(family);
             let version = family.view().version.clone();
-            self.retire(family, &version, None);
+            catalog.deletions.retire(family, &version, None);
         });
         Ok(())
     }

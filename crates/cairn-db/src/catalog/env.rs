@@ -1,4 +1,5 @@
-//! The seam between the catalog and the write path: what a MANIFEST says about logs, and what a durable edit changes there.
+//! The interface between the catalog and the write path: the state of the logs for a MANIFEST, and the
+//! effects of a durable edit on memtables and logs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,38 +13,38 @@ use super::install::Change;
 
 /// The services that the catalog needs from memtables and logs.
 pub(crate) trait CatalogEnv {
-    /// Makes the logs before `log` durable, of which the MANIFEST is about to say that some family does not need them: a
-    /// power cut would otherwise take from the other families what it leaves to this one.
+    /// Makes the logs before `log` durable, before the MANIFEST records that some family does not need them:
+    /// a power failure could otherwise lose data of the other families that this one keeps.
     fn sync_logs_before(&self, log: FileNumber) -> Result<()>;
 
     /// The state of the logs.
     fn log_state(&self) -> LogState;
 
-    /// Applies `edit`, which the MANIFEST has durably, to memtables and logs, and calls `publish` under the lock under
-    /// which views change. The caller holds the lock of the MANIFEST.
+    /// Applies `edit`, which is durable in the MANIFEST, to memtables and logs, and calls `publish` under the
+    /// lock under which views change. The caller holds the lock of the MANIFEST.
     fn installed(&self, edit: &Installed<'_>, publish: impl FnOnce());
 
-    /// Handles a failure of the MANIFEST, for which listeners get `reason`.
+    /// Handles a failure of the MANIFEST, with `reason` for listeners.
     fn manifest_failed(&self, reason: BackgroundErrorReason, error: &Error);
 }
 
 /// The state of the logs, as a MANIFEST records it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LogState {
-    /// The last write that reads see.
+    /// The last sequence number visible to reads.
     pub(crate) last_sequence: SequenceNumber,
-    /// The first log that recovery needs, as the durable MANIFEST says.
+    /// The first log that recovery needs, according to the durable MANIFEST.
     pub(crate) first_needed: FileNumber,
-    /// The first log with unflushed entries of each family.
+    /// The first log with unflushed data of each family.
     pub(crate) families: BTreeMap<u32, FileNumber>,
     /// Lengths of the logs that recovery needs, in bytes; 0 for the current log.
     pub(crate) lengths: BTreeMap<FileNumber, u64>,
-    /// Durable end of the logs at the last ingestion.
+    /// The durable end of the logs at the last ingestion.
     pub(crate) reach: Option<LogReach>,
 }
 
 impl LogState {
-    /// The first log that some family needs once these changes count.
+    /// Returns the first log needed by any family after these changes.
     pub(super) fn first_after(&self, group: &[(&FamilyState, &Change)]) -> FileNumber {
         let needs = self.families.iter().map(|(id, before)| {
             let change = group.iter().find(|(family, _)| family.id() == *id);
@@ -53,7 +54,7 @@ impl LogState {
         needs.min().unwrap_or_default()
     }
 
-    /// The first log that some family but `family` needs.
+    /// Returns the first log needed by any family other than `family`.
     pub(super) fn first_without(&self, family: &FamilyState) -> FileNumber {
         let others = self.families.iter().filter(|(id, _)| **id != family.id());
         let needs = others.map(|(_, number)| *number);
@@ -61,12 +62,12 @@ impl LogState {
     }
 }
 
-/// An edit that the MANIFEST has durably.
+/// An edit that is durable in the MANIFEST.
 pub(crate) struct Installed<'a> {
     pub(crate) kind: InstalledKind<'a>,
-    /// Recovery needs no log before this one; `None` if the edit does not say so.
+    /// Recovery needs no log before this one; `None` if the edit does not record that.
     pub(crate) min_log: Option<FileNumber>,
-    /// The largest sequence number in files that came from elsewhere: it becomes visible with them.
+    /// The largest sequence number in ingested files, which becomes visible with them.
     pub(crate) last_sequence: Option<SequenceNumber>,
 }
 
@@ -74,10 +75,10 @@ pub(crate) struct Installed<'a> {
 pub(crate) enum InstalledKind<'a> {
     /// Changes of the files of families.
     Changes(&'a [(&'a FamilyState, &'a Change)]),
-    /// New families, whose first log this is.
+    /// New families, with their first log.
     Created(&'a [Arc<FamilyState>], FileNumber),
     /// The drop of a family.
     Dropped(&'a FamilyState),
-    /// Nothing but a new first log.
+    /// Only a new first log.
     Logs,
 }

@@ -1,4 +1,4 @@
-//! Column families: the state of one, and the table of those that live.
+//! Column families: the state of each, and the table of live ones.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -7,7 +7,7 @@ use arc_swap::{ArcSwap, Guard};
 use cairn_memory::{BlockCache, CacheCharge, MemoryUse};
 use cairn_memtable::Memtable;
 use cairn_options::FamilyOptions;
-use cairn_platform::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, OnceLock, Ordering};
+use cairn_platform::sync::{AtomicBool, AtomicU64, Mutex, OnceLock, Ordering};
 use cairn_read::View;
 use cairn_types::KeyOrder;
 use cairn_version::manifest::RecoveredFamily;
@@ -15,90 +15,79 @@ use cairn_version::{TableSource, Version};
 
 use super::invariants::check_memtables;
 use crate::work::WorkCounts;
-use crate::write::early_switch::EarlySwitch;
-use crate::write::pace::Pace;
-use crate::write::stall::Throttle;
+use crate::write::family::FamilyWrites;
 
 /// One column family of an open database.
 pub(crate) struct FamilyState {
     id: u32,
     name: String,
-    /// Options with their effective values. Replaced as a whole when they change.
+    /// The current options. Replaced as a whole when they change.
     options: ArcSwap<FamilyOptions>,
-    /// The order of the keys, which never changes.
+    /// The comparator, which never changes.
     order: KeyOrder,
-    /// The state that reads see. Replaced as a whole when memtables switch and when jobs install.
+    /// The view for reads. Replaced as a whole when memtables switch and when jobs install.
     view: ArcSwap<View>,
-    /// Opens the family's tables. Replaced when options that it goes by change.
+    /// Opens the family's tables. Replaced when relevant options change.
     tables: ArcSwap<TableSource>,
-    /// The size of the memtable, in bytes, at which the next leader must look at it.
-    pub(crate) attention_at: AtomicUsize,
-    /// The rate of delayed writes.
-    pub(crate) throttle: Throttle,
-    /// The pace of writes while the memtable is nearly full and the one before it is being flushed.
-    pub(crate) pace: Pace,
-    /// The rule by which the memtable is switched before it is full.
-    pub(crate) early: EarlySwitch,
-    /// Writes have to be delayed or stopped.
-    pub(crate) is_stalled: AtomicBool,
+    /// The state of the write path for the family.
+    pub(crate) writes: FamilyWrites,
     dropped: AtomicBool,
-    /// Memtables that are flushed and kept, the oldest first: what transactions compare with, and
-    /// nothing that a read looks at.
+    /// Flushed memtables that are kept, oldest first: for conflict checks of transactions, not for reads.
     history: Mutex<VecDeque<Arc<Memtable>>>,
-    /// Versions that were replaced and may still be read.
+    /// Replaced versions that may still be read.
     old_versions: Mutex<Vec<Weak<Version>>>,
     /// The number of replacements of the view.
-    pub(crate) views: AtomicU64,
+    views: AtomicU64,
     /// The work of jobs so far.
     pub(crate) work: WorkCounts,
-    /// The largest epoch that a table of this family has been given.
+    /// The largest epoch assigned to a table of this family.
     last_epoch: AtomicU64,
-    /// The timestamp below which history may be gone; empty if never set.
+    /// The timestamp below which history may have been dropped; empty if never set.
     pub(crate) full_history_ts_low: Vec<u8>,
     /// True if tables keep user-defined timestamps.
     pub(crate) persist_timestamps: bool,
+    /// The charge of this state; `None` once the database is released.
+    charge: Mutex<Option<CacheCharge>>,
 }
 
+/// Bytes of a family without entries: its options in several forms, its view and its state, as measured with a thousand
+/// families.
+const FAMILY_BYTES: usize = 20 << 10;
+
 impl FamilyState {
-    pub(crate) fn new(
+    pub(super) fn new(
         family: &RecoveredFamily,
         options: Arc<FamilyOptions>,
         view: View,
         tables: Arc<TableSource>,
         last_epoch: u64,
     ) -> FamilyState {
-        if tables.charged.contains(MemoryUse::FileMetadata) {
-            view.version.charge_files(None, &tables.charge_policy());
+        if tables.charge.charges(MemoryUse::FileMetadata) {
+            view.version.charge_files(None, &tables.charge);
         }
-        let state = FamilyState {
+        FamilyState {
+            charge: Mutex::new(tables.charge.charge(MemoryUse::Family, FAMILY_BYTES)),
             id: family.id,
             name: family.name.clone(),
             full_history_ts_low: family.full_history_ts_low.clone(),
             persist_timestamps: family.persist_timestamps,
             last_epoch: AtomicU64::new(last_epoch),
             order: options.comparator.clone(),
+            writes: FamilyWrites::new(&options),
             options: ArcSwap::new(options),
             view: ArcSwap::from_pointee(view),
             tables: ArcSwap::new(tables),
-            attention_at: AtomicUsize::new(0),
-            throttle: Throttle::new(0),
-            pace: Pace::default(),
-            early: EarlySwitch::default(),
-            is_stalled: AtomicBool::new(false),
             dropped: AtomicBool::new(false),
             history: Mutex::default(),
             old_versions: Mutex::default(),
             views: AtomicU64::new(1),
             work: WorkCounts::default(),
-        };
-        state.reset_attention();
-        state
+        }
     }
 
-    /// True if its writes have to be delayed or stopped.
-    pub(crate) fn is_stalled(&self) -> bool {
-        // Acquire pairs with the store by which it was held back.
-        self.is_stalled.load(Ordering::Acquire)
+    /// Gives up the charge of this state.
+    pub(super) fn end_charge(&self) {
+        *self.charge.lock() = None;
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -113,79 +102,56 @@ impl FamilyState {
         &self.order
     }
 
-    /// The options in effect now. Ask once and keep the answer where two of them belong together.
+    /// Returns the current options. Call it once and keep the result if several options must be consistent.
     pub(crate) fn options(&self) -> Guard<Arc<FamilyOptions>> {
         self.options.load()
     }
 
-    /// The source of the family's tables now.
+    /// Returns the current source of the family's tables.
     pub(crate) fn tables(&self) -> Guard<Arc<TableSource>> {
         self.tables.load()
     }
 
     /// Puts changed options in force, with what opens tables under them.
-    pub(crate) fn set_options(&self, options: Arc<FamilyOptions>, tables: Arc<TableSource>) {
+    pub(super) fn set_options(&self, options: Arc<FamilyOptions>, tables: Arc<TableSource>) {
         self.options.store(options);
         self.tables.store(tables);
-        self.reset_attention();
+        self.writes.begin_memtable(&self.options());
     }
 
-    /// Sets the size at which a leader looks next at a memtable that begins now, or whose options have changed.
-    pub(crate) fn reset_attention(&self) {
-        let first = self.early.memtable_began(&self.options());
-        let first = first.unwrap_or_else(|| self.nearly_full());
-        self.attention_at.store(first, Ordering::Relaxed);
-    }
-
-    /// Replaces the state that reads see. The caller holds the lock of the tree, or opens the database.
+    /// Replaces the view for reads. The caller holds the lock of the tree, or opens the database.
     pub(crate) fn set_view(&self, next: View) {
         let before = self.view.load();
         assert!(
             before.number < next.number,
-            "view {} of {:?} takes the place of an older one, not of view {}",
+            "view {} of {:?} replaces an older one, not view {}",
             next.number,
             self.name,
             before.number
         );
         check_memtables(&next);
         let tables = self.tables();
-        if tables.charged.contains(MemoryUse::FileMetadata) {
-            let policy = tables.charge_policy();
+        if tables.charge.charges(MemoryUse::FileMetadata) {
+            let policy = tables.charge.clone();
             next.version.charge_files(Some(&before.version), &policy);
         }
         self.view.store(Arc::new(next));
     }
 
-    /// The state that reads see now, without counting a reference.
+    /// Returns the current view without counting a reference.
     pub(crate) fn view(&self) -> Guard<Arc<View>> {
         self.view.load()
     }
 
-    /// The state that reads see now.
+    /// Returns the current view.
     #[inline]
     pub(crate) fn view_full(&self) -> Arc<View> {
         self.view.load_full()
     }
 
-    /// The memtable that takes writes. Only the leader of the write queue may rely on it staying.
+    /// Returns the mutable memtable. Only the write-group leader may rely on it staying mutable.
     pub(crate) fn memtable(&self) -> Arc<Memtable> {
         self.view.load().memtable.clone()
-    }
-
-    /// The size at which the memtable is switched, in bytes.
-    pub(crate) fn full(&self) -> usize {
-        self.options().write_buffer_size
-    }
-
-    /// True if `memtable` has `memtable_max_range_deletions` or more.
-    pub(crate) fn has_too_many_ranges(&self, memtable: &Memtable) -> bool {
-        let limit = self.options().memtable_max_range_deletions as usize;
-        limit > 0 && memtable.range_deletions() >= limit
-    }
-
-    /// The size at which the log of the memtable is first synced in the background.
-    pub(crate) fn nearly_full(&self) -> usize {
-        self.full() / 8 * 7
     }
 
     /// The epoch of a table that is about to be flushed: larger than any before it.
@@ -200,8 +166,8 @@ impl FamilyState {
         epoch
     }
 
-    /// Keeps what was `flushed`, as far as `max_write_buffer_size_to_maintain` has room beside the
-    /// other memtables. The oldest that is kept is not counted, as in RocksDB.
+    /// Keeps the `flushed` memtables within `max_write_buffer_size_to_maintain`, together with the other
+    /// memtables. The oldest that is kept is not counted, as in RocksDB.
     pub(crate) fn keep_history(&self, flushed: &[Arc<Memtable>]) {
         let mut history = self.history.lock();
         debug_assert!(
@@ -222,7 +188,7 @@ impl FamilyState {
     }
 
     /// Releases the flushed memtables that are kept.
-    pub(crate) fn forget_history(&self) {
+    pub(super) fn forget_history(&self) {
         self.history.lock().clear();
     }
 
@@ -234,11 +200,21 @@ impl FamilyState {
     }
 
     /// `old` was replaced by another version.
-    pub(crate) fn note_replaced(&self, old: &Arc<Version>) {
+    pub(super) fn note_replaced(&self, old: &Arc<Version>) {
         let mut versions = self.old_versions.lock();
         versions.retain(|version| version.strong_count() > 0);
         versions.push(Arc::downgrade(old));
+        self.count_view();
+    }
+
+    /// The view was replaced.
+    pub(crate) fn count_view(&self) {
         self.views.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The number of views so far.
+    pub(crate) fn views(&self) -> u64 {
+        self.views.load(Ordering::Relaxed)
     }
 
     /// The number of versions: the current one, and older ones with readers.
@@ -251,16 +227,12 @@ impl FamilyState {
             .count()
     }
 
-    /// Charges `bytes` to the family's block cache, if `what` is charged.
+    /// Charges `bytes`, if `what` is charged.
     pub(crate) fn charge(&self, what: MemoryUse, bytes: usize) -> Option<CacheCharge> {
-        let tables = self.tables();
-        match tables.charged.contains(what) {
-            true => tables.charge_policy().charge(what, bytes),
-            false => None,
-        }
+        self.tables().charge.charge(what, bytes)
     }
 
-    /// The family's block cache.
+    /// Returns the family's block cache.
     pub(crate) fn cache(&self) -> Option<Arc<BlockCache>> {
         self.tables().cache.clone()
     }
@@ -269,37 +241,38 @@ impl FamilyState {
         self.dropped.load(Ordering::Acquire)
     }
 
-    pub(crate) fn mark_dropped(&self) {
+    pub(super) fn mark_dropped(&self) {
         assert!(self.id != 0, "the default family is never dropped");
         let before = self.dropped.swap(true, Ordering::Release);
         assert!(!before, "family {:?} is dropped once", self.name);
     }
 }
 
-/// The live families of a database, as readers find them.
+/// The live families of a database, as published to readers.
 #[derive(Default)]
-pub(crate) struct FamilyTable {
+pub(super) struct FamilyTable {
     live: ArcSwap<Families>,
-    /// The family with number 0, which every database has and none drops, so that a write to it does not load all
-    /// families.
+    /// The family with number 0, which every database has and which cannot be dropped, so that a write to it
+    /// need not load all families.
     default: OnceLock<Arc<FamilyState>>,
-    /// Families that were dropped, for as long as handles of them live.
+    /// Dropped families that still have handles.
     dropped: Mutex<Vec<Weak<FamilyState>>>,
 }
 
 impl FamilyTable {
     /// The live families, without counting a reference.
     #[inline]
-    pub(crate) fn load(&self) -> Guard<Arc<Families>> {
+    pub(super) fn load(&self) -> Guard<Arc<Families>> {
         self.live.load()
     }
 
     /// The live families.
-    pub(crate) fn load_full(&self) -> Arc<Families> {
+    pub(super) fn load_full(&self) -> Arc<Families> {
         self.live.load_full()
     }
 
-    /// Replaces the live families. The caller leads and has the lock of the MANIFEST, or is alone.
+    /// Replaces the live families. The caller leads and holds the lock of the MANIFEST, or has exclusive
+    /// access.
     pub(super) fn store(&self, families: Families) {
         if let Some(family) = families.get(0) {
             self.default.get_or_init(|| family.clone());
@@ -318,15 +291,15 @@ impl FamilyTable {
         dropped.push(Arc::downgrade(family));
     }
 
-    /// Takes the families that were dropped and have handles.
+    /// Takes the dropped families that still have handles.
     pub(super) fn take_dropped(&self) -> Vec<Arc<FamilyState>> {
         let dropped = std::mem::take(&mut *self.dropped.lock());
         dropped.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The family with number 0; `None` before families are known.
+    /// Returns the family with number 0; `None` before the families are set.
     #[inline]
-    pub(crate) fn default_family(&self) -> Option<&Arc<FamilyState>> {
+    pub(super) fn default_family(&self) -> Option<&Arc<FamilyState>> {
         self.default.get()
     }
 }
@@ -335,20 +308,20 @@ impl FamilyTable {
 #[derive(Clone, Default)]
 pub(crate) struct Families {
     by_id: BTreeMap<u32, Arc<FamilyState>>,
-    /// The largest id that a family ever had.
+    /// The largest family id ever used.
     max_id: u32,
 }
 
 impl Families {
     /// No families. The largest id that one ever had is `max_id`.
-    pub(crate) fn none(max_id: u32) -> Families {
+    pub(super) fn none(max_id: u32) -> Families {
         Families {
             by_id: BTreeMap::new(),
             max_id,
         }
     }
 
-    /// The largest id that a family ever had.
+    /// Returns the largest family id ever used.
     pub(crate) fn max_id(&self) -> u32 {
         self.max_id
     }
@@ -365,14 +338,14 @@ impl Families {
         self.by_id.values()
     }
 
-    pub(crate) fn insert(&mut self, family: Arc<FamilyState>) {
+    pub(super) fn insert(&mut self, family: Arc<FamilyState>) {
         let (id, name) = (family.id(), family.name().to_owned());
         self.max_id = self.max_id.max(id);
         let before = self.by_id.insert(id, family);
         assert!(before.is_none(), "the id {id} of family {name:?} is new");
     }
 
-    pub(crate) fn without(&self, id: u32) -> Families {
+    pub(super) fn without(&self, id: u32) -> Families {
         let mut next = self.clone();
         let gone = next.by_id.remove(&id);
         assert!(gone.is_some(), "family {id}, which is dropped, was live");
@@ -390,7 +363,7 @@ pub struct FamilyDescriptor {
 }
 
 impl FamilyDescriptor {
-    /// The family `name` with `options`.
+    /// Creates the family `name` with `options`.
     #[must_use]
     pub fn new(name: impl Into<String>, options: FamilyOptions) -> FamilyDescriptor {
         FamilyDescriptor {

@@ -1,8 +1,8 @@
 //! Installing edits: the MANIFEST first, then the views.
 //!
-//! One edit is installed at a time, under the lock of the MANIFEST, so the version it was made for
-//! can only have changed in files that it does not touch. Readers see the new version when the
-//! MANIFEST has it durably, never before.
+//! Edits are installed one at a time, under the lock of the MANIFEST, so the version an edit was made for can
+//! only have changed in files that it does not touch. A new version is published to readers after its edit is
+//! durable in the MANIFEST.
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ use crate::locks::RankedGuard;
 /// A change to install: files, and the memtables and logs that it replaces.
 #[derive(Default)]
 pub(crate) struct Change {
-    /// The files that leave and enter.
+    /// The files removed and added.
     pub(crate) edit: TreeEdit,
-    /// The memtables that the edit's files hold.
+    /// The memtables whose data is in the added files.
     pub(crate) flushed: Vec<Arc<Memtable>>,
-    /// With these flushed, the family needs only this log and later ones.
+    /// Once these are flushed, the family needs only this log and later ones.
     pub(crate) log_number: Option<FileNumber>,
-    /// Set if the files come from outside of the database.
+    /// Set if the files were ingested.
     pub(crate) ingested: Option<Ingested>,
 }
 
@@ -36,26 +36,26 @@ pub(crate) struct Change {
 pub(crate) struct Ingested {
     /// The last sequence number of the ingestion, which becomes visible with the files.
     pub(crate) last_sequence: SequenceNumber,
-    /// Durable end of the logs: no log number will say that the files are newer than what the logs hold.
+    /// The durable end of the logs, because log numbers do not order the files after the logged data.
     pub(crate) log_reach: Option<LogReach>,
 }
 
-/// The right to change the catalog. While a thread has it, versions and the set of families stay as they are.
+/// Exclusive access to the catalog: while a thread holds it, versions and the set of families do not change.
 pub(crate) struct Editor<'a> {
     pub(super) catalog: &'a Catalog,
     pub(super) manifest: RankedGuard<'a, Option<Manifest>>,
 }
 
-/// Changes that fit the versions of their families.
+/// Changes that are consistent with the versions of their families.
 pub(crate) struct PreparedChanges<'a> {
     group: Vec<(&'a FamilyState, &'a Change)>,
-    /// For each change, the version that it applies to and the one that it makes.
+    /// For each change, the version that it applies to and the resulting one.
     versions: Vec<(Arc<Version>, Arc<Version>)>,
     logs: LogState,
 }
 
 impl Catalog {
-    /// Waits for an edit under way and keeps others from beginning.
+    /// Waits for an edit in progress and blocks further ones.
     pub(crate) fn edit(&self) -> Editor<'_> {
         Editor {
             catalog: self,
@@ -63,28 +63,14 @@ impl Catalog {
         }
     }
 
-    /// Makes `change` part of `family`, durably.
-    ///
-    /// # Errors
-    ///
-    /// `Corruption` if the edit contradicts the tree, and nothing has changed; `IoError` of the
-    /// MANIFEST, and the change is in doubt.
-    pub(crate) fn install(
-        &self,
-        env: &impl CatalogEnv,
-        family: &FamilyState,
-        change: Change,
-    ) -> Result<()> {
-        self.install_together(env, &[(family, &change)])
-    }
-
     /// Makes each change part of its family, durably, all of them or none. Families that were
     /// dropped are left out.
     ///
     /// # Errors
     ///
-    /// Those of [`Catalog::install`]; `ShutdownInProgress` if all of the families were dropped.
-    pub(crate) fn install_together(
+    /// `Corruption` if an edit contradicts its tree, and nothing has changed; `IoError` of the MANIFEST, and the changes are
+    /// in doubt; `ShutdownInProgress` if all of the families were dropped.
+    pub(crate) fn install(
         &self,
         env: &impl CatalogEnv,
         group: &[(&FamilyState, &Change)],
@@ -100,7 +86,7 @@ impl Catalog {
         let (dropped, group): (Vec<_>, Vec<_>) =
             group.iter().partition(|(family, _)| family.is_dropped());
         for (family, change) in &dropped {
-            self.delete_outputs(family, &change.edit);
+            self.deletions.delete_outputs(family, &change.edit);
         }
         if let ([(family, _), ..], []) = (&dropped[..], &group[..]) {
             return Err(Error::shutdown(format!(
@@ -111,52 +97,14 @@ impl Catalog {
         let prepared = editor.prepare(env, group)?;
         editor.commit(env, &prepared)
     }
-
-    /// Deletes the tables and blob files that a job wrote for a family that is not there any more. Those that it
-    /// only moved belong to versions that may still be read.
-    pub(crate) fn delete_outputs(&self, family: &FamilyState, edit: &TreeEdit) {
-        let is_moved = |number| edit.deleted.iter().any(|(_, moved)| *moved == number);
-        for (_, file) in &edit.added {
-            if !is_moved(file.number) {
-                let version = family.view().version.clone();
-                assert!(
-                    version.files().all(|(_, live)| live.number != file.number),
-                    "table {}, which is deleted, is in no version",
-                    file.number
-                );
-                self.delete(&family.tables().path(file));
-            }
-        }
-        for blob in &edit.added_blobs {
-            self.delete(&family.view().family.blobs.path(blob.number));
-        }
-    }
-
-    /// Hands the files that `next`, the version after that of `family`, has no more to the deletion of obsolete files:
-    /// all of them without a `next` one, for a dropped family.
-    pub(super) fn retire(&self, family: &FamilyState, base: &Arc<Version>, next: Option<&Version>) {
-        assert!(
-            Arc::ptr_eq(base, &family.view().version),
-            "the current version of {:?} is the one that is replaced",
-            family.name()
-        );
-        if next.is_some() {
-            family.note_replaced(base);
-        }
-        let blobs = &family.view().family.blobs;
-        self.obsolete
-            .lock()
-            .add(&family.tables(), blobs, base, next);
-        self.purge_hint.note_obsolete();
-    }
 }
 
 impl Editor<'_> {
-    /// Applies `group` to the versions of its families and checks it.
+    /// Applies `group` to the versions of its families and validates the result.
     ///
     /// # Errors
     ///
-    /// `Corruption` if an edit contradicts the tree.
+    /// `Corruption` if an edit is inconsistent with the tree.
     pub(crate) fn prepare<'g>(
         &self,
         env: &impl CatalogEnv,
@@ -187,11 +135,11 @@ impl Editor<'_> {
         })
     }
 
-    /// Appends the changes to the MANIFEST as one group, and shows them to readers.
+    /// Appends the changes to the MANIFEST as one group, and publishes them.
     ///
     /// # Errors
     ///
-    /// `IoError` of the MANIFEST, and the changes are in doubt.
+    /// `IoError` of the MANIFEST, after which it is unknown whether the changes are durable.
     pub(crate) fn commit(
         mut self,
         env: &impl CatalogEnv,
@@ -202,11 +150,11 @@ impl Editor<'_> {
             versions,
             logs,
         } = prepared;
-        // Only then the records say that older logs are not needed. Until a MANIFEST does, the logs are kept, also
-        // those that no family needs: later logs count only where these are.
+        // Only then do the records state that older logs are not needed. Until a MANIFEST states that, the
+        // logs are kept, even those that no family needs: later logs are only valid if these exist.
         let frees_logs = group.iter().any(|(_, change)| change.log_number.is_some());
         let min_log = frees_logs.then(|| logs.first_after(group));
-        // RocksDB reports a MANIFEST that fails in a flush as one without a WAL, whether there is a WAL or not.
+        // RocksDB reports a failed MANIFEST in a flush as one without a WAL, whether or not there is a WAL.
         let reason = match group.iter().any(|(_, change)| !change.flushed.is_empty()) {
             true => BackgroundErrorReason::ManifestWriteNoWal,
             false => BackgroundErrorReason::ManifestWrite,
@@ -225,14 +173,14 @@ impl Editor<'_> {
                 .iter()
                 .zip(versions)
                 .all(|((family, _), (base, _))| !Arc::ptr_eq(&family.view().version, base)),
-            "the versions are shown under the lock under which views change"
+            "versions are published under the lock under which views change"
         );
         Ok(())
     }
 }
 
 impl Catalog {
-    /// The MANIFEST records of `group`, after which recovery needs no log before `min_log`.
+    /// Returns the MANIFEST records of `group`, after which recovery needs no log before `min_log`.
     fn records(
         &self,
         group: &[(&FamilyState, &Change)],
@@ -240,7 +188,7 @@ impl Catalog {
     ) -> Vec<VersionEdit> {
         let mut records = Vec::with_capacity(group.len() + 1);
         if self.options().track_and_verify_wals_in_manifest && min_log.is_some() {
-            // RocksDB looks at nothing else in a record that speaks of logs.
+            // RocksDB ignores everything else in a record with changes of logs.
             records.push(VersionEdit {
                 wals_deleted_before: min_log,
                 ..VersionEdit::default()
@@ -259,12 +207,13 @@ impl Catalog {
         records
     }
 
-    /// Shows the versions of `prepared` to readers, and takes what was flushed out of their views.
+    /// Publishes the versions of `prepared`, and removes flushed memtables from their views.
     fn publish(&self, prepared: &PreparedChanges<'_>) {
         let changes = prepared.group.iter().zip(&prepared.versions);
         for ((family, change), (base, next)) in changes {
             self.space.track(family, Some(base), next);
-            self.retire(family, base, Some(next));
+            family.note_replaced(base);
+            self.deletions.retire(family, base, Some(next));
             let view = family.view().with_version(next.clone(), &change.flushed);
             family.set_view(view);
             change

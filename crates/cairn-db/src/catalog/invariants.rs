@@ -1,5 +1,5 @@
-//! Invariants of the catalog, asserted at installs. Those that concern memtables and logs as well are in `invariants.rs` of
-//! the crate, which numbers them all.
+//! Invariants of the catalog, asserted at installs. Those that also concern memtables and logs are in the
+//! crate's `invariants.rs`, which numbers all of them.
 
 use cairn_format::manifest::VersionEdit;
 use cairn_read::View;
@@ -13,7 +13,7 @@ use super::install::Change;
 use crate::locks::Rank;
 
 impl Catalog {
-    /// Checks a change of `family` that is about to be installed on `base` and makes `next` of it.
+    /// Checks a change of `family` that is about to be installed on `base` and results in `next`.
     pub(super) fn check_change(
         &self,
         family: &FamilyState,
@@ -36,20 +36,21 @@ impl Catalog {
             "a flush of {:?} deletes no table",
             family.name()
         );
-        let limit = self.next_file_number();
+        let limit = self.numbers.next();
         let is_moved = |number| change.edit.deleted.iter().any(|(_, gone)| *gone == number);
         for (level, file) in &change.edit.added {
             assert!(
                 file.number < limit,
-                "table {} enters level {level}, and the next number is {limit} (S4)",
+                "table {} is added to level {level}, but the next number is {limit} (S4)",
                 file.number
             );
             debug_assert!(
                 is_moved(file.number) || base.files().all(|(_, old)| old.number != file.number),
-                "table {} enters a tree that has it",
+                "table {} is new to the tree",
                 file.number
             );
-            // Compactions go by what is in their inputs, which other programs may have written.
+            // The entries of compaction outputs come from their inputs, which other programs may have
+            // written.
             assert!(
                 change.flushed.is_empty() || file.largest_seq <= logs.last_sequence,
                 "a flush writes table {} with entries that are not visible: {}",
@@ -60,7 +61,7 @@ impl Catalog {
         for blob in &change.edit.added_blobs {
             assert!(
                 blob.number < limit,
-                "blob file {} is added, and the next number is {limit} (S4)",
+                "blob file {} is added, but the next number is {limit} (S4)",
                 blob.number
             );
         }
@@ -92,15 +93,15 @@ impl Catalog {
             self.context.locks.is_held(Rank::Manifest),
             "the MANIFEST is written under its lock"
         );
-        let limit = self.next_file_number();
+        let limit = self.numbers.next();
         for edit in edits {
             debug_assert!(
                 edit.new_files.iter().all(|file| file.number < limit),
-                "tables that enter have numbers below {limit} (S4)"
+                "tables that are added have numbers below {limit} (S4)"
             );
             debug_assert!(
                 edit.blob_additions.iter().all(|blob| blob.number < limit),
-                "blob files that enter have numbers below {limit} (S4)"
+                "blob files that are added have numbers below {limit} (S4)"
             );
             debug_assert!(
                 edit.log_number.is_none_or(|log| log < limit),
@@ -114,7 +115,7 @@ impl Catalog {
     }
 }
 
-/// Checks that the memtables of `view` follow each other (S2).
+/// Checks that the memtables of `view` are in order (S2).
 pub(crate) fn check_memtables(view: &View) {
     if !cfg!(debug_assertions) {
         return;
@@ -125,11 +126,11 @@ pub(crate) fn check_memtables(view: &View) {
     };
     for older in newest_first {
         debug_assert!(
-            // The entries of one that is being filled may be counted before their numbers are noted.
+            // Entries of the mutable memtable may be counted before their numbers are recorded.
             newer
                 .first_seq()
                 .is_none_or(|first| first > older.largest_seq()),
-            "memtables of {:?} follow each other: one begins at {:?}, the one before it ends at {} (S2)",
+            "memtables of {:?} are in order: one begins at {:?}, the previous one ends at {} (S2)",
             view.family.family,
             newer.first_seq(),
             older.largest_seq()
@@ -138,8 +139,8 @@ pub(crate) fn check_memtables(view: &View) {
     }
 }
 
-/// Checks that the files of each level from 1 on ascend and do not overlap (S5). Where a program's comparator orders the keys
-/// that is for the program to keep.
+/// Checks that the files of each level from 1 on ascend and do not overlap (S5). With a custom comparator,
+/// that is the program's responsibility.
 pub(crate) fn check_version(version: &Version) {
     let order = version.order();
     if !cfg!(debug_assertions) || matches!(order, KeyOrder::Custom(_)) {

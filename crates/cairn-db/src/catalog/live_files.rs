@@ -1,4 +1,4 @@
-//! The files that hold the families at one moment.
+//! A consistent list of the files of all families.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use cairn_version::{BlobFileMeta, FileMeta};
 
 use super::install::Editor;
 
-/// The files that hold the families at one moment, with their directories.
+/// A consistent list of the files of all families, with their directories.
 #[derive(Clone)]
 pub(crate) struct LiveFiles {
     pub(crate) tables: Vec<(PathBuf, Arc<FileMeta>)>,
     pub(crate) blobs: Vec<(PathBuf, Arc<BlobFileMeta>)>,
-    /// The number of the MANIFEST that describes them, and the bytes of it that count.
+    /// The number of the MANIFEST that describes them, and the length of its relevant part.
     pub(crate) manifest: (FileNumber, u64),
 }
 
 impl Editor<'_> {
-    /// The files of the live families. They stay as long as they are pinned.
+    /// Returns the files of the live families. They are kept as long as they are pinned.
     ///
     /// # Errors
     ///

@@ -18,8 +18,8 @@ use super::install::Editor;
 use super::invariants::check_version;
 
 impl Editor<'_> {
-    /// Appends `edits`, which count together or not at all, and replaces the MANIFEST if it has
-    /// outgrown what it describes. Listeners get `reason` if that fails.
+    /// Appends `edits` atomically, and replaces the MANIFEST if it has grown too large for its content.
+    /// Listeners get `reason` if that fails.
     pub(super) fn log_edits(
         &mut self,
         env: &impl CatalogEnv,
@@ -32,7 +32,7 @@ impl Editor<'_> {
             .as_mut()
             .ok_or_else(|| Error::shutdown("the database is closed"))?;
         if let Some(last) = edits.last_mut() {
-            last.next_file_number = Some(catalog.next_file_number());
+            last.next_file_number = Some(catalog.numbers.next());
             last.last_sequence = last.last_sequence.max(Some(env.log_state().last_sequence));
         }
         catalog.check_edits(&edits);
@@ -51,10 +51,10 @@ impl Editor<'_> {
         let number = old.number();
         assert!(
             number < current.number(),
-            "MANIFEST {} takes the place of an older one, not of {number}",
+            "MANIFEST {} replaces an older one, not {number}",
             current.number()
         );
-        // All of it is in the new one.
+        // The new one has all of its content.
         if let Err(error) = old.close() {
             catalog
                 .context
@@ -64,32 +64,28 @@ impl Editor<'_> {
         catalog.delete_manifest(number);
         Ok(())
     }
-}
 
-impl Catalog {
     /// Appends `record`, which is of no family.
     ///
     /// # Errors
     ///
     /// `IoError` of the MANIFEST; `ShutdownInProgress`.
-    pub(crate) fn log_record(&self, env: &impl CatalogEnv, record: VersionEdit) -> Result<()> {
-        let reason = BackgroundErrorReason::ManifestWrite;
-        self.edit().log_edits(env, reason, vec![record])
+    pub(crate) fn log_record(mut self, env: &impl CatalogEnv, record: VersionEdit) -> Result<()> {
+        self.log_edits(env, BackgroundErrorReason::ManifestWrite, vec![record])
     }
 
-    /// Records which logs are needed: those of writes that failed are not, even where nothing
-    /// had to be flushed. It is the first edit in a new MANIFEST if the old one failed.
+    /// Records which logs are needed: those of failed writes are not, even if nothing had to be flushed. It
+    /// is the first edit in a new MANIFEST if the old one failed.
     ///
     /// # Errors
     ///
     /// `IoError` of the MANIFEST or of a log.
-    pub(crate) fn release_logs(&self, env: &impl CatalogEnv) -> Result<()> {
-        let mut editor = self.edit();
+    pub(crate) fn release_logs(mut self, env: &impl CatalogEnv) -> Result<()> {
         let logs = env.log_state();
         let min_log = logs.families.values().min().copied();
         let min_log = min_log.unwrap_or(logs.first_needed);
         let mut edits = Vec::new();
-        if self.options().track_and_verify_wals_in_manifest {
+        if self.catalog.options().track_and_verify_wals_in_manifest {
             edits.push(VersionEdit {
                 wals_deleted_before: Some(min_log),
                 ..VersionEdit::default()
@@ -101,7 +97,7 @@ impl Catalog {
             ..VersionEdit::of_family(*id)
         }));
         env.sync_logs_before(FileNumber(u64::MAX))?;
-        editor.log_edits(env, BackgroundErrorReason::ManifestWrite, edits)?;
+        self.log_edits(env, BackgroundErrorReason::ManifestWrite, edits)?;
         let installed = Installed {
             kind: InstalledKind::Logs,
             min_log: Some(min_log),
@@ -110,7 +106,9 @@ impl Catalog {
         env.installed(&installed, || {});
         Ok(())
     }
+}
 
+impl Catalog {
     /// Begins the MANIFEST of an opening: that which was `recovered`, if it can be appended to, or a new one. Returns its
     /// number.
     ///
@@ -137,35 +135,33 @@ impl Catalog {
         let number = manifest.number();
         assert!(
             recovered.manifest <= number,
-            "MANIFEST {number} is newer than the one that was read, {}",
+            "MANIFEST {number} is newer than the recovered one, {}",
             recovered.manifest
         );
         let before = self.manifest.lock().replace(manifest);
-        assert!(before.is_none(), "an opening begins one MANIFEST");
+        assert!(
+            before.is_none() && !self.context.read_only,
+            "an opening for writing begins one MANIFEST"
+        );
         Ok(number)
-    }
-
-    /// True if there is a MANIFEST to which edits are appended: the database is open for writing.
-    pub(crate) fn has_manifest(&self) -> bool {
-        self.manifest.lock().is_some()
     }
 
     /// Writes the state of the live families, followed by `edits`, to a new MANIFEST that becomes the
     /// current one.
     fn write_manifest(&self, env: &impl CatalogEnv, edits: &[VersionEdit]) -> Result<Manifest> {
-        // It says of each family which logs it needs.
+        // It records the logs needed by each family.
         env.sync_logs_before(FileNumber(u64::MAX))?;
-        let number = self.new_file_number();
+        let number = self.numbers.take();
         let tracks = self.options().track_and_verify_wals_in_manifest;
         let logs = env.log_state();
-        // The log that is written has no length yet.
+        // The length of the current log is not known yet.
         let wals: BTreeMap<FileNumber, Option<u64>> = logs
             .lengths
             .iter()
             .filter(|(_, len)| tracks && **len > 0)
             .map(|(number, len)| (*number, Some(*len)))
             .collect();
-        let families = self.families_full();
+        let families = self.families.load_full();
         let versions: Vec<(Arc<FamilyState>, Arc<Version>)> = families
             .iter()
             .map(|family| (family.clone(), family.view().version.clone()))
@@ -178,7 +174,7 @@ impl Catalog {
                 .options()
                 .write_dbid_to_manifest
                 .then_some(self.context.db_id.as_str()),
-            next_file: self.next_file_number(),
+            next_file: self.numbers.next(),
             last_sequence: logs.last_sequence,
             min_log_to_keep: logs.first_needed,
             max_family: families.max_id(),
@@ -202,7 +198,7 @@ impl Catalog {
         );
         debug_assert!(
             contents.min_log_to_keep < contents.next_file,
-            "logs are kept from a number on that was given out (S4)"
+            "the first log to be kept has an allocated number (S4)"
         );
         debug_assert!(
             families
@@ -220,8 +216,8 @@ impl Catalog {
         Ok(manifest.measured(self.telemetry.meter()))
     }
 
-    /// Closes the MANIFEST, if there is one. That of a `healthy` database is read back first if the options say so, and
-    /// written anew if it is damaged.
+    /// Closes the MANIFEST, if there is one. If the options require it, the MANIFEST of a `healthy` database
+    /// is first read back, and rewritten if it is damaged.
     ///
     /// # Errors
     ///
@@ -245,7 +241,7 @@ impl Catalog {
                     .tick(Ticker::ManifestValidationFailureCount, 1);
                 self.context
                     .info
-                    .error(format_args!("MANIFEST {number} is written anew: {error}"));
+                    .error(format_args!("MANIFEST {number} is rewritten: {error}"));
             }
             done => return done,
         }
@@ -257,9 +253,9 @@ impl Catalog {
         Ok(())
     }
 
-    /// Deletes a MANIFEST that another one has replaced.
+    /// Deletes a replaced MANIFEST.
     fn delete_manifest(&self, number: FileNumber) {
         let name = FileName::Manifest(number).to_string();
-        self.delete(&self.context.dir.join(name));
+        self.deletions.delete(&self.context.dir.join(name));
     }
 }

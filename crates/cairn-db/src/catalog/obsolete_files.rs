@@ -1,12 +1,13 @@
-//! Obsolete tables and blob files: files that are in no current version and are deleted when their last reader is gone.
+//! Obsolete tables and blob files: files that are in no current version and are deleted when they have no
+//! readers.
 //!
 //! Invariants:
 //!
 //! - A table is returned for deletion once, when this set has the last reference to it.
-//! - A blob file is returned for deletion once, when no live version has it. References are not counted: each version has its own
-//!   metadata of a blob file, with its own garbage counts.
+//! - A blob file is returned for deletion once, when no live version has it. References are not counted,
+//!   because each version has its own metadata of a blob file, with its own garbage counts.
 //! - While deletions are disabled no file is returned, and paths passed to [`ObsoleteFiles::hold`] are kept.
-//! - Once the directory is given up no held path is returned.
+//! - Once the directory is released no held path is returned.
 //!
 //! No method touches a file. [`ObsoleteFiles::take_unread`] costs time proportional to the
 //! number of obsolete files times that of replaced versions with readers.
@@ -29,58 +30,59 @@ pub(crate) struct ObsoleteFiles {
     old_versions: Vec<Weak<Version>>,
     /// Number of calls of `disable` without a matching `enable`.
     disabled: usize,
-    /// Copies under way, whose files are kept.
+    /// Copies in progress, whose files are kept.
     pins: usize,
     /// Paths to delete when deletions are enabled again.
     held: Vec<PathBuf>,
-    /// The directory may belong to another process.
+    /// True if the directory may belong to another process.
     gave_up: bool,
 }
 
-/// A hint of obsolete files without a reader, which costs a reader that leaves two loads and no lock.
+/// A hint of obsolete files without readers: two loads and no lock for a reader that ends.
 #[derive(Default)]
 pub(crate) struct PurgeHint {
-    /// There are obsolete files.
+    /// True if there are obsolete files.
     has_obsolete: AtomicBool,
-    /// A view has ended since the last look. Only the last reader of a view keeps files from deletion.
+    /// True if a view has ended since the last check. Only the last reader of a view keeps files from
+    /// deletion.
     view_end: ViewEnd,
 }
 
 impl PurgeHint {
-    /// The mark that views leave at their end.
+    /// The flag that views set when they end.
     pub(crate) fn view_end(&self) -> ViewEnd {
         self.view_end.clone()
     }
 
-    /// Files have become obsolete.
+    /// Records that files have become obsolete.
     pub(crate) fn note_obsolete(&self) {
         self.set_obsolete(true);
     }
 
-    /// There are obsolete files, or none.
+    /// Records whether there are obsolete files.
     pub(crate) fn set_obsolete(&self, any: bool) {
         self.has_obsolete.store(any, Ordering::Release);
     }
 
-    /// Called before obsolete files are looked at: a view that ends meanwhile is noted for the next look.
+    /// Called before obsolete files are checked: a view that ends meanwhile is recorded for the next check.
     pub(crate) fn begin_scan(&self) {
         let _ended = self.view_end.take();
     }
 
-    /// True if a reader that has left may have been the last of an obsolete file.
+    /// True if a reader that has ended may have been the last of an obsolete file.
     pub(crate) fn may_have_unread(&self) -> bool {
         self.has_obsolete.load(Ordering::Acquire) && self.view_end.is_noted()
     }
 }
 
-/// Obsolete files without a reader.
+/// Obsolete files without readers.
 pub(crate) struct Unread {
     pub(crate) tables: Vec<(Arc<TableSource>, Arc<FileMeta>)>,
     pub(crate) blobs: Vec<(Arc<BlobSource>, FileNumber)>,
 }
 
 impl ObsoleteFiles {
-    /// Adds the files of `old` that `new`, the version after it, does not have: all of them without a `new` one, for a dropped
+    /// Adds the files of `old` that are not in its successor `new`: all of them without `new`, for a dropped
     /// family. `tables` and `blobs` are the sources of the family's files.
     pub(crate) fn add(
         &mut self,
@@ -122,14 +124,14 @@ impl ObsoleteFiles {
             .extend(gone.map(|file| (tables.clone(), file.clone())));
     }
 
-    /// Takes the files without a reader.
+    /// Takes the files without readers.
     ///
     /// # Panics
     ///
     /// If deletions are disabled.
     pub(crate) fn take_unread(&mut self) -> Unread {
         assert!(!self.are_disabled(), "deletions are enabled");
-        // References are cloned from versions. A file whose only reference is this one is in none.
+        // References are cloned from versions. A file whose only reference is this one is in no version.
         let is_unread = |file: &Arc<FileMeta>| Arc::strong_count(file) == 1;
         let tables = self.tables.extract_if(.., |(_, file)| is_unread(file));
         let tables = tables.collect();
@@ -188,7 +190,7 @@ impl ObsoleteFiles {
         self.take_held()
     }
 
-    /// Keeps all files until [`ObsoleteFiles::unpin`], whatever the program enables meanwhile.
+    /// Keeps all files until [`ObsoleteFiles::unpin`], even if the program enables deletions.
     pub(crate) fn pin(&mut self) {
         self.pins += 1;
     }
@@ -204,12 +206,12 @@ impl ObsoleteFiles {
         (!self.are_disabled() && !self.gave_up).then(|| std::mem::take(&mut self.held))
     }
 
-    /// Keeps held paths for ever: the directory may belong to another process.
+    /// Keeps held paths permanently: the directory may belong to another process.
     pub(crate) fn give_up(&mut self) {
         self.gave_up = true;
     }
 
-    /// True while a copy is under way, whose files are kept.
+    /// True while a copy is in progress, whose files are kept.
     pub(crate) fn are_pinned(&self) -> bool {
         self.pins > 0
     }
@@ -219,7 +221,7 @@ impl ObsoleteFiles {
         self.disabled > 0 || self.pins > 0
     }
 
-    /// Holds the deletion of `path` back if deletions are disabled. Returns true if it does.
+    /// Defers the deletion of `path` if deletions are disabled. Returns true if it does.
     pub(crate) fn hold(&mut self, path: &Path) -> bool {
         if self.are_disabled() {
             self.held.push(path.to_owned());
@@ -256,7 +258,7 @@ mod tests {
             prefix_extractor: None,
             options: Arc::default(),
             cache: None,
-            charged: cairn_memory::MemoryUses::NONE,
+            charge: cairn_memory::ChargePolicy::default(),
             verify_unique_id: false,
             mode: FileMode::default(),
             advise_random: false,
@@ -287,7 +289,7 @@ mod tests {
         })
     }
 
-    /// A version with tables in level 0, and with blob files.
+    /// Creates a version with tables in level 0, and with blob files.
     fn version(tables: &[&Arc<FileMeta>], blobs: &[u64]) -> Arc<Version> {
         let edit = TreeEdit {
             added: tables.iter().map(|file| (0, Arc::clone(file))).collect(),
@@ -305,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_version_leaves_the_files_that_the_next_one_lacks_until_it_has_no_reader() {
+    fn files_missing_in_the_next_version_are_obsolete_until_they_have_no_reader() {
         let ((tables, blobs), mut files) = (sources(), ObsoleteFiles::default());
         let (first, second) = (table(1), table(2));
         let (old, new) = (
@@ -333,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blob_file_stays_as_long_as_any_replaced_version_has_it() {
+    fn a_blob_file_is_kept_as_long_as_any_replaced_version_has_it() {
         let ((tables, blobs), mut files) = (sources(), ObsoleteFiles::default());
         let (oldest, old, new) = (version(&[], &[7]), version(&[], &[7]), version(&[], &[]));
         files.add(&tables, &blobs, &oldest, Some(&old));
@@ -375,9 +377,9 @@ mod tests {
         assert!(files.take_unread().tables.is_empty() && files.is_empty());
     }
 
-    /// A call that enabled deletions once too often took the files from under a checkpoint.
+    /// Regression: a surplus call that enabled deletions deleted the files of a checkpoint in progress.
     #[test]
-    fn an_unmatched_enable_leaves_the_files_of_a_copy() {
+    fn an_unmatched_enable_keeps_the_files_of_a_copy() {
         let mut files = ObsoleteFiles::default();
         files.pin();
         assert_eq!(files.enable(), None);
@@ -389,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn held_paths_stay_once_the_directory_is_given_up() {
+    fn held_paths_are_kept_once_the_directory_is_released() {
         let mut files = ObsoleteFiles::default();
         files.pin();
         assert!(files.hold(Path::new("/1")));

@@ -1,6 +1,7 @@
-//! The OPTIONS file: written whenever options or families change.
+//! The OPTIONS file, which is written whenever options or families change.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use cairn_format::names::FileName;
 use cairn_options::file::OptionsFile;
@@ -9,9 +10,13 @@ use cairn_platform::fs::FileMode;
 use cairn_types::{FileNumber, Result};
 
 use super::Catalog;
-use super::purge::old_options;
+use super::family::Families;
+use super::file_numbers::FileNumbers;
+use super::scan::old_options;
+use crate::context::DbContext;
+use crate::settings::{OptionsFileLock, Settings};
 
-/// Puts a file with `content` in the place of `path`, by way of `temporary`, durably.
+/// Replaces `path` by a file with `content`, durably, by way of `temporary`.
 pub(crate) fn replace(
     fs: &dyn FileSystem,
     temporary: &Path,
@@ -29,46 +34,47 @@ pub(crate) fn replace(
     fs.sync_dir(path.parent().unwrap_or(Path::new(".")))
 }
 
-impl Catalog {
-    /// Writes the options in effect to a new OPTIONS file, and deletes all but the newest two.
-    pub(crate) fn write_options_file(&self) -> Result<()> {
-        let _alone = self.settings.lock_file();
-        self.add_options_file()?;
-        for name in old_options(self.context.world.fs.list(&self.context.dir)?) {
-            self.delete(&self.context.dir.join(name));
-        }
-        Ok(())
+/// The OPTIONS files of a database.
+pub(crate) struct OptionsFiles {
+    context: Arc<DbContext>,
+    settings: Arc<Settings>,
+}
+
+impl OptionsFiles {
+    /// The files in the directory of a database.
+    pub(super) fn new(context: Arc<DbContext>, settings: Arc<Settings>) -> OptionsFiles {
+        OptionsFiles { context, settings }
     }
 
-    /// Writes the options in effect to a new OPTIONS file, and returns its name. Only one may do so at a
-    /// time.
-    pub(crate) fn add_options_file(&self) -> Result<String> {
-        let families = self.families();
+    /// Writes the options in effect, with those of `families`, to a new file, and returns its name.
+    pub(crate) fn write(
+        &self,
+        _alone: &OptionsFileLock<'_>,
+        families: &Families,
+        numbers: &FileNumbers,
+    ) -> Result<String> {
         let file = OptionsFile {
-            db: (**self.options()).clone(),
+            db: (**self.settings.get()).clone(),
             families: families
                 .iter()
                 .map(|family| (family.name().to_owned(), (**family.options()).clone()))
                 .collect(),
             ..OptionsFile::default()
         };
-        let number = self.new_file_number();
-        let temporary = self
-            .context
-            .dir
-            .join(FileName::OptionsTemp(number).to_string());
+        let (dir, number) = (&self.context.dir, numbers.take());
+        let temporary = dir.join(FileName::OptionsTemp(number).to_string());
         let name = FileName::Options(number).to_string();
         replace(
             &*self.context.world.fs,
             &temporary,
-            &self.context.dir.join(&name),
+            &dir.join(&name),
             file.to_text().as_bytes(),
         )?;
         Ok(name)
     }
 
-    /// The newest OPTIONS file, with its length.
-    pub(crate) fn newest_options(&self) -> Result<Option<(FileNumber, u64)>> {
+    /// The newest file, with its length.
+    pub(crate) fn newest(&self) -> Result<Option<(FileNumber, u64)>> {
         let _alone = self.settings.lock_file();
         let fs = &*self.context.world.fs;
         let numbers = fs.list(&self.context.dir)?.into_iter().filter_map(|name| {
@@ -82,5 +88,22 @@ impl Catalog {
         };
         let path = self.context.dir.join(FileName::Options(newest).to_string());
         Ok(Some((newest, fs.status(&path)?.len)))
+    }
+}
+
+impl Catalog {
+    /// Writes the options in effect to a new OPTIONS file, and deletes all but the newest two.
+    ///
+    /// # Errors
+    ///
+    /// `IoError`.
+    pub(crate) fn write_options_file(&self) -> Result<()> {
+        let alone = self.settings.lock_file();
+        self.options_files
+            .write(&alone, &self.families(), &self.numbers)?;
+        for name in old_options(self.context.world.fs.list(&self.context.dir)?) {
+            self.deletions.delete(&self.context.dir.join(name));
+        }
+        Ok(())
     }
 }

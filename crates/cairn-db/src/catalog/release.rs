@@ -1,8 +1,8 @@
-//! Taking views, caches and open tables away from a closed database.
+//! Releasing views, caches and open tables of a closed database.
 
 use std::sync::Arc;
 
-use cairn_memory::MemoryUses;
+use cairn_memory::ChargePolicy;
 use cairn_memory::secondary::CacheTier;
 use cairn_memtable::{Memtable, MemtableOptions};
 use cairn_read::{Reading, View};
@@ -12,13 +12,13 @@ use cairn_version::{TableSource, Version};
 use super::Catalog;
 use super::family::{Families, FamilyState};
 
-/// The number of the view of a family of a database that was released.
+/// The number of the view of a family in a released database.
 const RELEASED: u64 = u64::MAX;
 
-/// Bytes that the arena of a memtable takes that stays empty.
+/// The size of the arena of a memtable that stays empty.
 const EMPTY_ARENA: usize = 4096;
 
-/// Refuses a read of a family whose view was taken away.
+/// Returns an error for a read of a family whose view was released.
 #[inline]
 pub(crate) fn check_held(view: &View) -> Result<()> {
     if view.number == RELEASED {
@@ -34,12 +34,12 @@ fn released() -> Error {
 }
 
 impl FamilyState {
-    /// True if the view was taken away.
+    /// True if the view was released.
     pub(crate) fn is_released(&self) -> bool {
         self.view().number == RELEASED
     }
 
-    /// Takes away what the family holds in memory, unless that was done.
+    /// Releases the memory of the family if it is not released yet.
     fn release(&self) {
         if self.is_released() {
             return;
@@ -56,7 +56,7 @@ impl FamilyState {
             prefix_extractor: None,
             options: Arc::new(bare.table.clone()),
             cache: None,
-            charged: MemoryUses::NONE,
+            charge: ChargePolicy::default(),
             verify_unique_id: false,
             mode: self.tables().mode,
             advise_random: false,
@@ -107,15 +107,16 @@ impl FamilyState {
         drop(options);
         self.set_options(Arc::new(bare), tables);
         self.forget_history();
+        self.end_charge();
     }
 }
 
 impl Catalog {
-    /// Takes away what the families of a closed database hold in memory and keep open. The next opening deletes obsolete
-    /// files.
+    /// Releases the memory and the open files of the families of a closed database. The next opening deletes
+    /// obsolete files.
     pub(crate) fn release(&self) {
-        self.obsolete.lock().forget();
-        let families = self.families_full();
+        self.deletions.forget();
+        let families = self.families.load_full();
         for family in families.iter() {
             family.release();
         }
@@ -127,6 +128,6 @@ impl Catalog {
             left.insert(default.clone());
         }
         self.families.store(left);
-        self.default_cache.store(None);
+        self.sources.release();
     }
 }

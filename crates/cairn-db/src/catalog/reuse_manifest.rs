@@ -1,9 +1,10 @@
-//! Appending to the existing MANIFEST (`reuse_manifest_on_open`), instead of writing the whole tree to a new one.
+//! Reuse of the existing MANIFEST (`reuse_manifest_on_open`), which avoids writing the whole tree to a new
+//! one.
 //!
-//! After a crash the content of a file may be in the page cache alone: a sync of it may have failed, and
-//! another one would then prove nothing. So only a MANIFEST is reused whose last record says
-//! that all before it is durable (`cairn_version::manifest::Ending`), as closing a database with this
-//! option leaves it; and only if what the opening did to the tree is to add to it.
+//! After a crash the content of a file may be in the page cache only: a sync of it may have failed, and
+//! another one would then prove nothing. Therefore a MANIFEST is reused only if its last record states that
+//! everything before it is durable (`cairn_version::manifest::Ending`), as written when a database with this
+//! option is closed, and only if the opening has only added to the tree.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use super::Catalog;
 use super::env::CatalogEnv;
 
 impl Catalog {
-    /// The MANIFEST that was recovered, with what the opening adds to it; `None` if a fresh one has to be
+    /// Reuses the recovered MANIFEST, appending the additions of the opening; `None` if a new one has to be
     /// written.
     pub(super) fn reuse_manifest(
         &self,
@@ -60,7 +61,7 @@ impl Catalog {
         })
     }
 
-    /// The edits of the opening to the database that `recovered` describes; `None` if it did more than to
+    /// Returns the edits of the opening to the database described by `recovered`; `None` if it did more than
     /// add to it.
     fn edits_of_opening(
         &self,
@@ -72,7 +73,7 @@ impl Catalog {
         let families = self.families();
         let vouches = options.track_and_verify_wals_in_manifest || !recovered.wals.is_empty();
         let is_all = families.iter().count() == recovered.families.len();
-        // Logs that were kept have been written anew, and may be shorter than what was vouched for.
+        // Logs that were kept have been rewritten, and may be shorter than recorded.
         if !is_all || (keep_logs && vouches) {
             return None;
         }
@@ -105,7 +106,7 @@ impl Catalog {
         let db_id = options.write_dbid_to_manifest && recovered.db_id.is_none();
         edits.push(VersionEdit {
             db_id: db_id.then(|| self.context.db_id.clone()),
-            next_file_number: Some(self.next_file_number()),
+            next_file_number: Some(self.numbers.next()),
             last_sequence: Some(logs.last_sequence),
             max_family: Some(families.max_id()),
             min_log_number_to_keep: Some(logs.first_needed),
@@ -115,7 +116,8 @@ impl Catalog {
     }
 }
 
-/// The files that joined the tree of `before` to make it `now`; `None` if any file left it.
+/// Returns the files that were added to the tree of `before` to make it `now`; `None` if any file was
+/// removed.
 fn added_to(before: &RecoveredFamily, now: &Version) -> Option<TreeEdit> {
     let base = &before.version;
     let mut added = TreeEdit::default();

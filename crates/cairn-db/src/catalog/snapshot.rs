@@ -1,9 +1,8 @@
 //! Snapshots: sequence numbers at which the database stays readable.
 //!
-//! A flush or compaction lists the live snapshots when it starts and keeps, for each of them, the
-//! newest version at or before it. A snapshot taken later cannot miss anything by that: its number
-//! is at or above every entry that the job reads, because a memtable is only flushed after its
-//! last entry was published.
+//! A flush or compaction lists the live snapshots when it starts and keeps, for each of them, the newest
+//! version at or before it. A snapshot taken later loses nothing: its number is at or above every entry that
+//! the job reads, because a memtable is only flushed after its last entry was published.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,23 +18,24 @@ use crate::open_iterators::Opener;
 
 /// The live snapshots of a database.
 pub(crate) struct Snapshots {
-    /// The snapshots by sequence number. Its memory follows the number of live snapshots.
+    /// The snapshots by sequence number. Its memory is proportional to the number of live snapshots.
     live: Ranked<BTreeMap<SequenceNumber, Taken>>,
-    /// A snapshot was released since the database was opened.
+    /// True if a snapshot was released since the database was opened.
     released: AtomicBool,
-    /// New snapshots have to wait. Changed under `live`.
+    /// True if new snapshots have to wait. Changed under `live`.
     paused: AtomicBool,
-    /// Notified when they need not wait any more.
+    /// Notified when they no longer have to wait.
     resumed: Condvar,
     /// Called, without any lock, when the oldest snapshot is gone.
     on_release: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// Releases of snapshots up to this number drop nothing at the bottom: no file there has newer entries.
+    /// Releases of snapshots up to this number allow nothing to be dropped at the bottommost level: no file
+    /// there has newer entries.
     bottom: AtomicU64,
-    /// The process whose snapshots these are.
+    /// The process that took the snapshots.
     process: Process,
 }
 
-/// The live snapshots of one sequence number.
+/// The live snapshots at one sequence number.
 struct Taken {
     count: usize,
     /// The time of the newest one, in seconds since 1970; 0 if no time was recorded.
@@ -47,7 +47,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// No snapshot yet; the calling thread takes the first one.
+    /// Creates the state before the calling thread takes the first snapshot.
     fn by_this_thread() -> Taken {
         Taken {
             count: 0,
@@ -58,7 +58,7 @@ impl Taken {
     }
 }
 
-/// The live snapshots of one sequence number, for a report.
+/// The live snapshots at one sequence number, for a report.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenSnapshot {
     pub(crate) seq: SequenceNumber,
@@ -69,7 +69,7 @@ pub(crate) struct OpenSnapshot {
     pub(crate) opener: Opener,
 }
 
-/// Keeps new snapshots waiting while it lives.
+/// Blocks new snapshots while it exists.
 pub(crate) struct Pause<'a>(&'a Snapshots);
 
 impl Drop for Pause<'_> {
@@ -82,7 +82,7 @@ impl Drop for Pause<'_> {
 }
 
 impl Snapshots {
-    /// No snapshots, of the database that has `locks`.
+    /// Creates an empty list for a database with `locks`.
     pub(crate) fn new(locks: Locks) -> Snapshots {
         Snapshots {
             live: locks.mutex(Rank::Snapshots, BTreeMap::new()),
@@ -95,7 +95,7 @@ impl Snapshots {
         }
     }
 
-    /// Registers a snapshot of what `published` returns. It is called under the list's lock, so
+    /// Registers a snapshot at the number returned by `published`. It is called under the list's lock, so
     /// that a job that lists the snapshots either sees this one or reads only entries before it.
     pub(crate) fn take(
         self: &Arc<Snapshots>,
@@ -118,9 +118,9 @@ impl Snapshots {
         }
     }
 
-    /// Keeps new snapshots waiting: what is about to enter the tree without a sequence number of
-    /// its own would be seen by a snapshot that is older than it. Only the leader of the write
-    /// queue pauses, and no thread takes a snapshot while it holds a lock.
+    /// Blocks new snapshots: data about to be added to the tree without a sequence number of its own would be
+    /// visible to an older snapshot. Only the write-group leader pauses snapshots, and no thread takes a
+    /// snapshot while it holds a lock.
     pub(crate) fn pause(&self) -> Pause<'_> {
         let _live = self.live.lock();
         let before = self.paused.swap(true, Ordering::Relaxed);
@@ -128,18 +128,19 @@ impl Snapshots {
         Pause(self)
     }
 
-    /// Sets the function that is called whenever the oldest snapshot is gone. The first call counts.
+    /// Sets the function that is called when the oldest snapshot is released. Only the first call has an
+    /// effect.
     pub(crate) fn on_release(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.on_release.get_or_init(|| Box::new(wake));
     }
 
-    /// The sequence numbers of the live snapshots, ascending, each once.
+    /// Returns the sequence numbers of the live snapshots, ascending, without duplicates.
     pub(crate) fn list(&self) -> Vec<SequenceNumber> {
         self.live.lock().keys().copied().collect()
     }
 
     /// Records `now` (seconds since 1970) as the time of the live snapshot on `seq`.
-    pub(crate) fn note_time(&self, seq: SequenceNumber, now: u64) {
+    pub(super) fn note_time(&self, seq: SequenceNumber, now: u64) {
         if let Some(taken) = self.live.lock().get_mut(&seq) {
             taken.seconds = now;
             if taken.first_seconds == 0 {
@@ -174,8 +175,8 @@ impl Snapshots {
         self.live.lock().values().map(|taken| taken.count).sum()
     }
 
-    /// The sequence number below which versions that snapshots kept may have become garbage, now
-    /// that the last write is `published`: zero as long as no snapshot was released.
+    /// Returns the sequence number below which versions kept for snapshots may have become garbage, given the
+    /// last write `published`: zero as long as no snapshot was released.
     pub(crate) fn kept_from(&self, published: SequenceNumber) -> SequenceNumber {
         match self.released.load(Ordering::Relaxed) {
             true => self.oldest().unwrap_or(published),
@@ -183,17 +184,17 @@ impl Snapshots {
         }
     }
 
-    /// Records that no file at the bottom is kept by snapshots older than `seq`.
+    /// Records that no file at the bottommost level is kept by snapshots older than `seq`.
     pub(crate) fn note_bottom(&self, seq: SequenceNumber) {
         self.bottom.store(seq.0, Ordering::Release);
     }
 
     /// Forgets that: the tree has changed.
-    pub(crate) fn forget_bottom(&self) {
+    pub(super) fn forget_bottom(&self) {
         self.bottom.store(0, Ordering::Release);
     }
 
-    /// True if files at the bottom may drop something now that `oldest` is the oldest snapshot.
+    /// True if files at the bottommost level may have droppable entries, given the `oldest` snapshot.
     pub(crate) fn may_settle(&self, oldest: SequenceNumber) -> bool {
         oldest.0 > self.bottom.load(Ordering::Acquire)
     }
@@ -204,14 +205,14 @@ impl Snapshots {
     }
 }
 
-/// A state of the database that stays readable while this value lives.
+/// A state of the database that stays readable while this value exists.
 pub struct Snapshot {
     seq: SequenceNumber,
     list: Arc<Snapshots>,
 }
 
 impl Snapshot {
-    /// The last write that this snapshot sees.
+    /// Returns the last sequence number visible to this snapshot.
     #[must_use]
     pub fn sequence(&self) -> SequenceNumber {
         self.seq
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_of_released_snapshots() {
+    fn released_snapshots_leave_no_state() {
         let list = Arc::new(Snapshots::new(Locks::new()));
         let oldest = list.take(|| SequenceNumber(1));
         list.note_time(oldest.sequence(), 100);

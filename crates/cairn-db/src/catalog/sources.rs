@@ -1,24 +1,96 @@
-//! The state of a family that joins the catalog: its directories, the sources of its tables and blob files, its first view.
+//! The state of a family that is added to the catalog: its directories, the sources of its tables and blob
+//! files, its first view.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arc_swap::{ArcSwapOption, Guard};
+use cairn_memory::{BlockCache, CacheOptions, ChargePolicy, MemoryUses};
 use cairn_memtable::Memtable;
-use cairn_options::{DbOptions, FamilyOptions};
+use cairn_options::{DbOptions, FamilyOptions, TableOptions};
 use cairn_platform::fs::FileMode;
 use cairn_platform::{FileSystem, Random};
-use cairn_read::{BlobCache, BlobSource, Reading, RowCache, View};
+use cairn_read::{BlobCache, BlobSource, Reading, RowCache, View, ViewEnd};
 use cairn_types::Result;
 use cairn_version::manifest::RecoveredFamily;
-use cairn_version::{TableSource, Version};
+use cairn_version::{OpenTables, TableSource, Version};
 
-use super::Catalog;
-use super::family::FamilyState;
+use super::family::{Families, FamilyState};
+use crate::budget::Budget;
+use crate::context::DbContext;
 use crate::locks::Rank;
+use crate::settings::Settings;
+use crate::telemetry::Telemetry;
 
-impl Catalog {
+/// Bytes of the block cache that families without one of their own share.
+const DEFAULT_CACHE_BYTES: usize = 32 << 20;
+
+/// The sources of the tables and blob files of a database.
+pub(crate) struct Sources {
+    context: Arc<DbContext>,
+    telemetry: Arc<Telemetry>,
+    settings: Arc<Settings>,
+    /// The open tables of all families.
+    open_tables: Arc<OpenTables>,
+    /// The cache of families that bring none of their own. None once the database is released.
+    default_cache: ArcSwapOption<BlockCache>,
+    /// The memory budget, if there is one.
+    budget: Option<Arc<Budget>>,
+    /// The mark that views leave at their end.
+    view_end: ViewEnd,
+}
+
+impl Sources {
+    /// The sources of a database without families, whose views leave the mark `view_end`.
+    pub(super) fn new(
+        context: Arc<DbContext>,
+        telemetry: Arc<Telemetry>,
+        settings: Arc<Settings>,
+        budget: Option<Arc<Budget>>,
+        view_end: ViewEnd,
+    ) -> Sources {
+        let default_cache = match &budget {
+            Some(budget) => budget.of.cache().clone(),
+            None => Arc::new(BlockCache::new(
+                DEFAULT_CACHE_BYTES,
+                CacheOptions::default(),
+            )),
+        };
+        Sources {
+            open_tables: OpenTables::new(settings.get().open_table_limit()),
+            default_cache: ArcSwapOption::from(Some(default_cache)),
+            context,
+            telemetry,
+            settings,
+            budget,
+            view_end,
+        }
+    }
+
+    /// The options in effect now.
+    fn options(&self) -> Guard<Arc<DbOptions>> {
+        self.settings.get()
+    }
+
+    /// Bounds the number of open tables; `None` for no bound.
+    pub(crate) fn set_open_table_limit(&self, limit: Option<usize>) {
+        self.open_tables.set_limit(limit);
+    }
+
+    /// Gives up the default cache: the database is closed.
+    pub(super) fn release(&self) {
+        self.default_cache.store(None);
+    }
+
+    /// Gives `options` the default cache if they bring none of their own and want one.
+    fn fill_in_cache(&self, options: &mut FamilyOptions) {
+        if options.table.block_cache.is_none() && !options.table.no_block_cache {
+            options.table.block_cache = self.default_cache.load_full();
+        }
+    }
+
     /// The state of a family with `version` and an empty `memtable`.
     pub(super) fn new_family(
         &self,
@@ -31,7 +103,7 @@ impl Catalog {
         assert_eq!(
             options.comparator.name(),
             version.order().name(),
-            "the tables of family {:?} are in the order of its options",
+            "the tables of family {:?} have the comparator of its options",
             family.name
         );
         let tables = Arc::new(self.table_source(&options));
@@ -58,14 +130,15 @@ impl Catalog {
             version: Arc::new(version),
             family: Arc::new(reading),
             number: 1,
-            end: self.purge_hint.view_end(),
+            end: self.view_end.clone(),
         };
-        // The first epoch is that of files that are ingested behind.
+        // The first epoch is that of files ingested behind existing data.
         let reserved = u64::from(options.allows_ingest_behind(&self.options()));
         FamilyState::new(family, Arc::new(options), view, tables, reserved)
     }
 
-    /// Puts `options` of `family` in force. The caller holds the lock of the tree, under which views change.
+    /// Puts `options` of `family` into effect. The caller holds the lock of the tree, under which views
+    /// change.
     pub(crate) fn change_options(&self, family: &FamilyState, mut options: FamilyOptions) {
         self.fill_in_cache(&mut options);
         debug_assert!(
@@ -75,7 +148,7 @@ impl Catalog {
         assert_eq!(
             options.comparator.name(),
             family.order().name(),
-            "the order of the keys never changes"
+            "the comparator never changes"
         );
         let tables = Arc::new(self.table_source(&options));
         let view = family.view_full();
@@ -104,13 +177,13 @@ impl Catalog {
         });
     }
 
-    /// The sampler of the reads that are counted on the files of a family of `options`, if any are.
+    /// Returns the sampler of reads per file for a family with `options`, if enabled.
     fn read_sampler(&self, options: &FamilyOptions) -> Option<Arc<dyn Random>> {
         (options.read_triggered_compaction_threshold > 0.0)
             .then(|| self.context.world.random.clone())
     }
 
-    /// The source of the blob files of a family of `options`.
+    /// Returns the source of the blob files of a family with `options`.
     fn blob_source(&self, options: &FamilyOptions, tables: &TableSource) -> BlobSource {
         let of_budget = self.budget.as_ref().map(|budget| budget.of.cache().clone());
         let cache = options.blob_cache.clone().or(of_budget);
@@ -119,13 +192,13 @@ impl Catalog {
             salt: self.context.world.random.next_u64(),
             lowest_tier: self.options().lowest_used_cache_tier.into(),
         });
-        let dir = self.table_dirs(options).swap_remove(0);
+        let dir = self.dirs(options).swap_remove(0);
         BlobSource::new(self.context.world.fs.clone(), dir, tables.mode, cache)
             .counting(self.telemetry.meter())
-            .charging(tables.charge_policy())
+            .charging(tables.charge.clone())
     }
 
-    /// The row cache of a family of `options`, if it has one.
+    /// Returns the row cache of a family with `options`, if it has one.
     fn row_cache(&self, options: &FamilyOptions) -> Option<RowCache> {
         let cache = self.options().row_cache.clone();
         let cache = cache.filter(|_| options.comparator.timestamp_size() == 0)?;
@@ -135,7 +208,7 @@ impl Catalog {
         })
     }
 
-    /// The source of the tables of a family of `options`.
+    /// Returns the source of the tables of a family with `options`.
     fn table_source(&self, options: &FamilyOptions) -> TableSource {
         let db = self.options();
         if let (Some(budget), Some(cache)) = (&self.budget, &options.table.block_cache) {
@@ -143,15 +216,12 @@ impl Catalog {
         }
         TableSource {
             fs: self.context.world.fs.clone(),
-            paths: self.table_dirs(options),
+            paths: self.dirs(options),
             order: options.comparator.clone(),
             prefix_extractor: options.prefix_extractor.clone(),
             cache: options.table.block_cache.clone(),
             lowest_tier: db.lowest_used_cache_tier.into(),
-            charged: options
-                .table
-                .cache_usage_options
-                .charged(self.charges_all()),
+            charge: self.charge_policy(&options.table),
             options: Arc::new(match &self.budget {
                 Some(budget) => budget.table_options(&options.table),
                 None => options.table.clone(),
@@ -170,31 +240,40 @@ impl Catalog {
         }
     }
 
-    /// True if all memory is charged to the block cache, whatever `cache_usage_options` of the families say: a
-    /// memory budget is in force.
-    fn charges_all(&self) -> bool {
-        self.budget.is_some()
+    /// The memory of a family of `options` that is charged. Under a memory budget that is all of it, and the cache is
+    /// the budget's, also for families without a cache or with one of their own.
+    fn charge_policy(&self, options: &TableOptions) -> ChargePolicy {
+        match &self.budget {
+            Some(budget) => ChargePolicy::new(Some(budget.of.cache().clone()), MemoryUses::ALL),
+            None => ChargePolicy::new(
+                options.block_cache.clone(),
+                options.cache_usage_options.charged(),
+            ),
+        }
     }
 
     /// The directories of the tables of a family with these options, by path id.
-    pub(crate) fn table_dirs(&self, family: &FamilyOptions) -> Vec<PathBuf> {
+    pub(crate) fn dirs(&self, family: &FamilyOptions) -> Vec<PathBuf> {
         table_dirs(&self.context.dir, &self.options(), family)
     }
 
-    /// The directories of the tables of all families.
-    pub(crate) fn all_table_dirs(&self) -> BTreeSet<PathBuf> {
-        let families = self.families();
+    /// The directories of the tables of all `families`.
+    pub(crate) fn dirs_of(&self, families: &Families) -> BTreeSet<PathBuf> {
         families
             .iter()
-            .flat_map(|family| self.table_dirs(&family.options()))
+            .flat_map(|family| self.dirs(&family.options()))
             .collect()
     }
 
     /// Makes the directories of a family's tables.
-    pub(crate) fn create_table_dirs(&self, family: &FamilyOptions) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the options of the family do not go with those of the database; `IoError`.
+    pub(crate) fn create_dirs(&self, family: &FamilyOptions) -> Result<()> {
         family.check_paths(&self.options())?;
         family.check_ingest_behind(&self.options())?;
-        let dirs = self.table_dirs(family);
+        let dirs = self.dirs(family);
         let others = dirs.iter().filter(|dir| **dir != self.context.dir);
         others
             .into_iter()
@@ -202,7 +281,7 @@ impl Catalog {
     }
 }
 
-/// The directories of the tables of a `family` of the database in `dir`, by path id.
+/// Returns the directories of the tables of a `family` of the database in `dir`, by path id.
 pub(crate) fn table_dirs(dir: &Path, options: &DbOptions, family: &FamilyOptions) -> Vec<PathBuf> {
     match family.paths_of(options) {
         [] => vec![dir.to_owned()],
@@ -210,9 +289,8 @@ pub(crate) fn table_dirs(dir: &Path, options: &DbOptions, family: &FamilyOptions
     }
 }
 
-/// Creates `dir` if it is missing, so that it survives a power cut. Its name is made durable also
-/// if it is there, but not of a database that is `known`: an opening before may have failed between
-/// creating and syncing it.
+/// Creates `dir` durably if it is missing. Its name is synced even if it exists, unless the database is
+/// `known`: an earlier opening may have failed between creating and syncing it.
 pub(crate) fn create_dir(fs: &dyn FileSystem, dir: &Path, known: bool) -> Result<()> {
     if fs.exists(dir)? {
         let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -226,7 +304,7 @@ pub(crate) fn create_dir(fs: &dyn FileSystem, dir: &Path, known: bool) -> Result
         };
     }
     fs.create_dir_all(dir)?;
-    // Directories above that were created too hang on the first one that was there.
+    // The names of directories above that were created as well are durable through the first existing one.
     let parents = dir
         .ancestors()
         .skip(1)

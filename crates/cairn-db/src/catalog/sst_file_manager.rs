@@ -1,9 +1,9 @@
-//! The room that tables and blob files take, as the `SstFileManager` counts it, and its limit.
+//! The space used by tables and blob files, as accounted by the `SstFileManager`, and its limit.
 //!
-//! A file counts from its installation to its deletion; trash counts until it is gone. When a
-//! flush or compaction ends with the limit reached, the database is in the background error
-//! `SpaceLimit`, which it leaves when there is room again. A compaction that might pass the limit
-//! is not started, but looked for again after a while; moves and drops, which write nothing, are.
+//! A file counts from its installation to its deletion; trash counts until it is deleted. When a flush or
+//! compaction ends with the limit reached, the database has the background error `SpaceLimit`, from which it
+//! recovers when there is space again. A compaction that might exceed the limit is not started, but picked
+//! again after a delay; moves and drops, which write nothing, are started.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -20,16 +20,15 @@ use cairn_version::Version;
 
 use crate::catalog::family::FamilyState;
 
-/// The files of a database in its `SstFileManager`. Without one every call is a branch.
+/// The files of a database in its `SstFileManager`. Without one every call costs a branch.
 pub(crate) struct Space {
     files: Option<TrackedFiles>,
-    /// A compaction found no room, and will be looked for again.
+    /// True if a compaction found no space and will be picked again.
     compaction_waits: AtomicBool,
 }
 
-/// True if `name` is that of a file that waited for its deletion when its database was closed. A
-/// number may stand between the file's own name and the suffix: RocksDB puts one there if the name
-/// is taken.
+/// True if `name` is that of a file whose deletion was pending when its database was closed. A number may be
+/// between the file's own name and the suffix: RocksDB adds one if the name is in use.
 pub(crate) fn is_trash(name: &str) -> bool {
     let Some(name) = name.strip_suffix(TRASH_SUFFIX) else {
         return false;
@@ -42,7 +41,7 @@ pub(crate) fn is_trash(name: &str) -> bool {
 }
 
 impl Space {
-    /// The files of a database with `options`; none are counted of one that is only read.
+    /// Creates the accounting of a database with `options`; a read-only database has none.
     pub(crate) fn new(options: &DbOptions, read_only: bool) -> Space {
         let manager = options.sst_file_manager.clone();
         Space {
@@ -51,7 +50,7 @@ impl Space {
         }
     }
 
-    /// Counts the files of `next`, a version of `family`, that `base` has not.
+    /// Counts the files of `next`, a version of `family`, that are not in `base`.
     pub(crate) fn track(&self, family: &FamilyState, base: Option<&Version>, next: &Version) {
         let Some(files) = &self.files else { return };
         let known: HashSet<FileNumber> = base.map_or_else(HashSet::new, |base| {
@@ -69,13 +68,13 @@ impl Space {
     }
 
     /// Counts the file `path`, which was deleted, no more.
-    pub(crate) fn untrack(&self, path: &Path) {
+    pub(super) fn untrack(&self, path: &Path) {
         if let Some(files) = &self.files {
             files.deleted(path);
         }
     }
 
-    /// Counts no file of the database any more.
+    /// Uncounts all files of the database.
     pub(crate) fn untrack_all(&self) {
         if let Some(files) = &self.files {
             files.forget();
@@ -83,7 +82,7 @@ impl Space {
     }
 
     /// Leaves the deletion of `path` to the manager, which calls `deleted` after it; false if it does not take it.
-    pub(crate) fn discard(
+    pub(super) fn discard(
         &self,
         world: &World,
         path: &Path,
@@ -103,7 +102,7 @@ impl Space {
         }
     }
 
-    /// Reserves room for the output of the compaction `pick`.
+    /// Reserves space for the output of the compaction `pick`.
     ///
     /// # Errors
     ///
@@ -129,16 +128,16 @@ impl Space {
         }
     }
 
-    /// A compaction found no room. True if the caller should look for compactions again after a while: no other
-    /// one does.
+    /// Records that a compaction found no space. Returns true if the caller should schedule another check: no
+    /// other one is scheduled.
     pub(crate) fn begin_wait(&self) -> bool {
         self.files.is_some() && !self.compaction_waits.swap(true, Ordering::AcqRel)
     }
 
-    /// The wait is over.
+    /// Records that the wait has ended.
     pub(crate) fn end_wait(&self) {
         let waited = self.compaction_waits.swap(false, Ordering::Release);
-        debug_assert!(waited, "a wait for room ends that has begun");
+        debug_assert!(waited, "a wait for space that ends has begun");
     }
 }
 

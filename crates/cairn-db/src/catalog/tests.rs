@@ -1,4 +1,5 @@
-//! The catalog over a simulated disk: no write path, no job, no other component but the context and the reports.
+//! The catalog over a simulated disk: without a write path, jobs, or other components except the context and
+//! telemetry.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,9 @@ use cairn_format::key::InternalKey;
 use cairn_memtable::{Memtable, MemtableOptions};
 use cairn_observe::threads::Tracker;
 use cairn_observe::{BackgroundErrorReason, Logger};
+use cairn_options::FamilyOptions;
 use cairn_platform::fs::FileMode;
+use cairn_platform::sync::Mutex;
 use cairn_platform::{FileSystem, Io, Process};
 use cairn_sim::images::MODELS;
 use cairn_sim::trace::Call;
@@ -22,11 +25,11 @@ use super::install::Change;
 use super::*;
 use crate::locks::Locks;
 
-const DIR: &str = "/db";
+pub(crate) const DIR: &str = "/db";
 
 /// Logs in name only: their numbers, and the calls that the catalog has made.
-struct FakeLogs {
-    state: Mutex<LogState>,
+pub(crate) struct FakeLogs {
+    pub(crate) state: Mutex<LogState>,
     syncs: Mutex<Vec<FileNumber>>,
     failures: Mutex<Vec<BackgroundErrorReason>>,
 }
@@ -73,10 +76,13 @@ impl CatalogEnv for FakeLogs {
 }
 
 /// A catalog on a disk of its own, with a MANIFEST.
-struct Fixture {
-    sim: SimWorld,
-    catalog: Catalog,
-    logs: FakeLogs,
+pub(crate) struct Fixture {
+    pub(crate) sim: SimWorld,
+    pub(crate) context: Arc<DbContext>,
+    pub(crate) telemetry: Arc<Telemetry>,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) catalog: Catalog,
+    pub(crate) logs: FakeLogs,
 }
 
 fn memtable(options: &FamilyOptions) -> Arc<Memtable> {
@@ -85,7 +91,7 @@ fn memtable(options: &FamilyOptions) -> Arc<Memtable> {
 }
 
 impl Fixture {
-    fn new(options: DbOptions) -> Fixture {
+    pub(crate) fn new(options: DbOptions) -> Fixture {
         let sim = SimWorld::new(7);
         sim.fs.create_dir_all(Path::new(DIR)).unwrap();
         sim.fs.sync_dir(Path::new("/")).unwrap();
@@ -108,7 +114,13 @@ impl Fixture {
         let threads = Tracker::new(false, DIR, sim.world.clock.clone());
         let telemetry = Arc::new(Telemetry::new(context.clone(), &options, threads));
         let settings = Arc::new(Settings::new(options, context.locks));
-        let catalog = Catalog::new(context, telemetry, settings, None, recovered.next_file);
+        let catalog = Catalog::new(
+            context.clone(),
+            telemetry.clone(),
+            settings.clone(),
+            None,
+            recovered.next_file,
+        );
         let default = &recovered.families[0];
         let version = default.version.with_num_levels(7).unwrap();
         catalog.recover_families(
@@ -125,17 +137,24 @@ impl Fixture {
             failures: Mutex::default(),
         };
         let number = catalog.begin_manifest(&logs, &recovered, false).unwrap();
-        assert!(catalog.has_manifest() && number < catalog.next_file_number());
-        Fixture { sim, catalog, logs }
+        assert!(catalog.manifest.lock().is_some() && number < catalog.numbers.next());
+        Fixture {
+            sim,
+            context,
+            telemetry,
+            settings,
+            catalog,
+            logs,
+        }
     }
 
-    fn default(&self) -> Arc<FamilyState> {
+    pub(crate) fn default(&self) -> Arc<FamilyState> {
         self.catalog.default_family().unwrap().clone()
     }
 
     /// A table file with a new number, whose entries are all of `key`.
-    fn table(&self, key: &[u8]) -> Arc<FileMeta> {
-        let number = self.catalog.new_file_number();
+    pub(crate) fn table(&self, key: &[u8]) -> Arc<FileMeta> {
+        let number = self.catalog.numbers.take();
         let file = self.sim.fs.create(&path(number), FileMode::default());
         let file = file.unwrap();
         file.append(&[0; 100]).unwrap();
@@ -158,11 +177,12 @@ impl Fixture {
         let log = FileNumber(0);
         let created = self
             .catalog
+            .edit()
             .create_families(&self.logs, vec![new], log, memtable);
         created.unwrap().pop().unwrap()
     }
 
-    fn exists(&self, number: FileNumber) -> bool {
+    pub(crate) fn exists(&self, number: FileNumber) -> bool {
         self.sim.fs.exists(&path(number)).unwrap()
     }
 }
@@ -172,7 +192,7 @@ fn path(number: FileNumber) -> PathBuf {
 }
 
 /// The change that adds a table to level 0 and takes others out.
-fn change(added: &[&Arc<FileMeta>], deleted: &[FileNumber]) -> Change {
+pub(crate) fn change(added: &[&Arc<FileMeta>], deleted: &[FileNumber]) -> Change {
     Change {
         edit: TreeEdit {
             added: added.iter().map(|file| (0, Arc::clone(file))).collect(),
@@ -184,12 +204,12 @@ fn change(added: &[&Arc<FileMeta>], deleted: &[FileNumber]) -> Change {
 }
 
 /// The tables in the view of `family`.
-fn viewed(family: &FamilyState) -> Vec<FileNumber> {
+pub(crate) fn viewed(family: &FamilyState) -> Vec<FileNumber> {
     let version = family.view().version.clone();
     version.files().map(|(_, file)| file.number).collect()
 }
 
-/// The state in the MANIFEST of `image`.
+/// Returns the state in the MANIFEST of `image`.
 fn recovered(image: DiskImage) -> Recovered {
     let sim = SimWorld::on(image, 1);
     let dir = Path::new(DIR);
@@ -199,7 +219,7 @@ fn recovered(image: DiskImage) -> Recovered {
 }
 
 /// The tables of the families in the MANIFEST of `image`, by name.
-fn logged(image: DiskImage) -> BTreeMap<String, Vec<FileNumber>> {
+pub(crate) fn logged(image: DiskImage) -> BTreeMap<String, Vec<FileNumber>> {
     let families = recovered(image).families.into_iter();
     let of = |version: &Version| version.files().map(|(_, file)| file.number).collect();
     families
@@ -213,7 +233,7 @@ fn an_edit_is_in_the_view_and_in_the_manifest() {
     let (family, first) = (it.default(), it.table(b"a"));
     let before = family.view_full();
     it.catalog
-        .install(&it.logs, &family, change(&[&first], &[]))
+        .install(&it.logs, &[(&family, &change(&[&first], &[]))])
         .unwrap();
     assert_eq!(viewed(&family), [first.number]);
     assert_eq!(family.view().number, before.number + 1);
@@ -223,7 +243,7 @@ fn an_edit_is_in_the_view_and_in_the_manifest() {
     );
     let second = it.table(b"b");
     it.catalog
-        .install(&it.logs, &family, change(&[&second], &[first.number]))
+        .install(&it.logs, &[(&family, &change(&[&second], &[first.number]))])
         .unwrap();
     let found = recovered(it.sim.fs.image());
     assert_eq!(logged(it.sim.fs.image())["default"], [second.number]);
@@ -232,24 +252,26 @@ fn an_edit_is_in_the_view_and_in_the_manifest() {
 }
 
 #[test]
-fn an_edit_that_contradicts_the_tree_changes_nothing() {
+fn an_inconsistent_edit_changes_nothing() {
     let it = Fixture::new(DbOptions::default());
     let (family, operations) = (it.default(), it.sim.fs.operations());
     let gone = FileNumber(999);
-    let installed = it.catalog.install(&it.logs, &family, change(&[], &[gone]));
+    let installed = it
+        .catalog
+        .install(&it.logs, &[(&family, &change(&[], &[gone]))]);
     assert_eq!(installed.unwrap_err().code(), Code::Corruption);
     assert_eq!(it.sim.fs.operations(), operations);
     assert!(family.view().number == 1 && it.logs.failures.lock().is_empty());
 }
 
-/// Before the sync a power cut takes the edit away, or leaves it; after the sync it is there.
+/// Before the sync, a power failure may or may not lose the edit; after the sync it is durable.
 #[test]
-fn a_crash_between_the_append_and_the_sync_of_an_edit_leaves_it_or_not() {
+fn a_crash_between_the_append_and_the_sync_of_an_edit_may_lose_it() {
     let it = Fixture::new(DbOptions::default());
     let (family, file) = (it.default(), it.table(b"a"));
     let before = it.sim.fs.trace().len();
     it.catalog
-        .install(&it.logs, &family, change(&[&file], &[]))
+        .install(&it.logs, &[(&family, &change(&[&file], &[]))])
         .unwrap();
     let trace = it.sim.fs.trace();
     let operations = &trace.operations()[before..];
@@ -273,7 +295,7 @@ fn a_crash_between_the_append_and_the_sync_of_an_edit_leaves_it_or_not() {
 }
 
 #[test]
-fn an_edit_whose_sync_fails_is_not_shown_and_the_next_one_goes_to_a_new_manifest() {
+fn an_edit_whose_sync_fails_is_not_published_and_the_next_one_is_in_a_new_manifest() {
     let it = Fixture::new(DbOptions::default());
     let (family, first) = (it.default(), it.table(b"a"));
     let second = it.table(b"b");
@@ -289,7 +311,7 @@ fn an_edit_whose_sync_fails_is_not_shown_and_the_next_one_goes_to_a_new_manifest
     let old = manifest::current(&*it.sim.fs, Path::new(DIR)).unwrap();
     let failed = it
         .catalog
-        .install(&it.logs, &family, change(&[&first], &[]));
+        .install(&it.logs, &[(&family, &change(&[&first], &[]))]);
     assert_eq!(failed.unwrap_err().code(), Code::IoError);
     assert!(viewed(&family).is_empty(), "K1");
     assert_eq!(
@@ -297,7 +319,7 @@ fn an_edit_whose_sync_fails_is_not_shown_and_the_next_one_goes_to_a_new_manifest
         [BackgroundErrorReason::ManifestWrite]
     );
     it.catalog
-        .install(&it.logs, &family, change(&[&second], &[]))
+        .install(&it.logs, &[(&family, &change(&[&second], &[]))])
         .unwrap();
     assert_ne!(
         manifest::current(&*it.sim.fs, Path::new(DIR)).unwrap(),
@@ -315,25 +337,25 @@ fn an_edit_whose_sync_fails_is_not_shown_and_the_next_one_goes_to_a_new_manifest
 }
 
 #[test]
-fn a_flush_takes_its_memtables_out_of_the_view_and_says_which_logs_are_needed() {
+fn a_flush_removes_its_memtables_from_the_view_and_records_which_logs_are_needed() {
     let it = Fixture::new(DbOptions::default());
     let (one, two) = (it.default(), it.create("two"));
     let full = one.memtable();
     full.add(SequenceNumber(1), ValueKind::Value, b"a", b"1");
     one.set_view(one.view().with_new_memtable(memtable(&one.options())));
     it.logs.state.lock().last_sequence = SequenceNumber(100);
-    let log = it.catalog.new_file_number();
+    let log = it.catalog.numbers.take();
     let flush = Change {
         flushed: vec![full.clone()],
         log_number: Some(log),
         ..change(&[&it.table(b"a")], &[])
     };
     assert_eq!(one.view().immutables.len(), 1);
-    it.catalog.install(&it.logs, &one, flush).unwrap();
+    it.catalog.install(&it.logs, &[(&one, &flush)]).unwrap();
     assert!(one.view().immutables.is_empty() && viewed(&one).len() == 1);
     assert!(
         it.logs.syncs.lock().contains(&log),
-        "before the MANIFEST says so"
+        "the log is durable before the MANIFEST refers to it"
     );
     let found = recovered(it.sim.fs.image());
     assert_eq!(found.families[0].log_number, log);
@@ -342,34 +364,34 @@ fn a_flush_takes_its_memtables_out_of_the_view_and_says_which_logs_are_needed() 
         "{:?} needs older logs",
         two.name()
     );
-    it.catalog.drop_family(&it.logs, &two).unwrap();
+    it.catalog.edit().drop_family(&it.logs, &two).unwrap();
     assert_eq!(recovered(it.sim.fs.image()).min_log_to_keep, log);
     assert_eq!(it.logs.state.lock().first_needed, log);
 }
 
 #[test]
-fn a_file_that_no_view_has_is_deleted_and_one_with_a_reader_stays() {
+fn a_file_in_no_view_is_deleted_unless_it_has_a_reader() {
     let it = Fixture::new(DbOptions::default());
     let family = it.default();
     let (number, next) = {
         let (file, next) = (it.table(b"a"), it.table(b"b"));
         it.catalog
-            .install(&it.logs, &family, change(&[&file], &[]))
+            .install(&it.logs, &[(&family, &change(&[&file], &[]))])
             .unwrap();
         (file.number, next)
     };
     let reader = family.view_full();
     it.catalog
-        .install(&it.logs, &family, change(&[&next], &[number]))
+        .install(&it.logs, &[(&family, &change(&[&next], &[number]))])
         .unwrap();
     it.catalog.purge();
-    assert!(it.exists(number) && it.catalog.obsolete_table_bytes() == 100);
-    assert!(!it.catalog.may_have_unread(), "no view has ended");
+    assert!(it.exists(number) && it.catalog.deletions.table_bytes() == 100);
+    assert!(!it.catalog.deletions.may_have_unread(), "no view has ended");
     drop(reader);
-    assert!(it.catalog.may_have_unread());
+    assert!(it.catalog.deletions.may_have_unread());
     it.catalog.purge();
     assert!(!it.exists(number) && it.exists(next.number), "K3");
-    assert_eq!(it.catalog.obsolete_table_bytes(), 0);
+    assert_eq!(it.catalog.deletions.table_bytes(), 0);
 }
 
 #[test]
@@ -379,17 +401,17 @@ fn pinned_files_are_not_deleted_until_the_last_pin_is_dropped() {
     let (number, outside) = {
         let (file, outside) = (it.table(b"a"), it.table(b"b"));
         it.catalog
-            .install(&it.logs, &family, change(&[&file], &[]))
+            .install(&it.logs, &[(&family, &change(&[&file], &[]))])
             .unwrap();
         (file.number, outside.number)
     };
-    let pins = (it.catalog.pin_files(), it.catalog.pin_files());
+    let pins = (it.catalog.deletions.pin(), it.catalog.deletions.pin());
     it.catalog
-        .install(&it.logs, &family, change(&[], &[number]))
+        .install(&it.logs, &[(&family, &change(&[], &[number]))])
         .unwrap();
-    it.catalog.enable_deletions();
+    it.catalog.deletions.enable();
     it.catalog.purge();
-    it.catalog.delete(&path(outside));
+    it.catalog.deletions.delete(&path(outside));
     assert!(it.exists(number) && it.exists(outside), "K3");
     drop(pins.0);
     it.catalog.purge();
@@ -398,23 +420,23 @@ fn pinned_files_are_not_deleted_until_the_last_pin_is_dropped() {
     it.catalog.purge();
     assert!(!it.exists(number) && !it.exists(outside));
     // A copy that ends after the directory has another owner deletes nothing in it.
-    let (late, left) = (it.catalog.pin_files(), it.table(b"c").number);
-    it.catalog.delete(&path(left));
-    it.catalog.give_up_directory();
+    let (late, left) = (it.catalog.deletions.pin(), it.table(b"c").number);
+    it.catalog.deletions.delete(&path(left));
+    it.catalog.deletions.give_up_directory();
     drop(late);
     assert!(it.exists(left));
 }
 
-/// Two families that are flushed together, and the crash at every operation of that.
+/// Flushes two families together, with a crash at every operation.
 #[test]
-fn the_changes_of_two_families_are_one_group() {
+fn the_changes_of_two_families_are_atomic() {
     let it = Fixture::new(DbOptions::default());
     let (one, two) = (it.default(), it.create("two"));
     let (first, second) = (it.table(b"a"), it.table(b"b"));
     let changes = (change(&[&first], &[]), change(&[&second], &[]));
     let before = it.sim.fs.trace().len();
     it.catalog
-        .install_together(&it.logs, &[(&one, &changes.0), (&two, &changes.1)])
+        .install(&it.logs, &[(&one, &changes.0), (&two, &changes.1)])
         .unwrap();
     assert_eq!(
         (viewed(&one), viewed(&two)),
@@ -438,38 +460,38 @@ fn the_changes_of_two_families_are_one_group() {
 }
 
 #[test]
-fn a_group_without_the_dropped_family_counts_and_its_outputs_are_deleted() {
+fn a_group_with_a_dropped_family_is_installed_without_it_and_its_outputs_are_deleted() {
     let it = Fixture::new(DbOptions::default());
     let (one, two) = (it.default(), it.create("two"));
     let (first, second) = (it.table(b"a"), it.table(b"b"));
-    it.catalog.drop_family(&it.logs, &two).unwrap();
+    it.catalog.edit().drop_family(&it.logs, &two).unwrap();
     let changes = (change(&[&first], &[]), change(&[&second], &[]));
     it.catalog
-        .install_together(&it.logs, &[(&one, &changes.0), (&two, &changes.1)])
+        .install(&it.logs, &[(&one, &changes.0), (&two, &changes.1)])
         .unwrap();
     assert_eq!(viewed(&one), [first.number]);
     assert!(it.exists(first.number) && !it.exists(second.number));
     let alone = it
         .catalog
-        .install(&it.logs, &two, change(&[&it.table(b"c")], &[]));
+        .install(&it.logs, &[(&two, &change(&[&it.table(b"c")], &[]))]);
     assert!(alone.is_err() && viewed(&two).is_empty());
 }
 
 #[test]
-fn families_come_and_go_with_their_files() {
+fn families_are_created_and_dropped_with_their_files() {
     let it = Fixture::new(DbOptions::default());
     let family = it.create("two");
     assert_eq!((family.id(), it.catalog.families().max_id()), (1, 1));
     let number = {
         let file = it.table(b"a");
         it.catalog
-            .install(&it.logs, &family, change(&[&file], &[]))
+            .install(&it.logs, &[(&family, &change(&[&file], &[]))])
             .unwrap();
         file.number
     };
-    it.catalog.drop_family(&it.logs, &family).unwrap();
+    it.catalog.edit().drop_family(&it.logs, &family).unwrap();
     assert!(family.is_dropped() && it.catalog.families().get(1).is_none());
-    assert!(it.catalog.drop_family(&it.logs, &family).is_err());
+    assert!(it.catalog.edit().drop_family(&it.logs, &family).is_err());
     it.catalog.purge();
     assert!(it.exists(number), "a handle reads it");
     drop(family);
@@ -480,7 +502,7 @@ fn families_come_and_go_with_their_files() {
 }
 
 #[test]
-fn a_manifest_that_outgrows_its_content_is_replaced_and_deleted() {
+fn a_manifest_too_large_for_its_content_is_replaced_and_deleted() {
     let it = Fixture::new(DbOptions {
         max_manifest_file_size: 300,
         max_manifest_space_amp_pct: 0,
@@ -492,7 +514,7 @@ fn a_manifest_that_outgrows_its_content_is_replaced_and_deleted() {
     for _ in 0..20 {
         let file = it.table(b"a");
         it.catalog
-            .install(&it.logs, &family, change(&[&file], &last))
+            .install(&it.logs, &[(&family, &change(&[&file], &last))])
             .unwrap();
         last = vec![file.number];
     }
@@ -505,14 +527,16 @@ fn a_manifest_that_outgrows_its_content_is_replaced_and_deleted() {
     assert_eq!(manifests.count(), 1);
     assert_eq!(logged(it.sim.fs.image())["default"], last);
     it.catalog.close_manifest(&it.logs, true).unwrap();
-    let closed = it.catalog.install(&it.logs, &family, change(&[], &last));
+    let closed = it
+        .catalog
+        .install(&it.logs, &[(&family, &change(&[], &last))]);
     assert_eq!(closed.unwrap_err().code(), Code::ShutdownInProgress);
 }
 
 #[test]
-fn the_newest_two_options_files_stay() {
+fn the_newest_two_options_files_are_kept() {
     let it = Fixture::new(DbOptions::default());
-    assert_eq!(it.catalog.newest_options().unwrap(), None);
+    assert_eq!(it.catalog.options_files.newest().unwrap(), None);
     for _ in 0..4 {
         it.catalog.write_options_file().unwrap();
     }
@@ -522,15 +546,15 @@ fn the_newest_two_options_files_stay() {
         .filter(|name| name.starts_with("OPTIONS"))
         .collect();
     assert_eq!(options.len(), 2);
-    let (newest, bytes) = it.catalog.newest_options().unwrap().unwrap();
-    assert!(newest < it.catalog.next_file_number() && bytes > 0);
+    let (newest, bytes) = it.catalog.options_files.newest().unwrap().unwrap();
+    assert!(newest < it.catalog.numbers.next() && bytes > 0);
 }
 
 #[test]
-fn a_snapshot_has_the_last_visible_write_and_its_time() {
+fn a_snapshot_has_the_last_visible_sequence_number_and_its_time() {
     let it = Fixture::new(DbOptions::default());
     let snapshot = it.catalog.snapshot(|| SequenceNumber(9));
     assert_eq!(snapshot.sequence(), SequenceNumber(9));
-    assert_eq!(it.catalog.snapshots().list(), [SequenceNumber(9)]);
-    assert!(it.catalog.snapshots().oldest_time() > 0);
+    assert_eq!(it.catalog.snapshots.list(), [SequenceNumber(9)]);
+    assert!(it.catalog.snapshots.oldest_time() > 0);
 }

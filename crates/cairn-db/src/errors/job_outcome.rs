@@ -1,10 +1,10 @@
-//! The outcome of flushes and compactions: which of those that failed are tried again, and when.
+//! The outcome of flushes and compactions: which failed jobs are retried, and when.
 //!
-//! A compaction that met a damaged table is not tried again: the table is set
-//! aside, which keeps it (and what may not go past it) out of every pick, and other compactions go
-//! on. Reads of what else the table holds go on too. Damage that a manual compaction finds is a background
-//! error as well, as it is for RocksDB. A flush or compaction of
-//! the family that a caller requests tries at once what waits or is set aside, and returns the outcome.
+//! A compaction that read a damaged table is not retried: the table is quarantined, which excludes it (and
+//! everything that must not move past it) from all picks, while other compactions proceed. Reads of the
+//! undamaged parts of the table succeed. Damage found by a manual compaction is also a background error, as
+//! in RocksDB. When a caller requests a flush or compaction of the family, waiting retries and quarantined
+//! tables are tried at once, and the outcome is returned.
 
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ impl Shared {
         retry.is_some_and(|retry| !retry.delay(now()).is_zero())
     }
 
-    /// Takes note of how a job of `family` ended: after a failure, which a listener may have `forgiven`, the
-    /// next one waits.
+    /// Records the outcome of a job of `family`. After a failure, which a listener may have `forgiven`, the
+    /// next job is delayed.
     pub(crate) fn note_outcome(
         self: &Arc<Self>,
         tree: &mut Tree,
@@ -71,7 +71,7 @@ impl Shared {
             .spawn_after(delay, Priority::High, Box::new(start));
     }
 
-    /// Starts what waits to be tried again; what once failed is forgotten.
+    /// Starts all jobs that are waiting for a retry, and clears their history of failures.
     pub(crate) fn retry_now(self: &Arc<Self>) {
         let mut tree = self.tree.lock();
         for state in tree.families.values_mut() {
@@ -81,8 +81,8 @@ impl Shared {
         self.schedule(&mut tree);
     }
 
-    /// Allows compactions to read the damaged tables of `family` again: a caller requests one, and what
-    /// was read wrong once may have been right on the device.
+    /// Allows compactions to read the damaged tables of `family` again, because a caller requests one and the
+    /// damage may have been a transient read error.
     pub(crate) fn retry_damaged(&self, family: &FamilyState) {
         let mut tree = self.tree.lock();
         if let Some(state) = tree.families.get_mut(&family.id())
@@ -93,8 +93,8 @@ impl Shared {
         }
     }
 
-    /// Starts the flushes of `families` that failed and wait to be tried again: a caller waits for
-    /// them, and gets the error of now, not an earlier one.
+    /// Starts the failed flushes of `families` that are waiting for a retry: the caller should get the error
+    /// of a new attempt, not an earlier one.
     pub(crate) fn retry_flushes(self: &Arc<Self>, families: &[Arc<FamilyState>]) {
         let mut tree = self.tree.lock();
         let mut waited = false;
@@ -107,15 +107,15 @@ impl Shared {
         }
     }
 
-    /// The first retry that waits, in any family.
+    /// Returns the time of the first retry, in any family.
     pub(crate) fn first_retry(&self) -> Option<Retry> {
         let tree = self.tree.lock();
         let mut states = tree.families.values();
         states.find_map(|state| state.retry_flush.clone().or(state.retry_compaction.clone()))
     }
 
-    /// A compaction of `family` has ended: what follows for the next ones, and what of the result
-    /// is a background error.
+    /// Handles the end of a compaction of `family`: the consequences for the next ones, and the part of the
+    /// result that is a background error.
     pub(crate) fn compaction_ended(
         self: &Arc<Self>,
         tree: &mut Tree,
@@ -134,7 +134,7 @@ impl Shared {
         result
     }
 
-    /// A job succeeded: an error of its kind that stopped no writes is over.
+    /// Handles the success of a job: clears an error of the same kind that did not stop writes.
     pub(crate) fn forget_soft_error(&self, kind: JobKind) {
         let is_compaction = kind == JobKind::Compaction;
         let old = self
@@ -142,14 +142,14 @@ impl Shared {
             .clear_soft(|reason| (reason == Reason::Compaction) == is_compaction);
         if let Some(old) = old {
             self.context.info.info(format_args!(
-                "what had failed succeeds again: {}",
+                "a job that failed has succeeded: {}",
                 old.error
             ));
             self.end_automatic_recovery(&old.error);
         }
     }
 
-    /// The reason of errors in a flush: its data is in logs too, or nowhere else.
+    /// Returns the reason for errors in a flush, depending on whether its data is also in logs.
     pub(crate) fn flush_reason(&self) -> Reason {
         let finished = self.tree.lock().logs.bytes();
         let logged = finished + self.writes.writer.lock().unflushed_log_bytes > 0;
@@ -159,8 +159,7 @@ impl Shared {
         }
     }
 
-    /// Why a compaction by hand that waits for others may wait for ever: a table that it needs is
-    /// damaged.
+    /// Returns the reason why a waiting manual compaction may never start: a table that it needs is damaged.
     pub(crate) fn is_in_the_way(&self, family: &FamilyState) -> Result<()> {
         let tree = self.tree.lock();
         let state = tree.families.get(&family.id());
@@ -172,8 +171,8 @@ impl Shared {
         }
     }
 
-    /// Sets aside the input of `pick` that `error` blames, if it is damage and blames one. What is
-    /// left of the result is no background error then.
+    /// Quarantines the input of `pick` that `error` names, if it is damage of a table. The remaining result
+    /// is not a background error then.
     pub(crate) fn set_aside_damaged(
         &self,
         tree: &mut Tree,
@@ -213,8 +212,8 @@ impl Shared {
 }
 
 impl Db {
-    /// The tables that compactions found damaged since the database was opened. They stay where
-    /// they are, are read as far as they can be, and are left out of compactions.
+    /// Returns the tables that compactions have found damaged since the database was opened. They stay in
+    /// place, are read as far as possible, and are excluded from compactions.
     #[must_use]
     pub fn damaged_tables(&self) -> Vec<Damaged> {
         let tree = self.shared().tree.lock();

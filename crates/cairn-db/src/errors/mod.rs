@@ -1,11 +1,12 @@
-//! Background errors: their reports to listeners and the info log, and what they stop.
+//! Background errors: their reports to listeners and to the info log, and their consequences.
 //!
-//! An error that its caller alone cannot deal with (of a log, MANIFEST, flush or compaction) is
-//! judged (`severity`): it stops nothing, or is kept as the state of the database. From
-//! [`Severity::Hard`] on writes and jobs stop; every write reports the cause, reads go on. What may
-//! pass is tried again by itself (`recovery`).
+//! An error that cannot be handled by its caller alone (of a log, MANIFEST, flush or compaction) is
+//! classified (`severity`): it either has no consequences or becomes the error state of the database. From
+//! [`Severity::Hard`] on, writes and jobs stop; every write returns the cause, and reads proceed. Transient
+//! errors are retried automatically (`recovery`).
 //!
-//! [`Errors`](state::Errors) is the state and its rules; here stand the calls of listeners and the lines of the info log.
+//! [`Errors`](state::Errors) has the state and its rules; this module calls listeners and writes to the info
+//! log.
 
 mod job_outcome;
 mod recovery;
@@ -24,20 +25,20 @@ pub use state::BackgroundError;
 use state::{is_intended, is_no_space};
 
 impl Shared {
-    /// Takes note of `error`, which came while `reason` was done, and of what it stops. True if a listener
-    /// has taken it back.
+    /// Records `error`, which occurred during `reason`, and its consequences. True if a listener has reset
+    /// it.
     pub(crate) fn background_error(&self, reason: BackgroundErrorReason, error: &Error) -> bool {
         self.background_error_said(reason, reason, error)
     }
 
-    /// [`Shared::background_error`] of a flush that failed. Listeners get the reason that RocksDB gives for
-    /// tables that cannot be written, whatever the log holds.
+    /// [`Shared::background_error`] for a failed flush. Listeners get RocksDB's reason for tables that cannot
+    /// be written, regardless of the log.
     pub(crate) fn flush_failed(&self, error: &Error) -> bool {
         let said = BackgroundErrorReason::FlushNoWal;
         self.background_error_said(self.flush_reason(), said, error)
     }
 
-    /// [`Shared::background_error`], for which listeners get the reason `said`.
+    /// [`Shared::background_error`] with the reason `said` for listeners.
     fn background_error_said(
         &self,
         reason: BackgroundErrorReason,
@@ -57,14 +58,14 @@ impl Shared {
                 .tick(Ticker::ErrorHandlerBgRetryableIoErrorCount, 1);
         }
         let mut shown = Some(error.clone());
-        // At once, and not as a notice: a listener may forgive the error.
+        // Called at once rather than queued, since a listener may reset the error.
         callback::within(&self.context.info, Within::Locked, || {
             self.telemetry
                 .notify(|listener| listener.on_background_error(said, &mut shown));
         });
         let Some(error) = shown else {
             self.context.info.warn(format_args!(
-                "background error of {} that a listener forgave: {error}",
+                "background error of {}, reset by a listener: {error}",
                 reason.text()
             ));
             self.errors.forgive(reason, error.clone());
@@ -89,12 +90,12 @@ impl Shared {
         false
     }
 
-    /// [`Shared::background_error`] of the log.
+    /// [`Shared::background_error`] for an error of the log.
     pub(crate) fn log_failed(&self, error: &Error) {
         self.background_error(BackgroundErrorReason::WriteCallback, error);
     }
 
-    /// [`Shared::background_error`] of the MANIFEST, for which listeners get `reason`.
+    /// [`Shared::background_error`] for an error of the MANIFEST, with `reason` for listeners.
     pub(crate) fn manifest_error(&self, reason: BackgroundErrorReason, error: &Error) {
         self.background_error_said(BackgroundErrorReason::ManifestWrite, reason, error);
     }
@@ -104,20 +105,21 @@ impl Shared {
     /// `SpaceLimit` if writes have to stop because files have reached the limit of the `SstFileManager`.
     fn check_space(&self) -> Result<()> {
         match self.options().paranoid_checks {
-            true => self.catalog.space().check_limit(),
+            true => self.catalog.space.check_limit(),
             false => Ok(()),
         }
     }
 
-    /// Checks the limit after a job that made files, and stops writes if it is reached. The
-    /// caller holds no lock.
+    /// Checks the space limit after a job that created files, and stops writes if it is reached. The caller
+    /// holds no lock.
     pub(crate) fn note_space(&self, reason: BackgroundErrorReason) {
-        if let Err(error) = self.catalog.space().check_limit() {
+        if let Err(error) = self.catalog.space.check_limit() {
             self.background_error(reason, &error);
         }
     }
 
-    /// Ends the wait of a writer for room while flushes fail: memory is full for an unknown time.
+    /// Ends the wait of a writer for room while flushes fail, because it is unknown when memory will be
+    /// available.
     pub(crate) fn check_stall(&self) -> Result<()> {
         match self.errors.current() {
             Some(current)
@@ -134,19 +136,19 @@ impl Shared {
 }
 
 impl Db {
-    /// The error that the database is in, with what it stops.
+    /// Returns the current error of the database and its severity.
     #[must_use]
     pub fn background_error_state(&self) -> Option<BackgroundError> {
         self.shared().errors.current()
     }
 
-    /// Leaves the error that the database is in: what is in memory is written to tables, the log
-    /// and the MANIFEST are begun anew where they had failed, and writes go on.
+    /// Resumes from the current error of the database: memtables are flushed, a failed log or MANIFEST is
+    /// replaced by a new one, and writes proceed.
     ///
     /// # Errors
     ///
-    /// `Busy` while the database resumes by itself. What failed this time; the error that the
-    /// database is in if only opening it again helps.
+    /// `Busy` while the database is resuming automatically; an error of this attempt; the current error, if
+    /// it requires reopening the database.
     pub fn resume(&self) -> Result<()> {
         self.shared().resume()
     }

@@ -1,18 +1,18 @@
-//! Leaving a background error, by itself or by hand.
+//! Recovery from a background error, automatic or manual.
 //!
-//! 1. The log, if it failed, is abandoned for a new one; nothing more is written to it, and no
-//!    sync of it counts any more. What was logged in it is in the memtables but for the write that
-//!    failed, which is in doubt until then and gone afterwards.
-//! 2. All memtables (those that wait, if the log is sound) are written to tables and installed
-//!    together, so that a crash finds one moment of all families. A MANIFEST that failed is
-//!    replaced by a new one.
-//! 3. An edit says that older logs are not needed, even when there was nothing to flush.
-//! 4. The error is gone. Writers, which have failed until here, go on; jobs start.
+//! 1. A failed log is abandoned for a new one; it is no longer written or synced. Its writes are in the
+//!    memtables, except the one that failed, whose outcome is unknown until then and which is lost
+//!    afterwards.
+//! 2. All memtables (only those waiting for a flush, if the log is intact) are flushed and installed
+//!    together, so that a crash leaves a consistent state of all families. A MANIFEST that failed is replaced
+//!    by a new one.
+//! 3. An edit records that older logs are not needed, even if there was nothing to flush.
+//! 4. The error is cleared. Writes, which have failed until now, succeed again; jobs start.
 //!
-//! By itself the database begins at once and tries again every `bgerror_resume_retry_interval`,
-//! `max_bgerror_resume_count` times; while the device is full, for ever, and only when there is
-//! more room than at the last attempt or enough for the memtables. A recovery counts as a flush
-//! (no other runs beside it, and closing waits for it).
+//! Automatic recovery starts at once and is retried every `bgerror_resume_retry_interval`, up to
+//! `max_bgerror_resume_count` times. While the device is full the number of retries is unlimited, but an
+//! attempt is made only if there is more free space than at the last one, or enough for the memtables. A
+//! recovery counts as a flush (no other flush runs concurrently, and closing waits for it).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,20 +24,21 @@ use cairn_platform::Priority;
 use cairn_types::{Code, Error, Result, Severity};
 
 use super::BackgroundError;
+use crate::background::guarded;
 use crate::catalog::family::FamilyState;
 use crate::jobs::JobKind;
 use crate::shared::Shared;
 
-/// The step after an attempt.
+/// The next step after an attempt.
 enum Next {
     Over,
-    /// Flushes run; the end of the last one starts the next attempt.
+    /// Flushes are running; the end of the last one starts the next attempt.
     WhenFlushed,
     Later,
 }
 
 impl Shared {
-    /// Starts an automatic recovery from `error`, unless one is under way or a listener forbids it.
+    /// Starts an automatic recovery from `error`, unless one is in progress or a listener disables it.
     pub(super) fn start_recovery(&self, reason: Reason, error: &Error, severity: Severity) {
         let mut auto_recovery = true;
         self.telemetry.notify(|listener| {
@@ -50,8 +51,8 @@ impl Shared {
         self.telemetry.tick(Ticker::ErrorHandlerAutoresumeCount, 1);
         self.context
             .info
-            .info(format_args!("resuming by itself from: {error}"));
-        // What stopped nothing is left alone for a while, for there is nothing to be done about it.
+            .info(format_args!("resuming automatically from: {error}"));
+        // If nothing was stopped, there is no hurry.
         self.recover_after(match severity {
             Severity::Soft => self.resume_interval(),
             _ => Duration::ZERO,
@@ -79,7 +80,7 @@ impl Shared {
         }
     }
 
-    /// A flush has ended: an attempt that waited for it goes on.
+    /// Handles the end of a flush: an attempt that waited for it proceeds.
     pub(crate) fn recovery_goes_on(&self, flushes: usize) {
         if flushes == 0 && self.errors.take_wait_for_flushes() {
             self.recover_after(Duration::ZERO);
@@ -99,8 +100,8 @@ impl Shared {
         }
     }
 
-    /// True if an attempt is worth it: the database may take room, and the device was not full or
-    /// has more room now.
+    /// True if an attempt is worthwhile: the space limit permits it, and the device was not full or has more
+    /// free space now.
     fn has_room_to_recover(&self) -> bool {
         if self.lifecycle.is_closing() {
             return true;
@@ -128,7 +129,7 @@ impl Shared {
         self.errors.note_free_space(free, needed as u64)
     }
 
-    /// One attempt of a recovery that goes on by itself.
+    /// One attempt of an automatic recovery.
     fn attempt(self: &Arc<Self>) -> Next {
         let Some(current) = self.errors.current() else {
             self.end_recovery(None, None);
@@ -145,7 +146,7 @@ impl Shared {
             Ok(()) => Next::Over,
             Err(error) if error.code() == Code::Busy => {
                 let tree = self.tree.lock();
-                // The last flush may have ended meanwhile.
+                // The last flush may have ended in the meantime.
                 if tree.jobs.flushes() == 0 {
                     return Next::Later;
                 }
@@ -170,17 +171,17 @@ impl Shared {
         }
     }
 
-    /// Ends the recovery from `old`, and reports how it ended.
+    /// Ends the recovery from `old`, and reports its outcome.
     fn end_recovery(&self, old: Option<&Error>, new: Option<&Error>) {
         self.report_recovery(self.errors.end_recovery(), old, new);
     }
 
-    /// Ends an automatic recovery from `old`, which has passed by itself.
+    /// Ends an automatic recovery from `old`, which has cleared without it.
     pub(super) fn end_automatic_recovery(&self, old: &Error) {
         self.report_recovery(self.errors.end_automatic(), Some(old), None);
     }
 
-    /// Reports the end of a recovery from `old`; `attempts` are those of an automatic one.
+    /// Reports the end of a recovery from `old`; `attempts` is their number if it was automatic.
     fn report_recovery(&self, attempts: Option<u64>, old: Option<&Error>, new: Option<&Error>) {
         if let Some(attempts) = attempts {
             self.telemetry.record(|update| {
@@ -199,7 +200,7 @@ impl Shared {
         }
     }
 
-    /// [`crate::Db::resume`].
+    /// Implements [`crate::Db::resume`].
     pub(crate) fn resume(self: &Arc<Self>) -> Result<()> {
         self.context.check_process()?;
         let Some(current) = self.errors.begin_by_hand()? else {
@@ -216,13 +217,13 @@ impl Shared {
         };
         match &result {
             Err(error) => self.end_recovery(Some(&current.error), Some(error)),
-            // Still under way if the error has passed by itself.
+            // Still in progress if the error has cleared without it.
             Ok(()) => self.errors.end_by_hand(),
         }
         result
     }
 
-    /// Leaves the error that the database is in. `Busy` while flushes run.
+    /// Resumes from the current error of the database. `Busy` while flushes are running.
     fn recover(self: &Arc<Self>) -> Result<()> {
         {
             let mut tree = self.tree.lock();
@@ -236,7 +237,7 @@ impl Shared {
             );
             tree.jobs.begin(JobKind::Flush);
         }
-        let result = self.guarded("resuming", || self.as_job(|| self.leave_error()));
+        let result = guarded("resuming", || self.as_job(|| self.leave_error()));
         let mut tree = self.tree.lock();
         tree.jobs.end(JobKind::Flush);
         for state in tree.families.values_mut() {
@@ -266,14 +267,14 @@ impl Shared {
             }
             self.check_space()?;
             self.flush_all()?;
-            // What was flushed may have taken the last room.
+            // The flush may have used up the remaining space.
             self.check_space()?;
-            self.catalog.release_logs(&**self)?;
+            self.catalog.edit().release_logs(&**self)?;
         }
         self.clear_error(&current)
     }
 
-    /// Puts a new log in the place of one that failed, and all memtables behind it.
+    /// Replaces a failed log by a new one, and switches all memtables.
     fn begin_log_anew(self: &Arc<Self>) -> Result<()> {
         debug_assert!(
             self.errors.stop_writes(),
@@ -287,7 +288,7 @@ impl Shared {
         self.switch_memtables(&families, true)?;
         drop(lead);
         self.telemetry.deliver();
-        // What a log of them holds goes to tables, all of it at once, before anything is behind it.
+        // The data of the old log must be flushed, atomically, before anything is written to a new log.
         let failed = self.tree.lock().logs.take_failed_syncs();
         failed.iter().for_each(|log| log.forget());
         // A failure from here on is one of the new log.
@@ -295,7 +296,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Forgets the error, unless a graver one came meanwhile.
+    /// Clears the error, unless a more severe one has occurred in the meantime.
     fn clear_error(&self, left: &BackgroundError) -> Result<()> {
         self.errors.clear(left)?;
         self.context

@@ -1,31 +1,31 @@
-//! Retries of jobs that failed, and the tables that compactions could not read.
+//! Retries of failed jobs, and the tables that compactions could not read.
 //!
-//! A flush or compaction that failed is not started again at once: it waits as long as
-//! `bgerror_resume_retry_interval` says, twice as long after each failure in a row, up to 64 times as long.
+//! A failed flush or compaction is not retried at once: it is delayed by `bgerror_resume_retry_interval`, and
+//! by twice as long after each consecutive failure, up to 64 times as long.
 
 use std::time::Duration;
 
 use cairn_types::{Error, FileNumber};
 
-/// The retry of a job that failed.
+/// The retry of a failed job.
 #[derive(Clone, Debug)]
 pub(crate) struct Retry {
-    /// In nanoseconds of the monotonic clock.
+    /// The time of the retry, in nanoseconds of the monotonic clock.
     not_before: u64,
-    /// Failures in a row.
+    /// The number of consecutive failures.
     failures: u32,
-    /// The last one.
+    /// The last error.
     pub(crate) error: Error,
-    /// A listener has taken it back.
+    /// True if a listener has reset the error.
     forgiven: bool,
 }
 
-/// The interval is doubled at most so often.
+/// The maximum number of doublings of the interval.
 const DOUBLINGS: u32 = 6;
 
 impl Retry {
-    /// The retry of a job that failed with `error` at `now` (nanoseconds), and whose retry until then was `before`.
-    /// The first one waits `interval` microseconds. A listener may have `forgiven` the error.
+    /// Returns the retry of a job that failed with `error` at `now` (nanoseconds), given its previous retry
+    /// `before`. The first delay is `interval` microseconds. A listener may have `forgiven` the error.
     pub(crate) fn after(
         before: Option<&Retry>,
         error: &Error,
@@ -49,13 +49,13 @@ impl Retry {
         }
     }
 
-    /// The time from `now` (nanoseconds) until the job may start.
+    /// Returns the delay from `now` (nanoseconds) until the job may start.
     pub(crate) fn delay(&self, now: u64) -> Duration {
         Duration::from_nanos(self.not_before.saturating_sub(now))
     }
 
-    /// True if callers that wait for the job get its error. They wait once through a failure that a listener
-    /// reset, and no longer for a job that goes on failing.
+    /// True if callers that wait for the job get its error. They wait through one failure that a listener
+    /// reset, but not if the job keeps failing.
     pub(crate) fn ends_waiting(&self) -> bool {
         !self.forgiven || self.failures > 1
     }
@@ -71,9 +71,9 @@ pub struct Damaged {
     pub number: FileNumber,
     /// Its level.
     pub level: usize,
-    /// The smallest user key of which it may hold something.
+    /// The smallest user key that may occur in it.
     pub smallest: Vec<u8>,
-    /// The largest user key of which it may hold something.
+    /// The largest user key that may occur in it.
     pub largest: Vec<u8>,
     /// The damage.
     pub error: Error,
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_was_taken_back_is_waited_through_once() {
+    fn callers_wait_through_one_failure_that_was_reset() {
         let error = Error::io_text("broken");
         let first = Retry::after(None, &error, true, 1, 0);
         assert!(!first.ends_waiting());

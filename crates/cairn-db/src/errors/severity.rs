@@ -1,8 +1,8 @@
-//! The severity of a background error: a pure function, RocksDB's map.
+//! The severity of a background error: a pure function with RocksDB's mapping.
 //!
-//! Every I/O error counts as one of a single file, which is never written again: what should be in
-//! it is still in memory or in other files and goes to a new one. So trying again makes sense for
-//! all of them but those that fence the database off.
+//! Every I/O error counts as one of a single file, which is never written again: its content is still in
+//! memory or in other files, and is written to a new file. Retrying is therefore worthwhile for all of them,
+//! except errors that fence the database off.
 
 use cairn_observe::BackgroundErrorReason as Reason;
 use cairn_types::{Code, Error, Severity, Subcode};
@@ -10,14 +10,14 @@ use cairn_types::{Code, Error, Severity, Subcode};
 /// The consequences of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Judgement {
-    /// The work that it stops.
+    /// The severity, which determines the work that stops.
     pub(crate) severity: Severity,
-    /// True if the database may try to resume by itself.
+    /// True if the database may try to resume automatically.
     pub(crate) may_pass: bool,
 }
 
-/// Judges `error`, which came while `reason` was done. Without `paranoid` checks a job that failed
-/// stops nothing and is tried again.
+/// Classifies `error`, which occurred during `reason`. Without `paranoid` checks a failed job stops nothing
+/// and is retried.
 pub(crate) fn judge(reason: Reason, error: &Error, paranoid: bool) -> Judgement {
     let severity = match error.code() {
         Code::IoError => of_io(reason, error.subcode(), paranoid),
@@ -51,7 +51,7 @@ fn of_io(reason: Reason, subcode: Subcode, paranoid: bool) -> Severity {
 fn of_corruption(reason: Reason, paranoid: bool) -> Severity {
     match reason {
         Reason::ManifestWrite | Reason::ManifestWriteNoWal | Reason::MemTable => Severity::Fatal,
-        // What the log holds is then unknown, whatever the checks.
+        // The content of the log is then unknown, regardless of the checks.
         Reason::WriteCallback => Severity::Unrecoverable,
         _ if paranoid => Severity::Unrecoverable,
         _ => Severity::NoError,
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn the_map_is_rocksdbs() {
+    fn the_mapping_is_that_of_rocksdb() {
         let full = Error::new(Code::IoError, Subcode::NoSpace, "full");
         let limit = Error::new(Code::IoError, Subcode::SpaceLimit, "limit");
         let fenced = Error::new(Code::IoError, Subcode::IoFenced, "fenced");

@@ -1,13 +1,14 @@
-//! The state of background errors: the error that the database is in, and how far resuming from it has come.
+//! The state of background errors: the current error of the database, and the progress of resuming.
 //!
-//! A state machine behind a lock of its own, which is held alone and never across a call of other code. It
-//! decides, and the caller acts: calls listeners, writes to the info log, starts attempts.
+//! A state machine behind its own lock, which is never held together with other locks or during calls of
+//! other code. It makes the decisions, and the caller carries them out: it calls listeners, writes to the
+//! info log and starts attempts.
 //!
 //! Invariants:
 //!
 //! E1. The error that stops writes is set only while there is a current error, and is cleared with it.
-//! E2. The current error is only replaced by a graver one.
-//! E3. At most one recovery is under way, by itself or by hand.
+//! E2. The current error is only replaced by a more severe one.
+//! E3. At most one recovery is in progress, automatic or manual.
 
 use std::sync::Arc;
 
@@ -19,25 +20,26 @@ use cairn_types::{Code, Error, Result, Severity, Subcode};
 use super::severity::Judgement;
 use crate::locks::{Locks, Rank, Ranked};
 
-/// An error that the database is in: what was being done, and what it stops.
+/// The current error: the operation that failed, and the consequences.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct BackgroundError {
     /// The work that failed.
     pub reason: BackgroundErrorReason,
-    /// The work that it stops: from `Hard` on, writes.
+    /// The severity: from `Hard` on, writes stop.
     pub severity: Severity,
     /// The cause.
     pub error: Error,
 }
 
-/// A function that makes an attempt to resume.
+/// A function that starts an attempt to resume.
 type Attempt = dyn Fn() + Send + Sync;
 
 /// The background errors of a database.
 pub(crate) struct Errors {
     state: Ranked<State>,
-    /// The error that stops writes. Every write reads it, so it lies outside the lock; it changes under it.
+    /// The error that stops writes. Every write reads it, so it is outside the lock; it changes under the
+    /// lock.
     failure: ArcSwapOption<Error>,
     failed_jobs: AtomicU64,
     attempt: OnceLock<Arc<Attempt>>,
@@ -46,7 +48,7 @@ pub(crate) struct Errors {
 #[derive(Default)]
 struct State {
     current: Option<BackgroundError>,
-    /// The last error that a listener took back, until the job that failed with it has reported it too.
+    /// The last error that a listener reset, until the job that failed with it has reported it, too.
     forgiven: Option<(BackgroundErrorReason, Error)>,
     recovery: Recovery,
 }
@@ -55,17 +57,17 @@ struct State {
 #[derive(Default)]
 struct Recovery {
     under_way: UnderWay,
-    /// Attempts that are left.
+    /// Remaining attempts.
     left: i32,
-    /// Attempts that were made.
+    /// Attempts made.
     attempts: u64,
-    /// The log may have failed since the last recovery.
+    /// True if the log may have failed since the last recovery.
     log_failed: bool,
-    /// The device was full at the last failure.
+    /// True if the device was full at the last failure.
     full: bool,
     /// Free bytes before the last attempt.
     free_before: Option<u64>,
-    /// An attempt waits for the last flush to end.
+    /// True if an attempt is waiting for the last flush to end.
     waits_for_flushes: bool,
 }
 
@@ -73,14 +75,14 @@ struct Recovery {
 enum UnderWay {
     #[default]
     Nothing,
-    /// The database resumes by itself.
+    /// The database is resuming automatically.
     Automatic,
-    /// A caller resumes.
+    /// A caller is resuming.
     ByHand,
 }
 
 impl Errors {
-    /// No errors, of the database that has `locks`.
+    /// Creates the state without errors, for a database with `locks`.
     pub(crate) fn new(locks: Locks) -> Errors {
         Errors {
             state: locks.mutex(Rank::Errors, State::default()),
@@ -90,17 +92,18 @@ impl Errors {
         }
     }
 
-    /// Sets the function that makes an attempt to resume; without it nothing is resumed. The first call counts.
+    /// Sets the function that starts an attempt to resume; without it there is no recovery. Only the first
+    /// call has an effect.
     pub(crate) fn set_attempt(&self, attempt: impl Fn() + Send + Sync + 'static) {
         self.attempt.get_or_init(|| Arc::new(attempt));
     }
 
-    /// The function that makes an attempt to resume.
+    /// Returns the function that starts an attempt to resume.
     pub(super) fn attempt(&self) -> Option<Arc<Attempt>> {
         self.attempt.get().cloned()
     }
 
-    /// The error that stops writes.
+    /// Returns the error that stops writes.
     #[inline]
     pub(crate) fn failure(&self) -> Guard<Option<Arc<Error>>> {
         self.failure.load()
@@ -123,13 +126,13 @@ impl Errors {
         }
     }
 
-    /// The error that the database is in.
+    /// Returns the current error of the database.
     pub(crate) fn current(&self) -> Option<BackgroundError> {
         self.state.lock().current.clone()
     }
 
-    /// True if `error` is the current one, or one that was taken back where it happened: a job that fails because of
-    /// it reports nothing new.
+    /// True if `error` is the current error, or one that was reset where it occurred: a job that fails
+    /// because of it has nothing new to report.
     pub(super) fn is_known(&self, reason: BackgroundErrorReason, error: &Error) -> bool {
         let mut state = self.state.lock();
         let forgiven = state
@@ -139,13 +142,13 @@ impl Errors {
         forgiven.is_some() || current.is_some_and(|current| current.error == *error)
     }
 
-    /// A listener has taken `error` back.
+    /// Records that a listener has reset `error`.
     pub(super) fn forgive(&self, reason: BackgroundErrorReason, error: Error) {
         self.state.lock().forgiven = Some((reason, error));
     }
 
-    /// Takes note of an error that was judged more than `NoError`; `retries` is `max_bgerror_resume_count`. True if
-    /// the database should resume by itself.
+    /// Records an error that is more severe than `NoError`; `retries` is `max_bgerror_resume_count`. True if
+    /// the database should resume automatically.
     pub(super) fn note(
         &self,
         reason: BackgroundErrorReason,
@@ -155,7 +158,7 @@ impl Errors {
     ) -> bool {
         debug_assert!(
             judged.severity > Severity::NoError,
-            "an error without consequences is not noted"
+            "an error without consequences is not recorded"
         );
         let mut state = self.state.lock();
         let before = state.current.as_ref().map(|current| current.severity);
@@ -174,7 +177,7 @@ impl Errors {
         self.check(&state);
         debug_assert!(
             state.current.as_ref().map(|current| current.severity) >= before,
-            "the current error is only replaced by a graver one (E2)"
+            "the current error is only replaced by a more severe one (E2)"
         );
         let full = is_no_space(error);
         state.recovery.full = full;
@@ -182,17 +185,17 @@ impl Errors {
             reason,
             BackgroundErrorReason::WriteCallback | BackgroundErrorReason::MemTable
         );
-        // A flush that stopped no writes is over its error when it succeeds.
+        // An error of a flush that stopped no writes is cleared when the flush succeeds.
         let passes = severity == Severity::Hard
             || severity == Severity::Soft && reason == BackgroundErrorReason::Compaction;
         judged.may_pass && passes && (full || retries > 0)
     }
 
-    /// Clears the error `left`, which was resumed from.
+    /// Clears the error `left`, from which the database has resumed.
     ///
     /// # Errors
     ///
-    /// A graver one that came meanwhile.
+    /// A more severe error that occurred in the meantime.
     pub(super) fn clear(&self, left: &BackgroundError) -> Result<()> {
         let mut state = self.state.lock();
         if let Some(now) = &state.current
@@ -208,17 +211,17 @@ impl Errors {
         Ok(())
     }
 
-    /// Checks that what stops writes agrees with the current error.
+    /// Checks that the error that stops writes agrees with the current error.
     fn check(&self, state: &State) {
         let severity = state.current.as_ref().map(|current| current.severity);
         debug_assert_eq!(
             self.failure.load().is_some(),
             severity >= Some(Severity::Hard),
-            "writes stop while the current error is that grave: {severity:?} (E1)"
+            "writes stop if and only if the current error is severe enough: {severity:?} (E1)"
         );
     }
 
-    /// Clears an error that stops nothing and that `is_over` accepts.
+    /// Clears an error that stops nothing, if `is_over` accepts it.
     pub(super) fn clear_soft(
         &self,
         is_over: impl FnOnce(BackgroundErrorReason) -> bool,
@@ -233,7 +236,7 @@ impl Errors {
 }
 
 impl Errors {
-    /// Begins a recovery that goes on by itself, of at most `retries` attempts; false if one is under way.
+    /// Starts an automatic recovery of at most `retries` attempts; false if one is in progress.
     pub(super) fn begin_automatic(&self, retries: i32) -> bool {
         let recovery = &mut self.state.lock().recovery;
         if recovery.under_way != UnderWay::Nothing {
@@ -250,11 +253,11 @@ impl Errors {
         true
     }
 
-    /// Begins a recovery by hand, and returns the error to leave; `None` if there is none.
+    /// Starts a manual recovery, and returns the error to resume from; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// `Busy` if one is under way; an error that only another opening leaves.
+    /// `Busy` if one is in progress; an error that requires reopening the database.
     pub(super) fn begin_by_hand(&self) -> Result<Option<BackgroundError>> {
         let mut state = self.state.lock();
         let Some(current) = state.current.clone() else {
@@ -272,16 +275,17 @@ impl Errors {
         Ok(Some(current))
     }
 
-    /// Ends the recovery that is under way; the number of attempts of one that went on by itself.
+    /// Ends the recovery in progress. Returns the number of attempts if it was automatic.
     pub(super) fn end_recovery(&self) -> Option<u64> {
         let recovery = &mut self.state.lock().recovery;
-        // An attempt that waits belongs to the recovery that ends.
+        // A waiting attempt belongs to the recovery that ends.
         recovery.waits_for_flushes = false;
         let ended = std::mem::take(&mut recovery.under_way);
         (ended == UnderWay::Automatic).then_some(recovery.attempts)
     }
 
-    /// Ends a recovery that goes on by itself, if one is under way; the number of its attempts. A recovery by hand goes on.
+    /// Ends an automatic recovery, if one is in progress, and returns its number of attempts. A manual one
+    /// continues.
     pub(super) fn end_automatic(&self) -> Option<u64> {
         let recovery = &mut self.state.lock().recovery;
         if recovery.under_way != UnderWay::Automatic {
@@ -292,7 +296,7 @@ impl Errors {
         Some(recovery.attempts)
     }
 
-    /// Ends a recovery by hand, if its error has not ended it.
+    /// Ends a manual recovery, unless it ended when its error was cleared.
     pub(super) fn end_by_hand(&self) {
         let recovery = &mut self.state.lock().recovery;
         if recovery.under_way == UnderWay::ByHand {
@@ -300,13 +304,13 @@ impl Errors {
         }
     }
 
-    /// Counts an attempt that begins.
+    /// Counts an attempt that starts.
     pub(super) fn count_attempt(&self) {
         self.state.lock().recovery.attempts += 1;
     }
 
-    /// Counts an attempt that failed; true if another one is to be made later. While the device is full there
-    /// always is.
+    /// Counts a failed attempt. True if another one is to be made later, which is always the case while the
+    /// device is full.
     pub(super) fn may_try_again(&self) -> bool {
         let recovery = &mut self.state.lock().recovery;
         if recovery.full {
@@ -320,13 +324,13 @@ impl Errors {
         recovery.left > 0
     }
 
-    /// Defers the next attempt until no flush runs, unless the recovery has ended meanwhile.
+    /// Defers the next attempt until no flush is running, unless the recovery has ended in the meantime.
     pub(super) fn wait_for_flushes(&self) {
         let recovery = &mut self.state.lock().recovery;
         recovery.waits_for_flushes = recovery.under_way == UnderWay::Automatic;
     }
 
-    /// No flush runs any more; true if an attempt waited for that.
+    /// Records that no flush is running any more. True if an attempt waited for that.
     pub(super) fn take_wait_for_flushes(&self) -> bool {
         std::mem::take(&mut self.state.lock().recovery.waits_for_flushes)
     }
@@ -336,8 +340,8 @@ impl Errors {
         self.state.lock().recovery.full
     }
 
-    /// Records the `free` bytes of the device. True if an attempt that needs `needed` of them is worth making: more
-    /// are free than before the last one, or enough.
+    /// Records the `free` bytes of the device. True if an attempt that needs `needed` bytes is worthwhile:
+    /// more are free than before the last one, or enough.
     pub(super) fn note_free_space(&self, free: u64, needed: u64) -> bool {
         let before = self.state.lock().recovery.free_before.replace(free);
         before.is_none_or(|before| free > before || free >= needed)
@@ -348,7 +352,7 @@ impl Errors {
         self.state.lock().recovery.log_failed
     }
 
-    /// A new log has taken the place of the one that failed.
+    /// Records that a new log has replaced the failed one.
     pub(super) fn log_was_replaced(&self) {
         let recovery = &mut self.state.lock().recovery;
         debug_assert!(recovery.log_failed, "a log that failed is replaced");
@@ -356,7 +360,7 @@ impl Errors {
     }
 }
 
-/// True if `error` says that a job ended because it was meant to.
+/// True if `error` is that of a job that was ended on purpose.
 pub(super) fn is_intended(error: &Error) -> bool {
     matches!(
         error.code(),
@@ -364,7 +368,7 @@ pub(super) fn is_intended(error: &Error) -> bool {
     ) || error.subcode() == Subcode::ManualCompactionPaused
 }
 
-/// True if `error` is that of a device, or an allowance, without room.
+/// True if `error` is that of a full device or an exhausted space limit.
 pub(super) fn is_no_space(error: &Error) -> bool {
     matches!(error.subcode(), Subcode::NoSpace | Subcode::SpaceLimit)
 }
@@ -388,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_graver_error_takes_the_place_of_a_lighter_one_and_none_else_does() {
+    fn only_a_more_severe_error_replaces_the_current_one() {
         let errors = Errors::new(Locks::new());
         let soft = Error::io_text("soft");
         errors.note(Reason::Compaction, &judgement(Severity::Soft), &soft, 1);
@@ -411,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn one_recovery_at_a_time() {
+    fn at_most_one_recovery_is_in_progress() {
         let errors = Errors::new(Locks::new());
         assert_eq!(errors.begin_by_hand().unwrap(), None);
         hard(&errors, "failed");
@@ -428,9 +432,10 @@ mod tests {
         assert_eq!(errors.end_recovery(), Some(2));
     }
 
-    /// A soft error that passed by itself ended a recovery by hand too, and an automatic one could begin beside it.
+    /// Regression: a soft error that cleared by itself also ended a manual recovery, and an automatic one
+    /// could start concurrently.
     #[test]
-    fn an_error_that_passes_leaves_a_recovery_by_hand_under_way() {
+    fn an_error_that_clears_does_not_end_a_manual_recovery() {
         let errors = Errors::new(Locks::new());
         let soft = Error::io_text("soft");
         errors.note(Reason::Compaction, &judgement(Severity::Soft), &soft, 1);
@@ -444,10 +449,10 @@ mod tests {
         assert_eq!(errors.end_automatic(), Some(0));
     }
 
-    /// A soft error that passed by itself ended the recovery and left its attempt waiting, which then went on beside
-    /// those of the next recovery.
+    /// Regression: a soft error that cleared by itself ended the recovery but not its waiting attempt, which
+    /// then ran in addition to those of the next recovery.
     #[test]
-    fn an_attempt_that_waits_for_flushes_ends_with_its_recovery() {
+    fn an_attempt_waiting_for_flushes_ends_with_its_recovery() {
         let errors = Errors::new(Locks::new());
         assert!(errors.begin_automatic(2));
         errors.wait_for_flushes();
@@ -460,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_device_is_tried_again_for_ever_when_more_is_free() {
+    fn a_full_device_is_retried_without_limit_when_space_is_freed() {
         let errors = Errors::new(Locks::new());
         let full = Error::new(Code::IoError, Subcode::NoSpace, "full");
         assert!(errors.note(Reason::Flush, &judgement(Severity::Hard), &full, 0));
@@ -491,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_was_taken_back_is_known_once() {
+    fn an_error_that_was_reset_is_recognized_once() {
         let errors = Errors::new(Locks::new());
         let error = Error::io_text("broken");
         errors.forgive(Reason::ManifestWrite, error.clone());

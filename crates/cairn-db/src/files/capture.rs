@@ -1,15 +1,15 @@
-//! The files that hold a database at one moment, and how much of each.
+//! The files that contain a consistent state of a database, and their relevant lengths.
 
 use cairn_types::{FileNumber, SequenceNumber};
 
 use crate::catalog::live_files::LiveFiles;
 
-/// The state of a database at one moment, as its files hold it.
+/// A consistent state of a database, as contained in its files.
 #[derive(Clone)]
 pub(crate) struct Capture {
     pub(crate) files: LiveFiles,
-    /// Logs with the bytes of them that count.
+    /// Logs with their relevant lengths.
     pub(crate) logs: Vec<(FileNumber, u64)>,
-    /// The last write in it.
+    /// The last sequence number in it.
     pub(crate) last: SequenceNumber,
 }

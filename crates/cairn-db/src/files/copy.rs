@@ -1,5 +1,5 @@
-//! Copying and linking whole files, so that what is there when a call returns survives a power cut
-//! once its directory is synced.
+//! Copying and linking whole files. A file survives a power failure when the call has returned and its
+//! directory is synced.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -8,11 +8,11 @@ use cairn_platform::fs::FileMode;
 use cairn_platform::{FileSystem, WritableFile};
 use cairn_types::{Error, Result};
 
-/// Bytes that are copied at once.
+/// The number of bytes copied at a time.
 const CHUNK: usize = 1 << 20;
 
-/// Shows `take` the first `limit` bytes of `from` (all of it without a limit), piece by piece.
-/// Returns how many there were.
+/// Passes the first `limit` bytes of `from` (all of it without a limit) to `take`, in pieces. Returns their
+/// number.
 pub(crate) fn for_each_piece(
     fs: &dyn FileSystem,
     from: &Path,
@@ -45,7 +45,7 @@ pub(crate) fn for_each_piece(
     Ok(end)
 }
 
-/// Creates `to` and fills it by `fill`; it is synced and closed, or removed again on an error.
+/// Creates `to` and fills it with `fill`; it is synced and closed, or removed on an error.
 pub(crate) fn create_with(
     fs: &dyn FileSystem,
     to: &Path,
@@ -57,16 +57,16 @@ pub(crate) fn create_with(
         .and_then(|()| target.sync(use_fsync))
         .and_then(|()| target.close());
     if done.is_err() {
-        // The error of the copy is the one that matters; what is left is dead weight.
+        // The error of the copy is reported; the remaining file only wastes space.
         let _ = fs.remove(to);
     }
     done
 }
 
-/// Copies the first `limit` bytes of `from` (all of it without a limit) to `to`, which must not
-/// exist. The copy is synced; its name is not. Both are then read again and compared: what is
-/// copied may have no checksum, and a wrong byte would be found by a reader of the copy, or
-/// never. The second reading comes from the page cache.
+/// Copies the first `limit` bytes of `from` (all of it without a limit) to `to`, which must not exist. The
+/// copy is synced; its name is not. Both are then read again and compared: the data may have no checksum, and
+/// a wrong byte would be found by a reader of the copy, or never. The second read is served by the page
+/// cache.
 pub(crate) fn copy(
     fs: &dyn FileSystem,
     from: &Path,
@@ -85,7 +85,7 @@ pub(crate) fn copy(
     same
 }
 
-/// Refuses a `copy` that is not what `original` begins with.
+/// Returns an error if `copy` is not a prefix of `original`.
 fn compare(fs: &dyn FileSystem, original: &Path, copy: &Path) -> Result<()> {
     let source = fs.open(original, FileMode::default())?;
     let mut expected = Vec::new();
@@ -111,7 +111,7 @@ pub(crate) fn write(fs: &dyn FileSystem, to: &Path, content: &[u8], use_fsync: b
     create_with(fs, to, use_fsync, |target| target.append(content))
 }
 
-/// Gives `from` the second name `to`, and syncs its content, which its writer may not have done.
+/// Links `from` to the second name `to`, and syncs its content, which its writer may not have done.
 pub(crate) fn link_synced(
     fs: &dyn FileSystem,
     from: &Path,
@@ -129,8 +129,8 @@ pub(crate) fn link_synced(
     synced
 }
 
-/// True if `error` is that of a file that cannot be linked there, though it could be copied: it lies
-/// on another device, or the file system has no links.
+/// True if `error` is that of a file that cannot be linked there, but could be copied: it is on another
+/// device, or the file system does not support links.
 pub(crate) fn cannot_link(error: &Error) -> bool {
     matches!(
         error.io_kind(),
@@ -152,7 +152,7 @@ mod tests {
     use cairn_sim::{Call, Fault, FaultPlan, FaultRule, SimWorld, Trigger};
 
     #[test]
-    fn a_copy_has_the_bytes_up_to_its_limit_and_no_more_than_there_are() {
+    fn a_copy_ends_at_its_limit_or_at_the_end_of_the_file() {
         let fs = World::in_memory().fs;
         fs.create_dir_all("/d".as_ref()).unwrap();
         let content: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
@@ -185,9 +185,9 @@ mod tests {
         assert_eq!(crc, crc32c_extend(0, &content).to_be_bytes());
     }
 
-    /// A bit that flipped while a file was copied was found by a reader of the copy, at best.
+    /// Regression: a bit flipped during the copy of a file was at best found by a reader of the copy.
     #[test]
-    fn a_bit_that_flips_on_the_way_is_found() {
+    fn a_bit_flipped_during_a_copy_is_found() {
         for count in 0..3 {
             let sim = SimWorld::new(1);
             let fs = &*sim.world.fs;

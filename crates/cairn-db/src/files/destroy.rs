@@ -1,7 +1,7 @@
-//! Destroying a database: every file of it, and nothing else.
+//! Destroying a database: deleting all its files, and nothing else.
 //!
-//! CURRENT goes first: what a crash leaves half destroyed is no database any more, and a second
-//! attempt finishes it. Files are known by their names; others stay, and with them the directory.
+//! CURRENT is deleted first: after a crash the rest is no longer a database, and a second attempt finishes
+//! it. Files are identified by their names; others are kept, along with the directory.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use cairn_types::{Error, Result, Subcode};
 
 use crate::catalog::sst_file_manager::is_trash;
 
-/// Deletes every file of the database in `path`: in its directory, and in the directories that
-/// `options` and the options of its `families` name. A database that does not exist is no error.
+/// Deletes every file of the database in `path`: in its directory, and in the directories that `options` and
+/// the options of its `families` specify. A missing database is not an error.
 ///
 /// # Errors
 ///
-/// `IoError` if the database is open, or a file cannot be deleted; what can be deleted is.
+/// `IoError` if the database is open, or a file cannot be deleted; all others are deleted nevertheless.
 pub fn destroy(
     world: &World,
     path: &Path,
@@ -86,7 +86,7 @@ pub fn destroy(
         note(sweep_info_logs(fs, &options.db_log_dir, &dir));
     }
     drop(lock);
-    // A directory without any file of a database was given a LOCK only by this call.
+    // In a directory without files of a database, the LOCK was created by this call.
     note(remove_if_there(fs, &lock_path).map(|_| ()));
     if failed.is_none() && (had_lock || dir_is_empty(fs, &dir)) {
         remove_empty(fs, &dir);
@@ -100,9 +100,9 @@ fn dir_is_empty(fs: &dyn FileSystem, dir: &Path) -> bool {
     fs.list(dir).is_ok_and(|names| names.is_empty())
 }
 
-/// Removes a directory, unless something is in it that is not the database's.
+/// Removes a directory, unless it contains other files.
 fn remove_empty(fs: &dyn FileSystem, dir: &Path) {
-    // One that is not empty or not there stays as it is.
+    // A missing or non-empty one is ignored.
     if dir_is_empty(fs, dir) {
         let _ = fs.remove_dir(dir);
     }
@@ -116,7 +116,7 @@ fn remove_if_there(fs: &dyn FileSystem, path: &Path) -> Result<bool> {
     }
 }
 
-/// Removes the database files of `dir` that `is_ours` names, but the LOCK.
+/// Removes the database files of `dir` that `is_ours` accepts, except the LOCK.
 fn sweep(fs: &dyn FileSystem, dir: &Path, is_ours: &dyn Fn(FileName) -> bool) -> Result<()> {
     let names = match fs.list(dir) {
         Err(error) if error.subcode() == Subcode::PathNotFound => return Ok(()),
@@ -134,7 +134,7 @@ fn sweep(fs: &dyn FileSystem, dir: &Path, is_ours: &dyn Fn(FileName) -> bool) ->
     failed
 }
 
-/// Removes the info logs of the database in `dir` from a directory that several may share.
+/// Removes the info logs of the database in `dir` from a directory that several databases may share.
 fn sweep_info_logs(fs: &dyn FileSystem, log_dir: &Path, dir: &Path) -> Result<()> {
     let prefix = names::info_log_prefix(&dir.to_string_lossy());
     let names = match fs.list(log_dir) {

@@ -12,71 +12,83 @@ use cairn_types::{Error, KeyOrder, Result, SequenceNumber};
 use cairn_version::{FileMeta, TreeEdit};
 
 use crate::catalog::create::NewFamily;
+use crate::catalog::family::FamilyState;
 use crate::db::Db;
 use crate::files::checkpoint::link_or_copy;
 use crate::files::copy;
 use crate::files::external::Reader;
-use crate::files::live::{ColumnFamilyMetaDataOptions, LiveFileMetaData};
+use crate::files::host::{Components, Host};
+use crate::files::kept::keep_files;
+use crate::files::live::{ColumnFamilyMetaDataOptions, LiveFileMetaData, family_metadata};
 use crate::files::staging::Staging;
 use crate::handle::Family;
-use crate::shared::Shared;
 use crate::ttl;
 
-/// The description of an export: all that an import has to know besides the files.
+/// The description of an export: all information that an import needs besides the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportImportFilesMetaData {
-    /// The name of the order of the keys.
+    /// The name of the comparator.
     pub db_comparator_name: String,
     /// The files, with their levels and bounds.
     pub files: Vec<LiveFileMetaData>,
 }
 
 impl Family {
-    /// Flushes the family and puts links to its tables into `dir`, which must not exist.
+    /// Flushes the family and links its tables to `dir`, which must not exist.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if `dir` exists; `NotSupported` if values lie in blob files; those of a
-    /// flush; `IoError`. Nothing is left in `dir` then.
+    /// `InvalidArgument` if `dir` exists; `NotSupported` if values are in blob files; those of a flush;
+    /// `IoError`. `dir` does not exist then.
     pub fn export(&self, dir: &Path) -> Result<ExportImportFilesMetaData> {
-        let shared = &self.db.shared;
-        let fs = &*shared.context.world.fs;
-        let staging = Staging::create(fs, dir)?;
-        if !shared.context.read_only {
-            shared.flush(std::slice::from_ref(&self.state))?;
-        }
-        let _kept = shared.keep_files();
-        let metadata = self.metadata(&ColumnFamilyMetaDataOptions::default());
-        if !metadata.blob_files.is_empty() {
-            return Err(Error::not_supported(format!(
-                "exporting column family {:?}: its values lie in blob files",
-                self.name()
-            )));
-        }
-        let mut exported = ExportImportFilesMetaData {
-            db_comparator_name: self.state.order().name().to_owned(),
-            files: Vec::with_capacity(metadata.file_count),
-        };
-        for mut file in metadata.levels.into_iter().flat_map(|level| level.files) {
-            let from = file.directory.join(&file.relative_filename);
-            let to = staging.path(&file.relative_filename);
-            link_or_copy(fs, &from, &to, shared.options().use_fsync)?;
-            file.directory = dir.to_owned();
-            exported.files.push(file);
-        }
-        staging.publish()?;
-        Ok(exported)
+        export(&self.db.shared, &self.state, dir)
     }
 }
 
+/// Exports `family` to `dir`; see [`Family::export`].
+fn export<H: Host>(
+    host: &Arc<H>,
+    family: &Arc<FamilyState>,
+    dir: &Path,
+) -> Result<ExportImportFilesMetaData> {
+    let database = host.components();
+    let fs = &*database.context.world.fs;
+    let staging = Staging::create(fs, dir)?;
+    if !database.context.read_only {
+        host.flush(std::slice::from_ref(family))?;
+    }
+    let _kept = keep_files(&**host);
+    let metadata = family_metadata(&**host, family, &ColumnFamilyMetaDataOptions::default());
+    if !metadata.blob_files.is_empty() {
+        return Err(Error::not_supported(format!(
+            "exporting column family {:?}: its values lie in blob files",
+            family.name()
+        )));
+    }
+    let mut exported = ExportImportFilesMetaData {
+        db_comparator_name: family.order().name().to_owned(),
+        files: Vec::with_capacity(metadata.file_count),
+    };
+    let use_fsync = database.settings.get().use_fsync;
+    for mut file in metadata.levels.into_iter().flat_map(|level| level.files) {
+        let from = file.directory.join(&file.relative_filename);
+        let to = staging.path(&file.relative_filename);
+        link_or_copy(fs, &from, &to, use_fsync)?;
+        file.directory = dir.to_owned();
+        exported.files.push(file);
+    }
+    staging.publish()?;
+    Ok(exported)
+}
+
 impl Db {
-    /// Creates the family `name` out of exported tables. Several exports must not overlap each
-    /// other. After a crash the family is there with all its tables, or not at all.
+    /// Creates the family `name` from exported tables. Several exports must not overlap. After a crash the
+    /// family exists with all its tables, or not at all.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the name is empty or taken, the comparators differ, exports overlap or
-    /// a level does not exist; `Corruption` of a file. Nothing has changed then.
+    /// `InvalidArgument` if the name is empty or in use, the comparators differ, exports overlap or a level
+    /// does not exist; `Corruption` of a file. Nothing has changed then.
     pub fn create_family_with_import(
         &self,
         name: &str,
@@ -85,7 +97,7 @@ impl Db {
         exports: &[ExportImportFilesMetaData],
     ) -> Result<Family> {
         let shared = self.shared();
-        let state = shared.import(name, options, import, exports)?;
+        let state = create_with_import(shared, name, options, import, exports)?;
         Ok(Family {
             state,
             db: self.handle.clone(),
@@ -93,7 +105,7 @@ impl Db {
     }
 }
 
-/// A file that was brought in, and where it came from.
+/// An imported file and its source.
 struct Imported {
     outside: PathBuf,
     inside: PathBuf,
@@ -101,213 +113,217 @@ struct Imported {
     meta: FileMeta,
 }
 
-impl Shared {
-    fn import(
-        self: &Arc<Self>,
-        name: &str,
-        options: &FamilyOptions,
-        import: &ImportColumnFamilyOptions,
-        exports: &[ExportImportFilesMetaData],
-    ) -> Result<Arc<crate::catalog::family::FamilyState>> {
-        self.check_writable()?;
-        if name.is_empty() {
-            return Err(Error::invalid_argument("a column family needs a name"));
-        }
-        options.validate()?;
-        options.check_supported()?;
-        let mut options = options.clone();
-        ttl::agree(self.context.dated, name, &mut options)?;
-        let options = options.sanitize(&self.options());
-        check_exports(&options.comparator, exports)?;
-        let mut imported = Vec::new();
-        let created = self
-            .bring_in_exports(&options, import, exports, &mut imported)
-            .and_then(|tables| {
-                let family = NewFamily {
-                    name: name.to_owned(),
-                    options,
-                    tables,
-                };
-                let _lead = self.lead_alone()?;
-                // An opening that finds the family after a power cut finds every write before it too.
-                self.flush_wal(true)?;
-                self.create_families_led(vec![family])
-            })
-            .map(|mut created| created.pop().expect("one family was created"));
-        let state = match created {
-            Ok(state) => state,
-            Err(error) => {
-                // With a MANIFEST in doubt the database is read-only, and the files may be part of
-                // it.
-                if !self.errors.stop_writes() {
-                    imported
-                        .iter()
-                        .for_each(|file| self.catalog.delete(&file.inside));
-                }
-                return Err(error);
-            }
-        };
-        if import.move_files {
-            for file in &imported {
-                if let Err(error) = self.context.world.fs.remove(&file.outside) {
-                    self.context.info.warn(format_args!(
-                        "an imported file keeps its old name too: {error}"
-                    ));
-                }
-            }
-        }
-        self.schedule_due();
-        Ok(state)
+/// Creates a family out of exported tables; see [`Db::create_family_with_import`].
+fn create_with_import<H: Host>(
+    host: &Arc<H>,
+    name: &str,
+    options: &FamilyOptions,
+    import: &ImportColumnFamilyOptions,
+    exports: &[ExportImportFilesMetaData],
+) -> Result<Arc<FamilyState>> {
+    let database = host.components();
+    let Components {
+        context, catalog, ..
+    } = database;
+    host.check_writable()?;
+    if name.is_empty() {
+        return Err(Error::invalid_argument("a column family needs a name"));
     }
-
-    /// Links or copies the files, and returns the edit that makes them a tree.
-    fn bring_in_exports(
-        &self,
-        options: &FamilyOptions,
-        import: &ImportColumnFamilyOptions,
-        exports: &[ExportImportFilesMetaData],
-        imported: &mut Vec<Imported>,
-    ) -> Result<TreeEdit> {
-        let fs = &*self.context.world.fs;
-        let full = self.options().use_fsync;
-        let reader = Reader {
-            fs,
-            io: &self.context.io,
-            order: &options.comparator,
-            prefix_extractor: options.prefix_extractor.clone(),
-            options: Arc::new(options.table.clone()),
-        };
-        self.catalog.create_table_dirs(options)?;
-        let dir = &self.catalog.table_dirs(options)[0];
-        for file in exports.iter().flat_map(|export| &export.files) {
-            let outside = path_of(file)?;
-            let meta = self
-                .import_meta(&reader, file, &outside, options)
-                .map_err(|error| error.context(format_args!("importing {}", outside.display())))?;
-            let inside = dir.join(names::table(meta.number));
-            imported.push(Imported {
-                outside: outside.clone(),
-                inside: inside.clone(),
-                level: file.level,
-                meta,
-            });
-            let linked = match import.move_files {
-                true => copy::link_synced(fs, &outside, &inside, full),
-                false => copy::copy(fs, &outside, &inside, None, full),
+    options.validate()?;
+    options.check_supported()?;
+    let mut options = options.clone();
+    ttl::agree(context.dated, name, &mut options)?;
+    let options = options.sanitize(&database.settings.get());
+    check_exports(&options.comparator, exports)?;
+    let mut imported = Vec::new();
+    let created = bring_in(database, &options, import, exports, &mut imported)
+        .and_then(|tables| {
+            let family = NewFamily {
+                name: name.to_owned(),
+                options,
+                tables,
             };
-            match linked {
-                Err(error) if import.move_files && copy::cannot_link(&error) => {
-                    copy::copy(fs, &outside, &inside, None, full)?;
-                }
-                linked => linked?,
-            }
-        }
-        debug_assert_eq!(
-            imported.len(),
-            exports
-                .iter()
-                .map(|export| export.files.len())
-                .sum::<usize>(),
-            "each file is brought in"
-        );
-        fs.sync_dir(dir)?;
-        // Epochs order files by age only if every file has one.
-        let all_have_epochs = imported.iter().all(|file| file.meta.epoch != 0);
-        let mut newest_first: Vec<usize> = (0..imported.len()).collect();
-        newest_first.sort_by_key(|&at| std::cmp::Reverse(imported[at].meta.largest_seq));
-        if !all_have_epochs {
-            for (&at, epoch) in newest_first.iter().rev().zip(1..) {
-                imported[at].meta.epoch = epoch;
-            }
-        }
-        Ok(TreeEdit {
-            added: imported
-                .iter()
-                .map(|file| (file.level, Arc::new(file.meta.clone())))
-                .collect(),
-            ..TreeEdit::default()
+            let _lead = host.lead_alone()?;
+            // An opening that finds the family after a power cut finds every write before it too.
+            host.flush_wal(true)?;
+            host.create_families_led(vec![family])
         })
+        .map(|mut created| created.pop().expect("one family was created"));
+    let state = match created {
+        Ok(state) => state,
+        Err(error) => {
+            // With a MANIFEST in doubt the database is read-only, and the files may be part of
+            // it.
+            if !host.is_in_doubt() {
+                imported
+                    .iter()
+                    .for_each(|file| catalog.deletions.delete(&file.inside));
+            }
+            return Err(error);
+        }
+    };
+    if import.move_files {
+        for file in &imported {
+            if let Err(error) = context.world.fs.remove(&file.outside) {
+                context.info.warn(format_args!(
+                    "an imported file keeps its old name too: {error}"
+                ));
+            }
+        }
     }
+    host.schedule_due();
+    Ok(state)
+}
 
-    /// The metadata of an exported file in the tree.
-    fn import_meta(
-        &self,
-        reader: &Reader<'_>,
-        file: &LiveFileMetaData,
-        path: &Path,
-        options: &FamilyOptions,
-    ) -> Result<FileMeta> {
-        let levels = usize::try_from(options.num_levels).unwrap_or(1).max(1);
-        if file.level >= levels {
-            return Err(Error::invalid_argument(format!(
-                "level of the file: expected less than num_levels={levels}, found {}",
-                file.level
-            )));
-        }
-        let external = reader.open(path, Some(file.largest_seqno))?;
-        if external.size != file.size {
-            return Err(Error::corruption(format!(
-                "length: expected {}, found {}",
-                file.size, external.size
-            )));
-        }
-        let (smallest, largest) = match file.smallest.is_empty() || file.largest.is_empty() {
-            true => reader
-                .bounds(&external.table)?
-                .ok_or_else(|| Error::invalid_argument("the file has no entries"))?,
-            false => (bound(&file.smallest)?, bound(&file.largest)?),
+/// Links or copies the files, and returns the edit that makes them a tree.
+fn bring_in(
+    database: Components<'_>,
+    options: &FamilyOptions,
+    import: &ImportColumnFamilyOptions,
+    exports: &[ExportImportFilesMetaData],
+    imported: &mut Vec<Imported>,
+) -> Result<TreeEdit> {
+    let Components {
+        context, catalog, ..
+    } = database;
+    let fs = &*context.world.fs;
+    let full = database.settings.get().use_fsync;
+    let reader = Reader {
+        fs,
+        io: &context.io,
+        order: &options.comparator,
+        prefix_extractor: options.prefix_extractor.clone(),
+        options: Arc::new(options.table.clone()),
+    };
+    catalog.sources.create_dirs(options)?;
+    let dir = &catalog.sources.dirs(options)[0];
+    for file in exports.iter().flat_map(|export| &export.files) {
+        let outside = path_of(file)?;
+        let meta = import_meta(database, &reader, file, &outside, options)
+            .map_err(|error| error.context(format_args!("importing {}", outside.display())))?;
+        let inside = dir.join(names::table(meta.number));
+        imported.push(Imported {
+            outside: outside.clone(),
+            inside: inside.clone(),
+            level: file.level,
+            meta,
+        });
+        let linked = match import.move_files {
+            true => copy::link_synced(fs, &outside, &inside, full),
+            false => copy::copy(fs, &outside, &inside, None, full),
         };
-        if key::compare(reader.order, smallest.as_bytes(), largest.as_bytes()).is_gt() {
-            return Err(Error::corruption(
-                "the smallest key is larger than the largest",
-            ));
+        match linked {
+            Err(error) if import.move_files && copy::cannot_link(&error) => {
+                copy::copy(fs, &outside, &inside, None, full)?;
+            }
+            linked => linked?,
         }
-        let properties = external.table.properties();
-        let mut meta = FileMeta::new(
-            self.catalog.new_file_number(),
-            external.size,
-            smallest,
-            largest,
-        );
-        (meta.smallest_seq, meta.largest_seq) = (file.smallest_seqno, file.largest_seqno);
-        if meta.smallest_seq > meta.largest_seq || meta.largest_seq > SequenceNumber::MAX {
-            return Err(Error::corruption(format!(
-                "sequence numbers from {} to {}",
-                meta.smallest_seq, meta.largest_seq
-            )));
-        }
-        meta.epoch = file.epoch_number;
-        let now = self.context.world.clock.wall_seconds();
-        meta.oldest_ancester_time = match file.oldest_ancester_time {
-            0 => now,
-            time => time,
-        };
-        meta.creation_time = now;
-        meta.temperature = file.temperature;
-        if self.options().file_checksum_gen_factory.is_some() {
-            meta.file_checksum = checksum::of_file(reader.fs, path)?;
-            meta.file_checksum_func = checksum::NAME.into();
-        }
-        meta.unique_id = cairn_format::id::UniqueId::of_table(
-            &properties.db_id,
-            &properties.db_session_id,
-            properties.original_file_number,
-        )
-        .map(|id| id.short());
-        let persisted = reader.order.timestamp_size() == 0 || !properties.timestamps_stripped;
-        meta.timestamps_persisted = persisted;
-        if let Some((least, most)) = &properties.timestamps {
-            (meta.min_timestamp, meta.max_timestamp) = (least.clone(), most.clone());
-        }
-        Ok(meta)
     }
+    debug_assert_eq!(
+        imported.len(),
+        exports
+            .iter()
+            .map(|export| export.files.len())
+            .sum::<usize>(),
+        "each file is brought in"
+    );
+    fs.sync_dir(dir)?;
+    // Epochs order files by age only if every file has one.
+    let all_have_epochs = imported.iter().all(|file| file.meta.epoch != 0);
+    let mut newest_first: Vec<usize> = (0..imported.len()).collect();
+    newest_first.sort_by_key(|&at| std::cmp::Reverse(imported[at].meta.largest_seq));
+    if !all_have_epochs {
+        for (&at, epoch) in newest_first.iter().rev().zip(1..) {
+            imported[at].meta.epoch = epoch;
+        }
+    }
+    Ok(TreeEdit {
+        added: imported
+            .iter()
+            .map(|file| (file.level, Arc::new(file.meta.clone())))
+            .collect(),
+        ..TreeEdit::default()
+    })
+}
+
+/// The metadata of an exported file in the tree.
+fn import_meta(
+    database: Components<'_>,
+    reader: &Reader<'_>,
+    file: &LiveFileMetaData,
+    path: &Path,
+    options: &FamilyOptions,
+) -> Result<FileMeta> {
+    let levels = usize::try_from(options.num_levels).unwrap_or(1).max(1);
+    if file.level >= levels {
+        return Err(Error::invalid_argument(format!(
+            "level of the file: expected less than num_levels={levels}, found {}",
+            file.level
+        )));
+    }
+    let external = reader.open(path, Some(file.largest_seqno))?;
+    if external.size != file.size {
+        return Err(Error::corruption(format!(
+            "length: expected {}, found {}",
+            file.size, external.size
+        )));
+    }
+    let (smallest, largest) = match file.smallest.is_empty() || file.largest.is_empty() {
+        true => reader
+            .bounds(&external.table)?
+            .ok_or_else(|| Error::invalid_argument("the file has no entries"))?,
+        false => (bound(&file.smallest)?, bound(&file.largest)?),
+    };
+    if key::compare(reader.order, smallest.as_bytes(), largest.as_bytes()).is_gt() {
+        return Err(Error::corruption(
+            "the smallest key is larger than the largest",
+        ));
+    }
+    let properties = external.table.properties();
+    let mut meta = FileMeta::new(
+        database.catalog.numbers.take(),
+        external.size,
+        smallest,
+        largest,
+    );
+    (meta.smallest_seq, meta.largest_seq) = (file.smallest_seqno, file.largest_seqno);
+    if meta.smallest_seq > meta.largest_seq || meta.largest_seq > SequenceNumber::MAX {
+        return Err(Error::corruption(format!(
+            "sequence numbers from {} to {}",
+            meta.smallest_seq, meta.largest_seq
+        )));
+    }
+    meta.epoch = file.epoch_number;
+    let now = database.context.world.clock.wall_seconds();
+    meta.oldest_ancester_time = match file.oldest_ancester_time {
+        0 => now,
+        time => time,
+    };
+    meta.creation_time = now;
+    meta.temperature = file.temperature;
+    if database.settings.get().file_checksum_gen_factory.is_some() {
+        meta.file_checksum = checksum::of_file(reader.fs, path)?;
+        meta.file_checksum_func = checksum::NAME.into();
+    }
+    meta.unique_id = cairn_format::id::UniqueId::of_table(
+        &properties.db_id,
+        &properties.db_session_id,
+        properties.original_file_number,
+    )
+    .map(|id| id.short());
+    let persisted = reader.order.timestamp_size() == 0 || !properties.timestamps_stripped;
+    meta.timestamps_persisted = persisted;
+    if let Some((least, most)) = &properties.timestamps {
+        (meta.min_timestamp, meta.max_timestamp) = (least.clone(), most.clone());
+    }
+    Ok(meta)
 }
 
 fn bound(bytes: &[u8]) -> Result<InternalKey> {
     InternalKey::decode(bytes).map_err(|malformed| malformed.in_file("the export's metadata", 0))
 }
 
-/// The path of an exported file. Its name is one path component.
+/// Returns the path of an exported file. Its name is one path component.
 fn path_of(file: &LiveFileMetaData) -> Result<PathBuf> {
     let name = file.relative_filename.trim_start_matches('/');
     let single =
@@ -320,7 +336,7 @@ fn path_of(file: &LiveFileMetaData) -> Result<PathBuf> {
     }
 }
 
-/// Refuses exports in another order, without files, or that overlap each other.
+/// Returns an error for exports with another comparator, without files, or that overlap each other.
 fn check_exports(order: &KeyOrder, exports: &[ExportImportFilesMetaData]) -> Result<()> {
     let mut ranges: Vec<(&[u8], &[u8])> = Vec::new();
     for export in exports {

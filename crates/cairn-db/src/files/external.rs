@@ -1,10 +1,10 @@
-//! A table outside of any tree: opening it by its path, and its bounds.
+//! A table outside of any database: opening it by its path, and its bounds.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use cairn_format::key::InternalKey;
-use cairn_memory::MemoryUses;
+use cairn_memory::ChargePolicy;
 use cairn_memory::secondary::CacheTier;
 use cairn_observe::statistics::Meter;
 use cairn_options::TableOptions;
@@ -14,14 +14,14 @@ use cairn_table::{IterOptions, OpenParams, Table, TableIter};
 use cairn_types::{Error, FileNumber, KeyOrder, PrefixExtractor, Result, SequenceNumber};
 use cairn_version::bounds;
 
-/// A table that was opened by its path.
+/// A table opened by its path.
 pub(crate) struct External {
     pub(crate) table: Arc<Table>,
     /// Its length in bytes.
     pub(crate) size: u64,
 }
 
-/// How the keys of an external table are read.
+/// The options for reading keys of an external table.
 pub(crate) struct Reader<'a> {
     pub(crate) fs: &'a dyn FileSystem,
     pub(crate) io: &'a Io,
@@ -31,8 +31,8 @@ pub(crate) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Opens the table at `path` past any cache. `seq` is the sequence number that its entries
-    /// must have if the file is an external one, or `None` to believe the file.
+    /// Opens the table at `path` without a cache. `seq` is the sequence number that its entries must have if
+    /// the file is an external one, or `None` to use those in the file.
     pub(crate) fn open(&self, path: &Path, seq: Option<SequenceNumber>) -> Result<External> {
         let file = self.fs.open(path, FileMode::default())?;
         let size = file.len()?;
@@ -44,7 +44,7 @@ impl Reader<'_> {
             options: self.options.clone(),
             cache: None,
             lowest_tier: CacheTier::default(),
-            charged: MemoryUses::NONE,
+            charge: ChargePolicy::default(),
             expected_unique_id: None,
             largest_seq: seq,
             tail_size: None,
@@ -56,12 +56,11 @@ impl Reader<'_> {
         })
     }
 
-    /// The bounds of all entries and range tombstones of `table`; `None` if it has none.
+    /// Returns the bounds of all entries and range tombstones of `table`; `None` if it has none.
     ///
     /// # Errors
     ///
-    /// Those of reading; `Corruption` if a key cannot be decoded or the bounds are the wrong way
-    /// round.
+    /// Those of reading; `Corruption` if a key cannot be decoded or the bounds are reversed.
     pub(crate) fn bounds(&self, table: &Arc<Table>) -> Result<Option<(InternalKey, InternalKey)>> {
         let path = "an external table";
         let decode = |bytes: &[u8]| InternalKey::decode(bytes).map_err(|e| e.in_file(path, 0));

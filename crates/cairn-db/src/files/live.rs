@@ -1,4 +1,4 @@
-//! Live files: lists and metadata of the files of the tree.
+//! Live files: lists and metadata of the files in the tree.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,10 +11,12 @@ use cairn_types::{Error, Result, SequenceNumber};
 use cairn_version::{BlobFileMeta, FileMeta, Version};
 
 use super::capture::Capture;
+use super::host::{Components, Host};
+use super::kept::{enable_deletions, keep_files};
 use crate::catalog::family::FamilyState;
+use crate::context::DbContext;
 use crate::db::Db;
 use crate::handle::Family;
-use crate::shared::Shared;
 
 /// A table of the tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,9 +53,9 @@ pub struct LiveFileMetaData {
     pub num_deletions: u64,
     /// The oldest blob file that it refers to; 0 for none.
     pub oldest_blob_file_number: u64,
-    /// When its oldest data was first written, in seconds since 1970; 0 if unknown.
+    /// The time at which its oldest data was first written, in seconds since 1970; 0 if unknown.
     pub oldest_ancester_time: u64,
-    /// When it was created, in seconds since 1970; 0 if unknown.
+    /// The time of its creation, in seconds since 1970; 0 if unknown.
     pub file_creation_time: u64,
     /// Its age among the files of level 0: larger is newer.
     pub epoch_number: u64,
@@ -61,7 +63,7 @@ pub struct LiveFileMetaData {
     pub temperature: u8,
     /// Checksum of the whole file; empty if none is recorded.
     pub file_checksum: Vec<u8>,
-    /// The function that made it, or `Unknown`.
+    /// The checksum function, or `Unknown`.
     pub file_checksum_func_name: String,
 }
 
@@ -81,11 +83,11 @@ pub struct BlobMetaData {
     pub total_blob_count: u64,
     /// Bytes of their records.
     pub total_blob_bytes: u64,
-    /// Blobs that nothing refers to any more.
+    /// Blobs that are garbage.
     pub garbage_blob_count: u64,
     /// Bytes of their records.
     pub garbage_blob_bytes: u64,
-    /// How its checksum was made; empty for none.
+    /// The checksum function; empty for none.
     pub checksum_method: String,
     /// Its checksum; empty for none.
     pub checksum_value: Vec<u8>,
@@ -124,9 +126,9 @@ pub struct ColumnFamilyMetaData {
 /// A selection of the files of a family.
 #[derive(Clone, Debug, Default)]
 pub struct ColumnFamilyMetaDataOptions {
-    /// Only tables that may hold this key or larger ones.
+    /// Only tables that may contain this key or larger ones.
     pub start_key: Option<Vec<u8>>,
-    /// Only tables that may hold this key or smaller ones.
+    /// Only tables that may contain this key or smaller ones.
     pub end_key: Option<Vec<u8>>,
     /// Only this level.
     pub level: Option<usize>,
@@ -177,17 +179,17 @@ pub struct LiveFileStorageInfo {
     pub file_number: u64,
     /// Its kind.
     pub file_type: FileType,
-    /// How many bytes of it belong to the copy.
+    /// The number of its bytes that belong to the copy.
     pub size: u64,
     /// RocksDB's number for the temperature of its storage.
     pub temperature: u8,
     /// Checksum of the whole file; empty if none is recorded or requested.
     pub file_checksum: Vec<u8>,
-    /// The function that made it; `Unknown` if there is none, empty if checksums are not requested.
+    /// The checksum function; `Unknown` if there is none, empty if checksums are not requested.
     pub file_checksum_func_name: String,
     /// The content of the file in the copy, if it differs from that on disk.
     pub replacement_contents: Option<Vec<u8>>,
-    /// True if the file may be longer than `size`, and only its beginning belongs to the copy.
+    /// True if the file may be longer than `size`, and only its first `size` bytes belong to the copy.
     pub trim_to_size: bool,
 }
 
@@ -196,216 +198,206 @@ pub struct LiveFileStorageInfo {
 pub struct LiveFilesStorageInfoOptions {
     /// True if checksums are filled in.
     pub include_checksum_info: bool,
-    /// Memtables are flushed first if the logs have so many bytes or more: 0 always, `u64::MAX`
-    /// never.
+    /// Memtables are flushed first if the logs have this many bytes or more: 0 always, `u64::MAX` never.
     pub wal_size_for_flush: u64,
 }
 
-impl Shared {
-    /// The state of this moment. The caller keeps files from deletion. Writers wait shortly.
-    pub(crate) fn capture(self: &Arc<Self>) -> Result<Capture> {
-        if self.context.read_only {
-            return self.captured_at_opening();
-        }
-        self.context.check_process()?;
-        let _lead = self.lead_alone()?;
-        self.capture_led()
+/// The state of this moment. The caller keeps files from deletion. Writers wait shortly.
+pub(crate) fn capture(host: &impl Host) -> Result<Capture> {
+    let Components {
+        context, catalog, ..
+    } = host.components();
+    if context.read_only {
+        return host.opened_files();
     }
+    context.check_process()?;
+    let _lead = host.lead_alone()?;
+    // What waits in memory belongs to the state too.
+    host.flush_wal(false)?;
+    // The logs and the MANIFEST are of one moment: what the MANIFEST has in logs stays in them.
+    let editor = catalog.edit();
+    let files = editor.live_files()?;
+    let end = host.log_end();
+    Ok(Capture {
+        files,
+        logs: end.needed,
+        last: end.last,
+    })
+}
 
-    fn capture_led(&self) -> Result<Capture> {
-        // What waits in memory belongs to the state too.
-        self.flush_wal(false)?;
-        // The logs and the MANIFEST are of one moment: what the MANIFEST has in logs stays in them.
-        let editor = self.catalog.edit();
-        Ok(Capture {
-            files: editor.live_files()?,
-            logs: self.needed_logs(),
-            last: self.last_write(),
-        })
-    }
-
-    /// The metadata of `file`.
-    fn live_file(
-        &self,
-        family: &FamilyState,
-        level: usize,
-        file: &FileMeta,
-        busy: &cairn_jobs::pick::InProgress,
-    ) -> LiveFileMetaData {
-        let path = family.tables().path(file);
-        let counts = file.counts.get().copied().unwrap_or_default();
-        LiveFileMetaData {
-            column_family_name: family.name().to_owned(),
-            level,
-            relative_filename: names::table(file.number),
-            directory: path
-                .parent()
-                .map_or(self.context.dir.clone(), PathBuf::from),
-            file_number: file.number.0,
-            size: file.size,
-            smallest_seqno: file.smallest_seq,
-            largest_seqno: file.largest_seq,
-            smallest_key: file.smallest.user_key().to_vec(),
-            largest_key: file.largest.user_key().to_vec(),
-            smallest: file.smallest.as_bytes().to_vec(),
-            largest: file.largest.as_bytes().to_vec(),
-            being_compacted: busy.contains(file.number),
-            num_entries: counts.entries,
-            num_deletions: counts.deletions,
-            oldest_blob_file_number: file.oldest_blob.map_or(0, |number| number.0),
-            oldest_ancester_time: file.oldest_time(),
-            file_creation_time: file.created(),
-            epoch_number: file.epoch,
-            temperature: file.temperature,
-            file_checksum: file.file_checksum.clone(),
-            file_checksum_func_name: file.file_checksum_func.to_string(),
-        }
-    }
-
-    fn family_metadata(
-        &self,
-        family: &FamilyState,
-        options: &ColumnFamilyMetaDataOptions,
-    ) -> ColumnFamilyMetaData {
-        let busy = self.in_progress(family);
-        let version = family.view().version.clone();
-        let mut metadata = ColumnFamilyMetaData {
-            name: family.name().to_owned(),
-            ..ColumnFamilyMetaData::default()
-        };
-        for level in 0..version.num_levels() {
-            if options.level.is_some_and(|only| only != level) {
-                continue;
-            }
-            let files: Vec<_> = asked_for(&version, level, options)
-                .map(|file| self.live_file(family, level, file, &busy))
-                .collect();
-            let size = files.iter().map(|file| file.size).sum();
-            metadata.size += size;
-            metadata.file_count += files.len();
-            metadata.levels.push(LevelMetaData { level, size, files });
-        }
-        for blob in version.blob_files().values() {
-            let blob = self.blob_metadata(&family.tables().paths[0], blob);
-            metadata.blob_file_size += blob.blob_file_size;
-            metadata.blob_files.push(blob);
-        }
-        metadata
-    }
-
-    fn blob_metadata(&self, dir: &Path, blob: &BlobFileMeta) -> BlobMetaData {
-        let name = names::blob(blob.number);
-        let path = dir.join(&name);
-        BlobMetaData {
-            blob_file_number: blob.number.0,
-            blob_file_name: name,
-            blob_file_path: dir.to_owned(),
-            // A file that cannot be looked at now is still listed.
-            blob_file_size: self
-                .context
-                .world
-                .fs
-                .status(&path)
-                .map_or(blob.total_bytes, |found| found.len),
-            total_blob_count: blob.total_count,
-            total_blob_bytes: blob.total_bytes,
-            garbage_blob_count: blob.garbage_count,
-            garbage_blob_bytes: blob.garbage_bytes,
-            checksum_method: blob.checksum_method.clone(),
-            checksum_value: blob.checksum_value.clone(),
-        }
-    }
-
-    /// Every file of `capture` as part of a copy.
-    pub(crate) fn storage_infos(
-        &self,
-        capture: &Capture,
-        checksums: bool,
-    ) -> Result<Vec<LiveFileStorageInfo>> {
-        let no_function = match checksums {
-            true => cairn_version::file_meta::NO_CHECKSUM_FUNCTION,
-            false => "",
-        };
-        let info =
-            |kind: FileType, name: FileName, directory: PathBuf, size: u64| LiveFileStorageInfo {
-                relative_filename: name.to_string(),
-                directory,
-                file_number: name.number().map_or(0, |number| number.0),
-                file_type: kind,
-                size,
-                temperature: 0,
-                file_checksum: Vec::new(),
-                file_checksum_func_name: no_function.to_owned(),
-                replacement_contents: None,
-                trim_to_size: false,
-            };
-        let mut all = Vec::new();
-        for (dir, file) in &capture.files.tables {
-            let name = FileName::Table(file.number);
-            let mut table = info(FileType::Table, name, dir.clone(), file.size);
-            table.temperature = file.temperature;
-            if checksums {
-                table.file_checksum.clone_from(&file.file_checksum);
-                table.file_checksum_func_name = file.file_checksum_func.to_string();
-            }
-            all.push(table);
-        }
-        for (dir, blob) in &capture.files.blobs {
-            let name = FileName::Blob(blob.number);
-            let size = self
-                .context
-                .world
-                .fs
-                .status(&dir.join(name.to_string()))?
-                .len;
-            let mut entry = info(FileType::Blob, name, dir.clone(), size);
-            if checksums && !blob.checksum_method.is_empty() {
-                entry.file_checksum.clone_from(&blob.checksum_value);
-                entry
-                    .file_checksum_func_name
-                    .clone_from(&blob.checksum_method);
-            }
-            all.push(entry);
-        }
-        let (number, size) = capture.files.manifest;
-        let manifest = FileName::Manifest(number);
-        all.push(LiveFileStorageInfo {
-            trim_to_size: true,
-            ..info(FileType::Manifest, manifest, self.context.dir.clone(), size)
-        });
-        let current = names::encode_current(number).into_bytes();
-        let size = current.len() as u64;
-        all.push(LiveFileStorageInfo {
-            replacement_contents: Some(current),
-            ..info(
-                FileType::Current,
-                FileName::Current,
-                self.context.dir.clone(),
-                size,
-            )
-        });
-        if let Some((number, size)) = self.catalog.newest_options()? {
-            let name = FileName::Options(number);
-            all.push(info(
-                FileType::Options,
-                name,
-                self.context.dir.clone(),
-                size,
-            ));
-        }
-        for &(number, size) in &capture.logs {
-            let name = FileName::Wal(number);
-            // A log that was written over holds more than its own records.
-            all.push(LiveFileStorageInfo {
-                trim_to_size: true,
-                ..info(FileType::Wal, name, self.context.wal_dir.clone(), size)
-            });
-        }
-        Ok(all)
+/// The metadata of `file`.
+fn live_file(
+    context: &DbContext,
+    family: &FamilyState,
+    level: usize,
+    file: &FileMeta,
+    busy: &cairn_jobs::pick::InProgress,
+) -> LiveFileMetaData {
+    let path = family.tables().path(file);
+    let counts = file.counts.get().copied().unwrap_or_default();
+    LiveFileMetaData {
+        column_family_name: family.name().to_owned(),
+        level,
+        relative_filename: names::table(file.number),
+        directory: path.parent().map_or(context.dir.clone(), PathBuf::from),
+        file_number: file.number.0,
+        size: file.size,
+        smallest_seqno: file.smallest_seq,
+        largest_seqno: file.largest_seq,
+        smallest_key: file.smallest.user_key().to_vec(),
+        largest_key: file.largest.user_key().to_vec(),
+        smallest: file.smallest.as_bytes().to_vec(),
+        largest: file.largest.as_bytes().to_vec(),
+        being_compacted: busy.contains(file.number),
+        num_entries: counts.entries,
+        num_deletions: counts.deletions,
+        oldest_blob_file_number: file.oldest_blob.map_or(0, |number| number.0),
+        oldest_ancester_time: file.oldest_time(),
+        file_creation_time: file.created(),
+        epoch_number: file.epoch,
+        temperature: file.temperature,
+        file_checksum: file.file_checksum.clone(),
+        file_checksum_func_name: file.file_checksum_func.to_string(),
     }
 }
 
-/// The tables of a level that `options` select.
+/// The files of `family` that `options` select.
+pub(crate) fn family_metadata(
+    host: &impl Host,
+    family: &FamilyState,
+    options: &ColumnFamilyMetaDataOptions,
+) -> ColumnFamilyMetaData {
+    let context = host.components().context;
+    let busy = host.with_inputs(family, |busy| busy.clone());
+    let busy = busy.unwrap_or_default();
+    let version = family.view().version.clone();
+    let mut metadata = ColumnFamilyMetaData {
+        name: family.name().to_owned(),
+        ..ColumnFamilyMetaData::default()
+    };
+    for level in 0..version.num_levels() {
+        if options.level.is_some_and(|only| only != level) {
+            continue;
+        }
+        let files: Vec<_> = asked_for(&version, level, options)
+            .map(|file| live_file(context, family, level, file, &busy))
+            .collect();
+        let size = files.iter().map(|file| file.size).sum();
+        metadata.size += size;
+        metadata.file_count += files.len();
+        metadata.levels.push(LevelMetaData { level, size, files });
+    }
+    for blob in version.blob_files().values() {
+        let blob = blob_metadata(context, &family.tables().paths[0], blob);
+        metadata.blob_file_size += blob.blob_file_size;
+        metadata.blob_files.push(blob);
+    }
+    metadata
+}
+
+/// The metadata of a blob file in `dir`.
+fn blob_metadata(context: &DbContext, dir: &Path, blob: &BlobFileMeta) -> BlobMetaData {
+    let name = names::blob(blob.number);
+    let path = dir.join(&name);
+    BlobMetaData {
+        blob_file_number: blob.number.0,
+        blob_file_name: name,
+        blob_file_path: dir.to_owned(),
+        // A file that cannot be looked at now is still listed.
+        blob_file_size: context
+            .world
+            .fs
+            .status(&path)
+            .map_or(blob.total_bytes, |found| found.len),
+        total_blob_count: blob.total_count,
+        total_blob_bytes: blob.total_bytes,
+        garbage_blob_count: blob.garbage_count,
+        garbage_blob_bytes: blob.garbage_bytes,
+        checksum_method: blob.checksum_method.clone(),
+        checksum_value: blob.checksum_value.clone(),
+    }
+}
+
+/// Every file of `capture` as part of a copy.
+pub(crate) fn storage_infos(
+    database: Components<'_>,
+    capture: &Capture,
+    checksums: bool,
+) -> Result<Vec<LiveFileStorageInfo>> {
+    let context = database.context;
+    let no_function = match checksums {
+        true => cairn_version::file_meta::NO_CHECKSUM_FUNCTION,
+        false => "",
+    };
+    let info =
+        |kind: FileType, name: FileName, directory: PathBuf, size: u64| LiveFileStorageInfo {
+            relative_filename: name.to_string(),
+            directory,
+            file_number: name.number().map_or(0, |number| number.0),
+            file_type: kind,
+            size,
+            temperature: 0,
+            file_checksum: Vec::new(),
+            file_checksum_func_name: no_function.to_owned(),
+            replacement_contents: None,
+            trim_to_size: false,
+        };
+    let mut all = Vec::new();
+    for (dir, file) in &capture.files.tables {
+        let name = FileName::Table(file.number);
+        let mut table = info(FileType::Table, name, dir.clone(), file.size);
+        table.temperature = file.temperature;
+        if checksums {
+            table.file_checksum.clone_from(&file.file_checksum);
+            table.file_checksum_func_name = file.file_checksum_func.to_string();
+        }
+        all.push(table);
+    }
+    for (dir, blob) in &capture.files.blobs {
+        let name = FileName::Blob(blob.number);
+        let size = context.world.fs.status(&dir.join(name.to_string()))?.len;
+        let mut entry = info(FileType::Blob, name, dir.clone(), size);
+        if checksums && !blob.checksum_method.is_empty() {
+            entry.file_checksum.clone_from(&blob.checksum_value);
+            entry
+                .file_checksum_func_name
+                .clone_from(&blob.checksum_method);
+        }
+        all.push(entry);
+    }
+    let (number, size) = capture.files.manifest;
+    let manifest = FileName::Manifest(number);
+    all.push(LiveFileStorageInfo {
+        trim_to_size: true,
+        ..info(FileType::Manifest, manifest, context.dir.clone(), size)
+    });
+    let current = names::encode_current(number).into_bytes();
+    let size = current.len() as u64;
+    all.push(LiveFileStorageInfo {
+        replacement_contents: Some(current),
+        ..info(
+            FileType::Current,
+            FileName::Current,
+            context.dir.clone(),
+            size,
+        )
+    });
+    if let Some((number, size)) = database.catalog.options_files.newest()? {
+        let name = FileName::Options(number);
+        all.push(info(FileType::Options, name, context.dir.clone(), size));
+    }
+    for &(number, size) in &capture.logs {
+        let name = FileName::Wal(number);
+        // A log that was written over holds more than its own records.
+        all.push(LiveFileStorageInfo {
+            trim_to_size: true,
+            ..info(FileType::Wal, name, context.wal_dir.clone(), size)
+        });
+    }
+    Ok(all)
+}
+
+/// Returns the tables of a level that `options` select.
 fn asked_for<'v>(
     version: &'v Version,
     level: usize,
@@ -437,30 +429,30 @@ fn asked_for<'v>(
 }
 
 impl Db {
-    /// Keeps every file that is live now from deletion, as often as it is called, until
-    /// [`Db::enable_file_deletions`] has been called as often.
+    /// Prevents the deletion of all current and future live files until [`Db::enable_file_deletions`] has
+    /// been called as often.
     ///
     /// # Errors
     ///
     /// `NotSupported` in a forked child.
     pub fn disable_file_deletions(&self) -> Result<()> {
         self.shared().context.check_process()?;
-        self.shared().catalog.disable_deletions();
+        self.shared().catalog.deletions.disable();
         Ok(())
     }
 
-    /// Ends one [`Db::disable_file_deletions`]. With the last of them, obsolete files are deleted.
+    /// Ends one [`Db::disable_file_deletions`]. The last one deletes obsolete files.
     ///
     /// # Errors
     ///
     /// `NotSupported` in a forked child.
     pub fn enable_file_deletions(&self) -> Result<()> {
         self.shared().context.check_process()?;
-        self.shared().enable_file_deletions();
+        enable_deletions(&**self.shared());
         Ok(())
     }
 
-    /// Every table of every family.
+    /// Returns every table of every family.
     #[must_use]
     pub fn live_files_metadata(&self) -> Vec<LiveFileMetaData> {
         let shared = self.shared();
@@ -468,13 +460,13 @@ impl Db {
         let all = ColumnFamilyMetaDataOptions::default();
         families
             .iter()
-            .flat_map(|family| shared.family_metadata(family, &all).levels)
+            .flat_map(|family| family_metadata(&**shared, family, &all).levels)
             .flat_map(|level| level.files)
             .collect()
     }
 
-    /// The names of all live files relative to the directory, each with a slash before it, but for
-    /// logs; and how many bytes of the MANIFEST count. Files should be kept from deletion first.
+    /// Returns the names of all live files except logs, relative to the directory and with a leading slash,
+    /// and the relevant length of the MANIFEST. File deletions should be disabled first.
     ///
     /// # Errors
     ///
@@ -484,8 +476,8 @@ impl Db {
         if flush {
             shared.flush_for_copy(0)?;
         }
-        let capture = shared.capture()?;
-        let infos = shared.storage_infos(&capture, false)?;
+        let capture = capture(&**shared)?;
+        let infos = storage_infos(shared.components(), &capture, false)?;
         let names = infos
             .into_iter()
             .filter(|info| info.file_type != FileType::Wal)
@@ -493,8 +485,8 @@ impl Db {
         Ok((names.collect(), capture.files.manifest.1))
     }
 
-    /// Every file that a copy of the database needs, logs included, with how much of it. Files
-    /// should be kept from deletion first.
+    /// Returns every file that a copy of the database needs, including logs, with its relevant length. File
+    /// deletions should be disabled first.
     ///
     /// # Errors
     ///
@@ -505,11 +497,11 @@ impl Db {
     ) -> Result<Vec<LiveFileStorageInfo>> {
         let shared = self.shared();
         shared.flush_for_copy(options.wal_size_for_flush)?;
-        let capture = shared.capture()?;
-        shared.storage_infos(&capture, options.include_checksum_info)
+        let capture = capture(&**shared)?;
+        storage_infos(shared.components(), &capture, options.include_checksum_info)
     }
 
-    /// The recorded checksums of all tables and blob files: number, checksum, function.
+    /// Returns the recorded checksums of all tables and blob files: number, checksum, function.
     #[must_use]
     pub fn live_files_checksum_info(&self) -> Vec<(u64, Vec<u8>, String)> {
         let mut all = Vec::new();
@@ -527,13 +519,13 @@ impl Db {
         all
     }
 
-    /// Reads every table and blob file of every family and compares its checksum with the one that
-    /// the MANIFEST has, where it has one.
+    /// Reads every table and blob file of every family and compares its checksum with the one in the
+    /// MANIFEST, if any.
     ///
     /// # Errors
     ///
-    /// `Corruption` names the first file that differs; `NotSupported` for a checksum function that
-    /// is not known; `InvalidArgument` without `file_checksum_gen_factory`.
+    /// `Corruption` for the first file that differs; `NotSupported` for an unknown checksum function;
+    /// `InvalidArgument` without `file_checksum_gen_factory`.
     pub fn verify_file_checksums(&self) -> Result<()> {
         let shared = self.shared();
         if shared.options().file_checksum_gen_factory.is_none() {
@@ -541,58 +533,66 @@ impl Db {
                 "checksums of files cannot be verified: file_checksum_gen_factory is not set",
             ));
         }
+        let database = shared.components();
         let _working = shared
             .telemetry
             .begin_operation("", Operation::VerifyFileChecksums);
-        let _kept = shared.keep_files();
+        let _kept = keep_files(&**shared);
         for family in shared.catalog.families().iter() {
             let view = family.view();
             for (_, file) in view.version.files() {
                 let path = family.tables().path(file);
-                shared.verify_file(&path, &file.file_checksum, &file.file_checksum_func)?;
+                verify_file(
+                    database,
+                    &path,
+                    &file.file_checksum,
+                    &file.file_checksum_func,
+                )?;
             }
             for (number, blob) in view.version.blob_files() {
                 let path = view.family.blobs.path(*number);
-                shared.verify_file(&path, &blob.checksum_value, &blob.checksum_method)?;
+                verify_file(database, &path, &blob.checksum_value, &blob.checksum_method)?;
             }
         }
         Ok(())
     }
 }
 
-impl Shared {
-    /// Compares the checksum of the file at `path` with the one that the MANIFEST has, unless that
-    /// is empty.
-    fn verify_file(&self, path: &Path, expected: &[u8], function: &str) -> Result<()> {
-        if expected.is_empty() {
-            return Ok(());
-        }
-        if function != checksum::NAME {
-            return Err(Error::not_supported(format!(
-                "checksum function {function} of {}",
-                path.display()
-            )));
-        }
-        let began = self.telemetry.began();
-        let found = checksum::of_file(&*self.context.world.fs, path)?;
-        let bytes = self.context.world.fs.status(path)?.len;
-        self.telemetry.tick(Ticker::VerifyChecksumReadBytes, bytes);
-        self.telemetry
-            .time_since(began, Histogram::FileReadVerifyFileChecksumsMicros);
-        if found != expected {
-            return Err(Error::corruption(format!(
-                "checksum of {}: expected {expected:02x?} as in the MANIFEST, found {found:02x?}",
-                path.display(),
-            )));
-        }
-        Ok(())
+/// Compares the checksum of the file at `path` with the one that the MANIFEST has, unless that is empty.
+fn verify_file(
+    database: Components<'_>,
+    path: &Path,
+    expected: &[u8],
+    function: &str,
+) -> Result<()> {
+    if expected.is_empty() {
+        return Ok(());
     }
+    if function != checksum::NAME {
+        return Err(Error::not_supported(format!(
+            "checksum function {function} of {}",
+            path.display()
+        )));
+    }
+    let (telemetry, fs) = (database.telemetry, &*database.context.world.fs);
+    let began = telemetry.began();
+    let found = checksum::of_file(fs, path)?;
+    let bytes = fs.status(path)?.len;
+    telemetry.tick(Ticker::VerifyChecksumReadBytes, bytes);
+    telemetry.time_since(began, Histogram::FileReadVerifyFileChecksumsMicros);
+    if found != expected {
+        return Err(Error::corruption(format!(
+            "checksum of {}: expected {expected:02x?} as in the MANIFEST, found {found:02x?}",
+            path.display(),
+        )));
+    }
+    Ok(())
 }
 
 impl Family {
-    /// The files of the family, level by level.
+    /// Returns the files of the family by level.
     #[must_use]
     pub fn metadata(&self, options: &ColumnFamilyMetaDataOptions) -> ColumnFamilyMetaData {
-        self.db.shared.family_metadata(&self.state, options)
+        family_metadata(&*self.db.shared, &self.state, options)
     }
 }

@@ -1,7 +1,7 @@
-//! The directory `lost` of a database: files with data that the database does not have any more.
+//! The directory `lost` of a database: files with data that is no longer part of the database.
 //!
-//! A file gets a second name there, which is durable before a state without the file becomes
-//! current; only then does the old name go. Nothing in `lost` is ever read or deleted.
+//! A file is linked there durably before a state without the file becomes current; only then is the old name
+//! removed. Files in `lost` are never read or deleted.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use super::copy;
 /// The name of the directory.
 const NAME: &str = "lost";
 
-/// The directory `lost` of one database; it need not exist yet.
+/// The directory `lost` of one database, which may not exist yet.
 pub(crate) struct Lost<'a> {
     fs: &'a dyn FileSystem,
     db: &'a Path,
@@ -21,13 +21,13 @@ pub(crate) struct Lost<'a> {
 }
 
 impl<'a> Lost<'a> {
-    /// That of the database in `db`.
+    /// Returns that of the database in `db`.
     pub(crate) fn of(fs: &'a dyn FileSystem, db: &'a Path, use_fsync: bool) -> Lost<'a> {
         Lost { fs, db, use_fsync }
     }
 
-    /// Gives the file at `path` a name here, and returns it: its own, with a number behind it if another
-    /// file has that. The old name stays.
+    /// Links the file at `path` there, and returns the new path: its own name, with a number appended if that
+    /// is in use. The old name is kept.
     pub(crate) fn keep(&self, path: &Path) -> Result<PathBuf> {
         let lost = self.db.join(NAME);
         self.fs.create_dir_all(&lost)?;

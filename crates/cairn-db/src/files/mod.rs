@@ -1,5 +1,5 @@
-//! Files that enter and leave a database: tables written and read outside of one, ingestion,
-//! checkpoints, exports, and what files there are.
+//! Operations on files outside of the tree: tables written and read without a database, ingestion,
+//! checkpoints, exports, and lists of files.
 
 pub(crate) mod capture;
 pub(crate) mod checkpoint;
@@ -7,7 +7,9 @@ pub(crate) mod copy;
 mod destroy;
 mod export;
 mod external;
+pub(crate) mod host;
 pub(crate) mod ingest;
+mod kept;
 pub(crate) mod live;
 pub(crate) mod lost;
 mod repair;
@@ -15,6 +17,9 @@ mod sorted_run;
 mod sst_reader;
 mod sst_writer;
 pub(crate) mod staging;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;
 
 pub use destroy::destroy;
 pub use export::ExportImportFilesMetaData;

@@ -1,8 +1,7 @@
-//! Sorting outside of memory: pairs go in in any order and come out as tables that follow each other,
-//! ready for an ingestion.
+//! External sorting: pairs are added in any order and become consecutive tables, ready for an ingestion.
 //!
-//! A database in a directory of its own does the work: memtables that are sorted when they are full,
-//! no log, and one compaction of everything at the end.
+//! The work is done by a database in its own directory: with memtables that are sorted when they are full, no
+//! log, and one compaction of everything at the end.
 
 use std::path::PathBuf;
 
@@ -23,29 +22,29 @@ use crate::open::{OpenRequest, open};
 /// The options of a `SortedRunBuilder`.
 #[derive(Clone, Debug)]
 pub struct SortedRunBuilderOptions {
-    /// The directory to work in. It must not hold a database.
+    /// The working directory. It must not contain a database.
     pub temp_dir: PathBuf,
-    /// The order of the keys.
+    /// The comparator.
     pub comparator: KeyOrder,
-    /// About how large the tables become, in bytes.
+    /// The approximate size of the tables in bytes.
     pub target_file_size_bytes: u64,
     /// The compression of their blocks.
     pub compression: Compression,
-    /// Flushes and parts of the last compaction at once.
+    /// The number of concurrent flushes, and of subcompactions of the final compaction.
     pub max_compaction_threads: i32,
-    /// Bytes that are sorted in memory at a time.
+    /// The number of bytes sorted in memory at a time.
     pub write_buffer_size: usize,
-    /// Memtables, of that size each, before writers wait.
+    /// The maximum number of such memtables before writers wait.
     pub max_write_buffer_number: i32,
     /// The table format options.
     pub table: TableOptions,
-    /// True if the directory stays when the builder is dropped.
+    /// True to keep the directory when the builder is dropped.
     pub keep_temp_db: bool,
 }
 
 impl SortedRunBuilderOptions {
-    /// The defaults, which are RocksDB's, in `temp_dir`: bytewise order, tables and memtables of 64 MiB,
-    /// no compression, 4 threads, 4 memtables.
+    /// Returns the defaults, which are RocksDB's, with `temp_dir`: bytewise order, tables and memtables of 64
+    /// MiB, no compression, 4 threads, 4 memtables.
     #[must_use]
     pub fn new(temp_dir: impl Into<PathBuf>) -> SortedRunBuilderOptions {
         SortedRunBuilderOptions {
@@ -103,7 +102,7 @@ impl SortedRunBuilderOptions {
             memtable_factory: MemtableFactory::Vector,
             compaction_style: CompactionStyle::Universal,
             disable_auto_compactions: true,
-            // Files of level 0 pile up until the end: no reader needs fewer.
+            // Files of level 0 accumulate until the end, since nothing reads them.
             level0_slowdown_writes_trigger: i32::MAX,
             level0_stop_writes_trigger: i32::MAX,
             soft_pending_compaction_bytes_limit: 0,
@@ -125,11 +124,11 @@ struct Sorted {
     bytes: u64,
 }
 
-/// Sorts more than fits into memory: pairs are added in any order, by any threads, and become tables
-/// in key order. Of pairs with the same key the one that was added last stays.
+/// Sorts more data than fits in memory: pairs are added in any order, by any threads, and become tables in
+/// key order. Of several pairs with the same key, the last one added is kept.
 ///
-/// The tables can be ingested with `allow_db_generated_files` and without `snapshot_consistency`; they
-/// are deleted with the directory unless `keep_temp_db` says otherwise.
+/// The tables can be ingested with `allow_db_generated_files` and without `snapshot_consistency`; they are
+/// deleted with the directory unless `keep_temp_db` is set.
 pub struct SortedRunBuilder {
     options: SortedRunBuilderOptions,
     world: World,
@@ -141,12 +140,11 @@ pub struct SortedRunBuilder {
 }
 
 impl SortedRunBuilder {
-    /// A builder without any pairs.
+    /// Creates an empty builder.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for options that make no sense, or if there is a database in the directory
-    /// already; `IoError`.
+    /// `InvalidArgument` for invalid options, or if the directory already contains a database; `IoError`.
     pub fn new(world: &World, options: SortedRunBuilderOptions) -> Result<SortedRunBuilder> {
         options.check()?;
         let db = open(&OpenRequest {
@@ -169,10 +167,10 @@ impl SortedRunBuilder {
 
     fn database(&self) -> Result<&Db> {
         let db = self.db.as_ref();
-        db.ok_or_else(|| Error::invalid_argument("the builder has cleaned up"))
+        db.ok_or_else(|| Error::invalid_argument("the builder was cleaned up"))
     }
 
-    /// The database, if pairs may still be added.
+    /// Returns the database, if pairs may still be added.
     fn open_for_more(&self) -> Result<&Db> {
         match self.sorted {
             Some(_) => Err(Error::invalid_argument("the builder is finished")),
@@ -191,7 +189,7 @@ impl SortedRunBuilder {
         self.write(&batch, (key.len() + value.len()) as u64)
     }
 
-    /// Adds the pairs of `batch`, which is cheaper for many. It should hold nothing else.
+    /// Adds the pairs of `batch`, which is cheaper for many pairs. It should contain nothing else.
     ///
     /// # Errors
     ///
@@ -206,14 +204,14 @@ impl SortedRunBuilder {
             ..WriteOptions::default()
         };
         self.open_for_more()?.write_with(batch, &unlogged)?;
-        // Relaxed: numbers that order nothing else.
+        // Relaxed: counters that order nothing else.
         let count = u64::from(batch.count());
         self.entries.fetch_add(count, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Makes tables of everything that was added.
+    /// Creates tables from everything that was added.
     ///
     /// # Errors
     ///
@@ -232,7 +230,7 @@ impl SortedRunBuilder {
         debug_assert_eq!(
             files.len(),
             tables.len(),
-            "nothing changes the tables of a builder that is finished"
+            "the tables of a finished builder do not change"
         );
         debug_assert!(
             files.windows(2).all(|pair| {
@@ -245,7 +243,7 @@ impl SortedRunBuilder {
         let entries = tables.values().map(|table| table.num_entries).sum();
         debug_assert!(
             entries <= self.entries.load(Ordering::Relaxed),
-            "no more pairs come out than were added"
+            "there are no more pairs than were added"
         );
         self.sorted = Some(Sorted {
             entries,
@@ -258,13 +256,13 @@ impl SortedRunBuilder {
         Ok(())
     }
 
-    /// The tables, in key order; none before [`SortedRunBuilder::finish`].
+    /// Returns the tables, in key order; empty before [`SortedRunBuilder::finish`].
     #[must_use]
     pub fn output_files(&self) -> &[PathBuf] {
         self.sorted.as_ref().map_or(&[], |sorted| &sorted.files)
     }
 
-    /// The number of pairs; before the end, that of all that were added.
+    /// Returns the number of pairs; before the end, including duplicates.
     #[must_use]
     pub fn num_entries(&self) -> u64 {
         let added = || self.entries.load(Ordering::Relaxed);
@@ -273,7 +271,7 @@ impl SortedRunBuilder {
             .map_or_else(added, |sorted| sorted.entries)
     }
 
-    /// Bytes of the tables; before the end, of what was added.
+    /// Returns the size of the tables in bytes; before the end, that of all pairs added.
     #[must_use]
     pub fn data_size(&self) -> u64 {
         let added = || self.bytes.load(Ordering::Relaxed);
@@ -282,7 +280,7 @@ impl SortedRunBuilder {
             .map_or_else(added, |sorted| sorted.bytes)
     }
 
-    /// A walk over all pairs in key order.
+    /// Returns an iterator over all pairs in key order.
     ///
     /// # Errors
     ///
@@ -294,8 +292,8 @@ impl SortedRunBuilder {
         }
     }
 
-    /// Deletes the directory's database with all tables. Nothing can be done with the builder then.
-    /// The builder does it by itself when it goes, unless `keep_temp_db` is set.
+    /// Deletes the database in the directory with all tables. The builder cannot be used afterwards. Dropping
+    /// the builder does the same, unless `keep_temp_db` is set.
     ///
     /// # Errors
     ///

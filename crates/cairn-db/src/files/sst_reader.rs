@@ -1,14 +1,14 @@
-//! Reading one table without a database: what `sst_dump` and tools do.
+//! Reading a single table without a database, for tools such as `sst_dump`.
 //!
-//! The table is read as a database would read it that has nothing else in it: newest versions,
-//! merged operands, range deletions applied.
+//! The table is read like a database with no other content: newest versions, merged operands, range deletions
+//! applied.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use cairn_format::key::LookupKey;
 use cairn_format::table::Properties;
-use cairn_memory::MemoryUses;
+use cairn_memory::ChargePolicy;
 use cairn_memory::secondary::CacheTier;
 use cairn_memtable::{Memtable, MemtableOptions};
 use cairn_observe::statistics::Meter;
@@ -34,8 +34,7 @@ impl SstFileReader {
     ///
     /// # Errors
     ///
-    /// `IoError`; `Corruption` that names file and offset; `InvalidArgument` if its keys are in
-    /// another order.
+    /// `IoError`; `Corruption` with file and offset; `InvalidArgument` if the table has another comparator.
     pub fn open(world: &World, path: &Path, family: &FamilyOptions) -> Result<SstFileReader> {
         let io = Io::blocking();
         let options = Arc::new(family.table.clone());
@@ -66,7 +65,7 @@ impl SstFileReader {
             prefix_extractor: family.prefix_extractor.clone(),
             options,
             cache: None,
-            charged: MemoryUses::NONE,
+            charge: ChargePolicy::default(),
             verify_unique_id: false,
             mode: FileMode::default(),
             advise_random: false,
@@ -116,13 +115,13 @@ impl SstFileReader {
         })
     }
 
-    /// The properties that the writer of the table recorded.
+    /// Returns the properties recorded by the writer of the table.
     #[must_use]
     pub fn properties(&self) -> &Properties {
         self.table.properties()
     }
 
-    /// The value of `key`, or `None` if the table has none.
+    /// Returns the value of `key`, or `None` if the table has none.
     ///
     /// # Errors
     ///
@@ -131,7 +130,7 @@ impl SstFileReader {
         self.get_with(key, &ReadOptions::default())
     }
 
-    /// [`SstFileReader::get`] with options.
+    /// Like [`SstFileReader::get`], with options.
     ///
     /// # Errors
     ///
@@ -140,7 +139,7 @@ impl SstFileReader {
         self.find(key, options)?.into_value()
     }
 
-    /// The columns of `key`, or `None` if the table has no value of it.
+    /// Returns the columns of `key`, or `None` if the table has no value for it.
     ///
     /// # Errors
     ///
@@ -169,15 +168,15 @@ impl SstFileReader {
         )
     }
 
-    /// An iterator over what the table says, which stands nowhere yet.
+    /// Creates an unpositioned iterator over the visible entries of the table.
     #[must_use]
     pub fn iter(&self, options: &ReadOptions) -> SstIter {
         let seq = options.snapshot.unwrap_or(SequenceNumber::MAX);
         SstIter(DbIter::new(self.view.clone(), seq, options))
     }
 
-    /// Shows `take` every entry as the file has it, in order: the internal key (user key, then
-    /// sequence number and kind in eight bytes) and the value. Range tombstones are not among them.
+    /// Passes every entry to `take` as stored in the file, in order: the internal key (user key, then
+    /// sequence number and kind in eight bytes) and the value. Range tombstones are not included.
     ///
     /// # Errors
     ///
@@ -200,16 +199,16 @@ impl SstFileReader {
         }
     }
 
-    /// Reads the whole file and checks every block.
+    /// Reads the whole file and verifies every block.
     ///
     /// # Errors
     ///
-    /// `Corruption` names the first block that is damaged, by its offset.
+    /// `Corruption` for the first damaged block, with its offset.
     pub fn verify_checksum(&self) -> Result<()> {
         self.table.verify_checksums(&self.io)
     }
 
-    /// Counts the entries and compares the count with what the properties say.
+    /// Counts the entries and compares the count with the properties.
     ///
     /// # Errors
     ///
@@ -227,7 +226,7 @@ impl SstFileReader {
         match found == expected {
             true => Ok(()),
             false => Err(Error::corruption(format!(
-                "entries of {}: expected {expected} as its properties say, found {found}",
+                "entries of {}: expected {expected} according to its properties, found {found}",
                 self.view.family.family
             ))),
         }

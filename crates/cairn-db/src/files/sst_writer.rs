@@ -1,8 +1,8 @@
 //! Writing a table outside of any database, for ingestion.
 //!
-//! Entries come in key order, each key once, all with sequence number zero: the database that
-//! ingests the file gives all of them one number. The file says of itself that it is external
-//! (properties `rocksdb.external_sst_file.version` and `global_seqno`), so that readers know.
+//! Entries are added in key order, each key once, all with sequence number zero: the database that ingests
+//! the file assigns one number to all of them. Properties of the file mark it as external
+//! (`rocksdb.external_sst_file.version` and `global_seqno`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use cairn_table::{BuildParams, TableBuilder, TableIdentity, TableTimes};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber, Subcode, ValueKind};
 use cairn_version::file_meta::NO_CHECKSUM_FUNCTION;
 
+use crate::files::host::{Components, Host};
 use crate::handle::Family;
 
 /// The database id in the properties of external tables.
@@ -29,7 +30,7 @@ const WRITER_ID: &str = "SST Writer";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExternalSstFileInfo {
-    /// Where it lies.
+    /// The path.
     pub file_path: PathBuf,
     /// The first key; empty if there are only range deletions.
     pub smallest_key: Vec<u8>,
@@ -37,11 +38,11 @@ pub struct ExternalSstFileInfo {
     pub largest_key: Vec<u8>,
     /// The first key of all range deletions; empty if there are none.
     pub smallest_range_del_key: Vec<u8>,
-    /// The key before which the last of them ends.
+    /// The exclusive end of the last range deletion.
     pub largest_range_del_key: Vec<u8>,
     /// Checksum of the whole file; empty if none was requested.
     pub file_checksum: Vec<u8>,
-    /// The function that made it, or `Unknown`.
+    /// The checksum function, or `Unknown`.
     pub file_checksum_func_name: String,
     /// The sequence number of all entries; always zero.
     pub sequence_number: SequenceNumber,
@@ -60,7 +61,7 @@ pub struct SstFileWriter {
     world: World,
     db: DbOptions,
     family: FamilyOptions,
-    /// The family that the files are meant for; none for any.
+    /// The family that the files are intended for; `None` for any.
     target: Option<(u32, String)>,
     session: SessionId,
     /// The number of the next file, counted by this writer.
@@ -80,8 +81,8 @@ struct Open {
 }
 
 impl SstFileWriter {
-    /// A writer of tables as a family with these options would write them to its last level. With
-    /// `value_ttl` it writes the time behind each value, as a database with a time to live needs it.
+    /// Creates a writer of tables like those of the last level of a family with these options. With
+    /// `value_ttl` it appends the write time to each value, as a database with a time to live requires.
     #[must_use]
     pub fn new(world: &World, db: &DbOptions, family: &FamilyOptions) -> SstFileWriter {
         let random = &world.random;
@@ -97,22 +98,22 @@ impl SstFileWriter {
         }
     }
 
-    /// A writer of tables for `family`: others refuse them.
+    /// Creates a writer of tables for `family`: other families reject them.
     #[must_use]
     pub fn for_family(family: &Family) -> SstFileWriter {
-        let shared = &family.db.shared;
-        let mut writer =
-            SstFileWriter::new(&shared.context.world, &shared.options(), &family.options());
+        let Components {
+            context, settings, ..
+        } = family.db.shared.components();
+        let mut writer = SstFileWriter::new(&context.world, &settings.get(), &family.options());
         writer.target = Some((family.id(), family.name().to_owned()));
         writer
     }
 
-    /// Begins a table at `path`. A file that is there is replaced.
+    /// Begins a table at `path`, replacing an existing file.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if a table is being written already or the options make no sense;
-    /// `IoError`.
+    /// `InvalidArgument` if a table is already being written or the options are invalid; `IoError`.
     pub fn open(&mut self, path: &Path) -> Result<()> {
         if self.open.is_some() {
             return Err(Error::invalid_argument(
@@ -128,7 +129,7 @@ impl SstFileWriter {
         let params = self.params();
         let file = fs.create(path, FileMode::default())?;
         let builder = TableBuilder::create(file.clone(), params).inspect_err(|_| {
-            // The error of the options is the one that matters.
+            // The error of the options is reported.
             let _ = fs.remove(path);
         })?;
         self.next += 1;
@@ -163,7 +164,7 @@ impl SstFileWriter {
                 session_id: self.session.to_string(),
                 ..TableIdentity::default()
             },
-            // Any number but zero will do; a bit that is always set keeps it from that.
+            // Any number except zero is suitable; a bit that is always set excludes zero.
             base_context: self.world.random.next_u64() as u32 | 1,
             times: TableTimes {
                 creation: now,
@@ -184,7 +185,7 @@ impl SstFileWriter {
         params
     }
 
-    /// The compression of the last level, where the files will probably go.
+    /// Returns the compression of the last level, where the files will probably be placed.
     fn compression(&self) -> (Compression, CompressionOptions) {
         let family = &self.family;
         match (
@@ -200,17 +201,17 @@ impl SstFileWriter {
         }
     }
 
-    /// Sets `key` to `value`. Keys come in the family's order, each once; so for all kinds of
-    /// entries but range deletions.
+    /// Sets `key` to `value`. Entries must be added in the family's order, each key once; this applies to all
+    /// kinds except range deletions.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if no table is open or `key` does not come behind the last one; `IoError`.
+    /// `InvalidArgument` if no table is open or `key` is not after the last one; `IoError`.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.add(ValueKind::Value, key, None, value)
     }
 
-    /// [`SstFileWriter::put`] with a timestamp, for orders that have them.
+    /// Like [`SstFileWriter::put`], with a timestamp, for comparators with timestamps.
     ///
     /// # Errors
     ///
@@ -223,7 +224,7 @@ impl SstFileWriter {
     ///
     /// # Errors
     ///
-    /// Those of [`SstFileWriter::put`]; `InvalidArgument` if a name repeats.
+    /// Those of [`SstFileWriter::put`]; `InvalidArgument` for duplicate names.
     pub fn put_entity(&mut self, key: &[u8], columns: &[(&[u8], &[u8])]) -> Result<()> {
         let mut sorted = columns.to_vec();
         sorted.sort_by_key(|(name, _)| *name);
@@ -257,7 +258,7 @@ impl SstFileWriter {
         self.add(ValueKind::Deletion, key, None, &[])
     }
 
-    /// [`SstFileWriter::delete`] with a timestamp, for orders that have them.
+    /// Like [`SstFileWriter::delete`], with a timestamp, for comparators with timestamps.
     ///
     /// # Errors
     ///
@@ -266,8 +267,8 @@ impl SstFileWriter {
         self.add(ValueKind::DeletionWithTimestamp, key, Some(timestamp), &[])
     }
 
-    /// Deletes every key of the database, not of this file, from `begin` up to, not including,
-    /// `end`. Range deletions may come in any order.
+    /// Deletes every key of the database, not of this file, from `begin` (inclusive) to `end` (exclusive).
+    /// Range deletions may be added in any order.
     ///
     /// # Errors
     ///
@@ -276,7 +277,7 @@ impl SstFileWriter {
         self.add_range(begin, end, None)
     }
 
-    /// [`SstFileWriter::delete_range`] with a timestamp, for orders that have them.
+    /// Like [`SstFileWriter::delete_range`], with a timestamp, for comparators with timestamps.
     ///
     /// # Errors
     ///
@@ -297,7 +298,7 @@ impl SstFileWriter {
         match expected == found {
             true => Ok(()),
             false => Err(Error::invalid_argument(format!(
-                "timestamp of a key for order {}: expected {expected} bytes, found {found}",
+                "timestamp of a key for comparator {}: expected {expected} bytes, found {found}",
                 self.family.comparator.name()
             ))),
         }
@@ -372,12 +373,12 @@ impl SstFileWriter {
         Ok(())
     }
 
-    /// Ends the table: it is complete and synced. Its name is not; an ingestion syncs its own.
+    /// Finishes the table: it is complete and synced. Its name is not synced; an ingestion syncs its own
+    /// link.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if no table is open or nothing was added; `IoError`. The file is then
-    /// removed.
+    /// `InvalidArgument` if no table is open or nothing was added; `IoError`. The file is then removed.
     pub fn finish(&mut self) -> Result<ExternalSstFileInfo> {
         let open = self.open.take().ok_or_else(not_open)?;
         let Open {
@@ -392,7 +393,7 @@ impl SstFileWriter {
         );
         let finished = match builder.is_empty() {
             true => Err(Error::invalid_argument(
-                "an external table cannot be without entries",
+                "an external table must have entries",
             )),
             false => builder.finish().and_then(|table| {
                 file.sync(self.db.use_fsync)?;
@@ -401,7 +402,7 @@ impl SstFileWriter {
             }),
         };
         let table = finished.inspect_err(|_| {
-            // The error of the table is the one that matters.
+            // The error of the table is reported.
             let _ = self.world.fs.remove(&info.file_path);
         })?;
         info.file_size = table.file_size;
@@ -413,7 +414,7 @@ impl SstFileWriter {
         Ok(info)
     }
 
-    /// Bytes of the current table so far, or of the last one that was finished.
+    /// Returns the size in bytes of the current table so far, or of the last finished one.
     #[must_use]
     pub fn file_size(&self) -> u64 {
         self.open
@@ -426,7 +427,7 @@ impl Drop for SstFileWriter {
     fn drop(&mut self) {
         if let Some(open) = self.open.take() {
             if !open.process.is_this() {
-                // The parent goes on with it.
+                // The parent continues with it.
                 std::mem::forget(open);
                 return;
             }

@@ -1,4 +1,4 @@
-//! A directory in the making: filled under a temporary name, then renamed.
+//! A directory under construction: filled under a temporary name, then renamed.
 //!
 //! A crash leaves `NAME.tmp` or the whole directory. An error leaves nothing.
 
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use cairn_platform::FileSystem;
 use cairn_types::{Error, Result, Subcode};
 
-/// A directory that does not have its name yet. Dropped before [`Staging::publish`], it removes
-/// what was put into it.
+/// A directory that does not have its final name yet. Dropping it before [`Staging::publish`] removes its
+/// files.
 pub(crate) struct Staging<'a> {
     fs: &'a dyn FileSystem,
     target: PathBuf,
@@ -16,7 +16,7 @@ pub(crate) struct Staging<'a> {
     published: bool,
 }
 
-/// The directory that holds the name of `path`.
+/// Returns the directory that contains the name of `path`.
 pub(crate) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -25,7 +25,7 @@ pub(crate) fn parent(path: &Path) -> &Path {
 }
 
 impl<'a> Staging<'a> {
-    /// An empty directory that is to become `target`, which must not exist.
+    /// Creates an empty directory that is to become `target`, which must not exist.
     ///
     /// # Errors
     ///
@@ -38,7 +38,10 @@ impl<'a> Staging<'a> {
             )));
         }
         let name = target.file_name().ok_or_else(|| {
-            Error::invalid_argument(format!("{} names no directory", target.display()))
+            Error::invalid_argument(format!(
+                "{} is not the name of a directory",
+                target.display()
+            ))
         })?;
         let mut temporary = name.to_owned();
         temporary.push(".tmp");
@@ -58,8 +61,7 @@ impl<'a> Staging<'a> {
         self.dir.join(name)
     }
 
-    /// Gives the directory its name. It survives a power cut when this returns; its files are synced
-    /// already.
+    /// Renames the directory, durably; its files are already synced.
     pub(crate) fn publish(mut self) -> Result<()> {
         self.fs.sync_dir(&self.dir)?;
         self.fs.rename(&self.dir, &self.target)?;
@@ -71,7 +73,7 @@ impl<'a> Staging<'a> {
 impl Drop for Staging<'_> {
     fn drop(&mut self) {
         if !self.published {
-            // The error that led here is the one that matters.
+            // The error that caused this is reported.
             let _ = remove_all(self.fs, &self.dir);
         }
     }

@@ -1,5 +1,5 @@
-//! The header of the info log: versions, the files in the directory, and every option. Names and order of the lines
-//! are RocksDB's, because programs and people search for them.
+//! The header of the info log: versions, the files in the directory, and all options. Names and order of the
+//! lines are RocksDB's, because programs and people search for them.
 
 mod options;
 
@@ -11,8 +11,7 @@ use cairn_wal::WalFile;
 use crate::shared::Shared;
 
 impl Shared {
-    /// Writes the head of the log, given the `names` of the files. Every file of it begins with these
-    /// lines.
+    /// Writes the header, given the `names` of the files. Every info log file starts with these lines.
     fn log_header(&self, names: &[String]) {
         if !self.context.info.wants(Level::Header) {
             return;
@@ -86,7 +85,7 @@ impl Shared {
         }
     }
 
-    /// Writes the options of a family that was created.
+    /// Writes the options of a newly created family.
     pub(crate) fn log_options_of_family(&self, name: &str, options: &FamilyOptions) {
         if self.context.info.wants(Level::Header) {
             self.context
@@ -114,8 +113,8 @@ impl Shared {
         }
     }
 
-    /// Writes the head of the log and which `logs` are about to be replayed; the number of the
-    /// recovery's job.
+    /// Writes the header and the `logs` that are about to be replayed. Returns the job number of the
+    /// recovery.
     pub(crate) fn log_recovery_start(&self, names: &[String], logs: &[WalFile]) -> u64 {
         let job = self.telemetry.new_job();
         let (found, dir) = (names.len(), self.context.dir.display());
@@ -140,10 +139,10 @@ fn support() -> impl Iterator<Item = String> {
         format!("\t{} supported: {supported}", codec.option_name())
     });
     let others = [
-        // Checksums choose their instructions as they run.
+        // Checksum functions are selected at run time.
         "Fast CRC32 supported: Supported on x86 and Arm64 where the processor has it",
         "DMutex implementation: parking_lot::Mutex",
-        // The library takes its host's allocator.
+        // The library uses the allocator of the host program.
         "Jemalloc supported: 0",
     ];
     std::iter::once("Compression algorithms supported:".to_owned())

@@ -1,8 +1,8 @@
-//! The options as lines of the info log: RocksDB's heads in RocksDB's order, which programs grep.
+//! The options as lines of the info log: RocksDB's names in RocksDB's order, which programs search for.
 //!
-//! The values come from the tables of options. A head that is no option's name is a case of [`db_value`],
-//! [`family_lines`] or [`table_text`]; an option that RocksDB does not print follows behind those that it does,
-//! and a test finds one that is in no list.
+//! The values come from the option tables. A name that is not an option is a case of [`db_value`],
+//! [`family_lines`] or [`table_text`]; an option that RocksDB does not print comes after those that it does.
+//! A test finds options that are in no list.
 
 use cairn_memory::BlockCache;
 use cairn_options::enums::{KeyCommonPrefix, PrepopulateBlockCache, WalRecoveryMode};
@@ -11,8 +11,8 @@ use cairn_options::{
     TableOptions,
 };
 
-/// The options of a database, as RocksDB orders them. What has a dot in it or no row is a case of
-/// [`db_value`].
+/// The options of a database, in RocksDB's order. Names with a dot, or without a row in the option table, are
+/// cases of [`db_value`].
 const OF_DATABASE: &[&str] = &[
     "error_if_exists",
     "create_if_missing",
@@ -117,7 +117,7 @@ const OF_DATABASE: &[&str] = &[
     "periodic_compaction_phase_recovery_percent",
     "fast_sst_open",
     "remote_compaction_manifest_floor",
-    // From here on those that RocksDB does not print.
+    // The options from here on are not printed by RocksDB.
     "skip_stats_update_on_db_open",
     "allow_2pc",
     "wal_write_mode",
@@ -133,7 +133,7 @@ const OF_DATABASE: &[&str] = &[
     "listeners",
 ];
 
-/// The options of a family in the same way. Behind the name of a group stand the members that RocksDB prints.
+/// The options of a family, likewise. The name of a group is followed by the members that RocksDB prints.
 const OF_FAMILY: &[&str] = &[
     "comparator",
     "persist_user_defined_timestamps",
@@ -218,7 +218,7 @@ const OF_FAMILY: &[&str] = &[
     "memtable_batch_lookup_optimization",
     "enable_blob_direct_write",
     "blob_direct_write_partitions",
-    // From here on those that RocksDB does not print.
+    // The options from here on are not printed by RocksDB.
     "memtable_verify_per_key_checksum_on_seek",
     "memtable_protection_bytes_per_key",
     "block_protection_bytes_per_key",
@@ -240,7 +240,7 @@ const OF_FAMILY: &[&str] = &[
     "cf_paths",
 ];
 
-/// The options of tables in the same way.
+/// The options of tables, likewise.
 const OF_TABLES: &[&str] = &[
     "flush_block_policy_factory",
     "cache_index_and_filter_blocks",
@@ -280,7 +280,7 @@ const OF_TABLES: &[&str] = &[
     "prepopulate_block_cache",
     "initial_auto_readahead_size",
     "num_file_reads_for_auto_readahead",
-    // From here on those that RocksDB does not print.
+    // The options from here on are not printed by RocksDB.
     "decouple_partitioned_filters",
     "optimize_filters_for_memory",
     "detect_filter_construct_corruption",
@@ -305,7 +305,7 @@ const WORDS: [&str; 10] = [
     "use_zstd_dict_trainer",
 ];
 
-/// Objects that RocksDB calls `None` where there is none.
+/// Objects that RocksDB prints as `None` if they are not set.
 const NONE: [&str; 5] = [
     "compaction_filter",
     "compaction_filter_factory",
@@ -314,7 +314,7 @@ const NONE: [&str; 5] = [
     "wal_filter",
 ];
 
-/// The options of a database, one a line; `objects` gives the values of heads that are no options.
+/// Returns the options of a database, one per line; `objects` has the values of names that are not options.
 pub(super) fn db_lines(options: &DbOptions, objects: &[(&str, String)]) -> Vec<String> {
     let mut lines = Vec::new();
     for &head in OF_DATABASE {
@@ -327,7 +327,7 @@ pub(super) fn db_lines(options: &DbOptions, objects: &[(&str, String)]) -> Vec<S
     lines
 }
 
-/// The value behind a head of the options of a database.
+/// Returns the value for a name in the options of a database.
 fn db_value(head: &str, options: &DbOptions) -> Option<String> {
     let name = match head {
         "rate_limiter" => "rate_limiter_bytes_per_sec",
@@ -353,7 +353,7 @@ fn db_value(head: &str, options: &DbOptions) -> Option<String> {
     })
 }
 
-/// The options of a family, one a line, with those of its tables as one text.
+/// Returns the options of a family, one per line, with those of its tables as one text.
 pub(super) fn family_lines(name: &str, options: &FamilyOptions) -> Vec<String> {
     let title = format!("--------------- Options for column family [{name}]:");
     let mut lines = vec![title];
@@ -395,7 +395,7 @@ pub(super) fn family_lines(name: &str, options: &FamilyOptions) -> Vec<String> {
     lines
 }
 
-/// The options of tables, which RocksDB writes as one text of many lines.
+/// Returns the options of tables, which RocksDB writes as one text of many lines.
 fn table_text(options: &TableOptions) -> String {
     let mut text = String::new();
     for &name in OF_TABLES {
@@ -427,7 +427,7 @@ fn table_text(options: &TableOptions) -> String {
     text
 }
 
-/// The block cache, with its options one step further in.
+/// Returns the block cache, with its options indented one more step.
 fn cache_text(options: &TableOptions, described: &str) -> String {
     let Some(cache) = &options.block_cache else {
         return "  block_cache: (nil)\n".to_owned();
@@ -443,7 +443,7 @@ fn cache_text(options: &TableOptions, described: &str) -> String {
     )
 }
 
-/// The value of a member in the text of its group.
+/// Returns the value of a member in the text of its group.
 fn member_of<'a>(group: &'a str, member: &str) -> &'a str {
     let inner = group.trim_start_matches('{').trim_end_matches('}');
     let mut members = inner.split(';').filter_map(|one| one.split_once('='));
@@ -452,13 +452,14 @@ fn member_of<'a>(group: &'a str, member: &str) -> &'a str {
         .map_or("", |(_, value)| value)
 }
 
-/// The number of a choice, as text.
+/// Returns the number of an enum value, as text.
 fn place<T>(all: &[(T, &str)], value: &str) -> String {
     let place = all.iter().position(|(_, word)| *word == value);
     place.map_or(value.to_owned(), |place| place.to_string())
 }
 
-/// A value as RocksDB prints most: booleans are numbers, codecs have the names that tables have for them.
+/// Returns a value as RocksDB prints most of them: booleans are numbers, codecs have the names used for
+/// tables.
 fn plain(name: &str, value: &str) -> String {
     let value = match (name, value) {
         (_, "false" | "true") if WORDS.contains(&name) => value,
@@ -475,7 +476,7 @@ fn plain(name: &str, value: &str) -> String {
     value.to_owned()
 }
 
-/// A line of an option. RocksDB sets its heads to the right.
+/// Returns a line of an option, with the name right-aligned as in RocksDB.
 fn said(head: &str, value: &str) -> String {
     match head {
         "table_factory options" => format!("           {head}: {value}"),
@@ -487,7 +488,7 @@ fn said(head: &str, value: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The rows of `S` that are no head of `lines`.
+    /// The rows of `S` that are not in `lines`.
     fn unsaid<S: Options + 'static>(lines: &[&str]) -> Vec<&'static str> {
         let heads = lines
             .iter()
@@ -498,17 +499,17 @@ mod tests {
     }
 
     #[test]
-    fn every_option_has_its_line() {
+    fn every_option_has_a_line() {
         let none: [&str; 0] = [];
         assert_eq!(unsaid::<TableOptions>(OF_TABLES), none);
-        // The levels have a line each, and two have RocksDB's heads.
+        // Levels have a line each, and two have RocksDB's names.
         let others = [
             "compression_per_level",
             "block_based_table_factory",
             "table_properties_collector_factories",
         ];
         assert_eq!(unsaid::<FamilyOptions>(OF_FAMILY), others);
-        // So have these.
+        // The same holds for these.
         let others = ["sst_file_manager", "rate_limiter_bytes_per_sec"];
         assert_eq!(unsaid::<DbOptions>(OF_DATABASE), others);
     }

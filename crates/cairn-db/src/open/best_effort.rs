@@ -1,9 +1,9 @@
-//! Opening what is still whole of a database that lost files (`best_efforts_recovery`).
+//! Opening a database with missing files as far as possible (`best_efforts_recovery`).
 //!
-//! Which state that is, is for the MANIFEST's module to find. Here: which files are there, and that
-//! no log is read, because logs continue a state that may be lost. Logs, tables and blob files that the
-//! state does not have may be all that is left of newer ones: the opening, which would delete them, gives
-//! them names in `lost` first, and the MANIFESTs that say what they were.
+//! The recoverable state is determined by the module of the MANIFEST. This module lists the existing files.
+//! No log is read, because logs continue a state that may be lost. Logs, tables and blob files that are not
+//! part of the state may be all that is left of newer ones: before the opening deletes them, they are linked
+//! in `lost`, along with the MANIFESTs that describe them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ pub(super) fn recover(
     let Some(mut recovered) = replay_best_effort(fs, dir, order, &present)? else {
         return Ok(None);
     };
-    // Above every log that there is: none is read.
+    // Above every existing log: none is read.
     let mut largest = recovered.next_file;
     let mut others = vec![dir];
     if !options.wal_dir.as_os_str().is_empty() {
@@ -81,15 +81,15 @@ pub(super) fn recover(
 }
 
 impl Shared {
-    /// Gives files with data that the state does not have second names in `lost`, durably. The clean-up at
-    /// the end of the opening removes the old ones.
+    /// Links files with data that is not part of the state in `lost`, durably. The clean-up at the end of the
+    /// opening removes the old names.
     pub(super) fn set_aside(&self) -> Result<()> {
         let fs = &*self.context.world.fs;
         let min_log = self.tree.lock().logs.first_needed();
         // No MANIFEST has that number yet.
-        let needed = self.needed(self.catalog.next_file_number(), min_log);
+        let needed = self.needed(self.catalog.numbers.next(), min_log);
         let own = [&self.context.dir, &self.context.wal_dir];
-        let mut dirs: BTreeSet<PathBuf> = self.catalog.all_table_dirs();
+        let mut dirs: BTreeSet<PathBuf> = self.catalog.sources.dirs_of(&self.catalog.families());
         dirs.extend(own.map(PathBuf::clone));
         let (mut data, mut manifests) = (Vec::new(), Vec::new());
         for dir in dirs {
@@ -115,7 +115,7 @@ impl Shared {
         for path in data.iter().chain(&manifests) {
             let kept = lost.keep(path)?;
             self.context.info.warn(format_args!(
-                "{} is no part of what was recovered; it is kept as {}",
+                "{} is not part of the recovered state; it is kept as {}",
                 path.display(),
                 kept.display()
             ));
@@ -124,7 +124,7 @@ impl Shared {
     }
 }
 
-/// The directories of the tables of `family`.
+/// Returns the directories of the tables of `family`.
 fn dirs_of(
     request: &OpenRequest<'_>,
     options: &DbOptions,

@@ -1,8 +1,8 @@
-//! The part of a log that recovery left out.
+//! The part of a log that recovery dropped.
 
 use std::path::PathBuf;
 
-/// A part of a log that recovery did not use; with `best_efforts_recovery` also one of the MANIFEST.
+/// A part of a log that recovery did not use; with `best_efforts_recovery`, also of the MANIFEST.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Dropped {

@@ -1,4 +1,4 @@
-//! The small files beside the tree: IDENTITY, OPTIONS, and what a crash left behind.
+//! Small files outside of the tree (IDENTITY, OPTIONS), and files left by a crash.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_format::names::{self, FileName, table};
-use cairn_memory::MemoryUses;
+use cairn_memory::ChargePolicy;
 use cairn_observe::Logger;
 use cairn_observe::statistics::Meter;
 use cairn_options::file::OptionsFile;
@@ -20,13 +20,13 @@ use cairn_version::manifest::{Recovered, RecoveredFamily};
 use super::OpenRequest;
 use crate::catalog::family::FamilyState;
 use crate::catalog::options_file::replace;
-use crate::catalog::purge::{self, Keep};
+use crate::catalog::scan::{self, Keep};
 use crate::shared::Shared;
 
-/// More bytes than any of the small files is read to.
+/// The maximum number of bytes read from a small file.
 const MAX_SMALL_FILE: u64 = 16 << 20;
 
-/// The content of a small file, or `None` if it does not exist.
+/// Returns the content of a small file, or `None` if it does not exist.
 pub(crate) fn read_small(fs: &dyn FileSystem, path: &Path) -> Result<Option<Vec<u8>>> {
     let file = match fs.open(path, FileMode::default()) {
         Err(error) if error.subcode() == Subcode::PathNotFound => return Ok(None),
@@ -45,7 +45,7 @@ pub(crate) fn read_small(fs: &dyn FileSystem, path: &Path) -> Result<Option<Vec<
     Ok(Some(content))
 }
 
-/// Refuses to create a database where logs of a lost one lie.
+/// Returns an error instead of creating a database if there are logs of a lost one.
 pub(super) fn refuse_orphaned_logs(
     fs: &dyn FileSystem,
     dir: &Path,
@@ -59,7 +59,7 @@ pub(super) fn refuse_orphaned_logs(
     for name in fs.list(wal_dir)? {
         if let Some(FileName::Wal(_)) = FileName::parse(&name) {
             return Err(Error::corruption(format!(
-                "{} has no CURRENT, but a log: {name}. A database was here; a new one is not made over it",
+                "{} has no CURRENT, but a log: {name}. It contained a database; a new one is not created over it",
                 dir.display()
             )));
         }
@@ -67,7 +67,7 @@ pub(super) fn refuse_orphaned_logs(
     Ok(())
 }
 
-/// The identity of the database: the MANIFEST's, IDENTITY's, or a new one.
+/// Returns the identity of the database: that in the MANIFEST, that in IDENTITY, or a new one.
 pub(super) fn identity(
     request: &OpenRequest<'_>,
     options: &DbOptions,
@@ -98,7 +98,7 @@ pub(super) fn identity(
     Ok(id)
 }
 
-/// The newest OPTIONS file of a database that is being opened, read when it is first needed.
+/// The newest OPTIONS file of a database that is being opened, read on first use.
 pub(super) struct RecordedOptions<'a> {
     request: &'a OpenRequest<'a>,
     /// The names in the directory.
@@ -115,7 +115,7 @@ impl<'a> RecordedOptions<'a> {
         }
     }
 
-    /// The file, if there is one that can be read.
+    /// Returns the file, if there is one that can be read.
     fn file(&self) -> Option<&OptionsFile> {
         self.file.get_or_init(|| self.read()).as_ref()
     }
@@ -132,17 +132,17 @@ impl<'a> RecordedOptions<'a> {
         OptionsFile::from_text(std::str::from_utf8(&content).ok()?, true).ok()
     }
 
-    /// Logs the options of a newer release that the file has, if it was read.
+    /// Logs the unknown options in the file, which are those of a newer release, if it was read.
     pub(super) fn log_passed_over(&self, info: &Logger) {
         let file = self.file.get().and_then(Option::as_ref);
         for option in file.map_or(&[][..], |file| &file.passed_over) {
             info.warn(format_args!(
-                "OPTIONS file: {option} is unknown and passed over"
+                "OPTIONS file: {option} is unknown and ignored"
             ));
         }
     }
 
-    /// The merge operator of the family of this name, if values were `dated` as they are now.
+    /// Returns the merge operator of the family of this name, if values were `dated` as they are now.
     fn merge_operator(&self, family: &str, dated: bool) -> Option<Arc<dyn MergeOperator>> {
         let recorded = self.file()?.family(family)?;
         let operator = recorded.merge_operator.clone();
@@ -150,9 +150,9 @@ impl<'a> RecordedOptions<'a> {
     }
 }
 
-/// The merge operator that the newest OPTIONS file or a table of the family records, if it is a
-/// built-in one, and values were `dated` then as they are now. Whatever goes wrong means that none is
-/// known; reads of merged keys will say so.
+/// Returns the merge operator that the newest OPTIONS file or a table of the family records, if it is a
+/// built-in one and values were `dated` then as they are now. After any failure it is unknown, and reads of
+/// merged keys return an error.
 pub(super) fn recorded_merge_operator(
     request: &OpenRequest<'_>,
     recorded: &RecordedOptions<'_>,
@@ -161,7 +161,7 @@ pub(super) fn recorded_merge_operator(
 ) -> Option<Arc<dyn MergeOperator>> {
     recorded.merge_operator(&family.name, dated).or_else(|| {
         if dated {
-            // Tables name the operator that takes the dates away, and not the one within it.
+            // Tables record the operator that strips the dates, not the one wrapped by it.
             return None;
         }
         let (level, file) = family.version.files().next()?;
@@ -172,7 +172,7 @@ pub(super) fn recorded_merge_operator(
             prefix_extractor: None,
             options: Arc::default(),
             cache: None,
-            charged: MemoryUses::NONE,
+            charge: ChargePolicy::default(),
             verify_unique_id: false,
             mode: FileMode::default(),
             advise_random: false,
@@ -190,7 +190,7 @@ pub(super) fn recorded_merge_operator(
     })
 }
 
-/// The name of this machine, for table properties; empty if it has none that can be read.
+/// Returns the host name, for table properties; empty if there is none that can be read.
 pub(super) fn host_id(options: &DbOptions, fs: &dyn FileSystem) -> String {
     if options.db_host_id != "__hostname__" {
         return options.db_host_id.clone();
@@ -202,7 +202,7 @@ pub(super) fn host_id(options: &DbOptions, fs: &dyn FileSystem) -> String {
     String::from_utf8_lossy(&name).trim().to_owned()
 }
 
-/// Checks that `file` of `family` is there, in its full length, given what was found in its place.
+/// Checks that `file` of `family` exists with its full length, given the file found in its place.
 fn check_table(family: &FamilyState, file: &FileMeta, found: Result<Status>) -> Result<()> {
     let path = || family.tables().path(file);
     let len = match found {
@@ -226,7 +226,7 @@ fn check_table(family: &FamilyState, file: &FileMeta, found: Result<Status>) -> 
 }
 
 impl Shared {
-    /// The files that an opening leaves in place.
+    /// The files kept by an opening.
     pub(super) fn needed(&self, manifest: FileNumber, min_log: FileNumber) -> Keep {
         let mut live = BTreeSet::new();
         for family in self.catalog.families().iter() {
@@ -238,12 +238,12 @@ impl Shared {
             manifest,
             min_log,
             live,
-            min_pending: self.catalog.next_file_number(),
+            min_pending: self.catalog.numbers.next(),
         }
     }
 
-    /// Deletes what nothing needs, after an opening that found `names` in the directory of the database and
-    /// added the OPTIONS file `options`.
+    /// Deletes files that are not needed, after an opening that found `names` in the directory of the
+    /// database and added the OPTIONS file `options`.
     pub(super) fn clean_up(
         &self,
         manifest: FileNumber,
@@ -254,26 +254,26 @@ impl Shared {
         let keep = self.needed(manifest, min_log);
         assert!(
             manifest < keep.min_pending && min_log < keep.min_pending,
-            "the MANIFEST and the first log that are kept have numbers that were given out"
+            "the MANIFEST and the first log that are kept have allocated numbers"
         );
         debug_assert!(
             keep.live.last().is_none_or(|last| *last < keep.min_pending),
-            "files of the tree have numbers that were given out: {:?}",
+            "files of the tree have allocated numbers: {:?}",
             keep.live.last()
         );
         self.open_archive(min_log)?;
         let fs = &*self.context.world.fs;
         let dirs = [&self.context.dir, &self.context.wal_dir];
-        for dir in self.catalog.all_table_dirs() {
+        for dir in self.catalog.sources.dirs_of(&self.catalog.families()) {
             if !dirs.contains(&&dir) {
-                purge::scan_tables(fs, &dir, &keep)?;
+                scan::scan_tables(fs, &dir, &keep)?;
             }
         }
         names.push(options);
-        purge::scan(fs, &self.context.dir, names, &keep)?;
+        scan::scan(fs, &self.context.dir, names, &keep)?;
         match self.context.wal_dir == self.context.dir {
             true => Ok(()),
-            false => purge::scan(
+            false => scan::scan(
                 fs,
                 &self.context.wal_dir,
                 fs.list(&self.context.wal_dir)?,
@@ -282,16 +282,16 @@ impl Shared {
         }
     }
 
-    /// Keeps numbers that files have from being given to new ones: not among `own`, which lie in the directory
-    /// of the database, nor in any other.
+    /// Prevents numbers of existing files from being allocated: neither those in `own`, which are in the
+    /// directory of the database, nor those in any other directory.
     pub(super) fn skip_used_numbers(&self, own: &[String]) -> Result<()> {
         let fs = &*self.context.world.fs;
-        let mut dirs = self.catalog.all_table_dirs();
+        let mut dirs = self.catalog.sources.dirs_of(&self.catalog.families());
         dirs.insert(self.context.wal_dir.clone());
         dirs.remove(&self.context.dir);
         let note = |name: &String| {
             if let Some(number) = FileName::parse(name).and_then(FileName::number) {
-                self.catalog.note_used_number(number);
+                self.catalog.numbers.note_used(number);
             }
         };
         own.iter().for_each(note);
@@ -301,7 +301,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Checks that every table of the tree is there, in its full length.
+    /// Checks that every table of the tree exists with its full length.
     pub(super) fn check_tables(&self) -> Result<()> {
         for family in self.catalog.families().iter() {
             let (view, tables) = (family.view(), family.tables());

@@ -5,12 +5,11 @@
 //!      -> memtables flushed -> a new MANIFEST with all of it -> a new WAL -> OPTIONS -> clean-up
 //! ```
 //!
-//! Nothing is changed before the new MANIFEST is in place, and that is one rename: an opening that
-//! is cut short leaves the old state, or the new one. (`reuse_manifest` has the way without a new MANIFEST.)
-//! Tables are opened when they are first read.
+//! Nothing is changed before the new MANIFEST is in place, which takes one rename: an interrupted opening
+//! leaves the old state, or the new one. (`reuse_manifest` handles the case without a new MANIFEST.) Tables
+//! are opened when they are first read.
 
 mod best_effort;
-pub(crate) mod create;
 pub(crate) mod dropped_records;
 mod files;
 mod read_only;
@@ -63,29 +62,29 @@ pub struct OpenRequest<'a> {
     pub path: &'a Path,
     /// Options of the database.
     pub options: &'a DbOptions,
-    /// The families to open. The default family gets default options unless it is named.
+    /// The families to open. The default family gets default options unless it is listed.
     pub families: &'a [FamilyDescriptor],
-    /// Options for families that exist and are not named; `None` refuses to leave one out.
+    /// Options for existing families that are not listed; `None` rejects missing ones.
     pub others: Option<&'a FamilyOptions>,
-    /// Leave every file as it is: no lock, no log, no deletion.
+    /// True to leave every file unchanged: no lock, no log, no deletion.
     pub read_only: bool,
     /// The world.
     pub world: World,
 }
 
-/// Opens the database that `request` names.
+/// Opens the database specified by `request`.
 ///
 /// # Errors
 ///
-/// `InvalidArgument` if it does not exist (or must not), if a family was left out or is missing, or
-/// for options that make no sense; `NotSupported` for options and files that Cairn does not know;
-/// `IoError` if another process or opening has it open; `Corruption` that names file and offset.
+/// `InvalidArgument` if it does not exist (or must not), if a family is not listed or missing, or for invalid
+/// options; `NotSupported` for unsupported options and files; `IoError` if it is open elsewhere; `Corruption`
+/// with file and offset.
 pub fn open(request: &OpenRequest<'_>) -> Result<Db> {
     open_above(request, &BTreeMap::new())
 }
 
-/// [`open`], without the entries of logs whose sequence numbers are no larger than the family's in
-/// `above`: the tables of the family have them.
+/// Like [`open`], without the entries of logs whose sequence numbers are at most the family's in `above`:
+/// those are already in tables.
 pub(crate) fn open_above(
     request: &OpenRequest<'_>,
     above: &BTreeMap<u32, SequenceNumber>,
@@ -119,7 +118,7 @@ pub(crate) fn open_above(
     let opening = threads.begin("", Operation::DbOpen);
     let recovered = recover_manifest(&with_listeners(request), &options, &dir)?;
     check_numbers(&recovered)?;
-    // Listed once for all that looks for files, and behind the MANIFEST: what it names was there before it.
+    // Listed once for all uses, and after the MANIFEST was read: files in it existed before.
     let names = fs.list(&dir)?;
     let recorded = files::RecordedOptions::new(request, &names);
     let named = match_families(request, &options, &recovered, &recorded)?;
@@ -142,7 +141,7 @@ pub(crate) fn open_above(
         let weak = Arc::downgrade(&shared);
         budget.of.register(weak);
     }
-    // Weak: an attempt whose time has not come keeps no closed database in memory.
+    // Weak: a delayed attempt does not keep a closed database in memory.
     let owner = Arc::downgrade(&shared);
     shared.errors.set_attempt(move || {
         if let Some(shared) = owner.upgrade() {
@@ -152,10 +151,9 @@ pub(crate) fn open_above(
     shared.finish_opening(&recovered, names)?;
     shared.hold_tables()?;
     let has_log = shared.writes.writer.lock().log.is_some();
-    let has_manifest = shared.catalog.has_manifest();
-    assert!(
-        has_log == writes && has_manifest == writes,
-        "a database that is open for writing has a log and a MANIFEST"
+    assert_eq!(
+        has_log, writes,
+        "a database that is open for writing has a log"
     );
     let db = Db::new(shared)?;
     create_missing(request, &db)?;
@@ -163,7 +161,7 @@ pub(crate) fn open_above(
     Ok(db)
 }
 
-/// `request` in a world whose file operations are reported to listeners. There is no info log yet.
+/// Returns `request` in a world that reports file operations to listeners. There is no info log yet.
 fn with_listeners<'a>(request: &OpenRequest<'a>) -> OpenRequest<'a> {
     let world = &request.world;
     let info = Arc::new(Logger::silent());
@@ -187,7 +185,7 @@ fn missing(path: &Path, error: &Error) -> Error {
     }
 }
 
-/// The state that the MANIFEST describes, or that of a database that does not exist yet.
+/// Returns the state in the MANIFEST, or that of a new database.
 fn recover_manifest(
     request: &OpenRequest<'_>,
     options: &DbOptions,
@@ -223,7 +221,7 @@ fn recover_manifest(
     }
 }
 
-/// Refuses a MANIFEST that leaves no file numbers: every one that it names is below its next file number.
+/// Rejects a MANIFEST that leaves no file numbers: every number in it must be below its next file number.
 pub(crate) fn check_numbers(recovered: &Recovered) -> Result<()> {
     let epochs = recovered
         .families
@@ -247,8 +245,8 @@ fn descriptor<'a>(request: &OpenRequest<'a>, name: &str) -> Option<&'a FamilyDes
         .find(|descriptor| descriptor.name == name)
 }
 
-/// The order of a family whose comparator is recorded under `recorded`. A built-in one is used
-/// without being named; another one must be given, and must be the one that is recorded.
+/// Returns the comparator of a family with the comparator `recorded`. A built-in one is used without being
+/// specified; another one must be specified, and match.
 fn order_of(request: &OpenRequest<'_>, family: &str, recorded: &str) -> Result<KeyOrder> {
     let given = descriptor(request, family).map(|given| &given.options.comparator);
     let given = given.or(request.others.map(|options| &options.comparator));
@@ -261,7 +259,7 @@ fn order_of(request: &OpenRequest<'_>, family: &str, recorded: &str) -> Result<K
     }
 }
 
-/// Programs compare this text: it is RocksDB's.
+/// Programs compare this text, which is RocksDB's.
 fn mismatch(given: &KeyOrder, recorded: &str) -> Error {
     Error::invalid_argument(format!(
         "{}: does not match existing comparator {recorded}",
@@ -269,10 +267,10 @@ fn mismatch(given: &KeyOrder, recorded: &str) -> Error {
     ))
 }
 
-/// The families that will be open, with their options and trees.
+/// The families to be opened, with their options and trees.
 type Named<'r> = Vec<(&'r RecoveredFamily, FamilyOptions, Version)>;
 
-/// Gives each recovered family its options; a merge operator that is not given is the `recorded` one.
+/// Sets the options of each recovered family; if no merge operator is specified, the `recorded` one is used.
 fn match_families<'r>(
     request: &OpenRequest<'_>,
     options: &DbOptions,
@@ -333,8 +331,8 @@ struct Foundation {
     replay_above: BTreeMap<u32, SequenceNumber>,
 }
 
-/// Composes the state of an open database from its components, each empty. The tree does not change on disk. The
-/// directory of the database has `names`.
+/// Composes the state of an open database from its components, each of them empty. Does not change the tree
+/// on disk. The directory of the database has the files `names`.
 fn assemble(
     request: &OpenRequest<'_>,
     foundation: Foundation,
@@ -418,7 +416,7 @@ fn io(options: &DbOptions, info: &Logger) -> Io {
     io
 }
 
-/// The facts of the database in `dir`, which has `names`; its info log begins.
+/// Returns the context of the database in `dir`, which has the files `names`, and starts its info log.
 fn context_of(
     request: &OpenRequest<'_>,
     options: &DbOptions,
@@ -464,7 +462,7 @@ fn context_of(
     })
 }
 
-/// Adds the families that the MANIFEST has, each with an empty memtable. The largest id that a family ever had is `max_id`.
+/// Adds the families in the MANIFEST, each with an empty memtable. The largest id ever used is `max_id`.
 fn add_families(shared: &Shared, named: Named<'_>, max_id: u32) {
     for (family, options, _) in &named {
         shared.signals.note_options(options);
@@ -479,7 +477,7 @@ fn add_families(shared: &Shared, named: Named<'_>, max_id: u32) {
     });
 }
 
-/// The info log of the database in `dir`, which has `names`.
+/// Creates the info log of the database in `dir`, which has the files `names`.
 fn open_log(world: &World, dir: &Path, options: &DbOptions, names: &[String]) -> Result<Logger> {
     if let Some(sink) = &options.info_log {
         return Ok(Logger::to(sink.clone()));
@@ -509,7 +507,7 @@ fn level(option: InfoLogLevel) -> Level {
     }
 }
 
-/// Creates the families that were named and do not exist.
+/// Creates the listed families that do not exist.
 fn create_missing(request: &OpenRequest<'_>, db: &Db) -> Result<()> {
     let is_missing = |given: &&FamilyDescriptor| db.family(&given.name).is_none();
     let missing: Vec<_> = request
@@ -522,8 +520,8 @@ fn create_missing(request: &OpenRequest<'_>, db: &Db) -> Result<()> {
     Ok(())
 }
 
-/// The names of the column families of the database in `path`, in the order of their creation.
-/// Nothing is changed.
+/// Returns the names of the column families of the database in `path`, in the order of their creation. Does
+/// not change any file.
 ///
 /// # Errors
 ///
@@ -532,7 +530,7 @@ pub fn list_families(path: &Path, world: &World) -> Result<Vec<String>> {
     let fs = &*world.fs;
     let Some(number) = manifest::current(fs, path)? else {
         return Err(Error::invalid_argument(format!(
-            "{} is no database: it has no CURRENT",
+            "{} is not a database: it has no CURRENT",
             path.display()
         )));
     };

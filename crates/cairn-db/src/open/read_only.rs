@@ -1,8 +1,8 @@
-//! The files that a read-only opening read, for copies of the database.
+//! The files that a read-only opening has read, for copies of the database.
 //!
-//! A checkpoint of a database that is only read holds the state that the opening found: the beginning of the
-//! MANIFEST, the tables that it names (of families that were left out, too), and of each log what was replayed.
-//! The rows of the logs are in memtables here, and nothing is flushed.
+//! A checkpoint of a read-only database has the state found by the opening: the relevant part of the
+//! MANIFEST, the tables in it (including those of families that were not opened), and the replayed part of
+//! each log. The entries of the logs are in memtables, and nothing is flushed.
 
 use std::path::PathBuf;
 
@@ -15,13 +15,13 @@ use crate::files::capture::Capture;
 use crate::shared::Shared;
 
 impl Shared {
-    /// Opens all tables, so that they stay readable when the process that writes the database deletes them. Where
-    /// `max_open_files` bounds their number that cannot be promised, and they are opened when they are read.
-    /// Damage is an error of the reads that meet it.
+    /// Opens all tables, so that they stay readable when the process that writes the database deletes them.
+    /// If `max_open_files` limits their number, that cannot be guaranteed, and they are opened on first use.
+    /// Damage is an error of the reads that encounter it.
     ///
     /// # Errors
     ///
-    /// A table is gone already: the database has changed meanwhile, and can be opened again.
+    /// A table was already deleted: the database has changed in the meantime, and can be opened again.
     pub(super) fn hold_tables(&self) -> Result<()> {
         let options = self.options();
         if !self.context.read_only || options.max_open_files >= 0 {
@@ -42,8 +42,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Notes what the opening read, unless the MANIFEST does not say it: `found` are the logs that were
-    /// there, `used` says how much of each was replayed.
+    /// Records what the opening has read, unless it differs from the MANIFEST: `found` are the existing logs,
+    /// `used` has the replayed length of each.
     pub(super) fn note_opened(
         &self,
         recovered: &Recovered,
@@ -67,7 +67,7 @@ impl Shared {
             let open = families.get(family.id);
             let dirs = open.map_or_else(
                 || self.unopened_dirs(),
-                |open| self.catalog.table_dirs(&open.options()),
+                |open| self.catalog.sources.dirs(&open.options()),
             );
             let first = dirs
                 .first()
@@ -94,7 +94,7 @@ impl Shared {
             let of_others = replayed_from.is_none_or(|first| log.number < first);
             let len = match used.iter().find(|(number, _)| *number == log.number) {
                 Some((_, used)) => *used,
-                // Only families that were left out need it.
+                // Needed only by families that were not opened.
                 None if of_others => self.context.world.fs.status(&log.path)?.len,
                 // The replay ended before it.
                 None => 0,
@@ -108,19 +108,19 @@ impl Shared {
         Ok(())
     }
 
-    /// The directories of the tables of a family that was left out, by the options of the database.
+    /// Returns the directories of the tables of a family that was not opened, according to the options of the
+    /// database.
     fn unopened_dirs(&self) -> Vec<PathBuf> {
         self.catalog
-            .table_dirs(&cairn_options::FamilyOptions::default())
+            .sources
+            .dirs(&cairn_options::FamilyOptions::default())
     }
 
-    /// The files that the opening of a database read that is only read.
+    /// Returns the files read by the opening of a read-only database.
     pub(crate) fn captured_at_opening(&self) -> Result<Capture> {
         let opened = self.opening.capture();
         opened.ok_or_else(|| {
-            Error::not_supported(
-                "copies of a database that was opened read-only and whose MANIFEST is not whole",
-            )
+            Error::not_supported("copies of a read-only database whose MANIFEST is incomplete")
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Facts about the opening of a database.
+//! Results of the recovery of a database.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,19 @@ use cairn_types::SequenceNumber;
 use super::dropped_records::Dropped;
 use crate::files::capture::Capture;
 
-/// Facts about the opening of a database.
+/// Results of the recovery of a database.
 #[derive(Default)]
 pub(crate) struct RecoveryInfo {
     dropped: Mutex<Vec<Dropped>>,
-    /// Entries of families up to these numbers are in tables, though the MANIFEST does not say so: the database was
-    /// repaired.
+    /// Entries of families up to these numbers are in tables, although the MANIFEST does not record it: the
+    /// database was repaired.
     replay_above: BTreeMap<u32, SequenceNumber>,
-    /// The files that were read, if the database is only read.
+    /// The files that were read, for a read-only database.
     capture: OnceLock<Capture>,
 }
 
 impl RecoveryInfo {
-    /// Nothing is known but that entries up to `replay_above` are in tables.
+    /// Creates the results of a recovery in which entries up to `replay_above` are in tables.
     pub(crate) fn new(replay_above: BTreeMap<u32, SequenceNumber>) -> RecoveryInfo {
         RecoveryInfo {
             replay_above,
@@ -28,32 +28,32 @@ impl RecoveryInfo {
         }
     }
 
-    /// For each family the number above which entries of logs are replayed; none for most.
+    /// Returns the number, for each family, above which entries of logs are replayed; empty in most cases.
     pub(crate) fn replay_above(&self) -> &BTreeMap<u32, SequenceNumber> {
         &self.replay_above
     }
 
-    /// Recovery has left out a part of a log.
+    /// Records that recovery dropped a part of a log.
     pub(crate) fn add_dropped(&self, dropped: Dropped) {
         self.dropped.lock().push(dropped);
     }
 
-    /// The parts of logs that recovery has left out.
+    /// Returns the parts of logs that recovery dropped.
     pub(crate) fn dropped(&self) -> Vec<Dropped> {
         self.dropped.lock().clone()
     }
 
-    /// True if recovery has left out a part of a log.
+    /// True if recovery dropped a part of a log.
     pub(crate) fn has_dropped(&self) -> bool {
         !self.dropped.lock().is_empty()
     }
 
-    /// Keeps the files that were read. The first call counts.
+    /// Sets the files that were read. Only the first call has an effect.
     pub(crate) fn set_capture(&self, capture: Capture) {
         self.capture.get_or_init(|| capture);
     }
 
-    /// The files that were read.
+    /// Returns the files that were read.
     pub(crate) fn capture(&self) -> Option<Capture> {
         self.capture.get().cloned()
     }

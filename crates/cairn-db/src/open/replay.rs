@@ -1,9 +1,9 @@
 //! Replaying logs: from the records of WALs to entries of memtables.
 //!
-//! The recovered state is a prefix of the history, the same for every family: replay stops where
-//! the recovery mode says so, and what comes behind that point is dropped in every log, unless the
-//! next log carries on with exactly the next sequence number. That is the mark of a database that
-//! had been reopened after the damage, so nothing is missing in between.
+//! The recovered state is a prefix of the history, consistent across families: replay stops as the recovery
+//! mode requires, and later records are dropped in every log, unless the next log continues with exactly the
+//! next sequence number. The latter shows that the database had been reopened after the damage, so that
+//! nothing is missing in between.
 
 use std::collections::HashMap;
 
@@ -14,24 +14,24 @@ use crate::write::entry::entry;
 
 /// The destination of replayed entries.
 pub(crate) trait Sink {
-    /// The order of the family, or `None` if it does not exist (any more).
+    /// The comparator of the family, or `None` if it does not exist (any more).
     fn order(&self, family: u32) -> Option<KeyOrder>;
-    /// The first log whose records the family needs.
+    /// The first log that the family needs.
     fn log_number(&self, family: u32) -> FileNumber;
     /// Takes an entry.
     fn add(&mut self, family: u32, seq: SequenceNumber, kind: ValueKind, key: &[u8], value: &[u8]);
-    /// A batch is complete; full memtables may be flushed.
+    /// Called after each complete batch; full memtables may be flushed.
     fn batch_done(&mut self) -> Result<()>;
 }
 
-/// Applies the batches of logs in order. It reads no file.
+/// Applies the batches of logs in order, without reading files.
 pub(crate) struct Replay {
-    /// The last sequence number that was applied, or that the MANIFEST knows.
+    /// The last sequence number that was applied, or that is in the MANIFEST.
     pub(crate) last: SequenceNumber,
-    /// The number that the next batch has if nothing is missing; known after the first one.
+    /// The number of the next batch if nothing is missing; unknown before the first batch.
     next: Option<SequenceNumber>,
-    /// Prepared sections that are neither committed nor rolled back, by transaction name: the log
-    /// and the records.
+    /// Prepared sections that are neither committed nor rolled back, by transaction name: the log and the
+    /// records.
     prepared: HashMap<Vec<u8>, Vec<u8>>,
     /// The number of batches that were applied.
     pub(crate) batches: u64,
@@ -50,12 +50,12 @@ impl Replay {
         }
     }
 
-    /// True if a batch that begins at `first` continues where replay stands.
+    /// True if a batch that begins at `first` continues the replay without a gap.
     pub(crate) fn continues(&self, first: SequenceNumber) -> bool {
         self.next == Some(first)
     }
 
-    /// The number of transactions that were prepared and not decided.
+    /// Returns the number of transactions that were prepared but neither committed nor rolled back.
     pub(crate) fn undecided(&self) -> usize {
         self.prepared.len()
     }
@@ -114,8 +114,7 @@ impl Replay {
                 self.prepared.insert(name.to_vec(), records.into_bytes());
             }
             Record::Commit { name } | Record::CommitWithTimestamp { name, .. } => {
-                // A section that is not here was in a log that is not needed any more: its
-                // entries are in tables.
+                // A missing section was in a log that is no longer needed: its entries are in tables.
                 let Some(records) = self.prepared.remove(name) else {
                     return Ok(true);
                 };
@@ -134,7 +133,7 @@ impl Replay {
     }
 }
 
-/// Adds `record` to a section that waits for its commit.
+/// Adds `record` to a section that is waiting for its commit.
 fn copy(section: &mut Encoded, record: &Record<'_>) -> Result<()> {
     match *record {
         Record::Put { family, key, value } => section.put(family, key, value),
@@ -163,8 +162,8 @@ fn copy(section: &mut Encoded, record: &Record<'_>) -> Result<()> {
     }
 }
 
-/// Gives the entry of `record` to `sink` at `seq`, if it is one that the family's tables do not
-/// hold already. Returns the next record's number.
+/// Passes the entry of `record` to `sink` at `seq`, unless the family's tables already contain it. Returns
+/// the sequence number of the next record.
 fn add(
     record: &Record<'_>,
     seq: SequenceNumber,
@@ -204,7 +203,7 @@ fn add(
         ValueKind::DeletionWithTimestamp => ValueKind::Deletion,
         kind => kind,
     };
-    // The end of a range deletion is a key too.
+    // The end of a range deletion is a key, too.
     let value = match kind {
         ValueKind::RangeDeletion => restamped(entry.value, recorded, running),
         _ => entry.value.to_vec(),
@@ -213,7 +212,7 @@ fn add(
     Ok(next)
 }
 
-/// `key` without its timestamp of `recorded` bytes, with the smallest one of `running` bytes.
+/// Returns `key` with its timestamp of `recorded` bytes replaced by the smallest one of `running` bytes.
 fn restamped(key: &[u8], recorded: usize, running: usize) -> Vec<u8> {
     let mut key = key[..key.len().saturating_sub(recorded)].to_vec();
     key.resize(key.len() + running, 0);

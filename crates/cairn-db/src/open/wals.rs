@@ -1,4 +1,4 @@
-//! Recovering the logs, and the steps that turn a recovered state into an open database.
+//! Recovery of the logs, and the steps from a recovered state to an open database.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -35,16 +35,16 @@ fn mode(option: WalRecoveryMode) -> RecoveryMode {
     }
 }
 
-/// The destination of replayed entries: the memtables of the families that are open.
+/// The destination of replayed entries: the memtables of the opened families.
 struct Memtables<'a> {
     shared: &'a Arc<Shared>,
     families: Arc<Families>,
     logs: std::collections::BTreeMap<u32, FileNumber>,
-    /// Entries up to these numbers are in tables already.
+    /// Entries up to these numbers are already in tables.
     above: std::collections::BTreeMap<u32, SequenceNumber>,
-    /// The budget of memtables holds during recovery too.
+    /// The memtable budget, which applies during recovery, too.
     enforces_budget: bool,
-    /// Tables that a full memtable was flushed to need a new MANIFEST, whatever the options say.
+    /// Tables flushed from full memtables, which require a new MANIFEST in any case.
     flushed: bool,
 }
 
@@ -71,8 +71,8 @@ impl Sink for Memtables<'_> {
             memtable.add(seq, kind, key, value);
             return;
         }
-        // Timestamps of this family live in memtables only: what is recovered reads as its tables
-        // do, whose keys have the smallest timestamp.
+        // The timestamps of this family are kept in memtables only: recovered entries are read like those of
+        // its tables, whose keys have the smallest timestamp.
         let size = family.order().timestamp_size();
         let key = without_time(key, size);
         if kind == ValueKind::RangeDeletion {
@@ -102,7 +102,7 @@ impl Sink for Memtables<'_> {
     }
 }
 
-/// `key` with the smallest timestamp in the place of its own of `size` bytes.
+/// Returns `key` with its timestamp of `size` bytes replaced by the smallest one.
 fn without_time(key: &[u8], size: usize) -> Vec<u8> {
     let mut key = key.to_vec();
     let end = key.len();
@@ -114,40 +114,40 @@ fn without_time(key: &[u8], size: usize) -> Vec<u8> {
 struct Outcome {
     last: SequenceNumber,
     flushed: bool,
-    /// The newest log that was found.
+    /// The newest existing log.
     newest: FileNumber,
-    /// The logs that were replayed.
+    /// The replayed logs.
     logs: Vec<Replayed>,
 }
 
-/// A log that was replayed.
+/// A replayed log.
 struct Replayed {
     file: WalFile,
-    /// Offset behind the last record that was read.
+    /// The offset after the last record that was read.
     whole: u64,
-    /// Offset up to which nothing was left out because recovery stopped.
+    /// The offset up to which nothing was dropped because recovery stopped.
     used: u64,
 }
 
 /// A log that is being replayed.
 struct LogInReplay {
     file: WalFile,
-    /// Sizes of timestamps that the log has recorded so far.
+    /// Timestamp sizes recorded in the log so far.
     sizes: RecordedSizes,
-    /// No record has been read.
+    /// True if no record has been read.
     is_at_begin: bool,
     last_batch: SequenceNumber,
 }
 
-/// Replays logs one after the other.
+/// Replays logs in order.
 struct LogReplay<'a> {
     shared: &'a Arc<Shared>,
     mode: RecoveryMode,
     replay: Replay,
     sink: Memtables<'a>,
-    /// The log at whose damage recovery stopped.
+    /// The damaged log at which recovery stopped.
     stopped_at: Option<FileNumber>,
-    /// The user's filter has ended the replay.
+    /// True if the user's filter has ended the replay.
     ended: bool,
     before: Option<WalSummary>,
     min_log: FileNumber,
@@ -158,7 +158,7 @@ impl LogReplay<'_> {
     fn log(&mut self, file: WalFile) -> Result<Replayed> {
         assert!(
             self.before.is_none_or(|before| before.number < file.number),
-            "logs are replayed in their order"
+            "logs are replayed in order"
         );
         assert!(
             self.min_log <= file.number,
@@ -198,8 +198,8 @@ impl LogReplay<'_> {
         self.end_log(log, reader.whole_up_to(), used)
     }
 
-    /// Applies the record `payload` at `offset` of `log`, unless a hole, a filter or damage speaks against it. Breaks
-    /// if the log counts only up to it.
+    /// Applies the record `payload` at `offset` of `log`, unless a gap, a filter or damage prevents it.
+    /// Breaks if the log ends there for the recovery.
     fn record(
         &mut self,
         log: &mut LogInReplay,
@@ -227,11 +227,11 @@ impl LogReplay<'_> {
             WalDecision::Continue => None,
             WalDecision::Change(batch) => Some(batch),
             WalDecision::Corrupted => {
-                let error = Error::corruption("the WAL filter says that it is damaged");
+                let error = Error::corruption("the WAL filter reports it as damaged");
                 return self.refuse(&log.file, offset, bytes, error);
             }
             decision => {
-                let reason = "the WAL filter leaves it out".to_owned();
+                let reason = "the WAL filter skips it".to_owned();
                 self.note(&log.file, offset, bytes, reason);
                 self.ended = decision == WalDecision::Stop;
                 return Ok(match self.ended {
@@ -255,14 +255,15 @@ impl LogReplay<'_> {
         check_predecessor(file.number, stated, self.before.as_ref(), self.min_log)
     }
 
-    /// Judges a part of `file` that is no record, by the recovery mode. Breaks if the log counts only up to it.
+    /// Handles a part of `file` that is not a record, by the recovery mode. Breaks if the log ends there for
+    /// the recovery.
     fn left_out(
         &mut self,
         file: &WalFile,
         dropped: &cairn_wal::Dropped,
         recycled: bool,
     ) -> Result<ControlFlow<()>> {
-        // Records of the file's life as another log are nothing that is missing.
+        // Records of another log that used the file are not missing data.
         if !matches!(dropped.reason, cairn_wal::Reason::OldLogNumber(_)) {
             let reason = dropped.reason.to_string();
             self.note(file, dropped.offset, dropped.bytes, reason);
@@ -284,14 +285,14 @@ impl LogReplay<'_> {
         }
     }
 
-    /// Ends the replay of `log`, whose records reach up to `whole` and count up to `used`.
+    /// Ends the replay of `log`, whose records were read up to `whole` and used up to `used`.
     fn end_log(&mut self, log: LogInReplay, whole: u64, used: u64) -> Result<Replayed> {
         let LogInReplay {
             file, last_batch, ..
         } = log;
         assert!(
             used <= whole,
-            "what counts of log {} was read whole: {used} bytes, and {whole} were read",
+            "the used part of log {} was read: {used} bytes are used, {whole} were read",
             file.number
         );
         let fs = &*self.shared.context.world.fs;
@@ -300,7 +301,7 @@ impl LogReplay<'_> {
             .stopped_at
             .is_some_and(|stopped| stopped != file.number);
         if stopped_before && len > 0 {
-            let reason = "it follows a damaged log and does not carry on from it".to_owned();
+            let reason = "it follows a damaged log and does not continue it".to_owned();
             self.note(&file, 0, len, reason);
         }
         self.before = Some(WalSummary {
@@ -311,8 +312,8 @@ impl LogReplay<'_> {
         Ok(Replayed { file, whole, used })
     }
 
-    /// Stops in front of `file`, whose first write has the number `next`, if the log before it, which is
-    /// `stated` there, is not there to its end.
+    /// Stops before `file`, whose first write has the number `next`, if the previous log, described as
+    /// `stated`, is incomplete.
     fn look_for_hole(
         &mut self,
         file: &WalFile,
@@ -331,7 +332,7 @@ impl LogReplay<'_> {
         }
         let path = self.shared.log_path(number);
         let missing = stated.bytes.saturating_sub(found);
-        let reason = format!("they are gone, and log {} follows them", file.number);
+        let reason = format!("they are missing, and log {} follows them", file.number);
         match self.mode {
             RecoveryMode::SkipAnyCorruptedRecords => {}
             RecoveryMode::AbsoluteConsistency => {
@@ -347,7 +348,7 @@ impl LogReplay<'_> {
         Ok(())
     }
 
-    /// The decision of the program's filter about a batch.
+    /// Returns the decision of the program's filter on a batch.
     fn filter(&mut self, file: &WalFile, batch: &[u8]) -> Result<WalDecision> {
         let options = self.shared.options();
         let Some(filter) = options
@@ -359,7 +360,7 @@ impl LogReplay<'_> {
         };
         let mut decision = filter.record(file.number, &file.path.to_string_lossy(), batch);
         if let WalDecision::Change(changed) = &mut decision {
-            // The logs still hold what was changed: they must not be replayed again.
+            // The logs still have the original batches: they must not be replayed again.
             self.sink.flushed = true;
             let (entries, most) = (entries_of(changed), entries_of(batch));
             if entries.is_none() || entries > most {
@@ -384,8 +385,8 @@ impl LogReplay<'_> {
             .apply(payload, file.number, sizes, &mut self.sink)
     }
 
-    /// Judges a record whose frame is whole and whose batch is not, by the recovery mode. Breaks if the log counts
-    /// only up to it.
+    /// Handles a record with a valid frame and an invalid batch, by the recovery mode. Breaks if the log ends
+    /// there for the recovery.
     fn refuse(
         &mut self,
         file: &WalFile,
@@ -407,7 +408,7 @@ impl LogReplay<'_> {
         }
     }
 
-    /// Reports what recovery leaves out.
+    /// Reports the data that recovery drops.
     fn note(&mut self, file: &WalFile, offset: u64, bytes: u64, reason: String) {
         self.shared.note_dropped(Dropped {
             file: file.path.clone(),
@@ -424,14 +425,14 @@ fn sequence_of(batch: &[u8]) -> Option<SequenceNumber> {
         .map(|bytes| SequenceNumber(u64::from_le_bytes(*bytes)))
 }
 
-/// The number of entries in the header of a batch.
+/// Returns the number of entries in the header of a batch.
 fn entries_of(batch: &[u8]) -> Option<u32> {
     let count = batch.get(8..MIN_BATCH)?;
     count.try_into().ok().map(u32::from_le_bytes)
 }
 
 impl Shared {
-    /// Records that recovery left out a part of a file.
+    /// Records that recovery dropped a part of a file.
     fn note_dropped(&self, dropped: Dropped) {
         let Dropped {
             file,
@@ -440,14 +441,14 @@ impl Shared {
             reason,
         } = &dropped;
         self.context.info.warn(format_args!(
-            "recovery leaves out {bytes} bytes at offset {offset} of {}: {reason}",
+            "recovery drops {bytes} bytes at offset {offset} of {}: {reason}",
             file.display()
         ));
         self.opening.add_dropped(dropped);
     }
 
-    /// Replays the logs, makes the recovered state the current one, and begins to work.
-    /// `names` lie in the directory of the database.
+    /// Replays the logs, makes the recovered state the current one, and starts background work. `names` are
+    /// the files in the directory of the database.
     pub(super) fn finish_opening(
         self: &Arc<Self>,
         recovered: &Recovered,
@@ -455,11 +456,11 @@ impl Shared {
     ) -> Result<()> {
         if !self.context.read_only {
             for family in self.catalog.families().iter() {
-                self.catalog.create_table_dirs(&family.options())?;
+                self.catalog.sources.create_dirs(&family.options())?;
             }
             self.skip_used_numbers(&names)?;
         }
-        // Without it a table that is not right is noticed by its readers.
+        // Otherwise a missing or damaged table is noticed by its readers.
         if self.options().paranoid_checks {
             self.check_tables()?;
         }
@@ -493,13 +494,13 @@ impl Shared {
         assert_eq!(
             self.published(),
             last,
-            "what was recovered is visible, and nothing else"
+            "exactly the recovered entries are visible"
         );
         if self.context.read_only {
             let used = outcome.logs.iter().map(|log| (log.file.number, log.used));
             return self.note_opened(recovered, &found, &used.collect::<Vec<_>>());
         }
-        self.catalog.note_used_number(outcome.newest);
+        self.catalog.numbers.note_used(outcome.newest);
         self.become_current(recovered, &outcome, names)?;
         let mut event = self.telemetry.event(job, "recovery_finished");
         event.text("status", "OK");
@@ -507,7 +508,7 @@ impl Shared {
         self.telemetry.deliver();
         for family in self.catalog.families().iter() {
             let version = family.view().version.clone();
-            self.catalog.space().track(family, None, &version);
+            self.catalog.space.track(family, None, &version);
         }
         assert!(
             self.tree.lock().jobs.are_idle(),
@@ -532,7 +533,7 @@ impl Shared {
         recovered: &Recovered,
         mut logs: Vec<WalFile>,
     ) -> Result<Outcome> {
-        let families = self.catalog.families_full();
+        let families = self.catalog.families().clone();
         let open: Vec<_> = recovered
             .families
             .iter()
@@ -547,7 +548,7 @@ impl Shared {
         let newest = logs.iter().map(|log| log.number).max().unwrap_or_default();
         if !is_own(newest) {
             return Err(Error::corruption(format!(
-                "log {newest} has a number that no database gives"
+                "log {newest} has a number that no database allocates"
             )));
         }
         self.check_tracked(recovered, &logs)?;
@@ -613,7 +614,7 @@ impl Shared {
         })
     }
 
-    /// Checks that the logs that the MANIFEST vouches for are there.
+    /// Checks that the logs recorded in the MANIFEST exist.
     fn check_tracked(&self, recovered: &Recovered, logs: &[WalFile]) -> Result<()> {
         if !self.options().track_and_verify_wals_in_manifest {
             return Ok(());
@@ -622,7 +623,7 @@ impl Shared {
             let Some(bytes) = synced else { continue };
             let Some(log) = logs.iter().find(|log| log.number == *number) else {
                 return Err(Error::corruption(format!(
-                    "log {number} is missing: the MANIFEST vouches for {bytes} bytes of it"
+                    "log {number} is missing: the MANIFEST records {bytes} bytes of it"
                 )));
             };
             let found = self.context.world.fs.status(&log.path)?.len;
@@ -636,14 +637,14 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes the memtable of `family` to a table of the version that is being recovered.
+    /// Flushes the memtable of `family` to a table of the version that is being recovered.
     fn flush_recovered(self: &Arc<Self>, family: &Arc<FamilyState>) -> Result<()> {
         let view = family.view_full();
         assert!(
             view.immutables.is_empty(),
             "a memtable that recovery fills is flushed at once"
         );
-        let limit = self.catalog.next_file_number();
+        let limit = self.catalog.numbers.next();
         let edit = self.write_memtables(
             family,
             &view.version,
@@ -674,13 +675,13 @@ impl Shared {
         outcome: &Outcome,
         names: Vec<String>,
     ) -> Result<()> {
-        let families = self.catalog.families_full();
+        let families = self.catalog.families().clone();
         let dropped = self.opening.has_dropped();
         let keep_logs = self.options().avoid_flush_during_recovery && !outcome.flushed && !dropped;
-        let log = self.catalog.new_file_number();
+        let log = self.catalog.numbers.take();
         assert!(
             outcome.newest < log,
-            "log {log} is newer than any that was found, the newest of which is {}",
+            "log {log} is newer than all existing ones, the newest of which is {}",
             outcome.newest
         );
         if keep_logs {
@@ -708,9 +709,9 @@ impl Shared {
                 || families
                     .iter()
                     .all(|family| family.view().memtable.is_empty()),
-            "what recovery found is in tables before its logs are released"
+            "recovered data is in tables before its logs are released"
         );
-        for dir in self.catalog.all_table_dirs() {
+        for dir in self.catalog.sources.dirs_of(&self.catalog.families()) {
             self.context.world.fs.sync_dir(&dir)?;
         }
         if self.options().best_efforts_recovery {
@@ -732,7 +733,12 @@ impl Shared {
         assert!(before.is_none(), "an opening begins one log");
         self.check_tree(&self.tree.lock());
         // Cleaning up removes those that it replaces.
-        let options = self.catalog.add_options_file()?;
+        let options = {
+            let alone = self.settings.lock_file();
+            let families = self.catalog.families();
+            let files = &self.catalog.options_files;
+            files.write(&alone, &families, &self.catalog.numbers)?
+        };
         self.clean_up(number, min_log, names, options)?;
         self.context.info.info(format_args!(
             "opened: {} families, MANIFEST {number} after {}, log {log} {how}, last sequence number {}",
@@ -743,10 +749,9 @@ impl Shared {
         Ok(())
     }
 
-    /// Keeps the replayed logs for the next recovery: the new log may only be written once they
-    /// are durable, names and all. A sync of one of them may have failed before the crash, and
-    /// another one would then prove nothing: each is written anew under its name, without what lies
-    /// behind its last record.
+    /// Keeps the replayed logs for the next recovery: the new log may only be written once they are durable,
+    /// including their names. A sync of one of them may have failed before the crash, and another one would
+    /// then prove nothing, so each is rewritten under its name, without anything after its last record.
     fn keep_logs(&self, outcome: &Outcome) -> Result<()> {
         let fs = &*self.context.world.fs;
         for Replayed { file, whole, .. } in &outcome.logs {
@@ -772,8 +777,8 @@ impl Shared {
         fs.sync_dir(&self.context.wal_dir)
     }
 
-    /// Checks that the copy of a log has every record that was replayed, up to offset `whole`: what
-    /// could not be written may have left the page cache since.
+    /// Checks that the copy of a log has every replayed record, up to the offset `whole`: data that could not
+    /// be written may have left the page cache since.
     fn check_copy(&self, copy: &Path, log: &WalFile, whole: u64) -> Result<()> {
         let fs = &*self.context.world.fs;
         let mut reader = WalReader::open(fs, copy, log.number, FileMode::default())?;
@@ -795,7 +800,7 @@ impl Shared {
     }
 }
 
-/// Refuses a state in which one family holds what another has lost in the damaged `log`.
+/// Rejects a state in which one family has data that another has lost in the damaged `log`.
 fn refuse_inconsistent(
     families: &Families,
     logs: &std::collections::BTreeMap<u32, FileNumber>,
@@ -815,7 +820,7 @@ fn refuse_inconsistent(
     Ok(())
 }
 
-/// Refuses a state that has ingested tables and not all of what was logged before them.
+/// Rejects a state with ingested tables but without all of the data logged before them.
 fn refuse_unreached(reach: LogReach, replayed: &[Replayed]) -> Result<()> {
     let LogReach { number, bytes } = reach;
     let log = replayed.iter().find(|log| log.file.number == number);

@@ -1,5 +1,5 @@
-//! Ends of jobs beside each other and beside a waiter, in every interleaving that loom explores: every job ends once, limits
-//! hold, and the waiter is woken. (`cargo xtask loom`.)
+//! Jobs that end concurrently with each other and with a waiter, in every interleaving that loom explores:
+//! every job ends once, limits hold, and the waiter is woken. (`cargo xtask loom`.)
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use loom::thread;
 
 use super::*;
 
-/// A thread's work.
+/// The work of a thread.
 type Run = Box<dyn FnOnce(&Arc<Fake>) + Send>;
 
 struct Fake {
@@ -31,7 +31,7 @@ impl AsMut<Jobs> for State {
 }
 
 thread_local! {
-    /// Work that was spawned under the lock of the state, by the only thread that may hold it.
+    /// Work that was spawned under the lock of the state; only one thread may hold it.
     static SPAWNED: std::cell::RefCell<Vec<Run>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
@@ -70,7 +70,7 @@ impl Work for Fake {
         assert_eq!(job, outcome);
         assert!(
             state.jobs.flushes() <= 1,
-            "the limit, and this job has ended"
+            "below the limit, and this job has ended"
         );
         state.finished += 1;
         outcome
@@ -101,7 +101,7 @@ fn work(fake: &Arc<Fake>, jobs: usize) {
 }
 
 #[test]
-fn loom_jobs_that_end_beside_each_other_start_all_others() {
+fn loom_jobs_that_end_concurrently_start_all_others() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
     model.check(|| {

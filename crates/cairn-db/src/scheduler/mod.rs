@@ -1,8 +1,9 @@
-//! The scheduler: which jobs start, and what happens when one ends.
+//! The scheduler: which jobs start, and what happens when a job ends.
 //!
-//! It knows flushes and compactions only as jobs. Choosing one, running it and applying its outcome are behind [`Work`],
-//! which the database implements and tests replace by jobs that only count. Counts and holds are those of [`Jobs`]; they lie
-//! in the state of the database, so that a waiter sees the end of a job and the change that it makes at once.
+//! It treats flushes and compactions only as jobs. Picking a job, running it and applying its outcome are
+//! behind [`Work`], which the database implements and which tests replace by jobs that only count. Counts and
+//! holds are those of [`Jobs`]; they are part of the state of the database, so that a waiter sees the end of
+//! a job and its changes at the same time.
 //!
 //! ```text
 //! schedule: due flushes, unless paused -> due compactions, unless held -> threads
@@ -11,9 +12,10 @@
 //!
 //! Invariants:
 //!
-//! S1. A job is counted from the moment in which it is chosen until it is finished, under one lock with either.
-//! S2. Every job that was scheduled is finished and settled once, also if it fails, and the next jobs are scheduled then.
-//! S3. No flush starts while background work is paused, no compaction while a hold keeps it from starting.
+//! S1. A job is counted from the moment it is picked until it is finished, under one lock with either.
+//! S2. Every scheduled job is finished and settled exactly once, even if it fails, and the next jobs are then
+//! scheduled.
+//! S3. No flush starts while background work is paused, and no compaction while a hold prevents it.
 
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -26,17 +28,18 @@ use crate::jobs::{JobKind, Jobs};
 
 /// The jobs of a database.
 pub(crate) trait Work: Send + Sync + Sized + 'static {
-    /// The state that the choice and the end of a job change.
+    /// The state that picking and finishing jobs change.
     type State: AsMut<Jobs>;
-    /// A job with its inputs, which are reserved.
+    /// A job with its reserved inputs.
     type Job: Send + 'static;
-    /// The end of a job.
+    /// The outcome of a job.
     type Outcome;
 
     /// Calls `change` under the lock of the state.
     fn with_state<T>(&self, change: impl FnOnce(&mut Self::State) -> T) -> T;
 
-    /// Reserves the inputs of the due jobs of `kind`, as far as their limit allows, and gives each to `start`, which counts it.
+    /// Reserves the inputs of the due jobs of `kind`, within their limit, and passes each job to `start`,
+    /// which counts it.
     fn choose(
         self: &Arc<Self>,
         state: &mut Self::State,
@@ -47,10 +50,10 @@ pub(crate) trait Work: Send + Sync + Sized + 'static {
     /// Runs `run` on a thread for jobs of `kind`, soon.
     fn spawn(self: &Arc<Self>, kind: JobKind, run: impl FnOnce(&Arc<Self>) + Send + 'static);
 
-    /// Runs a job, without a lock. A panic in it is an outcome like any other.
+    /// Runs a job without a lock. A panic in it is an ordinary outcome.
     fn run(self: &Arc<Self>, job: &mut Self::Job) -> Self::Outcome;
 
-    /// Releases the inputs of a job and applies its outcome; returns what is left of that to report.
+    /// Releases the inputs of a job and applies its outcome. Returns the rest of it, to be reported.
     fn finish(
         self: &Arc<Self>,
         state: &mut Self::State,
@@ -67,7 +70,7 @@ pub(crate) trait Work: Send + Sync + Sized + 'static {
     );
 }
 
-/// Starts the jobs that are due, as far as holds and limits allow.
+/// Starts all due jobs, subject to holds and limits.
 pub(crate) fn schedule<W: Work>(work: &Arc<W>, state: &mut W::State) {
     if state.as_mut().may_flush() {
         work.choose(state, JobKind::Flush, &mut |state, job| {
@@ -81,13 +84,13 @@ pub(crate) fn schedule<W: Work>(work: &Arc<W>, state: &mut W::State) {
     }
 }
 
-/// Counts a job and hands it to a thread.
+/// Counts a job and passes it to a thread.
 fn start<W: Work>(work: &Arc<W>, state: &mut W::State, kind: JobKind, job: W::Job) {
     state.as_mut().begin(kind);
     work.spawn(kind, move |work| execute(work, kind, job));
 }
 
-/// Runs a job that was counted, to its end.
+/// Runs a counted job to its end.
 fn execute<W: Work>(work: &Arc<W>, kind: JobKind, mut job: W::Job) {
     work.with_state(|state| state.as_mut().start_running(kind));
     let outcome = work.run(&mut job);

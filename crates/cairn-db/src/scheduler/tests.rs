@@ -6,7 +6,7 @@ use cairn_platform::sync::{Condvar, Mutex};
 
 use super::*;
 
-/// A thread's work.
+/// The work of a thread.
 type Run = Box<dyn FnOnce(&Arc<Fake>) + Send>;
 
 /// Jobs that only count.
@@ -22,14 +22,14 @@ struct State {
     jobs: Jobs,
     /// Due jobs, by kind.
     due: [usize; 2],
-    /// The most that may run at once, by kind.
+    /// The limit of running jobs, by kind.
     limits: [usize; 2],
-    /// Finished jobs, in the order of their ends.
+    /// Finished jobs, in the order in which they ended.
     finished: Vec<(JobKind, usize)>,
     settled: usize,
     numbers: usize,
     stopped: bool,
-    /// The job of this number makes another one due.
+    /// The job of this number makes another job due.
     begets: Option<usize>,
 }
 
@@ -104,7 +104,7 @@ fn with_due(due: [usize; 2], limits: [usize; 2]) -> Arc<Fake> {
     Arc::new(fake)
 }
 
-/// Runs one job that was spawned, if there is one.
+/// Runs one spawned job, if there is one.
 fn run_one(fake: &Arc<Fake>) -> bool {
     let run = fake.spawned.lock().pop_front();
     run.map(|run| run(fake)).is_some()
@@ -131,7 +131,7 @@ fn jobs_start_up_to_their_limits_and_an_end_starts_the_next() {
 }
 
 #[test]
-fn what_a_job_makes_due_starts_at_its_end() {
+fn a_job_made_due_by_another_starts_when_that_ends() {
     let fake = with_due([1, 0], [1, 1]);
     fake.state.lock().begets = Some(1);
     schedule(&fake, &mut fake.state.lock());
@@ -147,12 +147,12 @@ fn what_a_job_makes_due_starts_at_its_end() {
 }
 
 #[test]
-fn holds_keep_jobs_from_starting_and_running_ones_end() {
+fn holds_prevent_jobs_from_starting_but_not_from_ending() {
     let fake = with_due([2, 2], [1, 1]);
     schedule(&fake, &mut fake.state.lock());
     fake.state.lock().jobs.begin_pause();
     while run_one(&fake) {}
-    // Flushes go on until the pause is complete.
+    // Flushes start until the pause is complete.
     assert_eq!(fake.state.lock().due, [0, 1]);
     assert_eq!(counts(&fake), (0, 0));
     {

@@ -6,7 +6,7 @@ use super::Telemetry;
 use crate::stats_text::{GB, MB, Map, human_count, human_micros, stall_text};
 
 impl Telemetry {
-    /// `rocksdb.db-write-stall-stats`.
+    /// The property `rocksdb.db-write-stall-stats`.
     pub(crate) fn db_stall_stats(&self) -> Map {
         let stops = self.counters.write_buffer_manager_stops.get();
         Map::from([(
@@ -15,10 +15,10 @@ impl Telemetry {
         )])
     }
 
-    /// `rocksdb.dbstats`. Each call begins the next interval.
+    /// The property `rocksdb.dbstats`. Each call begins the next interval.
     pub(crate) fn db_stats(&self) -> String {
         let (now, before) = {
-            // Read under the lock: counters grow, and so do the reports of threads that follow each other.
+            // Read under the lock, so that the reports of consecutive calls are monotonic.
             let mut reported = self.reported.lock();
             let now = DbStats::of(&self.counters, self.context.uptime());
             (now, std::mem::replace(&mut *reported, now))
@@ -54,7 +54,7 @@ impl Telemetry {
     }
 }
 
-/// Write counters at one moment.
+/// Write counters at a point in time.
 #[derive(Clone, Copy, Default)]
 pub(super) struct DbStats {
     seconds: f64,

@@ -1,7 +1,7 @@
-//! Reports on an open database: to listeners, to the info log, and into statistics.
+//! Reports on an open database: to listeners, to the info log, and to statistics.
 //!
-//! Listeners are called without locks. Code that holds a lock queues a call with [`Telemetry::notify_later`], and the next
-//! [`Telemetry::deliver`] makes it. The only component below is the context.
+//! Listeners are called without locks. Code that holds a lock queues a call with [`Telemetry::notify_later`];
+//! the next [`Telemetry::deliver`] makes it. The component depends only on the context.
 //!
 //! Cost: one branch without statistics, one without listeners.
 
@@ -33,11 +33,11 @@ type Notice = Box<dyn Fn(&dyn EventListener) + Send>;
 pub(crate) struct Telemetry {
     context: Arc<DbContext>,
     listeners: Listeners,
-    /// Queued calls. No other lock is taken while this one is held.
+    /// Queued calls. No other lock is acquired while this one is held.
     notices: Mutex<VecDeque<Notice>>,
     /// Operation counters.
     counters: InternalStats,
-    /// Tickers and histograms, if they are kept.
+    /// Tickers and histograms, if enabled.
     statistics: Option<Arc<Statistics>>,
     /// Operations that threads are working on; empty unless `enable_thread_tracking` is set.
     threads: Tracker,
@@ -55,7 +55,7 @@ pub(crate) struct Telemetry {
 const LONG_WRITE_INTERVAL: u64 = 1_000_000_000;
 
 impl Telemetry {
-    /// Reports on the database of `context` to the listeners and statistics of `options`.
+    /// Creates the reports on the database of `context`, for the listeners and statistics in `options`.
     pub(crate) fn new(context: Arc<DbContext>, options: &DbOptions, threads: Tracker) -> Telemetry {
         Telemetry {
             context,
@@ -172,9 +172,9 @@ impl Telemetry {
         }
     }
 
-    /// True if a long write that ended at `now`, in nanoseconds, may be logged: at most one a second is.
+    /// True if a long write that ended at `now`, in nanoseconds, may be logged: at most one per second is.
     pub(crate) fn may_log_long_write(&self, now: u64) -> bool {
-        // Relaxed: a second line within the interval does no harm.
+        // Relaxed: a second line within the interval is harmless.
         let last = self.long_write_logged.load(Ordering::Relaxed);
         if last != 0 && now.saturating_sub(last) < LONG_WRITE_INTERVAL {
             return false;

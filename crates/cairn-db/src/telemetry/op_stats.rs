@@ -14,7 +14,7 @@ use super::Telemetry;
 /// Bytes of a batch before its first record.
 const BATCH_HEADER: usize = 12;
 
-/// A group of batches that is written together.
+/// A group of batches written together.
 pub(crate) struct GroupCounts {
     pub(crate) batches: usize,
     pub(crate) keys: u64,
@@ -24,17 +24,17 @@ pub(crate) struct GroupCounts {
 }
 
 impl Telemetry {
-    /// The statistics of the database, if it keeps any.
+    /// Returns the statistics of the database, if enabled.
     pub(crate) fn statistics(&self) -> Option<&Arc<Statistics>> {
         self.statistics.as_ref()
     }
 
-    /// The same with the clock, for jobs.
+    /// Returns the same with the clock, for jobs.
     pub(crate) fn meter(&self) -> Meter {
         Meter::new(self.statistics.clone(), self.context.world.clock.clone())
     }
 
-    /// Updates the statistics, if the database keeps any.
+    /// Updates the statistics, if enabled.
     #[inline]
     pub(crate) fn record(&self, change: impl FnOnce(&Update<'_>)) {
         if let Some(statistics) = &self.statistics {
@@ -47,13 +47,13 @@ impl Telemetry {
         self.record(|update| update.add(ticker, count));
     }
 
-    /// Starts a time measurement, if the database keeps statistics.
+    /// Starts a timer, if statistics are enabled.
     #[inline]
     pub(crate) fn began(&self) -> Began {
         Began::now(self.statistics.as_deref(), &*self.context.world.clock)
     }
 
-    /// Ends a time measurement. Returns the microseconds, if they were measured.
+    /// Stops a timer. Returns the microseconds, if they were measured.
     #[inline]
     pub(crate) fn time_since(&self, began: Began, histogram: Histogram) -> Option<u64> {
         let micros = began.micros(&*self.context.world.clock)?;
@@ -61,7 +61,7 @@ impl Telemetry {
         Some(micros)
     }
 
-    /// Runs `step` and adds its time to the perf counter of the thread, if that measures times.
+    /// Runs `step` and adds its time to the perf counter of the thread, if timing is enabled.
     #[inline]
     pub(crate) fn perf_timed<T>(&self, metric: PerfMetric, step: impl FnOnce() -> T) -> T {
         if !perf::wants_times() {
@@ -88,7 +88,7 @@ impl Telemetry {
         self.counters
             .note_group(group.batches, group.bytes, group.logged);
         self.record(|update| {
-            // RocksDB counts a group as the one batch that it would be.
+            // RocksDB counts a group as one merged batch.
             let bytes = (group.bytes - (group.batches - 1) * BATCH_HEADER) as u64;
             update.add(Ticker::NumberKeysWritten, group.keys);
             update.add(Ticker::BytesWritten, bytes);
@@ -102,12 +102,12 @@ impl Telemetry {
         });
     }
 
-    /// Counts keys that were given sequence numbers.
+    /// Counts keys that were assigned sequence numbers.
     pub(crate) fn record_keys(&self, keys: u64) {
         self.counters.keys_written.add(keys);
     }
 
-    /// Counts a write that the write buffer manager stopped.
+    /// Counts a write stopped by the write buffer manager.
     pub(crate) fn record_buffer_stop(&self) {
         self.counters.write_buffer_manager_stops.add(1);
     }
@@ -183,7 +183,7 @@ impl Telemetry {
 
     /// Records a flush that wrote `written` bytes of keys and values out of `payload` in its memtables.
     pub(crate) fn record_garbage(&self, payload: u64, written: u64) {
-        // Operands that were merged may be more than they were.
+        // Merged operands may be larger than the originals.
         if let Some(garbage) = payload.checked_sub(written) {
             self.record(|update| {
                 update.add(Ticker::MemtablePayloadBytesAtFlush, payload);
@@ -222,7 +222,7 @@ impl Telemetry {
             update.add(Ticker::CompactReadBytes, read);
             update.add(Ticker::CompactWriteBytes, written);
             update.add(Ticker::BlobDbBlobFileBytesWritten, blob_bytes);
-            // The size of a manual compaction is the caller's choice.
+            // The size of a manual compaction is determined by the caller.
             if !stats.is_manual_compaction {
                 update.record(Histogram::NumFilesInSingleCompaction, stats.num_input_files);
             }

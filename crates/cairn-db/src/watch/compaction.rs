@@ -294,7 +294,8 @@ fn files_at_output(pick: &Pick) -> u64 {
     at_output.count() as u64
 }
 
-/// The report as listeners get it: a trivial move or deletion of files has no counts but those of the files.
+/// Returns the report for listeners: a trivial move or deletion of files has no counts except those of the
+/// files.
 fn for_listeners<'a>(info: &'a CompactionJobInfo, pick: &Pick) -> Cow<'a, CompactionJobInfo> {
     if !(pick.trivial_move || pick.drops) {
         return Cow::Borrowed(info);
@@ -317,7 +318,7 @@ fn file_info(level: usize, file: &FileMeta) -> CompactionFileInfo {
     }
 }
 
-/// The work of a compaction on each level that it wrote to. It counts as one job of its output level.
+/// Adds the work of a compaction on each level that it wrote to. It counts as one job of its output level.
 fn work_of(
     info: &CompactionJobInfo,
     pick: &Pick,

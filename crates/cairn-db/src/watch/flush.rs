@@ -116,7 +116,7 @@ impl Watch {
     }
 }
 
-/// Sets the level-0 trigger flags by the present number of files in level 0.
+/// Sets the level-0 trigger flags according to the current number of files in level 0.
 fn note_triggers(info: &mut FlushJobInfo, family: &FamilyState) {
     let files = i32::try_from(family.view().version.level(0).len()).unwrap_or(i32::MAX);
     let options = family.options();

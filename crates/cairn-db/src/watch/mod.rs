@@ -1,4 +1,4 @@
-//! Reports of one job: calls of listeners, events in the info log, and counts of its family's work.
+//! Reports of one job: calls of listeners, events in the info log, and statistics of its family's work.
 //!
 //! The caller of a report must not hold a lock.
 
@@ -42,7 +42,7 @@ pub(crate) struct Watch {
     family: String,
     pub(crate) job: u64,
     reason: TableFileCreationReason,
-    /// Fields that all subcompactions share.
+    /// Fields shared by all subcompactions.
     part: SubcompactionJobInfo,
     /// Start times of the subcompactions, in nanoseconds.
     began: Mutex<BTreeMap<usize, u64>>,
@@ -72,7 +72,7 @@ impl Watch {
         }
     }
 
-    /// The reason for which the job writes tables.
+    /// Returns the reason for which the job writes tables.
     pub(crate) fn reason(&self) -> TableFileCreationReason {
         self.reason
     }
@@ -200,7 +200,7 @@ impl JobEvents for Watch {
     }
 }
 
-/// The properties that the info log has of a table. None of them contains a user key.
+/// Returns the properties of a table for the info log. None of them contains a user key.
 fn logged_properties(properties: &Properties) -> Vec<(&'static str, String)> {
     vec![
         ("data_size", properties.data_size.to_string()),

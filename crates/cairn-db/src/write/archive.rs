@@ -1,9 +1,9 @@
 //! Logs that no family needs any more: they are recycled, archived or deleted.
 //!
-//! With `WAL_ttl_seconds` or `WAL_size_limit_MB` they move to the directory `archive` below that of
-//! the logs, where [`crate::wal_iterator`] goes on reading them, and are deleted there when they are too
-//! old or too many. Otherwise up to `recycle_log_file_num` of them wait to be written over as new
-//! logs. A log is only ever obsolete when a synced MANIFEST says so.
+//! With `WAL_ttl_seconds` or `WAL_size_limit_MB` they move to the directory `archive` in that of the logs,
+//! where [`crate::wal_iterator`] can still read them, and are deleted when they are too old or exceed the
+//! limit. Otherwise up to `recycle_log_file_num` of them are kept to be overwritten as new logs. A log is
+//! obsolete only if a synced MANIFEST says so.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use cairn_types::{FileNumber, Result, Subcode};
 
 use crate::shared::Shared;
 
-/// The name of the archive's directory.
+/// The name of the archive directory.
 const ARCHIVE: &str = "archive";
 
-/// Seconds between two looks through the archive, at most.
+/// The maximum interval between two checks of the archive, in seconds.
 const LOOK_EVERY: u64 = 600;
 
-/// The directory of archived logs of a database whose logs lie in `wal_dir`.
+/// Returns the archive directory of a database with its logs in `wal_dir`.
 pub(crate) fn archive_dir(wal_dir: &Path) -> PathBuf {
     wal_dir.join(ARCHIVE)
 }
@@ -38,7 +38,7 @@ impl Shared {
         archive_dir(&self.context.wal_dir).join(FileName::Wal(number).to_string())
     }
 
-    /// Puts obsolete logs, given with their lengths, where they go.
+    /// Recycles, archives or deletes obsolete logs, given with their lengths.
     pub(crate) fn retire_logs(&self, logs: BTreeMap<FileNumber, u64>) {
         if logs.is_empty() {
             return;
@@ -46,7 +46,7 @@ impl Shared {
         let first_needed = self.tree.lock().logs.first_needed();
         assert!(
             logs.keys().all(|number| *number < first_needed),
-            "a log is obsolete when the MANIFEST says so durably: logs are needed from {first_needed} on, and {:?} go",
+            "an obsolete log is not needed by the durable MANIFEST: logs are needed from {first_needed} on, not {:?}",
             logs.keys()
         );
         let options = self.options();
@@ -68,8 +68,8 @@ impl Shared {
         }
     }
 
-    /// Deletes those of `logs` whose last writes failed, and returns the rest. The numbers are kept: the files may be
-    /// there for longer.
+    /// Deletes those of `logs` whose last writes failed, and returns the rest. Their numbers are still
+    /// recorded, since the files may exist for longer.
     fn without_failed(&self, mut logs: BTreeMap<FileNumber, u64>) -> BTreeMap<FileNumber, u64> {
         let failed: Vec<FileNumber> = {
             let tree = self.tree.lock();
@@ -90,12 +90,12 @@ impl Shared {
         let first_needed = self.tree.lock().logs.first_needed();
         assert!(
             number < first_needed,
-            "log {number} is deleted, and recovery needs the logs from {first_needed} on"
+            "log {number} is deleted, but recovery needs the logs from {first_needed} on"
         );
-        self.catalog.delete(&self.log_path(number));
+        self.catalog.deletions.delete(&self.log_path(number));
     }
 
-    /// Deletes the files that waited to become new logs.
+    /// Deletes the files kept for recycling.
     pub(crate) fn delete_recycled_logs(&self) {
         let waiting = self.tree.lock().logs.take_recycled();
         for number in waiting {
@@ -103,8 +103,8 @@ impl Shared {
         }
     }
 
-    /// Makes the archive ready when a database is opened: logs that are not needed from `min_log`
-    /// on move there.
+    /// Prepares the archive when a database is opened: logs before `min_log`, which are not needed, are moved
+    /// there.
     pub(crate) fn open_archive(&self, min_log: FileNumber) -> Result<()> {
         if !archives(&self.options()) {
             return Ok(());
@@ -124,7 +124,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Moves a log to the archive. One that has to stay is moved by the next opening.
+    /// Moves a log to the archive. If that fails, the next opening moves it.
     fn archive_log(&self, number: FileNumber) {
         let (from, to) = (self.log_path(number), self.archived_log_path(number));
         match self.context.world.fs.rename(&from, &to) {
@@ -137,7 +137,7 @@ impl Shared {
         }
     }
 
-    /// Deletes archived logs that are too old or too many, unless that was done a short while ago.
+    /// Deletes archived logs that are too old or exceed the limit, unless that was done recently.
     fn purge_archive(&self) {
         let options = self.options();
         let now = self.context.world.clock.wall_seconds();
@@ -150,9 +150,9 @@ impl Shared {
             return;
         }
         if let Err(error) = self.purge_archive_now(&options, now) {
-            self.context.info.warn(format_args!(
-                "the archive of logs was not looked through: {error}"
-            ));
+            self.context
+                .info
+                .warn(format_args!("the archive of logs was not checked: {error}"));
         }
     }
 
@@ -164,12 +164,12 @@ impl Shared {
             let age = now.saturating_sub(status.modified_micros / 1_000_000);
             let is_old = options.wal_ttl_seconds > 0 && age > options.wal_ttl_seconds;
             if is_old || (options.wal_size_limit_mb > 0 && status.len == 0) {
-                self.catalog.delete(&log.path);
+                self.catalog.deletions.delete(&log.path);
             } else {
                 kept.push((log.path, status.len));
             }
         }
-        // As many as fit if all were as large as the largest.
+        // As many as fit if all were as large as the largest one.
         let largest = kept.iter().map(|(_, len)| *len).max().unwrap_or(0);
         if options.wal_size_limit_mb == 0 || largest == 0 {
             return Ok(());
@@ -179,7 +179,7 @@ impl Shared {
             .len()
             .saturating_sub(usize::try_from(fit).unwrap_or(usize::MAX));
         for (path, _) in &kept[..too_many] {
-            self.catalog.delete(path);
+            self.catalog.deletions.delete(path);
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The memory budget of memtables: the `WriteBufferManager` as the leader of the write queue obeys it.
+//! The memory budget of memtables: how the write-group leader enforces the `WriteBufferManager`'s limit.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ impl Shared {
         buffers.is_some_and(|buffers| buffers.should_flush())
     }
 
-    /// The family to flush because of the budget: the one that its policy picks if the budget is exceeded, or that
-    /// with the largest memtable if another database has requested a flush. None if all memtables are empty, or if
-    /// another database is to flush.
+    /// Returns the family to flush because of the budget: the one that its policy selects if the budget is
+    /// exceeded, or the one with the largest memtable if another database has requested a flush. `None` if
+    /// all memtables are empty, or if another database is to flush.
     pub(crate) fn family_that_buffers_pick(&self) -> Vec<Arc<FamilyState>> {
         let Some(buffers) = &self.writes.buffers else {
             return Vec::new();
@@ -49,7 +49,7 @@ impl Shared {
         largest.cloned().into_iter().collect()
     }
 
-    /// The family whose memtable has been filled for longest.
+    /// Returns the family with the oldest memtable.
     fn family_of_oldest_memtable(&self) -> Vec<Arc<FamilyState>> {
         let families = self.catalog.families();
         let filled = families.iter().filter_map(|family| {
@@ -66,8 +66,8 @@ impl Shared {
         let Some(buffers) = self.writes.buffers.as_ref().filter(|b| b.should_stall()) else {
             return Ok(false);
         };
-        // Where nothing of this database waits to be flushed, another one has to give way; this
-        // one would wait for it with nothing to wake it if it were never written to.
+        // If nothing in this database is waiting for a flush, another database has to free memory; this one
+        // might otherwise wait forever if that one receives no writes.
         self.signals.request_attention();
         if no_slowdown {
             return Err(Error::incomplete(
@@ -75,7 +75,7 @@ impl Shared {
             ));
         }
         self.telemetry.record_buffer_stop();
-        // A requested flush is the leader's, who waits here.
+        // Only the leader, which is waiting here, can carry out a requested flush.
         self.wait_until(|_| {
             !buffers.should_stall()
                 || self.writes.flush_requested.load(Ordering::Acquire)
@@ -87,7 +87,7 @@ impl Shared {
 
 impl MemtableOwner for Shared {
     fn wake(self: Arc<Self>) {
-        // On a thread of its own: the thread that gives memory back may hold the lock that waiters need.
+        // On a thread of its own: the thread that frees memory may hold the lock that waiters need.
         let shared = self.clone();
         self.context.world.executor.spawn(
             Priority::High,
@@ -119,7 +119,7 @@ impl MemtableOwner for Shared {
         self.signals.request_attention();
         self.clone().wake();
         self.spawn_job(Priority::High, move |shared| {
-            // Of a database that is not written to, this job is the leader.
+            // If the database receives no writes, this job is the leader.
             if let Ok(lead) = shared.lead_alone() {
                 if let Err(error) = shared.flush_for_buffers() {
                     shared.context.info.info(format_args!(
@@ -135,7 +135,7 @@ impl MemtableOwner for Shared {
 }
 
 impl Shared {
-    /// Switches the memtable that is flushed because of the budget, if there is one. The caller leads.
+    /// Switches the memtable that is to be flushed because of the budget, if any. The caller leads.
     pub(crate) fn flush_for_buffers(self: &Arc<Self>) -> Result<bool> {
         self.check_writable()?;
         let picked = self.family_that_buffers_pick();

@@ -1,19 +1,21 @@
-//! Callbacks of the program and writes: a callback may not write where that could wait for its own thread, and an insertion
-//! that a panic of the program's code cuts short ends with an error, so that its group is passed like any other.
+//! Callbacks of the program during writes: a callback must not write if that could wait for its own thread,
+//! and an insertion that is interrupted by a panic in the program's code ends with an error, so that its
+//! group becomes visible like any other.
 
 use cairn_memtable::{COMPARATOR_RULE, in_comparator};
 use cairn_observe::callback::{self, Within};
 use cairn_types::{Error, Result, SequenceNumber};
 
 use super::commit::Company;
+use crate::background::guarded;
 use crate::shared::Shared;
 
 impl Shared {
-    /// True if the thread may lead, and change options.
+    /// Returns an error if the thread must not lead or change options.
     ///
     /// # Errors
     ///
-    /// `Busy` with the rule in a callback that may not.
+    /// `Busy` with the restriction in a callback that must not.
     #[inline]
     pub(crate) fn may_write(&self) -> Result<()> {
         // Relaxed: as in `insert_guarded`.
@@ -29,17 +31,18 @@ impl Shared {
         check_not_comparing()
     }
 
-    /// True if the thread may wait for jobs.
+    /// Returns an error if the thread must not wait for jobs.
     ///
     /// # Errors
     ///
-    /// `Busy` with the rule in a callback that may not.
+    /// `Busy` with the restriction in a callback that must not.
     pub(crate) fn may_wait(&self) -> Result<()> {
         callback::may_wait(&self.context.info)?;
         check_not_comparing()
     }
 
-    /// [`Shared::insert`] with a panic of the program's comparator, prefix extractor or merge operator as an error.
+    /// [`Shared::insert`], with a panic of the program's comparator, prefix extractor or merge operator as an
+    /// error.
     #[inline]
     pub(crate) fn insert_guarded(
         &self,
@@ -47,7 +50,7 @@ impl Shared {
         first: SequenceNumber,
         company: Company,
     ) -> Result<()> {
-        self.guarded("the insertion into a memtable", || {
+        guarded("the insertion into a memtable", || {
             // Relaxed: an option is in force before the first write that it is for.
             match self.signals.insertion_calls_out() {
                 false => self.insert(batch, first, company),
@@ -70,7 +73,7 @@ impl Shared {
     }
 }
 
-/// A comparator may run under the lock of a memtable, for which a job or another writer waits.
+/// A comparator may run under the lock of a memtable that a job or another writer is waiting for.
 fn check_not_comparing() -> Result<()> {
     match in_comparator() {
         true => Err(Error::busy(COMPARATOR_RULE)),

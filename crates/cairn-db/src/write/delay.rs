@@ -1,8 +1,8 @@
 //! Delays of writes to families whose flushes or compactions are behind.
 //!
-//! A writer waits here before it joins the queue, so that writes to other families pass it. The condition of a
-//! family comes from [`super::stall`], whenever its tree or its memtables change, and from
-//! [`super::pace`], while its memtable is nearly full. Cost where no family is stalled: one load.
+//! A writer waits here before it joins the queue, so that writes to other families can pass it. The condition
+//! of a family is set by [`super::stall`], whenever its tree or its memtables change, and by [`super::pace`],
+//! while its memtable is nearly full. Without a stalled family the cost is one load.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,15 +15,15 @@ use crate::batch::WriteBatch;
 use crate::catalog::family::FamilyState;
 use crate::shared::{FamilyTree, Shared, Tree};
 
-/// The longest sleep of a delayed write before it checks the condition again.
+/// The maximum sleep of a delayed write before it checks the condition again.
 const LONGEST_SLEEP: Duration = Duration::from_millis(5);
 
 impl Shared {
-    /// Waits until the families that `batch` writes to can take it. With `no_slowdown` a wait is an
-    /// error.
+    /// Waits until the families that `batch` writes to accept it. With `no_slowdown`, returns an error
+    /// instead of waiting.
     #[inline]
     pub(crate) fn delay_write(&self, batch: &WriteBatch, no_slowdown: bool) -> Result<()> {
-        // Acquire pairs with the store by which a family is held back.
+        // Acquire pairs with the store by which a family is marked as delayed.
         match self.signals.has_stalls() {
             false => Ok(()),
             true => self.delay_write_slowly(batch, no_slowdown),
@@ -32,10 +32,10 @@ impl Shared {
 
     #[cold]
     fn delay_write_slowly(&self, batch: &WriteBatch, no_slowdown: bool) -> Result<()> {
-        let families = self.catalog.families_full();
+        let families = self.catalog.families().clone();
         let written = families.iter().filter(|state| batch.writes_to(state.id()));
         let written: Vec<_> = written
-            .filter(|state| state.is_stalled() || state.pace.is_on())
+            .filter(|state| state.writes.is_held_back())
             .collect();
         if written.is_empty() {
             return Ok(());
@@ -56,7 +56,7 @@ impl Shared {
             let bytes = batch.data().len();
             let delays = written
                 .iter()
-                .map(|family| family.throttle.delay(bytes, began));
+                .map(|family| family.writes.throttle.delay(bytes, began));
             let delay = delays.max().unwrap_or_default();
             self.sleep_while(delay, || {
                 condition = worst(&self.tree.lock(), &written);
@@ -83,11 +83,11 @@ impl Shared {
         Ok(())
     }
 
-    /// Sleeps for `delay`, or until the cause of the delay has passed.
+    /// Sleeps for `delay`, or until the cause of the delay has cleared.
     ///
     /// # Errors
     ///
-    /// The error that keeps writes from going on: they wait for nothing then.
+    /// The error that prevents writes: there is nothing to wait for then.
     pub(crate) fn sleep_while(
         &self,
         delay: Duration,
@@ -106,27 +106,33 @@ impl Shared {
         Ok(())
     }
 
-    /// Slows writes down to those of `families`, whose memtables are nearly full, that have no room for another memtable
-    /// yet.
+    /// Paces writes to those of `families` whose memtables are nearly full and that have no room for another
+    /// memtable yet.
     pub(crate) fn slow_down(&self, families: &[Arc<FamilyState>]) {
         let now = self.context.world.clock.monotonic_nanos();
         let tree = self.tree.lock();
         for family in families {
             let state = tree.families.get(&family.id());
-            if state.is_some_and(|state| waits_for_flush(state, family)) && !family.pace.is_on() {
-                family.pace.begin(now);
+            if state.is_some_and(|state| waits_for_flush(state, family))
+                && !family.writes.pace.is_on()
+            {
+                family.writes.pace.begin(now);
                 // Release: after what the family says of itself.
                 self.signals.set_stalls(true);
             }
         }
     }
 
-    /// Ends the slow pace of writes of `family`, and reports what waited.
+    /// Ends the pacing of writes to `family`, and reports the waits.
     pub(crate) fn end_pace(&self, family: &FamilyState) {
-        if !family.pace.is_on() {
+        if !family.writes.pace.is_on() {
             return;
         }
-        if let Some(waits) = family.pace.end(self.context.world.clock.monotonic_nanos()) {
+        if let Some(waits) = family
+            .writes
+            .pace
+            .end(self.context.world.clock.monotonic_nanos())
+        {
             self.context.info.info(format_args!(
                 "[{}] writes were slowed down for {} ms, with a memtable nearly full and the one before it not flushed: \
                  {} of them waited {} ms together",
@@ -138,8 +144,8 @@ impl Shared {
         }
     }
 
-    /// Paces a write of `bytes` to families whose memtables are nearly full. Returns true if it waited.
-    /// A write with `no_slowdown` does not: there is room for it.
+    /// Paces a write of `bytes` to families whose memtables are nearly full. Returns true if it waited. A
+    /// write with `no_slowdown` does not wait, since there is room for it.
     fn pace_write(
         &self,
         families: &[&Arc<FamilyState>],
@@ -155,14 +161,14 @@ impl Shared {
             let left = family
                 .full()
                 .saturating_sub(family.view().memtable.memory_usage());
-            let (wait, first) = family.pace.wait(bytes, left, now);
+            let (wait, first) = family.writes.pace.wait(bytes, left, now);
             if first {
                 let cause = Cause::Memtables as usize;
                 family.work.stalled(false, cause, false);
             }
             waited |= !wait.is_zero();
             // A writer that may not write gets the error from the leader.
-            let _ = self.sleep_while(wait, || family.pace.is_on());
+            let _ = self.sleep_while(wait, || family.writes.pace.is_on());
         }
         waited
     }
@@ -174,7 +180,7 @@ pub(crate) fn waits_for_flush(state: &FamilyTree, family: &FamilyState) -> bool 
     !state.immutables.is_empty() && state.immutables.len() + 1 >= most
 }
 
-/// The worst condition of `families`. Dropped ones have none.
+/// Returns the worst condition of `families`. Dropped ones have none.
 fn worst(tree: &Tree, families: &[&Arc<FamilyState>]) -> Condition {
     let states = families
         .iter()

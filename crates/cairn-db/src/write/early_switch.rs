@@ -1,47 +1,52 @@
-//! Switching a memtable before it is full, where keys come in order and nearly as fast as flushes write them.
+//! Switching a memtable before it is full, if keys are written in order and nearly as fast as flushes write
+//! them.
 //!
-//! While a memtable is flushed the next one grows, and just before the flush ends both are in memory. Where a memtable
-//! is filled in little more time than its flush takes, that is nearly twice `write_buffer_size`. Loads in the order of the keys
-//! are that fast, and their tables are never merged: compactions move them as they are, whatever their size. So
-//! such memtables are ended early enough that two of them take [`AIM`] of `write_buffer_size` together, at a size that follows from
-//! how fast this one is filled and how fast the last one was flushed, but not before they are half full.
+//! While a memtable is flushed the next one grows, and just before the flush ends both are in memory. If
+//! filling a memtable takes little longer than flushing it, that is nearly twice `write_buffer_size`. Loads
+//! in key order are that fast, and their tables are never merged: compactions move them unchanged, whatever
+//! their size. Such memtables are therefore switched early enough that two of them take [`AIM`] of
+//! `write_buffer_size` together. The size at the switch depends on the fill rate of the memtable and on the
+//! speed of the last flush; it is at least half of the full size.
 //!
-//! All others stay until they are full: smaller tables would have to be merged more often. So do the memtables of families that
-//! do not compact by levels or not by themselves, merge memtables or have room for one only, those of less than [`LEAST_FULL`], those
-//! that are sorted when they are read, and all where families are flushed together or a switch of logs waits for the old one's sync.
+//! All other memtables are switched when they are full: smaller tables would have to be merged more often.
+//! This includes memtables of families that use another compaction style or have automatic compactions
+//! disabled, that merge memtables or have room for only one, and memtables smaller than [`LEAST_FULL`] or
+//! sorted at read time. It also includes all memtables if families are flushed together, or if a switch of
+//! logs has to wait for a sync of the old one.
 //!
-//! Invariants: only the leader of the write queue looks; nothing ends early while another memtable of the family waits for its
-//! flush. Cost: a leader looks some ten times while a memtable is filled.
+//! Invariants: only the write-group leader checks; no memtable is switched early while another one of the
+//! family is waiting for its flush. Cost: about ten checks by leaders while a memtable is filled.
 
 use cairn_memtable::Memtable;
 use cairn_options::{CompactionStyle, FamilyOptions, MemtableFactory};
 use cairn_platform::sync::{Arc, AtomicU64, Mutex, Ordering};
 use cairn_version::Version;
 
-/// The most that two memtables should take together, in eighths of `write_buffer_size`.
+/// The maximum memory of two memtables together, in eighths of `write_buffer_size`.
 const AIM: usize = 10;
 
-/// The smallest `write_buffer_size` whose memtables end early: what smaller ones would save is not worth more tables.
+/// The smallest `write_buffer_size` with early switches: smaller ones would save too little memory for the
+/// additional tables.
 const LEAST_FULL: usize = 16 << 20;
 
-/// The assumed speed of flushes before the first one, in bytes of memtables a second.
+/// The assumed speed of flushes before the first one, in bytes of memtables per second.
 const FIRST_SPEED: u64 = 350_000_000;
 
-/// The rule by which the memtable of a family ends early.
+/// The state that determines the early switch of a family's memtable.
 pub(crate) struct EarlySwitch {
-    /// The first look at the memtable: its time, in nanoseconds of the monotonic clock, and how large it
-    /// was then.
+    /// The first check of the memtable: its time, in nanoseconds of the monotonic clock, and the size of the
+    /// memtable.
     mark: Mutex<Option<(u64, usize)>>,
-    /// The speed of the last flush, in bytes of memtables a second.
+    /// The speed of the last flush, in bytes of memtables per second.
     speed: AtomicU64,
 }
 
-/// The outcome of a look at a memtable.
+/// The result of a check of a memtable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// It ends now.
+    /// The memtable is to be switched now.
     Switch,
-    /// The next look is when it is that large.
+    /// The size of the memtable at the next check.
     CheckAt(usize),
 }
 
@@ -54,7 +59,7 @@ impl Default for EarlySwitch {
     }
 }
 
-/// True if memtables of a family with `options` may end early.
+/// True if memtables of a family with `options` may be switched early.
 fn applies(options: &FamilyOptions) -> bool {
     options.write_buffer_size >= LEAST_FULL
         && options.compaction_style == CompactionStyle::Level
@@ -64,12 +69,12 @@ fn applies(options: &FamilyOptions) -> bool {
         && !options.disable_auto_compactions
 }
 
-/// The growth of a memtable until the next look, where `full` is the size at which it is switched.
+/// The growth of a memtable until the next check, given the size `full` at which it is switched.
 pub(crate) fn step(full: usize) -> usize {
     full / 16
 }
 
-/// True if the table of `memtable` would have nothing in `version` to be merged with.
+/// True if no table in `version` would have to be merged with the table of `memtable`.
 pub(crate) fn overlaps_nothing(memtable: &Arc<Memtable>, version: &Version) -> bool {
     let (mut first, mut last) = (memtable.iter(), memtable.iter());
     first.seek_to_first();
@@ -79,20 +84,20 @@ pub(crate) fn overlaps_nothing(memtable: &Arc<Memtable>, version: &Version) -> b
 }
 
 impl EarlySwitch {
-    /// Another memtable is written from now on. The size of the first look at it, if it may end early.
+    /// Records a new active memtable. Returns the size at the first check, if it may be switched early.
     pub(crate) fn memtable_began(&self, options: &FamilyOptions) -> Option<usize> {
         *self.mark.lock() = None;
         applies(options).then_some(options.write_buffer_size / 4)
     }
 
-    /// A flush took `bytes` of memtables away in `nanos`.
+    /// Records a flush of `bytes` of memtables in `nanos`.
     pub(crate) fn flushed(&self, bytes: usize, nanos: u64) {
         let speed = bytes as f64 / nanos.max(1) as f64 * 1e9;
-        // Relaxed: a number that nothing else goes by.
+        // Relaxed: no other access depends on it.
         self.speed.store(speed as u64, Ordering::Relaxed);
     }
 
-    /// The outcome for the memtable, which takes `used` bytes at `now`. `None` if it does not end early.
+    /// Checks the memtable, which takes `used` bytes at `now`. `None` if it is not switched early.
     pub(crate) fn decide(
         &self,
         options: &FamilyOptions,
@@ -111,7 +116,7 @@ impl EarlySwitch {
         let filled = used.saturating_sub(was) as f64;
         let seconds = now.saturating_sub(since) as f64 / 1e9;
         let flushed = self.speed.load(Ordering::Relaxed) as f64 * seconds;
-        // What is written while a memtable of one byte is flushed is `filled / flushed`.
+        // While a memtable of one byte is flushed, `filled / flushed` bytes are written.
         let end = match filled > 0.0 {
             true => (full / 8 * AIM) as f64 * flushed / (flushed + filled),
             false => full as f64,
@@ -137,12 +142,15 @@ mod tests {
         }
     }
 
-    /// The size at which a memtable ends that takes `fill` megabytes a second, after a flush of `flush` a second.
+    /// Returns the size at the switch of a memtable filled at `fill` megabytes per second, after a flush at
+    /// `flush` per second.
     fn end(fill: u64, flush: u64) -> usize {
         let early = EarlySwitch::default();
         early.flushed(flush as usize * MB, 1_000_000_000);
         let options = options();
-        let mut next = early.memtable_began(&options).expect("it may end early");
+        let mut next = early
+            .memtable_began(&options)
+            .expect("it may be switched early");
         let mut looks = 0;
         loop {
             looks += 1;
@@ -153,25 +161,25 @@ mod tests {
             match early.decide(&options, used, now) {
                 Some(Decision::Switch) => return used / MB,
                 Some(Decision::CheckAt(at)) => next = at,
-                None => unreachable!("it may end early"),
+                None => unreachable!("it may be switched early"),
             }
             assert!(next > used || used >= 64 * MB);
         }
     }
 
     #[test]
-    fn the_slower_flushes_are_the_earlier_memtables_end() {
-        // 80 MB together: 64 and a quarter of it, 53 and half of it, 40 and as much.
+    fn slower_flushes_cause_earlier_switches() {
+        // 80 MB together: 64 and a quarter of it, 53 and half of it, 40 and as much again.
         assert_eq!(end(100, 400), 64);
         assert_eq!(end(200, 400), 54);
         assert_eq!(end(400, 400), 40);
-        // Half of it at least, and no more than all.
+        // At least half of it, and no more than the full size.
         assert_eq!(end(4_000, 400), 32);
         assert_eq!(end(1, 400), 64);
     }
 
     #[test]
-    fn each_memtable_is_measured_by_itself() {
+    fn each_memtable_is_measured_separately() {
         let early = EarlySwitch::default();
         let options = options();
         for start in [0, 1_000_000_000_000] {
@@ -180,14 +188,14 @@ mod tests {
             assert_eq!(look(16, 0), Some(Decision::CheckAt(32 * MB)));
             // 16 MB in no time at all.
             assert_eq!(look(32, 0), Some(Decision::Switch));
-            // In as long as a flush of 56 MB takes.
+            // In the time of a flush of 56 MB.
             let nanos = 56 * MB as u64 * 1_000_000_000 / FIRST_SPEED;
             assert_eq!(look(32, nanos), Some(Decision::CheckAt(36 * MB)));
         }
     }
 
     #[test]
-    fn families_that_would_not_gain_are_left_alone() {
+    fn families_that_would_not_benefit_are_excluded() {
         let alone: [fn(&mut FamilyOptions); 6] = [
             |options| options.write_buffer_size = 8 * MB,
             |options| options.compaction_style = CompactionStyle::Universal,

@@ -1,17 +1,16 @@
-//! From the records of a batch to entries of memtables.
+//! The conversion of batch records to memtable entries.
 
 use cairn_format::batch::Record;
 use cairn_types::{Error, Result, ValueKind};
 
-/// One entry on its way into a memtable.
+/// An entry to be inserted into a memtable.
 pub(crate) struct Entry<'a> {
     pub(crate) kind: ValueKind,
     pub(crate) key: &'a [u8],
     pub(crate) value: &'a [u8],
 }
 
-/// The family and the entry that a record of a batch makes in a memtable; `None` for records
-/// that only the log carries.
+/// Returns the family and the memtable entry of a record; `None` for records that are only logged.
 pub(crate) fn entry<'a>(record: &Record<'a>) -> Result<Option<(u32, Entry<'a>)>> {
     let found = |family: u32, kind, key, value| Ok(Some((family, Entry { kind, key, value })));
     match *record {
@@ -34,8 +33,8 @@ pub(crate) fn entry<'a>(record: &Record<'a>) -> Result<Option<(u32, Entry<'a>)>>
         Record::PutBlobIndex { family, key, index } => {
             found(family, ValueKind::BlobIndex, key, index)
         }
-        // When it was written only decides where RocksDB's tiered compaction puts it; without
-        // that record of times, RocksDB's flush makes a plain value of it too.
+        // The write time only affects the placement by RocksDB's tiered compaction; without that record of
+        // times, a flush by RocksDB makes a plain value of it, too.
         Record::TimedPut {
             family, key, value, ..
         } => found(family, ValueKind::Value, key, value),

@@ -4,7 +4,6 @@ use std::cell::OnceCell;
 
 use cairn_format::batch::BatchRef;
 use cairn_memtable::{INSERT_BATCH, Memtable, Point};
-use cairn_platform::sync::Ordering;
 use cairn_types::{Result, SequenceNumber, ValueKind};
 
 use super::commit::Company;
@@ -13,7 +12,7 @@ use crate::catalog::family::FamilyState;
 use crate::shared::Shared;
 use crate::write::successive_merges::merge_on_write;
 
-/// Points of a batch that are to be added together.
+/// The point entries of a batch that are to be added together.
 struct Waiting<'a> {
     points: [Point<'a>; INSERT_BATCH],
     len: usize,
@@ -34,7 +33,7 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// Takes an entry for `memtable`.
+    /// Adds an entry for `memtable`.
     fn push(&mut self, seq: SequenceNumber, entry: &Entry<'a>, memtable: &Memtable) {
         let (kind, key, value) = (entry.kind, entry.key, entry.value);
         self.points[self.len] = Point {
@@ -49,7 +48,7 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// Adds what waits to `memtable`, for which it was taken.
+    /// Inserts the collected entries into `memtable`, for which they were collected.
     #[inline(never)]
     fn add_to(&mut self, memtable: &Memtable) {
         debug_assert!(
@@ -77,9 +76,9 @@ impl Shared {
         company: Company,
     ) -> Result<()> {
         let batch = BatchRef::parse(batch).map_err(|e| e.in_file("the write batch", 0))?;
-        // Asked for by the first record of a family that is not the default one.
+        // Loaded at the first record of a non-default family.
         let all = OnceCell::new();
-        // A batch of one record, which is most of them, does without.
+        // A batch with a single record, the most common case, needs none.
         let mut waiting = (batch.count() > 1).then(Waiting::new);
         let mut seq = first;
         let mut last: Option<(&FamilyState, std::sync::Arc<Memtable>)> = None;
@@ -93,14 +92,14 @@ impl Shared {
                     add_waiting(&mut waiting, &memtable);
                     self.note_growth(family, &memtable);
                 }
-                // A family dropped between the check and here takes its entries with it.
+                // If a family was dropped since the check, its entries are dropped as well.
                 let family = match (id, self.catalog.default_family()) {
                     (0, Some(family)) => Some(family),
                     _ => all.get_or_init(|| self.catalog.families()).get(id),
                 };
                 last = family.map(|family| (&**family, family.memtable()));
             }
-            // A range without keys needs no entry; it has its sequence number all the same.
+            // An empty range needs no entry, but takes a sequence number.
             let empty = entry.kind == ValueKind::RangeDeletion && entry.key == entry.value;
             if let Some((family, memtable)) = last.as_ref().filter(|_| !empty) {
                 let early = match entry.kind {
@@ -133,11 +132,10 @@ impl Shared {
         Ok(())
     }
 
-    /// Asks the next leader's attention for a memtable that has grown to its limit, or near it.
+    /// Requests attention from the next leader for a memtable that has reached its limit, or nearly so.
     #[inline]
     fn note_growth(&self, family: &FamilyState, memtable: &Memtable) {
-        // Relaxed: a leader that reads an old limit looks one write later.
-        if memtable.memory_usage() >= family.attention_at.load(Ordering::Relaxed)
+        if family.writes.wants_attention(memtable.memory_usage())
             || self
                 .writes
                 .buffers

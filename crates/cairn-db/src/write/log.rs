@@ -1,16 +1,18 @@
-//! The live logs: which WAL is written, which older ones still hold unflushed data.
+//! The live logs: the current WAL, and older ones with unflushed data.
 //!
-//! Recovery finds no hole between logs: what a log holds counts only where all before it is there. A log
-//! says how long the one before it is ([`Predecessor`]), and recovery stops in front of one that says more than it
-//! found. So no write waits for a log that ends. A sync of a log begins with the one before it, back to
-//! the last that is durable: what survives a power cut survives with everything before it.
+//! Recovery must find no gap between logs: the records of a log count only if all logs before it are
+//! complete. A log therefore records the length of the previous one ([`Predecessor`]), and recovery stops
+//! before a log whose predecessor is shorter than recorded. Writes thus need not wait until an ended log is
+//! durable. A sync of a log starts with the logs before it, back to the last durable one: everything before a
+//! write that survives a power failure survives as well.
 //!
-//! A log that was never synced is not synced at its end either: most of what such logs hold is in tables, and the
-//! logs are deleted, before the kernel writes them to the device.
-//! Where something else relies on it (several families, whose tables must not be ahead of each other's logs;
-//! an archive) a job syncs the log when it ends. Where the file or the MANIFEST have to
-//! state its length (`track_and_verify_wals`, recycled logs) the switch syncs the old log; most of it is then synced
-//! ahead in the background, when the memtable is nearly full.
+//! A log that was never synced is not synced at its end either: most of its data is usually flushed to
+//! tables, and the log deleted, before the kernel writes it to the device.
+//!
+//! If something else depends on the log (several families, whose tables must not be ahead of each other's
+//! logs; an archive), a job syncs it when it ends. If the file or the MANIFEST must record its length
+//! (`track_and_verify_wals`, recycled logs), the switch syncs the old log; most of it is then synced in
+//! advance in the background, when the memtable is nearly full.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +25,7 @@ use cairn_platform::{FileSystem, WritableFile, fs::FileMode};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_wal::{WalOptions, WalWriter};
 
-/// The WAL that is being written. Owned by the leader of the write queue.
+/// The current WAL. Owned by the write-group leader.
 pub(crate) struct CurrentLog {
     writer: WalWriter,
     file: Arc<LogFile>,
@@ -31,22 +33,22 @@ pub(crate) struct CurrentLog {
     last_batch: SequenceNumber,
     /// Length up to which a background sync was requested; 0 if none was.
     presynced: u64,
-    /// Bytes after which write-back is started; 0 leaves it to the kernel.
+    /// The number of bytes after which write-back is started; 0 leaves it to the kernel.
     bytes_per_sync: u64,
-    /// Length up to which it was started.
+    /// Length up to which write-back was started.
     written_back: u64,
-    /// Records wait in memory until they are handed over by a call.
+    /// True if records stay in memory until [`CurrentLog::hand_over`].
     flushed_by_hand: bool,
     /// The charge of the log's memory to the block cache, and its length when the charge was last adjusted.
     charge: Option<(CacheCharge, u64)>,
-    /// The file may hold more than was written to it, of its life as another log.
+    /// True if the file may be longer than the log, because it contained another log.
     recycled: bool,
 }
 
 /// The expected use of a log.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Expected<'a> {
-    /// It will be synced, now or when it ends: what is written of it is soon on its way to the device.
+    /// True if it will be synced, now or when it ends: its data should be written back soon.
     pub(crate) synced: bool,
     /// The expected length in bytes; 0 if unknown.
     pub(crate) len: u64,
@@ -54,34 +56,33 @@ pub(crate) struct Expected<'a> {
     pub(crate) before: Option<&'a CurrentLog>,
 }
 
-/// The file of a log, for threads that sync it, whether they lead or not.
+/// The file of a log, shared with threads that sync it.
 pub(crate) struct LogFile {
     file: Arc<dyn WritableFile>,
     number: FileNumber,
     dir: PathBuf,
     use_fsync: bool,
-    /// A sync made the file's name durable: the log was synced before.
+    /// True if a sync has made the file's name durable.
     name_synced: AtomicBool,
-    /// No sync of the log is needed any more: it ended and is durable, or nothing in it is needed.
+    /// True if no further sync of the log is needed: it ended and is durable, or none of its data is needed.
     finished: AtomicBool,
-    /// The error after which nothing is written to the file any more. Never locked while something
-    /// is waited for: every append looks here.
+    /// The error after which nothing is written to the file any more. Never locked during a wait: every
+    /// append checks it.
     failed: Mutex<Option<Error>>,
-    /// Held during a sync. That of a log is taken before that of the log before it.
+    /// Held during a sync. Acquired before that of the previous log.
     syncing: Mutex<()>,
-    /// The log before this one, until it is known to be durable.
+    /// The previous log, until it is known to be durable.
     before: Mutex<Option<Arc<LogFile>>>,
 }
 
 impl LogFile {
-    /// Makes everything handed to the kernel so far survive a power cut, the file's name and the logs before
-    /// this one too. One thread syncs at a time, and none after a failure: a sync that succeeds
-    /// then would prove nothing.
+    /// Makes everything handed to the kernel so far durable, including the file's name and the previous logs.
+    /// Syncs are serialized, and none is attempted after a failure: its success would prove nothing.
     pub(crate) fn sync(&self, fs: &dyn FileSystem) -> Result<()> {
         self.sync_by(fs, |file| file.sync(self.use_fsync))
     }
 
-    /// [`LogFile::sync`] by a call of `sync`.
+    /// Like [`LogFile::sync`], by calling `sync`.
     fn sync_by(
         &self,
         fs: &dyn FileSystem,
@@ -91,13 +92,13 @@ impl LogFile {
         self.sync_alone(fs, sync)
     }
 
-    /// [`LogFile::sync_by`]. The caller has locked `syncing`.
+    /// Like [`LogFile::sync_by`]. The caller has locked `syncing`.
     fn sync_alone(
         &self,
         fs: &dyn FileSystem,
         sync: impl FnOnce(&dyn WritableFile) -> Result<()>,
     ) -> Result<()> {
-        // A log that was finished meanwhile is synced to its end, and closed.
+        // A log that was finished in the meantime is durable to its end, and closed.
         if self.finished.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -134,7 +135,7 @@ impl LogFile {
 
     /// Makes the log, which takes no more writes, durable to its end, and closes it.
     pub(crate) fn finish(&self, fs: &dyn FileSystem) -> Result<()> {
-        // To the end: no sync may begin of a file that is being closed.
+        // To the end of the function: no sync may start while the file is being closed.
         let _alone = self.syncing.lock();
         self.sync_alone(fs, |file| file.sync(self.use_fsync))?;
         match self.finished.swap(true, Ordering::AcqRel) {
@@ -150,7 +151,7 @@ impl LogFile {
         }
     }
 
-    /// Closes the log, which ended and holds nothing that is needed. An error of closing its file is ignored.
+    /// Closes an ended log whose data is no longer needed. An error of closing its file is ignored.
     pub(crate) fn forget(&self) {
         let _alone = self.syncing.lock();
         if !self.finished.swap(true, Ordering::AcqRel) {
@@ -161,8 +162,8 @@ impl LogFile {
 }
 
 impl CurrentLog {
-    /// Creates the log `number` in `dir`, from nothing or from the obsolete log `recycled`, whose
-    /// file it is written over.
+    /// Creates the log `number` in `dir`, as a new file or by overwriting that of the obsolete log
+    /// `recycled`.
     pub(crate) fn create(
         fs: &dyn FileSystem,
         dir: &Path,
@@ -219,12 +220,12 @@ impl CurrentLog {
         })
     }
 
-    /// The number in the file's name.
+    /// Returns the number in the file name.
     pub(crate) fn number(&self) -> FileNumber {
         self.file.number
     }
 
-    /// Bytes of the log so far: what it says of itself counts with the first batch.
+    /// Returns the length of the log so far; its own description counts from the first batch on.
     pub(crate) fn len(&self) -> u64 {
         match self.is_empty() {
             true => 0,
@@ -232,23 +233,23 @@ impl CurrentLog {
         }
     }
 
-    /// Bytes of the log that the kernel has.
+    /// Returns the number of bytes handed to the kernel.
     pub(crate) fn file_len(&self) -> u64 {
         self.file.file.len()
     }
 
-    /// True if the log is written through a mapping now.
+    /// True if the log is currently written through a mapping.
     pub(crate) fn is_mapped(&self) -> bool {
         self.file.file.is_mapped()
     }
 
-    /// The end of the last append that had to wait, and its duration; see [`WritableFile::slow_append`].
+    /// The end time and the duration of the last append that had to wait; see [`WritableFile::slow_append`].
     pub(crate) fn slow_append(&self) -> Option<(u64, u64)> {
         self.file.file.slow_append()
     }
 
-    /// Cuts the file to what was written, if it is longer: nothing of a mapping is synced that holds no
-    /// record. What may be added after all is written by calls.
+    /// Truncates the file to the records written, if it is longer, so that no unused part of a mapping is
+    /// synced. Further records are written by system calls.
     pub(crate) fn cut(&self) -> Result<()> {
         let file = &self.file.file;
         match file.is_mapped() {
@@ -257,12 +258,12 @@ impl CurrentLog {
         }
     }
 
-    /// True if a write or a sync failed: nothing is written to it any more.
+    /// True if a write or a sync failed: nothing is written to the log any more.
     pub(crate) fn has_failed(&self) -> bool {
         self.file.has_failed()
     }
 
-    /// Marks the log as one not to be relied on, whatever failed.
+    /// Marks the log as failed, regardless of the cause.
     pub(crate) fn mark_failed(&mut self) {
         let mut failed = self.file.failed.lock();
         failed.get_or_insert_with(|| Error::io_text("the log was given up after an error"));
@@ -273,8 +274,8 @@ impl CurrentLog {
         self.writer.records() == 0
     }
 
-    /// Appends the batches of a group, each as one record, with one call to the kernel. A log that
-    /// is flushed by hand keeps them in memory unless they are to be synced.
+    /// Appends the batches of a group as one record each, with one call to the kernel. A log that is flushed
+    /// manually keeps them in memory unless they are to be synced.
     pub(crate) fn append(&mut self, batches: &[(SequenceNumber, &[u8])], sync: bool) -> Result<()> {
         for (seq, batch) in batches {
             debug_assert!(
@@ -312,7 +313,7 @@ impl CurrentLog {
         }
     }
 
-    /// Gives the kernel what waits in memory, and starts write-back of what is due for it.
+    /// Hands buffered records to the kernel, and starts write-back if it is due.
     pub(crate) fn hand_over(&mut self) -> Result<()> {
         if let Some(error) = &*self.file.failed.lock() {
             return Err(error.clone());
@@ -322,14 +323,14 @@ impl CurrentLog {
     }
 
     fn try_hand_over(&mut self) -> Result<()> {
-        // What a log says of itself comes with its first batch: until then the file is empty.
+        // The log's own description is written with its first batch: until then the file is empty.
         if self.is_empty() {
             return Ok(());
         }
         self.writer.hand_over()?;
         debug_assert!(
             self.written_back <= self.len(),
-            "no more of a log is written back than it has"
+            "write-back does not extend past the end of a log"
         );
         let waiting = self.len() - self.written_back;
         if self.bytes_per_sync > 0 && waiting >= self.bytes_per_sync {
@@ -338,7 +339,7 @@ impl CurrentLog {
         }
         debug_assert!(
             self.len() <= self.file_len(),
-            "all of log {} is handed over: {} of {} bytes",
+            "all of log {} has been handed over: {} of {} bytes",
             self.number(),
             self.file_len(),
             self.len()
@@ -346,7 +347,7 @@ impl CurrentLog {
         Ok(())
     }
 
-    /// Starts write-back whenever `bytes` wait for it; 0 leaves it to the kernel.
+    /// Starts write-back after every `bytes` bytes; 0 leaves it to the kernel.
     pub(crate) fn write_back_every(&mut self, bytes: u64) {
         self.bytes_per_sync = bytes;
     }
@@ -356,7 +357,7 @@ impl CurrentLog {
         self.flushed_by_hand = true;
     }
 
-    /// The description of this log in the next one.
+    /// Returns the description of this log for the next one.
     pub(crate) fn as_predecessor(&self) -> Predecessor {
         Predecessor {
             log_number: self.file.number.0,
@@ -365,7 +366,7 @@ impl CurrentLog {
         }
     }
 
-    /// Records the description of the log before it at the beginning of the log.
+    /// Writes the description of the previous log to the start of the log.
     pub(crate) fn state_predecessor(&mut self, predecessor: &Predecessor) -> Result<()> {
         assert!(
             self.is_empty() && predecessor.log_number < self.number().0,
@@ -381,8 +382,8 @@ impl CurrentLog {
         self.writer.add_timestamp_sizes(sizes)
     }
 
-    /// Has every sync of this log begin with one of `before`, the log before it, which has ended. Says at the
-    /// beginning of this one, where `next` is the number of its first batch, what that one looks like.
+    /// Makes every sync of this log start with `before`, the previous log, which has ended. Describes that
+    /// log at the start of this one, whose first batch has the number `next`.
     pub(crate) fn follow(&mut self, before: &CurrentLog, next: SequenceNumber) -> Result<()> {
         assert!(
             self.is_empty() && before.number() < self.number(),
@@ -401,7 +402,7 @@ impl CurrentLog {
             .add_note(&before.as_predecessor().as_batch(next))
     }
 
-    /// Its file, for syncs.
+    /// Returns its file, for syncs.
     pub(crate) fn file(&self) -> Arc<LogFile> {
         self.file.clone()
     }
@@ -411,12 +412,12 @@ impl CurrentLog {
         self.presynced != 0
     }
 
-    /// Records that a background sync of the present content was requested.
+    /// Records that a background sync of the current content was requested.
     pub(crate) fn mark_presynced(&mut self) {
         self.presynced = self.len().max(1);
     }
 
-    /// Drops a log that failed. Errors of closing its file change nothing.
+    /// Drops a failed log. Errors of closing its file are ignored.
     pub(crate) fn give_up(self) {
         assert!(
             self.has_failed(),
@@ -426,7 +427,7 @@ impl CurrentLog {
         let _ = self.file.file.close();
     }
 
-    /// Ends a log that takes no more writes after a failure: nothing is added to it.
+    /// Ends a log that takes no more writes after a failure: nothing is appended to it.
     pub(crate) fn abandon(self) -> Result<()> {
         assert!(
             self.has_failed(),
@@ -436,19 +437,19 @@ impl CurrentLog {
         self.file.file.close()
     }
 
-    /// Ends the log: everything in it is handed over, and nothing lies behind its last record.
+    /// Ends the log: everything is handed over to the kernel, and nothing follows its last record.
     pub(crate) fn end(mut self) -> Result<Arc<LogFile>> {
         self.hand_over()?;
         self.cut()?;
         if self.recycled {
-            // A log that is followed by another has no tail of its former life: where such a tail
-            // begins in the middle of a record, recovery could not distinguish it from damage.
+            // A log that is followed by another must not have a tail of old content: if the tail started in
+            // the middle of a record, recovery could not distinguish it from damage.
             self.file.file.truncate(self.len())?;
         }
         Ok(self.file)
     }
 
-    /// Ends the log: everything in it is synced, and the file is closed.
+    /// Ends the log: everything is synced, and the file is closed.
     pub(crate) fn finish(self, fs: &dyn FileSystem) -> Result<()> {
         self.end()?.finish(fs)
     }
@@ -479,8 +480,8 @@ mod tests {
         let mut log = create().unwrap();
         let batch = [0; 12];
         let syncer = log.file();
-        // Every append asks whether the log has failed. While a sync kept the answer to itself, writers waited
-        // for it, 30 ms at each switch of memtables under a load.
+        // Regression: every append checks whether the log has failed. A sync held the lock of that state, and
+        // writers waited for it, for 30 ms at each memtable switch under load.
         let synced = syncer.sync_by(&fs, |_| {
             log.append(&[(SequenceNumber(1), &batch)], false)?;
             assert!(!log.has_failed());

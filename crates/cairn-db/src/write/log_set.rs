@@ -2,10 +2,12 @@
 //!
 //! Invariants:
 //!
-//! - A log leaves the set only when the MANIFEST does not need it and its ending job, and those of all logs before it, are done.
+//! - A log is removed from the set only when the MANIFEST does not need it and its ending job, and those of
+//!   all earlier logs, are done.
 //! - `first_needed` never decreases.
-//! - A log to be recycled is not needed, this opening created it, and its last write did not fail. Asserted. The records of
-//!   an older log may lack the number of their log, and would count again in the log that takes over the file.
+//! - A log to be recycled is not needed, was created by this opening, and its last write did not fail.
+//!   Asserted. The records of an older log may lack the log number, and would be taken for records of the log
+//!   that reuses the file.
 //!
 //! The lock of the tree guards the set. No method touches a file.
 
@@ -32,11 +34,11 @@ pub(crate) struct LogSet {
     ending: BTreeSet<FileNumber>,
     /// Replaced logs that are not known to be durable.
     unsynced: BTreeMap<FileNumber, Arc<LogFile>>,
-    /// The first log that recovery needs, as the durable MANIFEST says.
+    /// The first log that recovery needs, according to the durable MANIFEST.
     first_needed: FileNumber,
-    /// Durable end of the logs at the last ingestion, as the MANIFEST says.
+    /// The durable end of the logs at the last ingestion, according to the MANIFEST.
     reach: Option<LogReach>,
-    /// Time of the last look through the archive, in seconds since 1970.
+    /// Time of the last check of the archive, in seconds since 1970.
     archive_scanned_at: u64,
 }
 
@@ -49,7 +51,7 @@ pub(crate) struct Unneeded {
 }
 
 impl LogSet {
-    /// An empty set. Recovery needs no log before `first_needed`.
+    /// Creates an empty set. Recovery needs no log before `first_needed`.
     pub(crate) fn new(first_needed: FileNumber) -> LogSet {
         LogSet {
             first_needed,
@@ -74,7 +76,7 @@ impl LogSet {
         self.first_created.get_or_insert(number);
     }
 
-    /// Sets the length of a log that takes no more records, and adds it if it is not in the set.
+    /// Sets the length of a log that takes no more records, adding it if it is not in the set.
     pub(crate) fn set_len(&mut self, number: FileNumber, len: u64) {
         let before = self.lengths.insert(number, len);
         assert!(
@@ -108,7 +110,7 @@ impl LogSet {
         self.unsynced.insert(number, file);
     }
 
-    /// Ends the ending job of a log; `durable` if the job synced the log.
+    /// Records that the ending job of a log has finished; `durable` if it synced the log.
     pub(crate) fn finish_ending(&mut self, number: FileNumber, durable: bool) {
         let was_ending = self.ending.remove(&number);
         assert!(was_ending, "the ending job of log {number} has begun");
@@ -149,12 +151,12 @@ impl LogSet {
         self.lengths.values().sum()
     }
 
-    /// The first log that recovery needs, as the durable MANIFEST says.
+    /// Returns the first log that recovery needs, according to the durable MANIFEST.
     pub(crate) fn first_needed(&self) -> FileNumber {
         self.first_needed
     }
 
-    /// Raises the first needed log to `number`, which the MANIFEST has durably.
+    /// Raises the first needed log to `number`, which the durable MANIFEST has.
     pub(crate) fn release_before(&mut self, number: FileNumber) {
         let current = self.lengths.keys().next_back();
         assert!(
@@ -190,7 +192,7 @@ impl LogSet {
         std::mem::take(&mut self.unsynced).into_values().collect()
     }
 
-    /// Takes the logs that are not known to be durable because a write or sync failed.
+    /// Takes the logs that are not durable because a write or sync failed.
     pub(crate) fn take_failed_syncs(&mut self) -> Vec<Arc<LogFile>> {
         let failed = self.unsynced.extract_if(.., |_, log| log.has_failed());
         failed.map(|(_, log)| log).collect()
@@ -216,14 +218,14 @@ impl LogSet {
         unneeded.into_values().collect()
     }
 
-    /// The first log that stays in the set.
+    /// Returns the first log that stays in the set.
     fn first_kept(&self) -> FileNumber {
         let ending = self.ending.first().copied();
         ending.map_or(self.first_needed, |ending| ending.min(self.first_needed))
     }
 
-    /// Queues the file of a removed log for reuse, unless an earlier opening created it or `most` files are queued.
-    /// Returns true if it was queued.
+    /// Queues the file of a removed log for reuse, unless an earlier opening created it or `most` files are
+    /// already queued. Returns true if it was queued.
     pub(crate) fn recycle(&mut self, number: FileNumber, most: usize) -> bool {
         let is_created_here = self.first_created.is_some_and(|first| first <= number);
         if !is_created_here || self.recycled.len() >= most {
@@ -247,8 +249,8 @@ impl LogSet {
         std::mem::take(&mut self.recycled)
     }
 
-    /// True if the archive is to be looked through at `now`, in seconds since 1970: the last time was `interval` seconds
-    /// ago or longer.
+    /// True if the archive is to be checked at `now`, in seconds since 1970: the last check was at least
+    /// `interval` seconds ago.
     pub(crate) fn begin_archive_scan(&mut self, now: u64, interval: u64) -> bool {
         let due = self.archive_scanned_at.saturating_add(interval) <= now;
         if due {

@@ -1,4 +1,4 @@
-//! The logs as copies and ingestions see them.
+//! The state of the logs for copies and ingestions.
 
 use cairn_format::manifest::LogReach;
 use cairn_types::{FileNumber, SequenceNumber};
@@ -7,26 +7,28 @@ use crate::locks::Rank;
 use crate::shared::Shared;
 
 impl Shared {
-    /// The last write. The caller leads: no insertion is under way, and the logs end with this write.
+    /// Returns the last sequence number. The caller leads: no insertion is in progress, and the logs end with
+    /// this write.
     pub(crate) fn last_write(&self) -> SequenceNumber {
         debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
         let last = self.published();
         assert_eq!(
             last,
             self.writes.commits.allocated(),
-            "no insertion is under way"
+            "no insertion is in progress"
         );
         last
     }
 
-    /// Bytes of the logs that are not deleted.
+    /// Returns the total size of the logs that are not deleted.
     pub(crate) fn log_bytes(&self) -> u64 {
         let finished = self.tree.lock().logs.bytes();
         let writer = self.writes.writer.lock();
         finished + writer.log.as_ref().map_or(0, |log| log.len())
     }
 
-    /// The logs that recovery needs, with their lengths, oldest first. The caller leads, so that no log grows.
+    /// Returns the logs that recovery needs, with their lengths, oldest first. The caller leads, so that no
+    /// log grows.
     pub(crate) fn needed_logs(&self) -> Vec<(FileNumber, u64)> {
         debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
         let current = {
@@ -44,8 +46,8 @@ impl Shared {
             .collect()
     }
 
-    /// The last log that has records, and where they end. The caller leads, and has synced the logs.
-    pub(crate) fn durable_log_reach(&self) -> Option<LogReach> {
+    /// The last log that has records, and where they end. The caller leads.
+    pub(crate) fn log_reach(&self) -> Option<LogReach> {
         debug_assert!(
             self.context.locks.is_held(Rank::Lead),
             "the caller leads, so that no log grows"

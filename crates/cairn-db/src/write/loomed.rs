@@ -1,7 +1,8 @@
-//! The primitives of the commit pipeline as loom replaces them: the same calls, of which loom tries every interleaving.
+//! The primitives of the commit pipeline in their loom versions: the same calls, whose interleavings loom
+//! explores.
 //!
-//! Loom takes sequentially consistent loads and stores for weaker ones, and knows only fences to be so.
-//! Two of them, around each, make of an operation what the language says it is.
+//! Loom treats sequentially consistent loads and stores as weaker ones, and implements only fences as such.
+//! Two fences around each operation give it the semantics that the language specifies.
 
 pub(super) use cairn_platform::sync::Ordering;
 
@@ -75,7 +76,7 @@ impl AtomicUsize {
     }
 }
 
-/// A flag that threads share.
+/// A shared flag.
 pub(super) struct AtomicBool(loom::sync::atomic::AtomicBool);
 
 impl AtomicBool {
@@ -102,11 +103,11 @@ fn fenced<T>(ordering: Ordering, operation: impl FnOnce(Ordering) -> T) -> T {
     done
 }
 
-/// A lock that does not poison.
+/// A lock without poisoning.
 #[derive(Default)]
 pub(super) struct Mutex<T>(loom::sync::Mutex<T>);
 
-/// A lock that is held; empty only while its holder sleeps.
+/// A guard of the lock; empty only while its holder sleeps.
 pub(super) struct Guard<'a, T>(Option<MutexGuard<'a, T>>);
 
 impl<T> Mutex<T> {
@@ -124,18 +125,18 @@ impl<T> Deref for Guard<'_, T> {
 
     fn deref(&self) -> &T {
         let held = self.0.as_ref();
-        held.expect("a thread that sleeps looks at nothing")
+        held.expect("a sleeping thread does not access the guard")
     }
 }
 
 impl<T> DerefMut for Guard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         let held = self.0.as_mut();
-        held.expect("a thread that sleeps looks at nothing")
+        held.expect("a sleeping thread does not access the guard")
     }
 }
 
-/// The condition that wakes sleepers.
+/// A condition variable.
 #[derive(Default)]
 pub(super) struct Condvar(loom::sync::Condvar);
 
@@ -145,7 +146,7 @@ impl Condvar {
     }
 
     pub(super) fn wait<T>(&self, guard: &mut Guard<'_, T>) {
-        let held = guard.0.take().expect("a thread that sleeps calls nothing");
+        let held = guard.0.take().expect("a sleeping thread makes no calls");
         guard.0 = self.0.wait(held).ok();
     }
 
@@ -158,7 +159,7 @@ impl Condvar {
     }
 }
 
-/// The waits before a thread sleeps, of no time: loom has none.
+/// Spinning before a thread sleeps, which takes no time: loom has none.
 pub(super) mod backoff {
     pub(in super::super) fn spin_limit() -> u32 {
         0

@@ -1,4 +1,5 @@
-//! Writes: the checks before a batch is committed, and what the commit pipeline ([`commit`]) needs of the database.
+//! Writes: the checks before a batch is committed, and the services of the database for the commit pipeline
+//! ([`commit`]).
 //!
 //! ```text
 //! batch -> [checked] -> [held back while its families are behind] -> commit pipeline -> [listeners notified]
@@ -13,12 +14,16 @@ pub(crate) mod commit;
 pub(crate) mod delay;
 pub(crate) mod early_switch;
 pub(crate) mod entry;
+pub(crate) mod family;
 pub(crate) mod insert;
+mod limits;
 pub(crate) mod log;
 pub(crate) mod log_set;
 mod log_state;
 #[cfg(loom)]
 mod loomed;
+mod new_log;
+mod new_memtable;
 pub(crate) mod order;
 pub(crate) mod pace;
 pub(crate) mod queue;
@@ -51,7 +56,7 @@ use commit::{CommitEnv, Company, Lead, LoggedGroup};
 use log::CurrentLog;
 use queue::Mode;
 
-/// A write that takes so many microseconds is written to the LOG.
+/// Writes that take at least this many microseconds are logged.
 const LONG_MICROS: u64 = 50_000;
 
 impl Shared {
@@ -68,7 +73,7 @@ impl Shared {
         }
     }
 
-    /// Writes `batch` with a date behind each value.
+    /// Writes `batch` with a date after each value.
     #[cold]
     fn write_dated(self: &Arc<Self>, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         let now = self.context.world.clock.wall_seconds();
@@ -81,7 +86,7 @@ impl Shared {
         self.write_stored(&dated, options)
     }
 
-    /// Writes `batch` as it is stored.
+    /// Writes `batch` in its stored form.
     fn write_stored(self: &Arc<Self>, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         self.context.check_process()?;
         if options.sync && options.disable_wal {
@@ -89,7 +94,8 @@ impl Shared {
                 "a synced write needs the WAL: sync and disableWAL are both set",
             ));
         }
-        // Sequence numbers in logs would have gaps; recovery recognizes the old content of a recycled log by them.
+        // Sequence numbers in logs would have gaps, but recovery recognizes the old content of a recycled log
+        // by them.
         if options.disable_wal && self.options().recycle_log_file_num > 0 {
             return Err(Error::invalid_argument(
                 "WriteOptions::disableWAL option is not supported if \
@@ -101,7 +107,7 @@ impl Shared {
         if !options.ignore_missing_column_families {
             self.check_families(batch)?;
         }
-        // Relaxed: a batch that names a family comes after the creation of the family.
+        // Relaxed: a batch for a family is written after the creation of the family.
         if self.signals.has_timestamps() {
             self.refuse_timestamps(batch)?;
         }
@@ -118,8 +124,8 @@ impl Shared {
         written
     }
 
-    /// Refuses a batch with a write to a family whose keys have timestamps: the last bytes of the key would be
-    /// read as one.
+    /// Returns an error for a batch with a write to a family whose keys have timestamps: the last bytes of
+    /// the key would be taken for one.
     #[cold]
     fn refuse_timestamps(&self, batch: &WriteBatch) -> Result<()> {
         let families = self.catalog.families();
@@ -135,8 +141,8 @@ impl Shared {
         }
     }
 
-    /// Writes a line about a slow write to the LOG, at most once a second. Stalls and slow appends have lines of their own;
-    /// otherwise the write waited for memory, for its turn or for a core.
+    /// Writes a line about a slow write to the LOG, at most once per second. Stalls and slow appends have
+    /// lines of their own; otherwise the write waited for memory, for its turn or for a CPU.
     #[cold]
     fn log_slow_write(&self, bytes: usize, micros: u64) {
         let now = self.context.world.clock.monotonic_nanos();
@@ -154,12 +160,12 @@ impl Shared {
                 nanos / 1_000_000
             )),
             None => self.context.info.info(format_args!(
-                "a write of {bytes} bytes took {millis} ms, and no append to the log is known to have"
+                "a write of {bytes} bytes took {millis} ms, not because of an append to the log"
             )),
         }
     }
 
-    /// Writes a batch that may be written.
+    /// Writes a batch that has passed the checks.
     fn write_checked(self: &Arc<Self>, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         self.delay_write(batch, options.no_slowdown)?;
         self.may_write()?;
@@ -174,13 +180,13 @@ impl Shared {
         };
         let committed = self.writes.commits.commit(&env, batch.data(), mode);
         if env.notifies.get() {
-            // Without the lead, and with the write visible: a listener may write too.
+            // Without the lead, and with the write visible, since a listener may write.
             self.telemetry.deliver();
         }
         committed
     }
 
-    /// Refuses a batch for families that do not exist any more, before any of it is logged.
+    /// Returns an error for a batch with dropped families, before any of it is logged.
     fn check_families(&self, batch: &WriteBatch) -> Result<()> {
         if batch.families().is_empty() {
             return Ok(());
@@ -196,12 +202,12 @@ impl Shared {
         Ok(())
     }
 
-    /// Takes the lead for something that no other write may share, with all earlier writes inserted and
-    /// visible, until the result is dropped.
+    /// Takes the lead for an exclusive operation, with all earlier writes inserted and visible, until the
+    /// result is dropped.
     ///
     /// # Errors
     ///
-    /// `Busy` in a callback that may not write.
+    /// `Busy` in a callback that must not write.
     pub(crate) fn lead_alone(&self) -> Result<Lead<'_>> {
         self.may_write()?;
         Ok(self.writes.commits.lead_alone())
@@ -233,7 +239,7 @@ impl Shared {
     }
 }
 
-/// An open database as the commit pipeline needs it, for one write.
+/// The environment of the commit pipeline for one write.
 struct DbEnv<'a> {
     shared: &'a Arc<Shared>,
     /// Set if listeners may have to be notified after the write.
@@ -251,7 +257,7 @@ impl CommitEnv for DbEnv<'_> {
         self.shared.make_room(no_slowdown, &self.notifies)
     }
 
-    /// A small write is not made to wait for a large group.
+    /// A small write does not have to wait for a large group.
     fn group_limit(&self, bytes: usize) -> usize {
         let limit = self.shared.options().max_write_batch_group_size_bytes;
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -290,7 +296,7 @@ impl CommitEnv for DbEnv<'_> {
             true => shared.signals.note_unlogged(),
             false => {
                 let appended = shared.append(&mut shared.writes.writer.lock(), batches, mode.sync);
-                // After a failure the group is in doubt and the database read-only.
+                // After a failure it is unknown whether the group was logged, and the database is read-only.
                 appended.inspect_err(|error| shared.log_failed(error))?;
             }
         }
@@ -311,7 +317,7 @@ impl CommitEnv for DbEnv<'_> {
         })
     }
 
-    /// Nothing more is written: the group is logged and not in the memtables.
+    /// Writes must stop: the group is logged but not in the memtables.
     #[cold]
     fn insertion_failed(&self, error: &Error) {
         self.shared

@@ -1,23 +1,23 @@
-//! Slowing writes down towards the end of a memtable while the one before it is still being flushed.
+//! Slowing down writes towards the end of a memtable while the previous one is still being flushed.
 //!
-//! A flush whose device stands still for a while would otherwise stop all writes as soon as the memtable is full:
-//! one delay of all writers as long as the device takes. Instead, the rest of the memtable is filled no faster
-//! than would fill it in the time that it has been filling already. What is left then falls as one over that time
-//! and never ends, and each write waits a little. RocksDB does so only where `max_write_buffer_number` is over 3, by
-//! a rate that does not know how much room there is.
+//! If the device stalls during a flush, all writes would otherwise stop as soon as the memtable is full, for
+//! as long as the stall lasts. Instead, the rest of the memtable is filled no faster than at a rate that
+//! would fill it in the time that it has been active so far. The remaining space thus falls in inverse
+//! proportion to that time and never reaches zero, and each write waits a little. RocksDB does this only if
+//! `max_write_buffer_number` is above 3, at a rate that does not depend on the remaining space.
 //!
-//! Invariant: a family is paced only between the moment when its memtable is nearly full and the one when another
-//! memtable takes its place or a flush has made room for another one. Cost where nothing is paced: none beyond what
-//! [`super::delay`] checks anyway.
+//! Invariant: a family is paced only from the moment its memtable is nearly full until another memtable
+//! replaces it or a flush has made room for another one. Cost without pacing: none beyond the checks of
+//! [`super::delay`].
 
 use std::time::Duration;
 
 use cairn_platform::sync::{AtomicBool, Mutex, Ordering};
 
-/// Writes go on until they have to wait this long: shorter sleeps take longer than requested.
+/// Writes proceed until their wait reaches this duration: shorter sleeps take longer than requested.
 const LEAST_NANOS: u64 = 1_000_000;
 
-/// The pace at which the rest of the memtable of a family may be filled.
+/// The pace at which the rest of a family's memtable may be filled.
 #[derive(Default)]
 pub(crate) struct Pace {
     is_on: AtomicBool,
@@ -29,7 +29,7 @@ pub(crate) struct Pace {
 struct State {
     /// The time at which the memtable became active.
     began: u64,
-    /// The time at which writes began to be slowed down.
+    /// The time at which the slowdown began.
     slowed: u64,
     /// The time at which the next write may pass.
     next: u64,
@@ -42,7 +42,7 @@ struct State {
 pub(crate) struct Waits {
     /// The number of writes that waited.
     pub(crate) writes: u64,
-    /// Their waits together, in nanoseconds.
+    /// The sum of their waits, in nanoseconds.
     pub(crate) nanos: u64,
     /// The time during which writes were slowed down, in nanoseconds.
     pub(crate) lasted: u64,
@@ -55,7 +55,7 @@ impl Pace {
         self.is_on.load(Ordering::Acquire)
     }
 
-    /// Another memtable is written from `now` on.
+    /// Records that another memtable is active from `now` on.
     pub(crate) fn memtable_began(&self, now: u64) {
         self.state.lock().began = now;
     }
@@ -69,7 +69,7 @@ impl Pace {
         self.is_on.store(true, Ordering::Release);
     }
 
-    /// Ends the slow pace; returns the waits, if there were any.
+    /// Ends the slowdown. Returns the waits, if there were any.
     pub(crate) fn end(&self, now: u64) -> Option<Waits> {
         if !self.is_on() {
             return None;
@@ -83,8 +83,8 @@ impl Pace {
         (waits.writes > 0).then_some(waits)
     }
 
-    /// The wait of a write of `bytes` at `now`, where the memtable has room for `left` bytes; and true if it is the
-    /// first that waits. Zero where writes are not slowed down.
+    /// Returns the wait of a write of `bytes` at `now`, given `left` bytes of room in the memtable, and true
+    /// if it is the first that waits. Zero if writes are not slowed down.
     pub(crate) fn wait(&self, bytes: usize, left: usize, now: u64) -> (Duration, bool) {
         let mut state = self.state.lock();
         if !self.is_on() {
@@ -93,7 +93,7 @@ impl Pace {
         let nanos_for_all = u128::from(now.saturating_sub(state.began));
         let cost = nanos_for_all * bytes as u128 / left.max(1) as u128;
         let start = state.next.max(now);
-        // A write that is larger than what is left fills the memtable whenever it comes.
+        // A write larger than the remaining space fills the memtable whenever it comes.
         let cost = u64::try_from(cost.min(nanos_for_all)).unwrap_or(u64::MAX);
         state.next = start.saturating_add(cost);
         let wait = start - now;
@@ -119,10 +119,10 @@ mod tests {
         assert_eq!(pace.wait(1 << 20, 0, SECOND), (Duration::ZERO, false));
         assert_eq!(pace.end(SECOND), None);
         pace.begin(SECOND);
-        assert_eq!(pace.end(2 * SECOND), None, "no write came");
+        assert_eq!(pace.end(2 * SECOND), None, "no write waited");
     }
 
-    /// Writes of 1,000 bytes into the last 8 MB of 64, one after the other, for `seconds` after the first.
+    /// Simulates consecutive writes of 1,000 bytes into the last 8 MB of 64, for `seconds` after the first.
     fn fill(pace: &Pace, seconds: u64) -> (u64, Duration) {
         let (mut left, mut now, mut longest) = (8_000_000, SECOND, Duration::ZERO);
         pace.memtable_began(0);
@@ -137,9 +137,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_lasts_longer_than_any_flush_and_waits_stay_short() {
+    fn the_rest_outlasts_any_flush_and_waits_stay_short() {
         let pace = Pace::default();
-        // One over the time: a half after as long again, a tenth after ten times as long.
+        // In inverse proportion to the time: half is left after as long again, a tenth after ten times as
+        // long.
         let (left, longest) = fill(&pace, 1);
         assert!((3_900_000..4_200_000).contains(&left), "{left}");
         assert!(longest < Duration::from_millis(2), "{longest:?}");

@@ -1,22 +1,21 @@
 //! The write queue: it elects the leader and forms write groups.
 //!
-//! Writers take turns. The one whose turn it is *leads*: it alone allocates sequence numbers,
-//! appends to the log and switches memtables, and it carries a group of waiting writes with its
-//! own, so that one append (and one sync) serves them all. After the append it hands the lead to the
-//! next writer that waits. The members of the group insert their batches into the memtables beside
-//! each other and beside the groups after them, and become visible together ([`super::order`]); for a
-//! member that is not running, the leader inserts.
+//! Writers take turns. The one whose turn it is *leads*: it alone assigns sequence numbers, appends to the
+//! log and switches memtables, and it includes a group of waiting writes in its own, so that one append (and
+//! one sync) serves them all. After the append it passes the lead to the next waiting writer. The members of
+//! the group insert their batches into the memtables concurrently with each other and with later groups, and
+//! become visible together ([`super::order`]); the leader inserts on behalf of members that are not running.
 //!
-//! A writer that finds no leader leads at once; alone it takes no lock, for the queue's is that of
-//! the list of waiters. A waiter spins for a while before it sleeps.
+//! A writer that finds no leader becomes the leader at once. Without contention it acquires no lock, since
+//! the lock of the queue protects only the list of waiters. A waiter spins for a while before it sleeps.
 //!
 //! Invariants:
 //!
 //! Q1. At most one thread leads at any time.
-//! Q2. Waiters are served in the order in which they joined.
-//! Q3. Every waiter gets exactly one turn: to lead, to insert, or the end of its write.
-//! Q4. `lead` is `FREE` without a leader and waiters, `WAITED_FOR` with waiters, and `HELD`
-//!     otherwise. To and from `WAITED_FOR` it changes under the lock of `waiting` only.
+//! Q2. Waiters get their turns in the order in which they joined.
+//! Q3. Every waiter gets exactly one turn: to lead, to insert, or to end its write.
+//! Q4. `lead` is `FREE` without a leader and waiters, `WAITED_FOR` with waiters, and `HELD` otherwise.
+//! Changes to and from `WAITED_FOR` are made under the lock of `waiting`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,35 +33,35 @@ use super::loomed::{
     AtomicBool, AtomicU32, AtomicUsize, Condvar, Mutex, OnceLock, Ordering, backoff,
 };
 
-/// The demands of a batch on its write, by which groups are formed.
+/// The properties of a write that determine its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mode {
-    /// It waits for a sync of the log.
+    /// The write waits for a sync of the log.
     pub(crate) sync: bool,
-    /// It skips the log.
+    /// The write skips the log.
     pub(crate) disable_wal: bool,
-    /// It fails rather than waits when writes are slowed down.
+    /// The write fails instead of waiting when writes are slowed down.
     pub(crate) no_slowdown: bool,
 }
 
-/// The kind of a write, by which groups are formed.
+/// The kind of a queue entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A batch to write.
     Batch(Mode),
-    /// Something that needs the lead for itself: a memtable switch, a sync.
+    /// An exclusive operation: a memtable switch, a sync.
     Alone,
 }
 
-/// One writer that waits its turn. It owns a copy of its batch, so that the leader can read it.
+/// A waiting writer. It owns a copy of its batch, so that the leader can read it.
 pub(crate) struct Waiter {
     pub(crate) kind: Kind,
     /// The batch's bytes, header included; empty for [`Kind::Alone`].
     pub(crate) batch: Vec<u8>,
     turn: Mutex<Option<Turn>>,
-    /// There is a turn.
+    /// Set when the turn has come.
     has_turn: AtomicBool,
-    /// It runs and spins for its turn: a hint.
+    /// True while it is running and spinning for its turn: a hint.
     is_spinning: AtomicBool,
     changed: Condvar,
 }
@@ -73,23 +72,23 @@ pub(crate) enum Turn {
     Lead,
     /// It inserts its batch at this sequence number and reports to the group.
     Insert(SequenceNumber, Arc<Group>),
-    /// Its write is over.
+    /// The write has ended.
     Finished(Result<()>),
 }
 
-/// The members of a group that still insert.
+/// The members of a group that are still inserting.
 pub(crate) struct Group {
     inserting: AtomicUsize,
     /// The first failure of a member.
     failure: OnceLock<Error>,
     /// The last sequence number before the group's.
     pub(crate) before: SequenceNumber,
-    /// The group's last sequence number.
+    /// The last sequence number of the group.
     pub(crate) last: SequenceNumber,
 }
 
 impl Group {
-    /// A group of `members` that insert, with the numbers after `before` up to `last`.
+    /// Creates a group of `members` that insert, with the numbers after `before` up to `last`.
     pub(crate) fn new(members: usize, before: SequenceNumber, last: SequenceNumber) -> Arc<Group> {
         debug_assert!(members > 0, "the leader of a group is a member");
         debug_assert!(before <= last, "a group ends behind its beginning");
@@ -104,7 +103,7 @@ impl Group {
     /// Reports the end of the insertion of a member. Returns true if it was the last one.
     pub(crate) fn inserted(&self, result: Result<()>) -> bool {
         if let Err(error) = result {
-            // A second failure says nothing new.
+            // A second failure adds no information.
             let _ = self.failure.set(error);
         }
         // AcqRel: the last member sees every member's insertions.
@@ -113,9 +112,9 @@ impl Group {
         before == 1
     }
 
-    /// The outcome of the group, once all have reported.
+    /// Returns the outcome of the group, once all have reported.
     pub(crate) fn outcome(&self) -> Result<()> {
-        // A group that takes no number is visible from the beginning, and has nothing that could fail.
+        // A group without numbers is visible from the start, and cannot fail.
         debug_assert!(
             self.before == self.last || self.inserting.load(Ordering::Relaxed) == 0,
             "the outcome of a group is known when all members have reported"
@@ -125,7 +124,7 @@ impl Group {
 }
 
 impl Waiter {
-    /// A waiter of `kind` with `batch` (empty for [`Kind::Alone`]).
+    /// Creates a waiter of `kind` with `batch` (empty for [`Kind::Alone`]).
     pub(crate) fn new(kind: Kind, batch: Vec<u8>) -> Arc<Waiter> {
         Arc::new(Waiter {
             kind,
@@ -147,7 +146,7 @@ impl Waiter {
         self.changed.notify_one();
     }
 
-    /// Has the waiter insert its batch.
+    /// Gives the waiter its turn to insert its batch.
     pub(crate) fn insert_at(&self, seq: SequenceNumber, group: &Arc<Group>) {
         self.give_turn(Turn::Insert(seq, group.clone()));
     }
@@ -159,7 +158,7 @@ impl Waiter {
 
     /// True if the waiter would take its turn at once.
     pub(crate) fn is_looking(&self) -> bool {
-        // Relaxed: a hint, by which only the time of an insertion is decided.
+        // Relaxed: a hint that affects only the timing of an insertion.
         self.is_spinning.load(Ordering::Relaxed)
     }
 
@@ -195,14 +194,14 @@ const HELD: u32 = 1;
 const WAITED_FOR: u32 = 2;
 
 impl Queue {
-    /// Joins the queue. `None` means that the caller leads now; otherwise it waits on what
-    /// `waiter` made.
+    /// Joins the queue. `None` means that the caller now leads; otherwise it waits on the waiter returned by
+    /// `waiter`.
     pub(crate) fn join(&self, waiter: impl FnOnce() -> Arc<Waiter>) -> Option<Arc<Waiter>> {
         if self.change(FREE, HELD) || self.spin_for_lead() {
             return None;
         }
         let mut waiting = self.waiting.lock();
-        // A leader may give the lead up meanwhile, but only while there are no waiters (Q4).
+        // A leader may release the lead concurrently, but only while there are no waiters (Q4).
         while waiting.is_empty() && !self.change(HELD, WAITED_FOR) {
             if self.change(FREE, HELD) {
                 return None;
@@ -217,10 +216,10 @@ impl Queue {
         Some(waiter)
     }
 
-    /// Spins for a while until the lead becomes free. Returns true if the caller leads now.
+    /// Spins for a while until the lead becomes free. Returns true if the caller now leads.
     fn spin_for_lead(&self) -> bool {
         for _ in 0..backoff::spin_limit() {
-            // Relaxed: what is acted on is what `change` finds.
+            // Relaxed: the decision is made by `change`.
             match self.lead.load(Ordering::Relaxed) {
                 HELD => std::hint::spin_loop(),
                 FREE if self.change(FREE, HELD) => return true,
@@ -231,7 +230,7 @@ impl Queue {
         false
     }
 
-    /// Takes from the queue the waiters that may share a group with a leader of `leader`, up to
+    /// Removes from the queue the waiters that may join the group of a leader of `leader`, up to
     /// `limit_bytes` of batches, which is called only if there are waiters.
     pub(crate) fn followers(
         &self,
@@ -239,7 +238,7 @@ impl Queue {
         limit_bytes: impl FnOnce() -> usize,
     ) -> Vec<Arc<Waiter>> {
         debug_assert!(self.is_led(), "the caller leads (Q1)");
-        // Relaxed: a waiter that joins now may as well have joined later.
+        // Relaxed: a waiter that joins now might as well have joined later.
         if self.lead.load(Ordering::Relaxed) != WAITED_FOR {
             return Vec::new();
         }
@@ -260,7 +259,7 @@ impl Queue {
         group
     }
 
-    /// Gives the lead to the next waiter, or frees it.
+    /// Passes the lead to the next waiter, or frees it.
     pub(crate) fn hand_over(&self) {
         debug_assert!(self.is_led(), "the caller leads (Q1)");
         if self.change(HELD, FREE) {
@@ -275,10 +274,10 @@ impl Queue {
         next.expect("the lead is waited for").give_turn(Turn::Lead);
     }
 
-    /// True if `lead` was `from`, and is `to` now.
+    /// Changes `lead` from `from` to `to`. Returns false if it was not `from`.
     #[inline]
     fn change(&self, from: u32, to: u32) -> bool {
-        // Acquire and release: a leader sees what the leaders before it did.
+        // Acquire and release: a leader sees the changes of the leaders before it.
         self.lead
             .compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
@@ -290,20 +289,20 @@ impl Queue {
         self.lead.load(Ordering::Relaxed) != FREE
     }
 
-    /// Takes the lead for something that no other write may share.
+    /// Takes the lead for an exclusive operation.
     pub(crate) fn lead_alone(&self) {
         if let Some(waiter) = self.join(|| Waiter::new(Kind::Alone, Vec::new())) {
             let turn = waiter.wait();
             assert!(
                 matches!(turn, Turn::Lead),
-                "what must lead alone is in no group"
+                "an exclusive operation is in no group"
             );
         }
     }
 }
 
-/// True if a waiter of kind `next` may be carried by a leader of kind `leader`. A write that does
-/// not sync is not made to wait for one that does, nor one that must not be slowed down for others.
+/// True if a waiter of kind `next` may join the group of a leader of kind `leader`. A write without sync does
+/// not wait for one with sync, and a write that must not be slowed down does not wait for others.
 fn may_follow(leader: Kind, next: Kind) -> bool {
     let (Kind::Batch(leader), Kind::Batch(next)) = (leader, next) else {
         return false;
@@ -333,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_carries_those_that_may_share_its_group_in_order() {
+    fn a_group_has_the_compatible_writes_in_order() {
         let queue = Queue::default();
         assert!(join(&queue, SYNC, 10).is_none());
         let waiting: Vec<_> = [(PLAIN, 10), (SYNC, 10), (Kind::Alone, 0), (PLAIN, 10)]
@@ -350,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_write_does_not_wait_for_anothers_sync_and_a_group_has_a_limit() {
+    fn a_plain_write_does_not_wait_for_a_sync_and_groups_are_limited() {
         let queue = Queue::default();
         assert!(join(&queue, PLAIN, 1).is_none());
         let _a = join(&queue, PLAIN, 600);
@@ -362,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn many_threads_each_lead_or_are_carried_exactly_once() {
+    fn each_of_many_threads_leads_or_follows_exactly_once() {
         let queue = Queue::default();
         let carried = AtomicUsize::new(0);
         std::thread::scope(|scope| {

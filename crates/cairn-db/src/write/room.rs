@@ -1,7 +1,7 @@
-//! Making room for a write: the checks of a leader after a request for attention.
+//! Making room for a write: the checks of a leader when attention was requested.
 //!
-//! Memtables that are full are switched, most of a log that is synced when it ends is synced ahead of that,
-//! and all writes wait while the log is locked or the budget of memtables used up.
+//! Full memtables are switched. If a log is synced when it ends, most of it is synced in advance. All writes
+//! wait while the log is locked or the memtable budget is used up.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -11,7 +11,6 @@ use cairn_memtable::Memtable;
 use cairn_observe::FlushReason;
 use cairn_observe::listener::MemTableInfo;
 use cairn_platform::Priority;
-use cairn_platform::sync::Ordering;
 use cairn_types::{Error, FileNumber, Result};
 
 use super::archive;
@@ -23,8 +22,7 @@ use crate::locks::Rank;
 use crate::shared::{Immutable, Shared};
 
 impl Shared {
-    /// Makes room for a batch; sets `notifies` if listeners may have to be notified. The
-    /// caller leads.
+    /// Makes room for a batch. Sets `notifies` if listeners may have to be notified. The caller leads.
     #[inline]
     pub(crate) fn make_room(
         self: &Arc<Self>,
@@ -48,7 +46,7 @@ impl Shared {
             // Cleared first: a later request is for the next leader.
             self.signals.clear_attention();
             self.writes.commits.wait_for_insertions();
-            steps.lap("insertions under way");
+            steps.lap("insertions in progress");
             let waited = self.wait_while_locked(no_slowdown)?;
             steps.lap("the locked log");
             if waited {
@@ -65,15 +63,15 @@ impl Shared {
         }
     }
 
-    /// Switches the memtables that are full, and those whose logs hold the log space above its
-    /// limit; has the log synced ahead for those that are nearly full.
+    /// Switches full memtables, and those whose logs exceed the limit on log space. Starts a sync of the log
+    /// if one is nearly full.
     fn switch_full_memtables(self: &Arc<Self>) -> Result<()> {
         debug_assert_eq!(
             self.published(),
             self.writes.commits.allocated(),
-            "no insertion is under way where memtables are switched"
+            "no insertion is in progress when memtables are switched"
         );
-        let families = self.catalog.families_full();
+        let families = self.catalog.families().clone();
         let mut full = Vec::new();
         let mut nearly_full = Vec::new();
         for family in families.iter() {
@@ -85,7 +83,7 @@ impl Shared {
                 full.push(family.clone());
                 let reason = FlushReason::MemtableMaxRangeDeletions;
                 self.flush_because(std::slice::from_ref(family), reason);
-            } else if used >= family.attention_at.load(Ordering::Relaxed) {
+            } else if family.writes.wants_attention(used) {
                 match self.ends_early(family, &memtable, used) {
                     true => full.push(family.clone()),
                     false if used >= family.nearly_full() => nearly_full.push(family.clone()),
@@ -109,15 +107,15 @@ impl Shared {
         self.switch_memtables(&self.flushed_with(&full), requested)
     }
 
-    /// True if `memtable`, which is that of `family` and takes `used` bytes, ends before it is full. If not, sets the
-    /// size at which the next leader looks at it.
+    /// True if `memtable` of `family`, which takes `used` bytes, is to be switched early. If not, sets the
+    /// size for the next check.
     fn ends_early(&self, family: &FamilyState, memtable: &Arc<Memtable>, used: usize) -> bool {
         debug_assert!(
             Arc::ptr_eq(memtable, &family.view().memtable),
             "the leader alone switches memtables"
         );
         let now = self.context.world.clock.monotonic_nanos();
-        let next = match family.early.decide(&family.options(), used, now) {
+        let next = match family.writes.early.decide(&family.options(), used, now) {
             _ if self.flushes_atomically() || self.syncs_at_switch() => family.full(),
             Some(Decision::CheckAt(next)) => next,
             Some(Decision::Switch) if self.waits_for_any_flush(family) => {
@@ -134,7 +132,7 @@ impl Shared {
             true => family.full(),
             false => family.nearly_full(),
         };
-        family.attention_at.store(next.min(most), Ordering::Relaxed);
+        family.writes.set_attention(next.min(most));
         false
     }
 
@@ -144,8 +142,8 @@ impl Shared {
         state.is_none_or(|state| !state.immutables.is_empty())
     }
 
-    /// True if a switch of logs syncs the old one: something says then how long it is, or it lies in what
-    /// an older one left.
+    /// True if a switch of logs syncs the old one: its length is recorded, or it may have old content after
+    /// its end.
     fn syncs_at_switch(&self) -> bool {
         let options = self.options();
         options.track_and_verify_wals
@@ -153,18 +151,18 @@ impl Shared {
             || options.recycle_log_file_num > 0
     }
 
-    /// True if a log is synced when it ends though no write requires that.
+    /// True if a log is synced when it ends even if no write requires that.
     pub(crate) fn syncs_ended_logs(&self) -> bool {
         self.syncs_at_switch() || self.has_families() || archive::archives(&self.options())
     }
 
-    /// True if there are several families, of which none may be ahead of the logs of another.
+    /// True if there are several families, none of which may be ahead of the logs of another.
     fn has_families(&self) -> bool {
         self.catalog.families().iter().nth(1).is_some()
     }
 
-    /// Makes every log before `log` durable where that is the first one that some family needs, for the
-    /// MANIFEST to say: a power cut would otherwise take from the others what it leaves to this one.
+    /// Makes every log before `log` durable if that is the first log needed by a family, before the MANIFEST
+    /// records it: a power failure could otherwise lose data of other families that this one keeps.
     pub(crate) fn sync_unsynced_logs(&self, log: FileNumber) -> Result<()> {
         if !self.has_families() {
             return Ok(());
@@ -176,7 +174,7 @@ impl Shared {
         })
     }
 
-    /// Syncs most of a log that a switch would wait for. The caller does not lead.
+    /// Syncs most of a log in advance of a switch that would wait for it. The caller does not lead.
     pub(crate) fn sync_before_switch(&self) -> Result<()> {
         let file = match self.syncs_at_switch() {
             true => {
@@ -192,7 +190,7 @@ impl Shared {
         })
     }
 
-    /// Starts a background sync of the current log, once a log, if it will be synced when it ends.
+    /// Starts a background sync of the current log, once per log, if it will be synced when it ends.
     fn sync_log_ahead(self: &Arc<Self>) {
         let mut writer = self.writes.writer.lock();
         let Some(log) = writer.log.as_mut().filter(|log| !log.is_presynced()) else {
@@ -215,8 +213,8 @@ impl Shared {
         );
     }
 
-    /// Ends `log` in the background, and syncs it if that is relied on. The caller has counted it among the
-    /// purges, the logs that end and those that are not synced.
+    /// Ends `log` in the background, and syncs it if required. The caller has counted it among the purges,
+    /// the ending logs and those that are not durable.
     fn end_log(self: &Arc<Self>, log: CurrentLog) {
         self.spawn_job(Priority::High, move |shared| {
             let number = log.number();
@@ -238,14 +236,14 @@ impl Shared {
         });
     }
 
-    /// True if all logs together are larger than `max_total_wal_size`.
+    /// True if all logs together exceed `max_total_wal_size`.
     fn logs_are_too_large(&self) -> bool {
         let limit = self.signals.wal_limit();
         let finished = self.tree.lock().logs.bytes();
         limit > 0 && finished + self.writes.writer.lock().unflushed_log_bytes > limit
     }
 
-    /// The families that keep the oldest log alive.
+    /// Returns the families that need the oldest log.
     fn families_of_oldest_log(&self) -> Vec<Arc<FamilyState>> {
         debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
         let families = self.catalog.families();
@@ -262,9 +260,9 @@ impl Shared {
             .collect()
     }
 
-    /// Gives each of `families` a new memtable, and a new log to all, and schedules flushes, which
-    /// do not wait for more memtables to merge if they were `requested`. The caller leads, and delivers queued
-    /// notices to listeners after it has given up the lead.
+    /// Gives each of `families` a new memtable, and all of them a new log, and schedules flushes, which do
+    /// not wait for more memtables to merge if they were `requested`. The caller leads, and delivers queued
+    /// events to listeners after it has released the lead.
     pub(crate) fn switch_memtables(
         self: &Arc<Self>,
         families: &[Arc<FamilyState>],
@@ -275,7 +273,7 @@ impl Shared {
         Ok(())
     }
 
-    /// [`Shared::switch_memtables`] without scheduling flushes, which is left to the caller.
+    /// Like [`Shared::switch_memtables`], without scheduling flushes, which is left to the caller.
     pub(crate) fn only_switch_memtables(
         self: &Arc<Self>,
         families: &[Arc<FamilyState>],
@@ -293,23 +291,23 @@ impl Shared {
         assert_eq!(
             self.published(),
             last,
-            "no insertion is under way where memtables are switched"
+            "no insertion is in progress when memtables are switched"
         );
         let current = current.ok_or_else(|| Error::shutdown("the database is closed"))?;
-        let all = self.catalog.families_full();
+        let all = self.catalog.families().clone();
         let now = self.context.world.clock.monotonic_nanos();
         let mut tree = self.tree.lock();
         for family in families {
             self.end_pace(family);
-            family.pace.memtable_began(now);
-            family.reset_attention();
+            family.writes.pace.memtable_began(now);
+            family.writes.begin_memtable(&family.options());
             let Some(state) = tree.families.get_mut(&family.id()) else {
                 continue;
             };
             let old = family.memtable();
             state.flush_requested |= requested && !(old.is_empty() && state.immutables.is_empty());
             if old.is_empty() && state.immutables.is_empty() {
-                // There is no flush that this would be the reason of.
+                // There is no flush for which this could be the reason.
                 state.flush_reason = None;
             }
             if old.is_empty() {
@@ -317,7 +315,7 @@ impl Shared {
             }
             assert!(
                 old.largest_seq() <= last,
-                "a memtable of {:?} has entry {}, and numbers are assigned up to {last}",
+                "a memtable of {:?} has entry {}, but numbers are assigned up to {last}",
                 family.name(),
                 old.largest_seq()
             );
@@ -333,9 +331,9 @@ impl Shared {
             family.set_view(next);
             family.keep_history(&[]);
         }
-        // A family that has nothing unflushed needs no log but the current one. One that wrote
-        // nothing since its last switch will need none once that is flushed: what happened to
-        // logs in between must not matter to it.
+        // A family without unflushed data needs only the current log. One without writes since its last
+        // switch will need only the current log once that memtable is flushed, regardless of the logs in
+        // between.
         for family in all.iter() {
             if let Some(state) = tree.families.get_mut(&family.id())
                 && family.memtable().is_empty()
@@ -364,7 +362,7 @@ impl Shared {
 
     /// Reports that `memtable` of `family` became immutable.
     fn report_sealed(&self, family: &FamilyState, memtable: &Memtable) {
-        family.views.fetch_add(1, Ordering::Relaxed);
+        family.count_view();
         if !self.telemetry.has_listeners() {
             return;
         }
@@ -381,10 +379,10 @@ impl Shared {
             .notify_later(move |listener| listener.on_memtable_sealed(&info));
     }
 
-    /// Ends the current log and begins another, unless nothing was written to it yet. The caller leads.
+    /// Ends the current log and starts another, unless it is empty. The caller leads.
     ///
-    /// A job does what waits for the device: a sync of the rest took up to 600 ms on a busy device, truncating a mapped
-    /// log to its length 85 ms. Until then zeros lie behind its records.
+    /// Operations that wait for the device are left to a job: syncing the rest took up to 600 ms on a busy
+    /// device, truncating a mapped log 85 ms. Until then the records are followed by zeros.
     fn switch_log(self: &Arc<Self>, steps: &mut Stopwatch<'_>) -> Result<()> {
         let Some(ended) = self.end_current_log(steps)? else {
             return Ok(());
@@ -398,15 +396,15 @@ impl Shared {
                 wal_additions: vec![finished],
                 ..VersionEdit::default()
             };
-            self.catalog.log_record(&**self, record)?;
+            self.catalog.edit().log_record(&**self, record)?;
             steps.lap("the MANIFEST");
         }
         let (old, number) = self.replace_log(&ended, steps)?;
         self.close_log(old, number, &ended, steps)
     }
 
-    /// Prepares the current log for its end: its records are with the kernel, and on the device if the options require
-    /// that. `None` if nothing was written to it.
+    /// Prepares the current log for its end: its records are handed to the kernel, and synced if the options
+    /// require that. `None` if the log is empty.
     fn end_current_log(&self, steps: &mut Stopwatch<'_>) -> Result<Option<EndedLog>> {
         let mut writer = self.writes.writer.lock();
         let Some(log) = writer.log.as_mut() else {
@@ -417,15 +415,15 @@ impl Shared {
             return Ok(None);
         }
         let synced = self.syncs_at_switch();
-        // One that failed is left alone: the new one gets no byte before all that was logged is in tables.
+        // A failed log is not touched: nothing is written to the new one until all logged data is flushed.
         if !failed {
             log.hand_over()?;
         }
         if !failed && synced {
             if self.options().track_and_verify_wals {
-                // The next log says how long the file of this one is.
+                // The next log records the length of this file.
                 log.cut()?;
-                steps.lap("cutting the log");
+                steps.lap("truncating the log");
             }
             log.file().sync(&*self.context.world.fs)?;
             steps.lap("syncing the log");
@@ -438,8 +436,8 @@ impl Shared {
         }))
     }
 
-    /// Puts a new log in the place of `ended`, and returns the old one and the new one's number. Only the leader
-    /// writes, so the log is still the one that ended.
+    /// Replaces `ended` by a new log. Returns the old one and the number of the new one. Only the leader
+    /// writes, so the current log is still the one that ended.
     fn replace_log(
         &self,
         ended: &EndedLog,
@@ -451,10 +449,10 @@ impl Shared {
             return Err(Error::shutdown("the database is closed"));
         };
         assert_eq!(log.number(), ended.number, "the leader alone ends logs");
-        let number = self.catalog.new_file_number();
+        let number = self.catalog.numbers.take();
         assert!(
             log.number() < number,
-            "log {number} takes the place of an older one, not of {}",
+            "log {number} replaces an older one, not {}",
             log.number()
         );
         assert_eq!(
@@ -475,7 +473,8 @@ impl Shared {
         Ok((old, number))
     }
 
-    /// Leaves `old`, which the log `number` has followed: its file is closed, by a job unless that takes no time.
+    /// Releases `old`, which was replaced by the log `number`: its file is closed, by a job unless that takes
+    /// no time.
     fn close_log(
         self: &Arc<Self>,
         old: CurrentLog,
@@ -499,7 +498,7 @@ impl Shared {
             old.give_up();
         } else if ended.synced && !old.is_mapped() {
             drop(tree);
-            // One that was written over has no tail of its former life once something is in the next one.
+            // The tail of old content of a recycled log is harmless once the next log has records.
             old.finish(&*self.context.world.fs)?;
             steps.lap("closing the log");
         } else {
@@ -518,8 +517,8 @@ struct EndedLog {
     number: FileNumber,
     /// Bytes of its records.
     len: u64,
-    /// A write to it has failed.
+    /// True if a write to it has failed.
     failed: bool,
-    /// It is on the device.
+    /// True if it is durable.
     synced: bool,
 }

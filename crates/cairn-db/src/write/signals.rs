@@ -1,7 +1,7 @@
-//! Signals to writers: flags that a write checks with one load each, so that an ordinary write pays no more.
+//! Signals to writers: flags that a write checks with one load each, so that the common case is cheap.
 //!
-//! All are set by other threads (jobs, changes of options, callers of `lock_wal`). Only a leader clears the request
-//! for attention, before it looks, so that no request is lost.
+//! All are set by other threads (jobs, changes of options, callers of `lock_wal`). Only a leader clears the
+//! request for attention, before it checks, so that no request is lost.
 
 use cairn_options::FamilyOptions;
 use cairn_platform::sync::{AtomicBool, AtomicU64, Ordering};
@@ -16,23 +16,23 @@ pub(crate) struct Signals {
     stalls: AtomicBool,
     /// Compactions are behind, or nearly.
     compactions_behind: AtomicBool,
-    /// Bytes of logs at which memtables are switched so that old logs can go; 0 for no limit.
+    /// The size of the logs at which memtables are switched so that old logs can be deleted; 0 for no limit.
     wal_limit: AtomicU64,
-    /// Something was written without a log since the last flush of everything.
+    /// Something was written without a log since all memtables were last flushed.
     unlogged: AtomicBool,
     /// Some family may have `max_successive_merges`.
     may_merge_early: AtomicBool,
     /// The keys of some family have timestamps.
     has_timestamps: AtomicBool,
-    /// Some family may have code of the program that insertions into memtables call.
+    /// Some family may have callbacks of the program that insertions into memtables call.
     insertion_calls_out: AtomicBool,
 }
 
 impl Signals {
-    /// Notes the options of a family before its first write under them. The flags are never cleared: a stale one costs a
-    /// check.
+    /// Records the options of a family before its first write with them. The flags are never cleared: a stale
+    /// one costs a check.
     pub(crate) fn note_options(&self, options: &FamilyOptions) {
-        // Relaxed: a family and its options reach a writer through other stores, which come after these.
+        // Relaxed: a family and its options are published to writers by later stores.
         let merges = options.max_successive_merges > 0;
         if merges {
             self.may_merge_early.store(true, Ordering::Relaxed);
@@ -81,21 +81,21 @@ impl Signals {
         self.attention.store(false, Ordering::Release);
     }
 
-    /// Some family's writes are held back, or none is. The caller has stored before which.
+    /// Records whether writes of some family are delayed. The caller has stored which before.
     pub(crate) fn set_stalls(&self, any: bool) {
         self.stalls.store(any, Ordering::Release);
     }
 
-    /// True if writes of some family are held back.
+    /// True if writes of some family are delayed.
     #[inline]
     pub(crate) fn has_stalls(&self) -> bool {
-        // Acquire pairs with the store above: the families say which of them.
+        // Acquire pairs with the store above: the state of each family has the details.
         self.stalls.load(Ordering::Acquire)
     }
 
-    /// Compactions are behind, or not.
+    /// Records whether compactions are behind.
     pub(crate) fn set_compactions_behind(&self, behind: bool) {
-        // Relaxed: writes of low priority notice soon.
+        // Relaxed: low-priority writes may notice it late.
         self.compactions_behind.store(behind, Ordering::Relaxed);
     }
 
@@ -104,17 +104,17 @@ impl Signals {
         self.compactions_behind.load(Ordering::Relaxed)
     }
 
-    /// Sets the bytes of logs at which memtables are switched; 0 for no limit.
+    /// Sets the size of the logs at which memtables are switched; 0 for no limit.
     pub(crate) fn set_wal_limit(&self, bytes: u64) {
         self.wal_limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// The bytes of logs at which memtables are switched; 0 for no limit.
+    /// Returns the size of the logs at which memtables are switched; 0 for no limit.
     pub(crate) fn wal_limit(&self) -> u64 {
         self.wal_limit.load(Ordering::Relaxed)
     }
 
-    /// Something is written without a log.
+    /// Records a write without a log.
     pub(crate) fn note_unlogged(&self) {
         self.unlogged.store(true, Ordering::Release);
     }

@@ -1,7 +1,7 @@
-//! Slowing writes down while flushes and compactions are behind.
+//! Slowing down writes while flushes and compactions are behind.
 //!
-//! [`condition`] is a pure function from the state of one family to what its writers must do;
-//! [`Throttle`] spreads delayed writes over time. The conditions are RocksDB's.
+//! [`condition`] is a pure function from the state of a family to its stall condition; [`Throttle`] spreads
+//! delayed writes over time. The conditions are RocksDB's.
 
 use std::time::Duration;
 
@@ -11,27 +11,27 @@ use cairn_platform::sync::Mutex;
 /// The cause of a write stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Too many memtables wait to be flushed.
+    /// Too many memtables are waiting to be flushed.
     Memtables,
     /// Too many files in level 0.
     LevelZero,
-    /// Too many bytes wait to be compacted.
+    /// Too many bytes are waiting to be compacted.
     PendingBytes,
 }
 
-/// The condition of writes of a family, in the order of gravity.
+/// The stall condition of a family, in order of severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Write on.
+    /// Writes are not delayed.
     Normal,
-    /// Write no faster than the delayed rate.
+    /// Writes are limited to the delayed rate.
     Delayed(Cause),
-    /// Wait until a job has made room.
+    /// Writes wait until a job has made room.
     Stopped(Cause),
 }
 
 impl Condition {
-    /// The graver of the two.
+    /// Returns the more severe of the two.
     pub(crate) fn worse(self, other: Condition) -> Condition {
         let weight = |condition| match condition {
             Condition::Normal => 0,
@@ -49,15 +49,15 @@ impl Condition {
 /// The load that the condition of a family depends on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
-    /// Memtables that wait to be flushed, the active one not counted.
+    /// Memtables waiting to be flushed, excluding the active one.
     pub(crate) immutables: usize,
     /// Files in level 0.
     pub(crate) level_zero_files: usize,
-    /// Bytes that compactions still have to move until the tree is in shape.
+    /// Bytes to be compacted until all levels are within their targets.
     pub(crate) pending_bytes: u64,
 }
 
-/// The condition of writes of a family with this load.
+/// Returns the stall condition of a family with this load.
 pub(crate) fn condition(load: Load, options: &FamilyOptions) -> Condition {
     let at_least = |files: usize, trigger: i32| {
         trigger >= 0 && files >= usize::try_from(trigger).unwrap_or(usize::MAX)
@@ -93,8 +93,7 @@ pub(crate) fn condition(load: Load, options: &FamilyOptions) -> Condition {
     }
 }
 
-/// The position of a family with this load between the trigger at which its writes are delayed and the one at which
-/// they stop: 0 to 1.
+/// Returns the position of a family with this load between the trigger of delays and that of stops: 0 to 1.
 pub(crate) fn pressure(load: Load, options: &FamilyOptions) -> f64 {
     let share = |value: f64, from: f64, to: f64| match to > from {
         true => ((value - from) / (to - from)).clamp(0.0, 1.0),
@@ -123,8 +122,7 @@ pub(crate) fn pressure(load: Load, options: &FamilyOptions) -> f64 {
     most
 }
 
-/// True if compactions of a family with this load should hurry: a good way before its writes are
-/// slowed down.
+/// True if compactions of a family with this load should be sped up: well before its writes are slowed down.
 pub(crate) fn is_behind(load: Load, options: &FamilyOptions) -> bool {
     if options.disable_auto_compactions {
         return false;
@@ -140,8 +138,8 @@ pub(crate) fn is_behind(load: Load, options: &FamilyOptions) -> bool {
         || (soft > 0 && load.pending_bytes >= soft / 4)
 }
 
-/// Bytes a second that all writes of low priority share while compactions are behind: an eighth of
-/// the delayed rate, 2 MiB at most.
+/// Returns the bytes per second shared by all low-priority writes while compactions are behind: an eighth of
+/// the delayed rate, at most 2 MiB.
 pub(crate) fn low_pri_rate(options: &DbOptions) -> u64 {
     let full = match options.delayed_write_rate {
         0 => DEFAULT_RATE,
@@ -150,10 +148,10 @@ pub(crate) fn low_pri_rate(options: &DbOptions) -> u64 {
     (full / 8).clamp(1, 2 << 20)
 }
 
-/// The rate at which delayed writes pass.
+/// The rate of delayed writes.
 ///
-/// The rate is a function of how near the stop is (see [`pressure`]), between the configured rate
-/// and a 64th of it.
+/// The rate depends on the distance from the stop trigger (see [`pressure`]), between the configured rate and
+/// a 64th of it.
 pub(crate) struct Throttle {
     state: Mutex<ThrottleState>,
 }
@@ -161,13 +159,13 @@ pub(crate) struct Throttle {
 struct ThrottleState {
     /// The configured rate.
     max_rate: u64,
-    /// Bytes a second.
+    /// The current rate in bytes per second.
     rate: u64,
-    /// The time at which the next delayed write may pass, in nanoseconds of the monotonic clock.
+    /// The time at which the next delayed write may proceed, in nanoseconds of the monotonic clock.
     next_nanos: u64,
 }
 
-/// The rate in bytes a second that `delayed_write_rate` stands for.
+/// Returns the rate in bytes per second that `delayed_write_rate` specifies.
 fn configured(delayed_write_rate: u64) -> u64 {
     match delayed_write_rate {
         0 => DEFAULT_RATE,
@@ -179,7 +177,7 @@ const MIN_RATE: u64 = 16 << 10;
 const DEFAULT_RATE: u64 = 16 << 20;
 
 impl Throttle {
-    /// A throttle of `delayed_write_rate` bytes a second; 0 is 16 MiB/s.
+    /// Creates a throttle of `delayed_write_rate` bytes per second; 0 is 16 MiB/s.
     pub(crate) fn new(delayed_write_rate: u64) -> Throttle {
         let max_rate = configured(delayed_write_rate);
         let state = ThrottleState {
@@ -192,7 +190,7 @@ impl Throttle {
         }
     }
 
-    /// The configured rate is another one from now on.
+    /// Changes the configured rate.
     pub(crate) fn set_max_rate(&self, delayed_write_rate: u64) {
         let mut state = self.state.lock();
         let max_rate = configured(delayed_write_rate);
@@ -204,42 +202,42 @@ impl Throttle {
         state.max_rate = max_rate;
     }
 
-    /// The rate for a debt that is `pressure` of the way from where delays begin to where writes
-    /// stop: the whole rate at 0, falling ever faster the nearer the stop is.
+    /// Sets the rate for a debt at `pressure` between the triggers of delays and stops: the full rate at 0,
+    /// falling progressively towards the stop.
     pub(crate) fn press(&self, pressure: f64) {
         let mut state = self.state.lock();
         let left = 1.0 - pressure.clamp(0.0, 1.0);
-        // A rate in bytes a second: the casts lose nothing that matters.
+        // A rate in bytes per second: the loss of precision is irrelevant.
         let rate = (state.max_rate as f64 * left * left) as u64;
         let least = (state.max_rate / 64).max(MIN_RATE).min(state.max_rate);
         debug_assert!(
             0 < least && least <= state.max_rate,
-            "delayed writes pass, and no faster than configured"
+            "delayed writes proceed at no more than the configured rate"
         );
         state.rate = rate.clamp(least, state.max_rate);
     }
 
-    /// Nothing is delayed any more, and what writes still owed is forgiven.
+    /// Ends the delays, and cancels the outstanding waits.
     pub(crate) fn reset(&self) {
         let mut state = self.state.lock();
         state.rate = state.max_rate;
         state.next_nanos = 0;
     }
 
-    /// The wait of a write of `bytes` that arrives at `now_nanos`.
+    /// Returns the wait of a write of `bytes` that arrives at `now_nanos`.
     pub(crate) fn delay(&self, bytes: usize, now_nanos: u64) -> Duration {
         let mut state = self.state.lock();
         let start = state.next_nanos.max(now_nanos);
         debug_assert!(
             state.rate <= state.max_rate,
-            "delayed writes pass no faster than configured"
+            "delayed writes proceed at no more than the configured rate"
         );
         let cost = (bytes as u64).saturating_mul(1_000_000_000) / state.rate.max(1);
         state.next_nanos = start.saturating_add(cost);
         Duration::from_nanos(start - now_nanos)
     }
 
-    /// The rate of now, in bytes a second.
+    /// Returns the current rate in bytes per second.
     pub(crate) fn rate(&self) -> u64 {
         self.state.lock().rate
     }
@@ -250,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conditions_follow_the_triggers_in_order_of_gravity() {
+    fn conditions_follow_the_triggers_in_order_of_severity() {
         let options = FamilyOptions::default();
         let with = |immutables, level_zero_files, pending_bytes| {
             condition(
@@ -277,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn no_automatic_compaction_means_no_stall_for_its_sake() {
+    fn without_automatic_compaction_its_debt_causes_no_stall() {
         let options = FamilyOptions {
             disable_auto_compactions: true,
             ..Default::default()
@@ -291,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn compactions_are_behind_a_good_way_before_writes_slow_down() {
+    fn compactions_count_as_behind_well_before_writes_slow_down() {
         let options = FamilyOptions::default();
         let with = |level_zero_files, pending_bytes| {
             let load = Load {

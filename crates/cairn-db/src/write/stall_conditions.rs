@@ -1,5 +1,5 @@
-//! Write stall conditions of the families: recomputed after each change of a tree or its memtables, and reported to the info
-//! log and to listeners.
+//! Stall conditions of the families: recomputed after each change of a tree or its memtables, and reported to
+//! the info log and to listeners.
 
 use std::sync::Arc;
 
@@ -7,7 +7,6 @@ use cairn_jobs::pick::run_count;
 use cairn_observe::StallCondition;
 use cairn_observe::listener::{BackgroundJobPressure, WriteStallInfo};
 use cairn_options::CompactionStyle;
-use cairn_platform::sync::Ordering;
 
 use super::delay::waits_for_flush;
 use super::stall::{self, Condition, Load};
@@ -49,16 +48,19 @@ impl Shared {
             let load = self.load_of(family, state);
             let options = family.options();
             let condition = stall::condition(load, &options);
-            family.throttle.set_max_rate(rate);
+            family.writes.throttle.set_max_rate(rate);
             match condition {
-                Condition::Normal => family.throttle.reset(),
-                Condition::Delayed(_) => family.throttle.press(stall::pressure(load, &options)),
+                Condition::Normal => family.writes.throttle.reset(),
+                Condition::Delayed(_) => family
+                    .writes
+                    .throttle
+                    .press(stall::pressure(load, &options)),
                 Condition::Stopped(_) => {}
             }
             if !waits_for_flush(state, family) {
                 self.end_pace(family);
             }
-            paced |= family.pace.is_on();
+            paced |= family.writes.pace.is_on();
             worst = worst.worse(condition);
             behind |= stall::is_behind(load, &options);
             changes.push((family.clone(), condition));
@@ -69,14 +71,14 @@ impl Shared {
         tree.condition = worst;
         let behind = behind || worst != Condition::Normal;
         self.signals.set_compactions_behind(behind);
-        // Release: the conditions of the families are stored before.
+        // Release: the conditions of the families are stored first.
         self.signals.set_stalls(paced || worst != Condition::Normal);
         if worst != before {
             self.context
                 .info
                 .info(format_args!("writes: {before:?} -> {worst:?}"));
         }
-        // Some family may have room while another still has none.
+        // Some family may have room while another does not.
         self.changed.notify_all();
     }
 
@@ -87,9 +89,7 @@ impl Shared {
         };
         let before = std::mem::replace(&mut state.condition, condition);
         let level_zero_is_busy = state.busy.takes_level_zero();
-        family
-            .is_stalled
-            .store(condition != Condition::Normal, Ordering::Release);
+        family.writes.set_stalled(condition != Condition::Normal);
         if before == condition {
             return;
         }
@@ -111,10 +111,10 @@ impl Shared {
                     .info
                     .warn(format_args!("[{}] {text}", family.name()));
             }
-            None => self
-                .context
-                .info
-                .info(format_args!("[{}] writes go on unhindered", family.name())),
+            None => self.context.info.info(format_args!(
+                "[{}] writes are no longer stalled",
+                family.name()
+            )),
         }
         let info = WriteStallInfo {
             family_name: family.name().to_owned(),
@@ -127,7 +127,7 @@ impl Shared {
         }
     }
 
-    /// The load of background jobs, and the distance to a write stall.
+    /// The load of background jobs, and the distance from a write stall.
     pub(crate) fn pressure(&self, tree: &Tree) -> BackgroundJobPressure {
         let proximity = |family: &Arc<FamilyState>| {
             let load = self.load_of(family, tree.families.get(&family.id())?);
@@ -166,7 +166,7 @@ fn stall_condition(condition: Condition) -> StallCondition {
     }
 }
 
-/// `part` of `whole` in percent; 0 if `whole` is 0.
+/// Returns `part` of `whole` in percent; 0 if `whole` is 0.
 fn percent(part: u64, whole: u64) -> u64 {
     match whole {
         0 => 0,

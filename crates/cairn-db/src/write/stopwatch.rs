@@ -1,4 +1,5 @@
-//! Times of the steps of a memtable switch and of making room, for the info log: all writes wait for them.
+//! The duration of the steps of a memtable switch and of making room, for the info log: all writes wait for
+//! them.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -6,10 +7,10 @@ use std::time::Duration;
 use cairn_observe::Logger;
 use cairn_platform::Clock;
 
-/// Stopwatch that take so long are written to the LOG.
+/// Operations that take at least this long are logged.
 const LONG: Duration = Duration::from_millis(20);
 
-/// The steps of something that writes wait for, with their times.
+/// The steps of an operation that writes wait for, with their durations.
 pub(crate) struct Stopwatch<'c> {
     clock: &'c dyn Clock,
     began: u64,
@@ -19,7 +20,7 @@ pub(crate) struct Stopwatch<'c> {
 }
 
 impl<'c> Stopwatch<'c> {
-    /// The first step begins now.
+    /// Starts the first step.
     pub(crate) fn start(clock: &'c dyn Clock) -> Stopwatch<'c> {
         let now = clock.monotonic_nanos();
         Stopwatch {
@@ -30,14 +31,14 @@ impl<'c> Stopwatch<'c> {
         }
     }
 
-    /// The step `name` is done, and the next one begins.
+    /// Ends the step `name` and starts the next one.
     pub(crate) fn lap(&mut self, name: &'static str) {
         let now = self.clock.monotonic_nanos();
         self.steps.push((name, now.saturating_sub(self.ended)));
         self.ended = now;
     }
 
-    /// Writes the time of `what` and of its longest steps to `info`, if it took long.
+    /// Logs the duration of `what` and of its longest steps to `info`, if it took long.
     #[track_caller]
     pub(crate) fn log_if_slow(&self, info: &Logger, what: &str) {
         let took = Duration::from_nanos(self.ended.saturating_sub(self.began));
@@ -47,7 +48,7 @@ impl<'c> Stopwatch<'c> {
         }
     }
 
-    /// The steps of a millisecond and more.
+    /// The steps of at least a millisecond.
     fn longest_first(&self) -> String {
         let mut steps: Vec<_> = self.steps.iter().collect();
         steps.sort_by_key(|(_, nanos)| std::cmp::Reverse(*nanos));
@@ -71,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    /// A clock that a test moves on.
+    /// A clock that a test advances.
     #[derive(Default)]
     struct TestClock(AtomicU64);
 
@@ -90,7 +91,7 @@ mod tests {
         }
     }
 
-    /// The lines that were logged.
+    /// The logged lines.
     #[derive(Default)]
     struct Lines(Mutex<Vec<String>>);
 

@@ -1,11 +1,11 @@
-//! Merging early: operands that pile up on one key are merged as they are written.
+//! Successive merges: operands that accumulate on one key are merged when they are written.
 //!
-//! With `max_successive_merges`, an operand that finds that many others on top of its key in the
-//! memtable is merged with what lies below, and the result is inserted in its place. The log keeps
-//! the operand. Whatever stands in the way (what is below lies in a file that may not be read, the
-//! operator refuses) leaves the operand as it is: a later read or compaction deals with it.
+//! With `max_successive_merges`, an operand on top of that many others of its key in the memtable is merged
+//! with the entries below, and the result is inserted instead. The log keeps the operand. If the merge is not
+//! possible (an entry is in a file that may not be read, or the operator fails), the operand is inserted
+//! unchanged, and a later read or compaction merges it.
 //!
-//! The insertion must see every earlier write, so the leader then inserts batches one after the other
+//! The insertion must see every earlier write, so the leader inserts batches sequentially
 //! ([`Shared::inserts_in_turn`]).
 
 use std::ops::ControlFlow;
@@ -22,10 +22,10 @@ use crate::catalog::family::FamilyState;
 use crate::shared::Shared;
 
 impl Shared {
-    /// True if batches must not be inserted beside each other.
+    /// True if batches must be inserted sequentially.
     #[inline]
     pub(crate) fn inserts_in_turn(&self) -> bool {
-        // Relaxed: an option that is seen late takes effect late.
+        // Relaxed: an option that is read late takes effect late.
         self.signals.may_merge_early() && self.merges_early()
     }
 
@@ -38,8 +38,8 @@ impl Shared {
     }
 }
 
-/// The entry in place of `operand`, which is about to get `seq`, if it is merged early: a kind
-/// and a value.
+/// Returns the entry to insert instead of `operand`, which is about to get `seq`, if it is merged: a kind and
+/// a value.
 pub(crate) fn merge_on_write(
     family: &FamilyState,
     memtable: &Memtable,
@@ -64,7 +64,7 @@ pub(crate) fn merge_on_write(
     };
     let view = family.view();
     let dated = view.family.dated;
-    // The read shows what is below without its date.
+    // The read returns the value without its date.
     let operand = match dated {
         true => dated::split(operand).ok()?.0,
         false => operand,
@@ -86,7 +86,7 @@ pub(crate) fn merge_on_write(
     }
 }
 
-/// True if as many operands as the option allows lie on top of the key.
+/// True if the key has as many operands on top as the option permits.
 fn are_many(memtable: &Memtable, before: &LookupKey, options: &FamilyOptions) -> bool {
     let mut count = 0_u64;
     memtable.find(before, |entry| {

@@ -1,4 +1,4 @@
-//! Calls of a program about the log: handing it to the kernel, syncing it, holding writes back.
+//! WAL operations of the program: flushing and syncing the log, and blocking writes.
 
 use cairn_platform::sync::Arc;
 use cairn_types::{Error, Result};
@@ -9,7 +9,7 @@ use crate::locks::Rank;
 use crate::shared::Shared;
 
 impl Shared {
-    /// Gives the kernel what waits in memory, and with `sync` makes it survive a power cut.
+    /// Hands buffered records to the kernel, and with `sync` makes them durable.
     pub(crate) fn flush_wal(&self, sync: bool) -> Result<()> {
         let syncer = {
             let mut writer = self.writes.writer.lock();
@@ -37,11 +37,11 @@ impl Shared {
             match begun {
                 Begun::Held => break,
                 Begun::First => {
-                    // With the lead no write is on its way, and the next leader finds the lock.
+                    // With the lead held no write is in progress, and the next leader finds the lock.
                     let lead = self.lead_alone();
                     debug_assert!(
                         lead.is_err() || self.published() == self.writes.commits.allocated(),
-                        "no write is under way when the log is locked"
+                        "no write is in progress when the log is locked"
                     );
                     let holder = lead.is_ok().then_some(thread);
                     self.tree.lock().wal_locks.complete(holder);
@@ -56,7 +56,7 @@ impl Shared {
         self.check_writable()
             .and_then(|()| self.flush_wal(false))
             .inspect_err(|_| {
-                // The first error is the one to report; this thread holds the lock.
+                // The first error is reported; this thread holds the lock.
                 let _ = self.unlock_wal();
             })
     }
@@ -74,7 +74,7 @@ impl Shared {
         }
     }
 
-    /// Waits while `lock_wal` is held; true if it had to. The caller leads.
+    /// Waits while `lock_wal` is held. Returns true if it had to. The caller leads.
     pub(crate) fn wait_while_locked(&self, no_slowdown: bool) -> Result<bool> {
         debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
         if !self.tree.lock().wal_locks.is_held() {
@@ -91,7 +91,7 @@ impl Shared {
         Ok(true)
     }
 
-    /// Makes a write of low priority and `bytes` wait while compactions are behind.
+    /// Delays a low-priority write of `bytes` while compactions are behind.
     pub(crate) fn delay_low_pri_write(&self, bytes: usize, no_slowdown: bool) -> Result<()> {
         if !self.signals.are_compactions_behind() {
             return Ok(());
@@ -111,8 +111,8 @@ impl Shared {
 }
 
 impl Db {
-    /// Hands over to the kernel what `manual_wal_flush` keeps in memory: it survives the end of
-    /// the process then. With `sync`, every write so far survives a power cut as well.
+    /// Hands records that `manual_wal_flush` keeps in memory to the kernel, so that they survive the end of
+    /// the process. With `sync`, every write so far survives a power failure as well.
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ impl Db {
         self.shared().flush_wal(sync)
     }
 
-    /// Makes every write so far survive a power cut: [`Db::flush_wal`] with `sync`.
+    /// Makes every write so far survive a power failure: [`Db::flush_wal`] with `sync`.
     ///
     /// # Errors
     ///
@@ -131,19 +131,18 @@ impl Db {
         self.flush_wal(true)
     }
 
-    /// Holds all writes back until this thread calls [`Db::unlock_wal`] as often as it called this,
-    /// and hands the log over: the state of the database is frozen, and its files hold all of it.
-    /// Writes wait meanwhile; those with `no_slowdown` fail with `Incomplete`. A flush must not be
-    /// requested before the lock is given back.
+    /// Blocks all writes until this thread has called [`Db::unlock_wal`] as often as this function, and
+    /// flushes the log: the state of the database is frozen and entirely in its files. Writes wait; those
+    /// with `no_slowdown` fail with `Incomplete`. A flush must not be requested until the lock is released.
     ///
     /// # Errors
     ///
-    /// `IoError` of the log; writes are not held back then.
+    /// `IoError` of the log; writes are not blocked then.
     pub fn lock_wal(&self) -> Result<()> {
         self.shared().lock_wal()
     }
 
-    /// Gives back one [`Db::lock_wal`] of this thread.
+    /// Releases one [`Db::lock_wal`] of this thread.
     ///
     /// # Errors
     ///

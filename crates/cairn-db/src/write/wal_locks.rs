@@ -1,18 +1,18 @@
 //! The holders of `lock_wal`.
 //!
-//! The first lock is taken with the lead of the write queue, so that no write is on its way when it is held;
-//! while that goes on other threads wait. Later locks only count.
+//! The first lock is acquired with the lead of the write queue, so that no write is in progress when it is
+//! held; meanwhile other threads wait. Further locks are only counted.
 //!
-//! Invariant: a first lock begins only while no thread holds one.
+//! Invariant: a first lock is begun only while no thread holds one.
 
 use std::thread::ThreadId;
 
-/// The threads that hold writes back. Guarded by the lock of the tree.
+/// The threads that block writes. Guarded by the lock of the tree.
 #[derive(Default)]
 pub(crate) struct WalLocks {
-    /// Threads, and how often each has locked.
+    /// The threads, with the number of locks of each.
     holders: Vec<(ThreadId, usize)>,
-    /// A thread takes the first lock.
+    /// True while a thread acquires the first lock.
     beginning: bool,
 }
 
@@ -21,9 +21,9 @@ pub(crate) struct WalLocks {
 pub(crate) enum Begun {
     /// The thread holds a lock.
     Held,
-    /// The thread takes the first lock: it must call [`WalLocks::complete`].
+    /// The thread acquires the first lock: it must call [`WalLocks::complete`].
     First,
-    /// Another thread takes the first lock.
+    /// Another thread is acquiring the first lock.
     Wait,
 }
 
@@ -44,17 +44,20 @@ impl WalLocks {
         }
     }
 
-    /// Ends what a first lock began: `holder` has it, or no thread.
+    /// Completes a first lock: it is held by `holder`, or by no thread.
     pub(crate) fn complete(&mut self, holder: Option<ThreadId>) {
         assert!(self.beginning, "a first lock is completed once");
-        assert!(!self.is_held(), "a first lock has no other one beside it");
+        assert!(
+            !self.is_held(),
+            "no other lock is held when the first is completed"
+        );
         self.beginning = false;
         if let Some(thread) = holder {
             self.add(thread);
         }
     }
 
-    /// True while a thread takes the first lock.
+    /// True while a thread acquires the first lock.
     pub(crate) fn is_beginning(&self) -> bool {
         self.beginning
     }
@@ -75,7 +78,7 @@ impl WalLocks {
         }
     }
 
-    /// Releases one lock of `thread`; false if it holds none.
+    /// Releases one lock of `thread`. Returns false if it holds none.
     pub(crate) fn release(&mut self, thread: ThreadId) -> bool {
         let Some((_, times)) = self
             .holders

@@ -54,12 +54,12 @@ fn scan(db: &Db) -> Vec<(Vec<u8>, Vec<u8>)> {
         all.push((iter.key().to_vec(), iter.value().to_vec()));
         iter.next();
     }
-    iter.status().expect("the scan meets no error");
+    iter.status().expect("the scan returns no error");
     all
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_entries_are_read() {
     let world = World::in_memory();
     let db = open_at(&world, &[]).unwrap();
     db.put(b"a", b"1").unwrap();
@@ -114,7 +114,7 @@ fn thousands_of_entries_survive_flushes_compactions_and_openings() {
 }
 
 #[test]
-fn a_batch_over_several_families_is_one_write() {
+fn a_batch_over_several_families_is_atomic() {
     let world = World::in_memory();
     let db = open_at(&world, &[]).unwrap();
     let stones = db.create_family("stones", &small()).unwrap();
@@ -143,7 +143,7 @@ fn a_batch_over_several_families_is_one_write() {
 }
 
 #[test]
-fn a_batch_holds_no_more_bytes_than_it_may_and_says_so() {
+fn a_batch_above_its_limit_is_refused_with_an_error() {
     let db = open_at(&World::in_memory(), &[]).unwrap();
     let mut batch = WriteBatch::with_max_bytes(60);
     batch.put(b"first", b"fits");
@@ -158,7 +158,7 @@ fn a_batch_holds_no_more_bytes_than_it_may_and_says_so() {
     assert_eq!(batch.refused(), Some(&refused));
     assert!(db.get(b"first").unwrap().is_none(), "all of it or nothing");
 
-    // As many bytes as it may have, to the last.
+    // Exactly as many bytes as the limit.
     let room = 60 - before.len();
     batch.forget_refused();
     batch.put(b"k", &vec![1; room - 4]);
@@ -172,7 +172,7 @@ fn a_batch_holds_no_more_bytes_than_it_may_and_says_so() {
     assert_eq!(batch.count(), 3);
     assert_eq!(db.get(b"second").unwrap().as_deref(), Some(&[7; 60][..]));
 
-    // Clearing keeps the limit, and going back to a save point leaves room again.
+    // Clearing keeps the limit, and a rollback to a save point makes room again.
     batch.set_max_bytes(40);
     batch.clear();
     batch.set_save_point();
@@ -186,7 +186,7 @@ fn a_batch_holds_no_more_bytes_than_it_may_and_says_so() {
 }
 
 #[test]
-fn a_family_that_is_left_out_is_refused_by_name() {
+fn opening_without_a_family_is_rejected_with_its_name() {
     let world = World::in_memory();
     let db = open_at(&world, &[]).unwrap();
     db.create_family("stones", &small()).unwrap();
@@ -209,7 +209,7 @@ fn a_family_that_is_left_out_is_refused_by_name() {
 }
 
 #[test]
-fn a_second_opening_is_refused_and_the_lock_goes_with_the_database() {
+fn a_second_opening_is_rejected_and_the_lock_ends_with_the_database() {
     let world = World::in_memory();
     let db = open_at(&world, &[]).unwrap();
     assert_eq!(open_at(&world, &[]).err().unwrap().code(), Code::IoError);
@@ -262,7 +262,7 @@ fn many_threads_write_and_read_their_own_writes() {
 }
 
 #[test]
-fn a_reader_changes_nothing() {
+fn a_read_only_database_changes_nothing() {
     let world = World::in_memory();
     let db = open_at(&world, &[]).unwrap();
     db.put(b"a", b"1").unwrap();
@@ -290,8 +290,8 @@ fn a_reader_changes_nothing() {
 }
 
 #[test]
-fn a_batch_with_records_that_cannot_be_inserted_is_refused_before_it_is_logged() {
-    // A header that counts nothing, and the mark of a prepared transaction.
+fn a_batch_with_records_that_cannot_be_inserted_is_rejected_before_it_is_logged() {
+    // A header with a count of zero, and the marker of a prepared transaction.
     let mut data = [0; 13];
     data[12] = 9;
     let error = WriteBatch::from_data(&data).unwrap_err();

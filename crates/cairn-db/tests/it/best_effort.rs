@@ -1,4 +1,4 @@
-//! Opening databases that lost files.
+//! Best-effort recovery of databases with missing files.
 
 use std::path::{Path, PathBuf};
 
@@ -33,7 +33,7 @@ fn try_open_with(world: &World, options: &DbOptions, family: FamilyOptions) -> R
     })
 }
 
-/// A database with a table for each key from 0 on, then one key more in the log.
+/// Creates a database with a table for each key from 0 on, and one more key in the log.
 fn written() -> (World, Vec<PathBuf>) {
     let world = World::in_memory();
     let db = try_open(&world, &db_options()).expect("it is created");
@@ -62,7 +62,7 @@ fn best_effort() -> DbOptions {
 }
 
 #[test]
-fn whatever_tables_are_lost_the_states_before_them_are_there() {
+fn the_latest_state_without_lost_tables_is_recovered() {
     for lost in 1_u8..1 << TABLES {
         let (world, tables) = written();
         for (number, table) in tables.iter().enumerate() {
@@ -78,7 +78,7 @@ fn whatever_tables_are_lost_the_states_before_them_are_there() {
             assert_eq!(db.get(&[key]).unwrap().is_some(), key < whole, "{lost:b}");
         }
         assert!(db.get(b"logged").unwrap().is_none());
-        // What is there is a database like any other.
+        // The recovered database works like any other.
         db.put(b"new", b"value").unwrap();
         db.close().unwrap();
         let db = try_open(&world, &DbOptions::default()).unwrap();
@@ -88,7 +88,7 @@ fn whatever_tables_are_lost_the_states_before_them_are_there() {
 }
 
 #[test]
-fn neither_current_nor_the_end_of_the_manifest_is_needed() {
+fn neither_current_nor_the_end_of_the_manifest_is_required() {
     let (world, _) = written();
     world.fs.remove(Path::new("/db/CURRENT")).unwrap();
     let db = try_open(&world, &best_effort()).unwrap();
@@ -103,7 +103,7 @@ fn neither_current_nor_the_end_of_the_manifest_is_needed() {
         .find(|name| name.starts_with("MANIFEST"))
         .unwrap();
     let len = world.fs.status(&Path::new("/db").join(name)).unwrap().len;
-    // In the last record, the flush of the last table.
+    // In the last record, which is of the flush of the last table.
     damage(&world, name, len as usize - 12);
     assert!(try_open(&world, &DbOptions::default()).is_err());
     let db = try_open(&world, &best_effort()).unwrap();
@@ -156,9 +156,9 @@ fn files(world: &World, dir: &str) -> Vec<(String, u64)> {
     files
 }
 
-/// Tables and logs were deleted: a MANIFEST that could not be read to its end was enough (R8).
+/// Regression (R8): tables and logs were deleted if the MANIFEST could not be read to its end.
 #[test]
-fn what_is_not_recovered_is_set_aside() {
+fn files_that_are_not_recovered_are_moved_aside() {
     for at in [0.2, 0.5, 0.9] {
         let (world, _) = written();
         let manifest = files(&world, "/db")
@@ -190,9 +190,9 @@ fn what_is_not_recovered_is_set_aside() {
     }
 }
 
-/// Nothing is set aside where nothing is missing.
+/// Nothing is moved aside if nothing is missing.
 #[test]
-fn what_is_whole_stays_where_it_is() {
+fn intact_files_stay_in_place() {
     let (world, _) = written();
     let db = try_open(&world, &db_options()).unwrap();
     db.flush().unwrap();
@@ -205,9 +205,9 @@ fn what_is_whole_stays_where_it_is() {
     assert_eq!(files(&world, "/db/lost"), []);
 }
 
-/// Also where an older one is still linked.
+/// Even if an older one is still linked.
 #[test]
-fn a_blob_file_of_nothing_but_garbage_is_missed_by_nobody() {
+fn a_blob_file_with_only_garbage_may_be_missing() {
     let world = World::in_memory();
     let try_open = |options: &DbOptions| {
         let family = FamilyOptions {
@@ -232,10 +232,10 @@ fn a_blob_file_of_nothing_but_garbage_is_missed_by_nobody() {
     assert_eq!(db.get(b"b").unwrap().as_deref(), Some(&b"2"[..]));
 }
 
-/// A family went back to before an ingestion that also brought another family a file which has been
-/// compacted since.
+/// Regression: a family was recovered to a state before an ingestion that also added a file to another
+/// family, where it has since been compacted.
 #[test]
-fn what_came_together_stays_though_one_of_it_was_compacted() {
+fn files_ingested_together_stay_after_one_is_compacted() {
     let (world, _) = written();
     let db = try_open(&world, &db_options()).unwrap();
     let other = db
@@ -266,9 +266,10 @@ fn what_came_together_stays_though_one_of_it_was_compacted() {
     }
 }
 
-/// Families that were flushed together, one of which has been compacted since: the others vouch for each other.
+/// Families that were flushed together, one of which has been compacted since: the others prove that the
+/// flush was complete.
 #[test]
-fn what_several_families_flushed_together_stays_though_one_of_them_was_compacted() {
+fn families_flushed_together_stay_after_one_is_compacted() {
     let (world, _) = written();
     let atomic = |options: DbOptions| DbOptions {
         atomic_flush: true,

@@ -1,6 +1,6 @@
-//! Large values: where they lie, and that garbage goes.
+//! Large values: their location, and the collection of garbage.
 
-#![expect(clippy::unwrap_used, reason = "what is not there fails the test")]
+#![expect(clippy::unwrap_used, reason = "an absent value fails the test")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -101,7 +101,8 @@ fn large_values_lie_in_blob_files_until_they_are_garbage() {
     check(&db, |_| 1);
     db.close().unwrap();
 
-    // Values move to new files when they are told to; the old ones go, but not while they are read.
+    // Garbage collection moves values to new files on request; old files are deleted, but not while they are
+    // being read.
     let db = opened(&world, with_blobs());
     check(&db, |_| 1);
     fill(&db, 2, 2);
@@ -128,7 +129,7 @@ fn large_values_lie_in_blob_files_until_they_are_garbage() {
     check(&db, |n| if n % 2 == 0 { 2 } else { 1 });
     db.close().unwrap();
 
-    // Without blob files values return into the tables.
+    // With blob files disabled, values return to the tables.
     let db = opened(
         &world,
         FamilyOptions {
@@ -161,7 +162,7 @@ fn blob_files_take_no_more_space_than_the_target_allows() {
     let number = |name| db.property_number(name).unwrap() as f64;
     let total = number("rocksdb.live-blob-file-size");
     let garbage = number("rocksdb.live-blob-file-garbage-size");
-    // Headers and footers of files are not counted by the target.
+    // Headers and footers of files do not count towards the target.
     assert!(total <= 1.55 * (total - garbage), "{total} {garbage}");
     check(&db, |_| 19);
 }
@@ -195,7 +196,7 @@ fn blobs_are_cached_and_handed_out_without_a_copy() {
         assert_eq!(first.as_ptr(), second.as_ptr(), "both are the cache's");
         db.close().unwrap();
 
-        // What another opening has put there is not taken for this one's.
+        // An entry inserted by another opening is not used by this one.
         let db = opened(&world, options.clone());
         assert!(db.get_with(&key(1), &cached).is_err());
         db.close().unwrap();
@@ -207,7 +208,7 @@ fn blobs_are_cached_and_handed_out_without_a_copy() {
         let db = opened(&world, warm);
         fill(&db, 2, 1);
         for n in 0..120 {
-            // The table is opened by the first read; after that the blob is all that lacks.
+            // The table is opened by the first read; after that only the blob is missing.
             let _ = db.get(&key(0)).unwrap();
             let found = db.get_with(&key(n), &cached);
             if let Ok(found) = found {

@@ -1,7 +1,8 @@
-//! The budget of memtables.
+//! The memory budget of memtables.
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_db::{Db, OpenRequest, open};
 use cairn_memory::WriteBufferManager;
@@ -45,7 +46,7 @@ fn two_databases_keep_one_budget() {
     for db in &dbs {
         fill(db, 120);
     }
-    // Either would have fitted.
+    // Either of them would have fitted.
     let flushed = |db: &Db| db.property_number("rocksdb.live-sst-files-size") > Some(0);
     dbs.iter().for_each(|db| db.wait_until_quiet().unwrap());
     assert!(flushed(&dbs[0]) || flushed(&dbs[1]));
@@ -58,7 +59,7 @@ fn two_databases_keep_one_budget() {
     assert_eq!(manager.mutable_memtable_memory_usage(), 0);
 }
 
-/// The policy says whose memtable is flushed: that of the family which was written first, or of the one with most in memory.
+/// The policy selects the memtable to flush: that of the family written first, or the largest one.
 #[test]
 fn the_policy_of_a_budget_picks_the_memtable() {
     for (policy, flushed) in [
@@ -101,7 +102,7 @@ fn the_policy_of_a_budget_picks_the_memtable() {
 }
 
 #[test]
-fn writes_that_wait_for_memory_go_on() {
+fn writes_that_wait_for_memory_proceed() {
     let manager = Arc::new(WriteBufferManager::new(64 << 10, None, true));
     let options = DbOptions {
         write_buffer_manager: Some(manager.clone()),
@@ -124,7 +125,7 @@ fn a_budget_of_its_own_flushes_and_holds_during_recovery() {
     let db = open_in(&world, &options);
     fill(&db, 500);
     db.wait_until_quiet().unwrap();
-    // Wherever compactions have put it since.
+    // In whatever level compactions have placed it since.
     assert!(db.property_number("rocksdb.live-sst-files-size") > Some(0));
     drop(db);
     let db = open_in(&world, &options);
@@ -148,8 +149,8 @@ fn a_memtable_with_many_range_deletions_is_flushed() {
     );
 }
 
-/// With the policy across databases the memtable of a database that is no longer written to is flushed for the
-/// writes of another, also while those are stalled.
+/// With the policy across databases, the memtable of an idle database is flushed for the writes of another,
+/// even while those are stalled.
 #[test]
 fn a_budget_flushes_the_largest_memtable_of_all_databases() {
     for allow_stall in [false, true] {
@@ -173,16 +174,22 @@ fn a_budget_flushes_the_largest_memtable_of_all_databases() {
                 break;
             }
         }
-        assert!(tables(&idle) > 0);
+        // The flush of the other database is a job that no wait for quiet knows before it leads.
+        let mut waits = 0;
+        while tables(&idle) == 0 {
+            assert!(waits < 6000, "{manager:?}");
+            waits += 1;
+            worlds[0].clock.sleep(Duration::from_millis(10));
+        }
         fill(&written, 2000);
         assert!(tables(&written) > 0);
         assert!(manager.memory_usage() < 500_000, "{manager:?}");
     }
 }
 
-/// An iterator keeps a flushed memtable, which must not stall the writes of its own thread.
+/// Regression: an iterator keeps a flushed memtable, which must not stall the writes of its own thread.
 #[test]
-fn an_iterator_stalls_no_write() {
+fn an_iterator_does_not_stall_writes() {
     let manager = Arc::new(WriteBufferManager::new(200_000, None, true));
     let options = DbOptions {
         write_buffer_manager: Some(manager.clone()),

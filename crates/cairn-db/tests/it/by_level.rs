@@ -1,4 +1,4 @@
-//! Perf counters by level: where gets, batches and walks look, and what they find there.
+//! Perf counters by level: the levels searched by gets, batches and scans, and where keys are found.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ fn key(n: u32) -> Vec<u8> {
     format!("key{n:06}").into_bytes()
 }
 
-/// Every key in level 6, every third in level 2, every fifth in level 0, the first and the last
-/// everywhere. Level 0 also deletes the keys from 200 to 250.
+/// Creates a tree with every key in level 6, every third in level 2, every fifth in level 0, and the first
+/// and the last in all of them. Level 0 also deletes the keys from 200 to 250.
 fn tree(statistics: &Arc<Statistics>, filters: bool) -> Db {
     let mut family = small();
     family.disable_auto_compactions = true;
@@ -63,12 +63,12 @@ fn tree(statistics: &Arc<Statistics>, filters: bool) -> Db {
     db
 }
 
-/// The sums of a metric in levels 0, 2 and 6.
+/// The values of a metric in levels 0, 2 and 6.
 fn sums(metric: LevelMetric) -> [u64; 3] {
     [0, 2, 6].map(|level| by_level::metric(level, metric))
 }
 
-/// Begins anew at this perf level.
+/// Resets the counters to this perf level.
 fn count_at(level: PerfLevel) {
     perf::set_level(level);
     by_level::clear();
@@ -76,11 +76,11 @@ fn count_at(level: PerfLevel) {
     perf::reset();
 }
 
-/// How many keys below [`KEYS`] are found in each level.
+/// The number of keys below [`KEYS`] found in each level.
 const FOUND: [u64; 3] = [51, 66, 133];
 
 #[test]
-fn reads_count_on_the_levels_that_they_look_into() {
+fn reads_count_in_the_levels_that_they_search() {
     let db = tree(&Arc::new(Statistics::new(StatsLevel::All)), true);
     let expected = |level: &dyn Fn(u32) -> bool| (0..KEYS).filter(|&n| level(n)).count() as u64;
     let (top, gone) = (
@@ -110,7 +110,7 @@ fn reads_count_on_the_levels_that_they_look_into() {
             LevelMetric::BloomFilterFullPositive,
         ]
         .map(sums);
-        // Who was found above, or deleted, asks nothing below.
+        // Keys that were found above, or deleted, are not searched in lower levels.
         let asked = [0, 1, 2].map(|at| asked[0][at] + asked[1][at]);
         assert_eq!(asked, [300, 300 - 50 - found[0], found[2]]);
         let positive = sums(LevelMetric::BloomFilterFullTruePositive);
@@ -120,7 +120,7 @@ fn reads_count_on_the_levels_that_they_look_into() {
     }
 }
 
-/// By level is counted what is counted altogether, by whatever read.
+/// The counters by level add up to the total, for every kind of read.
 #[test]
 fn levels_add_up() {
     for filters in [false, true] {
@@ -150,7 +150,7 @@ fn levels_add_up() {
                     read_tier: ReadTier::BlockCache,
                     ..ReadOptions::default()
                 };
-                // What is not in memory is no answer.
+                // Data that is not in memory is not returned.
                 (0..KEYS).for_each(|n| drop(db.get_with(&key(n), &cached)));
             },
         ];
@@ -180,14 +180,14 @@ fn levels_add_up() {
     }
 }
 
-/// Times count when the thread wants times; nothing counts by level for who has not enabled it.
+/// Times are measured if enabled for the thread; counters by level are disabled by default.
 #[test]
-fn times_are_of_who_wants_them() {
+fn times_are_measured_only_for_threads_that_enable_them() {
     let db = tree(&Arc::new(Statistics::new(StatsLevel::All)), true);
     let keys: Vec<_> = (0..KEYS).map(key).collect();
     let get = || keys.iter().for_each(|key| drop(db.get(key).unwrap()));
     let batch = || drop(db.multi_get(&keys, &ReadOptions::default()));
-    // The first pass opens tables and reads blocks, which belongs to the time.
+    // The first pass opens tables and reads blocks, which is part of the measured time.
     let passes: [&dyn Fn(); 4] = [&get, &batch, &get, &batch];
     for read in passes {
         count_at(PerfLevel::EnableTimeExceptForMutex);
@@ -213,10 +213,10 @@ fn times_are_of_who_wants_them() {
     assert_eq!(by_level::levels(), []);
 }
 
-/// Operands that end in a table are a value of its level; those that end nowhere are none, nor are
-/// deletions.
+/// Operands merged with a base in a table count as a value of its level; those without a base, and deletions,
+/// do not.
 #[test]
-fn what_is_returned_counts_where_it_ends() {
+fn returned_values_count_in_the_level_of_their_base() {
     let db = tree(&Arc::new(Statistics::new(StatsLevel::All)), false);
     db.merge(&key(3), b"operand").unwrap();
     db.merge(&key(9_000), b"operand").unwrap();
@@ -233,6 +233,6 @@ fn what_is_returned_counts_where_it_ends() {
     ] {
         assert_eq!(db.get(&key(n)).unwrap().is_some(), there, "{n}");
     }
-    // Key 3 in the middle. Of key 210 there is only the tombstone below its operand.
+    // Key 3 is in level 2. Key 210 has only the tombstone below its operand.
     assert_eq!(sums(LevelMetric::UserKeyReturnCount), [0, 1, 0]);
 }

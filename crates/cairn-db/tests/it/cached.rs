@@ -1,6 +1,6 @@
-//! The content of the block cache: over a restart as a dump, and as a property.
+//! The content of the block cache: a dump across a restart, and a property.
 
-#![expect(clippy::unwrap_used, reason = "what is not there fails the test")]
+#![expect(clippy::unwrap_used, reason = "an absent value fails the test")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -95,7 +95,7 @@ fn put(world: &World, bytes: &[u8]) {
 }
 
 #[test]
-fn a_dump_makes_the_cache_of_the_next_opening_warm() {
+fn a_dump_warms_the_cache_of_the_next_opening() {
     let world = World::in_memory();
     let first = Cached::open(&world, "/db", 8 << 20);
     first.fill();
@@ -112,7 +112,7 @@ fn a_dump_makes_the_cache_of_the_next_opening_warm() {
     let load = second.db.load_cache(DUMP.as_ref()).unwrap();
     assert_eq!((load.loaded, load.unknown, load.left_out), (dumped, 0, 0));
     assert_eq!(second.misses(), 0);
-    // What is cached already stays.
+    // Blocks that are already cached stay.
     let load = second.db.load_cache(DUMP.as_ref()).unwrap();
     assert_eq!(
         (load.loaded, load.left_out),
@@ -121,7 +121,7 @@ fn a_dump_makes_the_cache_of_the_next_opening_warm() {
 }
 
 #[test]
-fn a_cache_without_room_for_all_takes_metadata_first() {
+fn a_cache_that_is_too_small_loads_metadata_first() {
     let world = World::in_memory();
     let first = Cached::open(&world, "/db", 8 << 20);
     first.fill();
@@ -166,7 +166,7 @@ fn blocks_of_files_that_the_database_does_not_have_are_not_loaded() {
 }
 
 #[test]
-fn a_damaged_dump_is_an_error_and_harms_no_read() {
+fn a_damaged_dump_is_an_error_and_does_not_affect_reads() {
     let world = World::in_memory();
     let first = Cached::open(&world, "/db", 8 << 20);
     first.fill();
@@ -193,7 +193,7 @@ fn a_damaged_dump_is_an_error_and_harms_no_read() {
         refused(&whole[..len]);
     }
     refused(&[&whole[..], b"more"].concat());
-    // The values are compared, with what was loaded in front of the damage.
+    // The values are verified, including those loaded before the damage.
     first.misses();
     put(&world, &whole);
     assert!(first.db.load_cache(DUMP.as_ref()).is_ok());

@@ -26,7 +26,7 @@ fn logs(world: &World, dir: &str) -> Vec<String> {
     names
 }
 
-/// The numbers of the batches that the stream still has.
+/// Returns the numbers of the remaining batches of the stream.
 fn rest(iter: &mut WalIterator) -> Vec<u64> {
     let mut numbers = Vec::new();
     while iter.valid() {
@@ -39,12 +39,12 @@ fn rest(iter: &mut WalIterator) -> Vec<u64> {
 fn numbers_since(db: &Db, seq: u64) -> Vec<u64> {
     let mut iter = db.updates_since(SequenceNumber(seq)).expect("logs");
     let numbers = rest(&mut iter);
-    iter.status().expect("the stream ends well");
+    iter.status().expect("the stream ends without an error");
     numbers
 }
 
 #[test]
-fn recycled_logs_are_written_over_and_read_as_what_they_are_now() {
+fn recycled_logs_are_overwritten_and_read_with_their_new_content() {
     let world = World::in_memory();
     let recycling = options("recycle_log_file_num=2");
     let db = open_with(&world, &recycling, false);
@@ -55,7 +55,7 @@ fn recycled_logs_are_written_over_and_read_as_what_they_are_now() {
         db.flush().unwrap();
         db.wait_until_quiet().unwrap();
     }
-    // The log of now, and the one before it, which waits to be written over.
+    // The current log, and the one before it, which is waiting to be recycled.
     assert_eq!(logs(&world, "/db").len(), 2);
     db.put(b"last", b"1").unwrap();
     let reader = open_with(&world, &DbOptions::default(), true);
@@ -90,7 +90,7 @@ fn two_recovery_modes_and_the_archive_do_not_recycle() {
 }
 
 #[test]
-fn archived_logs_go_on_telling_what_was_written() {
+fn archived_logs_remain_readable() {
     let world = World::in_memory();
     let archiving = options("WAL_size_limit_MB=1");
     let db = open_with(&world, &archiving, false);
@@ -123,25 +123,25 @@ fn archived_logs_go_on_telling_what_was_written() {
 
     assert_eq!(numbers_since(&db, 0), [1, 2, 3, 4, 5, 7]);
     assert_eq!(numbers_since(&db, 3), [3, 4, 5, 7]);
-    // The batch that holds the number, though it begins before.
+    // The batch that contains the number, although it starts before.
     assert_eq!(numbers_since(&db, 6), [5, 7]);
     let newer = db.updates_since(SequenceNumber(8)).err().unwrap();
     assert_eq!(newer.code(), Code::NotFound);
 
-    // A stream that has caught up goes on.
+    // A stream that has caught up continues.
     let mut iter = db.updates_since(SequenceNumber(7)).unwrap();
     assert_eq!(rest(&mut iter), [7]);
     iter.status().unwrap();
     db.put(b"d", b"4").unwrap();
     iter.next();
     assert_eq!(rest(&mut iter), [8]);
-    // It does not know of later logs.
+    // Later logs are not part of it.
     db.flush().unwrap();
     db.put(b"e", b"5").unwrap();
     iter.next();
     assert_eq!(iter.status().unwrap_err().code(), Code::TryAgain);
 
-    // The archive is there after an opening.
+    // The archive exists after an opening.
     db.close().unwrap();
     let db = open_with(&world, &archiving, false);
     assert_eq!(numbers_since(&db, 1), [1, 2, 3, 4, 5, 7, 8, 9]);
@@ -162,7 +162,7 @@ fn a_write_without_a_log_is_a_gap() {
     let mut iter = db.updates_since(SequenceNumber(1)).unwrap();
     assert_eq!(rest(&mut iter), [1]);
     assert_eq!(iter.status().unwrap_err().code(), Code::NotFound);
-    // From behind the gap it goes on.
+    // From a position after the gap it continues.
     assert_eq!(numbers_since(&db, 3), [3]);
 }
 
@@ -172,7 +172,7 @@ fn a_stream_reads_compressed_logs_and_logs_flushed_by_hand() {
     let text = "wal_compression=kZSTD;manual_wal_flush=true";
     let db = open_with(&world, &options(text), false);
     db.put(b"a", b"1").unwrap();
-    // Nothing is in the file yet: there is no log to read.
+    // The file is still empty: there is no log to read.
     assert!(db.sorted_wal_files().unwrap().is_empty());
     db.flush_wal(false).unwrap();
     let mut iter = db.updates_since(SequenceNumber(1)).unwrap();
@@ -184,7 +184,7 @@ fn a_stream_reads_compressed_logs_and_logs_flushed_by_hand() {
 }
 
 #[test]
-fn the_archive_is_kept_small() {
+fn the_archive_is_limited() {
     let world = World::in_memory();
     let archiving = options("WAL_size_limit_MB=1");
     let db = open_with(&world, &archiving, false);
@@ -194,13 +194,13 @@ fn the_archive_is_kept_small() {
         db.wait_until_quiet().unwrap();
     }
     db.close().unwrap();
-    // Looked through at the latest when the database is opened.
+    // The archive is checked at the latest when the database is opened.
     drop(open_with(&world, &archiving, false));
     assert_eq!(logs(&world, "/db/archive").len(), 2);
 }
 
 #[test]
-fn a_batch_with_data_for_the_log_alone_is_part_of_the_stream() {
+fn a_batch_with_log_data_only_is_part_of_the_stream() {
     let world = World::in_memory();
     let db = open_with(&world, &db_options(), false);
     db.put(b"a", b"1").unwrap();
@@ -218,7 +218,7 @@ fn a_batch_with_data_for_the_log_alone_is_part_of_the_stream() {
     assert_eq!(seen, [(1, 1), (2, 0), (2, 1)]);
 }
 
-/// The stream after writes without a log asked for another stream, which would have said the same.
+/// Regression: the stream after writes without a log returned `TryAgain`, and so did every new stream.
 #[test]
 fn a_stream_from_an_unlogged_write_has_caught_up() {
     let world = World::in_memory();
@@ -240,7 +240,7 @@ fn a_stream_from_an_unlogged_write_has_caught_up() {
     assert_eq!(numbers_since(&db, 2), [3]);
 }
 
-/// Files in memory, of which a log is deleted as soon as somebody asks how long it is.
+/// Files in memory; a log is deleted as soon as its length is queried.
 #[derive(Default)]
 struct Deleting {
     fs: MemFileSystem,
@@ -302,8 +302,8 @@ fn a_log_that_is_deleted_while_logs_are_listed_is_not_part_of_the_stream() {
     assert_eq!(*files.doomed.lock(), None);
 }
 
-/// A follower of the logs of a database that is being written by several threads: from each position on it sees
-/// every batch once, in order.
+/// A reader of the logs of a database with concurrent writers: from each position on it sees every batch
+/// once, in order.
 struct Follower<'a> {
     db: &'a Db,
     /// True if logs may be deleted before they are read.
@@ -312,14 +312,14 @@ struct Follower<'a> {
 }
 
 impl Follower<'_> {
-    /// Reads what there is; how many batches.
+    /// Reads the available batches. Returns their number.
     fn read(&mut self) -> usize {
         let mut seen = 0;
         let written = self.db.latest_sequence().0;
         let mut iter = match self.db.updates_since(SequenceNumber(self.next)) {
             Ok(iter) => iter,
             Err(error) => {
-                // Deleted while the stream was made, or not written yet.
+                // Deleted while the stream was created, or not written yet.
                 let expected = match self.next > written {
                     true => [Code::TryAgain, Code::NotFound],
                     false => [Code::TryAgain; 2],
@@ -329,7 +329,7 @@ impl Follower<'_> {
             }
         };
         let mut is_first = true;
-        // A stream that has caught up goes on with what comes meanwhile.
+        // A stream that has caught up continues with new batches.
         for _ in 0..3 {
             while iter.valid() {
                 let (first, batch) = iter.batch().expect("the batch is whole");
@@ -356,9 +356,10 @@ impl Follower<'_> {
     }
 }
 
-/// A stream on a live log reported gaps where it had read a block before its last records were in it.
+/// Regression: a stream on a live log reported gaps if it had read a block before its last records were
+/// written.
 #[test]
-fn streams_on_logs_that_are_written_show_no_gap_that_is_not_there() {
+fn streams_on_live_logs_report_no_false_gaps() {
     for (text, may_miss) in [
         ("WAL_ttl_seconds=3600", false),
         ("recycle_log_file_num=2", true),
@@ -421,7 +422,7 @@ fn streams_on_logs_that_are_written_show_no_gap_that_is_not_there() {
                     assert_eq!(follower.next, db.latest_sequence().0 + 1, "{text}");
                 });
             }
-            // At any position.
+            // From any position.
             let (db, done) = (&db, &done);
             scope.spawn(move || {
                 let mut position = 1;

@@ -1,4 +1,4 @@
-//! Checksums of whole files, and new tables that are read back.
+//! Checksums of whole files, and verification of new tables.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ fn open_on(sim: &SimWorld, options: &DbOptions) -> Result<Db> {
     })
 }
 
-/// Checks that all `tables` and `blobs` have checksums, those of their files.
+/// Checks that all `tables` and `blobs` have the checksums of their files.
 fn check(sim: &SimWorld, db: &Db, tables: usize, blobs: usize) {
     let mut all = db.live_files_checksum_info();
     all.sort();
@@ -66,7 +66,7 @@ fn every_file_has_its_checksum_in_the_manifest() {
     db.put(b"b", &[7; 1000]).unwrap();
     db.flush().unwrap();
     check(&sim, &db, 1, 1);
-    // Only moved.
+    // Only moved, not rewritten.
     let all = CompactRangeOptions::default();
     db.compact_range(None, None, &all).unwrap();
     check(&sim, &db, 1, 1);
@@ -106,7 +106,7 @@ fn every_file_has_its_checksum_in_the_manifest() {
     db.verify_file_checksums().unwrap();
 }
 
-/// The next `lasts` readings of tables are wrong in one bit.
+/// The next `lasts` reads of tables have a flipped bit.
 fn flips(lasts: usize) -> FaultPlan {
     FaultPlan::new(vec![FaultRule {
         trigger: Trigger::Class {
@@ -126,7 +126,7 @@ fn a_flush_that_reads_its_table_back_fails_if_it_is_damaged() {
         (Some(("paranoid_file_checks", "true")), 100, true),
         (Some(("paranoid_file_checks", "true")), 0, false),
         (Some(("verify_output_flags", "4097")), 100, true),
-        // That is for compactions.
+        // This applies to compactions.
         (Some(("verify_output_flags", "1031")), 100, false),
     ] {
         let sim = SimWorld::new(2);
@@ -147,8 +147,7 @@ fn a_flush_that_reads_its_table_back_fails_if_it_is_damaged() {
     }
 }
 
-/// A MANIFEST that is damaged behind the back of a database that has it open was found by the next
-/// opening.
+/// Regression: a MANIFEST damaged while the database was open was only detected by the next opening.
 #[test]
 fn a_damaged_manifest_is_replaced_when_the_database_is_closed() {
     for verifies in [true, false] {

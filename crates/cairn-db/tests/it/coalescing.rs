@@ -1,6 +1,6 @@
-//! Walks over several families at once.
+//! Iterators over several families.
 
-#![expect(clippy::unwrap_used, reason = "what is not there fails the test")]
+#![expect(clippy::unwrap_used, reason = "an absent value fails the test")]
 
 use std::collections::BTreeMap;
 
@@ -29,10 +29,10 @@ fn three() -> (Db, Vec<Family>) {
     (db, families.to_vec())
 }
 
-/// What each family holds of each key.
+/// The value of each key in each family.
 type Expected = BTreeMap<Vec<u8>, BTreeMap<usize, Pairs>>;
 
-/// Keys in changing subsets of the families, as plain values and as entities, in tables and not.
+/// Keys in varying subsets of the families, as plain values and as entities, in tables and in memtables.
 fn fill(families: &[Family]) -> Expected {
     let mut expected = Expected::new();
     let mut state = 7_u64;
@@ -104,7 +104,7 @@ fn check(iter: &CoalescingIter, key: &[u8], of_key: &BTreeMap<usize, Pairs>, nam
 }
 
 #[test]
-fn each_key_is_seen_once_with_all_that_the_families_hold_of_it() {
+fn each_key_is_returned_once_with_the_values_of_all_families() {
     let (db, families) = three();
     let expected = fill(&families);
     let names = ["default", "a", "b"];
@@ -112,7 +112,7 @@ fn each_key_is_seen_once_with_all_that_the_families_hold_of_it() {
     let mut iter = db
         .coalescing_iterator(&families, &ReadOptions::default())
         .unwrap();
-    // What is written meanwhile is not seen.
+    // Concurrent writes are not visible.
     families[1].put(b"k050", b"later").unwrap();
     assert!(!iter.valid() && iter.key().is_empty() && iter.value().is_empty());
 
@@ -139,7 +139,7 @@ fn each_key_is_seen_once_with_all_that_the_families_hold_of_it() {
         assert_eq!(iter.valid(), first.is_some());
         if let Some((key, of_key)) = first {
             check(&iter, key, of_key, &names);
-            // There and back again.
+            // Forwards and backwards.
             iter.prev();
             let before = expected.range(..key.clone()).next_back();
             assert_eq!(iter.valid(), before.is_some());
@@ -197,7 +197,7 @@ fn bounds_snapshots_and_unprepared_values_hold_for_all_families() {
 }
 
 #[test]
-fn families_that_do_not_go_together_are_refused() {
+fn incompatible_families_are_rejected() {
     let (db, families) = three();
     let backwards = FamilyOptions {
         comparator: KeyOrder::ReverseBytewise,
@@ -211,7 +211,7 @@ fn families_that_do_not_go_together_are_refused() {
         let refused = db.coalescing_iterator(list, &options).err().unwrap();
         assert_eq!(refused.code(), Code::InvalidArgument);
     }
-    // Backwards is as good an order as any.
+    // Reverse order is valid as well.
     odd.put(b"a", b"1").unwrap();
     odd.put(b"b", b"2").unwrap();
     let mut iter = db.coalescing_iterator(&[&odd], &options).unwrap();

@@ -1,4 +1,4 @@
-//! What a user can tell compactions: which files, where to, not now, no more.
+//! Controls for compactions: files, target levels, pauses and cancellation.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn put_and_flush(db: &Db, keys: &[&str], value: &str) {
     db.flush().expect("a flush");
 }
 
-/// How many files each of the first `levels` levels has.
+/// The number of files in each of the first `levels` levels.
 pub fn files(db: &Db, levels: usize) -> Vec<u64> {
     (0..levels)
         .map(|level| {
@@ -63,7 +63,7 @@ fn a_compacted_range_can_change_its_level() {
     let error = compact_all(&db, &to(9)).unwrap_err();
     assert_eq!(error.code(), Code::InvalidArgument);
     assert_eq!(db.get(b"a").unwrap().as_deref(), Some(&b"2"[..]));
-    // Nothing is left paused.
+    // No pause is left.
     put_and_flush(&db, &["d"], "3");
     compact_all(&db, &CompactRangeOptions::default()).unwrap();
     assert_eq!(files(&db, 7), [0, 2, 0, 0, 0, 0, 0]);
@@ -123,7 +123,7 @@ fn named_files_are_compacted_into_the_named_level() {
     assert_eq!(db.get(b"x").unwrap().as_deref(), Some(&b"3"[..]));
 }
 
-/// The name of a table of level 0: to compact it within its level does no harm.
+/// Returns the name of a table of level 0, which can be compacted within its level.
 fn newest(db: &Db) -> String {
     let options = CompactionOptions::default();
     let names = (1..100).rev().map(|n| format!("/db/{n:06}.sst"));
@@ -214,7 +214,7 @@ fn a_suggested_range_is_compacted_and_promoted_files_stay() {
     assert_eq!(files(&db, 7), [0, 0, 1, 0, 0, 0, 0]);
 }
 
-/// A ban that was lifted before it was imposed was imposed all the same.
+/// Regression: a ban that was lifted in advance took effect nevertheless.
 #[test]
 fn bans_are_counted_from_below_zero() {
     let db = open_with(&World::in_memory(), &small()).unwrap();
@@ -233,7 +233,7 @@ fn bans_are_counted_from_below_zero() {
 }
 
 #[test]
-fn paused_work_waits_and_goes_on() {
+fn paused_work_waits_and_continues() {
     let family = FamilyOptions {
         level0_file_num_compaction_trigger: 2,
         ..small()
@@ -288,7 +288,7 @@ fn paused_work_waits_and_goes_on() {
     );
 }
 
-/// Says when it was reached, and waits to be let go.
+/// Reports when it is reached, and waits until it is released.
 struct Gate {
     reached: AtomicBool,
     open: AtomicBool,
@@ -308,9 +308,9 @@ impl CompactionFilter for Gate {
     }
 }
 
-/// A manual compaction that is stopped in its middle by each of the ways there are.
+/// A running manual compaction is stopped in each possible way.
 #[test]
-fn a_running_manual_compaction_can_be_called_off() {
+fn a_running_manual_compaction_can_be_cancelled() {
     for way in ["flag", "ban", "abort"] {
         let gate = Arc::new(Gate {
             reached: AtomicBool::new(false),
@@ -342,7 +342,7 @@ fn a_running_manual_compaction_can_be_called_off() {
                 "ban" => db.disable_manual_compaction(),
                 _ => db.abort_all_compactions(),
             });
-            // Refused from the moment on that running ones are told.
+            // Rejected from the moment running ones are cancelled.
             let probe = CompactionOptions {
                 canceled: canceled.clone(),
                 ..CompactionOptions::default()
@@ -372,7 +372,7 @@ fn a_running_manual_compaction_can_be_called_off() {
 }
 
 #[test]
-fn canceled_background_work_leaves_a_database_to_read() {
+fn a_database_with_cancelled_background_work_can_be_read() {
     let db = open_with(&World::in_memory(), &small()).unwrap();
     put_and_flush(&db, &["a"], "1");
     db.cancel_all_background_work(true).unwrap();
@@ -387,7 +387,7 @@ fn canceled_background_work_leaves_a_database_to_read() {
 }
 
 #[test]
-fn automatic_compactions_can_be_turned_on() {
+fn automatic_compactions_can_be_enabled() {
     let family = FamilyOptions {
         level0_file_num_compaction_trigger: 2,
         ..manual_only()
@@ -402,9 +402,10 @@ fn automatic_compactions_can_be_turned_on() {
     assert_eq!(files(&db, 7)[0], 0);
 }
 
-/// A table that only hides a key of another one lies wholly outside, and goes at once: the key stays hidden.
+/// A table that only hides a key of another one is entirely outside and is dropped at once: the key stays
+/// hidden.
 #[test]
-fn a_clip_brings_no_deleted_key_back() {
+fn a_clip_does_not_restore_deleted_keys() {
     let world = World::in_memory();
     let db = open_with(&world, &manual_only()).unwrap();
     db.put(b"0", b"outside").unwrap();

@@ -23,7 +23,7 @@ fn open_dir(world: &World, dir: &str) -> Result<Db> {
 }
 
 fn get(db: &Db, key: &str) -> Option<Vec<u8>> {
-    let value = db.get(key.as_bytes()).expect("the read meets no error");
+    let value = db.get(key.as_bytes()).expect("the read returns no error");
     value.map(|value| value.to_vec())
 }
 
@@ -36,7 +36,7 @@ fn fill(db: &Db, from: u32, to: u32) {
 }
 
 #[test]
-fn a_checkpoint_is_a_database_with_the_state_of_its_moment() {
+fn a_checkpoint_is_a_database_with_the_state_at_its_creation() {
     let world = World::in_memory();
     let db = open_at(&world, &[]).unwrap();
     db.create_family("other", &small()).unwrap();
@@ -74,7 +74,7 @@ fn a_checkpoint_is_a_database_with_the_state_of_its_moment() {
     assert!(left.iter().all(|name| !name.ends_with(".tmp")), "{left:?}");
 }
 
-/// Every file below `dir` with its content.
+/// Returns every file below `dir` with its content.
 fn contents(world: &World, dir: &str) -> Vec<(String, Vec<u8>)> {
     let mut names = world.fs.list(dir.as_ref()).expect("it is listed");
     names.sort();
@@ -86,7 +86,7 @@ fn contents(world: &World, dir: &str) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn a_checkpoint_of_a_database_that_is_only_read_has_the_rows_of_its_logs() {
+fn a_checkpoint_of_a_read_only_database_has_the_entries_of_its_logs() {
     let world = World::in_memory();
     let db = open_at(&world, &[]).expect("it opens");
     db.create_family("other", &small()).expect("it is created");
@@ -101,7 +101,7 @@ fn a_checkpoint_of_a_database_that_is_only_read_has_the_rows_of_its_logs() {
     db.close().expect("it closes");
     drop(db);
     let before = contents(&world, "/db");
-    // With every family, and with none but the default one.
+    // With every family, and with only the default one.
     for (dir, others) in [("/whole", Some(&small())), ("/partly", None)] {
         let reader = open(&OpenRequest {
             path: Path::new("/db"),
@@ -129,7 +129,7 @@ fn a_checkpoint_of_a_database_that_is_only_read_has_the_rows_of_its_logs() {
         assert_eq!(get(&copy, "k00000").map(|value| value.len()), Some(100));
         assert_eq!(get(&copy, "k00599").map(|value| value.len()), Some(100));
         let other = copy.family("other").expect("it is copied");
-        let value = other.get(b"o").expect("the read meets no error");
+        let value = other.get(b"o").expect("the read returns no error");
         assert_eq!(value.as_deref(), Some(&b"2"[..]));
         assert!(copy.latest_sequence() >= last);
     }
@@ -185,7 +185,7 @@ fn files_stay_while_deletions_are_disabled() {
 fn an_exported_family_becomes_one_of_another_database() {
     let world = World::in_memory();
     let db = open_at(&world, &[]).unwrap();
-    // A compaction would forget the newest sequence numbers.
+    // A compaction would discard the newest sequence numbers.
     db.set_options(&[("disable_auto_compactions", "true")])
         .unwrap();
     fill(&db, 0, 2000);
@@ -238,7 +238,7 @@ fn an_exported_family_becomes_one_of_another_database() {
 }
 
 #[test]
-fn a_destroyed_database_leaves_what_is_not_its_own() {
+fn destroying_a_database_leaves_other_files() {
     let world = World::in_memory();
     let db = open_at(&world, &[]).unwrap();
     fill(&db, 0, 300);

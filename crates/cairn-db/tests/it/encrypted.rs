@@ -13,7 +13,7 @@ use cairn_types::{Code, Result};
 const DIR: &str = "/db";
 const COPY: &str = "/copy";
 
-/// Another key than the sample cipher's.
+/// A key that differs from the sample cipher's.
 struct OtherKey;
 
 impl BlockCipher for OtherKey {
@@ -65,7 +65,7 @@ fn key(n: u32) -> Vec<u8> {
     format!("secret key {n:05}").into_bytes()
 }
 
-/// Some values lie in blob files.
+/// Some values are in blob files.
 fn value(n: u32) -> Vec<u8> {
     let times = if n.is_multiple_of(20) { 100 } else { 1 };
     format!("secret value {n} ").repeat(times).into_bytes()
@@ -95,12 +95,12 @@ fn check(db: &Db, keys: u32) {
     iter.status().expect("no error");
 }
 
-/// The files below `dir` that show `text`.
+/// Returns the files below `dir` that contain `text`.
 fn that_show(fs: &dyn FileSystem, dir: &str, text: &[u8]) -> Vec<String> {
     let mut names = fs.list(Path::new(dir)).expect("listed");
     names.retain(|name| {
         let path = Path::new(dir).join(name);
-        // The lock is held, and empty.
+        // The lock file is held, and empty.
         let Ok(file) = fs.open(&path, FileMode::default()) else {
             return false;
         };
@@ -112,7 +112,7 @@ fn that_show(fs: &dyn FileSystem, dir: &str, text: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn everything_is_there_through_flushes_compactions_copies_and_openings() {
+fn all_data_survives_flushes_compactions_copies_and_openings() {
     let plain = MemFileSystem::new();
     let world = World {
         fs: Arc::new(plain.clone()),
@@ -154,7 +154,7 @@ fn everything_is_there_through_flushes_compactions_copies_and_openings() {
 }
 
 #[test]
-fn what_was_written_survives_a_kill_and_what_was_synced_a_power_cut() {
+fn writes_survive_a_kill_and_synced_writes_a_power_failure() {
     let sim = SimWorld::new(5);
     let world = encrypted(sim.world.clone(), SampleCipher);
     let db = open_at(&world, DIR);
@@ -180,7 +180,7 @@ fn what_was_written_survives_a_kill_and_what_was_synced_a_power_cut() {
 }
 
 #[test]
-fn the_wrong_key_and_files_that_are_not_encrypted_are_refused() {
+fn the_wrong_key_and_unencrypted_files_are_rejected() {
     let mem = World::in_memory();
     let db = open_at(&encrypted(mem.clone(), SampleCipher), DIR);
     fill(&db, 0..100);
@@ -201,13 +201,13 @@ fn the_wrong_key_and_files_that_are_not_encrypted_are_refused() {
             .expect("refused");
         assert_eq!(error.code(), Code::Corruption, "{error}");
     }
-    // Nothing was harmed by that.
+    // The attempts did no damage.
     check(&open_at(&encrypted(mem.clone(), SampleCipher), DIR), 100);
     check(&open_at(&mem, COPY), 100);
 }
 
 #[test]
-fn mappings_are_refused_when_a_table_is_read() {
+fn mappings_are_rejected_when_a_table_is_read() {
     let world = encrypted(World::in_memory(), SampleCipher);
     let db = open_with(
         &world,
@@ -229,7 +229,7 @@ fn mappings_are_refused_when_a_table_is_read() {
 }
 
 #[test]
-fn damage_to_any_file_is_an_error_and_no_wrong_value() {
+fn damage_to_any_file_is_an_error_and_never_a_wrong_value() {
     let plain = MemFileSystem::new();
     let world = World {
         fs: Arc::new(plain.clone()),
@@ -246,7 +246,7 @@ fn damage_to_any_file_is_an_error_and_no_wrong_value() {
     names.retain(|name| name != "LOCK");
     let mut noticed = std::collections::BTreeSet::new();
     for name in &names {
-        // Counter, nonce, the first byte of what is encrypted, all of the prefix; then none of it.
+        // The counter, the nonce, the first encrypted byte, the entire prefix; then none of it.
         for damaged in [0..1, 40..41, 4096..4097, 0..4096, 0..0] {
             let path = Path::new(DIR).join(name);
             let file = plain.open(&path, FileMode::default()).unwrap();
@@ -269,7 +269,7 @@ fn damage_to_any_file_is_an_error_and_no_wrong_value() {
                     None => Ok(missing + 1),
                 })
             });
-            // What was in a damaged log is not replayed, as the recovery mode has it.
+            // The records of a damaged log are not replayed in this recovery mode.
             if harmed.map_or(true, |missing| missing > 0) {
                 noticed.insert(
                     name.split(['-', '.'])

@@ -1,4 +1,4 @@
-//! Logs that ended: who syncs them, and what recovery makes of one that is not there to its end.
+//! Ended logs: when they are synced, and recovery of logs with a missing end.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use cairn_wal::{WalEvent, WalReader};
 use super::basic::{db_options, small};
 use super::errors::{after_power_cut, failing, get, open_on, synced};
 
-/// Has a new log begin, without any job having run.
+/// Starts a new log without running any job.
 fn switch(db: &Db) {
     db.flush_with(&FlushOptions {
         wait: false,
@@ -32,7 +32,7 @@ fn path_of(log: FileNumber) -> PathBuf {
     Path::new("/db").join(FileName::Wal(log).to_string())
 }
 
-/// How often logs were synced so far.
+/// Returns the number of log syncs so far.
 fn log_syncs(sim: &SimWorld) -> usize {
     let trace = sim.fs.trace();
     let of_logs = trace.operations().iter().filter(|operation| {
@@ -41,8 +41,8 @@ fn log_syncs(sim: &SimWorld) -> usize {
     of_logs.count()
 }
 
-/// What a process leaves that ends with a batch in each of three logs, of which no memtable is flushed; and
-/// the second log.
+/// Returns the files of a process that ends with a batch in each of three logs, without flushing any
+/// memtable; and the second log.
 fn three_logs() -> (SimWorld, FileNumber) {
     let sim = SimWorld::new(1);
     let db = open_on(&sim, &db_options(), &several()).expect("no file fails");
@@ -56,8 +56,8 @@ fn three_logs() -> (SimWorld, FileNumber) {
     (SimWorld::on(sim.fs.image(), 2), second)
 }
 
-/// A log that holds nothing but batches without entries is needed as long as the MANIFEST says so: the log that
-/// follows it counts only where it is there.
+/// A log with only empty batches is needed as long as the MANIFEST says so: the next log is only valid if it
+/// exists.
 #[test]
 fn a_log_of_empty_batches_outlives_compactions() {
     let sim = SimWorld::new(1);
@@ -83,8 +83,8 @@ fn a_log_of_empty_batches_outlives_compactions() {
     }
 }
 
-/// A log of an earlier opening may hold records without the number of their log, which would count again in a log
-/// that takes over its file.
+/// A log of an earlier opening may have records without the number of their log, which would be taken for
+/// records of a log that reuses its file.
 #[test]
 fn logs_of_an_earlier_opening_are_not_recycled() {
     let sim = SimWorld::new(1);
@@ -112,7 +112,7 @@ fn logs_of_an_earlier_opening_are_not_recycled() {
     }
 }
 
-/// Options of families of which several memtables may wait.
+/// Options of families with several immutable memtables.
 fn several() -> FamilyOptions {
     FamilyOptions {
         max_write_buffer_number: 8,
@@ -134,7 +134,7 @@ fn found(db: &Db) -> String {
 }
 
 #[test]
-fn a_log_that_nobody_syncs_is_not_synced_when_it_ends() {
+fn a_log_that_was_never_synced_is_not_synced_when_it_ends() {
     let sim = SimWorld::new(1);
     let db = open_on(&sim, &db_options(), &small()).unwrap();
     db.put(b"a", b"1").unwrap();
@@ -145,7 +145,7 @@ fn a_log_that_nobody_syncs_is_not_synced_when_it_ends() {
     assert!(log_of(&db) > first);
     assert_eq!(log_syncs(&sim), before);
     assert_eq!(sim.fs.image().file(&path_of(log_of(&db))), Some(&[][..]));
-    // Who syncs once will sync again.
+    // A log that was synced once will be synced again.
     db.put_with(b"b", b"2", &synced()).unwrap();
     let before = log_syncs(&sim);
     db.flush().unwrap();
@@ -182,7 +182,7 @@ fn a_sync_of_a_log_without_writes_makes_the_logs_before_it_durable() {
 }
 
 #[test]
-fn what_is_flushed_of_one_family_is_not_ahead_of_the_others() {
+fn flushed_data_of_one_family_is_not_ahead_of_the_others() {
     let sim = SimWorld::new(1);
     let db = open_on(&sim, &db_options(), &several()).unwrap();
     let other = db.create_family("other", &several()).unwrap();
@@ -202,7 +202,7 @@ fn what_is_flushed_of_one_family_is_not_ahead_of_the_others() {
 }
 
 #[test]
-fn an_ended_log_that_cannot_be_synced_ends_in_tables() {
+fn an_ended_log_that_cannot_be_synced_is_flushed_to_tables() {
     let sim = SimWorld::new(1);
     let db = open_on(&sim, &db_options(), &several()).unwrap();
     let other = db.create_family("other", &several()).unwrap();
@@ -230,7 +230,7 @@ fn an_ended_log_that_cannot_be_synced_ends_in_tables() {
 }
 
 #[test]
-fn recovery_stops_in_front_of_a_log_that_follows_more_than_there_is() {
+fn recovery_stops_before_a_log_whose_predecessor_is_incomplete() {
     for (mode, expected) in [
         (WalRecoveryMode::PointInTimeRecovery, Some("12")),
         (WalRecoveryMode::TolerateCorruptedTailRecords, Some("12")),
@@ -238,7 +238,7 @@ fn recovery_stops_in_front_of_a_log_that_follows_more_than_there_is() {
         (WalRecoveryMode::AbsoluteConsistency, None),
     ] {
         let (sim, second) = three_logs();
-        // Behind the first record of the second log there is nothing any more.
+        // Nothing follows the first record of the second log.
         let path = path_of(second);
         let bytes = sim.fs.image().file(&path).unwrap().to_vec();
         let whole = bytes
@@ -257,7 +257,7 @@ fn recovery_stops_in_front_of_a_log_that_follows_more_than_there_is() {
         let Some(expected) = expected else {
             let error = opened.map(drop).unwrap_err();
             assert_eq!(error.code(), Code::Corruption);
-            assert!(error.text().contains("are gone"), "{error}");
+            assert!(error.text().contains("are missing"), "{error}");
             continue;
         };
         let db = opened.unwrap();
@@ -269,7 +269,7 @@ fn recovery_stops_in_front_of_a_log_that_follows_more_than_there_is() {
 }
 
 #[test]
-fn recovery_stops_in_front_of_a_log_that_follows_one_that_is_missing() {
+fn recovery_stops_before_a_log_whose_predecessor_is_missing() {
     let (sim, second) = three_logs();
     sim.world.fs.remove(&path_of(second)).unwrap();
     let db = open_on(&sim, &db_options(), &several()).unwrap();
@@ -281,7 +281,7 @@ fn recovery_stops_in_front_of_a_log_that_follows_one_that_is_missing() {
 }
 
 #[test]
-fn a_log_says_how_long_the_timestamps_of_a_family_are_that_came_later() {
+fn a_log_records_the_timestamp_size_of_a_family_created_later() {
     let sim = SimWorld::new(1);
     let stamped = FamilyOptions {
         comparator: KeyOrder::BytewiseU64Ts,
@@ -290,7 +290,7 @@ fn a_log_says_how_long_the_timestamps_of_a_family_are_that_came_later() {
     let db = open_on(&sim, &db_options(), &several()).unwrap();
     db.put(b"1", b"before the family").unwrap();
     let family = db.create_family("stamped", &stamped).unwrap();
-    // What the log says last is no record of a batch.
+    // The last statement of the log is not a record of a batch.
     switch(&db);
     db.put(b"2", b"in the second log").unwrap();
     let other = db.create_family("too", &stamped).unwrap();
@@ -310,7 +310,7 @@ fn a_log_says_how_long_the_timestamps_of_a_family_are_that_came_later() {
 }
 
 #[test]
-fn logs_that_are_whole_are_all_recovered_and_what_they_say_of_each_other_is_no_write() {
+fn complete_logs_are_all_recovered_and_their_descriptions_are_not_writes() {
     let (sim, _) = three_logs();
     let options = DbOptions {
         avoid_flush_during_recovery: true,

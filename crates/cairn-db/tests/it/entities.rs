@@ -1,6 +1,6 @@
-//! Wide-column entities, merge operands, and merging early.
+//! Wide-column entities, merge operands, and successive merges.
 
-#![expect(clippy::unwrap_used, reason = "what is not there fails the test")]
+#![expect(clippy::unwrap_used, reason = "an absent value fails the test")]
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn opened(world: &World, options: FamilyOptions) -> Db {
     open_at(world, &[FamilyDescriptor::new("default", options)]).unwrap()
 }
 
-/// Operands are joined with commas, but none without what is below it.
+/// Operands are joined with commas, but only with a base value.
 struct Append;
 
 impl MergeOperator for Append {
@@ -84,7 +84,7 @@ fn everything() -> CompactRangeOptions {
 }
 
 #[test]
-fn entities_are_the_same_wherever_they_lie() {
+fn entities_are_the_same_in_memtables_tables_and_blob_files() {
     let large = vec![b'L'; 400];
     let huge = vec![b'H'; 900];
     for (blobs, blob_columns) in [(false, false), (true, false), (true, true)] {
@@ -149,7 +149,7 @@ fn entities_are_the_same_wherever_they_lie() {
         let db = opened(&world, options.clone());
         expected(&db, true);
         db.close().unwrap();
-        // Blobs move, and return into the tables.
+        // Blobs are relocated, and return to the tables.
         for blobs in [blobs, false] {
             let db = opened(
                 &world,
@@ -169,7 +169,7 @@ fn entities_are_the_same_wherever_they_lie() {
 }
 
 #[test]
-fn a_column_that_is_given_twice_is_refused_and_nothing_is_written() {
+fn a_duplicate_column_is_rejected_and_nothing_is_written() {
     let db = opened(&World::in_memory(), small());
     let error = db.put_entity(b"k", &[(b"a", b"1"), (b"a", b"2")]);
     assert_eq!(error.unwrap_err().code(), Code::Corruption);
@@ -182,7 +182,7 @@ fn a_column_that_is_given_twice_is_refused_and_nothing_is_written() {
 }
 
 #[test]
-fn attribute_groups_are_written_together() {
+fn attribute_groups_are_written_atomically() {
     let db = opened(&World::in_memory(), small());
     let (one, two) = (
         db.create_family("one", &small()).unwrap(),
@@ -213,7 +213,7 @@ fn operands(db: &Db, key: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn operands_are_shown_unmerged_oldest_first() {
+fn operands_are_returned_unmerged_oldest_first() {
     let options = FamilyOptions {
         enable_blob_files: true,
         min_blob_size: 3,
@@ -223,7 +223,7 @@ fn operands_are_shown_unmerged_oldest_first() {
     assert_eq!(operands(&db, b"k"), [""; 0]);
     db.merge(b"k", b"old").unwrap();
     db.put(b"k", b"base").unwrap();
-    // A flush merges what lies in one memtable.
+    // A flush merges the entries of one memtable.
     db.flush().unwrap();
     db.merge(b"k", b"1").unwrap();
     db.flush().unwrap();
@@ -246,7 +246,7 @@ fn operands_are_shown_unmerged_oldest_first() {
 }
 
 #[test]
-fn operands_that_pile_up_are_merged_as_they_are_written() {
+fn accumulated_operands_are_merged_when_they_are_written() {
     let mut options = appending();
     options.set("max_successive_merges", "2").unwrap();
     let world = World::in_memory();
@@ -254,7 +254,7 @@ fn operands_that_pile_up_are_merged_as_they_are_written() {
     for operand in ["1", "2", "3", "4"] {
         db.merge(b"k", operand.as_bytes()).unwrap();
     }
-    // The third found two before it.
+    // The third operand found two others.
     assert_eq!(operands(&db, b"k"), ["1,2,3", "4"]);
     db.put_entity(b"e", &[(b"a", b"b")]).unwrap();
     let mut batch = WriteBatch::new();

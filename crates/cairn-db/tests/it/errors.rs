@@ -1,4 +1,4 @@
-//! Files that fail: what a database stops, and how it comes back.
+//! Failing files: the consequences for a database, and its recovery.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub(super) fn synced() -> WriteOptions {
     }
 }
 
-/// What fails: operations of `call` on files whose names end so, `lasts` times.
+/// The injected failures: operations of `call` on files with this suffix, `lasts` times.
 pub(super) fn failing(call: Call, name_end: &str, fault: Fault, lasts: usize) -> FaultPlan {
     let trigger = Trigger::Class {
         call,
@@ -48,7 +48,7 @@ pub(super) fn failing(call: Call, name_end: &str, fault: Fault, lasts: usize) ->
     }])
 }
 
-/// Lets background work go on for a simulated minute.
+/// Lets background work proceed for a simulated minute.
 fn wait_a_minute(sim: &SimWorld) {
     for _ in 0..60 {
         sim.clock.advance(Duration::from_secs(1));
@@ -57,7 +57,7 @@ fn wait_a_minute(sim: &SimWorld) {
 }
 
 pub(super) fn get(db: &Db, key: &[u8]) -> Option<Vec<u8>> {
-    let found = db.get(key).expect("reads go on");
+    let found = db.get(key).expect("reads succeed");
     found.map(|value| value.to_vec())
 }
 
@@ -90,7 +90,7 @@ fn a_failed_sync_of_the_log_fails_the_write_and_the_database_resumes_with_a_new_
     let state = db.background_error_state().expect("the log failed");
     assert_eq!(state.severity, Severity::Hard);
     assert_eq!(state.error, error);
-    // That is a number of failed jobs.
+    // The property is the number of failed jobs.
     assert_eq!(db.property_number("rocksdb.background-errors"), Some(0));
     assert_eq!(get(&db, b"a"), Some(b"1".to_vec()));
     let refused = db.put(b"c", b"3").unwrap_err();
@@ -109,7 +109,7 @@ fn a_failed_sync_of_the_log_fails_the_write_and_the_database_resumes_with_a_new_
 }
 
 #[test]
-fn the_first_write_that_fails_does_not_come_back_after_resuming_even_with_nothing_to_flush() {
+fn the_first_failed_write_is_not_recovered_by_resuming_even_with_nothing_to_flush() {
     let sim = SimWorld::new(2);
     let db = open_on(&sim, &db_options(), &small()).unwrap();
     sim.fs
@@ -129,7 +129,7 @@ fn the_first_write_that_fails_does_not_come_back_after_resuming_even_with_nothin
 }
 
 #[test]
-fn with_the_device_full_reads_go_on_and_with_space_back_writes_do() {
+fn reads_succeed_while_the_device_is_full_and_writes_when_it_has_space() {
     let sim = SimWorld::new(3);
     let db = open_on(&sim, &db_options(), &small()).unwrap();
     sim.fs.set_capacity(200_000);
@@ -159,7 +159,7 @@ fn with_the_device_full_reads_go_on_and_with_space_back_writes_do() {
 }
 
 #[test]
-fn a_flush_that_fails_keeps_its_memtable_and_is_done_again() {
+fn a_failed_flush_keeps_its_memtable_and_is_retried() {
     for call in [Call::Create, Call::Append, Call::Sync] {
         let sim = SimWorld::new(4);
         let db = open_on(&sim, &db_options(), &small()).unwrap();
@@ -181,7 +181,7 @@ fn a_flush_that_fails_keeps_its_memtable_and_is_done_again() {
 }
 
 #[test]
-fn a_flush_that_is_asked_for_does_not_wait_to_be_tried_again_nor_report_what_once_failed() {
+fn a_requested_flush_neither_waits_for_a_retry_nor_returns_an_earlier_error() {
     for atomic_flush in [false, true] {
         let sim = SimWorld::new(5);
         let options = DbOptions {
@@ -195,7 +195,7 @@ fn a_flush_that_is_asked_for_does_not_wait_to_be_tried_again_nor_report_what_onc
         };
         sim.fs
             .set_plan(failing(Call::Create, ".sst", Fault::Denied, usize::MAX));
-        // The memtables that wait fill up until writes would have to.
+        // Immutable memtables accumulate until writes would have to wait.
         for n in 0..4_u8 {
             db.put_with(&[n], b"1", &unlogged).unwrap();
             db.flush().unwrap_err();
@@ -213,7 +213,7 @@ fn a_flush_that_is_asked_for_does_not_wait_to_be_tried_again_nor_report_what_onc
 }
 
 #[test]
-fn a_manifest_that_failed_is_replaced() {
+fn a_failed_manifest_is_replaced() {
     for (call, name_end) in [(Call::Append, ""), (Call::Sync, "")] {
         let sim = SimWorld::new(5);
         let db = open_on(&sim, &db_options(), &small()).unwrap();
@@ -288,7 +288,7 @@ fn listeners_get_rocksdbs_reason_for_a_failed_manifest_write() {
 }
 
 #[test]
-fn without_automatic_attempts_the_database_is_resumed_by_hand() {
+fn without_automatic_attempts_the_database_is_resumed_manually() {
     let sim = SimWorld::new(6);
     let options = DbOptions {
         max_bgerror_resume_count: 0,
@@ -335,7 +335,7 @@ fn attempts_to_resume_are_counted() {
     db.put(b"b", b"2").unwrap();
 }
 
-/// Two tables in level 0, of which the older one is damaged.
+/// Creates two tables in level 0, the older of which is damaged.
 fn with_a_damaged_table(sim: &SimWorld, options: &DbOptions) -> Db {
     let db = open_on(sim, options, &small()).expect("nothing fails here");
     db.put(b"a", &[1; 5000]).expect("nothing fails here");
@@ -349,7 +349,7 @@ fn with_a_damaged_table(sim: &SimWorld, options: &DbOptions) -> Db {
     db
 }
 
-/// Takes every background error back.
+/// Resets every background error.
 struct Forgiving;
 
 impl EventListener for Forgiving {
@@ -365,7 +365,7 @@ fn forgiving() -> DbOptions {
 }
 
 #[test]
-fn damage_that_a_compaction_by_hand_finds_stops_writes() {
+fn damage_found_by_a_manual_compaction_stops_writes() {
     let sim = SimWorld::new(8);
     let db = with_a_damaged_table(&sim, &db_options());
     let all = CompactRangeOptions::default();
@@ -380,7 +380,7 @@ fn damage_that_a_compaction_by_hand_finds_stops_writes() {
 }
 
 #[test]
-fn a_flush_that_failed_and_was_forgiven_is_waited_out_once() {
+fn a_failed_flush_that_was_reset_is_waited_for_once() {
     for lasts in [1, usize::MAX] {
         let sim = SimWorld::new(8);
         let db = open_on(&sim, &forgiving(), &small()).unwrap();
@@ -398,7 +398,7 @@ fn a_flush_that_failed_and_was_forgiven_is_waited_out_once() {
 }
 
 #[test]
-fn a_damaged_table_does_not_take_the_database_down() {
+fn a_damaged_table_does_not_stop_the_database() {
     let sim = SimWorld::new(8);
     let db = with_a_damaged_table(&sim, &forgiving());
     let error = db.get(b"a").unwrap_err();
@@ -408,7 +408,7 @@ fn a_damaged_table_does_not_take_the_database_down() {
     let all = CompactRangeOptions::default();
     let error = db.compact_range(None, None, &all).unwrap_err();
     assert!(error.is_corruption(), "{error}");
-    // Nothing was installed, nothing spins, and everything else goes on.
+    // Nothing was installed, no job is retried in a loop, and everything else proceeds.
     db.wait_until_quiet().unwrap();
     assert_eq!(db.background_error_state(), None);
     assert_eq!(get(&db, b"c"), Some(b"3".to_vec()));
@@ -421,7 +421,7 @@ fn a_damaged_table_does_not_take_the_database_down() {
     db.close().unwrap();
 }
 
-/// Writes, flushes and compactions with one fault at operation `at`; whether it was met.
+/// Writes, flushes and compacts with one fault at operation `at`. Returns true if the fault occurred.
 fn run_with_fault(at: usize, fault: Fault, lasts: usize) -> bool {
     let sim = SimWorld::new(at as u64);
     let db = open_on(&sim, &db_options(), &small()).expect("nothing fails here");
@@ -443,7 +443,7 @@ fn run_with_fault(at: usize, fault: Fault, lasts: usize) -> bool {
             Err(_) => doubtful.push((key, value)),
         }
         if n % 15 == 14 {
-            // A flush or compaction that fails is the database's affair, not the workload's.
+            // Failures of flushes and compactions are handled by the database, not by the workload.
             let _ = db.flush();
             let _ = db.compact_range(None, None, &CompactRangeOptions::default());
         }
@@ -485,7 +485,7 @@ fn run_with_fault(at: usize, fault: Fault, lasts: usize) -> bool {
 }
 
 #[test]
-fn a_fault_at_any_operation_loses_nothing_and_passes() {
+fn a_fault_at_any_operation_loses_nothing_and_is_recovered_from() {
     for fault in [Fault::InputOutput, Fault::NoSpace, Fault::ShortWrite] {
         for lasts in [1, 9] {
             let mut at = 0;
@@ -517,7 +517,7 @@ fn a_delayed_attempt_keeps_no_closed_database_alive() {
 }
 
 #[test]
-fn a_compaction_that_fails_again_and_again_waits_between_attempts() {
+fn a_compaction_that_fails_repeatedly_waits_between_attempts() {
     let sim = SimWorld::new(12);
     let family = FamilyOptions {
         level0_file_num_compaction_trigger: 2,
@@ -528,7 +528,7 @@ fn a_compaction_that_fails_again_and_again_waits_between_attempts() {
         db.put(b"a", b"1").unwrap();
         db.put(b"z", b"1").unwrap();
         db.flush().unwrap();
-        // Compactions cannot read their inputs, for ever.
+        // Compactions can never read their inputs.
         sim.fs
             .set_plan(failing(Call::Read, ".sst", Fault::InputOutput, usize::MAX));
     }

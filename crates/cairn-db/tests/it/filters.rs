@@ -1,4 +1,4 @@
-//! Compaction filters in a whole database.
+//! Compaction filters in a database.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl CompactionFilter for DropX {
     }
 }
 
-/// Filters every table, and checks what it is told.
+/// Filters every table, and checks the context that it gets.
 struct Always;
 
 impl CompactionFilterFactory for Always {
@@ -57,7 +57,7 @@ impl CompactionFilterFactory for Always {
     }
 }
 
-/// Keeps what compactions count.
+/// Keeps the counts of compactions.
 #[derive(Default)]
 struct Counted(Mutex<Vec<CompactionJobStats>>);
 
@@ -67,7 +67,7 @@ impl EventListener for Counted {
     }
 }
 
-/// Passes all keys by up to one that does not exist.
+/// Skips all keys up to one that does not exist.
 struct SkipAll;
 
 impl CompactionFilter for SkipAll {
@@ -105,15 +105,15 @@ fn filter(ignore_snapshots: bool) -> Arc<dyn CompactionFilter> {
     Arc::new(DropX { ignore_snapshots })
 }
 
-/// A filter works in compactions, not in flushes, and a manual compaction rewrites the bottom for
-/// its sake.
+/// A filter is applied by compactions, not by flushes, and a manual compaction rewrites the bottommost level
+/// for it.
 #[test]
 fn a_filter_sees_compactions_only() {
     let family = FamilyOptions {
         compaction_filter: filter(true).into(),
         ..small()
     };
-    // Files that would only have to move are not spared either.
+    // Files that would otherwise only be moved are rewritten as well.
     for bottom in [
         BottommostLevelCompaction::IfHaveCompactionFilter,
         BottommostLevelCompaction::Skip,
@@ -149,7 +149,7 @@ fn a_factory_may_filter_flushes_too() {
 }
 
 #[test]
-fn a_filter_that_spares_snapshots_fails_its_compaction() {
+fn a_filter_that_respects_snapshots_fails_its_compaction() {
     let family = FamilyOptions {
         compaction_filter: filter(false).into(),
         ..small()
@@ -162,10 +162,10 @@ fn a_filter_that_spares_snapshots_fails_its_compaction() {
     assert_eq!(error.code(), Code::NotSupported);
 }
 
-/// An OPTIONS file may name a filter that this program does not have: it can be read, but a
-/// writer would compact without the filter.
+/// An OPTIONS file may name a filter that the program does not have: the database can be opened read-only,
+/// but a writer would compact without the filter.
 #[test]
-fn a_filter_that_only_a_text_names_is_refused() {
+fn a_filter_known_only_by_name_is_rejected() {
     let mut family = small();
     family.set("compaction_filter_factory", "theirs").unwrap();
     assert_eq!(family.get("compaction_filter_factory").unwrap(), "theirs");
@@ -178,7 +178,7 @@ fn a_filter_that_only_a_text_names_is_refused() {
 }
 
 #[test]
-fn what_a_filter_jumps_over_is_not_counted_and_the_count_says_so() {
+fn skipped_keys_are_not_counted_and_the_count_is_marked_inexact() {
     let counted = Arc::new(Counted::default());
     let family = FamilyOptions {
         compaction_filter: (Arc::new(SkipAll) as Arc<dyn CompactionFilter>).into(),
@@ -206,7 +206,7 @@ fn what_a_filter_jumps_over_is_not_counted_and_the_count_says_so() {
 }
 
 #[test]
-fn blobs_that_are_read_for_a_filter_are_counted() {
+fn blobs_read_for_a_filter_are_counted() {
     let counted = Arc::new(Counted::default());
     let family = FamilyOptions {
         compaction_filter: filter(true).into(),

@@ -44,7 +44,7 @@ fn files(db: &Db, family: &str) -> Option<u64> {
 }
 
 #[test]
-fn an_atomic_flush_takes_the_families_that_are_named() {
+fn an_atomic_flush_includes_the_selected_families() {
     let world = World::in_memory();
     let options = DbOptions {
         atomic_flush: true,
@@ -65,7 +65,7 @@ fn an_atomic_flush_takes_the_families_that_are_named() {
     }
     let found = || (files(&db, "default"), files(&db, "other"));
     assert_eq!(found(), (Some(0), Some(3)));
-    // What the program does not name goes with it where it must: all of it is of one moment.
+    // Other families are included if necessary: the flushed state is consistent.
     for family in [db.default_family(), &other] {
         family.put_with(b"k", b"v", &unlogged()).unwrap();
     }
@@ -119,7 +119,7 @@ fn a_full_memtable_switches_all_families_of_an_atomic_database() {
 }
 
 #[test]
-fn a_flush_waits_for_its_end_only_if_asked_to() {
+fn a_flush_waits_for_its_end_only_if_requested() {
     let world = World::in_memory();
     let db = open_two(&world, &db_options(), &FamilyOptions::default());
     db.put(b"k", b"v").unwrap();
@@ -133,7 +133,7 @@ fn a_flush_waits_for_its_end_only_if_asked_to() {
 }
 
 #[test]
-fn memtables_wait_to_be_merged_unless_a_flush_is_asked_for_or_logs_are_too_large() {
+fn memtables_wait_to_be_merged_unless_a_flush_is_requested_or_logs_are_too_large() {
     let world = World::in_memory();
     let family = FamilyOptions::from_text(
         "write_buffer_size=65536;max_write_buffer_number=6;min_write_buffer_number_to_merge=4",
@@ -162,11 +162,11 @@ fn memtables_wait_to_be_merged_unless_a_flush_is_asked_for_or_logs_are_too_large
     assert!(files(&db, "default") >= Some(1));
 }
 
-/// A program that drops a family and its handle finds the space free when that is done, as with RocksDB.
+/// When a program drops a family and its last handle, the space is freed, as in RocksDB.
 #[test]
-fn the_tables_of_a_dropped_family_go_with_its_last_handle() {
+fn the_tables_of_a_dropped_family_are_deleted_with_its_last_handle() {
     for in_background in [false, true] {
-        // Its jobs run only while somebody waits for them.
+        // Its jobs run only while a caller waits for them.
         let sim = SimWorld::new(3);
         let options = DbOptions {
             avoid_unnecessary_blocking_io: in_background,
@@ -185,7 +185,7 @@ fn the_tables_of_a_dropped_family_go_with_its_last_handle() {
         db.drop_family(&family).unwrap();
         drop(family);
         db.wait_until_quiet().unwrap();
-        assert_eq!(tables(), 1, "somebody may read it");
+        assert_eq!(tables(), 1, "a reader may need it");
         drop(other);
         assert_eq!(tables(), usize::from(in_background));
         db.wait_until_quiet().unwrap();

@@ -1,4 +1,4 @@
-//! Memory, and files written, follow what is alive: column families.
+//! Memory, and the number of files written, are proportional to the live column families.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ fn descriptors(count: usize) -> Vec<FamilyDescriptor> {
         .collect()
 }
 
-/// The number of the newest OPTIONS file, which is one more for each file number given out.
+/// The number of the newest OPTIONS file, which grows by one with each allocated file number.
 fn options_number(world: &World) -> u64 {
     let names = world
         .fs
@@ -27,7 +27,7 @@ fn options_number(world: &World) -> u64 {
 }
 
 #[test]
-fn many_families_with_a_row_each_hold_little() {
+fn many_families_with_a_row_each_take_little_memory() {
     let world = World::in_memory();
     let db = open_at(&world, &[]).unwrap();
     let families = db.create_families(&descriptors(200)).unwrap();
@@ -49,7 +49,7 @@ fn many_families_with_a_row_each_hold_little() {
 }
 
 #[test]
-fn families_made_together_cost_one_options_file_and_survive_together() {
+fn families_created_together_write_one_options_file_and_survive_together() {
     let world = World::in_memory();
     let db = open_at(&world, &[]).unwrap();
     let before = options_number(&world);
@@ -80,7 +80,7 @@ fn families_made_together_cost_one_options_file_and_survive_together() {
     .unwrap();
     for n in 0..50 {
         let name = format!("family {n}");
-        let family = db.family(&name).expect("created now or before");
+        let family = db.family(&name).expect("created by this call or before");
         let value = family.get(b"key").unwrap();
         let expected = (n < 40).then(|| name.clone().into_bytes());
         assert_eq!(value.as_deref(), expected.as_deref(), "{name}");
@@ -88,7 +88,7 @@ fn families_made_together_cost_one_options_file_and_survive_together() {
 }
 
 #[test]
-fn no_family_is_made_if_one_of_several_cannot_be() {
+fn no_family_is_created_if_one_of_several_cannot_be() {
     let world = World::in_memory();
     let db = open_at(&world, &[]).unwrap();
     db.create_family("family 2", &FamilyOptions::default())
@@ -102,7 +102,7 @@ fn no_family_is_made_if_one_of_several_cannot_be() {
     db.create_families(&[]).unwrap();
 }
 
-/// The descriptors that this process has of logs in `dir`.
+/// The descriptors of logs in `dir` that this process has open.
 #[expect(
     clippy::disallowed_methods,
     reason = "descriptors are the machine's, not the world's"

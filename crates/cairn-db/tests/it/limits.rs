@@ -1,4 +1,4 @@
-//! The rate limiter: what flushes and compactions write and read.
+//! The rate limiter: bytes read and written by flushes and compactions.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ fn flushes_and_compactions_pass_the_limiter_with_their_priorities() {
         db.put(b"large", &[round; 20_000]).unwrap();
         db.flush().unwrap();
     }
-    // A database that is opened and left alone writes nothing else with this priority.
+    // An idle open database writes nothing else with this priority.
     let flushed = limiter.total_bytes_through(Some(IoPriority::High));
     assert_eq!(flushed, on_disk(&world));
     assert!(flushed > 600_000, "{flushed}");
@@ -71,7 +71,7 @@ fn flushes_and_compactions_pass_the_limiter_with_their_priorities() {
     db.compact_range(None, None, &CompactRangeOptions::default())
         .unwrap();
     let compacted = limiter.total_bytes_through(Some(IoPriority::Low));
-    // It read both tables, but for what opening them had read, and wrote one of their size.
+    // It read both tables, except what opening them had read, and wrote one of their size.
     assert!(compacted > 800_000, "{compacted}");
     let micros = (world.clock.monotonic_nanos() - started) / 1000;
     let all = limiter.total_bytes_through(None);
@@ -80,7 +80,7 @@ fn flushes_and_compactions_pass_the_limiter_with_their_priorities() {
     db.put(b"more", &[1; 5_000]).unwrap();
     db.close().unwrap();
 
-    // Recovery flushes what the log holds; nothing of this passes where only reads are limited.
+    // Recovery flushes the log; none of this passes the limiter if only reads are limited.
     let reads = Arc::new(RateLimiter::new(
         20_000_000,
         10_000,

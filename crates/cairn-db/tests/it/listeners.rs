@@ -1,4 +1,4 @@
-//! Listeners and the info log see what the engine does.
+//! Events of the engine in listeners and in the info log.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,7 +22,7 @@ use cairn_sim::{Fault, SimWorld};
 use crate::basic::{db_options, small};
 use crate::errors;
 
-/// Keeps what it is told, in a line each.
+/// Records each event as a line.
 #[derive(Default)]
 struct Diary(Mutex<Vec<String>>);
 
@@ -143,7 +143,7 @@ impl EventListener for Diary {
     }
 }
 
-/// Panics whenever it is told something.
+/// Panics on every event.
 struct Clumsy;
 
 impl EventListener for Clumsy {
@@ -166,7 +166,7 @@ impl LogSink for Lines {
     }
 }
 
-/// The same of everything.
+/// Also panics on every event.
 #[derive(Default)]
 struct AllLines(Lines);
 
@@ -193,7 +193,7 @@ fn open_with(options: DbOptions) -> Db {
 }
 
 #[test]
-fn listeners_are_told_of_every_job() {
+fn listeners_are_notified_of_every_job() {
     let diary = Arc::new(Diary::default());
     let mut options = db_options();
     options.listeners.push(Arc::new(Clumsy));
@@ -238,7 +238,7 @@ fn listeners_are_told_of_every_job() {
 }
 
 #[test]
-fn listeners_are_told_of_flushes_that_are_asked_for_and_of_the_end() {
+fn listeners_are_notified_of_requested_flushes_and_of_closing() {
     for atomic_flush in [false, true] {
         let diary = Arc::new(Diary::default());
         let mut options = DbOptions {
@@ -251,7 +251,7 @@ fn listeners_are_told_of_flushes_that_are_asked_for_and_of_the_end() {
         db.put(b"a", b"1").unwrap();
         other.put(b"a", b"1").unwrap();
         db.flush_families(&[db.default_family(), &other]).unwrap();
-        // What the engine flushes on its own account is nobody's wish.
+        // Flushes initiated by the engine are not requests.
         db.put(b"a", b"2").unwrap();
         db.compact_range(None, None, &CompactRangeOptions::default())
             .unwrap();
@@ -306,7 +306,7 @@ fn stalls_are_reported_by_family() {
 }
 
 #[test]
-fn the_log_has_its_head_and_events_and_no_key() {
+fn the_log_has_its_header_and_events_and_no_keys() {
     let lines = Arc::new(Lines::default());
     let db = open_with(DbOptions {
         info_log: Some(lines.clone()),
@@ -362,7 +362,7 @@ fn the_log_has_its_head_and_events_and_no_key() {
 }
 
 #[test]
-fn listeners_are_told_of_blob_files() {
+fn listeners_are_notified_of_blob_files() {
     let diary = Arc::new(Diary::default());
     let mut options = db_options();
     options.listeners.push(diary.clone());
@@ -377,11 +377,11 @@ fn listeners_are_told_of_blob_files() {
     assert_eq!(diary.count("begun /db/"), 1, "{lines:#?}");
 }
 
-/// Keeps what it is told of files, and of how much there is to do.
+/// Records events of files and of the pending work.
 #[derive(Default)]
 struct OfFiles {
     asks: bool,
-    /// Names of calls with how often and over how many bytes they were told of, by the end of the name.
+    /// The calls by name and suffix, with their number and total bytes.
     calls: Mutex<BTreeMap<(String, FileOperation), (u64, u64)>>,
     errors: Mutex<Vec<String>>,
     pressures: Mutex<Vec<BackgroundJobPressure>>,
@@ -457,7 +457,7 @@ impl EventListener for OfFiles {
 }
 
 #[test]
-fn listeners_that_ask_for_it_are_told_of_every_call_of_a_file() {
+fn listeners_that_request_it_are_notified_of_every_file_operation() {
     let (asks, does_not) = (
         Arc::new(OfFiles {
             asks: true,
@@ -504,7 +504,7 @@ fn listeners_that_ask_for_it_are_told_of_every_call_of_a_file() {
     let db = errors::open_on(&sim, &options, &small()).unwrap();
     assert!(asks.of("MANIFEST", FileOperation::Read).0 > 0);
 
-    // What fails is told too, with the place.
+    // Failures are reported as well, with their position.
     sim.fs
         .set_plan(errors::failing(Call::Append, ".sst", Fault::NoSpace, 1));
     db.put(b"a", b"1").unwrap();
@@ -517,7 +517,7 @@ fn listeners_that_ask_for_it_are_told_of_every_call_of_a_file() {
 }
 
 #[test]
-fn listeners_hear_how_much_there_is_to_do() {
+fn listeners_are_notified_of_the_pending_work() {
     let listener = Arc::new(OfFiles::default());
     let mut options = db_options();
     options.listeners.push(listener.clone());

@@ -1,4 +1,4 @@
-//! What lies in the logs is there at the next opening.
+//! Recovery of data from logs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,9 +29,9 @@ fn open_as(world: &World, options: &DbOptions, read_only: bool) -> Result<Db> {
     })
 }
 
-/// A log says where the last batch of the one before it begins, as RocksDB's do: not where it ends.
+/// A log records where the last batch of the previous one starts, as in RocksDB: not where it ends.
 #[test]
-fn logs_of_long_batches_vouch_for_each_other() {
+fn logs_of_long_batches_verify_each_other() {
     let world = World::in_memory();
     let options = DbOptions {
         create_if_missing: true,
@@ -48,7 +48,7 @@ fn logs_of_long_batches_vouch_for_each_other() {
             batch.put_in(&other, &[round, n], b"y");
         }
         db.write(&batch).unwrap();
-        // The other family keeps the old logs alive.
+        // The other family still needs the old logs.
         db.flush_families(&[&default]).unwrap();
     }
     let reader = open_as(&world, &options, true).unwrap();
@@ -57,9 +57,9 @@ fn logs_of_long_batches_vouch_for_each_other() {
     assert_eq!(other.get(&[2, 0]).unwrap().as_deref(), Some(&b"y"[..]));
 }
 
-/// RocksDB passes over the tables of a record that speaks of logs too.
+/// RocksDB ignores the tables of a record that also has changes of logs.
 #[test]
-fn the_manifest_speaks_of_logs_in_records_of_their_own() {
+fn the_manifest_has_changes_of_logs_in_separate_records() {
     let world = World::in_memory();
     let options = DbOptions {
         create_if_missing: true,
@@ -98,7 +98,8 @@ fn the_manifest_speaks_of_logs_in_records_of_their_own() {
     assert!(deletions > 0 && tables == 3, "{deletions} {tables}");
 }
 
-/// A database of two families whose first log `other` still needs; the number of that log.
+/// Creates a database of two families, whose first log is still needed by `other`. Returns the number of that
+/// log.
 fn two_recycled_logs(world: &World, options: &DbOptions) -> u64 {
     let db = open_as(world, options, false).expect("no file fails");
     let (default, other) = (
@@ -118,12 +119,12 @@ fn two_recycled_logs(world: &World, options: &DbOptions) -> u64 {
         db.current_wal_file().expect("no file fails").log_number,
         first
     );
-    // What follows is what a process that is killed now leaves behind.
+    // The code below corresponds to the files left by a process killed at this point.
     std::mem::forget(db);
     first.0
 }
 
-/// Puts a record of another log into `log`: in the place of its second one, or behind its last.
+/// Writes a record of another log to `log`: over its second record, or after its last.
 fn show_a_former_life(world: &World, log: u64, behind: bool) {
     let path = Path::new("/db").join(format!("{log:06}.log"));
     let file = world
@@ -149,10 +150,10 @@ fn show_a_former_life(world: &World, log: u64, behind: bool) {
     file.append(&bytes).expect("no file fails");
 }
 
-/// A record that was lost in the midst of a recycled log lets a record of the file's former life
-/// show, which was taken for the log's end: newer logs and tables then left a hole.
+/// Regression: a record lost in the middle of a recycled log exposed a record of the file's old content,
+/// which was taken for the end of the log: newer logs and tables then left a gap.
 #[test]
-fn a_former_life_in_the_midst_of_a_recycled_log_is_damage() {
+fn old_content_in_the_middle_of_a_recycled_log_is_damage() {
     let options = DbOptions {
         create_if_missing: true,
         create_missing_column_families: true,
@@ -174,7 +175,7 @@ fn a_former_life_in_the_midst_of_a_recycled_log_is_damage() {
         [&b"\0"[..], b"\x01", b"\x02", b"later"].map(|key| other.get(key).unwrap().is_some());
     assert_eq!(found, [true, false, true, true]);
 
-    // Behind the last record it is the log's end, because the next log carries on from there.
+    // After the last record it is the end of the log, because the next log continues from there.
     let world = World::in_memory();
     let log = two_recycled_logs(&world, &options);
     show_a_former_life(&world, log, true);
@@ -184,7 +185,7 @@ fn a_former_life_in_the_midst_of_a_recycled_log_is_damage() {
     assert!(other.get(b"later").unwrap().is_some());
 }
 
-/// Leaves out, changes and ends by the first key of a batch.
+/// Skips, changes and stops according to the first key of a batch.
 struct ByKey;
 
 impl WalFilter for ByKey {
@@ -199,7 +200,7 @@ impl WalFilter for ByKey {
     fn record(&self, log: FileNumber, path: &str, batch: &[u8]) -> WalDecision {
         assert!(path.ends_with(&format!("{log}.log")), "{path}");
         let mut changed = WriteBatch::new();
-        // Behind the header: the kind of the entry, the length of its key, the key.
+        // After the header: the kind of the entry, the length of its key, the key.
         match batch[14] {
             b'i' => WalDecision::Ignore,
             b's' => WalDecision::Stop,
@@ -219,7 +220,7 @@ impl WalFilter for ByKey {
 }
 
 #[test]
-fn a_filter_sees_the_batches_of_the_logs_and_decides() {
+fn a_filter_sees_the_batches_of_the_logs_and_decides_on_them() {
     let options = DbOptions {
         create_if_missing: true,
         create_missing_column_families: true,
@@ -255,11 +256,11 @@ fn a_filter_sees_the_batches_of_the_logs_and_decides() {
     assert_eq!(db.dropped_at_recovery().len(), 2);
     db.close().unwrap();
     drop(db);
-    // What it left out is gone for good, though logs may be kept.
+    // Skipped batches are gone for good, even if logs are kept.
     let db = open_as(&world, &options, false).unwrap();
     assert_eq!(keys(&db), ["changed", "x", "y"]);
 
-    // Damage is damage: up to it the database is recovered.
+    // Damage ends the recovery: the database is recovered up to it.
     let world = written(&["x", "d", "y"]);
     assert_eq!(keys(&open_as(&world, &filtered, true).unwrap()), ["x"]);
     let world = written(&["x", "m"]);
@@ -270,9 +271,9 @@ fn a_filter_sees_the_batches_of_the_logs_and_decides() {
     assert!(named.check_supported().is_err());
 }
 
-/// A database whose default family has three records in the log, of which the first two lie behind
-/// each other in the first block, and whose other family has a file that was ingested after the
-/// second. The log, and where its second record begins.
+/// Creates a database whose default family has three records in the log, the first two of which are adjacent
+/// in the first block, and whose other family has a file that was ingested after the second. Returns the log,
+/// and the offset of its second record.
 fn ingested_behind_logged(world: &World, options: &DbOptions) -> (PathBuf, usize) {
     world
         .fs
@@ -290,7 +291,7 @@ fn ingested_behind_logged(world: &World, options: &DbOptions) -> (PathBuf, usize
         .ingest_external_file(["/out/x.sst"], &IngestExternalFileOptions::default())
         .expect("no file fails");
     db.put(b"third", b"3").expect("no file fails");
-    // Edits that have nothing to do with it.
+    // Unrelated edits.
     let gone = db
         .create_family("gone", &FamilyOptions::default())
         .expect("no file fails");
@@ -324,10 +325,10 @@ fn replace(world: &World, path: &Path, bytes: &[u8]) {
     file.append(bytes).expect("no file fails");
 }
 
-/// A log that was damaged before an ingestion into another family was taken to end there, and the
-/// ingested file stayed: a state that had never been.
+/// Regression: a log damaged before an ingestion into another family was treated as ending there, while the
+/// ingested file was kept: a state that had never existed.
 #[test]
-fn a_log_that_ends_before_an_ingestion_is_refused() {
+fn a_log_that_ends_before_an_ingestion_is_rejected() {
     let mode = |wal_recovery_mode| DbOptions {
         create_if_missing: true,
         create_missing_column_families: true,
@@ -355,7 +356,7 @@ fn a_log_that_ends_before_an_ingestion_is_refused() {
             assert!(error.is_corruption(), "{error}");
             assert!(error.text().contains(&*log.to_string_lossy()), "{error}");
         }
-        // What was logged after the ingestion may be lost, as ever.
+        // Records logged after the ingestion may be lost, as usual.
         let third = 2 * second + 1;
         let reader = opens(&whole[..third]).unwrap();
         assert!(reader.get(b"second").unwrap().is_some());
@@ -371,14 +372,14 @@ fn a_log_that_ends_before_an_ingestion_is_refused() {
         assert!(db.family("other").unwrap().get(b"k").unwrap().is_some());
         db.close().unwrap();
         drop(db);
-        // What was salvaged is the state from then on.
+        // The salvaged state is the current one from then on.
         open_as(&world, &options, false).unwrap();
     }
 }
 
-/// The MANIFEST goes on knowing it when it is written anew, and forgets it with the log.
+/// The end of the logs at an ingestion is kept when the MANIFEST is rewritten, and dropped with the log.
 #[test]
-fn what_an_ingestion_followed_outlives_a_new_manifest_and_not_its_log() {
+fn the_end_of_the_logs_at_an_ingestion_survives_a_new_manifest_but_not_its_log() {
     let options = DbOptions {
         create_if_missing: true,
         create_missing_column_families: true,
@@ -401,11 +402,12 @@ fn what_an_ingestion_followed_outlives_a_new_manifest_and_not_its_log() {
     assert!(db.get(b"second").unwrap().is_some());
 }
 
-/// While a log fills fast, all that the next one will need is reserved; otherwise it is by 8 MiB at a time.
+/// While a log fills fast, space for the whole next log is reserved; otherwise it is reserved in steps of 8
+/// MiB.
 #[test]
 #[expect(
     clippy::disallowed_methods,
-    reason = "the test looks beneath the file system that it tests"
+    reason = "the test bypasses the file system under test"
 )]
 fn a_log_behind_one_that_filled_fast_has_its_space() {
     use std::os::unix::fs::MetadataExt;
@@ -428,7 +430,8 @@ fn a_log_behind_one_that_filled_fast_has_its_space() {
     })
     .unwrap();
     let value = [7; 64 << 10];
-    // The first log does not know how long it will be, and others may be over before the thread has reserved.
+    // The expected length of the first log is unknown, and others may end before the thread has reserved
+    // space.
     for n in 0..10_000_u32 {
         db.put(&n.to_be_bytes(), &value).unwrap();
         let log = db.current_wal_file().unwrap();
@@ -445,10 +448,10 @@ fn a_log_behind_one_that_filled_fast_has_its_space() {
     panic!("no log had its space reserved");
 }
 
-/// The file of a log that is mapped is longer than the log; so it is until a job has cut it, and the sizes that are told
-/// are those of the log.
+/// The file of a mapped log is longer than the log until a job has truncated it; the reported sizes are those
+/// of the log.
 #[test]
-fn a_log_that_is_still_needed_is_cut_to_its_records() {
+fn a_log_that_is_still_needed_is_truncated_to_its_records() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::posix();
     let options = DbOptions {
@@ -488,9 +491,10 @@ fn a_log_that_is_still_needed_is_cut_to_its_records() {
     db.close().unwrap();
 }
 
-/// A process that ends before the job that cuts a log leaves zeros behind its records, and another log behind it.
+/// A process that ends before the job that truncates a log leaves zeros after its records, with another log
+/// following.
 #[test]
-fn zeros_at_the_end_of_a_log_that_others_follow_are_no_damage() {
+fn zeros_at_the_end_of_a_log_followed_by_others_are_not_damage() {
     for mode in [
         WalRecoveryMode::TolerateCorruptedTailRecords,
         WalRecoveryMode::AbsoluteConsistency,

@@ -1,4 +1,5 @@
-//! A database from the outside: what was written is read, through flushes, compactions, openings.
+//! Tests of a database through its interface: data is written and read across flushes, compactions and
+//! openings.
 
 mod basic;
 mod best_effort;

@@ -1,4 +1,4 @@
-//! In what manner files are read: through a mapping (`allow_mmap_reads`), past the page cache.
+//! Modes of reading files: mapped (`allow_mmap_reads`), and bypassing the page cache.
 
 #![cfg(target_os = "linux")]
 
@@ -19,7 +19,7 @@ fn key(n: u32) -> Vec<u8> {
     format!("key{n:06}").into_bytes()
 }
 
-/// Every tenth value is large, and lies in a blob file.
+/// Every tenth value is large, and stored in a blob file.
 fn value(n: u32, round: u32) -> Vec<u8> {
     let len = if n.is_multiple_of(10) { 1500 } else { 20 };
     format!("{round}-{n}-").into_bytes().repeat(len / 8)
@@ -57,9 +57,9 @@ fn open_with(path: &Path, options: &DbOptions, world: World) -> Result<Db> {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "what a process maps stands in a file that has no length"
+    reason = "the list of mappings is in a file without a length"
 )]
-/// The names of the files below `dir` that this process maps.
+/// The names of the files below `dir` that this process has mapped.
 fn mapped(dir: &Path) -> Vec<String> {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("Linux lists them");
     let prefix = format!("{}/", dir.display());
@@ -100,7 +100,7 @@ fn check(db: &Db) {
 }
 
 #[test]
-fn what_is_read_through_mappings_is_what_is_read_by_calls() {
+fn reads_through_mappings_return_the_same_as_reads_by_calls() {
     let dir = tempfile::tempdir().unwrap();
     let db = open_at(dir.path(), true);
     (0..4).for_each(|round| fill(&db, round));
@@ -110,7 +110,7 @@ fn what_is_read_through_mappings_is_what_is_read_by_calls() {
     assert_eq!(tables(&names), 4, "{names:?}");
     assert!(names.iter().any(|name| name.ends_with(".blob")));
 
-    // A compaction reads them so too, and what it made obsolete is let go of.
+    // A compaction reads through mappings as well, and mappings of obsolete files are released.
     db.default_family()
         .compact_range(None, None, &CompactRangeOptions::default())
         .unwrap();
@@ -128,7 +128,7 @@ fn what_is_read_through_mappings_is_what_is_read_by_calls() {
 }
 
 #[test]
-fn a_table_that_was_cut_off_is_an_error_of_the_read() {
+fn a_truncated_table_is_an_error_of_the_read() {
     let dir = tempfile::tempdir().unwrap();
     let db = open_at(dir.path(), true);
     fill(&db, 0);
@@ -137,7 +137,7 @@ fn a_table_that_was_cut_off_is_an_error_of_the_read() {
     let names = PosixFileSystem.list(dir.path()).unwrap();
     let table = names.iter().find(|name| name.ends_with(".sst")).unwrap();
     let db = open_at(dir.path(), true);
-    // The table is open, for its tail was read; its first block was not.
+    // The table is open, since its tail was read; its first block was not.
     assert_eq!(
         db.get(&key(KEYS - 1)).unwrap().as_deref(),
         Some(&value(KEYS - 1, 0)[..])
@@ -150,7 +150,7 @@ fn a_table_that_was_cut_off_is_an_error_of_the_read() {
     assert_eq!(error.code(), Code::Corruption, "{error}");
 }
 
-/// Files in memory, and how each table of them was opened for reading.
+/// Files in memory, and the mode in which each table was opened for reading.
 #[derive(Default)]
 struct Watched {
     fs: MemFileSystem,
@@ -186,7 +186,7 @@ impl wrapper::FileSystemWrapper for Watched {
 }
 
 #[test]
-fn compactions_alone_read_past_the_page_cache_when_they_are_told_to() {
+fn only_compactions_bypass_the_page_cache_if_configured() {
     for told in [false, true] {
         let watched = Arc::new(Watched::default());
         let world = World {
@@ -210,7 +210,7 @@ fn compactions_alone_read_past_the_page_cache_when_they_are_told_to() {
             .compact_range(None, None, &CompactRangeOptions::default())
             .unwrap();
         check(&db);
-        // The table that came out of it is opened by the reads.
+        // The table written by it is opened by the reads.
         assert_eq!((opened(false), opened(true)), (5, if told { 4 } else { 0 }));
     }
 }

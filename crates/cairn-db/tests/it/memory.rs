@@ -1,4 +1,4 @@
-//! Memory outside of the block cache is charged to it, and a report says who holds what.
+//! Charges of memory outside of the block cache, and the memory report.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -96,7 +96,7 @@ fn everything_is_charged_and_nothing_after_the_close() {
 }
 
 #[test]
-fn the_roles_of_rocksdb_are_charged_one_by_one() {
+fn the_roles_of_rocksdb_are_charged_individually() {
     for (usage, tables, files) in [
         ("{}", false, false),
         ("{kBlockBasedTableReader=kEnabled}", true, false),
@@ -114,7 +114,7 @@ fn the_roles_of_rocksdb_are_charged_one_by_one() {
         let map = db.property_map("rocksdb.block-cache-entry-stats").unwrap();
         let bytes: usize = map["bytes.block-based-table-reader"].parse().unwrap();
         assert_eq!(bytes, cache.charged(MemoryUse::TableReader));
-        // What a table holds is counted whether it is charged or not.
+        // Memory of a table is counted whether or not it is charged.
         assert!(
             db.property_number("rocksdb.estimate-table-readers-mem")
                 .unwrap()
@@ -124,7 +124,7 @@ fn the_roles_of_rocksdb_are_charged_one_by_one() {
 }
 
 #[test]
-fn reads_and_opens_of_a_full_strict_cache_go_on() {
+fn reads_and_opens_with_a_full_strict_cache_succeed() {
     let strict = CacheOptions {
         strict_capacity_limit: true,
         ..CacheOptions::default()
@@ -175,7 +175,7 @@ fn charges_need_a_block_cache() {
     assert!(wrong.is_err());
 }
 
-/// The number after `"name":` in `json`, the first one behind `from`.
+/// Returns the number after `"name":` in `json`, the first one after `from`.
 fn number(json: &str, from: &str, name: &str) -> f64 {
     let at = json
         .find(from)

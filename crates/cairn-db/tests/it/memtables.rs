@@ -1,4 +1,4 @@
-//! Memtables with Bloom filters, and by the names of RocksDB's other structures.
+//! Memtables with Bloom filters, and with the names of RocksDB's other representations.
 
 use std::path::Path;
 
@@ -20,7 +20,8 @@ fn filtered(whole_keys: bool, prefix: Option<usize>) -> FamilyOptions {
 }
 
 fn family_of(options: &FamilyOptions) -> (Db, Family) {
-    let db = open_at(&World::in_memory(), &[]).expect("an empty world can be opened");
+    let db =
+        open_at(&World::in_memory(), &[]).expect("a database can be created in an empty world");
     let family = db
         .create_family("filtered", options)
         .expect("there is no such family yet");
@@ -56,7 +57,7 @@ fn lookups_are_the_same_with_every_filter() {
 }
 
 #[test]
-fn a_prefix_that_no_memtable_knows_is_passed_over_unless_total_order_is_asked_for() {
+fn a_prefix_in_no_memtable_is_skipped_unless_total_order_is_requested() {
     let (_db, family) = family_of(&filtered(false, Some(2)));
     for key in [&b"aa1"[..], b"cc1", b"c"] {
         family.put(key, b"v").unwrap();
@@ -72,7 +73,7 @@ fn a_prefix_that_no_memtable_knows_is_passed_over_unless_total_order_is_asked_fo
     assert_eq!(
         seek(&family, &plain, b"bb0"),
         None,
-        "the filter was not asked"
+        "the filter was not used"
     );
     assert_eq!(seek(&family, &total, b"bb0").as_deref(), Some(&b"c"[..]));
     // Outside of the domain the order is total.
@@ -80,7 +81,7 @@ fn a_prefix_that_no_memtable_knows_is_passed_over_unless_total_order_is_asked_fo
 }
 
 #[test]
-fn a_memtable_keeps_the_prefixes_it_began_with() {
+fn a_memtable_keeps_its_prefix_extractor() {
     let (db, family) = family_of(&filtered(false, Some(2)));
     family.put(b"aa1", b"v").unwrap();
     family
@@ -118,7 +119,7 @@ fn a_filter_takes_its_share_of_the_memtable() {
 }
 
 #[test]
-fn every_structure_of_rocksdb_is_accepted_and_kept() {
+fn every_representation_of_rocksdb_is_accepted_and_kept() {
     for (text, structure) in [
         ("vector", MemtableFactory::Vector),
         ("vector:1024", MemtableFactory::Vector),
@@ -145,7 +146,7 @@ fn every_structure_of_rocksdb_is_accepted_and_kept() {
     }
 }
 
-/// The newest flushed memtables stay in memory up to the size that is asked for, and are not read.
+/// The newest flushed memtables are kept in memory up to the configured size, and are not read.
 #[test]
 fn flushed_memtables_are_kept_as_history() {
     // Six are flushed, of some 35 KiB each.
@@ -179,8 +180,8 @@ fn flushed_memtables_are_kept_as_history() {
     }
 }
 
-/// Level-0 files after `scan` walked over a memtable with as many hidden entries as `fill` left, and
-/// two more writes.
+/// Returns the number of level-0 files after `scan` iterated over a memtable with the hidden entries left by
+/// `fill`, and two more writes.
 fn files_after(triggers: (u32, u32), fill: fn(&Family), scan: fn(&Family)) -> Option<String> {
     let options = FamilyOptions {
         memtable_op_scan_flush_trigger: triggers.0,
@@ -191,7 +192,7 @@ fn files_after(triggers: (u32, u32), fill: fn(&Family), scan: fn(&Family)) -> Op
     let (db, family) = family_of(&options);
     fill(&family);
     scan(&family);
-    // The first write notices the mark, the next makes room.
+    // The first write notices the mark, the second makes room.
     family.put(b"y", b"").expect("a write");
     family.put(b"z", b"").expect("a write");
     db.wait_until_quiet().expect("no job fails");
@@ -204,11 +205,11 @@ fn walk(family: &Family) {
     while iter.valid() {
         iter.next();
     }
-    iter.status().expect("the walk meets no error");
+    iter.status().expect("the scan returns no error");
 }
 
 #[test]
-fn scans_over_hidden_entries_have_the_memtable_flushed() {
+fn scans_over_hidden_entries_cause_a_flush() {
     let deleted = |family: &Family| {
         for n in 0..20_u8 {
             family.put(&[n], b"1").unwrap();
@@ -220,7 +221,7 @@ fn scans_over_hidden_entries_have_the_memtable_flushed() {
     assert_eq!(files_after((40, 0), deleted, walk), one);
     assert_eq!(files_after((41, 0), deleted, walk), none);
     assert_eq!(files_after((0, 1), deleted, walk), none);
-    // Each seek counts for itself, and what is not passed over forward does not count.
+    // Each seek is counted separately, and only entries skipped forward count.
     let steps = |family: &Family| {
         let mut iter = family.iter();
         iter.seek(&[10]);
@@ -229,7 +230,7 @@ fn scans_over_hidden_entries_have_the_memtable_flushed() {
     };
     assert_eq!(files_after((31, 0), deleted, steps), none);
     assert_eq!(files_after((30, 0), deleted, steps), one);
-    // Such files are compacted by themselves if deletions are many; memtables are not.
+    // Such files are compacted automatically if they have many deletions; memtables are not.
     let in_files = |family: &Family| {
         for n in 0..20_u8 {
             family.put(&[n], b"1").unwrap();
@@ -242,7 +243,7 @@ fn scans_over_hidden_entries_have_the_memtable_flushed() {
 }
 
 #[test]
-fn a_walk_that_passes_over_much_on_average_has_the_memtable_flushed() {
+fn a_scan_that_skips_many_entries_on_average_causes_a_flush() {
     // Four hidden versions of each key.
     let overwritten = |family: &Family| {
         for n in 0..50_u8 {

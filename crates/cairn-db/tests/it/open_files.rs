@@ -1,4 +1,4 @@
-//! How many tables are open at once: `max_open_files`.
+//! The limit on open tables: `max_open_files`.
 
 #![cfg(target_os = "linux")]
 
@@ -13,8 +13,8 @@ use cairn_types::Code;
 const TABLES: u32 = 30;
 const FAMILIES: [&str; 2] = ["default", "other"];
 
-/// A database of thirty tables, half of them in another family, none of which is compacted. Every
-/// table of a family has all its keys, so that a scan needs all of them at once.
+/// Creates a database of thirty uncompacted tables, half of them in another family. Every table of a family
+/// has all its keys, so that a scan needs all of them at once.
 struct Fixture {
     dir: tempfile::TempDir,
 }
@@ -65,7 +65,7 @@ impl Fixture {
         .expect("it opens")
     }
 
-    /// How many tables of this database the process has open.
+    /// Returns the number of this database's tables that the process has open.
     fn open_tables(&self) -> usize {
         let ours = |link: &Path| {
             link.starts_with(self.dir.path()) && link.extension().is_some_and(|name| name == "sst")
@@ -130,7 +130,7 @@ fn no_more_tables_are_open_than_the_option_allows() {
     assert_eq!(fixture.open_tables(), TABLES as usize);
     db.close().unwrap();
     drop(db);
-    // Less than 20 is 20, and ten of them are not tables.
+    // Values below 20 mean 20, ten of which are not for tables.
     let db = fixture.open(16);
     for round in 0..3 {
         for table in 0..TABLES {
@@ -140,7 +140,7 @@ fn no_more_tables_are_open_than_the_option_allows() {
         }
     }
     assert_eq!(fixture.open_tables(), 10);
-    // What is read again and again stays open while others come and go.
+    // Tables that are read repeatedly stay open while others are closed and reopened.
     for table in 1..TABLES {
         check(&db, 0);
         check(&db, table);
@@ -152,13 +152,13 @@ fn no_more_tables_are_open_than_the_option_allows() {
         ..ReadOptions::default()
     };
     assert!(db.get_with(&keys[0], &cached).unwrap().is_some());
-    // One that is closed is not opened by a read that may not.
+    // A closed table is not opened by a read that must not do I/O.
     let closed = (0..TABLES).step_by(2).filter(|table| {
         let read = db.get_with(&key("a", *table), &cached);
         read.is_err_and(|error| error.code() == Code::Incomplete)
     });
     assert!(closed.count() >= 5);
-    // A compaction reads all tables of the family at once, and gives them back.
+    // A compaction opens all tables of the family at once, and closes them.
     db.compact_range(None, None, &CompactRangeOptions::default())
         .unwrap();
     (0..TABLES).for_each(|table| check(&db, table));
@@ -166,7 +166,7 @@ fn no_more_tables_are_open_than_the_option_allows() {
 }
 
 #[test]
-fn iterators_go_on_over_tables_that_are_closed() {
+fn iterators_continue_over_closed_tables() {
     let fixture = Fixture::new();
     let db = fixture.open(20);
     let mut early = db.iter();
@@ -175,7 +175,7 @@ fn iterators_go_on_over_tables_that_are_closed() {
     for table in (0..TABLES).rev() {
         check(&db, table);
     }
-    // The iterator holds the tables of its family, the reads those they came to last.
+    // The iterator holds the tables of its family; the reads hold those they used last.
     let open = fixture.open_tables();
     assert!((15..=25).contains(&open), "{open} tables are open");
     let mut entries = 0;
@@ -211,7 +211,7 @@ fn the_limit_changes_while_the_database_is_open() {
     set("-1");
     read_all();
     assert_eq!(fixture.open_tables(), 30);
-    // What was opened without a limit stays until it is compacted.
+    // A table opened without a limit stays open until it is compacted.
     set("20");
     read_all();
     assert_eq!(fixture.open_tables(), 30);
@@ -226,7 +226,7 @@ fn the_limit_changes_while_the_database_is_open() {
 }
 
 #[test]
-fn readers_meet_no_error_while_tables_are_closed_and_opened() {
+fn readers_get_no_errors_while_tables_are_closed_and_opened() {
     let fixture = Fixture::new();
     let db = fixture.open(20);
     let over = AtomicBool::new(false);
@@ -255,7 +255,7 @@ fn readers_meet_no_error_while_tables_are_closed_and_opened() {
     assert!(fixture.open_tables() <= 10);
 }
 
-/// A reader beside the process that writes the database: what that deletes, it keeps.
+/// A read-only opening beside the process that writes the database keeps files that the writer deletes.
 #[test]
 fn tables_that_the_writer_deletes_stay_readable_in_a_read_only_opening() {
     let fixture = Fixture::new();

@@ -1,4 +1,4 @@
-//! Opening over reads that come back short and logs of which nobody knows what is on the disk.
+//! Opening with short reads, and with logs whose durable content is unknown.
 
 use std::path::Path;
 
@@ -30,9 +30,9 @@ fn three_families() -> Result<(DiskImage, DbOptions)> {
     Ok((sim.fs.image(), options))
 }
 
-/// Names that look like the last file numbers there are made the counter of numbers begin at zero.
+/// Regression: file names with numbers close to the maximum made the counter of file numbers wrap to zero.
 #[test]
-fn names_that_no_counter_gave_change_no_number() {
+fn file_names_with_implausible_numbers_do_not_change_the_counter() {
     let (image, options) = three_families().unwrap();
     for name in ["18446744073709551615.sst", "4611686018427387903.blob"] {
         let sim = SimWorld::on(image.clone(), 5);
@@ -60,7 +60,7 @@ fn names_that_no_counter_gave_change_no_number() {
     assert_eq!(error.code(), Code::Corruption, "{error}");
 }
 
-/// The `number`th read is short, and `lasts` reads from it on.
+/// Makes the `number`th read short, and `lasts` reads from it on.
 fn short_reads(number: usize, lasts: usize) -> FaultPlan {
     FaultPlan::new(vec![FaultRule {
         trigger: Trigger::Class {
@@ -74,7 +74,7 @@ fn short_reads(number: usize, lasts: usize) -> FaultPlan {
 }
 
 #[test]
-fn a_read_that_comes_back_short_is_read_on() {
+fn a_short_read_is_continued() {
     let (image, options) = three_families().unwrap();
     let mut reads = 0;
     loop {
@@ -92,12 +92,12 @@ fn a_read_that_comes_back_short_is_read_on() {
             assert_eq!(&*found, name.as_bytes(), "short read {reads}");
         }
     }
-    // CURRENT, the MANIFEST, a log, and IDENTITY at least.
+    // At least CURRENT, the MANIFEST, a log, and IDENTITY.
     assert!(reads >= 4, "{reads} reads");
 }
 
 #[test]
-fn a_file_that_cannot_be_read_to_its_end_is_an_error_and_not_its_end() {
+fn a_file_that_cannot_be_read_to_its_end_is_an_error() {
     let (image, options) = three_families().unwrap();
     let mut refused = 0;
     for number in 0.. {
@@ -110,7 +110,7 @@ fn a_file_that_cannot_be_read_to_its_end_is_an_error_and_not_its_end() {
         let error = opened.err().expect("something was not read");
         assert_eq!(error.code(), Code::IoError, "{error}");
         refused += 1;
-        // The disk is as it was.
+        // The files are unchanged.
         sim.fs.set_plan(FaultPlan::default());
         let db = open_on(&sim, &options, &small()).unwrap();
         assert_eq!(db.families().len(), 3);
@@ -119,10 +119,10 @@ fn a_file_that_cannot_be_read_to_its_end_is_an_error_and_not_its_end() {
     assert!(refused >= 4, "{refused} openings were refused");
 }
 
-/// What a failed sync could not write stays readable and is lost in the power cut, however often
-/// the log is synced again.
+/// Data that a failed sync could not write stays readable and is lost in a power failure, even if the log is
+/// synced again.
 #[test]
-fn logs_that_an_opening_keeps_are_written_anew() {
+fn logs_kept_by_an_opening_are_rewritten() {
     for fault in [Fault::InputOutput, Fault::SyncReverted] {
         let options = DbOptions {
             avoid_flush_during_recovery: true,
@@ -136,7 +136,7 @@ fn logs_that_an_opening_keeps_are_written_anew() {
         sim.fs.set_plan(failing(Call::Sync, ".log", fault, 1));
         db.put_with(b"b", b"2", &synced()).unwrap_err();
         sim.fs.set_plan(FaultPlan::default());
-        // Closing and opening does not bring back whether the sync went well.
+        // Closing and opening does not reveal whether the sync succeeded.
         drop(db);
         let db = open_on(&sim, &options, &small()).unwrap();
         let doubtful = get(&db, b"b");
@@ -150,7 +150,7 @@ fn logs_that_an_opening_keeps_are_written_anew() {
 }
 
 #[test]
-fn an_opening_lists_its_directory_once_and_clears_it_all_the_same() {
+fn an_opening_lists_its_directory_once_and_still_cleans_it_up() {
     let sim = SimWorld::new(6);
     let open = || open_on(&sim, &db_options(), &small());
     for _ in 0..3 {
@@ -183,7 +183,7 @@ fn an_opening_lists_its_directory_once_and_clears_it_all_the_same() {
     assert_eq!(get(&db, b"a").as_deref(), Some(&b"1"[..]));
 }
 
-/// A database that is opened with `reuse_manifest_on_open`.
+/// Opens a database with `reuse_manifest_on_open`.
 fn reusing(sim: &SimWorld) -> Result<Db> {
     open_on(sim, &reuse_options(), &small())
 }
@@ -195,7 +195,7 @@ fn reuse_options() -> DbOptions {
     }
 }
 
-/// What CURRENT says.
+/// Returns the content of CURRENT.
 fn current(sim: &SimWorld) -> String {
     let image = sim.fs.image();
     let mut files = image.files();
@@ -205,7 +205,7 @@ fn current(sim: &SimWorld) -> String {
 }
 
 #[test]
-fn a_manifest_that_was_closed_is_gone_on_with_and_none_that_was_not() {
+fn only_a_manifest_that_was_closed_is_reused() {
     let sim = SimWorld::new(1);
     let db = reusing(&sim).unwrap();
     let family = db.create_family("family", &small()).unwrap();
@@ -218,7 +218,7 @@ fn a_manifest_that_was_closed_is_gone_on_with_and_none_that_was_not() {
     for round in 0..4_u8 {
         let db = reusing(&sim).unwrap();
         assert_eq!(current(&sim), first, "round {round}");
-        // What the opening flushes, what is flushed later, and what the next opening flushes.
+        // The flushes of the opening, later flushes, and those of the next opening.
         assert_eq!(get(&db, b"logged"), (round > 0).then(|| vec![round - 1]));
         db.put(&[round], b"1").unwrap();
         db.flush().unwrap();
@@ -233,11 +233,11 @@ fn a_manifest_that_was_closed_is_gone_on_with_and_none_that_was_not() {
         assert!(db.family("family").is_some());
         db.verify_checksum(&ReadOptions::default()).unwrap();
     }
-    // Nothing to say: closed as it was opened.
+    // Without changes: it is closed in the state in which it was opened.
     reusing(&sim).unwrap().close().unwrap();
     reusing(&sim).unwrap().close().unwrap();
     assert_eq!(current(&sim), first);
-    // Without the option at the opening, and after a process that did not close.
+    // Without the option at the opening, and after a process that did not close the database.
     open_on(&sim, &db_options(), &small())
         .unwrap()
         .close()
@@ -246,7 +246,7 @@ fn a_manifest_that_was_closed_is_gone_on_with_and_none_that_was_not() {
     assert_ne!(second, first);
     let db = reusing(&sim).unwrap();
     let third = current(&sim);
-    assert_ne!(third, second, "it was not closed to be gone on with");
+    assert_ne!(third, second, "it was not closed for reuse");
     db.put(b"a", b"1").unwrap();
     db.flush().unwrap();
     let crashed = SimWorld::on(sim.fs.image(), 5);
@@ -256,7 +256,7 @@ fn a_manifest_that_was_closed_is_gone_on_with_and_none_that_was_not() {
     assert_eq!(get(&db, b"a"), Some(b"1".to_vec()));
     db.close().unwrap();
     drop(db);
-    // It is too large for the option.
+    // It exceeds the size limit of the option.
     let third = current(&crashed);
     let little = DbOptions {
         max_manifest_file_size: 1,
@@ -268,10 +268,10 @@ fn a_manifest_that_was_closed_is_gone_on_with_and_none_that_was_not() {
     assert_eq!(get(&db, b"a"), Some(b"1".to_vec()));
 }
 
-/// The sync of the last record may fail: the kernel takes its pages for clean then, and a later sync would
-/// leave a hole before what is appended behind it.
+/// If the sync of the last record fails, the kernel marks its pages as clean, and a later sync would leave a
+/// gap before records appended after it.
 #[test]
-fn an_ending_that_was_not_synced_leaves_no_hole() {
+fn a_last_record_that_was_not_synced_leaves_no_gap() {
     let sim = SimWorld::new(1);
     let db = reusing(&sim).unwrap();
     db.put(b"a", b"1").unwrap();
@@ -293,9 +293,9 @@ fn an_ending_that_was_not_synced_leaves_no_hole() {
     assert_eq!(get(&db, b"b"), Some(b"2".to_vec()));
 }
 
-/// Whatever fails while a MANIFEST is gone on with, a fresh one takes its place.
+/// After any failure while a MANIFEST is reused, a new one replaces it.
 #[test]
-fn a_manifest_that_cannot_be_gone_on_with_is_replaced() {
+fn a_manifest_that_cannot_be_reused_is_replaced() {
     for call in [Call::Truncate, Call::Append, Call::Sync] {
         let sim = SimWorld::new(1);
         let db = reusing(&sim).unwrap();

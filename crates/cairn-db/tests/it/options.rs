@@ -1,4 +1,4 @@
-//! Options that change while the database is open.
+//! Changes of options while the database is open.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ fn options_files(world: &World) -> Vec<String> {
     names
 }
 
-/// The text of the file `name` of the database.
+/// Returns the content of the file `name` of the database.
 fn text_of(world: &World, name: &str) -> String {
     let file = world
         .fs
@@ -50,7 +50,7 @@ fn open() -> (World, Db) {
 }
 
 #[test]
-fn changes_are_in_force_and_on_disk_when_the_call_returns() {
+fn changes_are_in_effect_and_on_disk_when_the_call_returns() {
     let (world, db) = open();
     db.set_options(&[
         ("write_buffer_size", "256K"),
@@ -73,7 +73,7 @@ fn changes_are_in_force_and_on_disk_when_the_call_returns() {
     }
     assert_eq!(written.table.block_size, 16 << 10);
 
-    // A memtable obeys the new size: 300 KiB would have been five of the old ones.
+    // The memtable has the new size: 300 KiB would have been five of the old ones.
     for n in 0..200_u32 {
         db.put(&n.to_be_bytes(), &[b'x'; 1000]).unwrap();
     }
@@ -88,7 +88,7 @@ fn changes_are_in_force_and_on_disk_when_the_call_returns() {
 }
 
 #[test]
-fn a_change_is_made_whole_or_not_at_all() {
+fn a_change_is_atomic() {
     let (world, db) = open();
     let other = db.create_family("other", &Default::default()).unwrap();
     let before = (
@@ -137,16 +137,15 @@ fn the_two_newest_files_stay() {
         assert_eq!(newest(&world).db.max_background_jobs, jobs);
         assert!(options_files(&world).len() <= 2);
     }
-    // What is so already makes no new file.
+    // A change to the current value does not write a file.
     let before = options_files(&world);
     db.set_db_options(&[("max_background_jobs", "7")]).unwrap();
     assert_eq!(options_files(&world), before);
 }
 
-/// The filter of a table that was opened before the change knows longer prefixes than the ones
-/// that a scan now goes by.
+/// The filter of a table opened before the change has longer prefixes than those of a later scan.
 #[test]
-fn prefix_scans_see_tables_of_another_extractor() {
+fn prefix_scans_find_keys_in_tables_with_another_extractor() {
     let (_world, db) = open();
     db.set_options(&[
         ("prefix_extractor", "fixed:4"),
@@ -186,7 +185,7 @@ fn a_stall_ends_when_its_trigger_is_raised() {
         ("level0_slowdown_writes_trigger", "2"),
         ("level0_stop_writes_trigger", "3"),
     ];
-    // Sanitized: no slower than the compactions that would end the stall.
+    // Sanitized: the rate is not lower than that of the compactions that would end the stall.
     db.set_options(options).unwrap();
     assert_eq!(
         db.default_family().options().level0_stop_writes_trigger,
@@ -246,9 +245,9 @@ impl cairn_types::Comparator for Backwards {
     }
 }
 
-/// Code of a program's own that is not registered is the program's to set.
+/// Custom objects that are not registered must be set by the program.
 #[test]
-fn options_with_a_comparator_of_the_programs_are_loaded_without_it() {
+fn options_with_an_unregistered_comparator_are_loaded_without_it() {
     let (world, db) = open();
     let dir = Path::new("/db");
     let options = cairn_options::FamilyOptions {
@@ -270,9 +269,9 @@ fn options_with_a_comparator_of_the_programs_are_loaded_without_it() {
     assert!(error.text().contains("backwards"), "{error}");
 }
 
-/// Options of a database that is only read could not be changed; RocksDB's can.
+/// Regression: options of a read-only database could not be changed; in RocksDB they can.
 #[test]
-fn a_reader_changes_its_own_options_and_no_file() {
+fn a_read_only_database_changes_its_options_but_no_file() {
     let world = World::in_memory();
     drop(open_with(&world, &db_options(), false));
     let mut before = world.fs.list(Path::new("/db")).unwrap();
@@ -296,9 +295,9 @@ fn a_reader_changes_its_own_options_and_no_file() {
     assert_eq!(before, after);
 }
 
-/// An opening uses what it knows of the OPTIONS file of a newer release, and logs the rest.
+/// An opening uses the known options in the OPTIONS file of a newer release, and logs the others.
 #[test]
-fn unknown_options_of_a_newer_release_are_logged_and_passed_over() {
+fn unknown_options_of_a_newer_release_are_logged_and_ignored() {
     let world = World::in_memory();
     let max = FamilyOptions::from_text("merge_operator=max").unwrap();
     drop(open_at(&world, &[FamilyDescriptor::new("default", max)]).expect("it opens"));

@@ -1,4 +1,4 @@
-//! What compactions make of their tables: borders, properties, marks, filters, sizes.
+//! Tables written by compactions: boundaries, properties, marks, filters, sizes.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ fn tables_end_where_the_prefix_changes() {
     }
     db.flush().unwrap();
     assert_eq!(files(&db, 7)[0], 1);
-    // One table, which a compaction would only move: but it holds borders.
+    // A single table, which a compaction would otherwise only move; but it has a prefix boundary.
     compacted(&db);
     assert_eq!(files(&db, 7).iter().sum::<u64>(), 4);
 }
@@ -92,7 +92,7 @@ impl TablePropertiesCollectorFactory for CountMergesFactory {
     }
 }
 
-/// A table that its collector marks is compacted though nothing else asks for it.
+/// A table marked by its collector is compacted even if no other compaction is due.
 #[test]
 fn collectors_leave_properties_and_marks() {
     let mut family = small();
@@ -112,10 +112,10 @@ fn collectors_leave_properties_and_marks() {
     assert!(db.get(b"a").unwrap().is_none() && db.get(b"c").unwrap().is_some());
 }
 
-/// A queue: everything is written once and deleted once. Its tables ask for compactions by
-/// themselves, unless that is turned off.
+/// A queue: everything is written once and deleted once. Its tables trigger compactions, unless that is
+/// disabled.
 #[test]
-fn tables_dense_with_deletions_are_compacted_on() {
+fn tables_dense_with_deletions_are_compacted() {
     for own in [true, false] {
         let family = FamilyOptions {
             deletion_triggered_compaction: own,
@@ -143,7 +143,7 @@ fn tables_dense_with_deletions_are_compacted_on() {
 }
 
 #[test]
-fn a_released_snapshot_lets_go_of_what_it_kept() {
+fn a_released_snapshot_allows_its_entries_to_be_dropped() {
     let db = open_with(&World::in_memory(), &small()).unwrap();
     db.put(b"a", b"old").unwrap();
     let snapshot = db.snapshot();
@@ -151,7 +151,7 @@ fn a_released_snapshot_lets_go_of_what_it_kept() {
     db.flush().unwrap();
     compacted(&db);
     assert_eq!(db.property_number("rocksdb.estimate-num-keys"), Some(2));
-    // Files are old once something newer was written than they hold.
+    // Files are old once newer entries have been written.
     db.put(b"z", b"in memory").unwrap();
     assert_eq!(db.property_number("rocksdb.estimate-num-keys"), Some(3));
     // Nothing is flushed: the release alone starts the compaction.
@@ -161,7 +161,7 @@ fn a_released_snapshot_lets_go_of_what_it_kept() {
 }
 
 #[test]
-fn no_table_is_larger_than_its_target_if_that_is_a_bound() {
+fn no_table_exceeds_its_target_size_if_that_is_a_limit() {
     for strict in [true, false] {
         let family = FamilyOptions {
             target_file_size_is_upper_bound: strict,
@@ -177,7 +177,7 @@ fn no_table_is_larger_than_its_target_if_that_is_a_bound() {
                 .unwrap();
         }
         db.flush().unwrap();
-        // What is written twice is not moved as it is.
+        // Keys that are written twice cannot be moved unchanged.
         db.put(b"key000000", b"again").unwrap();
         db.put(b"key003999", b"again").unwrap();
         db.flush().unwrap();
@@ -197,7 +197,7 @@ fn no_table_is_larger_than_its_target_if_that_is_a_bound() {
 }
 
 #[test]
-fn mixing_single_deletions_with_deletions_fails_the_flush_that_sees_it() {
+fn mixing_single_deletions_with_deletions_fails_the_flush_that_detects_it() {
     let db = open_with(&World::in_memory(), &small()).unwrap();
     db.put(b"a", b"1").unwrap();
     db.delete(b"a").unwrap();

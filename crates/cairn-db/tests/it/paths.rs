@@ -40,7 +40,7 @@ fn tables(world: &World, dir: &str) -> usize {
 }
 
 fn value(n: u32) -> Vec<u8> {
-    // Hard to compress, so that levels fill.
+    // Hardly compressible, so that levels fill.
     let mut state = u64::from(n) + 1;
     (0..200)
         .map(|_| {
@@ -53,7 +53,7 @@ fn value(n: u32) -> Vec<u8> {
 }
 
 #[test]
-fn upper_levels_lie_in_the_first_directory_and_lower_ones_in_the_next() {
+fn upper_levels_are_in_the_first_directory_and_lower_ones_in_the_next() {
     let world = World::in_memory();
     let db = open_with(&world, &options(), small()).unwrap();
     let key = |n: u32| format!("key{n:06}").into_bytes();
@@ -106,7 +106,7 @@ fn upper_levels_lie_in_the_first_directory_and_lower_ones_in_the_next() {
 }
 
 #[test]
-fn a_family_has_directories_of_its_own_and_a_fifo_tree_only_one() {
+fn a_family_can_have_its_own_directories_and_a_fifo_tree_only_one() {
     let world = World::in_memory();
     let own = FamilyOptions {
         cf_paths: vec![place("/own", 1 << 30)],
@@ -130,7 +130,7 @@ fn a_family_has_directories_of_its_own_and_a_fifo_tree_only_one() {
 }
 
 #[test]
-fn large_runs_of_a_universal_tree_lie_in_the_next_directory() {
+fn large_runs_of_a_universal_tree_are_in_the_next_directory() {
     let world = World::in_memory();
     let universal = FamilyOptions {
         compaction_style: CompactionStyle::Universal,
@@ -152,7 +152,7 @@ fn large_runs_of_a_universal_tree_lie_in_the_next_directory() {
         write(from * 1000);
     }
     db.wait_until_quiet().unwrap();
-    // More than the first directory should hold.
+    // More than the target size of the first directory.
     assert!(tables(&world, "/slow") > 0);
     assert_eq!(tables(&world, "/db"), 0);
     db.close().unwrap();

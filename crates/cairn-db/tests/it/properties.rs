@@ -1,4 +1,4 @@
-//! Properties: every name of RocksDB has an answer, and the answers are right.
+//! Properties: every name of RocksDB has a value, and the values are correct.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use cairn_platform::World;
 
 use crate::basic::open_at;
 
-/// The names in RocksDB 11.12's `DB::Properties`, with an argument where one belongs.
+/// The names in RocksDB 11.12's `DB::Properties`, with an argument if they need one.
 const NAMES: &[&str] = &[
     "num-files-at-level0",
     "compression-ratio-at-level6",
@@ -74,7 +74,7 @@ const NAMES: &[&str] = &[
     "live-blob-file-garbage-size",
 ];
 
-/// These answer only where they mean something: FIFO, a blob cache.
+/// Properties that exist only under certain conditions: FIFO, a blob cache.
 const CONDITIONAL: &[&str] = &[
     "estimate-oldest-key-time",
     "blob-cache-capacity",
@@ -98,7 +98,7 @@ fn filled() -> Db {
 }
 
 #[test]
-fn every_name_has_an_answer() {
+fn every_name_has_a_value() {
     let db = filled();
     for name in NAMES {
         let name = format!("rocksdb.{name}");
@@ -122,7 +122,7 @@ fn every_name_has_an_answer() {
 }
 
 #[test]
-fn numbers_are_right() {
+fn numbers_are_correct() {
     let db = filled();
     let other = db.create_family("other", &Default::default()).unwrap();
     other.put(b"k", b"v").unwrap();

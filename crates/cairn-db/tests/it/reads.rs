@@ -1,4 +1,4 @@
-//! Ways to read: batches of keys, views of several families.
+//! Kinds of reads: batches of keys, views of several families.
 
 use cairn_db::FamilyDescriptor;
 use cairn_options::{CompactRangeOptions, FamilyOptions, ReadOptions, ReadTier, WriteOptions};
@@ -70,7 +70,7 @@ fn a_batch_reads_several_families_in_the_order_of_its_keys() {
 }
 
 #[test]
-fn the_persisted_tier_leaves_out_what_has_no_log() {
+fn the_persisted_tier_excludes_writes_without_a_log() {
     let db = open_at(&World::in_memory(), &[]).unwrap();
     let persisted = ReadOptions {
         read_tier: ReadTier::Persisted,
@@ -96,7 +96,7 @@ fn the_persisted_tier_leaves_out_what_has_no_log() {
 }
 
 #[test]
-fn a_point_read_says_when_it_merged_more_operands_than_it_should() {
+fn a_point_read_reports_too_many_merged_operands() {
     let family = FamilyOptions {
         merge_operator: Some(cairn_options::merge_operators::from_text("stringappend").unwrap()),
         ..small()
@@ -147,7 +147,7 @@ fn a_point_read_says_when_it_merged_more_operands_than_it_should() {
     check();
     db.flush().unwrap();
     check();
-    // What was merged before is a plain value.
+    // Operands that were merged before are a plain value.
     snapshots.clear();
     db.put(b"a", b"").unwrap();
     db.put(b"z", b"").unwrap();

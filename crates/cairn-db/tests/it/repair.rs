@@ -1,4 +1,4 @@
-//! Damaged and headless databases are made whole again, and nothing is thrown away.
+//! Repair of damaged databases, without losing any readable data.
 
 use std::path::{Path, PathBuf};
 
@@ -32,7 +32,7 @@ fn tables(world: &World) -> Vec<PathBuf> {
 }
 
 fn get(db: &Db, key: &str) -> Option<String> {
-    let value = db.get(key.as_bytes()).expect("the read meets no error");
+    let value = db.get(key.as_bytes()).expect("the read returns no error");
     value.map(|value| String::from_utf8_lossy(&value).into_owned())
 }
 
@@ -51,7 +51,7 @@ fn damage(world: &World, path: &Path) {
     file.append(&bytes).expect("it can be written");
 }
 
-/// A database with a table for each of `a`, `m` and `z`, and `later` in its log.
+/// Creates a database with a table for each of `a`, `m` and `z`, and `later` in its log.
 fn three_tables(world: &World) {
     let db = open_at(world, &[]).expect("it opens");
     for key in ["a", "m", "z"] {
@@ -65,7 +65,7 @@ fn three_tables(world: &World) {
 }
 
 #[test]
-fn a_damaged_table_is_set_aside_and_its_range_is_named() {
+fn a_damaged_table_is_moved_aside_and_its_range_is_reported() {
     let world = World::in_memory();
     three_tables(&world);
     let open = open_at(&world, &[]).unwrap();
@@ -90,7 +90,7 @@ fn a_damaged_table_is_set_aside_and_its_range_is_named() {
     assert_eq!(get(&db, "later").as_deref(), Some("logged"));
     assert_eq!((get(&db, "m"), get(&db, "m2")), (None, None));
     db.close().unwrap();
-    // One by its number, and a number that is none.
+    // One by its number, and a name without a number.
     let number = |path: &Path| {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
         FileNumber(name.parse().unwrap())
@@ -109,7 +109,7 @@ fn a_damaged_table_is_set_aside_and_its_range_is_named() {
 }
 
 #[test]
-fn a_database_without_manifest_is_made_of_its_tables_and_logs() {
+fn a_database_without_manifest_is_rebuilt_from_its_tables_and_logs() {
     let world = World::in_memory();
     let db = open_at(&world, &[]).unwrap();
     let other = db.create_family("other", &small()).unwrap();
@@ -151,7 +151,7 @@ fn a_database_without_manifest_is_made_of_its_tables_and_logs() {
 }
 
 #[test]
-fn blob_files_that_only_columns_refer_to_stay_without_a_manifest() {
+fn blob_files_referenced_only_by_entities_are_kept_without_a_manifest() {
     let world = World::in_memory();
     let options = FamilyOptions {
         enable_blob_files: true,
@@ -163,7 +163,7 @@ fn blob_files_that_only_columns_refer_to_stay_without_a_manifest() {
     let opened = || open_at(&world, &[FamilyDescriptor::new("default", options.clone())]).unwrap();
     let db = opened();
     let large = [b'L'; 400];
-    // Each table has a blob file of its own, every other one for a whole value.
+    // Each table has its own blob file, every other one for a plain value.
     for name in [&b"first"[..], b"third"] {
         db.put_entity(b"entity", &[(name, &large)]).unwrap();
         db.put_entity(name, &[(b"", b"small"), (b"m", &large)])
@@ -182,7 +182,7 @@ fn blob_files_that_only_columns_refer_to_stay_without_a_manifest() {
     let report = cairn_db::repair(&world, DIR.as_ref(), &db_options(), &[], &options).unwrap();
     assert!(report.rebuilt && report.lost.is_empty());
     let db = opened();
-    // When a table leaves the tree, blob files leave it that no table refers to.
+    // When a table is removed from the tree, unreferenced blob files are removed as well.
     db.compact_range(
         Some(b"value"),
         Some(b"value"),
@@ -200,10 +200,10 @@ fn blob_files_that_only_columns_refer_to_stay_without_a_manifest() {
 }
 
 #[test]
-fn an_older_value_does_not_come_back_where_tables_are_mixed() {
+fn an_older_value_does_not_reappear_if_tables_overlap() {
     let world = World::in_memory();
     let db = open_at(&world, &[]).unwrap();
-    // The compacted table has the older value of k and numbers beyond that of the newer one.
+    // The compacted table has the older value of k, and larger sequence numbers than that of the newer one.
     db.put(b"k", b"old").unwrap();
     db.put(b"z", b"old").unwrap();
     db.compact_range(None, None, &CompactRangeOptions::default())
@@ -224,12 +224,12 @@ fn an_older_value_does_not_come_back_where_tables_are_mixed() {
 }
 
 #[test]
-fn what_is_no_database_is_not_repaired() {
+fn a_directory_without_a_database_is_not_repaired() {
     let world = World::in_memory();
     assert_eq!(repair(&world).unwrap_err().code(), Code::InvalidArgument);
     world.fs.create_dir_all(DIR.as_ref()).unwrap();
     assert_eq!(repair(&world).unwrap_err().code(), Code::InvalidArgument);
-    // A whole one stays as it is.
+    // An intact database is unchanged.
     three_tables(&world);
     let report = repair(&world).unwrap();
     assert!(!report.rebuilt && report.lost.is_empty());

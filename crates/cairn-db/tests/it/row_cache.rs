@@ -1,4 +1,4 @@
-//! The row cache: gets of keys whose tables were searched before.
+//! The row cache: gets of keys from tables that were searched before.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ fn a_get_counts_a_hit_or_a_miss_for_each_table() {
         assert_eq!(rows.get(b"bb"), None);
         assert_eq!(rows.counts(), (0, 2));
     }
-    // A batch takes the rows of single gets.
+    // A batch uses the rows of single gets.
     let found = db.multi_get(&[b"a", b"b", b"c"], &ReadOptions::default());
     assert_eq!(found.len(), 3);
     assert!(found.iter().all(|found| matches!(found, Ok(Some(_)))));
@@ -101,7 +101,7 @@ fn a_get_counts_a_hit_or_a_miss_for_each_table() {
 }
 
 #[test]
-fn range_deletions_and_snapshots_are_seen_through_rows() {
+fn range_deletions_and_snapshots_are_respected_by_rows() {
     let cache = cache();
     let rows = Rows::new(&World::in_memory(), &cache, &by_hand());
     let db = &rows.db;
@@ -133,7 +133,8 @@ fn range_deletions_and_snapshots_are_seen_through_rows() {
     assert_eq!(rows.get(b"a"), None);
 }
 
-/// Rows of values that are not stored as they are read: entities, blobs, values with a TTL timestamp.
+/// Rows of values whose stored form differs from the value read: entities, blobs, values with a TTL
+/// timestamp.
 #[test]
 fn entities_blobs_and_dated_values_are_read_from_rows() {
     for value_ttl in [None, Some(0)] {
@@ -163,8 +164,8 @@ fn entities_blobs_and_dated_values_are_read_from_rows() {
     }
 }
 
-/// The entries of an ingested file have a sequence number for each family that has the file, so the rows of one
-/// are not those of the other.
+/// The entries of an ingested file have a different sequence number in each family, so families do not share
+/// its rows.
 #[test]
 fn a_file_in_two_families_has_rows_for_each() {
     let world = World::in_memory();
@@ -198,11 +199,11 @@ fn a_file_in_two_families_has_rows_for_each() {
             assert_eq!(found.as_deref(), Some(&b"before"[..]));
         }
     }
-    // The snapshots see no entry of the ingested file, which therefore has no row for them.
+    // The entries of the ingested file are invisible to the snapshots, which therefore have no row for them.
     assert_eq!(rows.counts(), (4, 8));
 }
 
-/// Databases, and openings of one, that share a cache do not read each other's rows.
+/// Databases, and openings of one database, that share a cache do not share rows.
 #[test]
 fn openings_that_share_a_cache_have_rows_of_their_own() {
     let cache = cache();

@@ -1,5 +1,5 @@
-//! Sizes around the limits of every encoder: what is acknowledged is read after reopening, from the log and from
-//! tables; what could not be is refused before it is logged. Sizes from 2^28 on are not part of it.
+//! Sizes around the limits of every encoder: acknowledged data is read after reopening, from the log and from
+//! tables; data that could not be is rejected before it is logged. Sizes from 2^28 on are not covered.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ fn open_with(world: &World, db: &DbOptions, family: &FamilyOptions) -> Db {
     .expect("it opens")
 }
 
-/// `len` bytes that depend on `seed` and cannot be compressed much.
+/// Returns `len` hardly compressible bytes that depend on `seed`.
 fn bytes(len: usize, seed: usize) -> Vec<u8> {
     let mut state = seed as u64 + 1;
     let mut next = || {
@@ -34,7 +34,7 @@ fn bytes(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-/// Lengths around powers of two at which encodings change: varints, blocks of logs, 16 bits.
+/// Lengths around powers of two at which encodings change: varints, log blocks, 16 bits.
 fn lengths() -> Vec<usize> {
     let around = |bits: u32| [-64, -16, -8, -1, 0, 1, 7, 64].map(|by| (1_isize << bits) + by);
     let all = [7, 12, 14, 15, 16, 21].into_iter().flat_map(around);
@@ -68,7 +68,7 @@ fn keys_values_and_batches_around_the_limits_are_read_from_log_and_tables() {
                 db.put(&bytes(len, 2 * len), len.to_string().as_bytes())
                     .unwrap();
             }
-            // A batch of this length.
+            // A batch of exactly this length.
             let mut batch = WriteBatch::new();
             let key = format!("b{len}");
             let head = 12 + 1 + 1 + key.len();
@@ -109,12 +109,12 @@ fn keys_values_and_batches_around_the_limits_are_read_from_log_and_tables() {
 }
 
 #[test]
-fn what_is_too_large_for_a_table_or_a_log_is_refused_before_it_is_logged() {
+fn writes_too_large_for_a_table_or_a_log_are_rejected_before_they_are_logged() {
     let world = World::in_memory();
     let db = open_with(&world, &db_options(), &FamilyOptions::default());
     db.put(b"a", b"1").unwrap();
     let before = db.latest_sequence();
-    // Nothing is read of it, so that it takes no memory.
+    // It is not accessed, and thus takes no memory.
     let huge = vec![0; 1 << 32];
     for len in [(1_usize << 32) - 64, (1 << 32) - 30, (1 << 32) - 1, 1 << 32] {
         let error = db.put(b"key", &huge[..len]).unwrap_err();

@@ -1,4 +1,4 @@
-//! The room that files take: what is counted, where it ends, and how slowly it is given back.
+//! Space of files: accounting, the limit, and rate-limited deletion.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ fn open_on(sim: &SimWorld, options: &DbOptions, family: &FamilyOptions) -> Db {
     .expect("it opens")
 }
 
-/// A table of about 10000 bytes that nothing compresses, with the same keys each time.
+/// Writes a table of about 10000 incompressible bytes, with the same keys each time.
 fn table(db: &Db, round: u32) {
     let mut noise = 1 + round;
     for n in 0..20_u32 {
@@ -59,7 +59,7 @@ fn compact(db: &Db) -> cairn_types::Result<()> {
     db.compact_range(None, None, &CompactRangeOptions::default())
 }
 
-/// Bytes of the files whose names end so.
+/// Returns the size of the files with this suffix.
 fn bytes_of(sim: &SimWorld, ends: &[&str]) -> u64 {
     let image = sim.fs.image();
     let files = image.files().filter(|(path, _)| {
@@ -159,7 +159,7 @@ fn a_flush_that_reaches_the_limit_stops_writes_until_it_is_raised() {
 }
 
 #[test]
-fn without_paranoid_checks_the_limit_stops_nothing() {
+fn without_paranoid_checks_the_limit_does_not_stop_writes() {
     let sim = SimWorld::new(3);
     let (manager, options) = managed();
     let options = DbOptions {
@@ -175,7 +175,7 @@ fn without_paranoid_checks_the_limit_stops_nothing() {
 }
 
 #[test]
-fn a_compaction_that_may_pass_the_limit_waits_until_there_is_room() {
+fn a_compaction_that_may_exceed_the_limit_waits_for_space() {
     let sim = SimWorld::new(4);
     let (manager, options) = managed();
     let db = open_on(&sim, &options, &small());
@@ -210,7 +210,7 @@ fn obsolete_tables_are_deleted_at_the_rate() {
     compact(&db).unwrap();
     let trash = || bytes_of(&sim, &[TRASH_SUFFIX]);
     sim.executor.run(1_000);
-    // The first goes at once; the others after the ten seconds that each is worth.
+    // The first is deleted at once; the others after the ten seconds that the rate requires for each.
     for left in [2, 1, 0] {
         let expected = before / 3 * left;
         assert!(trash().abs_diff(expected) < 100, "{} {expected}", trash());

@@ -1,4 +1,4 @@
-//! Threads that have nothing to do help compactions while nobody writes.
+//! Idle threads help compactions while there are no writes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use cairn_sim::SimWorld;
 
 use crate::basic::{db_options, small};
 
-/// Counts parts of compactions. When one begins it lets time pass, and writes so many records.
+/// Counts subcompactions. When one begins, it advances the time and writes a number of records.
 struct Watch {
     sim: SimWorld,
     writes: u32,
@@ -32,7 +32,8 @@ impl EventListener for Watch {
     }
 }
 
-/// How many parts a compaction of some tables has, while `writes` records are written at once.
+/// Returns the number of subcompactions of a compaction of several tables, with `writes` records written
+/// meanwhile.
 fn parts(writes: u32) -> usize {
     let sim = SimWorld::new(1);
     let watch = Arc::new(Watch {
@@ -80,7 +81,7 @@ fn parts(writes: u32) -> usize {
 }
 
 #[test]
-fn a_compaction_is_shared_while_nobody_writes() {
+fn a_compaction_is_shared_while_there_are_no_writes() {
     let shared = parts(0);
     assert!(shared > 1, "{shared} part");
     assert_eq!(parts(60), 1, "somebody writes");

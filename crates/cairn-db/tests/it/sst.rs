@@ -59,7 +59,7 @@ fn files_at(db: &Db, level: u32) -> u64 {
 }
 
 #[test]
-fn a_table_is_read_as_it_was_written() {
+fn a_table_is_read_as_written() {
     let world = World::in_memory();
     world.fs.create_dir_all("/out".as_ref()).unwrap();
     let mut writer = SstFileWriter::new(&world, &DbOptions::default(), &FamilyOptions::default());
@@ -129,7 +129,7 @@ fn an_ingested_table_is_newer_than_what_it_overlaps_and_survives() {
     );
     let before = db.latest_sequence();
     let snapshot = db.snapshot();
-    // The memtable overlaps.
+    // The memtable overlaps it.
     assert_eq!(
         ingest(&db, "/out/a.sst", "allow_blocking_flush=false")
             .unwrap_err()
@@ -162,7 +162,7 @@ fn an_ingested_table_is_newer_than_what_it_overlaps_and_survives() {
 }
 
 #[test]
-fn a_table_in_nobodys_way_goes_to_the_bottom_without_a_number() {
+fn a_table_without_overlaps_is_placed_in_the_last_level_without_a_number() {
     let world = World::in_memory();
     let db = open_at(&world, &[]).unwrap();
     db.put(b"a", b"1").unwrap();
@@ -178,7 +178,7 @@ fn a_table_in_nobodys_way_goes_to_the_bottom_without_a_number() {
     assert!(!world.fs.exists("/out/x.sst".as_ref()).unwrap());
     assert_eq!(db.latest_sequence(), before);
     assert_eq!((files_at(&db, 6), files_at(&db, 0)), (1, 0));
-    // It lies in a gap of the first.
+    // It fits into a gap of the first.
     let refused = ingest(&db, "/out/y.sst", "fail_if_not_bottommost_level=true");
     assert_eq!(refused.unwrap_err().code(), Code::TryAgain);
     ingest(&db, "/out/y.sst", "link_files=true").unwrap();
@@ -187,7 +187,7 @@ fn a_table_in_nobodys_way_goes_to_the_bottom_without_a_number() {
 }
 
 #[test]
-fn tables_that_overlap_each_other_are_newer_in_their_order() {
+fn overlapping_tables_are_ingested_in_order() {
     let world = World::in_memory();
     let db = open_at(&world, &[]).unwrap();
     table(&world, "/out/1.sst", &[("a", Some("1")), ("c", Some("1"))]);
@@ -256,7 +256,7 @@ fn several_families_get_all_their_tables_or_none() {
 }
 
 #[test]
-fn files_of_others_are_refused() {
+fn files_of_other_databases_are_rejected() {
     let world = World::in_memory();
     let db = open_at(&world, &[]).unwrap();
     db.put(b"k", b"v").unwrap();
@@ -265,7 +265,7 @@ fn files_of_others_are_refused() {
     let own = names.iter().find(|name| name.ends_with(".sst")).unwrap();
     let own = format!("/db/{own}");
     assert_eq!(ingest(&db, &own, "").unwrap_err().code(), Code::Corruption);
-    // With its own sequence numbers it may not overlap what is there.
+    // A file with its own sequence numbers must not overlap existing data.
     let refused = ingest(&db, &own, "allow_db_generated_files=true").unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
     db.delete(b"k").unwrap();
@@ -287,7 +287,7 @@ fn files_of_others_are_refused() {
 }
 
 #[test]
-fn a_range_is_replaced_at_once() {
+fn a_range_is_replaced_atomically() {
     let world = World::in_memory();
     let db = open_at(&world, &[]).unwrap();
     for key in ["b", "c", "x"] {
@@ -315,10 +315,10 @@ fn a_range_is_replaced_at_once() {
     assert_eq!(get(&db, "x"), None);
 }
 
-/// Files that go behind everything change no key that the family has written or deleted, whatever was
-/// compacted meanwhile.
+/// Files ingested behind existing data change no key that the family has written or deleted, regardless of
+/// compactions.
 #[test]
-fn files_go_behind_all_that_is_there() {
+fn files_are_ingested_behind_all_existing_data() {
     let family = |style, behind| FamilyOptions {
         compaction_style: style,
         cf_allow_ingest_behind: behind,
@@ -367,14 +367,14 @@ fn files_go_behind_all_that_is_there() {
     db.compact_range(None, None, &CompactRangeOptions::default())
         .unwrap();
     check(&db);
-    // There is one level for them, and it takes no file twice.
+    // There is one level for them, whose files must not overlap.
     let again = ingest(&db, "/out/b.sst", "ingest_behind=true").unwrap_err();
     assert_eq!(again.code(), Code::InvalidArgument);
     table(&world, "/out/f.sst", &[("f", old)]);
     ingest(&db, "/out/f.sst", "ingest_behind=true").unwrap();
     db.close().unwrap();
 
-    // Without the option the family takes everything together.
+    // Without the option the family accepts all of them together.
     let db = open(CompactionStyle::Universal, false).unwrap();
     check(&db);
     assert!(ingest(&db, "/out/f.sst", "ingest_behind=true").is_err());
@@ -385,7 +385,7 @@ fn files_go_behind_all_that_is_there() {
 }
 
 #[test]
-fn pairs_in_any_order_become_tables_that_follow_each_other() {
+fn pairs_in_any_order_become_consecutive_tables() {
     let world = World::in_memory();
     let sorting = || SortedRunBuilderOptions {
         write_buffer_size: 64 << 10,
@@ -394,7 +394,7 @@ fn pairs_in_any_order_become_tables_that_follow_each_other() {
     };
     let mut builder = SortedRunBuilder::new(&world, sorting()).unwrap();
     let value = |n: u32, round: u32| format!("{n} in round {round}, {}", "x".repeat(60));
-    // Each key twice, the second time in a batch; what was added last stays.
+    // Each key twice, the second time in a batch; the last value added is kept.
     for n in 0..6000_u32 {
         let key = format!("key{:05}", n * 7919 % 6000);
         builder
@@ -437,7 +437,7 @@ fn pairs_in_any_order_become_tables_that_follow_each_other() {
     assert!(SortedRunBuilder::new(&world, sorting()).is_err());
     drop(builder);
     assert!(!world.fs.exists(&files[0]).unwrap());
-    // What went into the database is its own.
+    // Ingested files belong to the database.
     check(db.iter());
 
     let kept = SortedRunBuilderOptions {
@@ -452,7 +452,7 @@ fn pairs_in_any_order_become_tables_that_follow_each_other() {
 }
 
 #[test]
-fn a_sorted_run_needs_options_that_make_sense() {
+fn a_sorted_run_requires_valid_options() {
     let world = World::in_memory();
     let refused = |change: fn(&mut SortedRunBuilderOptions)| {
         let mut options = SortedRunBuilderOptions::new("/sorting");

@@ -1,4 +1,4 @@
-//! Writes that wait for jobs, and those that do not have to.
+//! Writes that have to wait for jobs, and writes that do not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use cairn_types::{Code, Result};
 use crate::basic::db_options;
 use crate::wal::open_with;
 
-/// A database and a family of it whose writes stop at two tables in level 0, which nobody compacts.
+/// Creates a database with a family whose writes stop at two tables in level 0, which are not compacted.
 fn stopped(world: &World) -> (Db, Family) {
     let db = open_with(world, &db_options(), false);
     let options = FamilyOptions {
@@ -46,7 +46,7 @@ fn impatient() -> WriteOptions {
 }
 
 #[test]
-fn only_writes_of_the_family_that_is_behind_are_held_back() {
+fn only_writes_of_the_family_that_is_behind_are_delayed() {
     let world = World::in_memory();
     let (db, family) = stopped(&world);
     assert_eq!(db.property_number("rocksdb.is-write-stopped"), Some(1));
@@ -59,7 +59,7 @@ fn only_writes_of_the_family_that_is_behind_are_held_back() {
     assert_eq!(refused.code(), Code::Incomplete, "{refused}");
     assert!(refused.text().contains("LevelZero"), "{refused}");
 
-    // A writer that waits lets others pass, and goes on when the family has room again.
+    // A waiting writer lets others pass, and proceeds when the family has room again.
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| put(&db, &family, b"c"));
         for _ in 0..100 {
@@ -79,7 +79,7 @@ fn only_writes_of_the_family_that_is_behind_are_held_back() {
 }
 
 #[test]
-fn a_writer_that_waits_learns_of_the_closing() {
+fn a_waiting_writer_is_woken_by_closing() {
     let world = World::in_memory();
     let (db, family) = stopped(&world);
     std::thread::scope(|scope| {
@@ -90,7 +90,7 @@ fn a_writer_that_waits_learns_of_the_closing() {
     });
 }
 
-/// A clock that moves when somebody sleeps, and says for how long anybody did.
+/// A clock that advances with every sleep, and records the sleep times.
 #[derive(Default)]
 struct Slept {
     now: AtomicU64,
@@ -129,7 +129,7 @@ fn writes_slow_down_before_they_would_stop_for_a_flush() {
     };
     let waited = || clock.monotonic_nanos();
     let number = |name| db.property_number(name).unwrap();
-    // Nothing is flushed: as on a device that stands still.
+    // Nothing is flushed, as on a device that stalls.
     db.pause_background_work();
     while number("rocksdb.num-immutable-mem-table") == 0 {
         write(&WriteOptions::default());
@@ -138,7 +138,7 @@ fn writes_slow_down_before_they_would_stop_for_a_flush() {
     while number("rocksdb.cur-size-active-mem-table") < (1 << 20) / 8 * 7 {
         write(&WriteOptions::default());
     }
-    // Five seconds, which is five times as long as a memtable takes, do not fill the rest.
+    // In five seconds, five times as long as a memtable takes, the rest is not filled.
     let (began, mut writes) = (waited(), 0);
     while waited() - began < 5_000_000_000 {
         write(&WriteOptions::default());
@@ -149,12 +149,12 @@ fn writes_slow_down_before_they_would_stop_for_a_flush() {
     assert_eq!(db.property_number("rocksdb.is-write-stopped"), Some(0));
     let stalls = db.property("rocksdb.cf-write-stall-stats").unwrap();
     assert!(stalls.contains("memtable-limit-delays: 1"), "{stalls}");
-    // One that may not be slowed down is not: there is room.
+    // A write that must not be slowed down is not, since there is room.
     let before = waited();
     write(&impatient());
     assert_eq!(waited() - before, WRITE);
 
-    // What is flushed makes room for another memtable, and nobody waits any more.
+    // A flush makes room for another memtable, and no write waits any more.
     db.continue_background_work().unwrap();
     db.wait_until_quiet().unwrap();
     let before = waited();
@@ -163,7 +163,7 @@ fn writes_slow_down_before_they_would_stop_for_a_flush() {
     db.close().unwrap();
 }
 
-/// A clock that moves when somebody sleeps, and once somebody has slept ends the cause of that.
+/// A clock that advances with every sleep, and ends the cause of the wait after the first one.
 #[derive(Default)]
 struct Ending {
     slept: AtomicU64,
@@ -187,8 +187,8 @@ impl Clock for Ending {
     }
 }
 
-/// Writes that owe minutes; the first that sleeps for them runs `end` meanwhile. How long it slept, and what
-/// became of it.
+/// Writes with minutes of delay; the first one that sleeps runs `end` meanwhile. Returns the duration of the
+/// sleep, and the result of the write.
 fn delayed(write: WriteOptions, end: fn(&Db)) -> (Db, Duration, Result<()>) {
     let clock = Arc::new(Ending::default());
     let world = World {
@@ -213,7 +213,7 @@ fn delayed(write: WriteOptions, end: fn(&Db)) -> (Db, Duration, Result<()>) {
     assert!(stalls > Some(0), "writes are delayed");
     family
         .put_with(b"debt", &[7; 100_000], &write)
-        .expect("nothing is owed yet");
+        .expect("there is no delay yet");
     let ended = db.clone();
     *clock.end.lock() = Some(Box::new(move || end(&ended)));
     let before = clock.monotonic_nanos();
@@ -223,7 +223,7 @@ fn delayed(write: WriteOptions, end: fn(&Db)) -> (Db, Duration, Result<()>) {
 }
 
 #[test]
-fn a_delayed_write_goes_on_when_the_cause_is_gone_and_owes_nothing_later() {
+fn a_delayed_write_proceeds_when_the_cause_ends_without_a_later_delay() {
     let low_pri = WriteOptions {
         low_pri: true,
         ..WriteOptions::default()
@@ -245,7 +245,7 @@ fn a_delayed_write_goes_on_when_the_cause_is_gone_and_owes_nothing_later() {
 }
 
 #[test]
-fn a_delayed_write_learns_of_the_closing() {
+fn a_delayed_write_is_woken_by_closing() {
     let (_, slept, written) = delayed(WriteOptions::default(), |db| {
         db.close().expect("nothing fails");
     });
@@ -254,7 +254,7 @@ fn a_delayed_write_learns_of_the_closing() {
     assert!(slept < Duration::from_millis(20), "{slept:?}");
 }
 
-/// Writes under `keys` until the memtable is switched, and says how large it had become, in MiB.
+/// Writes `keys` until the memtable is switched. Returns its size in MiB.
 fn filled(db: &Db, keys: &mut dyn Iterator<Item = u64>) -> u64 {
     let size = || db.property_number("rocksdb.cur-size-active-mem-table");
     let mut before = size();
@@ -270,7 +270,7 @@ fn filled(db: &Db, keys: &mut dyn Iterator<Item = u64>) -> u64 {
 }
 
 #[test]
-fn memtables_of_keys_in_order_end_early_where_they_are_filled_faster_than_flushed() {
+fn memtables_of_ordered_keys_are_switched_early_if_filled_faster_than_flushed() {
     let clock = Arc::new(Slept::default());
     let world = World {
         clock: clock.clone(),
@@ -283,11 +283,11 @@ fn memtables_of_keys_in_order_end_early_where_they_are_filled_faster_than_flushe
     ];
     db.default_family().set_options(&options).unwrap();
     db.flush().unwrap();
-    // The clock stands still: all is faster than any flush.
+    // The clock does not advance: filling is faster than any flush.
     let mut ascending = 1_000..;
     assert_eq!(filled(&db, &mut ascending), 8);
     db.wait_until_quiet().unwrap();
-    // Not while the one before it waits, and at once when it no longer does.
+    // Not while the previous one is waiting, and at once when it no longer is.
     db.pause_background_work();
     assert_eq!(filled(&db, &mut ascending), 8);
     filled(&db, &mut ascending.by_ref().take(190));
@@ -299,12 +299,12 @@ fn memtables_of_keys_in_order_end_early_where_they_are_filled_faster_than_flushe
     db.wait_until_quiet().unwrap();
     assert!((11..14).contains(&filled(&db, &mut ascending)));
     db.wait_until_quiet().unwrap();
-    // A memtable whose table would have to be merged is filled.
+    // A memtable whose table would have to be merged is filled completely.
     assert!(filled(&db, &mut (0..1_000).rev()) >= 15);
     db.wait_until_quiet().unwrap();
     assert!(filled(&db, &mut (0..1_000).rev()) >= 15);
     db.wait_until_quiet().unwrap();
-    // As is one that takes its time: 64 KiB a millisecond, which is 64 MB a second.
+    // So is one that is filled slowly: 64 KiB per millisecond, which is 64 MB per second.
     let mut slow = ascending.inspect(|_| {
         clock.now.fetch_add(1_000_000, Ordering::SeqCst);
     });

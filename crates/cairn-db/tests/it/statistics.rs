@@ -1,4 +1,4 @@
-//! Tickers and histograms: what operations count.
+//! Tickers and histograms of operations.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ fn every_kind_of_operation_counts() {
         db.put(&key(n), b"0123456789").unwrap();
     }
     assert_eq!(ticker(Ticker::NumberKeysWritten), 100);
-    // The header, then kind, key with its length, value with its length.
+    // The header, then the kind, the key with its length, and the value with its length.
     assert_eq!(ticker(Ticker::BytesWritten), 100 * (12 + 1 + 9 + 11));
     assert_eq!(ticker(Ticker::WalFileBytes), ticker(Ticker::BytesWritten));
     assert_eq!(ticker(Ticker::WriteDoneBySelf), 100);
@@ -64,7 +64,7 @@ fn every_kind_of_operation_counts() {
     assert!(ticker(Ticker::FlushWriteBytes) > 1000);
     assert_eq!(statistics.histogram(Histogram::FlushTime).count, 1);
 
-    // Once from the file and twice from the cache; then a key that no filter knows.
+    // Once from the file and twice from the cache; then a key that is in no filter.
     for _ in 0..3 {
         assert!(db.get(&key(7)).unwrap().is_some());
     }
@@ -91,7 +91,7 @@ fn every_kind_of_operation_counts() {
         (1, 2)
     );
     assert_eq!(ticker(Ticker::BlockCacheAdd), 1);
-    // The bytes are those of the allocations, with room for what a block gets when it is read again.
+    // The bytes are those of the allocations, including room for the search words of data blocks.
     assert_eq!(
         ticker(Ticker::BlockCacheBytesWrite) * 2,
         ticker(Ticker::BlockCacheBytesRead)
@@ -101,7 +101,7 @@ fn every_kind_of_operation_counts() {
     assert!(written < cached && cached < written + 200);
     assert_eq!(ticker(Ticker::BloomFilterFullPositive), 3);
     assert_eq!(ticker(Ticker::BloomFilterFullTruePositive), 3);
-    // Of a key behind all others the file is not even asked.
+    // A key after all others is not looked up in the file at all.
     assert_eq!(ticker(Ticker::BloomFilterUseful), 0);
     let between = [&key(7)[..], b"x"].concat();
     assert!(db.get(&between).unwrap().is_none());
@@ -202,9 +202,9 @@ fn databases_share_statistics_or_keep_their_own_or_none() {
     assert_eq!(none.property("rocksdb.options-statistics"), None);
 }
 
-/// The rest of the program's threads counts too from the first use on, each for itself.
+/// Regression: the rest of the program's threads are counted separately from the first use on.
 #[test]
-fn what_is_done_while_nothing_is_counted_is_not_counted_later() {
+fn operations_before_counting_is_enabled_are_not_counted_later() {
     let statistics = Arc::new(Statistics::new(StatsLevel::All));
     let db = counting(&World::in_memory(), "/db", &statistics);
     db.put(&key(7), b"value").unwrap();
@@ -227,11 +227,11 @@ fn what_is_done_while_nothing_is_counted_is_not_counted_later() {
         statistics.reset();
         read();
         walk();
-        // Steps are brought in by the next seek.
+        // Steps are added by the next seek.
         walk();
         statistics.tickers()
     };
-    // Everything is in the cache from then on.
+    // From here on, everything is cached.
     counted(1);
     let expected = counted(0);
     assert!(expected[Ticker::BlockCacheHit as usize] > 0);
@@ -240,7 +240,7 @@ fn what_is_done_while_nothing_is_counted_is_not_counted_later() {
 }
 
 #[test]
-fn a_thread_counts_what_its_operations_do() {
+fn a_thread_counts_its_own_operations() {
     let db = open_with(&World::in_memory(), "/db", Keeping::Nothing);
     for n in 0..10 {
         db.put(&key(n), b"0123456789").unwrap();
@@ -261,7 +261,7 @@ fn a_thread_counts_what_its_operations_do() {
     let mut iter = db.iter();
     iter.seek_to_first();
     iter.next();
-    // While the iterator lives.
+    // While the iterator exists.
     assert_eq!(perf::metric(PerfMetric::IterNextCount), 1);
     assert_eq!(perf::metric(PerfMetric::IterSeekCount), 1);
     assert_eq!(perf::metric(PerfMetric::IterReadBytes), 36);
@@ -276,10 +276,10 @@ fn a_thread_counts_what_its_operations_do() {
     assert_eq!(perf::report(true), "");
 }
 
-/// Walks count deletions both ways, and what they pass over as RocksDB does: forward what is hidden and each
-/// entry that is left, backward every entry.
+/// Iterators count deletions in both directions, and skipped entries as RocksDB does: forward, hidden entries
+/// and each entry that is left; backward, every entry.
 #[test]
-fn walks_count_what_they_pass_over() {
+fn iterators_count_skipped_entries() {
     let db = open_with(&World::in_memory(), "/db", Keeping::Nothing);
     db.set_options(&[("disable_auto_compactions", "true")])
         .unwrap();
@@ -319,9 +319,9 @@ fn walks_count_what_they_pass_over() {
     perf::set_level(PerfLevel::Disable);
 }
 
-/// What a compaction leaves out counts by why it does.
+/// Entries dropped by a compaction are counted by reason.
 #[test]
-fn what_compactions_drop_is_told_apart() {
+fn entries_dropped_by_compactions_are_counted_by_reason() {
     let statistics = Arc::new(Statistics::new(StatsLevel::All));
     let db = counting(&World::in_memory(), "/db", &statistics);
     for key in [b"a", b"b", b"c", b"d"] {
@@ -338,12 +338,12 @@ fn what_compactions_drop_is_told_apart() {
     // The old values of a and b, and that of c, which the tombstone covers.
     assert_eq!(ticker(Ticker::CompactionKeyDropNewerEntry), 3);
     assert_eq!(ticker(Ticker::CompactionKeyDropRangeDel), 1);
-    // Nothing lies below: the deletion of b and the tombstone have nothing left to hide.
+    // There is nothing below: the deletion of b and the tombstone are obsolete.
     assert_eq!(ticker(Ticker::CompactionKeyDropObsolete), 1);
     assert_eq!(ticker(Ticker::CompactionRangeDelDropObsolete), 1);
     assert_eq!(ticker(Ticker::CompactionOptimizedDelDropObsolete), 0);
     assert_eq!(ticker(Ticker::CompactionKeyDropUser), 0);
-    // One write each to three tables, one of them by the compaction, and a sync each.
+    // One write for each of three tables, one of them by the compaction, and one sync each.
     let count = |histogram| statistics.histogram(histogram).count;
     assert_eq!(count(Histogram::SstWriteMicros), 3);
     assert_eq!(count(Histogram::FileWriteFlushMicros), 2);
@@ -351,7 +351,7 @@ fn what_compactions_drop_is_told_apart() {
     assert_eq!(count(Histogram::TableSyncMicros), 2);
     assert_eq!(count(Histogram::CompactionOutfileSyncMicros), 1);
     assert_eq!(count(Histogram::CompactionCpuTime), 1);
-    // Four keys of one byte and their values, and then three; what was written of them is all of it.
+    // Four keys of one byte and their values, and then three; all of them were written.
     assert_eq!(
         ticker(Ticker::MemtablePayloadBytesAtFlush),
         4 * 10 + (10 + 9 + 11)
@@ -359,7 +359,7 @@ fn what_compactions_drop_is_told_apart() {
     assert_eq!(ticker(Ticker::MemtableGarbageBytesAtFlush), 0);
 }
 
-/// What a thread does to files counts for it alone.
+/// File operations of a thread are counted for that thread only.
 #[test]
 fn a_thread_counts_its_bytes_and_the_time_of_its_calls() {
     let db = open_with(&World::in_memory(), "/db", Keeping::Nothing);

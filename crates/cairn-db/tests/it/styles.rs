@@ -1,4 +1,4 @@
-//! Universal and FIFO trees in a whole database.
+//! Universal and FIFO compaction in a database.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn styled(text: &str) -> FamilyOptions {
     family
 }
 
-/// Overwrites 3000 keys several times over.
+/// Overwrites 3000 keys several times.
 fn load(db: &Db, rounds: u32) {
     for round in 0..rounds {
         for n in 0..3000_u32 {
@@ -46,12 +46,12 @@ fn count(db: &Db) -> usize {
         count += 1;
         iter.next();
     }
-    iter.status().expect("the scan meets no error");
+    iter.status().expect("the scan returns no error");
     count
 }
 
 #[test]
-fn a_universal_tree_holds_what_was_written_and_few_runs() {
+fn a_universal_tree_has_all_writes_and_few_runs() {
     for levels in [1, 7] {
         let world = World::in_memory();
         let family = styled(&format!(
@@ -76,7 +76,7 @@ fn a_universal_tree_holds_what_was_written_and_few_runs() {
     }
 }
 
-/// A leveled database is opened as a universal one, and back.
+/// A leveled database is opened with universal compaction, and vice versa.
 #[test]
 fn styles_can_change_between_openings() {
     let world = World::in_memory();
@@ -89,12 +89,12 @@ fn styles_can_change_between_openings() {
 }
 
 #[test]
-fn a_fifo_tree_forgets_what_is_oldest() {
+fn a_fifo_tree_drops_the_oldest_data() {
     let mut family = styled("compaction_style=kCompactionStyleFIFO;num_levels=1");
     family.compaction_options_fifo.max_table_files_size = 200 << 10;
     let db = open_with(&World::in_memory(), &family).unwrap();
     for n in 0..10_000_u32 {
-        // What cannot be compressed well.
+        // Hardly compressible.
         let value = format!(
             "{:x}{:x}",
             n.wrapping_mul(2_654_435_761),
@@ -122,7 +122,7 @@ fn a_fifo_tree_forgets_what_is_oldest() {
 }
 
 #[test]
-fn what_styles_do_not_do_is_refused_by_name() {
+fn unsupported_options_of_styles_are_rejected_by_name() {
     for (text, name) in [
         ("compaction_options_fifo={age_for_warm=7}", "age_for_warm"),
         (
@@ -139,8 +139,8 @@ fn what_styles_do_not_do_is_refused_by_name() {
     assert_eq!(family.compaction_style, CompactionStyle::None);
 }
 
-/// Tables whose values lie in blob files are much smaller than memtables: merged by the ratio, they
-/// become as large as the limit on everything asks, each a few times.
+/// Tables whose values are in blob files are much smaller than memtables: they are merged by size ratio up to
+/// the size that the limit requires, each a few times.
 #[test]
 fn a_fifo_tree_of_small_tables_is_merged_by_tiers() {
     let world = World::in_memory();
@@ -171,10 +171,10 @@ fn a_fifo_tree_of_small_tables_is_merged_by_tiers() {
     }
 }
 
-/// The same tree, but merged by parts: compactions against old versions rewrite a part of it, and what is
-/// read is right all the time.
+/// The same tree with incremental merges: compactions for space amplification rewrite a part of it, and reads
+/// are correct at all times.
 #[test]
-fn a_universal_tree_is_merged_by_parts() {
+fn a_universal_tree_is_merged_incrementally() {
     let world = World::in_memory();
     let family = styled(
         "compaction_style=kCompactionStyleUniversal;num_levels=7;target_file_size_base=8K;compression=kNoCompression;\
@@ -195,7 +195,7 @@ fn a_universal_tree_is_merged_by_parts() {
     .unwrap();
     load(&db, 1);
     for round in 1..60_u32 {
-        // Nothing is written while anything is compacted: what is picked depends on nothing else.
+        // Nothing is written during compactions, so that picks are deterministic.
         for n in 0..500_u32 {
             let key = format!("key{:05}", (round * 500 + n) * 7919 % 3000);
             let value = format!("value of round {round}, {}", "x".repeat((n % 40) as usize));
@@ -216,7 +216,7 @@ fn a_universal_tree_is_merged_by_parts() {
     assert!(small > 3, "{parts:?} of {whole}");
 }
 
-/// Input bytes of the compactions against space taken by old versions.
+/// Input bytes of the compactions for space amplification.
 #[derive(Default)]
 struct Sizes(Mutex<Vec<u64>>);
 
@@ -228,7 +228,7 @@ impl EventListener for Sizes {
     }
 }
 
-/// The levels that leveled compactions read and wrote.
+/// The levels read and written by leveled compactions.
 #[derive(Default)]
 struct Levels(Mutex<Vec<[BTreeSet<usize>; 2]>>);
 
@@ -241,7 +241,7 @@ impl EventListener for Levels {
 }
 
 #[test]
-fn a_part_of_what_level_0_brings_too_much_goes_two_levels_down() {
+fn excess_data_of_level_0_moves_down_two_levels() {
     let world = World::in_memory();
     let family = styled(
         "write_buffer_size=64K;level0_file_num_compaction_trigger=4;target_file_size_base=16K;\
@@ -263,7 +263,7 @@ fn a_part_of_what_level_0_brings_too_much_goes_two_levels_down() {
     };
     let db = open();
     let key = |n: u64| format!("key{:05}", n * 48_271 % 20_011);
-    // Level 0 becomes as large in each run, however fast compactions are.
+    // Level 0 reaches the same size in each run, regardless of the speed of compactions.
     for (numbers, paused) in [(0..40_000_u64, false), (40_000..60_000, true)] {
         db.default_family()
             .set_options(&[("disable_auto_compactions", &paused.to_string())])

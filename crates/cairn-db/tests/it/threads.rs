@@ -1,4 +1,4 @@
-//! Lists of what threads do: a job that is held in the middle is seen there, and only while it runs.
+//! Lists of thread operations: a job held in the middle is listed, and only while it runs.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,7 +19,7 @@ use cairn_types::{MergeInput, MergeOperator, TableFileCreationReason};
 
 use crate::basic::{db_options, small};
 
-/// Where a job can be held.
+/// Points at which a job can be held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Point {
     FlushBegins,
@@ -29,7 +29,7 @@ enum Point {
     CompactionCommits,
 }
 
-/// Holds a job at a point until it is let go, and keeps what the list says on the job's own thread.
+/// Holds a job at a point until it is released, and records its list entry on the job's own thread.
 #[derive(Default)]
 struct Gate {
     state: Mutex<GateState>,
@@ -63,12 +63,12 @@ impl Gate {
         self.state.lock().hold = Some(point);
     }
 
-    /// Waits until a job is held, looks at it and lets it go.
+    /// Waits until a job is held, checks its entry and releases it.
     fn look<T>(&self, look: impl FnOnce() -> T) -> T {
         let mut state = self.state.lock();
         while !state.holds {
             let late = self.changed.wait_for(&mut state, Duration::from_secs(60));
-            assert!(!late.timed_out(), "a job comes to the point");
+            assert!(!late.timed_out(), "a job reaches the point");
         }
         drop(state);
         let seen = look();
@@ -177,7 +177,7 @@ fn a_flush_is_listed_while_it_runs() {
             known.job_id > 0 && known.bytes_memtables > 10_000,
             "{known:?}"
         );
-        // What is written to the LOG counts too.
+        // Lines written to the LOG are counted, too.
         assert_eq!(status.bytes_written > 10_000, written, "{status:?}");
         db.wait_until_quiet().unwrap();
         assert_eq!(db.thread_list(), []);
@@ -197,7 +197,7 @@ fn a_compaction_is_listed_with_its_progress() {
         put_some(&db, value);
         db.flush().unwrap();
     }
-    // A flush is there a little longer than those who wait for its table.
+    // A flush is listed slightly longer than its table is waited for.
     db.wait_until_quiet().unwrap();
     let total: u64 = db.live_files_metadata().iter().map(|file| file.size).sum();
     let compact = || db.compact_range(None, None, &CompactRangeOptions::default());
@@ -230,7 +230,7 @@ fn a_compaction_is_listed_with_its_progress() {
         (held.clone(), None),
     ] {
         assert_eq!(status.stage, stage);
-        // The thread is the program's: somebody asked for it.
+        // The thread belongs to the program, which requested it.
         assert_eq!(status.thread_type, ThreadType::User);
         let Operation::Compaction(known) = status.operation else {
             panic!("{status:?}");
@@ -242,7 +242,7 @@ fn a_compaction_is_listed_with_its_progress() {
     }
     assert_eq!(at(Point::CompactionBegins).bytes_read, 0);
     assert!(at(Point::TableBegins(reason)).bytes_written < 2_000);
-    // Every block of the inputs was read, and a table like one of them written; the LOG has a little more.
+    // Every block of the inputs was read, and a table of the same size written; the LOG adds a little.
     let files = db.live_files_metadata();
     let written: u64 = files.iter().map(|file| file.size).sum();
     assert!(
@@ -253,11 +253,10 @@ fn a_compaction_is_listed_with_its_progress() {
     assert_eq!(db.thread_list(), []);
 }
 
-/// Parts of a compaction run on threads of their own: what they write counts for the compaction, and they
-/// are not in the list beside it.
+/// Subcompactions run on their own threads: their writes count for the compaction, and they are not listed.
 #[test]
-fn parts_of_a_compaction_count_for_it() {
-    /// Parts wait here until two of them have begun.
+fn subcompactions_count_for_their_compaction() {
+    /// Subcompactions wait here until two of them have begun.
     #[derive(Default)]
     struct Both {
         gate: Arc<Gate>,
@@ -323,7 +322,7 @@ fn parts_of_a_compaction_count_for_it() {
     );
 }
 
-/// Its threads are those for compactions, and moves are told apart.
+/// A background compaction runs on a thread for compactions; moves are distinguished.
 #[test]
 fn a_compaction_in_the_background_is_listed() {
     let world = World::in_memory();
@@ -348,7 +347,7 @@ fn a_compaction_in_the_background_is_listed() {
     assert_eq!(db.thread_list(), []);
 }
 
-/// Nobody can ask an open database for its opening: the list of the process has it.
+/// An opening cannot be queried from the database that it opens: the list of the process has it.
 #[test]
 fn openings_and_families_flushed_together_are_listed() {
     let world = World::in_memory();
@@ -406,9 +405,9 @@ fn without_the_option_nothing_is_listed() {
     assert!(state.seen.iter().all(|(_, list)| silent(list)));
 }
 
-/// A job that panics is gone from the list as others are.
+/// A job that panics is removed from the list like others.
 #[test]
-fn a_job_that_panics_leaves_the_list() {
+fn a_job_that_panics_is_removed_from_the_list() {
     struct Panics;
     impl MergeOperator for Panics {
         fn name(&self) -> &str {

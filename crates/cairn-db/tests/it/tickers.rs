@@ -1,9 +1,9 @@
-//! Which tickers and histograms count: all that stand for something that the engine does.
+//! Coverage of tickers and histograms: all that correspond to an activity of the engine are updated.
 //!
-//! A script of many small databases raises them. Those that it leaves at zero are listed here, each
-//! with its reason; docs/compatibility.md says the same in words.
+//! A workload of many small databases raises them. Those that it leaves at zero are listed here with reasons;
+//! docs/compatibility.md describes them.
 
-#![expect(clippy::unwrap_used, reason = "what is not there fails the test")]
+#![expect(clippy::unwrap_used, reason = "an absent value fails the test")]
 
 use std::path::Path;
 use std::sync::{Arc, Barrier};
@@ -32,7 +32,7 @@ use crate::basic::{db_options, small};
 use crate::errors::failing;
 use crate::tiers::{above, compressed, flash};
 
-/// These stay zero, by the beginning of their names, and why.
+/// Prefixes of the names that stay zero, with reasons.
 const ZERO: &[(&str, &str)] = &[
     (
         "block.cache.compression.dict.",
@@ -88,11 +88,11 @@ const ZERO: &[(&str, &str)] = &[
     ("fifo.change_temperature.", "files have no temperature"),
     (
         "last.level.seek.",
-        "seeks of single tables are not told apart",
+        "seeks of single tables are not counted separately",
     ),
     (
         "non.last.level.seek.",
-        "seeks of single tables are not told apart",
+        "seeks of single tables are not counted separately",
     ),
     ("multiget.coroutine.count", "reads block"),
     ("read.async.micros", "reads block"),
@@ -101,18 +101,15 @@ const ZERO: &[(&str, &str)] = &[
     ("poll.wait.micros", "reads block"),
     ("file.submit.async.read.fallback", "reads block"),
     ("iodispatcher.", "reads block"),
-    (
-        "timestamp.filter.",
-        "files are not left out for their timestamps",
-    ),
-    ("readahead.trimmed", "readahead does not look at bounds"),
+    ("timestamp.filter.", "files are not skipped by timestamp"),
+    ("readahead.trimmed", "readahead ignores bounds"),
     (
         "prefetched.bytes.discarded",
-        "nobody looks back at what was read ahead for nothing",
+        "unused readahead is not tracked",
     ),
     (
         "number.wbwi.ingest",
-        "batches with index are written like others",
+        "indexed batches are written like others",
     ),
     (
         "sst.user.defined.index.",
@@ -130,7 +127,7 @@ const ZERO: &[(&str, &str)] = &[
     ),
     (
         "sst.batch.size",
-        "the keys of a batch descend together, not level by level",
+        "the keys of a batch are looked up together, not level by level",
     ),
     ("num.index.and.filter.blocks.read.per.level", "as above"),
     ("num.sst.read.per.level", "as above"),
@@ -149,7 +146,7 @@ const ZERO: &[(&str, &str)] = &[
     ),
 ];
 
-/// Opens a database that counts in `statistics`.
+/// Opens a database with `statistics`.
 struct Opener {
     statistics: Arc<Statistics>,
 }
@@ -171,7 +168,7 @@ impl Opener {
         .unwrap()
     }
 
-    /// A database in memory.
+    /// Creates a database in memory.
     fn fresh(&self, family: &FamilyOptions) -> Db {
         self.open(&World::in_memory(), db_options(), family)
     }
@@ -300,7 +297,7 @@ fn reads_and_writes(opener: &Opener) {
     let _updates = db.updates_since(SequenceNumber(1)).unwrap();
     db.create_checkpoint(Path::new("/copy"), u64::MAX).unwrap();
     db.verify_checksum(&ReadOptions::default()).unwrap();
-    // Keys and prefixes that the filters of tables know, or know not to be there.
+    // Keys and prefixes that are, or are not, in the filters of tables.
     let by_prefix = FamilyOptions {
         prefix_extractor: Some(PrefixExtractor::Fixed(6)),
         ..by_hand()
@@ -315,7 +312,7 @@ fn reads_and_writes(opener: &Opener) {
     db.flush().unwrap();
     assert!(db.get(&key(3000)).unwrap().is_some());
     assert!(db.get(&key(400_000)).unwrap().is_none());
-    // Who comes while another one writes is written with the next group.
+    // A write that arrives during another one joins the next group.
     let count = || opener.statistics.ticker(Ticker::WriteDoneByOther);
     for _ in 0..1_000 {
         if count() > 0 {
@@ -332,7 +329,7 @@ fn reads_and_writes(opener: &Opener) {
     }
 }
 
-/// Blocks that the cache gave up, in compressed memory and on flash.
+/// Blocks evicted from the cache, in compressed memory and on flash.
 fn tiers(opener: &Opener) {
     let world = World::in_memory();
     let below = flash(&world);
@@ -358,7 +355,7 @@ fn tiers(opener: &Opener) {
     }
 }
 
-/// What compactions leave out, and which they are.
+/// Entries dropped by compactions, by reason.
 fn compactions(opener: &Opener) {
     let family = FamilyOptions {
         merge_operator: Some(Arc::new(Joins)),
@@ -382,7 +379,7 @@ fn compactions(opener: &Opener) {
     db.merge(b"e", b"2").unwrap();
     db.flush().unwrap();
     compact(&db);
-    // A deletion of a key that lies between two tables below.
+    // A deletion of a key between two tables of the level below.
     let db = opener.fresh(&FamilyOptions {
         level_compaction_dynamic_level_bytes: false,
         ..by_hand()
@@ -419,7 +416,7 @@ fn compactions(opener: &Opener) {
     }
     db.suggest_compact_range(Some(b"c"), None).unwrap();
     db.wait_until_quiet().unwrap();
-    // In parts.
+    // With subcompactions.
     let parts = CompactRangeOptions {
         max_subcompactions: 4,
         bottommost_level_compaction: BottommostLevelCompaction::Force,
@@ -439,7 +436,7 @@ fn compactions(opener: &Opener) {
     aborted(opener);
 }
 
-/// Compactions because data is old.
+/// Compactions because of the age of data.
 fn ages(opener: &Opener) {
     for text in [
         "ttl=1000;periodic_compaction_seconds=0",
@@ -498,7 +495,7 @@ fn fifo(opener: &Opener) {
     db.wait_until_quiet().unwrap();
 }
 
-/// A compaction that the closing of its database cuts short.
+/// A compaction cancelled by the closing of its database.
 fn aborted(opener: &Opener) {
     struct Closes(std::sync::OnceLock<Db>);
     impl CompactionFilter for Closes {
@@ -533,7 +530,7 @@ fn aborted(opener: &Opener) {
     assert!(db.compact_range(None, None, &force).is_err());
 }
 
-/// Blobs: written, read, cached, moved.
+/// Blobs: written, read, cached, relocated.
 fn blobs(opener: &Opener) {
     let cache = |bytes| {
         let strict = CacheOptions {
@@ -553,7 +550,7 @@ fn blobs(opener: &Opener) {
             blob_cache: Some(cache(bytes)),
             ..by_hand()
         };
-        // A cache that takes nothing.
+        // A cache that stores nothing.
         family.table.block_cache = Some(cache(bytes));
         let db = opener.fresh(&family);
         for round in 0..2 {
@@ -585,7 +582,7 @@ fn rows(opener: &Opener) {
     }
 }
 
-/// Two gets that miss the same blocks at once.
+/// Two gets that miss the same blocks at the same time.
 fn together(opener: &Opener) {
     let meetings = Meetings::default();
     let mut family = by_hand();
@@ -628,7 +625,7 @@ fn together(opener: &Opener) {
     assert_eq!(cache.entries(), 3);
 }
 
-/// A cipher without effect under which every read waits for a number of threads to read.
+/// A no-op cipher with which every read waits until the given number of threads are reading.
 #[derive(Clone, Default)]
 struct Meetings(Arc<Mutex<Option<Arc<Barrier>>>>);
 
@@ -670,7 +667,7 @@ impl CipherStream for Meetings {
     }
 }
 
-/// Tables that are read back when they are written.
+/// Tables that are verified after they are written.
 fn read_back(opener: &Opener) {
     let family = FamilyOptions {
         paranoid_file_checks: true,
@@ -681,7 +678,7 @@ fn read_back(opener: &Opener) {
     db.flush().unwrap();
 }
 
-/// Blocks that do not shrink.
+/// Incompressible blocks.
 fn incompressible(opener: &Opener) {
     for compression in [Compression::Lz4, Compression::None] {
         let family = FamilyOptions {
@@ -696,7 +693,7 @@ fn incompressible(opener: &Opener) {
     }
 }
 
-/// A limiter, a manager of files, budgets of memtables, and whatever else makes flushes begin.
+/// A rate limiter, an SstFileManager, memtable budgets, and other causes of flushes.
 fn limits(opener: &Opener) {
     let options = DbOptions {
         rate_limiter: Some(Arc::new(RateLimiter::new(
@@ -800,7 +797,7 @@ fn stalls(opener: &Opener) {
     db.close().unwrap();
 }
 
-/// Files that fail, are damaged, or are not there.
+/// Files that fail, are damaged, or are missing.
 fn failures(opener: &Opener) {
     let sim = SimWorld::new(1);
     let db = opener.open(&sim.world, db_options(), &by_hand());
@@ -814,7 +811,7 @@ fn failures(opener: &Opener) {
     }
     db.put(b"b", b"1").unwrap();
     db.flush().unwrap();
-    // What is read once with a flipped bit, and then as it is.
+    // A block that is read once with a flipped bit, and then correctly.
     sim.fs
         .set_plan(failing(Call::Read, ".sst", Fault::FlippedBit, 1));
     assert!(db.get(b"a").unwrap().is_some());
@@ -842,7 +839,7 @@ fn failures(opener: &Opener) {
     sim.world.fs.remove(&path).unwrap();
     let _missing = db.get(b"a");
     drop(db);
-    // A MANIFEST that is read back with a flipped bit.
+    // A MANIFEST that is verified with a flipped bit.
     let sim = SimWorld::new(1);
     let options = DbOptions {
         verify_manifest_content_on_close: true,
@@ -856,7 +853,7 @@ fn failures(opener: &Opener) {
     db.close().unwrap();
 }
 
-/// Files from outside.
+/// External files.
 fn ingestion(opener: &Opener) {
     let mut options = db_options();
     options
@@ -871,7 +868,7 @@ fn ingestion(opener: &Opener) {
     db.ingest_external_files(&[Ingestion::new(db.default_family(), ["/outside.sst"], &all)])
         .unwrap();
     db.verify_file_checksums().unwrap();
-    // What the log holds is flushed by the next opening.
+    // The log is flushed by the next opening.
     let world = World::in_memory();
     let db = opener.open(&world, db_options(), &by_hand());
     let mut batch = WriteBatch::new();
@@ -883,7 +880,7 @@ fn ingestion(opener: &Opener) {
 }
 
 #[test]
-fn everything_that_the_engine_does_counts() {
+fn every_activity_of_the_engine_is_counted() {
     let opener = Opener {
         statistics: Arc::new(Statistics::new(StatsLevel::All)),
     };

@@ -1,6 +1,6 @@
 //! Databases larger than their block cache, with tiers of the cache below it.
 
-#![expect(clippy::unwrap_used, reason = "what is not there fails the test")]
+#![expect(clippy::unwrap_used, reason = "an absent value fails the test")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -143,7 +143,7 @@ impl Tiered {
 }
 
 #[test]
-fn a_compressed_tier_serves_what_the_cache_gave_up() {
+fn a_compressed_tier_serves_entries_evicted_from_the_cache() {
     for kind in [CacheKind::Clock, CacheKind::Lru] {
         let tier = compressed_tier(AdmissionPolicy::Auto);
         let cache = above(kind, CACHE, tier.clone());
@@ -191,7 +191,7 @@ fn a_compressed_tier_serves_what_the_cache_gave_up() {
 }
 
 #[test]
-fn flash_serves_after_a_reopening() {
+fn flash_serves_entries_after_reopening() {
     for below_compressed in [false, true] {
         let world = World::in_memory();
         let stack = || -> (Arc<FlashCache>, Arc<BlockCache>) {
@@ -237,7 +237,7 @@ fn the_lowest_tier_of_the_options_is_the_lowest_in_use() {
     ] {
         let world = World::in_memory();
         let flash = flash(&world);
-        // All entries, of which few fit: the others are offered to flash.
+        // All entries, few of which fit: the others are offered to flash.
         let options = CompressedCacheOptions {
             capacity: 48 << 10,
             num_shard_bits: Some(0),
@@ -267,7 +267,7 @@ fn the_lowest_tier_of_the_options_is_the_lowest_in_use() {
 }
 
 #[test]
-fn blobs_come_back_from_a_tier() {
+fn blobs_are_served_from_a_tier() {
     let tier = compressed_tier(AdmissionPolicy::AllowAll);
     let world = World::in_memory();
     let cache = above(CacheKind::Clock, CACHE, tier.clone());

@@ -1,6 +1,6 @@
-//! What comes again: statistics in the LOG, and their history.
+//! Periodic tasks: statistics in the LOG, and their history.
 
-#![expect(clippy::unwrap_used, reason = "what is not there fails the test")]
+#![expect(clippy::unwrap_used, reason = "an absent value fails the test")]
 
 use std::path::Path;
 use std::time::Duration;
@@ -34,7 +34,7 @@ fn let_pass(sim: &SimWorld, seconds: u64) {
     }
 }
 
-/// How many dumps the LOG has.
+/// Returns the number of dumps in the LOG.
 fn dumps(sim: &SimWorld) -> usize {
     let file = sim
         .world
@@ -50,7 +50,7 @@ fn dumps(sim: &SimWorld) -> usize {
 }
 
 #[test]
-fn statistics_are_dumped_every_so_often_as_long_as_somebody_wants_it() {
+fn statistics_are_dumped_periodically_while_enabled() {
     let sim = SimWorld::new(1);
     let options = DbOptions {
         stats_dump_period_sec: 10,
@@ -58,7 +58,7 @@ fn statistics_are_dumped_every_so_often_as_long_as_somebody_wants_it() {
     };
     let db = open_on(&sim, &options, false);
     assert_eq!(dumps(&sim), 0);
-    // Nobody waits for a dump, and no time passes for its sake.
+    // Nothing waits for a dump, and the clock does not advance for it.
     db.put(b"a", b"1").unwrap();
     db.flush().unwrap();
     db.wait_until_quiet().unwrap();
@@ -79,18 +79,18 @@ fn statistics_are_dumped_every_so_often_as_long_as_somebody_wants_it() {
     drop(db);
     let_pass(&sim, 100);
     assert_eq!(dumps(&sim), 7);
-    // Who only reads dumps nothing.
+    // A read-only database dumps nothing.
     let _reader = open_on(&sim, &options, true);
     let_pass(&sim, 100);
     assert_eq!(dumps(&sim), 7);
 }
 
 #[test]
-fn the_history_says_what_tickers_grew_by_in_each_period() {
+fn the_history_has_the_increases_of_tickers_in_each_period() {
     let sim = SimWorld::new(1);
     let options = DbOptions {
         stats_persist_period_sec: 10,
-        // Three slices.
+        // Three intervals.
         stats_history_buffer_size: 3 * 2_200,
         ..db_options()
     };
@@ -132,7 +132,7 @@ fn the_history_says_what_tickers_grew_by_in_each_period() {
     assert_eq!(db.stats_history(0, u64::MAX).len(), 3);
 }
 
-/// Level 0 has deletions of all keys of level 6, in as many tables as do not yet have to be compacted.
+/// Level 0 has deletions of all keys of level 6, in fewer tables than trigger a compaction.
 fn deleted_above(sim: &SimWorld, options: &DbOptions) -> Db {
     let db = open_on(sim, options, false);
     for n in 0..100_u32 {
@@ -155,10 +155,10 @@ fn files_at(db: &Db, level: u32) -> u64 {
 }
 
 #[test]
-fn what_is_due_by_age_alone_is_compacted_without_a_write() {
+fn compactions_due_by_age_alone_run_without_a_write() {
     let sim = SimWorld::new(1);
     let db = deleted_above(&sim, &db_options());
-    // Nobody looks before a fifth of the age has passed once more.
+    // There is no check before another fifth of the age has passed.
     db.set_options(&[("ttl", "100")]).unwrap();
     let_pass(&sim, 99);
     assert_eq!(files_at(&db, 0), 1);
@@ -168,7 +168,7 @@ fn what_is_due_by_age_alone_is_compacted_without_a_write() {
 }
 
 #[test]
-fn files_that_are_read_in_vain_are_compacted() {
+fn files_with_many_useless_reads_are_compacted() {
     let sim = SimWorld::new(1);
     let options = DbOptions {
         max_compaction_trigger_wakeup_seconds: 10,
@@ -180,7 +180,7 @@ fn files_that_are_read_in_vain_are_compacted() {
             assert!(db.get(&key).unwrap().is_none());
         }
     };
-    // Nobody counts as long as nobody asks for it.
+    // Nothing is counted until it is enabled.
     let db = deleted_above(&sim, &options);
     reads(&db, 0, 10_000);
     let_pass(&sim, 11);
@@ -189,7 +189,7 @@ fn files_that_are_read_in_vain_are_compacted() {
     assert_eq!(refused.unwrap_err().code(), Code::InvalidArgument);
     db.set_options(&[("read_triggered_compaction_threshold", "0.5")])
         .unwrap();
-    // Reads beside the file do not count for it, and nobody looks before the time comes.
+    // Reads outside of the file do not count for it, and there is no check before its time.
     reads(&db, 1_000, 10_000);
     let_pass(&sim, 11);
     assert_eq!(files_at(&db, 0), 1);
@@ -198,7 +198,7 @@ fn files_that_are_read_in_vain_are_compacted() {
     let_pass(&sim, 11);
     assert_eq!(files_at(&db, 0), 0);
     assert_eq!(db.property("rocksdb.estimate-num-keys").unwrap(), "0");
-    // Nor is a file compacted that has what is read.
+    // A file with useful reads is not compacted either.
     db.put(b"a", b"1").unwrap();
     db.flush().unwrap();
     for _ in 0..20_000 {
@@ -223,7 +223,7 @@ fn batches_and_seeks_count_too() {
         ..db_options()
     };
     let key = 7_u32.to_be_bytes();
-    // A seek counts below level 0 only, as in RocksDB.
+    // A seek counts only below level 0, as in RocksDB.
     type Way = fn(&Db, &[u8]);
     let ways: [(&str, Way); 2] = [
         ("batch", |db, key| {

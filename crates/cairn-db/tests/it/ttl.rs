@@ -1,6 +1,6 @@
-//! Databases whose values have a time to live: what is stored, what is shown, and what goes when.
+//! Databases whose values have a time to live: the stored form, the visible values, and their expiry.
 
-#![expect(clippy::unwrap_used, reason = "what is not there fails the test")]
+#![expect(clippy::unwrap_used, reason = "an absent value fails the test")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -60,7 +60,7 @@ fn compact(db: &Db) {
     }
 }
 
-/// What a get of `key` shows, and that every other way to read it shows the same.
+/// Returns the value of `key` by a get, and checks that all other kinds of reads return the same.
 fn shown(db: &Db, key: &[u8]) -> Option<Vec<u8>> {
     let reads = ReadOptions::default();
     let found = db.get(key).unwrap().map(|value| value.to_vec());
@@ -99,7 +99,7 @@ fn seconds(sim: &SimWorld) -> u64 {
 }
 
 #[test]
-fn values_are_shown_until_a_compaction_finds_them_too_old() {
+fn values_are_visible_until_a_compaction_drops_them_as_expired() {
     let sim = SimWorld::new(1);
     let db = opened(&sim, &format!("value_ttl={TTL}"));
     db.put(b"granite", b"igneous").unwrap();
@@ -120,7 +120,7 @@ fn values_are_shown_until_a_compaction_finds_them_too_old() {
     assert_eq!(shown(&db, b"granite"), None);
     assert_eq!(shown(&db, b"slate").unwrap(), b"metamorphic");
 
-    // What is put again begins anew.
+    // A value that is put again starts over.
     db.put(b"slate", b"roof").unwrap();
     let_pass(&sim, TTL - 2);
     compact(&db);
@@ -128,7 +128,7 @@ fn values_are_shown_until_a_compaction_finds_them_too_old() {
 }
 
 #[test]
-fn what_is_stored_has_the_time_behind_it_and_nobody_else_sees_it() {
+fn stored_values_have_a_timestamp_suffix_that_is_not_visible() {
     let sim = SimWorld::new(2);
     let before = seconds(&sim);
     {
@@ -147,7 +147,7 @@ fn what_is_stored_has_the_time_behind_it_and_nobody_else_sees_it() {
         );
         db.close().unwrap();
     }
-    // Opened without, as RocksDB shows it then. The operator was not recorded as the family's own.
+    // Opened without a TTL, as RocksDB would read it. The operator was not recorded as the family's own.
     let db = opened(&sim, "");
     for (key, value) in [(b"a", b"flushed".as_slice()), (b"b", b"")] {
         let stored = db.get(key).unwrap().unwrap();
@@ -156,7 +156,7 @@ fn what_is_stored_has_the_time_behind_it_and_nobody_else_sees_it() {
         assert!((before..before + 60).contains(&date));
     }
     assert_eq!(db.get(b"c").unwrap_err().code(), Code::MergeInProgress);
-    // What is written now has no date.
+    // Values written now have no date.
     db.put(b"d", b"abc").unwrap();
     db.put(b"e", b"abc\0\0\0\0").unwrap();
     db.close().unwrap();
@@ -172,7 +172,7 @@ fn what_is_stored_has_the_time_behind_it_and_nobody_else_sees_it() {
         assert_eq!(many[0].as_ref().unwrap().as_deref(), Some(&b"flushed"[..]));
         assert!(many[1].as_ref().unwrap_err().is_corruption());
     }
-    // Nobody knows how old these are.
+    // Their age is unknown.
     let_pass(&sim, 99);
     compact(&db);
     assert!(db.get(b"a").unwrap().is_none());
@@ -180,14 +180,14 @@ fn what_is_stored_has_the_time_behind_it_and_nobody_else_sees_it() {
     assert_eq!(shown(&db, b"c").unwrap(), b"x,y");
     db.close().unwrap();
     drop(db);
-    // The operator within the recorded one is found again.
+    // The operator wrapped by the recorded one is found again.
     let db = opened(&sim, "value_ttl=5");
     db.merge(b"c", b"z").unwrap();
     assert_eq!(shown(&db, b"c").unwrap(), b"x,y,z");
 }
 
 #[test]
-fn a_batch_is_dated_as_a_whole_and_logs_keep_the_dates() {
+fn a_batch_has_one_date_and_logs_keep_the_dates() {
     let sim = SimWorld::new(3);
     let db = opened(&sim, "value_ttl=60;merge_operator=stringappend");
     let other = db.create_family("other", &options("")).unwrap();
@@ -212,7 +212,7 @@ fn a_batch_is_dated_as_a_whole_and_logs_keep_the_dates() {
         assert_eq!(other.get(b"k").unwrap().as_deref(), Some(&b"w"[..]));
     };
     check(&db);
-    // The change stream is that of the logs.
+    // The change stream has the content of the logs.
     let (_, logged) = db
         .updates_since(SequenceNumber(1))
         .unwrap()
@@ -231,7 +231,7 @@ fn a_batch_is_dated_as_a_whole_and_logs_keep_the_dates() {
     for key in [b"k", b"t"] {
         assert_eq!(shown(&db, key), None);
     }
-    // Entities have no date; and what the opening's flush merged began then.
+    // Entities have no date; values merged by the flush of the opening get the current one.
     assert_eq!(shown(&db, b"e").unwrap(), b"default");
     let other = db.family("other").unwrap();
     assert!(
@@ -241,7 +241,7 @@ fn a_batch_is_dated_as_a_whole_and_logs_keep_the_dates() {
 }
 
 #[test]
-fn what_is_merged_is_as_old_as_the_merge() {
+fn a_merged_value_has_the_date_of_the_merge() {
     let sim = SimWorld::new(4);
     let db = opened(&sim, "value_ttl=100;merge_operator=stringappend");
     db.put(b"k", b"a").unwrap();
@@ -270,7 +270,7 @@ fn what_is_merged_is_as_old_as_the_merge() {
 }
 
 #[test]
-fn operands_that_are_merged_early_are_dated_too() {
+fn operands_merged_early_are_dated_as_well() {
     let sim = SimWorld::new(5);
     let db = opened(
         &sim,
@@ -323,7 +323,7 @@ fn large_values_are_dated_in_their_blob_files() {
 }
 
 #[test]
-fn the_time_to_live_can_change_and_whether_there_is_one_cannot() {
+fn the_time_to_live_can_change_but_cannot_be_added_or_removed() {
     let sim = SimWorld::new(7);
     let db = opened(&sim, "value_ttl=-1");
     db.put(b"k", b"v").unwrap();
@@ -335,7 +335,7 @@ fn the_time_to_live_can_change_and_whether_there_is_one_cannot() {
     db.set_options(&[("value_ttl", "2000000")]).unwrap();
     compact(&db);
     assert_eq!(shown(&db, b"k").unwrap(), b"v");
-    // The OPTIONS file says it in RocksDB's words, and is understood.
+    // The OPTIONS file has it in RocksDB's form, which can be read.
     let file = load_latest_options(Path::new("/db"), false, &sim.world).unwrap();
     assert_eq!(file.families[0].1.value_ttl, Some(2_000_000));
     db.set_options(&[("value_ttl", "5")]).unwrap();
@@ -353,7 +353,7 @@ fn the_time_to_live_can_change_and_whether_there_is_one_cannot() {
 }
 
 #[test]
-fn families_have_times_to_live_of_their_own_and_all_have_dates() {
+fn families_have_their_own_times_to_live_and_all_have_dates() {
     let sim = SimWorld::new(8);
     let families = [
         FamilyDescriptor::new("default", options("value_ttl=0")),
@@ -416,7 +416,7 @@ fn families_have_times_to_live_of_their_own_and_all_have_dates() {
 }
 
 #[test]
-fn tables_that_come_in_bring_their_dates() {
+fn ingested_tables_keep_their_dates() {
     let sim = SimWorld::new(9);
     let family = options("value_ttl=60;merge_operator=stringappend");
     let db = open_with(&sim, &family).unwrap();
@@ -437,7 +437,7 @@ fn tables_that_come_in_bring_their_dates() {
     assert_eq!(shown(&db, b"k"), None);
 }
 
-/// Drops values that are `x`, and marks others once.
+/// Drops values that are `x`, and changes others once.
 struct Marks;
 
 impl CompactionFilter for Marks {
@@ -457,7 +457,7 @@ impl CompactionFilter for Marks {
 }
 
 #[test]
-fn the_programs_filter_sees_values_as_the_program_does() {
+fn the_programs_filter_gets_values_without_dates() {
     let sim = SimWorld::new(10);
     let mut family = options("value_ttl=100");
     family.compaction_filter = (Arc::new(Marks) as Arc<dyn CompactionFilter>).into();
@@ -475,7 +475,7 @@ fn the_programs_filter_sees_values_as_the_program_does() {
 }
 
 #[test]
-fn a_clock_that_is_wrong_writes_nothing() {
+fn with_a_wrong_clock_nothing_is_written() {
     let sim = SimWorld::new(11);
     let db = opened(&sim, "value_ttl=0");
     db.put(b"k", b"v").unwrap();
@@ -512,19 +512,19 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A key's value, and when it was dated: not before the first and not after the second time. With
-/// operands that wait to be merged the second is open.
+/// The value of a key, and bounds of its date: not before the first and not after the second time. The second
+/// is unknown while operands are unmerged.
 struct Kept {
     value: Vec<u8>,
     earliest: u64,
     latest: Option<u64>,
 }
 
-/// Seconds by which the times of the model are uncertain: the clock goes on while the engine works.
+/// The uncertainty of the times in the model, in seconds: the clock advances while the engine works.
 const SLACK: u64 = 2;
 
-/// What a compaction at `now` does to `kept` if values live for `ttl` seconds; `None` if it may go
-/// either way.
+/// The effect of a compaction at `now` on `kept` if values live for `ttl` seconds; `None` if both outcomes
+/// are possible.
 fn survives(kept: &Kept, ttl: i32, now: u64) -> Option<bool> {
     let Some(ttl) = u64::try_from(ttl).ok().filter(|ttl| *ttl > 0) else {
         return Some(true);
@@ -539,9 +539,9 @@ fn survives(kept: &Kept, ttl: i32, now: u64) -> Option<bool> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Values are shown as they were written, and go with the first compaction after their time.
+    /// Values are returned as they were written, and are dropped by the first compaction after they expire.
     #[test]
-    fn nothing_goes_before_its_time_or_outlives_a_compaction(
+    fn values_are_dropped_by_the_first_compaction_after_expiry(
         ops in proptest::collection::vec(op(), 1..60),
         blobs in any::<bool>(),
     ) {

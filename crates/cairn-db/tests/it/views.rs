@@ -1,4 +1,5 @@
-//! Iterators that end beside one that stays: only the last reader of a view has anything looked for that can be deleted.
+//! Iterators that end while another one stays open: only the last reader of a view triggers a check for
+//! obsolete files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use cairn_platform::{Executor, Priority, World};
 
 use crate::basic::{open_at, small};
 
-/// Counts what is to be done soon.
+/// Counts scheduled background tasks.
 struct Counting {
     inner: Arc<dyn Executor>,
     spawned: AtomicUsize,
@@ -57,7 +58,7 @@ fn tables(world: &World) -> Vec<String> {
 }
 
 #[test]
-fn an_iterator_that_keeps_nothing_has_nothing_deleted() {
+fn an_iterator_that_keeps_no_files_triggers_no_deletions() {
     let world = World::in_memory();
     let executor = Arc::new(Counting {
         inner: world.executor.clone(),
@@ -83,7 +84,7 @@ fn an_iterator_that_keeps_nothing_has_nothing_deleted() {
         .unwrap();
     db.wait_until_quiet().unwrap();
     assert!(old.iter().all(|name| tables(&world).contains(name)));
-    // A view that ended before may have been noted.
+    // A view that ended before may have been recorded.
     drop(db.iter());
     db.wait_until_quiet().unwrap();
 
@@ -96,7 +97,7 @@ fn an_iterator_that_keeps_nothing_has_nothing_deleted() {
     let spawned = executor.spawned.load(Ordering::Relaxed) - before;
     assert_eq!(spawned, 0, "jobs for iterators of the present view");
 
-    // The one that keeps the files has them deleted.
+    // The iterator that keeps the files triggers their deletion.
     assert_eq!(held.value(), [7; 100]);
     drop(held);
     // Waits for the deletion.

@@ -1,4 +1,4 @@
-//! The log in the user's hands.
+//! WAL operations of the user.
 
 use std::path::Path;
 
@@ -22,14 +22,14 @@ pub fn open_with(world: &World, options: &DbOptions, read_only: bool) -> Db {
     .expect("it opens")
 }
 
-/// True if an opening of the database now, after a `kill -9`, finds `key`.
+/// True if a recovery of the database at this point, after a `kill -9`, finds `key`.
 fn survives_a_kill(world: &World, key: &[u8]) -> bool {
     let reader = open_with(world, &DbOptions::default(), true);
-    reader.get(key).expect("a read meets no error").is_some()
+    reader.get(key).expect("a read returns no error").is_some()
 }
 
 #[test]
-fn a_log_flushed_by_hand_is_handed_over_when_asked_for() {
+fn a_manually_flushed_log_is_written_on_request() {
     let world = World::in_memory();
     let options = DbOptions {
         manual_wal_flush: true,
@@ -46,7 +46,7 @@ fn a_log_flushed_by_hand_is_handed_over_when_asked_for() {
         sync: true,
         ..WriteOptions::default()
     };
-    // A synced write syncs what came before it, even if it is empty itself.
+    // A synced write syncs all earlier ones, even if it is empty itself.
     db.write_with(&WriteBatch::new(), &sync).unwrap();
     assert!(survives_a_kill(&world, b"b"));
 
@@ -59,7 +59,7 @@ fn a_log_flushed_by_hand_is_handed_over_when_asked_for() {
 }
 
 #[test]
-fn a_locked_wal_holds_writes_back_until_it_is_unlocked() {
+fn a_locked_wal_blocks_writes_until_it_is_unlocked() {
     let world = World::in_memory();
     let options = DbOptions {
         manual_wal_flush: true,
@@ -121,7 +121,7 @@ fn with_recycled_logs_every_write_has_a_log() {
 }
 
 #[test]
-fn what_has_no_log_is_flushed_on_close_unless_it_may_be_lost() {
+fn writes_without_a_log_are_flushed_on_close_unless_they_may_be_lost() {
     let unlogged = WriteOptions {
         disable_wal: true,
         ..WriteOptions::default()

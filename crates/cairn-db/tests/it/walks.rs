@@ -1,6 +1,6 @@
-//! Iterators that are renewed, several at once, by prefixes; estimates and checks.
+//! Iterators: renewal, several at once, prefixes; also estimates and verification.
 
-#![expect(clippy::unwrap_used, reason = "what is not there fails the test")]
+#![expect(clippy::unwrap_used, reason = "an absent value fails the test")]
 
 use cairn_db::{Db, MayExist, OpenRequest, Range, SizeApproximationOptions};
 use cairn_options::{
@@ -23,7 +23,7 @@ fn keys(iter: &mut cairn_db::Iter) -> Vec<String> {
 }
 
 #[test]
-fn a_tailing_iterator_shows_what_was_written_before_each_seek() {
+fn a_tailing_iterator_returns_writes_before_each_seek() {
     let db = open_at(&World::in_memory(), &[]).unwrap();
     let options = ReadOptions {
         tailing: true,
@@ -49,7 +49,7 @@ fn a_tailing_iterator_shows_what_was_written_before_each_seek() {
 }
 
 #[test]
-fn a_tailing_iterator_of_what_is_only_read_goes_backward_too() {
+fn a_tailing_iterator_of_a_read_only_database_also_moves_backward() {
     let world = World::in_memory();
     let db = open_at(&world, &[]).unwrap();
     db.put(b"a", b"1").unwrap();
@@ -76,7 +76,7 @@ fn a_tailing_iterator_of_what_is_only_read_goes_backward_too() {
 }
 
 #[test]
-fn an_iterator_is_refreshed_to_the_present_and_to_a_snapshot() {
+fn an_iterator_is_refreshed_to_the_current_state_and_to_a_snapshot() {
     let db = open_at(&World::in_memory(), &[]).unwrap();
     db.put(b"a", b"1").unwrap();
     let snapshot = db.snapshot();
@@ -108,7 +108,7 @@ fn an_iterator_is_refreshed_to_the_present_and_to_a_snapshot() {
 }
 
 #[test]
-fn an_iterator_of_a_snapshot_renews_its_view_where_it_stands() {
+fn an_iterator_of_a_snapshot_renews_its_view_in_place() {
     let db = open_at(&World::in_memory(), &[]).unwrap();
     for n in 0..100 {
         db.put(format!("{n:03}").as_bytes(), b"old").unwrap();
@@ -129,7 +129,7 @@ fn an_iterator_of_a_snapshot_renews_its_view_where_it_stands() {
                 db.put(format!("{n:03}").as_bytes(), b"new").unwrap();
             }
             db.flush().unwrap();
-            // A compaction that ends later would make a view that the iterator has no step left to take.
+            // A compaction that ends later would create a view for which the iterator has no step left.
             db.wait_for_compact(&WaitForCompactOptions::default())
                 .unwrap();
         }
@@ -146,7 +146,7 @@ fn an_iterator_of_a_snapshot_renews_its_view_where_it_stands() {
 }
 
 #[test]
-fn iterators_over_several_families_stand_on_one_write() {
+fn iterators_over_several_families_have_one_sequence_number() {
     let db = open_at(&World::in_memory(), &[]).unwrap();
     let other = db.create_family("other", &small()).unwrap();
     let mut batch = cairn_db::WriteBatch::new();
@@ -166,8 +166,8 @@ fn iterators_over_several_families_stand_on_one_write() {
     assert_eq!(refused.err().unwrap().code(), Code::InvalidArgument);
 }
 
-/// A database whose tables have prefix filters, with a table for each letter that the keys of the
-/// default family begin with.
+/// Creates a database whose tables have prefix filters, with a table for each first letter of the keys of the
+/// default family.
 fn by_prefixes() -> Db {
     let db = open_at(&World::in_memory(), &[]).unwrap();
     let mut options = FamilyOptions {
@@ -183,7 +183,7 @@ fn by_prefixes() -> Db {
                 .put(format!("{letter}{n:02}").as_bytes(), b"v")
                 .unwrap();
         }
-        // The bounds of the table reach over all prefixes.
+        // The bounds of the table include all prefixes.
         family.put(format!("A{letter}").as_bytes(), b"v").unwrap();
         family.put(format!("z{letter}").as_bytes(), b"v").unwrap();
         family.flush().unwrap();
@@ -192,7 +192,7 @@ fn by_prefixes() -> Db {
 }
 
 #[test]
-fn prefixes_filter_tables_unless_total_order_is_asked_for() {
+fn prefixes_filter_tables_unless_total_order_is_requested() {
     let db = by_prefixes();
     let family = db.family("prefixes").unwrap();
     let all = |options: &ReadOptions, from: &[u8]| {
@@ -205,7 +205,7 @@ fn prefixes_filter_tables_unless_total_order_is_asked_for() {
         ..ReadOptions::default()
     };
     assert_eq!(all(&total, b"c05").len(), 15 + 20 * 4 + 7);
-    // As RocksDB: within the prefix everything is there, behind it tables may be missing.
+    // As in RocksDB: within the prefix all keys are returned, after it keys of some tables may be missing.
     let plain = all(&ReadOptions::default(), b"c05");
     assert_eq!(plain[..15], all(&total, b"c05")[..15]);
     assert!(plain.len() < 15 + 20 * 4 + 7, "filters leave tables out");
@@ -232,7 +232,7 @@ fn prefixes_filter_tables_unless_total_order_is_asked_for() {
 }
 
 #[test]
-fn a_level_shows_all_of_a_prefix_wherever_its_files_end() {
+fn a_level_returns_all_keys_of_a_prefix_across_file_boundaries() {
     let db = open_at(&World::in_memory(), &[]).unwrap();
     let mut options = FamilyOptions {
         prefix_extractor: Some(PrefixExtractor::Fixed(1)),
@@ -245,7 +245,7 @@ fn a_level_shows_all_of_a_prefix_wherever_its_files_end() {
     options.table.block_size = 256;
     let family = db.create_family("prefixes", &options).unwrap();
     let mut all = Vec::new();
-    // Prefixes of many files and of parts of one; every other one is missing.
+    // Prefixes that span many files or a part of one; every other prefix is missing.
     for (letter, count) in [
         ('b', 3),
         ('d', 70),
@@ -295,7 +295,7 @@ fn a_level_shows_all_of_a_prefix_wherever_its_files_end() {
 }
 
 #[test]
-fn a_table_filter_chooses_the_tables_of_an_iterator() {
+fn a_table_filter_selects_the_tables_of_an_iterator() {
     let db = by_prefixes();
     let family = db.family("prefixes").unwrap();
     let options = ReadOptions {
@@ -337,7 +337,7 @@ fn values_in_blob_files_are_read_when_they_are_prepared() {
 }
 
 #[test]
-fn sizes_of_ranges_add_up() {
+fn sizes_of_ranges_are_additive() {
     let db = open_at(&World::in_memory(), &[]).unwrap();
     for n in 0..3000_u32 {
         db.put(format!("{n:05}").as_bytes(), &n.to_le_bytes().repeat(25))
@@ -382,7 +382,7 @@ fn sizes_of_ranges_add_up() {
 }
 
 #[test]
-fn a_key_may_exist_where_memory_cannot_tell() {
+fn a_key_may_exist_if_memory_does_not_decide() {
     let world = World::in_memory();
     let db = open_at(&world, &[]).unwrap();
     db.put(b"k", b"value").unwrap();
@@ -408,7 +408,7 @@ fn a_key_may_exist_where_memory_cannot_tell() {
 }
 
 #[test]
-fn damage_is_found_by_a_check_of_everything() {
+fn damage_is_found_by_a_full_verification() {
     let world = World::in_memory();
     let db = open_at(&world, &[]).unwrap();
     for n in 0..2000_u32 {
@@ -451,7 +451,7 @@ fn damage_is_found_by_a_check_of_everything() {
 }
 
 #[test]
-fn a_new_database_has_the_order_of_the_options_for_all_families() {
+fn a_new_database_uses_the_comparator_of_the_options_for_all_families() {
     let world = World::in_memory();
     let reverse = FamilyOptions {
         comparator: KeyOrder::ReverseBytewise,

@@ -1,6 +1,6 @@
-//! The caches of blocks and blobs: what flushes and compactions put in, and what the deletion of files takes out.
+//! The block and blob caches: insertions by flushes and compactions, and evictions by the deletion of files.
 
-#![expect(clippy::unwrap_used, reason = "what is not there fails the test")]
+#![expect(clippy::unwrap_used, reason = "an absent value fails the test")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -146,7 +146,7 @@ fn prepopulate_block_cache_changes_while_the_database_is_open() {
     assert_eq!(warm.misses(), 0);
 }
 
-/// As in RocksDB, tables that recovery writes are not warm: nothing says that their data is in use.
+/// As in RocksDB, tables written by recovery are not warmed: their data may not be in use.
 #[test]
 fn recovery_leaves_no_blocks_in_the_cache() {
     let world = World::in_memory();
@@ -171,9 +171,9 @@ fn recovery_leaves_no_blocks_in_the_cache() {
     assert!(second.misses() > 0);
 }
 
-/// Blocks of a compaction are evicted before those that were read.
+/// Blocks of a compaction are evicted before blocks that were read.
 #[test]
-fn blocks_of_a_compaction_are_the_first_to_leave() {
+fn blocks_of_a_compaction_are_evicted_first() {
     let warm = Warm::new(
         &World::in_memory(),
         options(PrepopulateBlockCache::FlushAndCompaction),
@@ -182,7 +182,7 @@ fn blocks_of_a_compaction_are_the_first_to_leave() {
     warm.db.flush().unwrap();
     warm.compact();
     let new = |n: u32| [b"new", &key(n)[..]].concat();
-    // New blocks of a flush, which a full cache keeps before those of the compaction.
+    // New blocks of a flush, which a full cache prefers to those of the compaction.
     for n in 0..KEYS {
         warm.db.put(&new(n), &value(n)).unwrap();
     }
@@ -208,7 +208,7 @@ fn blocks_of_a_compaction_are_the_first_to_leave() {
 }
 
 #[test]
-fn blocks_of_deleted_tables_leave_the_cache() {
+fn blocks_of_deleted_tables_are_evicted() {
     for aggressiveness in [0, 1, 10_000] {
         let family = FamilyOptions {
             uncache_aggressiveness: aggressiveness,
@@ -221,12 +221,12 @@ fn blocks_of_deleted_tables_leave_the_cache() {
         }
         assert_eq!(warm.misses(), 0);
         let before = warm.entries();
-        // The tables of the flushes are deleted; those of the compaction are not warm.
+        // The tables of the flushes are deleted; those of the compaction are not warmed.
         warm.compact();
         let after = warm.entries();
         match aggressiveness {
             0 => assert_eq!(after, before),
-            // The table that is hidden by the other was not opened by a read.
+            // The table hidden by the other one was not opened by a read.
             _ => assert_eq!(after, 0),
         }
     }
@@ -244,7 +244,7 @@ fn uncaching_ends_early_and_changes_while_the_database_is_open() {
     warm.db.flush().unwrap();
     assert_eq!(warm.misses(), 0);
     let before = warm.entries();
-    // The block of the first key alone is gone: the first failure ends the erasing of data blocks.
+    // Only the block of the first key is gone: the first failure ends the erasing of data blocks.
     warm.cache.erase_unused();
     let _index = warm.db.get(&key(KEYS - 1)).unwrap();
     let left = warm.entries();
@@ -298,7 +298,7 @@ fn the_blob_cache_counts_values() {
         assert_eq!(counts(), [1, 0, 1, 0, 0, 300]);
         assert_eq!(read(&ReadOptions::default()), Ok(true));
         assert_eq!(counts(), [0, 1, 0, 0, 300, 0]);
-        // A cache that keeps nothing.
+        // A cache that stores nothing.
         blobs.set_capacity(0);
         blobs.erase_unused();
         assert_eq!(read(&ReadOptions::default()), Ok(true));
@@ -312,6 +312,6 @@ fn the_blob_cache_counts_values() {
         assert_eq!(read(&ReadOptions::default()), Ok(true));
         assert_eq!(counts(), [0, 1, 0, 0, 300, 0]);
         warm.compact();
-        assert_eq!(counts()[2], 0, "compactions put no blobs in");
+        assert_eq!(counts()[2], 0, "compactions insert no blobs");
     }
 }

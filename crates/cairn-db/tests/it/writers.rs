@@ -1,4 +1,4 @@
-//! Writers on many threads: whole batches, in one order, whatever happens to the memtables meanwhile.
+//! Concurrent writers: atomic batches, in a single order, across memtable switches.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -36,7 +36,7 @@ fn written_at(db: &Db, writer: u32, seq: SequenceNumber) -> u32 {
 }
 
 #[test]
-fn readers_see_whole_batches_in_one_order_while_memtables_are_switched() {
+fn readers_see_atomic_batches_in_one_order_while_memtables_are_switched() {
     let world = World::in_memory();
     let family = FamilyOptions {
         write_buffer_size: 64 << 10,
@@ -54,7 +54,7 @@ fn readers_see_whole_batches_in_one_order_while_memtables_are_switched() {
                         let value = [&number.to_be_bytes()[..], &[7; 40]].concat();
                         let [first, second] = keys(writer);
                         batch.put(&first, &value);
-                        // Batches of no entry, of two, and large ones beside each other.
+                        // Empty batches, batches of two, and large ones concurrently.
                         if number % 100 == 0 {
                             batch.put(b"filler", &[1; 3000]);
                         }

@@ -383,7 +383,7 @@ impl<'a> DataWords<'a> {
         self.offsets.binary_search_by_key(&at, offset).ok()
     }
 
-    /// True if entry `index` is known to have another user key than its predecessor.
+    /// True if entry `index` is known to have a different user key than its predecessor.
     #[inline]
     pub(super) fn begins_key(&self, index: usize) -> bool {
         match index.checked_sub(1).map(|before| self.words.get(before)) {

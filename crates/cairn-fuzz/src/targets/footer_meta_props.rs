@@ -54,7 +54,7 @@ fn properties(data: &[u8]) {
     let Ok(properties) = Properties::decode(data) else {
         return;
     };
-    let again = Properties::decode(&properties.encode()).expect("what we write we read");
+    let again = Properties::decode(&properties.encode()).expect("encoded metadata can be decoded");
     assert_eq!(again.encode(), properties.encode());
     let _ = properties.rows();
 }

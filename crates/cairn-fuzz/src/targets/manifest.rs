@@ -37,7 +37,7 @@ fn edit(data: &[u8]) {
     let Ok(edit) = VersionEdit::decode(data) else {
         return;
     };
-    let again = VersionEdit::decode(&edit.to_bytes()).expect("what we write we read");
+    let again = VersionEdit::decode(&edit.to_bytes()).expect("an encoded edit can be decoded");
     // Bytes are compared, since a checksum without a function is not encoded.
     assert_eq!(again.to_bytes(), edit.to_bytes());
 }

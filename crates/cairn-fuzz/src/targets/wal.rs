@@ -87,12 +87,12 @@ fn rewritten(bytes: &[u8], records: usize) {
         let event = reader.next().expect("bytes in memory can always be read");
         assert!(
             matches!(event, Event::Record { .. }),
-            "{event:?} in a log that we wrote"
+            "{event:?} in the rewritten log"
         );
     }
     let event = reader.next().expect("bytes in memory can always be read");
     assert!(
         matches!(event, Event::End(_)),
-        "{event:?} behind a log that we wrote"
+        "{event:?} after the rewritten log"
     );
 }

@@ -1,25 +1,27 @@
-//! The decision which part of a budget should grow, as a pure function of observations.
+//! Decides which part of a memory budget should grow, as a pure function of observations.
 //!
-//! The cost of a split is the storage time that it causes: of reads and of merges. The model predicts the cost of
-//! splits near the current one, and the best of them is chosen if it is better by enough.
+//! The cost of a split is the storage time that reads and merges take under it. The model predicts the cost
+//! of splits near the current one; the best of them is chosen if its advantage is large enough.
 //!
-//! **Reads.** A block that is read again after `x` bytes of others were evicted lies, by `x`, in one of the layers
+//! **Reads.** The reuse distance `x` of a block is the number of bytes evicted between its own eviction and
+//! its next read. It determines the layer that serves that read
 //!
 //! ```text
 //!   0          block cache           compressed tier          page cache
 //!   |- hit ... |- 0 .. growth -----|- .. tier / share ------|- .. page / share ---|- device ->
 //! ```
 //!
-//! and costs a decompression, a read from the page cache, or one from the device. The distances are those of ghosts
-//! ([`ReuseCurve`]). Where the page cache ends is inferred from the measured share of slow reads, so that other
-//! users of the page cache are taken into account.
+//! and thereby its cost: a decompression, a read from the page cache, or a read from the device. Distances
+//! are measured with ghost entries ([`ReuseCurve`]). The end of the page cache is inferred from the measured
+//! share of slow reads, which accounts for other users of the page cache.
 //!
-//! **Merges.** The time of merges falls with the logarithm of the memtables' memory: with sizes `D` of the data and
-//! `M` of the memtables there are `ln(D/M) / ln(T)` levels, each of which is merged once, so its derivative is
-//! `-merges / (M * ln(D/M))` (Luo and Carey, "Breaking Down Memory Walls in LSM-based Storage Systems").
+//! **Merges.** The time of merges falls with the logarithm of the memory of memtables: with `D` bytes of data
+//! and `M` bytes of memtables there are `ln(D/M) / ln(T)` levels, and each entry is merged once per level.
+//! The derivative is therefore `-merges / (M * ln(D/M))` (Luo and Carey, "Breaking Down Memory Walls in
+//! LSM-based Storage Systems").
 //!
-//! Steps are bounded; a step back needs a larger advantage and is half as large, so that the borders come to
-//! rest.
+//! Steps are bounded. A step that reverses the last one requires a larger advantage and is half as large, so
+//! that the split converges.
 
 use super::reuse::ReuseCurve;
 use super::split::{MemoryRegion, MemorySplit};
@@ -32,12 +34,12 @@ const MAX_HALVINGS: u32 = 4;
 const MIN_STEP: usize = 64 << 10;
 /// The number of moves in one direction after which steps grow again.
 const STEADY: u32 = 3;
-/// The advantage of a move over its cost, and of a move back.
+/// The required ratio of saving to cost, for a move and for a reversal of the last move.
 const ADVANTAGE: f64 = 1.25;
 const ADVANTAGE_BACK: f64 = 2.0;
 /// The least saving, in nanoseconds of storage time per second.
 const LEAST_SAVING: f64 = 500_000.0;
-/// The number of reads from storage below which their times say nothing.
+/// The minimum number of storage reads for their times to be significant.
 const LEAST_READS: u64 = 32;
 
 /// Reads of blocks from files, by where they were served.
@@ -80,7 +82,8 @@ impl ReadTimes {
         }
     }
 
-    /// Nanoseconds of a read from the page cache and from the device; the usual ones where none was seen.
+    /// Returns the mean nanoseconds of a read from the page cache and from the device, or typical values for
+    /// those that did not occur.
     fn each(&self) -> (f64, f64) {
         let mean = |nanos: u64, reads: u64, usual: f64| match reads {
             0 => usual,
@@ -91,7 +94,7 @@ impl ReadTimes {
     }
 }
 
-/// The largest and the smallest size of a region.
+/// Bounds of the size of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionBounds {
     /// The smallest size in bytes.
@@ -113,7 +116,7 @@ pub struct Observations {
     pub reuse: ReuseCurve,
     /// Reads from files.
     pub reads: ReadTimes,
-    /// The size of a block in files in relation to its size in the block cache.
+    /// The ratio of the size of a block in files to its size in the block cache.
     pub stored_share: f64,
     /// Nanoseconds of a hit in the compressed tier.
     pub unpack_nanos: f64,
@@ -123,7 +126,7 @@ pub struct Observations {
     pub data_bytes: u64,
     /// True if memtables were flushed because of their common limit, and not by their own sizes.
     pub limit_flushes: bool,
-    /// The largest memory of memtables.
+    /// Peak memory of the memtables, in bytes.
     pub memtables_used: usize,
 }
 
@@ -184,7 +187,7 @@ impl Damping {
         }
     }
 
-    /// True if a move in this direction takes back the last one.
+    /// True if a move in this direction reverses the last one.
     fn is_back(&self, from: MemoryRegion, to: MemoryRegion) -> bool {
         self.last == Some((to, from))
     }
@@ -195,7 +198,7 @@ impl Damping {
     }
 }
 
-/// The move that saves most storage time; `None` if none saves enough.
+/// Returns the move that saves the most storage time, or `None` if none saves enough.
 #[must_use]
 pub fn decide(observed: &Observations, damping: &Damping) -> Option<Move> {
     let seconds = observed.nanos as f64 / 1e9;
@@ -233,7 +236,7 @@ pub fn decide(observed: &Observations, damping: &Damping) -> Option<Move> {
     best
 }
 
-/// The bytes of a step between two regions that their bounds allow.
+/// Returns the number of bytes, up to one step, that can move between two regions within their bounds.
 fn room(
     observed: &Observations,
     from: MemoryRegion,
@@ -307,7 +310,7 @@ impl Model<'_> {
     fn merges(&self, more: f64) -> f64 {
         let observed = self.observed;
         let limit = observed.split.get(Memtables) as f64;
-        // A limit that is not reached might as well be larger or smaller.
+        // A limit that is not reached does not affect merges.
         let used = |limit: f64| match observed.limit_flushes {
             true => limit,
             false => limit.min(observed.memtables_used as f64),
@@ -319,8 +322,9 @@ impl Model<'_> {
     }
 }
 
-/// The distance at which the page cache ends, by the share of reads that were slow. If none or all of them were, it
-/// ends anywhere beyond or before what was read, and its size tells the distance: it has what the block cache has too.
+/// Returns the distance at which the page cache ends, derived from the share of slow reads. If none or all of
+/// them were slow, the share gives only a bound, and the distance follows from the size of the page cache,
+/// which also holds the blocks in the block cache.
 fn page_end(observed: &Observations, share: f64, tier_end: f64) -> f64 {
     let split = &observed.split;
     let by_size = split.get(PageCache) as f64 / share - split.get(BlockCache) as f64;
@@ -348,10 +352,10 @@ mod tests {
     };
     const NONE: RegionBounds = RegionBounds { least: 0, most: 0 };
 
-    /// A machine in which blocks are read with a given number of misses for each size of a cache, and data is
-    /// merged. Times are per second.
+    /// A simulated machine with a given number of misses for each cache size, and a load of merges. Times are
+    /// per second.
     struct Machine {
-        /// Reads per second that miss a cache of so many bytes.
+        /// Reads per second that miss a cache of this size.
         misses: fn(f64) -> f64,
         /// Nanoseconds of merges if memtables have 1 MiB.
         merges: f64,
@@ -365,7 +369,7 @@ mod tests {
         fn ends(&self, split: &MemorySplit) -> [f64; 3] {
             let cache = split.get(BlockCache) as f64;
             let tier = cache + split.get(Compressed) as f64 / self.stored_share;
-            // The page cache has what was read from files, and that is in the block cache too.
+            // Blocks in the block cache were read through the page cache, so it holds them too.
             let page = split.get(PageCache) as f64 / self.stored_share;
             [cache, tier, page.max(tier)]
         }
@@ -422,7 +426,7 @@ mod tests {
             }
         }
 
-        /// The split at which the borders rest, and the number of moves.
+        /// Returns the split at which moves stop, and the number of moves.
         fn settle(&self, mut split: MemorySplit) -> (MemorySplit, usize) {
             let mut damping = Damping::default();
             for moves in 0..300 {
@@ -433,7 +437,7 @@ mod tests {
                 split = split.moved(made.from, made.to, made.bytes);
                 damping = damping.after(&made);
             }
-            panic!("the borders move forever: {split:?}");
+            panic!("the split does not converge: {split:?}");
         }
 
         /// The lowest cost of all splits in steps of a 64th.
@@ -461,7 +465,7 @@ mod tests {
         }
     }
 
-    /// Skewed reads: the misses fall with the root of the size, to zero at 1 GiB.
+    /// Skewed reads: misses fall with the square root of the size, to zero at 1 GiB.
     fn skewed(bytes: f64) -> f64 {
         20_000.0 * (1.0 - (bytes / 1e9).sqrt()).max(0.0)
     }
@@ -534,7 +538,7 @@ mod tests {
     /// With buffered reads a small cache in front of the page cache is best where only the files fit into
     /// memory, and a large cache where nothing or everything does.
     #[test]
-    fn the_page_cache_gets_its_part() {
+    fn the_page_cache_gets_its_share() {
         fn uniform(bytes: f64) -> f64 {
             20_000.0 * (1.0 - bytes / 1.6e8).max(0.0)
         }
@@ -568,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn the_compressed_tier_takes_the_page_cache_s_part() {
+    fn the_compressed_tier_takes_the_share_of_the_page_cache() {
         let machine = Machine {
             tier: RegionBounds {
                 least: 0,
@@ -583,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_memtables_do_not_reach_is_worth_nothing() {
+    fn a_limit_that_memtables_do_not_reach_has_no_value() {
         let machine = Machine {
             merges: 2e9,
             ..reading()
@@ -600,7 +604,7 @@ mod tests {
     }
 
     #[test]
-    fn explicit_sizes_stay() {
+    fn explicit_sizes_do_not_change() {
         let mut observed = reading().observe(&halves());
         observed.bounds[Memtables as usize] = RegionBounds {
             least: 32 * MIB,

@@ -1,13 +1,13 @@
-//! One number for the memory of the databases of a process.
+//! One memory budget for the databases of a process.
 //!
-//! A [`MemoryBudget`] is shared by `Arc` between databases. It provides a block cache for every family without one of
-//! its own, and a limit of all memtables, which are charged to that cache. All other memory of the databases is
-//! charged to it too, so that the resident set of the process stays within the budget and a tenth.
+//! A [`MemoryBudget`] is shared by `Arc` between databases. It provides a block cache for every family that
+//! has none, and a limit on all memtables, which are charged to that cache. All other memory of the databases
+//! is charged to it too, so that the resident set of the process exceeds the budget by at most a tenth.
 //!
-//! The budget keeps some memory for what cannot be charged (`split`): the process itself and the allocator. The rest
-//! is divided into regions whose borders move while the databases run: `reuse` observes which reads a larger cache
-//! would have saved, `decide` chooses the move that saves most, and [`MemoryBudget::tick`] makes it. Sizes that a
-//! program sets explicitly stay.
+//! The budget reserves memory for what cannot be charged (`split`): the process itself and the allocator. The
+//! rest is divided into regions whose sizes adapt while the databases run: `reuse` observes which reads a
+//! larger cache would have saved, `decide` chooses the move that saves the most, and [`MemoryBudget::tick`]
+//! applies it. Sizes that a program sets explicitly do not change.
 //!
 //! ```
 //! use cairn_memory::MemoryBudget;
@@ -29,7 +29,9 @@ mod split;
 use std::collections::VecDeque;
 use std::sync::Weak;
 
+use cairn_platform::buffer_memory;
 use cairn_platform::memory_limit::memory_limit;
+use cairn_platform::posix::trim_heap;
 use cairn_platform::sync::{Arc, Mutex};
 use cairn_types::{Error, Result};
 
@@ -42,12 +44,19 @@ use crate::cache::{BlockCache, CacheCharge, CacheOptions, MemoryUse};
 use crate::secondary::{CompressedCacheOptions, CompressedSecondaryCache};
 use crate::write_buffer::{FlushPolicy, WriteBufferManager};
 
-/// The share of the available memory that an automatic budget takes, in percent. The rest is for the program that
-/// uses the databases, and for the tenth by which the resident set may exceed the budget.
+/// The share of the available memory that an automatic budget takes, in percent. The rest is for the
+/// application, and for the tenth by which the resident set may exceed the budget.
 pub const AUTOMATIC_PERCENT: u64 = 60;
 
 /// The time between two moves, in nanoseconds.
 pub const INTERVAL: u64 = 1_000_000_000;
+
+/// The time between two releases of memory after jobs, in nanoseconds.
+const TRIM_INTERVAL: u64 = 50_000_000;
+
+/// The largest budget for which free memory of the C library's allocator is returned to the kernel after jobs: in a
+/// larger one it makes no difference, and the heaps of a large program take long to walk.
+const MAX_TRIMMED: usize = 1 << 30;
 
 /// The number of moves that are remembered.
 const MAX_MOVES: usize = 1024;
@@ -85,7 +94,7 @@ pub trait Budgeted: Send + Sync {
 /// Nanoseconds of a hit in the compressed tier: the decompression of 4 KiB with LZ4, and an insertion.
 const UNPACK_NANOS: f64 = 6_000.0;
 
-/// One number for the memory of several databases; see the module's documentation.
+/// A memory budget for several databases; see the module's documentation.
 pub struct MemoryBudget {
     cache: Arc<BlockCache>,
     buffers: Arc<WriteBufferManager>,
@@ -104,6 +113,10 @@ struct State {
     data: DataSize,
     /// The charge of the compressed tier; `None` without one.
     tier: Option<CacheCharge>,
+    /// The charge of resident memory that nothing uses, beyond the part of the budget that is kept for it.
+    free: CacheCharge,
+    /// The time of the last release of memory after a job.
+    trimmed_at: u64,
     /// Caches of explicit sizes, which are charged to the budget.
     explicit: Vec<(Weak<BlockCache>, CacheCharge)>,
     damping: Damping,
@@ -170,6 +183,7 @@ impl MemoryBudget {
         let buffers = WriteBufferManager::new(memtables, Some(cache.clone()), true);
         buffers.set_flush_policy(FlushPolicy::LargestAcrossDatabases);
         cache.observe_evictions();
+        let free = CacheCharge::new(cache.clone(), MemoryUse::FreeMemory, 0);
         let budget = MemoryBudget {
             cache,
             buffers: Arc::new(buffers),
@@ -181,6 +195,8 @@ impl MemoryBudget {
                 fixed: Vec::new(),
                 data,
                 tier,
+                free,
+                trimmed_at: 0,
                 explicit: Vec::new(),
                 damping: Damping::default(),
                 moves: VecDeque::new(),
@@ -239,7 +255,8 @@ impl MemoryBudget {
         &self.buffers
     }
 
-    /// The current split. Its sum is less than the budget by what is kept for the process and the allocator.
+    /// Returns the current split. Its sum is less than the budget by the reserve for the process and the
+    /// allocator.
     #[must_use]
     pub fn split(&self) -> MemorySplit {
         self.state.lock().split
@@ -251,7 +268,7 @@ impl MemoryBudget {
         self.state.lock().moves.iter().copied().collect()
     }
 
-    /// Sets the size of a region explicitly; it no longer changes by itself. The block cache gives or takes the
+    /// Sets the size of a region explicitly; it is no longer adapted. The block cache takes or provides the
     /// difference.
     ///
     /// # Errors
@@ -284,6 +301,12 @@ impl MemoryBudget {
         Ok(())
     }
 
+    /// Charges the memtables of `buffers`, a limit of the program's own, to the budget, unless they are charged to a
+    /// cache already.
+    pub fn include_buffers(&self, buffers: &WriteBufferManager) {
+        buffers.charge_to(&self.cache);
+    }
+
     /// Charges a cache whose size is explicit to the budget, for as long as it lives.
     pub fn include_cache(&self, cache: &Arc<BlockCache>) {
         if Arc::ptr_eq(cache, &self.cache) {
@@ -300,7 +323,7 @@ impl MemoryBudget {
         }
     }
 
-    /// Puts a database under the budget, for as long as it lives. Until the first move the split is the initial
+    /// Places a database under the budget until it is dropped. Until the first move, the split is the initial
     /// one for the data of all databases.
     pub fn register(&self, database: Weak<dyn Budgeted>) {
         if let Some(database) = database.upgrade() {
@@ -308,7 +331,7 @@ impl MemoryBudget {
             let mut state = self.state.lock();
             let data = &mut state.data;
             data.stored += work.stored;
-            // The usual ratio of compression, before anything is measured.
+            // The usual compression ratio, until one is measured.
             data.uncompressed = 2 * data.stored;
             data.direct_reads |= work.direct_reads;
             if state.moves.is_empty() && state.fixed.is_empty() {
@@ -321,8 +344,9 @@ impl MemoryBudget {
         databases.push(database);
     }
 
-    /// Observes the databases and moves a border if that saves storage time. Called every second or so with the
-    /// time of the monotonic clock, by any of the databases; earlier calls do nothing.
+    /// Observes the databases and moves memory between regions if that saves storage time. Called about once
+    /// per second by any of the databases, with the time of the monotonic clock; calls within an interval do
+    /// nothing.
     pub fn tick(&self, now: u64) -> Option<MoveRecord> {
         let mut state = self.state.lock();
         let last = *state.observed.at.get_or_insert(now);
@@ -331,7 +355,7 @@ impl MemoryBudget {
         }
         state.observed.at = Some(now);
         drop(state);
-        // Without the lock: databases take theirs.
+        // Without the lock: databases take their own locks.
         let databases: Vec<_> = {
             let databases = self.databases.lock();
             databases.iter().filter_map(Weak::upgrade).collect()
@@ -341,6 +365,7 @@ impl MemoryBudget {
             .map(|database| database.take_work())
             .collect();
         drop(databases);
+        self.release_free_memory(works.iter().any(|work| work.merge_nanos > 0));
         let (reuse, inserted) = self.cache.take_reuse();
         let mut state = self.state.lock();
         state.follow_explicit_caches();
@@ -366,6 +391,29 @@ impl MemoryBudget {
         Some(record)
     }
 
+    /// Returns the memory that a flush or compaction has freed to the kernel. `now` is the time of the monotonic clock;
+    /// jobs that end soon after another do nothing.
+    pub fn job_ended(&self, now: u64) {
+        let mut state = self.state.lock();
+        if now < state.trimmed_at.saturating_add(TRIM_INTERVAL) {
+            return;
+        }
+        state.trimmed_at = now;
+        drop(state);
+        self.release_free_memory(true);
+    }
+
+    /// Returns free memory to the kernel after jobs, and charges what stays resident.
+    fn release_free_memory(&self, after_jobs: bool) {
+        if after_jobs && self.bytes() <= MAX_TRIMMED {
+            trim_heap();
+        }
+        let free = buffer_memory().free + crate::extents::pooled_bytes();
+        let mut state = self.state.lock();
+        let charged = free.saturating_sub(split::slack(state.bytes));
+        state.free.set(charged);
+    }
+
     fn put_in_force(
         &self,
         mut state: cairn_platform::sync::MutexGuard<'_, State>,
@@ -381,7 +429,7 @@ impl MemoryBudget {
             self.cache.set_capacity(capacity);
         }
         if let (Some(charge), Some(below)) = (&mut state.tier, self.cache.tier()) {
-            // The one that loses memory is changed first.
+            // The region that shrinks is changed first.
             if tier < charge.bytes() {
                 below.set_capacity(tier);
                 charge.set(tier);
@@ -396,7 +444,7 @@ impl MemoryBudget {
     }
 }
 
-/// The cache of a budget, with a compressed tier if its codec is part of the build.
+/// Creates the cache of a budget, with a compressed tier if its codec is compiled in.
 fn cache_with_tier(capacity: usize) -> BlockCache {
     let options = CacheOptions::default();
     let tier = CompressedSecondaryCache::new(&CompressedCacheOptions {
@@ -481,7 +529,8 @@ impl State {
         let own = self.split.get(region);
         let exists = match region {
             MemoryRegion::Compressed => has_tier,
-            // Where all files fit in memory that is not the budget's, a part of the budget changes nothing.
+            // If all files fit in memory outside the budget, giving part of the budget to the page cache
+            // changes nothing.
             MemoryRegion::PageCache => {
                 !self.data.direct_reads && self.data.stored > self.outside as u64
             }
@@ -495,7 +544,7 @@ impl State {
                 };
             }
             MemoryRegion::Memtables => split::MIN_MEMTABLES.max(sum / 64),
-            // Charges that are not regions, and something for blocks.
+            // Charges that belong to no region, and a minimum for blocks.
             MemoryRegion::BlockCache => {
                 let regions = cache.charged(MemoryUse::WriteBuffer)
                     + cache.charged(MemoryUse::CompressedTier);
@@ -512,7 +561,7 @@ impl State {
 }
 
 impl Observed {
-    /// Begins anew after a move: distances of the past are measured from another border.
+    /// Starts over after a move: earlier distances were measured from a different cache size.
     fn restart(&mut self) {
         *self = Observed {
             at: self.at,

@@ -1,9 +1,10 @@
 //! Ghosts: evicted keys without their blocks, which show how many reads a larger cache would have saved.
 //!
-//! A sample of the evicted keys is remembered with the number of bytes evicted so far. If a key is inserted again,
-//! the bytes evicted in between are how much larger the cache should have been to keep the block: its distance.
-//! The distances of an interval form a [`ReuseCurve`], from which `decide` reads the value of each region.
-//! Lookups touch nothing of this; an insertion and an eviction of a key outside the sample cost a multiplication.
+//! A sample of the evicted keys is remembered with the number of bytes evicted so far. If a key is inserted
+//! again, the number of bytes evicted in between is its distance: how much larger the cache would have had to
+//! be to keep the block. The distances of an interval form a [`ReuseCurve`], from which `decide` derives the
+//! value of each region. Lookups are not affected; an insertion or an eviction of a key outside the sample
+//! costs one multiplication.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -94,8 +95,9 @@ impl ReuseCurve {
         self.buckets.iter().sum()
     }
 
-    /// Insertions at distances below `distance`. A negative distance gives the hits, as a negative number, that a
-    /// cache smaller by that much would lose if its last bytes were hit as often as the next ones would be.
+    /// Returns the number of insertions at distances below `distance`. For a negative distance the result is
+    /// negative: the hits that a cache smaller by that much would lose, assuming that its last bytes are hit
+    /// as often as the next ones would be.
     #[must_use]
     pub fn below(&self, distance: f64) -> f64 {
         if distance < 0.0 {
@@ -171,7 +173,7 @@ impl Ghosts {
         ghosts
     }
 
-    /// Changes the share of keys that is sampled. Ghosts of keys outside of it are forgotten in time.
+    /// Changes the share of keys that is sampled. Ghosts of keys outside the new sample expire.
     pub(crate) fn set_capacity(&self, capacity: usize) {
         let wanted = capacity / BLOCK * COVERED;
         let bits = (wanted / MAX_GHOSTS)
@@ -192,7 +194,7 @@ impl Ghosts {
         bits == 0 || hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits) == 0
     }
 
-    /// An entry with `hash` was inserted after a miss.
+    /// Records the insertion of an entry with `hash` after a miss.
     #[inline]
     pub(crate) fn inserted(&self, hash: u64, charge: usize) {
         self.inserted.fetch_add(charge as u64, Ordering::Relaxed);
@@ -206,7 +208,7 @@ impl Ghosts {
         }
     }
 
-    /// An entry with `hash` was evicted.
+    /// Records the eviction of an entry with `hash`.
     #[inline]
     pub(crate) fn evicted(&self, hash: u64, charge: usize) {
         let before = self.evicted.fetch_add(charge as u64, Ordering::Relaxed);
@@ -273,9 +275,9 @@ mod tests {
         assert_eq!((curve.known(), curve.cold()), (100.0, 5.0));
     }
 
-    /// A loop over 100 blocks in a FIFO cache for 60 misses each time, by 40 blocks.
+    /// A cyclic scan of 100 blocks through a FIFO cache for 60 blocks misses each time, by 40 blocks.
     #[test]
-    fn a_loop_misses_by_what_does_not_fit() {
+    fn a_loop_misses_by_the_excess_over_the_capacity() {
         let ghosts = Ghosts::new(1 << 20);
         let block = 16 << 10;
         let mut cached = VecDeque::new();

@@ -1,23 +1,24 @@
-//! The parts that a budget is divided into, and the part of a budget that can be divided.
+//! The regions that a budget is divided into, and the part of a budget that can be divided.
 
 use cairn_types::{Error, Result};
 
 const MIB: usize = 1 << 20;
 
-/// Memory of the process that nothing is charged for: the dirty data of the program and its libraries, stacks,
-/// the allocator's own tables and the objects of an open database. A small program with one open database has 5
-/// to 7 MiB resident, of which the kernel can drop the code.
-pub(super) const BASE: usize = 6 * MIB;
+/// Memory of the process that is not charged: the code and data of the program and its libraries, stacks, the
+/// allocator's metadata and the objects of an open database. In the command line tool 10 MiB of code are resident,
+/// which the kernel can drop, and 2 MiB of the rest.
+pub(super) const BASE: usize = 12 * MIB;
 
-/// The share of a budget that is left to the allocator, as a divisor: memory that was freed in pieces too small
-/// to be returned to the system.
+/// The share of a budget left to the allocators, as a divisor: memory that was freed and not returned to the
+/// operating system.
 pub(super) const SLACK_DIVISOR: usize = 16;
 
 /// The smallest limit of memtables.
 pub(super) const MIN_MEMTABLES: usize = MIB;
 
-/// The smallest block cache.
-pub(super) const MIN_CACHE: usize = MIB;
+/// The smallest block cache: a flush and a compaction with small inputs, the log and a few readers are charged 4 to 6
+/// MiB.
+pub(super) const MIN_CACHE: usize = 7 * MIB;
 
 /// The largest initial limit of memtables: two of the default size for each of four families.
 const MAX_INITIAL_MEMTABLES: usize = 512 * MIB;
@@ -25,7 +26,7 @@ const MAX_INITIAL_MEMTABLES: usize = 512 * MIB;
 /// A part of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MemoryRegion {
-    /// Memtables. What they do not use is used by the block cache.
+    /// Memtables. Memory that they do not use is available to the block cache.
     Memtables,
     /// Blocks, blobs, and all other memory that is charged to the block cache.
     BlockCache,
@@ -80,7 +81,7 @@ impl MemorySplit {
         self
     }
 
-    /// This split after `bytes` of `from` went to `to`.
+    /// Returns this split with `bytes` moved from `from` to `to`.
     ///
     /// # Panics
     ///
@@ -111,7 +112,12 @@ pub(super) fn divided(bytes: usize) -> Result<usize> {
             smallest()
         )));
     };
-    Ok(rest - rest / SLACK_DIVISOR)
+    Ok(rest - slack(bytes))
+}
+
+/// The part of a budget of `bytes` that is kept for free memory of the allocators.
+pub(super) fn slack(bytes: usize) -> usize {
+    bytes.saturating_sub(BASE) / SLACK_DIVISOR
 }
 
 /// The data of the databases when a budget is first divided.
@@ -125,10 +131,11 @@ pub struct DataSize {
     pub direct_reads: bool,
 }
 
-/// The initial split of `bytes`, by the published rule of thumb: if the data fits in the block cache, the block
-/// cache has all that memtables leave; else, if the files fit in the page cache, the page cache has as much as
-/// they need; else the block cache has a fifth. `outside` is memory beyond the budget that the page cache may use:
-/// where it is larger than the budget, what the budget leaves to the page cache makes no difference.
+/// Returns the initial split of `bytes`, by a published rule of thumb. If the data fits in the block cache,
+/// the block cache gets everything except the memtables. Otherwise, if the files fit in the page cache, the
+/// page cache gets as much as they need; if not, the block cache gets a fifth. `outside` is memory beyond the
+/// budget that the page cache may use: if it exceeds the budget, the share left to the page cache makes no
+/// difference.
 pub(super) fn initial(bytes: usize, outside: usize, data: &DataSize) -> MemorySplit {
     let memtables = (bytes / 4).clamp(MIN_MEMTABLES, MAX_INITIAL_MEMTABLES);
     let memtables = memtables.min(bytes - MIN_CACHE);
@@ -148,7 +155,7 @@ pub(super) fn initial(bytes: usize, outside: usize, data: &DataSize) -> MemorySp
         .with(MemoryRegion::PageCache, page_cache)
 }
 
-/// `split` in proportion for another sum of `bytes`. The regions in `fixed` keep their bytes if possible.
+/// Returns `split` scaled to a sum of `bytes`. The regions in `fixed` keep their sizes if possible.
 pub(super) fn scaled(split: &MemorySplit, bytes: usize, fixed: &[MemoryRegion]) -> MemorySplit {
     let before = split.sum().max(1);
     let mut scaled = MemorySplit::default();
@@ -181,7 +188,7 @@ mod tests {
     use MemoryRegion::{BlockCache, Memtables, PageCache};
 
     #[test]
-    fn the_smallest_budget_has_room_for_the_least() {
+    fn the_smallest_budget_fits_the_minimum_of_each_region() {
         let least = divided(smallest()).unwrap();
         assert!(least >= MIN_MEMTABLES + MIN_CACHE, "{least}");
         let error = divided(smallest() - 1).unwrap_err().to_string();
@@ -239,8 +246,11 @@ mod tests {
         let fixed = scaled(&split, 500 * MIB, &[Memtables]);
         assert_eq!(fixed.get(Memtables), 200 * MIB);
         assert_eq!(fixed.sum(), 500 * MIB);
-        let least = scaled(&split, 2 * MIB, &[Memtables, PageCache]);
-        assert_eq!((least.get(Memtables), least.get(BlockCache)), (MIB, MIB));
+        let least = scaled(&split, 8 * MIB, &[Memtables, PageCache]);
+        assert_eq!(
+            (least.get(Memtables), least.get(BlockCache)),
+            (MIB, MIN_CACHE)
+        );
         assert_eq!(least.get(PageCache), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! A budget as databases use it.
+//! Tests of a budget through its public interface.
 
 use cairn_platform::Buffer;
 use cairn_platform::sync::AtomicU64;
@@ -9,7 +9,7 @@ use crate::cache::{CacheKey, CachePriority, CacheRole};
 
 const MIB: usize = 1 << 20;
 
-/// A database that reads as told.
+/// A database with configurable work.
 #[derive(Default)]
 struct Database {
     slow: AtomicU64,
@@ -109,13 +109,13 @@ fn memtables_and_explicit_caches_take_from_the_cache() {
     assert_eq!(budget.cache().charged(MemoryUse::Other), 0);
 }
 
-/// A loop that is a little larger than the cache takes what memtables do not need.
+/// A cyclic scan slightly larger than the cache makes the cache take the memory that memtables do not need.
 #[test]
 #[cfg_attr(miri, ignore = "takes too long")]
 fn the_cache_grows_where_it_saves_reads() {
     let budget = MemoryBudget::new(64 * MIB).unwrap();
     let database = registered(&budget);
-    // Memtables in use, so that their part is not the cache's anyway.
+    // Memtables in use, so that the cache cannot use their share.
     budget.write_buffer_manager().reserve(13 * MIB);
     let before = budget.split();
     assert_eq!(budget.tick(0), None);
@@ -159,7 +159,7 @@ fn memtables_grow_where_merges_take_long() {
 }
 
 #[test]
-fn explicit_sizes_do_not_move() {
+fn explicit_sizes_are_not_adapted() {
     let budget = MemoryBudget::new(64 * MIB).unwrap();
     let database = registered(&budget);
     budget.fix(MemoryRegion::Memtables, 10 * MIB).unwrap();

@@ -1,8 +1,8 @@
 //! Memory outside of a cache that is charged to it, so that one capacity bounds both.
 //!
-//! A charge takes capacity from the entries: the cache evicts as many as necessary. It is never refused, since
-//! the memory is needed in any case; with too few entries left the cache exceeds its capacity, and keeps
-//! nothing more until it is within it again.
+//! A charge takes capacity from the entries: the cache evicts as many as necessary. A charge never fails,
+//! since the memory is allocated in any case. If too few entries are left to evict, the cache exceeds its
+//! capacity, and accepts no insertions until it is within it again.
 
 use cairn_platform::sync::{Arc, AtomicUsize, Ordering};
 
@@ -22,6 +22,8 @@ pub enum MemoryUse {
     TableReader,
     /// Metadata of files in versions.
     FileMetadata,
+    /// Options and state of column families.
+    Family,
     /// Blocks that are being read.
     ReadInProgress,
     /// Blocks that iterators hold and that are not cache entries.
@@ -40,18 +42,21 @@ pub enum MemoryUse {
     RowCache,
     /// The compressed tier.
     CompressedTier,
+    /// Resident memory that the databases do not use: freed blocks and pages kept for the next ones.
+    FreeMemory,
     /// Anything else.
     Other,
 }
 
 impl MemoryUse {
     /// Every use.
-    pub const ALL: [MemoryUse; 15] = [
+    pub const ALL: [MemoryUse; 17] = [
         MemoryUse::WriteBuffer,
         MemoryUse::CompressionDictionaryBuffer,
         MemoryUse::FilterConstruction,
         MemoryUse::TableReader,
         MemoryUse::FileMetadata,
+        MemoryUse::Family,
         MemoryUse::ReadInProgress,
         MemoryUse::Iterator,
         MemoryUse::Prefetch,
@@ -61,6 +66,7 @@ impl MemoryUse {
         MemoryUse::BlobCache,
         MemoryUse::RowCache,
         MemoryUse::CompressedTier,
+        MemoryUse::FreeMemory,
         MemoryUse::Other,
     ];
 
@@ -73,6 +79,7 @@ impl MemoryUse {
             MemoryUse::FilterConstruction => "FilterConstruction",
             MemoryUse::TableReader => "BlockBasedTableReader",
             MemoryUse::FileMetadata => "FileMetadata",
+            MemoryUse::Family => "Family",
             MemoryUse::ReadInProgress => "ReadInProgress",
             MemoryUse::Iterator => "Iterator",
             MemoryUse::Prefetch => "Prefetch",
@@ -82,6 +89,7 @@ impl MemoryUse {
             MemoryUse::BlobCache => "BlobCache",
             MemoryUse::RowCache => "RowCache",
             MemoryUse::CompressedTier => "CompressedTier",
+            MemoryUse::FreeMemory => "FreeMemory",
             MemoryUse::Other => "Misc",
         }
     }
@@ -89,7 +97,7 @@ impl MemoryUse {
 
 /// A set of uses of memory.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub struct MemoryUses(u16);
+pub struct MemoryUses(u32);
 
 impl MemoryUses {
     /// No use.
@@ -138,6 +146,13 @@ impl ChargePolicy {
         ChargePolicy { cache, uses }
     }
 
+    /// True if `what` is charged.
+    #[inline]
+    #[must_use]
+    pub fn charges(&self, what: MemoryUse) -> bool {
+        self.uses.contains(what)
+    }
+
     /// The cache, if `what` is charged to it.
     #[must_use]
     pub fn cache_of(&self, what: MemoryUse) -> Option<&Arc<BlockCache>> {
@@ -172,7 +187,7 @@ impl Charges {
         let charged = &self.0[what as usize];
         charged.fetch_add(now, Ordering::Relaxed);
         let sum = charged.fetch_sub(before, Ordering::Relaxed);
-        debug_assert!(sum >= before, "only charged memory is given back");
+        debug_assert!(sum >= before, "only charged memory is released");
     }
 
     pub(super) fn of(&self, what: MemoryUse) -> usize {
@@ -185,8 +200,8 @@ impl Charges {
     }
 }
 
-/// Memory charged to a cache. Dropping the charge gives it back. It is one word, for holders that are moved often
-/// and seldom charged.
+/// Memory charged to a cache, released when the charge is dropped. It is one pointer in size, since its
+/// holders are moved often and charged rarely.
 pub struct CacheCharge(Box<Charged>);
 
 struct Charged {
@@ -219,7 +234,7 @@ impl CacheCharge {
         cache.options().strict_capacity_limit && cache.usage() > cache.capacity()
     }
 
-    /// Changes the use, for memory that is passed on.
+    /// Changes the use, for memory whose ownership moves.
     pub fn reuse(&mut self, what: MemoryUse) {
         if what != self.0.what {
             self.0.cache.charges.change(self.0.what, self.0.bytes, 0);
@@ -301,7 +316,7 @@ mod tests {
         }
     }
     #[test]
-    fn a_cache_of_blobs_is_charged_once_while_it_lives() {
+    fn a_blob_cache_is_charged_once_until_dropped() {
         let blocks = Arc::new(BlockCache::new(8 << 20, CacheOptions::default()));
         let blobs = Arc::new(BlockCache::new(1 << 20, CacheOptions::default()));
         blobs.charge_to(&blobs);

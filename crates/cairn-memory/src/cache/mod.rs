@@ -1,16 +1,15 @@
 //! The block cache: buffers that were read from files, bounded by a capacity.
 //!
-//! There are two kinds with the same interface: the clock cache (`clock`), whose lookups take no lock, and the
-//! LRU cache (`lru`), which keeps a strict order behind a lock per shard. Nothing above knows which is used.
-//! Both are sharded by the hash of the key. Most of the time of a hit is spent waiting for memory. A lookup of
-//! several keys should therefore first call [`BlockCache::announce`] for each, then [`BlockCache::prefetch`],
-//! and then look them up.
+//! There are two kinds with the same interface: the clock cache (`clock`), whose lookups take no lock, and
+//! the LRU cache (`lru`), which keeps a strict order behind a lock per shard. Both are sharded by the hash of
+//! the key. Most of the time of a hit is spent waiting for memory: to look up several keys, call
+//! [`BlockCache::announce`] for each of them first, then [`BlockCache::prefetch`], and then look them up.
 //!
-//! Each entry has a priority: an entry is evicted only if there is none of a lower priority. Blobs (BOTTOM) go
-//! before data (LOW), and data before metadata (HIGH).
+//! Each entry has a priority: an entry is evicted only if there is none of a lower priority. Blobs (BOTTOM)
+//! are evicted before data (LOW), and data before metadata (HIGH).
 //!
 //! An entry is charged for its buffer and for the overhead of the cache, whether or not a reader holds the
-//! buffer. Evicting a buffer in use frees no memory, so such entries are skipped while there are others.
+//! buffer. Evicting a buffer that a reader holds frees no memory, so such entries are skipped if possible.
 
 mod charge;
 mod clock;
@@ -84,7 +83,7 @@ pub struct CacheOptions {
     pub kind: CacheKind,
     /// The base-2 logarithm of the number of shards; `None` derives it from the capacity.
     pub num_shard_bits: Option<u32>,
-    /// True if an insertion fails rather than exceed the capacity when every entry is in use.
+    /// True if an insertion fails instead of exceeding the capacity when every entry is in use.
     pub strict_capacity_limit: bool,
     /// The share of the capacity reserved for metadata, from 0 to 1; 0 leaves it unbounded. Only for
     /// [`CacheKind::Lru`].
@@ -127,7 +126,7 @@ struct Evicted {
     is_hit: bool,
     /// The lowest tier that may keep it.
     lowest: CacheTier,
-    /// Bytes charged beside the buffer.
+    /// Bytes charged in addition to the buffer.
     overhead: usize,
 }
 
@@ -140,22 +139,22 @@ impl Evicted {
 /// The result of an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InsertOutcome {
-    /// The entry is kept, and its key was not cached.
+    /// The entry was inserted; its key was not cached.
     Added,
-    /// The entry is kept, and replaced one of its key.
+    /// The entry replaced one of the same key.
     Replaced,
-    /// The entry is not kept.
+    /// The entry was not inserted.
     Refused,
 }
 
 impl InsertOutcome {
-    /// True if the entry is kept.
+    /// True if the entry was inserted.
     #[must_use]
     pub fn is_kept(self) -> bool {
         self != InsertOutcome::Refused
     }
 
-    /// The result of an insertion that is kept.
+    /// Returns the result of a successful insertion.
     fn kept(replaces: bool) -> InsertOutcome {
         match replaces {
             true => InsertOutcome::Replaced,
@@ -206,7 +205,7 @@ const MAX_AUTO_SHARD_BITS: u32 = 6;
 const MAX_SHARD_BITS: u32 = 19;
 
 /// The step in which the capacity is lowered, in bytes.
-const LOWERING_STEP: usize = 8 << 20;
+const LOWERING_STEP: usize = 1 << 20;
 
 /// The shard of a key with `hash` out of `shards`, a power of two.
 #[inline]
@@ -215,8 +214,15 @@ fn shard_of(hash: u64, shards: usize) -> usize {
     (hash >> 20) as usize & (shards - 1)
 }
 
+/// The capacities through which a cache with `usage` bytes goes to `capacity`; the last is `capacity`.
+fn lowering_steps(usage: usize, capacity: usize) -> impl Iterator<Item = usize> {
+    let step = move |from: usize| from.saturating_sub(LOWERING_STEP).max(capacity);
+    let next = move |&from: &usize| (from != capacity).then(|| step(from));
+    std::iter::successors(Some(step(usage)), next)
+}
+
 impl BlockCache {
-    /// Creates a cache of `capacity` bytes. With capacity 0 nothing is kept.
+    /// Creates a cache of `capacity` bytes. With capacity 0 it caches nothing.
     #[must_use]
     pub fn new(capacity: usize, options: CacheOptions) -> BlockCache {
         BlockCache::build(capacity, options, None)
@@ -301,9 +307,9 @@ impl BlockCache {
         self.store().contains(key.hash(), key)
     }
 
-    /// Inserts `buffer`, which was read from storage, under `key`, replacing any entry of that key and evicting
-    /// others as needed. It is refused if it is larger than the capacity (of a shard, for [`CacheKind::Lru`]), and
-    /// with `strict_capacity_limit` if too many entries are in use.
+    /// Inserts `buffer`, which was read from storage, under `key`, replacing any entry of that key and
+    /// evicting others as needed. It is refused if it is larger than the capacity (of a shard, for
+    /// [`CacheKind::Lru`]), or, with `strict_capacity_limit`, if too many entries are in use.
     pub fn insert(
         &self,
         key: CacheKey,
@@ -350,8 +356,9 @@ impl BlockCache {
         outcome
     }
 
-    /// Charges the memory of this cache, a cache of blobs, to `other` from now on, for as long as this cache lives.
-    /// The first call counts; nothing happens if `other` is this cache, or is charged itself.
+    /// Charges the memory of this cache, a cache of blobs, to `other` from now on, until this cache is
+    /// dropped. Only the first call has an effect; nothing happens if `other` is this cache, or is charged
+    /// itself.
     pub fn charge_to(&self, other: &Arc<BlockCache>) {
         let is_this = std::ptr::eq(self, Arc::as_ptr(other));
         if !is_this && other.charged_to.get().is_none() {
@@ -452,24 +459,26 @@ impl BlockCache {
         self.shards
     }
 
-    /// Changes the capacity and evicts entries beyond it, in small steps, so that their memory is freed while
-    /// lookups and insertions continue. It is that of all tiers together, if they share one.
+    /// Changes the capacity and evicts entries beyond it in small steps, so that lookups and insertions can
+    /// proceed in between. If the tiers share a capacity, this is the total.
     pub fn set_capacity(&self, capacity: usize) {
         self.capacity.store(capacity, Ordering::Relaxed);
-        let mut next = self.usage();
-        loop {
-            next = next.saturating_sub(LOWERING_STEP).max(capacity);
-            let mut evicted = Vec::new();
-            self.store().set_capacity(next, &mut evicted);
-            self.pass_on(evicted);
-            if next == capacity {
-                break;
-            }
+        for step in lowering_steps(self.usage(), capacity) {
+            self.lower_to(step);
         }
         self.divide_again();
         if let Some(ghosts) = self.ghosts.get() {
             ghosts.set_capacity(capacity);
         }
+    }
+
+    /// Sets the capacity of the entries and charges, and returns the number of entries that this evicted.
+    fn lower_to(&self, capacity: usize) -> usize {
+        let mut evicted = Vec::new();
+        self.store().set_capacity(capacity, &mut evicted);
+        let count = evicted.len();
+        self.pass_on(evicted);
+        count
     }
 
     /// Starts the observation of evicted keys that are inserted again.
@@ -504,7 +513,7 @@ impl BlockCache {
         all
     }
 
-    /// Calls `visit` for the entries of a moment, without holding a lock.
+    /// Calls `visit` for the entries cached at one point in time, without holding a lock.
     pub fn for_each_entry(&self, mut visit: impl FnMut(CacheEntry)) {
         self.store().for_each(&mut visit);
     }

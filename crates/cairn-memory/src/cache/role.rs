@@ -81,7 +81,7 @@ pub struct RoleCounts {
     pub misses: u64,
     /// Insertions, including replacements.
     pub insertions: u64,
-    /// Insertions refused because the entry was too large or the cache full of entries in use.
+    /// Insertions rejected because the entry was too large or the cache full of entries in use.
     pub refusals: u64,
     /// Entries evicted.
     pub evictions: u64,

@@ -33,13 +33,13 @@ fn check(cache: &BlockCache, n: u64) -> Option<Buffer> {
     Some(found)
 }
 
-/// At rest, everything inserted is evicted, erased or present.
+/// Once no reader is active, everything inserted is evicted, erased or present.
 fn settled(cache: &BlockCache) {
     let counts = cache.counts();
     assert_eq!(counts.usage, cache.usage());
     assert_eq!(counts.usage, counts.entries * CHARGE);
     assert_eq!(counts.entries, cache.entries());
-    // Entries that were inserted while all others were held make room now.
+    // Entries that were inserted while readers held all others are evicted now.
     cache.set_capacity(cache.capacity());
     assert!(cache.usage() <= cache.capacity());
 }
@@ -74,7 +74,7 @@ fn shuttle_readers_and_writers_share_a_full_cache() {
 }
 
 #[test]
-fn shuttle_erasures_and_capacities_meet_readers() {
+fn shuttle_erasures_and_capacity_changes_race_with_readers() {
     explore(|| {
         let cache = small();
         put(&cache, 0);
@@ -107,7 +107,7 @@ fn shuttle_erasures_and_capacities_meet_readers() {
 }
 
 #[test]
-fn shuttle_tails_are_laid_under_readers() {
+fn shuttle_tails_are_appended_while_buffers_are_read() {
     explore(|| {
         let cache = small();
         let block = Buffer::with_room(&[7; 40], 24);

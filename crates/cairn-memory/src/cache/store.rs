@@ -1,4 +1,4 @@
-//! The seam between the cache and its kinds.
+//! The interface between the cache and its kinds.
 
 use cairn_platform::Buffer;
 
@@ -17,8 +17,8 @@ pub(super) struct Insertion {
     pub(super) lowest: CacheTier,
 }
 
-/// A kind of cache. Entries that make room for others are appended to `evicted`, so that the caller frees them
-/// or passes them on when no lock is held. Every `hash` is [`CacheKey::hash`] of the key beside it.
+/// A kind of cache. Entries evicted by a call are appended to `evicted`, so that the caller frees them or
+/// passes them on without holding a lock. Every `hash` is [`CacheKey::hash`] of the `key` argument.
 pub(super) trait Store: Send + Sync {
     /// The buffer of `key`; a miss is counted for `role`.
     fn lookup(&self, hash: u64, key: &CacheKey, role: CacheRole) -> Option<Buffer>;
@@ -57,6 +57,6 @@ pub(super) trait Store: Send + Sync {
     fn reserve(&self, before: usize, now: usize, evicted: &mut Vec<Evicted>);
     /// The counters of `role`.
     fn counts(&self, role: CacheRole) -> RoleCounts;
-    /// Visits the entries of a moment, without a lock.
+    /// Visits the entries cached at one point in time, without holding a lock.
     fn for_each(&self, visit: &mut dyn FnMut(CacheEntry));
 }

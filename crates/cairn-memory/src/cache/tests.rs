@@ -8,10 +8,10 @@ fn key(n: u64) -> CacheKey {
 }
 
 fn block(byte: u8) -> Buffer {
-    Buffer::from(vec![byte; 1000])
+    Buffer::from(vec![byte; 1024])
 }
 
-const CHARGE: usize = 1000 + ENTRY_OVERHEAD;
+const CHARGE: usize = 1024 + ENTRY_OVERHEAD;
 
 /// One shard with room for `blocks` blocks.
 fn cache(blocks: usize, high: f64, low: f64, strict: bool) -> BlockCache {
@@ -81,7 +81,7 @@ fn an_insertion_reports_that_it_replaced_an_entry() {
 }
 
 #[test]
-fn an_entry_that_was_hit_outlives_others() {
+fn an_entry_that_was_hit_is_evicted_last() {
     let cache = cache(4, 0.0, 0.0, false);
     for n in 0..4 {
         put(&cache, n, CachePriority::Low);
@@ -137,7 +137,7 @@ fn a_pool_ratio_bounds_the_pool() {
         num_shard_bits: Some(0),
         ..CacheOptions::lru()
     };
-    let cache = BlockCache::new(8 * (1000 + super::lru::ENTRY_OVERHEAD), options);
+    let cache = BlockCache::new(8 * (1024 + super::lru::ENTRY_OVERHEAD), options);
     for n in 0..8 {
         put(&cache, n, CachePriority::High);
     }
@@ -149,7 +149,7 @@ fn a_pool_ratio_bounds_the_pool() {
 }
 
 #[test]
-fn strict_capacity_refuses_insertions_if_all_is_in_use() {
+fn strict_capacity_rejects_insertions_if_all_entries_are_in_use() {
     for strict in [false, true] {
         let cache = cache(3, 0.0, 0.0, strict);
         for n in 0..3 {
@@ -177,6 +177,34 @@ fn the_capacity_can_be_changed() {
     assert!(!put(&cache, 1, CachePriority::High));
     cache.set_capacity(2 * CHARGE);
     assert!(put(&cache, 1, CachePriority::High));
+}
+
+/// A step that takes a microsecond per entry is far below 10 ms.
+#[test]
+#[cfg_attr(miri, ignore = "takes too long")]
+fn a_lower_capacity_evicts_few_entries_at_a_time() {
+    const MOST: usize = 4_000;
+    for kind in [CacheKind::Clock, CacheKind::Lru] {
+        for len in [200, 4000] {
+            let options = CacheOptions {
+                kind,
+                num_shard_bits: Some(0),
+                ..CacheOptions::default()
+            };
+            let cache = BlockCache::new(16 << 20, options);
+            for n in 0..(16 << 20) / len {
+                let block = Buffer::from(vec![1; len as usize]);
+                cache.insert(key(n), block, CacheRole::Data, CachePriority::Low);
+            }
+            let before = cache.entries();
+            let steps = lowering_steps(cache.usage(), 1 << 20);
+            let evicted: Vec<usize> = steps.map(|step| cache.lower_to(step)).collect();
+            assert!(evicted.len() >= 14, "{evicted:?}");
+            assert!(evicted.iter().all(|&count| count <= MOST), "{evicted:?}");
+            assert_eq!(evicted.iter().sum::<usize>(), before - cache.entries());
+            assert!(cache.usage() <= 1 << 20, "{cache:?}");
+        }
+    }
 }
 
 #[test]
@@ -277,7 +305,7 @@ mod against_a_model {
                     _ => cache.set_capacity((n as usize) * CHARGE / 2),
                 }
                 written.retain(|&n, _| cache.contains(&key(n)));
-                let expected: usize = written.values().map(|b| b.len() + ENTRY_OVERHEAD).sum();
+                let expected: usize = written.values().map(|b| b.memory_usage() + ENTRY_OVERHEAD).sum();
                 prop_assert_eq!(cache.usage(), expected);
                 prop_assert_eq!(cache.entries(), written.len());
             }
@@ -307,22 +335,22 @@ fn a_buffer_that_was_an_entry_is_charged_as_its_copy() {
 
 #[test]
 fn a_tail_without_room_copies_the_buffer() {
-    let (cache, key) = cache_with(Buffer::from(&[7; 100][..]));
+    let (cache, key) = cache_with(Buffer::from(&[7; 128][..]));
     let other = CacheKey { high: 1, low: 3 };
     let before = cache.usage();
     let bare = cache.get(&key).expect("it is here");
-    let laid = cache.lay_tail(&key, bare, &[9; 40]);
-    assert_eq!((&*laid, laid.tail()), (&[7; 100][..], &[9; 40][..]));
-    let alone = cache.lay_tail(&other, Buffer::from(&[7; 100][..]), &[9; 40]);
-    assert_eq!((&*alone, alone.tail()), (&[7; 100][..], &[9; 40][..]));
+    let laid = cache.lay_tail(&key, bare, &[9; 64]);
+    assert_eq!((&*laid, laid.tail()), (&[7; 128][..], &[9; 64][..]));
+    let alone = cache.lay_tail(&other, Buffer::from(&[7; 128][..]), &[9; 64]);
+    assert_eq!((&*alone, alone.tail()), (&[7; 128][..], &[9; 64][..]));
 
     let found = cache.get(&key).expect("it is here");
     assert!(found.is_same(&laid));
-    assert_eq!(cache.usage(), before + 40);
+    assert_eq!(cache.usage(), before + 64);
     assert!(!cache.contains(&other), "nothing is inserted");
     let counts = cache.role_counts(CacheRole::Data);
     assert_eq!((counts.entries, counts.insertions), (1, 1));
-    assert_eq!(counts.usage, before + 40);
+    assert_eq!(counts.usage, before + 64);
 }
 
 #[test]

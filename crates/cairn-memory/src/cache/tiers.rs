@@ -1,8 +1,8 @@
-//! The tier below a cache: what it is offered, when it is searched, and the division of one capacity.
+//! The tier below a cache: the entries offered to it, its lookups, and the division of a shared capacity.
 //!
-//! Entries go down when they are evicted and come up when they are used again. With [`BlockCache::tiered`] the
-//! capacity of a compressed tier is charged to the cache ([`MemoryUse::CompressedTier`]), so that one number
-//! bounds both. Other charges then reduce both in the ratio of the division.
+//! Entries move down when they are evicted and up when they are used again. With [`BlockCache::tiered`] the
+//! capacity of a compressed tier is charged to the cache ([`MemoryUse::CompressedTier`]), so that a single
+//! capacity bounds both. Other charges then reduce both in proportion.
 
 use cairn_platform::Buffer;
 use cairn_platform::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ pub(super) struct TierBelow {
 struct Shared {
     /// The share of the tier.
     ratio: Mutex<f64>,
-    /// The capacity that the tier was last given.
+    /// The capacity last set on the tier.
     given: Mutex<usize>,
 }
 
@@ -64,7 +64,7 @@ impl TierBelow {
 }
 
 impl BlockCache {
-    /// Creates a cache of `capacity` bytes above `tier`, which has a capacity of its own.
+    /// Creates a cache of `capacity` bytes above `tier`, which has its own capacity.
     #[must_use]
     pub fn with_tier(
         capacity: usize,
@@ -78,8 +78,8 @@ impl BlockCache {
         BlockCache::build(capacity, options, Some(tier))
     }
 
-    /// Creates a cache that shares `total` bytes with the compressed tier `tier`: the share `ratio`, from 0 to
-    /// 1, is the tier's, of what is not charged for other memory.
+    /// Creates a cache that shares `total` bytes with the compressed tier `tier`. The tier gets the share
+    /// `ratio`, from 0 to 1, of the capacity that is not charged for other memory.
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ impl BlockCache {
         Ok(())
     }
 
-    /// Gives the tier its share of what other charges leave.
+    /// Sets the capacity of the tier to its share of what other charges leave.
     pub(super) fn divide_again(&self) {
         let Some(tier) = &self.tier else { return };
         let Some(shared) = &tier.shared else { return };
@@ -149,7 +149,7 @@ impl BlockCache {
         if share == *given {
             return;
         }
-        // What loses memory is changed first, so that the total is not exceeded.
+        // The one that shrinks is changed first, so that the total is not exceeded.
         if share < *given {
             tier.cache.set_capacity(share);
         }
@@ -165,14 +165,14 @@ impl BlockCache {
         self.pass_on(evicted);
     }
 
-    /// The entry of `key` in the tiers below, down to `lowest`, after a lookup has found none here. An entry
-    /// that is used repeatedly comes up.
+    /// Returns the entry of `key` in the tiers below, down to `lowest`, after a lookup in this cache has
+    /// failed. An entry that is used repeatedly moves up.
     #[must_use]
     pub fn lookup_below(&self, key: &CacheKey, lowest: CacheTier) -> Option<Buffer> {
         self.search_below(key, lowest, &mut LookupCounts::default())
     }
 
-    /// [`BlockCache::lookup_below`] that adds the events of the lookup to `counts`.
+    /// Like [`BlockCache::lookup_below`], and adds the events of the lookup to `counts`.
     #[must_use]
     pub fn search_below(
         &self,
@@ -195,8 +195,8 @@ impl BlockCache {
         Some(found.buffer)
     }
 
-    /// Offers evicted entries to the tier below and frees them. No lock is held. Their memory may be used for
-    /// the next block that the thread reads.
+    /// Offers evicted entries to the tier below and frees them, without holding a lock. Their memory may be
+    /// reused for the next block that the thread reads.
     pub(super) fn pass_on(&self, evicted: Vec<Evicted>) {
         for entry in evicted {
             if let Some(ghosts) = self.ghosts.get() {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn evicted_entries_are_found_below_and_come_up() {
+    fn evicted_entries_are_found_below_and_move_up() {
         for kind in [CacheKind::Clock, CacheKind::Lru] {
             let cache = BlockCache::with_tier(20 * BLOCK, options(kind), compressed(1 << 20));
             fill(&cache, 0..100, CacheTier::default());
@@ -265,7 +265,7 @@ mod tests {
                 let below = cache.lookup_below(&key(gone), CacheTier::default());
                 assert_eq!(*below.expect("below"), *block(gone));
             }
-            // An entry in repeated use comes up, or the loop does not end.
+            // An entry in repeated use moves up; otherwise the loop does not end.
             assert!(cache.usage() <= cache.capacity());
             assert!(
                 cache
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_go_no_lower_than_they_may() {
+    fn entries_stay_above_their_lowest_tier() {
         for kind in [CacheKind::Clock, CacheKind::Lru] {
             let tier = compressed(1 << 20);
             let cache = BlockCache::with_tier(20 * BLOCK, options(kind), tier.clone());

@@ -9,7 +9,8 @@ use cairn_types::Result;
 
 use super::Bytes;
 
-/// A codec with idle compressors, of which there are as many as threads ever compressed at a time.
+/// A codec with idle compressors: as many as the maximum number of threads that ever compressed at the same
+/// time.
 pub(super) struct Codec {
     kind: Compression,
     options: CodecOptions,
@@ -44,7 +45,7 @@ impl Codec {
         self.kind
     }
 
-    /// The compressed form of `raw`; `None` if that is not shorter, or there is no compression.
+    /// Returns the compressed form of `raw`, or `None` if it is not shorter or there is no codec.
     pub(super) fn compress(&self, raw: &[u8]) -> Option<Bytes> {
         let len = u32::try_from(raw.len()).ok()?;
         if self.kind == Compression::None {
@@ -65,15 +66,15 @@ impl Codec {
             codec: self.kind,
             len,
         });
-        // The output of an exceptionally large block is not kept.
+        // An exceptionally large output buffer is not retained.
         worker.out.shrink_to(256 << 10);
         self.idle.lock().push(worker);
         compressed
     }
 }
 
-/// Decompresses `stored`, which has `len` bytes when decompressed. Returns `None` if it is damaged. Nothing is
-/// allocated because `stored` or `len` says so.
+/// Decompresses `stored`, which has `len` bytes when decompressed. Returns `None` if it is damaged. The size
+/// of allocations does not depend on unverified lengths in `stored`.
 pub(super) fn expand(codec: Compression, stored: &[u8], len: usize) -> Option<Buffer> {
     let declared = declared_len(codec, stored, Framing::Sized, len).ok()?;
     if declared.modest_len(stored.len()) == Some(len) {
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn incompressible_bytes_and_no_codec_give_nothing() {
+    fn incompressible_bytes_and_no_codec_give_none() {
         let noise: Vec<u8> = (1..4000u64)
             .map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15))
             .map(|n| ((n ^ (n >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 56) as u8)

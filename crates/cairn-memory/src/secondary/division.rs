@@ -8,15 +8,15 @@
 //! total 100, ratio 0.3, 10 charged |- 10 -|---- 63 block cache ---|-- 27 compressed ----|
 //! ```
 //!
-//! Total, ratio and charges may change at any time. A ratio of 0 is not final, as it is in RocksDB.
+//! Total, ratio and charges may change at any time. Unlike in RocksDB, a ratio of 0 can be changed again.
 
 use cairn_types::{Error, Result};
 
-/// The granularity in which charges move the border, as in RocksDB. A memtable that grows by small steps does
-/// not change every shard of both caches at each.
+/// The granularity in which charges move the border, as in RocksDB. A memtable that grows in small steps thus
+/// does not update every shard of both caches in each step.
 const CHUNK: usize = 1 << 20;
 
-/// The capacity of the compressed tier out of `total` bytes, of which `charged` are used otherwise.
+/// Returns the capacity of the compressed tier out of `total` bytes, of which `charged` are used otherwise.
 #[must_use]
 pub fn compressed_share(total: usize, charged: usize, ratio: f64) -> usize {
     let divided = total.saturating_sub(charged / CHUNK * CHUNK);

@@ -1,16 +1,16 @@
 //! Cache tiers below the block cache: compressed memory, and a local flash device.
 //!
-//! The block cache offers each entry that it evicts to a [`SecondaryCache`], and searches that after a miss of
-//! its own. A tier is free to refuse an entry: what it keeps is decided by merit, since most evicted blocks
-//! are never read again and would only push out those that are.
+//! The block cache offers each entry that it evicts to a [`SecondaryCache`], and searches it after a miss. A
+//! tier may reject an entry: it selects entries by merit, since most evicted blocks are never read again and
+//! would displace those that are.
 //!
 //! - [`CompressedSecondaryCache`] keeps entries compressed in memory. It may have a tier below it.
 //! - [`FlashCache`] keeps entries in files, across restarts.
 //! - [`compressed_share`] divides one capacity, less the charges to it, between a block cache and the compressed
 //!   tier (RocksDB's tiered cache).
 //!
-//! A tier never fails: whatever prevents it from answering makes the entry absent. No lock is held while a
-//! tier compresses, decompresses, or accesses a file.
+//! A tier never fails: if it cannot return an entry, for any reason, the entry is absent. No lock is held
+//! while a tier compresses, decompresses, or accesses a file.
 //!
 //! Equal keys imply equal bytes ([`CacheKey`]). An entry that is found in a tier is therefore never stale, and
 //! the same entry may be in several tiers at a time.
@@ -49,8 +49,7 @@ pub enum CacheTier {
 /// The bytes of an entry, shared.
 #[derive(Clone, Debug)]
 pub enum Bytes {
-    /// As in the block cache, but for the tail of the buffer, which is derived from the rest and no part of the
-    /// entry.
+    /// As in the block cache, without the tail of the buffer, which is derived from the rest.
     Plain(Buffer),
     /// Compressed by a tier, which does not need the header of a buffer.
     Compressed {
@@ -98,7 +97,7 @@ impl Bytes {
         }
     }
 
-    /// The bytes in an allocation of their own length, without a tail.
+    /// Returns the bytes in an allocation of their own length, without a tail.
     fn trimmed(&self) -> Bytes {
         match self {
             Bytes::Plain(buffer) if buffer.memory_usage() != buffer.len() => {
@@ -120,7 +119,7 @@ pub struct Offer<'a> {
     pub role: CacheRole,
     /// The priority in the block cache.
     pub priority: CachePriority,
-    /// True if the tier above had a hit on the entry since it was inserted there.
+    /// True if the entry was hit in the tier above since it was inserted there.
     pub hit: bool,
     /// The lowest tier that may keep the entry.
     pub lowest: CacheTier,
@@ -136,22 +135,22 @@ pub struct Found {
     /// The priority in the block cache.
     pub priority: CachePriority,
     /// True if the entry should be inserted into the block cache. Otherwise it has been used too rarely, and
-    /// the buffer is for the caller alone.
+    /// the buffer is exclusive to the caller.
     pub keep: bool,
     /// The bytes as the tier stores them.
     stored: Bytes,
 }
 
-/// The events of lookups, for the statistics of their callers.
+/// Events of lookups, for the statistics of the caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LookupCounts {
     /// Entries found in compressed memory.
     pub compressed_hits: u32,
-    /// Misses of compressed memory, where an earlier eviction had recorded the key.
+    /// Misses of compressed memory for which an earlier eviction had recorded the key.
     pub placeholder_hits: u32,
     /// Hits below compressed memory that were offered to it.
     pub hits_below_offered: u32,
-    /// Hits below compressed memory that were not.
+    /// Hits below compressed memory that were not offered to it.
     pub hits_below_skipped: u32,
 }
 
@@ -195,7 +194,7 @@ impl TierCounts {
         self.usage += len as u64;
     }
 
-    /// Records that an entry of `len` stored bytes is gone, for the given reason.
+    /// Records the removal of an entry of `len` stored bytes, for the given reason.
     fn removed(&mut self, len: usize, reason: Removal) {
         debug_assert!(self.entries > 0, "the entry was counted");
         match reason {
@@ -219,7 +218,7 @@ enum Removal {
 /// 1. A lookup returns the bytes that were inserted under the key, or nothing.
 /// 2. `usage` does not exceed `capacity`, except while a lower capacity takes effect.
 /// 3. The counters of each role add up ([`TierCounts`]).
-/// 4. Nothing panics and nothing is returned as an error, whatever the device below does.
+/// 4. No method panics or returns an error, regardless of failures of the device below.
 pub trait SecondaryCache: Send + Sync {
     /// Offers an entry that the tier above evicted. Returns true if this tier has the entry now.
     fn insert(&self, offer: &Offer<'_>) -> bool;
@@ -229,8 +228,9 @@ pub trait SecondaryCache: Send + Sync {
         let _ = offer;
     }
 
-    /// The entry of `key`, searched in the tiers down to `lowest`. With `promote`, an entry used repeatedly is
-    /// returned with [`Found::keep`] and may be removed here; without, it stays as it is. Adds to `counts`.
+    /// Returns the entry of `key`, searching the tiers down to `lowest`. With `promote`, an entry that is
+    /// used repeatedly is returned with [`Found::keep`] and may be removed from this tier; without, it stays.
+    /// Adds to `counts`.
     fn search(
         &self,
         key: &CacheKey,
@@ -265,7 +265,7 @@ pub trait SecondaryCache: Send + Sync {
     /// The counters of entries of `role`.
     fn role_counts(&self, role: CacheRole) -> TierCounts;
 
-    /// The tier, if it is one of compressed memory.
+    /// The tier itself, if it is the compressed tier.
     fn as_compressed(&self) -> Option<&CompressedSecondaryCache> {
         None
     }

@@ -1,16 +1,17 @@
-//! Keys seen recently: the memory of an admission policy that stores an entry at its second appearance.
+//! A set of recently seen keys, for an admission policy that stores an entry when it is offered for the
+//! second time.
 //!
-//! RocksDB inserts a placeholder into the cache instead. A set of fingerprints in a fixed array does the same
-//! in 4 bytes a key, and never displaces an entry. Keys fall into buckets of eight by their hash; in a bucket
-//! the oldest key is replaced. Two keys are confused with a probability of about 2⁻²⁸, which costs the storing
-//! of an entry that has not deserved it.
+//! RocksDB inserts a placeholder into the cache instead. A set of fingerprints in a fixed array takes 4 bytes
+//! per key and never displaces an entry. Keys are hashed to buckets of eight; a new key replaces the oldest
+//! one in its bucket. Two keys are confused with a probability of about 2⁻²⁸, in which case an entry is
+//! stored too early.
 
 const BUCKET: usize = 8;
 
 /// A bounded set of recently seen keys.
 #[derive(Default)]
 pub(super) struct RecentKeys {
-    /// A power of two, or none. In a bucket the newest key comes first; 0 is empty.
+    /// A power of two, or empty. In a bucket the newest key comes first; 0 is empty.
     buckets: Box<[[u32; BUCKET]]>,
 }
 
@@ -72,7 +73,7 @@ impl RecentKeys {
 
 /// 32 bits of the hash, of which at least one is set.
 fn fingerprint(hash: u64) -> u32 {
-    // Truncation is intended: these bits are those that select neither a bucket nor a shard.
+    // Truncation is intended: these bits select neither a bucket nor a shard.
     (hash >> 24) as u32 | 1
 }
 

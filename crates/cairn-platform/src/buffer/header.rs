@@ -1,34 +1,35 @@
 //! The headers of buffers: the reference count of a buffer, and its cache entry.
 //!
-//! Headers are *type-stable*: the memory of a header remains a header for the life of the process, also while
+//! Headers are *type-stable*: the memory of a header remains a header for the life of the process, even while
 //! no buffer uses it. A reader that found the number of a header in a hash table may therefore take a
-//! reference first and check afterwards whether the header still belongs to the block it looks for
+//! reference first and check afterwards whether the header still belongs to the block that it is looking up
 //! ([`Header::try_pin`]). A cache hit thus costs one atomic operation, its release another, and neither waits
 //! for a thread that inserts or evicts.
 //!
-//! Invariants, beside those of the reference word (`word`):
+//! Invariants, in addition to those of the reference word (`word`):
 //!
 //! H1. The memory of a buffer is freed by the thread that ends the use of its header.
 //! H2. The key is written once per use, before the entry is published, so that a reader that pinned the entry
 //!     reads a stable key.
 //!
-//! Cost: 64 bytes a header, for as many as were in use at the same time. Headers are allocated in segments of
-//! doubling size; the pages of a segment that were never used take no memory.
+//! Cost: 64 bytes per header, for the maximum number in use at any time. Headers are allocated in segments of
+//! doubling size; unused pages of a segment take no memory.
 
 use std::cell::RefCell;
 use std::ptr::NonNull;
 
+use super::slab::Memory;
 use super::word::RefWord;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Mutex, OnceLock, Ordering};
 
-/// Number of no header.
+/// The number that denotes no header.
 const NONE: u32 = u32::MAX;
 
 /// The header of one buffer; see the module's documentation.
 #[repr(align(64))]
 pub(crate) struct Header {
     word: RefWord,
-    /// The memory of the buffer, a `Box<[u8]>` of `capacity` bytes.
+    /// The memory of the buffer, a [`Memory`] of `capacity` bytes.
     memory: AtomicPtr<u8>,
     key: [AtomicU64; 2],
     capacity: AtomicU32,
@@ -44,7 +45,7 @@ pub(crate) struct Header {
     number: AtomicU32,
 }
 
-// A header is one cache line: a hit touches no other.
+// A header is one cache line: a hit accesses no other line.
 #[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(size_of::<Header>() == 64);
 
@@ -57,13 +58,13 @@ impl Header {
         self.word.begin();
     }
 
-    /// Adds a reference for a caller that has one.
+    /// Adds a reference for a caller that holds one.
     #[inline]
     pub(super) fn retain(&self) {
         self.word.retain();
     }
 
-    /// Gives a reference back, and frees the buffer if it was the last.
+    /// Releases a reference, and frees the buffer if it was the last.
     #[inline]
     pub(super) fn release(&self) {
         if self.word.release() {
@@ -77,13 +78,10 @@ impl Header {
         HEADERS.give(self);
     }
 
-    /// Returns the memory of a buffer that nothing refers to.
-    fn take_memory(&self) -> Box<[u8]> {
-        let memory = self.memory.load(Ordering::Relaxed);
-        let capacity = self.capacity.load(Ordering::Relaxed) as usize;
-        let memory = std::ptr::slice_from_raw_parts_mut(memory, capacity);
-        // SAFETY: H1: `memory` came from a box of `capacity` bytes, and this is the end of its use.
-        unsafe { Box::from_raw(memory) }
+    /// Returns the memory of a buffer without references.
+    fn take_memory(&self) -> Memory {
+        // SAFETY: H1: `begin` stored both, and this is the end of their use.
+        unsafe { Memory::from_raw(self.memory(), self.capacity()) }
     }
 
     /// The number of references.
@@ -93,7 +91,7 @@ impl Header {
 
     #[inline]
     pub(super) fn memory(&self) -> NonNull<u8> {
-        // Never null: `begin` stores a pointer of a box.
+        // Never null: `begin` stores a pointer that is not.
         NonNull::new(self.memory.load(Ordering::Relaxed)).unwrap_or(NonNull::dangling())
     }
 
@@ -107,11 +105,11 @@ impl Header {
     }
 
     pub(super) fn tail(&self) -> u32 {
-        // Acquire: with the bytes of a tail that was added in place.
+        // Acquire: includes the bytes of a tail that was added in place.
         self.tail.load(Ordering::Acquire)
     }
 
-    /// Publishes the length of a tail that was written behind the buffer.
+    /// Publishes the length of a tail that was written after the buffer's bytes.
     pub(super) fn set_tail(&self, tail: u32) {
         self.tail.store(tail, Ordering::Release);
     }
@@ -126,7 +124,7 @@ impl Header {
             return false;
         }
         if self.has_key(key) {
-            // Two relaxed operations instead of an atomic one: a lost hit does no harm.
+            // Two relaxed operations instead of an atomic one: a lost hit is harmless.
             let hits = self.hits.load(Ordering::Relaxed);
             self.hits.store(hits.wrapping_add(1), Ordering::Relaxed);
             return true;
@@ -148,7 +146,7 @@ impl Header {
         ]
     }
 
-    /// Gives the buffer its key, unless it has been given one. The caller has a reference.
+    /// Sets the key of the buffer, unless it is already set. The caller holds a reference.
     pub(super) fn claim(&self, key: [u64; 2]) -> bool {
         if !self.word.claim() {
             return false;
@@ -158,7 +156,7 @@ impl Header {
         true
     }
 
-    /// Makes the entry of a claimed buffer visible to readers. The cache takes over one reference.
+    /// Makes the entry of a claimed buffer visible to readers. One reference is transferred to the cache.
     pub(super) fn publish(&self, len: u32, tail: u32) {
         self.len.store(len, Ordering::Relaxed);
         self.tail.store(tail, Ordering::Relaxed);
@@ -166,7 +164,7 @@ impl Header {
         self.word.publish();
     }
 
-    /// Hides the entry from readers. The caller takes over the cache's reference.
+    /// Hides the entry from readers. The cache's reference is transferred to the caller.
     pub(super) fn unpublish(&self) {
         self.word.unpublish();
     }
@@ -194,10 +192,10 @@ impl Header {
     }
 }
 
-/// Three numbers that a cache keeps with an entry. They have no meaning here.
+/// Three numbers that a cache stores with an entry, and that this module does not interpret.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntryNote {
-    /// The entry's place in the cache's own order.
+    /// The position of the entry in the cache's own order.
     pub link: u32,
     /// Role and priority.
     pub class: u32,
@@ -207,7 +205,7 @@ pub struct EntryNote {
 
 /// The number of headers in the first segment, a power of two. Each further segment is twice as long.
 const FIRST: u32 = 1 << 10;
-/// Segments for all numbers of 32 bits.
+/// The number of segments for all 32-bit numbers.
 const SEGMENTS: usize = 22;
 
 /// The headers of the process.
@@ -230,7 +228,7 @@ struct Free {
     next: u32,
 }
 
-/// The number of free headers that a thread keeps for itself.
+/// The number of free headers that a thread retains.
 const KEPT: usize = 32;
 
 thread_local! {
@@ -256,17 +254,17 @@ impl Free {
 }
 
 impl Headers {
-    /// The header with `number`, which was returned by [`Header::number`].
+    /// Returns the header with `number`, which was returned by [`Header::number`].
     #[inline]
     fn get(&self, number: u32) -> Option<&'static Header> {
         let (segment, at) = place(number);
         self.segments.get(segment)?.get()?.get(at)
     }
 
-    /// A free header, which is the caller's.
+    /// Allocates a header.
     fn take(&self) -> &'static Header {
         if cfg!(shuttle) {
-            // Shuttle's threads are one to the system, and share what is kept for a thread.
+            // Shuttle's threads are a single thread to the operating system, and share thread-local data.
             return self.take_shared(&mut self.free.lock());
         }
         let mine = MINE.try_with(|mine| mine.borrow_mut().0.pop());
@@ -275,7 +273,7 @@ impl Headers {
         }
         let mut free = self.free.lock();
         let taken = self.take_shared(&mut free);
-        // An exiting thread keeps none.
+        // An exiting thread retains none.
         let _ = MINE.try_with(|mine| {
             let mine = &mut mine.borrow_mut().0;
             while mine.len() < KEPT / 2 && free.first != NONE {
@@ -299,7 +297,7 @@ impl Headers {
         header
     }
 
-    /// Takes a header back.
+    /// Frees a header.
     fn give(&self, header: &Header) {
         let Some(header) = self.get(header.number()) else {
             return;
@@ -320,7 +318,7 @@ impl Headers {
     }
 }
 
-/// The segment of a header, and its index there.
+/// Returns the segment of a header, and its index there.
 #[inline]
 fn place(number: u32) -> (usize, usize) {
     let from_first = u64::from(number) + u64::from(FIRST);
@@ -329,7 +327,7 @@ fn place(number: u32) -> (usize, usize) {
     (segment as usize, at as usize)
 }
 
-/// Segments of zeros, which the system provides without touching their pages.
+/// Allocates segments of zeros, which the operating system provides without touching their pages.
 #[cfg(not(shuttle))]
 #[cold]
 fn new_segment(segment: usize) -> &'static [Header] {
@@ -365,19 +363,20 @@ fn new_segment(segment: usize) -> &'static [Header] {
     headers.leak()
 }
 
-/// A header for a buffer in `memory`, with one reference.
-pub(super) fn begin(memory: Box<[u8]>) -> &'static Header {
+/// Creates a header for a buffer in `memory`, with one reference.
+pub(super) fn begin(memory: Memory) -> &'static Header {
     let capacity = super::length(memory.len());
     let header = HEADERS.take();
-    let memory = NonNull::from(Box::leak(memory)).cast();
+    let (memory, _) = memory.into_raw();
     header.begin(memory, capacity);
     header
 }
 
 /// Ends the use of a header whose only reference is the caller's, and returns the memory.
 ///
-/// Returns `None` if a reader is just taking a reference in vain; the caller's is given back then.
-pub(super) fn end(header: &'static Header) -> Option<Box<[u8]>> {
+/// Returns `None` if a reader is taking a reference at the same time, which will fail; the caller's reference
+/// is then released.
+pub(super) fn end(header: &'static Header) -> Option<Memory> {
     if !header.word.end_unique() {
         header.release();
         return None;
@@ -387,7 +386,7 @@ pub(super) fn end(header: &'static Header) -> Option<Box<[u8]>> {
     Some(memory)
 }
 
-/// The header with `number`.
+/// Returns the header with `number`.
 #[inline]
 pub(super) fn numbered(number: u32) -> Option<&'static Header> {
     HEADERS.get(number)

@@ -1,14 +1,14 @@
-//! Shared, immutable buffers: blocks and values as read, or decompressed.
+//! Shared, immutable buffers: blocks and values that were read or decompressed.
 //!
-//! A buffer is memory and a header (`header`), in which references are counted and which doubles as the
-//! entry of a cache. A cache keeps the *number* of a header, obtained by [`Buffer::publish`]. Its readers turn
-//! it into a buffer by [`Buffer::pin`], without a lock, although the number may be outdated.
+//! A buffer consists of memory and a header (`header`), which counts references and doubles as a cache entry.
+//! A cache stores the *number* of a header, returned by [`Buffer::publish`]. Its readers convert the number
+//! to a buffer with [`Buffer::pin`], without a lock, even though the number may be stale.
 //!
 //! The bytes may be followed by a tail: data derived from them, in the same allocation. The allocation may be
-//! longer than both, to leave room for a tail or because it was reused (`pool`).
+//! longer than both, to leave room for a tail or because sizes are rounded (`slab`).
 //!
-//! Invariant: the bytes that a buffer shows never change. A tail is written only where no buffer that exists
-//! shows the memory.
+//! Invariant: the bytes visible through a buffer never change. A tail is written only to memory that is not
+//! visible through any existing buffer.
 
 #![expect(
     unsafe_code,
@@ -17,6 +17,7 @@
 
 mod header;
 pub(crate) mod pool;
+mod slab;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 mod word;
@@ -26,6 +27,8 @@ use std::ptr::NonNull;
 
 pub use header::EntryNote;
 use header::Header;
+pub(crate) use slab::Memory;
+pub use slab::{BufferMemory, buffer_memory};
 
 use crate::{prefetch, prefetch_address};
 
@@ -84,9 +87,9 @@ impl Buffer {
         Buffer::of(memory, bytes.len())
     }
 
-    /// Appends `tail` in place. Returns false if the buffer has a tail, there is not enough room, or others
-    /// refer to the buffer: `others` is the number of references beside this one that show only the bytes of
-    /// this buffer.
+    /// Appends `tail` in place. Returns false if the buffer has a tail, there is not enough room, or there
+    /// are more references to the buffer than this one and `others`, which only expose the bytes of this
+    /// buffer.
     fn tail_in_place(&mut self, tail: &[u8], others: usize) -> bool {
         let fits = self.bytes() + tail.len() <= self.memory_usage();
         if self.tail > 0 || !fits || self.header.holders() > others + 1 {
@@ -115,7 +118,7 @@ impl Buffer {
         std::ptr::eq(self.header, other.header)
     }
 
-    /// Shortens the buffer by its last `len` bytes.
+    /// Removes the last `len` bytes from the buffer.
     ///
     /// # Panics
     ///
@@ -181,7 +184,7 @@ impl Buffer {
     }
 
     /// Creates a buffer of `len` bytes written by `fill`, with room for a tail of `room` bytes. The memory
-    /// passed to `fill` is zeroed or has the content of a previous buffer.
+    /// passed to `fill` is zeroed or has the content of an earlier buffer.
     ///
     /// # Errors
     ///
@@ -194,7 +197,7 @@ impl Buffer {
         Buffer::refilled(None, len, room, fill)
     }
 
-    /// [`Buffer::filled`] that reuses the memory of `spent` if it has a suitable length and is not shared.
+    /// Like [`Buffer::filled`], reusing the memory of `spent` if it has a suitable length and is not shared.
     pub(crate) fn refilled<E>(
         spent: Option<Buffer>,
         len: usize,
@@ -209,9 +212,9 @@ impl Buffer {
         Ok(Buffer::of(memory, len))
     }
 
-    /// The memory of the buffer, unless it is shared.
-    fn into_memory(self) -> Option<Box<[u8]>> {
-        // The reference is given back by `end`.
+    /// Returns the memory of the buffer, unless it is shared.
+    fn into_memory(self) -> Option<Memory> {
+        // The reference is released by `end`.
         header::end(std::mem::ManuallyDrop::new(self).header)
     }
 
@@ -229,8 +232,8 @@ impl Buffer {
         self.header.holders()
     }
 
-    /// A buffer of the first `len` bytes of `memory`.
-    pub(crate) fn of(memory: Box<[u8]>, len: usize) -> Buffer {
+    /// Creates a buffer of the first `len` bytes of `memory`.
+    pub(crate) fn of(memory: Memory, len: usize) -> Buffer {
         assert!(len <= memory.len(), "the bytes are in the memory");
         let header = header::begin(memory);
         Buffer {
@@ -242,27 +245,29 @@ impl Buffer {
     }
 }
 
-/// Calls for caches. A cache has at most one entry of a buffer, and changes entries under a lock of its own.
+/// Functions for caches. A buffer has at most one cache entry at a time, and a cache changes entries under
+/// its own lock.
 impl Buffer {
-    /// Makes the buffer the entry of `key`: from now on [`Buffer::pin`] finds it. The cache takes over the
-    /// reference and removes the entry by [`Buffer::unpublish`]. Returns the number of the entry.
+    /// Makes the buffer the entry of `key`, which [`Buffer::pin`] finds from then on. The reference is
+    /// transferred to the cache, which removes the entry with [`Buffer::unpublish`]. Returns the number of
+    /// the entry.
     ///
     /// # Errors
     ///
-    /// The buffer, if it has been the entry of a cache before.
+    /// The buffer, if it was already a cache entry.
     pub fn publish(self, key: [u64; 2], note: EntryNote) -> Result<u32, Buffer> {
         if !self.header.claim(key) {
             return Err(self);
         }
         self.header.set_note(note);
         self.header.publish(self.len, self.tail);
-        // The reference is the cache's.
+        // The reference belongs to the cache.
         Ok(std::mem::ManuallyDrop::new(self).header.number())
     }
 
-    /// The buffer of the entry `number`, if that is an entry of `key` at this moment. Counts a hit.
+    /// Returns the buffer of the entry `number`, if that currently is an entry of `key`. Counts a hit.
     ///
-    /// `number` is one that [`Buffer::publish`] returned at any time. The entry may have been removed since.
+    /// `number` was returned by [`Buffer::publish`] at some time. The entry may have been removed since.
     #[inline]
     #[must_use]
     pub fn pin(number: u32, key: [u64; 2]) -> Option<Buffer> {
@@ -270,7 +275,7 @@ impl Buffer {
         header.pin_if(key).then(|| Buffer::of_entry(header))
     }
 
-    /// A buffer for a reference that the caller has taken.
+    /// Creates a buffer from a reference that the caller has taken.
     #[inline]
     fn of_entry(header: &'static Header) -> Buffer {
         // The tail first: its length is published after its bytes.
@@ -292,11 +297,11 @@ impl Buffer {
     }
 
     /// Appends `tail` to this buffer and the entry `number`, in place, if it is the entry's buffer, there is
-    /// room, and no other reader has it.
+    /// room, and no reader holds it.
     ///
     /// # Errors
     ///
-    /// The buffer, if not.
+    /// The buffer otherwise.
     pub fn publish_tail(mut self, number: u32, tail: &[u8]) -> Result<Buffer, Buffer> {
         let is_entry = header::numbered(number).is_some_and(|it| std::ptr::eq(it, self.header));
         // The other reference is the cache's.
@@ -330,7 +335,7 @@ impl Buffer {
         }
     }
 
-    /// The state of the entry `number`, of which the cache has the reference.
+    /// Returns the state of the entry `number`, whose reference belongs to the cache.
     #[must_use]
     pub fn entry(number: u32) -> Option<Entry> {
         let header = header::numbered(number)?;
@@ -344,7 +349,7 @@ impl Buffer {
         })
     }
 
-    /// Changes the cache's data about the entry `number`.
+    /// Changes the cache's data for the entry `number`.
     pub fn set_note(number: u32, note: EntryNote) {
         if let Some(header) = header::numbered(number) {
             header.set_note(note);
@@ -359,10 +364,9 @@ pub struct Entry {
     pub len: usize,
     /// The size of the allocation.
     pub memory_usage: usize,
-    /// The number of hits since the entry was made, modulo 2^32. A hit may be missing if threads hit the entry
-    /// at the same time.
+    /// The number of hits since the entry was created, modulo 2^32. Concurrent hits may be counted once.
     pub hits: u32,
-    /// True if a reader refers to the buffer.
+    /// True if a reader holds the buffer.
     pub is_held: bool,
     /// The key of the entry.
     pub key: [u64; 2],
@@ -372,14 +376,15 @@ pub struct Entry {
 
 impl From<Vec<u8>> for Buffer {
     fn from(bytes: Vec<u8>) -> Buffer {
-        let len = bytes.len();
-        Buffer::of(bytes.into_boxed_slice(), len)
+        Buffer::from(&*bytes)
     }
 }
 
 impl From<&[u8]> for Buffer {
     fn from(bytes: &[u8]) -> Buffer {
-        Buffer::of(bytes.into(), bytes.len())
+        let mut memory = pool::memory(bytes.len());
+        memory[..bytes.len()].copy_from_slice(bytes);
+        Buffer::of(memory, bytes.len())
     }
 }
 

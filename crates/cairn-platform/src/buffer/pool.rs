@@ -1,115 +1,90 @@
 //! A thread-local pool of memory for buffers.
 //!
 //! A full cache evicts a block for each one that it inserts. Freeing the memory of the old block and
-//! allocating and clearing new memory costs up to a third of reading the block from the page cache. The
-//! blocks of a table have similar lengths, so the new block reuses the memory of the old one.
+//! allocating and zeroing new memory costs up to a third of reading the block from the page cache. The blocks
+//! of a table have similar lengths, so the new block reuses the memory of the old one.
 //!
-//! Each thread keeps at most [`MAX_BUFFERS`] buffers of at most [`MAX_LENGTH`] bytes. Once it has kept one,
-//! it rounds lengths of new allocations up to a step, so that a buffer fits all blocks of about its length.
-//! If larger buffers could be reused for smaller blocks only, the allocator would be left with small free
-//! blocks and asked for large ones, and fragmentation would grow to a third of the cache.
+//! Each thread retains at most [`MAX_BUFFERS`] buffers and [`MAX_BYTES`]. Lengths are rounded to those of the slabs
+//! (`slab`), so that a buffer fits all blocks of about its length.
 
 use std::cell::RefCell;
-use std::ops::RangeInclusive;
 
-/// The maximum number of buffers kept by a thread.
+use super::slab::{Memory, rounded};
+
+/// The maximum number of buffers retained by a thread.
 const MAX_BUFFERS: usize = 8;
-/// The lengths of pooled buffers. Shorter ones are not worth pooling, and longer ones would retain too much
-/// memory.
-const POOLED_LENGTHS: RangeInclusive<usize> = 1 << 10..=MAX_LENGTH;
-/// The maximum length of a pooled buffer.
-const MAX_LENGTH: usize = 64 << 10;
-/// The number of length steps between consecutive powers of two.
-const STEPS: usize = 32;
+/// The maximum size of all buffers kept by a thread.
+const MAX_BYTES: usize = 64 << 10;
+/// The minimum size of a pooled buffer: shorter ones are not worth pooling.
+const MIN_LENGTH: usize = 1 << 10;
 
 thread_local! {
-    /// The buffers kept by the thread. Has a capacity only once a buffer was kept.
-    static POOL: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
-}
-
-/// The length to allocate for `len` bytes.
-fn rounded(len: usize) -> usize {
-    match POOLED_LENGTHS.contains(&len) {
-        true => len.next_multiple_of((1 << len.ilog2()) / STEPS),
-        false => len,
-    }
+    /// The buffers retained by the thread.
+    static POOL: RefCell<Vec<Memory>> = const { RefCell::new(Vec::new()) };
 }
 
 /// True if a buffer of `length` bytes may be used for `len` bytes.
 pub(crate) fn fits(length: usize, len: usize) -> bool {
-    (len..=rounded(len)).contains(&length)
+    length == rounded(len)
 }
 
 /// Adds `piece` to the pool, unless it is of an unsuitable length.
-pub(crate) fn keep(piece: Box<[u8]>) {
-    if !POOLED_LENGTHS.contains(&piece.len()) {
+pub(crate) fn keep(piece: Memory) {
+    if !(MIN_LENGTH..=MAX_BYTES).contains(&piece.len()) {
         return;
     }
-    // An exiting thread keeps nothing.
+    // An exiting thread retains nothing.
     let _ = POOL.try_with(|pool| {
         let mut pool = pool.borrow_mut();
-        if pool.len() == MAX_BUFFERS {
-            pool.remove(0);
+        let mut bytes: usize = pool.iter().map(|piece| piece.len()).sum();
+        while pool.len() == MAX_BUFFERS || bytes + piece.len() > MAX_BYTES {
+            bytes -= pool.remove(0).len();
         }
         pool.push(piece);
     });
 }
 
-/// Memory of at least `len` bytes, with arbitrary content.
-pub(crate) fn memory(len: usize) -> Box<[u8]> {
-    let taken = |pool: &RefCell<Vec<Box<[u8]>>>| {
+/// Returns memory of at least `len` bytes, with arbitrary content.
+pub(crate) fn memory(len: usize) -> Memory {
+    let taken = |pool: &RefCell<Vec<Memory>>| {
         let mut pool = pool.borrow_mut();
-        match pool.iter().rposition(|piece| fits(piece.len(), len)) {
-            Some(at) => Ok(pool.swap_remove(at)),
-            None if pool.capacity() > 0 => Err(rounded(len)),
-            None => Err(len),
-        }
+        let at = pool.iter().rposition(|piece| fits(piece.len(), len))?;
+        Some(pool.swap_remove(at))
     };
-    let taken = match POOLED_LENGTHS.contains(&len) {
-        true => POOL.try_with(taken).unwrap_or(Err(len)),
-        false => Err(len),
-    };
-    taken.unwrap_or_else(|len| vec![0; len].into_boxed_slice())
+    let taken = POOL.try_with(taken).ok().flatten();
+    taken.unwrap_or_else(|| Memory::new(len))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn piece(len: usize) -> Box<[u8]> {
-        std::iter::repeat_n(7, len).collect()
-    }
-
     #[test]
     fn memory_is_reused_for_suitable_lengths() {
-        assert_eq!(memory(4201).len(), 4201, "the pool is empty");
-        keep(piece(4200));
-        assert_eq!(memory(4225).len(), 4352, "too short");
-        assert_eq!(memory(2000).len(), 2016, "too long");
-        assert_eq!(memory(4100).len(), 4200);
-        assert_eq!(memory(4100).len(), 4224, "taken once");
-        keep(piece(MAX_LENGTH + 1));
-        assert_eq!(memory(MAX_LENGTH + 1)[0], 0);
+        let at = |memory: &Memory| memory.as_ptr().addr();
+        let kept = Memory::new(4200);
+        let place = at(&kept);
+        keep(kept);
+        assert_ne!(at(&memory(4500)), place, "too short");
+        assert_ne!(at(&memory(2000)), place, "too long");
+        let again = memory(4100 + 200);
+        assert_eq!(at(&again), place);
+        assert_ne!(at(&memory(4300)), place, "taken once");
+        keep(Memory::new(MAX_BYTES + 1));
+        keep(Memory::new(10));
+        POOL.with(|pool| assert!(pool.borrow().is_empty()));
     }
 
     #[test]
     fn the_pool_is_bounded() {
-        for n in 0..2 * MAX_BUFFERS {
-            keep(piece(2000 + n));
-        }
-        POOL.with(|pool| assert_eq!(pool.borrow().len(), MAX_BUFFERS));
-    }
-
-    #[test]
-    fn buffers_fit_all_lengths_of_their_step() {
-        keep(piece(1 << 10));
-        for len in (1_024..=MAX_LENGTH).step_by(13) {
-            let taken = memory(len).len();
-            assert!(
-                fits(taken, len) && taken - len <= len / STEPS,
-                "{len}: {taken}"
-            );
-            assert_eq!(rounded(taken), taken, "{len}");
-        }
+        let sizes = |len| {
+            for _ in 0..2 * MAX_BUFFERS {
+                keep(Memory::new(len));
+            }
+            POOL.with(|pool| pool.borrow().len())
+        };
+        assert_eq!(sizes(2000), MAX_BUFFERS);
+        assert_eq!(sizes(30_000), MAX_BYTES / 30_720);
+        assert_eq!(sizes(MAX_BYTES), 1);
     }
 }

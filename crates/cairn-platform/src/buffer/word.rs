@@ -1,14 +1,14 @@
-//! The reference word of a header: a count with three flags, and the protocol by which it changes.
+//! The reference word of a header: a count with three flags, and the protocol for changing it.
 //!
-//! - LIVE: a buffer uses the header. Without it the count has no meaning; the next use overwrites it.
-//! - CACHED: a cache has the entry, and one of the references is the cache's.
-//! - CLAIMED: the header was given a key, which stays until the end of the use.
+//! - LIVE: a buffer uses the header. Without it the count is meaningless; the next use overwrites it.
+//! - CACHED: a cache has the entry, and one of the references belongs to the cache.
+//! - CLAIMED: the header has a key, which does not change until the end of the use.
 //!
 //! Invariants:
 //!
-//! W1. Exactly one thread ends a use: the one that changes LIVE with count 0 to 0.
-//! W2. A thread that took a reference without having seen CACHED only gives it back. Its count may delay the
-//!     end of a use, and then it ends the use itself.
+//! W1. Exactly one thread ends a use: the one that changes the word from LIVE with count 0 to 0.
+//! W2. A thread that took a reference without having seen CACHED releases it without using it. Its count may
+//! delay the end of a use, in which case it ends the use itself.
 
 use crate::sync::Ordering;
 
@@ -42,31 +42,31 @@ impl RefWord {
 
     /// Starts a use with one reference.
     pub(super) fn begin(&self) {
-        // Release: with the fields that describe the buffer. A swap instead of a store, because loom lets a
-        // store be overwritten by counts that outdated readers added before it.
+        // Release: publishes the fields that describe the buffer. A swap instead of a store, because loom
+        // lets a store be overwritten by counts added earlier by stale readers.
         self.0.swap(LIVE | 1, Ordering::Release);
     }
 
-    /// Adds a reference for a caller that has one.
+    /// Adds a reference for a caller that holds one.
     #[inline]
     pub(super) fn retain(&self) {
-        // Relaxed: the caller's reference keeps the buffer.
+        // Relaxed: the caller's reference keeps the buffer alive.
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes a reference if a cache has the entry. `Err` comes without a reference, and may end the use.
+    /// Takes a reference if a cache has the entry. `Err` holds no reference, and may end the use.
     #[inline]
     pub(super) fn try_pin(&self) -> Result<(), Ends> {
-        // Acquire: with the key and the content that were written before CACHED was set.
+        // Acquire: the key and the content were written before CACHED was set.
         let before = self.0.fetch_add(1, Ordering::Acquire);
         if before & CACHED != 0 {
             return Ok(());
         }
-        // The count of a free header is left: it is overwritten.
+        // The count of a free header is not reverted, since the next use overwrites it.
         Err(before & LIVE != 0 && self.release())
     }
 
-    /// Gives a reference back.
+    /// Releases a reference.
     #[inline]
     #[must_use]
     pub(super) fn release(&self) -> Ends {
@@ -75,13 +75,14 @@ impl RefWord {
         before & COUNT == 1 && self.end(before - 1)
     }
 
-    /// Ends the use if the word is still `unused`; otherwise a reader took a reference meanwhile, and ends it.
+    /// Ends the use if the word is still `unused`; otherwise a reader has taken a reference in the meantime,
+    /// and ends it.
     fn end(&self, unused: u64) -> Ends {
         debug_assert!(
             unused & (LIVE | CACHED | COUNT) == LIVE,
             "a cached entry has a reference"
         );
-        // Acquire: after all accesses through references that were given back.
+        // Acquire: after all accesses through released references.
         self.0
             .compare_exchange(unused, 0, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
@@ -100,18 +101,18 @@ impl RefWord {
 
     /// The number of references.
     pub(super) fn holders(&self) -> usize {
-        // Acquire: after the accesses through references that were given back.
+        // Acquire: after all accesses through released references.
         (self.0.load(Ordering::Acquire) & COUNT) as usize
     }
 
-    /// Returns true to the first caller of a use.
+    /// Returns true to the first caller in a use.
     pub(super) fn claim(&self) -> bool {
         self.0.fetch_or(CLAIMED, Ordering::Relaxed) & CLAIMED == 0
     }
 
-    /// Makes the entry visible to `try_pin`. One reference becomes the cache's.
+    /// Makes the entry visible to `try_pin`. One reference is transferred to the cache.
     pub(super) fn publish(&self) {
-        // Release: with the key, the lengths and the content.
+        // Release: publishes the key, the lengths and the content.
         let before = self.0.fetch_or(CACHED, Ordering::Release);
         debug_assert!(
             before & (LIVE | CACHED | CLAIMED) == LIVE | CLAIMED && before & COUNT > 0,
@@ -119,7 +120,7 @@ impl RefWord {
         );
     }
 
-    /// Hides the entry. The cache's reference becomes the caller's.
+    /// Hides the entry. The cache's reference is transferred to the caller.
     pub(super) fn unpublish(&self) {
         let before = self.0.fetch_and(!CACHED, Ordering::Relaxed);
         debug_assert!(before & CACHED != 0, "the cache has the entry");
@@ -205,7 +206,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn loom_a_header_is_used_again_under_outdated_readers() {
+    fn loom_a_header_is_reused_under_stale_readers() {
         loom::model(|| {
             let model = Model::cached(7);
             let reader = {
@@ -223,12 +224,12 @@ mod loom_tests {
             reader.join().unwrap();
             let ends = model.ends.load(Ordering::Relaxed);
             assert!((1..=2).contains(&ends));
-            assert!(!model.word.is_live(), "each use that began has ended");
+            assert!(!model.word.is_live(), "each use has ended");
         });
     }
 
     #[test]
-    fn loom_unique_memory_is_taken_from_outdated_readers() {
+    fn loom_unique_memory_is_taken_despite_stale_readers() {
         loom::model(|| {
             let model = Model::cached(7);
             let reader = {

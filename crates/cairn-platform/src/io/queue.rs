@@ -22,7 +22,7 @@ use std::time::Duration;
 use cairn_types::{Error, Result};
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, retry_on_intr};
 
-use crate::buffer::pool;
+use crate::buffer::{Memory, pool};
 use crate::clock::Clock;
 
 /// A read of a batch, with the memory that it fills.
@@ -33,7 +33,7 @@ pub struct BatchRead {
     pub got: Result<usize>,
     len: usize,
     /// Empty while a transfer has it.
-    memory: Box<[u8]>,
+    memory: Memory,
     /// The transfer that executes the read.
     transfer: Option<Ticket>,
 }
@@ -81,7 +81,7 @@ impl BatchRead {
     }
 
     /// The memory, of which the first [`BatchRead::wanted`] bytes are the destination.
-    pub(super) fn into_memory(self) -> (Result<usize>, Box<[u8]>) {
+    pub(super) fn into_memory(self) -> (Result<usize>, Memory) {
         (self.got, self.memory)
     }
 }
@@ -284,7 +284,7 @@ pub(crate) struct Transferred {
     /// The number of bytes.
     pub(crate) got: std::result::Result<usize, Errno>,
     /// The memory of the bytes, and their start there, if it is not the destination of the read.
-    pub(crate) elsewhere: Option<(Box<[u8]>, usize)>,
+    pub(crate) elsewhere: Option<(Memory, usize)>,
 }
 
 /// The unit of direct I/O, at which a short transfer can be continued.
@@ -301,7 +301,7 @@ const REPEATS: u8 = 16;
 pub(crate) struct Transfer {
     file: Arc<File>,
     offset: u64,
-    memory: Box<[u8]>,
+    memory: Memory,
     /// The destination in `memory`.
     start: usize,
     len: usize,
@@ -317,7 +317,7 @@ impl Transfer {
     pub(crate) fn new(
         file: Arc<File>,
         offset: u64,
-        memory: Box<[u8]>,
+        memory: Memory,
         start: usize,
         len: usize,
         aligned: bool,

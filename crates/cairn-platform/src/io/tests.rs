@@ -10,6 +10,7 @@ use proptest::prelude::*;
 
 use super::queue::{Ticket, Transfer};
 use super::*;
+use crate::buffer::Memory;
 use crate::encrypted::{BlockCipher, CtrProvider, EncryptedFileSystem};
 use crate::fs::{FileMode, FileSystem};
 use crate::{MemFileSystem, PosixFileSystem};
@@ -224,7 +225,7 @@ fn plain_file(dir: &Path) -> Arc<File> {
 
 fn transfers(file: &Arc<File>, ranges: &[(u64, usize)]) -> Vec<Option<Transfer>> {
     let transfer = |&(offset, len): &(u64, usize)| {
-        let memory = vec![0; len].into_boxed_slice();
+        let memory = Memory::new(len);
         Some(Transfer::new(file.clone(), offset, memory, 0, len, false))
     };
     ranges.iter().map(transfer).collect()

@@ -39,6 +39,14 @@ impl HugePage {
         HugePage(base)
     }
 
+    /// Maps the memory of a page with small pages, which become resident one by one.
+    #[must_use]
+    pub(crate) fn of_small_pages() -> HugePage {
+        let page = HugePage::new();
+        memory::use_small_pages(&page);
+        page
+    }
+
     /// Maps a page and populates it, so that the first writer does not wait for the kernel to allocate and
     /// clear it, which takes a fraction of a millisecond, and many milliseconds if memory is fragmented.
     #[must_use]
@@ -94,6 +102,14 @@ mod memory {
         let _advice = unsafe { madvise(start, HUGE_PAGE, Advice::LinuxPopulateWrite) };
     }
 
+    /// Excludes `page` from huge pages.
+    pub(super) fn use_small_pages(page: &HugePage) {
+        let start = page.base().as_ptr().cast();
+        // SAFETY: the range is the page; the advice changes neither the mapping nor its content. A kernel without
+        // huge pages rejects the advice, which then has no effect.
+        let _advice = unsafe { madvise(start, HUGE_PAGE, Advice::LinuxNoHugepage) };
+    }
+
     /// Maps [`HUGE_PAGE`] bytes with that alignment.
     pub(super) fn take() -> Option<NonNull<u8>> {
         // The kernel places mappings of this length next to each other, so that the first attempt is usually
@@ -146,6 +162,9 @@ mod memory {
 
     /// Does nothing.
     pub(super) fn touch(_page: &HugePage) {}
+
+    /// Does nothing.
+    pub(super) fn use_small_pages(_page: &HugePage) {}
 
     const LAYOUT: Layout = match Layout::from_size_align(HUGE_PAGE, HUGE_PAGE) {
         Ok(layout) => layout,

@@ -55,6 +55,8 @@ use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, Weak};
 const MIN_WINDOW: u64 = 2 * MAPPED_UNIT;
 /// The length of the windows of a long file.
 const MAX_WINDOW: u64 = 512 << 10;
+/// The least number of windows of a file of the expected length, unless they would be shorter than [`MIN_WINDOW`].
+const WINDOWS_OF_FILE: u64 = 32;
 /// The number of windows prepared ahead of the current one.
 const AHEAD: usize = 2;
 
@@ -391,6 +393,12 @@ impl Windows {
         // At most the expected length: a short file is not extended by a long window.
         let likely = offset.max(self.mode.expected_len.next_multiple_of(MAPPED_UNIT));
         let len = likely.clamp(MIN_WINDOW, MAX_WINDOW);
+        // Several windows are mapped at a time: small ones for a file that is expected to be short.
+        let share = self.mode.expected_len / WINDOWS_OF_FILE;
+        let len = match share {
+            0 => len,
+            _ => len.min(share.next_multiple_of(MAPPED_UNIT).max(MIN_WINDOW)),
+        };
         if offset + len > self.plain.allocated() {
             // If this fails, preparing the window fails, or there is less space ahead.
             drop(

@@ -1,8 +1,8 @@
 //! The memory available to the process: the smallest limit among its control groups, or the machine's memory.
 //!
-//! A limit of an ancestor holds for the process as for its own group, and the group of a container is usually
-//! seen as the root. Both hierarchies are read: version 2 (`memory.max` and `memory.high`) and version 1
-//! (`memory.limit_in_bytes`). Files that are missing or unreadable state no limit.
+//! The limits of a group's ancestors apply as well, and a container usually sees its own group as the root.
+//! Both hierarchies are read: version 2 (`memory.max` and `memory.high`) and version 1
+//! (`memory.limit_in_bytes`). Missing and unreadable files set no limit.
 
 use std::path::{Path, PathBuf};
 
@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 pub struct MemoryLimit {
     /// The limit in bytes.
     pub bytes: u64,
-    /// The file that states it: that of a control group, or `/proc/meminfo`.
+    /// The file with the limit: that of a control group, or `/proc/meminfo`.
     pub source: PathBuf,
 }
 
-/// The memory available to the process; `None` if the system does not tell.
+/// The memory available to the process; `None` if the operating system does not report it.
 #[must_use]
 pub fn memory_limit() -> Option<MemoryLimit> {
     limit_of(&|path| std::fs::read_to_string(path).ok())
 }
 
-/// The smallest limit that the files which `read` returns state.
+/// Returns the smallest limit in the files that `read` returns.
 fn limit_of(read: &dyn Fn(&Path) -> Option<String>) -> Option<MemoryLimit> {
     let machine = machine_memory(read);
     let groups = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn version_one_is_read_too() {
+    fn version_one_is_read() {
         let groups = (
             "/proc/self/cgroup",
             "12:cpuset:/\n9:hugetlb,memory:/docker/x\n0::/y\n",
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "reads files of the system")]
     fn this_system_has_a_limit() {
-        let limit = memory_limit().expect("the system tells");
+        let limit = memory_limit().expect("the system has a limit");
         assert!(limit.bytes > 16 << 20, "{limit:?}");
     }
 }

@@ -21,6 +21,7 @@ mod lock;
 mod mapped_append;
 mod mapped_read;
 pub mod memory_limit;
+pub mod pages;
 pub(crate) mod priority;
 mod process;
 mod process_memory;
@@ -50,7 +51,7 @@ use self::eintr::retry_on_eintr;
 pub use self::process::Process;
 pub use self::random::SystemRandom;
 pub(crate) use self::random::fill_from_kernel;
-pub use process_memory::{ProcessMemory, process_memory};
+pub use process_memory::{ProcessMemory, process_memory, trim_heap};
 
 use self::mapped_append::MappedWriter;
 use self::read::PosixReader;

@@ -11,7 +11,7 @@ pub struct ProcessMemory {
     pub files: u64,
 }
 
-/// The resident memory of the process; `None` where the kernel does not tell.
+/// The resident memory of the process; `None` if the kernel does not report it.
 #[must_use]
 pub fn process_memory() -> Option<ProcessMemory> {
     #[expect(
@@ -20,6 +20,26 @@ pub fn process_memory() -> Option<ProcessMemory> {
     )]
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     parse(&status)
+}
+
+/// Returns free memory of the C library's allocator to the kernel, as far as that has a call for it. Memory that was
+/// freed below memory in use stays resident otherwise. The heaps are locked meanwhile, one by one.
+pub fn trim_heap() {
+    #[cfg(all(target_env = "gnu", not(miri)))]
+    gnu::trim();
+}
+
+#[cfg(all(target_env = "gnu", not(miri)))]
+#[expect(unsafe_code, reason = "a call of the C library")]
+mod gnu {
+    unsafe extern "C" {
+        fn malloc_trim(pad: usize) -> i32;
+    }
+
+    pub(super) fn trim() {
+        // SAFETY: may be called at any time, concurrently with other threads.
+        unsafe { malloc_trim(0) };
+    }
 }
 
 fn parse(status: &str) -> Option<ProcessMemory> {

@@ -74,16 +74,17 @@ impl Drop for Region {
     }
 }
 
+/// The mappings of regions. Memory of the allocator under Miri, which does not support mappings.
 #[cfg(not(miri))]
-mod memory {
+pub(super) mod memory {
     use std::ptr::NonNull;
 
     use rustix::mm::{Advice, madvise};
 
     use super::super::anonymous;
-    pub(super) use super::super::anonymous::unmap;
+    pub(in super::super) use super::super::anonymous::unmap;
 
-    pub(super) fn map(len: usize) -> Option<NonNull<u8>> {
+    pub(in super::super) fn map(len: usize) -> Option<NonNull<u8>> {
         let start = anonymous::map(len)?;
         // SAFETY: the range is the new mapping. A kernel without large pages rejects the advice, which then has no
         // effect.
@@ -94,15 +95,14 @@ mod memory {
     /// # Safety
     ///
     /// The range is part of a mapping of [`map`], and its contents are not needed.
-    pub(super) unsafe fn give_back(start: NonNull<u8>, len: usize) {
+    pub(in super::super) unsafe fn give_back(start: NonNull<u8>, len: usize) {
         // SAFETY: promised by the caller.
         let _refused = unsafe { madvise(start.as_ptr().cast(), len, Advice::LinuxDontNeed) };
     }
 }
 
-/// Memory of the allocator: Miri does not support mappings.
 #[cfg(miri)]
-mod memory {
+pub(super) mod memory {
     use std::alloc::{Layout, alloc_zeroed, dealloc};
     use std::ptr::NonNull;
 
@@ -110,7 +110,7 @@ mod memory {
         Layout::from_size_align(len, super::page_size()).ok()
     }
 
-    pub(super) fn map(len: usize) -> Option<NonNull<u8>> {
+    pub(in super::super) fn map(len: usize) -> Option<NonNull<u8>> {
         assert!(len > 0, "a region is never empty");
         // SAFETY: the layout has a size above zero.
         NonNull::new(unsafe { alloc_zeroed(layout(len)?) })
@@ -119,7 +119,7 @@ mod memory {
     /// # Safety
     ///
     /// The range is part of memory of [`map`], and its contents are not needed.
-    pub(super) unsafe fn give_back(start: NonNull<u8>, len: usize) {
+    pub(in super::super) unsafe fn give_back(start: NonNull<u8>, len: usize) {
         // SAFETY: promised by the caller.
         unsafe { start.write_bytes(0, len) };
     }
@@ -127,7 +127,7 @@ mod memory {
     /// # Safety
     ///
     /// The range is memory of [`map`], and nothing uses it any more.
-    pub(super) unsafe fn unmap(start: NonNull<u8>, len: usize) {
+    pub(in super::super) unsafe fn unmap(start: NonNull<u8>, len: usize) {
         if let Some(layout) = layout(len) {
             // SAFETY: allocated with this layout.
             unsafe { dealloc(start.as_ptr(), layout) };

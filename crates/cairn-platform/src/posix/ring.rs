@@ -162,6 +162,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
+    use crate::buffer::Memory;
     use crate::fs::{FileMode, FileSystem};
     use crate::io::{Io, ReadDriver, ReadRequest};
     use crate::posix::PosixFileSystem;
@@ -190,7 +191,7 @@ mod tests {
             return;
         };
         let (read, mut write) = pipe_ends();
-        let memory = vec![0; 16].into_boxed_slice();
+        let memory = Memory::new(16);
         let transfer = Transfer::new(Arc::new(read), 0, memory, 0, 16, false);
         assert!(ring.push(0, transfer).is_ok());
         ring.submit_and_wait(0).unwrap();
@@ -213,7 +214,8 @@ mod tests {
         };
         let file = Arc::new(File::open("/dev/zero").unwrap());
         let transfer = || {
-            let memory = vec![1; 8].into_boxed_slice();
+            let mut memory = Memory::new(8);
+            memory[..8].fill(1);
             Transfer::new(file.clone(), 0, memory, 0, 8, false)
         };
         for ticket in 0..ENTRIES as usize {

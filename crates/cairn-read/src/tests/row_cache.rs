@@ -1,4 +1,4 @@
-//! Lookups through the row cache return what those without one return, whatever was read before.
+//! Lookups through the row cache return the same as lookups without it, regardless of earlier reads.
 
 use super::*;
 use crate::batch::{BatchKey, multi_get};

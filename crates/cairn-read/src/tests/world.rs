@@ -157,7 +157,7 @@ impl World {
                 prefix_extractor: Some(PrefixExtractor::Fixed(1)),
                 options: builder.options.clone(),
                 cache: Some(Arc::new(BlockCache::new(1 << 26, CacheOptions::default()))),
-                charged: cairn_memory::MemoryUses::NONE,
+                charge: cairn_memory::ChargePolicy::default(),
                 verify_unique_id: false,
                 mode: FileMode::default(),
                 advise_random: false,

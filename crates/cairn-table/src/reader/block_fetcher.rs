@@ -107,8 +107,9 @@ pub(crate) fn unpack(
 /// The first format version whose blocks may have a common prefix.
 const COMMON_PREFIX_SINCE: u32 = 8;
 
-/// Returns `block` with whole keys, as cursors expect, instead of a common prefix; with room for a tail
-/// of `room` bytes if it is rebuilt. `version` is the format version of the table.
+/// Returns `block` with whole keys, as cursors expect, instead of keys without their common prefix.
+/// If it is rebuilt, it has room for a tail of `room` bytes. `version` is the format version of
+/// the table.
 pub(crate) fn without_prefix(
     block: Buffer,
     form: EntryForm,

@@ -25,7 +25,7 @@ use cairn_types::{Decoded, Error, KeyOrder, Progress, Result, SequenceNumber};
 
 use super::block_fetcher::Raw;
 use super::index::{IndexIter, Landing as IndexLanding};
-use super::prefetch::Prefetch;
+use super::prefetch::{Prefetch, piece_size};
 use super::table::{MissingBlock, SuppliedBlock, SuppliedBlocks, Table};
 
 /// The number of bytes to prefetch, starting at the target entry.
@@ -733,7 +733,9 @@ impl TableIter {
                 };
                 let room = self.table.data_end().saturating_sub(lack.handle.end());
                 let more = more.min(room);
-                let more = self.prefetch.piece(lack.handle, more, &*self.table.file);
+                let piece = piece_size(&self.table.params.charge);
+                let file = &*self.table.file;
+                let more = self.prefetch.piece(lack.handle, more, piece, file);
                 let request = self.table.request(lack, more);
                 self.lack = Some(Lack {
                     block: lack,

@@ -10,7 +10,7 @@ use cairn_format::table::footer::FOOTER_LEN;
 use cairn_format::table::properties::IndexKind;
 use cairn_format::table::{Footer, Handle, MetaIndex, Properties, TRAILER_LEN, meta};
 use cairn_memory::secondary::CacheTier;
-use cairn_memory::{BlockCache, CacheCharge, CachePriority, ChargePolicy, MemoryUse, MemoryUses};
+use cairn_memory::{BlockCache, CacheCharge, CachePriority, ChargePolicy, MemoryUse};
 use cairn_observe::statistics::{Histogram, Meter, Ticker};
 use cairn_options::{PinningTier, TableOptions};
 use cairn_platform::sync::{AtomicU64, Ordering};
@@ -41,8 +41,8 @@ pub struct OpenParams {
     pub cache: Option<Arc<BlockCache>>,
     /// The lowest tier of the cache in use.
     pub lowest_tier: CacheTier,
-    /// The memory of the table and its readers that is charged to the block cache.
-    pub charged: MemoryUses,
+    /// The memory of the table and its readers that is charged, usually to the block cache.
+    pub charge: ChargePolicy,
     /// Unique id in the MANIFEST, if it is to be verified.
     pub expected_unique_id: Option<[u64; 2]>,
     /// Largest sequence number in the MANIFEST; in an ingested file, the sequence number of every
@@ -64,7 +64,7 @@ impl Default for OpenParams {
             options: Arc::default(),
             cache: None,
             lowest_tier: CacheTier::default(),
-            charged: MemoryUses::NONE,
+            charge: ChargePolicy::default(),
             expected_unique_id: None,
             largest_seq: None,
             tail_size: None,
@@ -74,13 +74,10 @@ impl Default for OpenParams {
 }
 
 impl OpenParams {
-    /// Charges `bytes` to the block cache, if `what` is charged.
+    /// Charges `bytes`, if `what` is charged.
     #[inline]
     pub(crate) fn charge(&self, what: MemoryUse, bytes: usize) -> Option<CacheCharge> {
-        match self.charged.contains(what) {
-            true => ChargePolicy::new(self.cache.clone(), self.charged).charge(what, bytes),
-            false => None,
-        }
+        self.charge.charge(what, bytes)
     }
 }
 
@@ -186,7 +183,7 @@ pub(crate) fn metadata_priority(options: &TableOptions) -> CachePriority {
     }
 }
 
-/// Returns the metadata block at `handle`: held by the table unless it belongs into the cache. `form`
+/// Returns the metadata block at `handle`, held by the table unless it belongs in the cache. `form`
 /// is the encoding of its entries if it is an index.
 fn part(
     opening: &Opening<'_>,

@@ -5,19 +5,32 @@
 //! non-sequential read resets it. A fixed readahead applies to all reads, including the first.
 //!
 //! Long ranges are read in pieces of [`PIECE`] bytes while the kernel prefetches the rest, so that
-//! a compaction of twenty tables buffers 5 MB instead of 40 MB. If the file does not support
+//! a compaction of twenty tables buffers 5 MB instead of 40 MB, and less if a small cache is charged for it. If the file does not support
 //! prefetching (direct reads), the range is read at once.
 
 use std::ops::Range;
 
 use cairn_format::table::{Handle, TRAILER_LEN};
-use cairn_memory::{CacheCharge, MemoryUse};
+use cairn_memory::{CacheCharge, ChargePolicy, MemoryUse};
 use cairn_options::TableOptions;
 use cairn_platform::{Buffer, RandomAccessFile};
 
 /// Piece size while the kernel prefetches the rest: large enough to amortize the call, small enough
 /// for the CPU cache.
 const PIECE: u64 = 256 << 10;
+
+/// The smallest piece size.
+const SMALLEST_PIECE: u64 = 32 << 10;
+
+/// The least number of pieces in the capacity of the cache that they are charged to.
+const PIECES_OF_CACHE: u64 = 128;
+
+/// The piece size for iterators with `charge`.
+pub(crate) fn piece_size(charge: &ChargePolicy) -> u64 {
+    let cache = charge.cache_of(MemoryUse::Prefetch);
+    let share = cache.map_or(u64::MAX, |cache| cache.capacity() as u64 / PIECES_OF_CACHE);
+    share.clamp(SMALLEST_PIECE, PIECE)
+}
 
 /// The readahead state of an iterator.
 #[derive(Default)]
@@ -67,11 +80,18 @@ impl Prefetch {
         wanted.saturating_sub(len)
     }
 
-    /// Returns the number of bytes, of the `more` bytes after the block at `handle`, to read now.
+    /// Returns the number of bytes, of the `more` bytes after the block at `handle`, to read now, with the block at
+    /// most `piece`.
     /// Has the kernel prefetch the others, and again whenever half of them have been read.
-    pub(crate) fn piece(&mut self, handle: Handle, more: u64, file: &dyn RandomAccessFile) -> u64 {
+    pub(crate) fn piece(
+        &mut self,
+        handle: Handle,
+        more: u64,
+        piece: u64,
+        file: &dyn RandomAccessFile,
+    ) -> u64 {
         let len = handle.size + TRAILER_LEN as u64;
-        let piece = PIECE.saturating_sub(len);
+        let piece = piece.saturating_sub(len);
         if more <= piece {
             return more;
         }
@@ -188,7 +208,7 @@ mod tests {
         let read = |file: &PrefetchRecorder, prefetch: &mut Prefetch, at: u64| {
             let wanted = prefetch.more(block(at), &TableOptions::default());
             let more = wanted.min(END.saturating_sub(block(at).end()));
-            4005 + prefetch.piece(block(at), more, file)
+            4005 + prefetch.piece(block(at), more, PIECE, file)
         };
         let mut file = PrefetchRecorder {
             takes: true,

@@ -23,7 +23,7 @@ pub(crate) fn part_of(role: CacheRole) -> BlockPart {
     }
 }
 
-/// Counts the insertion of a block into the cache, or its refusal. `bytes` is the size of its allocation.
+/// Counts the insertion of a block into the cache, or its rejection. `bytes` is the size of its allocation.
 pub(crate) fn count_insertion(
     update: &Update<'_>,
     part: BlockPart,

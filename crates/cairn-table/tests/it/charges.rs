@@ -1,4 +1,4 @@
-//! Memory of tables, builders and readers is charged to the block cache, and given back.
+//! Charges of the memory of tables, builders and readers to the block cache, and their release.
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -54,7 +54,7 @@ fn charged(cache: &Arc<BlockCache>, options: TableOptions) -> Arc<Table> {
     let params = OpenParams {
         options,
         cache: Some(cache.clone()),
-        charged: MemoryUses::ALL,
+        charge: ChargePolicy::new(Some(cache.clone()), MemoryUses::ALL),
         ..OpenParams::default()
     };
     open(&bytes, params).unwrap()
@@ -126,7 +126,7 @@ fn a_read_is_charged_before_it_and_its_block_by_the_cache_after_it() {
     assert_charged(&cache, &[MemoryUse::TableReader]);
     assert_eq!(cache.entries(), before + 1);
     drop(state);
-    // A get that is given up, or whose read fails.
+    // A get that is abandoned, or whose read fails.
     for fails in [false, true] {
         cache.erase_unused();
         let mut state = lacking(&table, &GetOptions::default());

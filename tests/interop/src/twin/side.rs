@@ -52,8 +52,8 @@ pub struct Side {
     pub(super) set: &'static Set,
     pub(super) folder: PathBuf,
     pub(super) options: Handle,
-    comparator: Handle,
-    filter: Handle,
+    /// The comparator and the compaction filter of the options.
+    callbacks: [Handle; 2],
     pub(super) write_options: [Handle; 2],
     pub(super) db: Handle,
     pub(super) read_only: bool,
@@ -107,8 +107,7 @@ impl Side {
             set,
             folder: folder.to_owned(),
             options: null_mut(),
-            comparator: null_mut(),
-            filter: null_mut(),
+            callbacks: [null_mut(); 2],
             write_options: [null_mut(); 2],
             db: null_mut(),
             read_only: false,
@@ -134,8 +133,7 @@ impl Side {
 
     /// Creates the objects that live as long as the side.
     fn prepare(&mut self) -> Result<(), String> {
-        self.comparator = callbacks::reverse(&self.api);
-        self.filter = callbacks::filter(&self.api);
+        self.callbacks = [callbacks::reverse(&self.api), callbacks::filter(&self.api)];
         for index in 0..2 {
             self.write_options[index] = c!(self, rocksdb_writeoptions_create());
             self.batches[index] = c!(self, rocksdb_writebatch_create());
@@ -174,13 +172,13 @@ impl Side {
         if callback == Callback::Reverse {
             c!(
                 self,
-                rocksdb_options_set_comparator(self.options, self.comparator)
+                rocksdb_options_set_comparator(self.options, self.callbacks[0])
             );
         }
         if callback == Callback::Filter {
             c!(
                 self,
-                rocksdb_options_set_compaction_filter(self.options, self.filter)
+                rocksdb_options_set_compaction_filter(self.options, self.callbacks[1])
             );
         }
         Ok(())
@@ -459,8 +457,8 @@ impl Drop for Side {
             c!(self, rocksdb_writebatch_wi_destroy(self.indexed[index]));
         }
         c!(self, rocksdb_options_destroy(self.options));
-        c!(self, rocksdb_comparator_destroy(self.comparator));
-        c!(self, rocksdb_compactionfilter_destroy(self.filter));
+        c!(self, rocksdb_comparator_destroy(self.callbacks[0]));
+        c!(self, rocksdb_compactionfilter_destroy(self.callbacks[1]));
     }
 }
 

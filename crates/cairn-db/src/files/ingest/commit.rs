@@ -1,32 +1,33 @@
-//! The part of an ingestion during which writers wait: flush, places, MANIFEST, what readers see.
+//! The part of an ingestion during which writers wait: flush, placement, MANIFEST, publication.
 
 use std::sync::Arc;
 
 use cairn_format::key::InternalKey;
-use cairn_format::manifest::LogReach;
 use cairn_jobs::checksum as file_checksum;
 use cairn_jobs::ingest::{self, Incoming, Place, Rules};
-use cairn_jobs::pick::InProgress;
+use cairn_jobs::pick::{InProgress, PickOptions};
 use cairn_observe::listener::ExternalFileIngestionInfo;
 use cairn_options::CompactionStyle;
 use cairn_read::View;
 use cairn_types::{Error, Result, SequenceNumber};
-use cairn_version::{FileMeta, TreeEdit, Version};
+use cairn_version::compaction_score;
+use cairn_version::{FileMeta, TableRef, TreeEdit, Version};
 
 use super::ReplaceRange;
 use super::prepare::{Prepared, PreparedFile, contains};
+use super::reservations::{Range, Reservations};
+use crate::background::guarded;
 use crate::catalog::family::FamilyState;
 use crate::catalog::install::{Change, Ingested};
 use crate::files::copy;
+use crate::files::host::{Components, Host, LogEnd};
 use crate::locks::Rank;
-use crate::reservations::{Range, Reservations};
-use crate::shared::Shared;
 
-/// The state after an ingestion that failed.
+/// The state after a failed ingestion.
 pub(super) enum Failed {
-    /// Nothing of it is in the database.
+    /// None of it is in the database.
     Nothing(Error),
-    /// The MANIFEST may have it.
+    /// The MANIFEST may contain it.
     InDoubt(Error),
 }
 
@@ -36,383 +37,391 @@ impl From<Error> for Failed {
     }
 }
 
-impl Shared {
-    /// Makes the prepared files part of the database. The caller leads.
-    pub(super) fn ingest_led(self: &Arc<Self>, prepared: &[Prepared<'_>]) -> Result<(), Failed> {
-        debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
-        self.wait_while_locked(false)?;
-        self.check_writable()?;
-        if let Some(job) = prepared.iter().find(|job| job.family().is_dropped()) {
-            return Err(Failed::Nothing(Error::invalid_argument(format!(
-                "column family {:?} was dropped",
-                job.family().name()
-            ))));
-        }
-        self.flush_overlapped(prepared)?;
-        // An opening that finds the files after a power cut finds every write before them too.
-        self.flush_wal(true)?;
-        // No log number will say that the files are newer than what the logs hold.
-        let log_reach = self.durable_log_reach();
-        let mut reserved = self.reservations();
-        // What enters without a number must not become visible to a snapshot that is older.
-        let _pause = self.catalog.snapshots().pause();
-        let editor = self.catalog.edit();
-        let mut changes = Vec::new();
-        let entering = self.guarded("placing files", || {
-            changes = self.enter(prepared, log_reach, &mut reserved)?;
-            let families = prepared.iter().map(|job| &**job.family());
-            editor.prepare(&**self, families.zip(&changes).collect())
-        })?;
-        let committed = editor.commit(&**self, &entering);
-        committed.map_err(Failed::InDoubt)
+/// Makes the prepared files part of the database. The caller leads.
+pub(super) fn ingest_led<H: Host>(host: &Arc<H>, prepared: &[Prepared<'_>]) -> Result<(), Failed> {
+    let Components {
+        context, catalog, ..
+    } = host.components();
+    debug_assert!(context.locks.is_held(Rank::Lead), "the caller leads");
+    host.wait_for_log()?;
+    host.check_writable()?;
+    if let Some(job) = prepared.iter().find(|job| job.family().is_dropped()) {
+        return Err(Failed::Nothing(Error::invalid_argument(format!(
+            "column family {:?} was dropped",
+            job.family().name()
+        ))));
     }
+    flush_overlapped(host, prepared)?;
+    // An opening that finds the files after a power cut finds every write before them too.
+    host.flush_wal(true)?;
+    let end = host.log_end();
+    let mut reserved = Reservations::new(host);
+    // What enters without a number must not become visible to a snapshot that is older.
+    let _pause = catalog.snapshots.pause();
+    let editor = catalog.edit();
+    let mut changes = Vec::new();
+    let entering = guarded("placing files", || {
+        changes = enter(host.components(), prepared, &end, &mut reserved)?;
+        let families = prepared.iter().map(|job| &**job.family());
+        editor.prepare(&**host, families.zip(&changes).collect())
+    })?;
+    let committed = editor.commit(&**host, &entering);
+    committed.map_err(Failed::InDoubt)
+}
 
-    /// Flushes the families whose memtables overlap the files.
-    fn flush_overlapped(self: &Arc<Self>, prepared: &[Prepared<'_>]) -> Result<()> {
-        let mut overlapped = Vec::new();
-        for job in prepared {
-            let family = job.family();
-            if !job.overlaps_memtables(&family.view()) {
-                continue;
-            }
-            if !job.ingestion.options.allow_blocking_flush {
-                return Err(Error::invalid_argument(format!(
-                    "a file overlaps the memtable of column family {:?}, and allow_blocking_flush \
-                     is false",
-                    family.name()
-                )));
-            }
-            if family.order().timestamp_size() > 0 {
-                return Err(Error::invalid_argument(format!(
-                    "a file overlaps the memtable of column family {:?}, whose keys have \
-                     timestamps: the order of the two could not be told",
-                    family.name()
-                )));
-            }
-            overlapped.push(family.clone());
+/// Flushes the families whose memtables overlap the files.
+fn flush_overlapped<H: Host>(host: &Arc<H>, prepared: &[Prepared<'_>]) -> Result<()> {
+    let mut overlapped = Vec::new();
+    for job in prepared {
+        let family = job.family();
+        if !job.overlaps_memtables(&family.view()) {
+            continue;
         }
-        if overlapped.is_empty() {
-            return Ok(());
+        if !job.input.options.allow_blocking_flush {
+            return Err(Error::invalid_argument(format!(
+                "a file overlaps the memtable of column family {:?}, and allow_blocking_flush \
+                 is false",
+                family.name()
+            )));
         }
-        self.flush_led(&overlapped)
+        if family.order().timestamp_size() > 0 {
+            return Err(Error::invalid_argument(format!(
+                "a file overlaps the memtable of column family {:?}, whose keys have \
+                 timestamps: the order of the two could not be told",
+                family.name()
+            )));
+        }
+        overlapped.push(family.clone());
     }
+    if overlapped.is_empty() {
+        return Ok(());
+    }
+    host.flush_led(&overlapped)
+}
 
-    /// Finds a place for every file, and reserves it. Returns the changes that bring the files there, one for each family.
-    fn enter(
-        self: &Arc<Self>,
-        prepared: &[Prepared<'_>],
-        log_reach: Option<LogReach>,
-        reserved: &mut Reservations<'_>,
-    ) -> Result<Vec<Change>> {
-        let before = self.last_write();
-        let limit = self.catalog.next_file_number();
-        let mut last = before;
-        let mut all = Vec::with_capacity(prepared.len());
-        for job in prepared {
-            let view = job.family().view();
-            let base = view.version.clone();
-            let rules = self.rules(job, &view);
-            let deleted = self.leaving(job, &base)?;
-            let places = self.places(job, &base, &rules, before, reserved)?;
-            let in_batches = job.batches.iter().flatten().count();
-            assert_eq!(
-                (in_batches, places.len()),
-                (job.files.len(), job.files.len()),
-                "each file is in one batch and has a place"
+/// Finds a place for every file, and reserves it. Returns the changes that bring the files there, one for each family.
+fn enter<'a, H: Host>(
+    database: Components<'_>,
+    prepared: &'a [Prepared<'_>],
+    end: &LogEnd,
+    reserved: &mut Reservations<'a, H>,
+) -> Result<Vec<Change>> {
+    let before = end.last;
+    let limit = database.catalog.numbers.next();
+    let mut last = before;
+    let mut all = Vec::with_capacity(prepared.len());
+    for job in prepared {
+        let view = job.family().view();
+        let base = view.version.clone();
+        let rules = rules(database, job, &view);
+        let deleted = leaving(reserved, job, &base)?;
+        let places = places(database, job, &base, &rules, before, reserved)?;
+        let in_batches = job.batches.iter().flatten().count();
+        assert_eq!(
+            (in_batches, places.len()),
+            (job.files.len(), job.files.len()),
+            "each file is in one batch and has a place"
+        );
+        let mut edit = TreeEdit {
+            deleted,
+            ..TreeEdit::default()
+        };
+        for (&at, place) in job.batches.iter().flatten().zip(&places) {
+            let file = &job.files[at];
+            assert!(
+                file.number < limit,
+                "ingested table {} has a number that was given out",
+                file.number
             );
-            let mut edit = TreeEdit {
-                deleted,
-                ..TreeEdit::default()
-            };
-            for (&at, place) in job.batches.iter().flatten().zip(&places) {
-                let file = &job.files[at];
-                assert!(
-                    file.number < limit,
-                    "ingested table {} has a number that was given out",
-                    file.number
-                );
-                assert!(
-                    place.seq == SequenceNumber::ZERO || place.seq > before,
-                    "ingested table {} gets number {}, and {before} is visible already",
-                    file.number,
-                    place.seq
-                );
-                let checksum = self.write_seqno(job, file, *place)?;
-                let meta = self.meta(job, &base, file, *place, checksum);
-                last = last.max(meta.largest_seq);
-                edit.added.push((place.level, Arc::new(meta)));
-            }
-            all.push(edit);
-        }
-        assert!(
-            before <= last,
-            "an ingestion takes numbers that follow those assigned"
-        );
-        let ingested = Ingested {
-            last_sequence: last,
-            log_reach,
-        };
-        let changes = all.into_iter().map(|edit| Change {
-            edit,
-            ingested: Some(ingested),
-            ..Change::default()
-        });
-        Ok(changes.collect())
-    }
-
-    fn rules(self: &Arc<Self>, job: &Prepared<'_>, view: &View) -> Rules {
-        let family = job.family();
-        let options = &job.ingestion.options;
-        let style = family.options().compaction_style;
-        Rules {
-            style,
-            base_level: match style {
-                CompactionStyle::Level => self.base_level(family, view),
-                _ => 1,
-            },
-            new_sequence: options.snapshot_consistency && self.catalog.snapshots().count() > 0,
-            files_overlap: job.batches.len() > 1,
-            keep_sequences: options.allow_db_generated_files,
-            last_level_only: options.fail_if_not_bottommost_level,
-            behind: options.ingest_behind,
-            replaces: job.replaced.is_some(),
-        }
-    }
-
-    /// The files that leave the tree, with their levels.
-    fn leaving(
-        &self,
-        job: &Prepared<'_>,
-        base: &Version,
-    ) -> Result<Vec<(usize, cairn_types::FileNumber)>> {
-        let Some(range) = &job.replaced else {
-            return Ok(Vec::new());
-        };
-        let order = base.order();
-        let busy = self.in_progress(job.family());
-        let compacting =
-            || Error::invalid_argument("the range to be replaced overlaps a running compaction");
-        let Some(range) = range else {
-            if !busy.is_empty() {
-                return Err(compacting());
-            }
-            return Ok(base
-                .files()
-                .map(|(level, file)| (level, file.number))
-                .collect());
-        };
-        let (from, to) = (range.smallest.as_bytes(), range.largest.as_bytes());
-        let mut leaving = Vec::new();
-        for (level, file) in base.files() {
-            let bounds = ingest::Incoming {
-                smallest: file.smallest.clone(),
-                largest: file.largest.clone(),
-                first_overlap: None,
-            };
-            let inside = contains(order, range, &bounds);
-            if inside && !busy.contains(file.number) {
-                leaving.push((level, file.number));
-            } else if inside {
-                return Err(compacting());
-            } else if reaches_into(order, range, file) {
-                return Err(Error::invalid_argument(format!(
-                    "the range to be replaced cuts through table {} of level {level}",
-                    file.number
-                )));
-            }
-        }
-        match (0..base.num_levels()).any(|level| busy.writes(order, level, from, to)) {
-            true => Err(compacting()),
-            false => Ok(leaving),
-        }
-    }
-
-    /// Finds and reserves the places of one family's files, in the order of the batches.
-    fn places(
-        self: &Arc<Self>,
-        job: &Prepared<'_>,
-        base: &Version,
-        rules: &Rules,
-        before: SequenceNumber,
-        reserved: &mut Reservations<'_>,
-    ) -> Result<Vec<Place>> {
-        let family = job.family();
-        let context = self.job_context(family);
-        // Tables are read before the tree is locked; the lock of the MANIFEST keeps the version.
-        let mut incoming = Vec::with_capacity(job.files.len());
-        for file in &job.files {
-            let mut bounds = file.bounds.clone();
-            if !rules.replaces && !rules.behind {
-                bounds.first_overlap = ingest::first_overlap(
-                    base,
-                    &bounds.smallest,
-                    &bounds.largest,
-                    &*context.open,
-                    &self.context.io,
-                )?;
-            }
-            incoming.push(bounds);
-        }
-        reserved.reserve(family, |busy| {
-            let places = places_beside(job, base, busy, rules, before, &incoming)?;
-            let ranges = job.batches.iter().flatten().zip(&places);
-            let ranges = ranges.map(|(&at, place)| Range {
-                level: place.level,
-                smallest: incoming[at].smallest.clone(),
-                largest: incoming[at].largest.clone(),
-            });
-            let ranges = ranges.collect();
-            Ok((places, ranges))
-        })
-    }
-
-    /// Writes the sequence number into the file if `write_global_seqno` is set. Returns the checksum of the
-    /// file, which that changes.
-    fn write_seqno(
-        &self,
-        job: &Prepared<'_>,
-        file: &PreparedFile,
-        place: Place,
-    ) -> Result<(Vec<u8>, String)> {
-        let Some(at) = file.seqno_at.filter(|_| place.seq > SequenceNumber::ZERO) else {
-            return Ok(file.checksum.clone());
-        };
-        let fs = &*self.context.world.fs;
-        // The file may be a link to one that is not ours to change, so a changed copy takes its
-        // name.
-        let number = self.catalog.new_file_number();
-        let name = cairn_format::names::FileName::Temp(number).to_string();
-        let changed = file.inside.with_file_name(name);
-        let seq = place.seq.0.to_le_bytes();
-        let mut offset = 0;
-        copy::create_with(fs, &changed, self.options().use_fsync, |target| {
-            copy::for_each_piece(fs, &file.inside, None, |piece| {
-                let mut piece = piece.to_vec();
-                for (byte, position) in seq.iter().zip(at..) {
-                    let within = position
-                        .checked_sub(offset)
-                        .and_then(|n| usize::try_from(n).ok());
-                    if let Some(place) = within.and_then(|within| piece.get_mut(within)) {
-                        *place = *byte;
-                    }
-                }
-                offset += piece.len() as u64;
-                target.append(&piece)
-            })
-            .map(|_| ())
-        })?;
-        fs.rename(&changed, &file.inside)?;
-        fs.sync_dir(&job.family().tables().paths[file.path_id as usize])?;
-        match self.options().file_checksum_gen_factory {
-            None => Ok(file.checksum.clone()),
-            Some(_) => Ok((
-                file_checksum::of_file(fs, &file.inside)?,
-                file_checksum::NAME.to_owned(),
-            )),
-        }
-    }
-
-    /// The metadata of a file in its place.
-    fn meta(
-        &self,
-        job: &Prepared<'_>,
-        base: &Version,
-        file: &PreparedFile,
-        place: Place,
-        checksum: (Vec<u8>, String),
-    ) -> FileMeta {
-        let numbered = |bound: &InternalKey| match bound.seq() {
-            SequenceNumber::ZERO if place.seq > SequenceNumber::ZERO => {
-                InternalKey::new(bound.user_key(), place.seq, bound.kind())
-            }
-            _ => bound.clone(),
-        };
-        let now = self.context.world.clock.wall_seconds();
-        let mut meta = FileMeta::new(
-            file.number,
-            file.size,
-            numbered(&file.bounds.smallest),
-            numbered(&file.bounds.largest),
-        );
-        (meta.smallest_seq, meta.largest_seq) = match job.ingestion.options.allow_db_generated_files
-        {
-            true => file.own_seqs,
-            false => (place.seq, place.seq),
-        };
-        meta.path_id = file.path_id;
-        meta.epoch = match job.ingestion.options.ingest_behind {
-            true => BEHIND_EPOCH,
-            false => job.family().next_epoch(base),
-        };
-        meta.oldest_ancester_time = now;
-        meta.creation_time = now;
-        (meta.file_checksum, meta.file_checksum_func) = (checksum.0, checksum.1.into());
-        meta.unique_id = file.unique_id;
-        meta.tail_size = file.tail_size;
-        meta.timestamps_persisted = file.timestamps_persisted;
-        if let Some((least, most)) = &file.timestamps {
-            (meta.min_timestamp, meta.max_timestamp) = (least.clone(), most.clone());
-        }
-        // One range deletion and nothing else: it is there to be compacted away.
-        meta.marked = file.counts.range_deletions == 1 && file.counts.entries == 1;
-        assert!(meta.counts.set(file.counts).is_ok(), "the metadata is new");
-        meta
-    }
-
-    /// Notifies listeners of a file that was ingested. Not inlined, so that a stack names it.
-    #[inline(never)]
-    fn notify_ingested(
-        &self,
-        job: &Prepared<'_>,
-        file: &PreparedFile,
-        level: usize,
-        meta: &Arc<FileMeta>,
-    ) {
-        if !self.telemetry.has_listeners() {
-            return;
-        }
-        let family = job.family();
-        let tables = family.tables();
-        let table = tables.open(meta, level, &self.context.io);
-        let info = ExternalFileIngestionInfo {
-            family_name: family.name().to_owned(),
-            external_file_path: file.outside.to_string_lossy().into_owned(),
-            internal_file_path: file.inside.to_string_lossy().into_owned(),
-            global_seqno: meta.largest_seq,
-            // A table that cannot be opened says so when it is read.
-            table_properties: table
-                .map(|table| Arc::new(table.properties().clone()))
-                .unwrap_or_default(),
-        };
-        self.telemetry
-            .notify(|listener| listener.on_external_file_ingested(&info));
-    }
-
-    /// Reports ingested files to the info log and to listeners. The caller holds no lock.
-    pub(super) fn log_ingested(&self, job: &Prepared<'_>) {
-        let family = job.family();
-        let version = family.view().version.clone();
-        for file in &job.files {
-            let found = version.files().find(|(_, meta)| meta.number == file.number);
-            let Some((level, meta)) = found else { continue };
-            self.context.info.info(format_args!(
-                "[{}] ingested {} as table {} of level {level}, {} bytes, sequence number {}",
-                family.name(),
-                file.outside.display(),
+            assert!(
+                place.seq == SequenceNumber::ZERO || place.seq > before,
+                "ingested table {} gets number {}, and {before} is visible already",
                 file.number,
-                file.size,
-                meta.largest_seq
-            ));
-            family.work.ingested(level, file.size, file.counts.entries);
-            self.notify_ingested(job, file, level, meta);
+                place.seq
+            );
+            let checksum = write_seqno(database, job, file, *place)?;
+            let meta = meta(database, job, &base, file, *place, checksum);
+            last = last.max(meta.largest_seq);
+            edit.added.push((place.level, Arc::new(meta)));
         }
+        all.push(edit);
+    }
+    assert!(
+        before <= last,
+        "an ingestion takes numbers that follow those assigned"
+    );
+    let ingested = Ingested {
+        last_sequence: last,
+        // No log number will say that the files are newer than what the logs hold.
+        log_reach: end.reach,
+    };
+    let changes = all.into_iter().map(|edit| Change {
+        edit,
+        ingested: Some(ingested),
+        ..Change::default()
+    });
+    Ok(changes.collect())
+}
+
+/// The rules by which the files of `job` get their places in the tree of `view`.
+fn rules(database: Components<'_>, job: &Prepared<'_>, view: &View) -> Rules {
+    let family = job.family();
+    let options = &job.input.options;
+    let style = family.options().compaction_style;
+    Rules {
+        style,
+        base_level: match style {
+            CompactionStyle::Level => base_level(database, family, view),
+            _ => 1,
+        },
+        new_sequence: options.snapshot_consistency && database.catalog.snapshots.count() > 0,
+        files_overlap: job.batches.len() > 1,
+        keep_sequences: options.allow_db_generated_files,
+        last_level_only: options.fail_if_not_bottommost_level,
+        behind: options.ingest_behind,
+        replaces: job.replaced.is_some(),
     }
 }
 
-/// The epoch of files that were ingested behind everything: older than any other.
+/// The files that leave the tree, with their levels.
+fn leaving<H: Host>(
+    reserved: &Reservations<'_, H>,
+    job: &Prepared<'_>,
+    base: &Version,
+) -> Result<Vec<(usize, cairn_types::FileNumber)>> {
+    let Some(range) = &job.replaced else {
+        return Ok(Vec::new());
+    };
+    let order = base.order();
+    let busy = reserved.in_progress(job.family());
+    let compacting =
+        || Error::invalid_argument("the range to be replaced overlaps a running compaction");
+    let Some(range) = range else {
+        if !busy.is_empty() {
+            return Err(compacting());
+        }
+        return Ok(base
+            .files()
+            .map(|(level, file)| (level, file.number))
+            .collect());
+    };
+    let (from, to) = (range.smallest.as_bytes(), range.largest.as_bytes());
+    let mut leaving = Vec::new();
+    for (level, file) in base.files() {
+        let bounds = ingest::Incoming {
+            smallest: file.smallest.clone(),
+            largest: file.largest.clone(),
+            first_overlap: None,
+        };
+        let inside = contains(order, range, &bounds);
+        if inside && !busy.contains(file.number) {
+            leaving.push((level, file.number));
+        } else if inside {
+            return Err(compacting());
+        } else if reaches_into(order, range, file) {
+            return Err(Error::invalid_argument(format!(
+                "the range to be replaced cuts through table {} of level {level}",
+                file.number
+            )));
+        }
+    }
+    match (0..base.num_levels()).any(|level| busy.writes(order, level, from, to)) {
+        true => Err(compacting()),
+        false => Ok(leaving),
+    }
+}
+
+/// Finds and reserves the places of one family's files, in the order of the batches.
+fn places<'a, H: Host>(
+    database: Components<'_>,
+    job: &'a Prepared<'_>,
+    base: &Version,
+    rules: &Rules,
+    before: SequenceNumber,
+    reserved: &mut Reservations<'a, H>,
+) -> Result<Vec<Place>> {
+    let family = job.family();
+    let io = database.context.io.clone();
+    let open = {
+        let (tables, io) = (family.tables().clone(), io.clone());
+        move |file: &Arc<FileMeta>, level| tables.open(file, level, &io).map(TableRef::into_arc)
+    };
+    // Tables are read before the tree is locked; the lock of the MANIFEST keeps the version.
+    let mut incoming = Vec::with_capacity(job.files.len());
+    for file in &job.files {
+        let mut bounds = file.bounds.clone();
+        if !rules.replaces && !rules.behind {
+            bounds.first_overlap =
+                ingest::first_overlap(base, &bounds.smallest, &bounds.largest, &open, &io)?;
+        }
+        incoming.push(bounds);
+    }
+    reserved.reserve(family, |busy| {
+        let places = places_beside(job, base, busy, rules, before, &incoming)?;
+        let ranges = job.batches.iter().flatten().zip(&places);
+        let ranges = ranges.map(|(&at, place)| Range {
+            level: place.level,
+            smallest: incoming[at].smallest.clone(),
+            largest: incoming[at].largest.clone(),
+        });
+        let ranges = ranges.collect();
+        Ok((places, ranges))
+    })
+}
+
+/// Writes the sequence number into the file if `write_global_seqno` is set. Returns the checksum of the
+/// file, which that changes.
+fn write_seqno(
+    database: Components<'_>,
+    job: &Prepared<'_>,
+    file: &PreparedFile,
+    place: Place,
+) -> Result<(Vec<u8>, String)> {
+    let Some(at) = file.seqno_at.filter(|_| place.seq > SequenceNumber::ZERO) else {
+        return Ok(file.checksum.clone());
+    };
+    let options = database.settings.get();
+    let fs = &*database.context.world.fs;
+    // The file may be a link to one that is not ours to change, so a changed copy takes its
+    // name.
+    let number = database.catalog.numbers.take();
+    let name = cairn_format::names::FileName::Temp(number).to_string();
+    let changed = file.inside.with_file_name(name);
+    let seq = place.seq.0.to_le_bytes();
+    let mut offset = 0;
+    copy::create_with(fs, &changed, options.use_fsync, |target| {
+        copy::for_each_piece(fs, &file.inside, None, |piece| {
+            let mut piece = piece.to_vec();
+            for (byte, position) in seq.iter().zip(at..) {
+                let within = position
+                    .checked_sub(offset)
+                    .and_then(|n| usize::try_from(n).ok());
+                if let Some(place) = within.and_then(|within| piece.get_mut(within)) {
+                    *place = *byte;
+                }
+            }
+            offset += piece.len() as u64;
+            target.append(&piece)
+        })
+        .map(|_| ())
+    })?;
+    fs.rename(&changed, &file.inside)?;
+    fs.sync_dir(&job.family().tables().paths[file.path_id as usize])?;
+    match options.file_checksum_gen_factory {
+        None => Ok(file.checksum.clone()),
+        Some(_) => Ok((
+            file_checksum::of_file(fs, &file.inside)?,
+            file_checksum::NAME.to_owned(),
+        )),
+    }
+}
+
+/// The metadata of a file in its place.
+fn meta(
+    database: Components<'_>,
+    job: &Prepared<'_>,
+    base: &Version,
+    file: &PreparedFile,
+    place: Place,
+    checksum: (Vec<u8>, String),
+) -> FileMeta {
+    let numbered = |bound: &InternalKey| match bound.seq() {
+        SequenceNumber::ZERO if place.seq > SequenceNumber::ZERO => {
+            InternalKey::new(bound.user_key(), place.seq, bound.kind())
+        }
+        _ => bound.clone(),
+    };
+    let now = database.context.world.clock.wall_seconds();
+    let mut meta = FileMeta::new(
+        file.number,
+        file.size,
+        numbered(&file.bounds.smallest),
+        numbered(&file.bounds.largest),
+    );
+    (meta.smallest_seq, meta.largest_seq) = match job.input.options.allow_db_generated_files {
+        true => file.own_seqs,
+        false => (place.seq, place.seq),
+    };
+    meta.path_id = file.path_id;
+    meta.epoch = match job.input.options.ingest_behind {
+        true => BEHIND_EPOCH,
+        false => job.family().next_epoch(base),
+    };
+    meta.oldest_ancester_time = now;
+    meta.creation_time = now;
+    (meta.file_checksum, meta.file_checksum_func) = (checksum.0, checksum.1.into());
+    meta.unique_id = file.unique_id;
+    meta.tail_size = file.tail_size;
+    meta.timestamps_persisted = file.timestamps_persisted;
+    if let Some((least, most)) = &file.timestamps {
+        (meta.min_timestamp, meta.max_timestamp) = (least.clone(), most.clone());
+    }
+    // One range deletion and nothing else: it is there to be compacted away.
+    meta.marked = file.counts.range_deletions == 1 && file.counts.entries == 1;
+    assert!(meta.counts.set(file.counts).is_ok(), "the metadata is new");
+    meta
+}
+
+/// Notifies listeners of a file that was ingested. Not inlined, so that a stack names it.
+#[inline(never)]
+fn notify_ingested(
+    database: Components<'_>,
+    job: &Prepared<'_>,
+    file: &PreparedFile,
+    level: usize,
+    meta: &Arc<FileMeta>,
+) {
+    if !database.telemetry.has_listeners() {
+        return;
+    }
+    let family = job.family();
+    let tables = family.tables();
+    let table = tables.open(meta, level, &database.context.io);
+    let info = ExternalFileIngestionInfo {
+        family_name: family.name().to_owned(),
+        external_file_path: file.outside.to_string_lossy().into_owned(),
+        internal_file_path: file.inside.to_string_lossy().into_owned(),
+        global_seqno: meta.largest_seq,
+        // A table that cannot be opened says so when it is read.
+        table_properties: table
+            .map(|table| Arc::new(table.properties().clone()))
+            .unwrap_or_default(),
+    };
+    database
+        .telemetry
+        .notify(|listener| listener.on_external_file_ingested(&info));
+}
+
+/// Reports ingested files to the info log and to listeners. The caller holds no lock.
+pub(super) fn log_ingested(database: Components<'_>, job: &Prepared<'_>) {
+    let family = job.family();
+    let version = family.view().version.clone();
+    for file in &job.files {
+        let found = version.files().find(|(_, meta)| meta.number == file.number);
+        let Some((level, meta)) = found else { continue };
+        database.context.info.info(format_args!(
+            "[{}] ingested {} as table {} of level {level}, {} bytes, sequence number {}",
+            family.name(),
+            file.outside.display(),
+            file.number,
+            file.size,
+            meta.largest_seq
+        ));
+        family.work.ingested(level, file.size, file.counts.entries);
+        notify_ingested(database, job, file, level, meta);
+    }
+}
+
+/// The level that level 0 of `family` is compacted into.
+fn base_level(database: Components<'_>, family: &FamilyState, view: &View) -> usize {
+    let options = PickOptions::new(&database.settings.get(), &family.options());
+    compaction_score::targets(&view.version, &options.shape).base_level
+}
+
+/// The epoch of files ingested behind existing data: older than any other.
 const BEHIND_EPOCH: u64 = 1;
 
-/// True if a table touches `range`, whose upper bound is excluded.
+/// True if a table overlaps `range`, whose end is exclusive.
 fn reaches_into(order: &cairn_types::KeyOrder, range: &ingest::Incoming, file: &FileMeta) -> bool {
     let compare = |a: &[u8], b: &[u8]| order.compare_without_timestamp(a, b);
     let end = compare(file.largest.user_key(), range.smallest.user_key());
@@ -420,7 +429,7 @@ fn reaches_into(order: &cairn_types::KeyOrder, range: &ingest::Incoming, file: &
         && (end.is_gt() || end.is_eq() && !file.largest.is_exclusive_bound())
 }
 
-/// The places of one family's files, in the order of the batches, beside the compactions in work.
+/// Returns the places of one family's files, in the order of the batches, given the running compactions.
 fn places_beside(
     job: &Prepared<'_>,
     base: &Version,
@@ -437,7 +446,7 @@ fn places_beside(
         for &at in batch {
             let place = ingest::place(base, busy, rules, &incoming[at], last, previous)?;
             let needs_number = place.seq > SequenceNumber::ZERO;
-            if needs_number && !job.ingestion.options.allow_global_seqno {
+            if needs_number && !job.input.options.allow_global_seqno {
                 return Err(Error::invalid_argument(
                     "a file needs a sequence number (it overlaps the database, or snapshots \
                      exist), and allow_global_seqno is false",
@@ -454,14 +463,13 @@ fn places_beside(
 
 impl Prepared<'_> {
     pub(super) fn family(&self) -> &Arc<FamilyState> {
-        &self.ingestion.family.state
+        self.input.family
     }
 
-    /// True if a memtable of `view` has something within the bounds of a file, or of what is
-    /// replaced.
+    /// True if a memtable of `view` has entries within the bounds of a file, or of the range to be replaced.
     fn overlaps_memtables(&self, view: &View) -> bool {
         let memtables = || view.memtables().filter(|memtable| !memtable.is_empty());
-        if matches!(self.ingestion.replace, Some(ReplaceRange::All)) {
+        if matches!(self.input.replace, Some(ReplaceRange::All)) {
             return memtables().next().is_some();
         }
         let replaced = self.replaced.iter().flatten();

@@ -1,4 +1,4 @@
-//! Ingestion: external tables become part of the tree without being written again.
+//! Ingestion: external tables become part of the tree without being rewritten.
 //!
 //! ```text
 //! prepare   look at each file, link or copy it under a number of its own, sync names
@@ -7,12 +7,13 @@
 //! commit    one MANIFEST record group for all families, then what readers see
 //! ```
 //!
-//! After a crash or an error all files of all families are part of the database, or none. The
-//! files that the caller gave stay what they were, but for those that are moved: their names go
-//! once the MANIFEST has the files durably. Every write before the ingestion is durable with it.
+//! After a crash or an error, either all files of all families are part of the database, or none. The
+//! caller's files are unchanged, except those that are moved: their old names are removed once the files are
+//! durable in the MANIFEST. Every write before the ingestion is durable when the ingestion is.
 
 mod commit;
 mod prepare;
+mod reservations;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,17 +22,18 @@ use cairn_observe::statistics::Histogram;
 use cairn_options::IngestExternalFileOptions;
 use cairn_types::{Error, Result};
 
+use super::host::{Components, Host};
+use crate::catalog::family::FamilyState;
 use crate::db::Db;
 use crate::handle::Family;
-use crate::shared::Shared;
 
 /// The part of a family that an ingestion replaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReplaceRange {
-    /// Everything in the family.
+    /// The entire family.
     All,
-    /// The keys from the first up to, not including, the second.
+    /// The keys from the first (inclusive) to the second (exclusive).
     Keys(Vec<u8>, Vec<u8>),
 }
 
@@ -39,21 +41,21 @@ pub enum ReplaceRange {
 pub struct Ingestion {
     /// The family.
     pub family: Family,
-    /// The tables. Where they overlap, the later are newer.
+    /// The tables. If they overlap, later ones are newer.
     pub files: Vec<PathBuf>,
     /// The options of the ingestion.
     pub options: IngestExternalFileOptions,
-    /// Checksums of the whole files, one each; empty for none.
+    /// Checksums of the whole files, one for each; empty for none.
     pub checksums: Vec<Vec<u8>>,
-    /// The functions that made those, one each.
+    /// The checksum functions used, one for each.
     pub checksum_functions: Vec<String>,
-    /// The part that leaves the family as the files enter it. It must contain all of them, and no table may
-    /// lie across its borders.
+    /// The range that is removed from the family when the files are added. It must contain all of them, and
+    /// no table may cross its boundaries.
     pub replace: Option<ReplaceRange>,
 }
 
 impl Ingestion {
-    /// The tables `files` for `family`, with `options`.
+    /// Creates an ingestion of the tables `files` into `family`, with `options`.
     #[must_use]
     pub fn new(
         family: &Family,
@@ -72,21 +74,21 @@ impl Ingestion {
 }
 
 impl Db {
-    /// Ingests tables into several families: all of them or none, after a crash too.
+    /// Ingests tables into several families, atomically.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for options and files that do not fit the family or each other,
-    /// `Corruption` of a file, `TryAgain` with `fail_if_not_bottommost_level`; nothing has changed
-    /// then. After an `IoError` of the MANIFEST the ingestion is in doubt and the database
-    /// read-only.
+    /// `InvalidArgument` for options and files that are incompatible with the family or each other,
+    /// `Corruption` of a file, `TryAgain` with `fail_if_not_bottommost_level`; nothing has changed then.
+    /// After an `IoError` of the MANIFEST, the database is read-only and it is unknown whether the files are
+    /// part of it.
     pub fn ingest_external_files(&self, ingestions: &[Ingestion]) -> Result<()> {
-        self.shared().ingest(ingestions)
+        ingest(self.shared(), &inputs(ingestions))
     }
 }
 
 impl Family {
-    /// Ingests the tables `files`, all of them or none.
+    /// Ingests the tables `files`, atomically.
     ///
     /// # Errors
     ///
@@ -96,121 +98,141 @@ impl Family {
         files: impl IntoIterator<Item = impl Into<PathBuf>>,
         options: &IngestExternalFileOptions,
     ) -> Result<()> {
-        self.db
-            .shared
-            .ingest(&[Ingestion::new(self, files, options)])
+        let ingestion = Ingestion::new(self, files, options);
+        ingest(&self.db.shared, &inputs(&[ingestion]))
     }
 }
 
-impl Shared {
-    fn ingest(self: &Arc<Self>, ingestions: &[Ingestion]) -> Result<()> {
-        self.check_writable()?;
-        self.check_ingestions(ingestions)?;
-        let began = self.telemetry.began();
-        let mut prepared = Vec::with_capacity(ingestions.len());
-        for ingestion in ingestions {
-            match self.prepare(ingestion) {
-                Ok(files) => prepared.push(files),
-                Err(error) => {
-                    self.abandon(&prepared);
-                    return Err(error);
-                }
-            }
-        }
-        self.telemetry
-            .time_since(began, Histogram::IngestExternalFilePrepareTime);
-        let began = self.telemetry.began();
-        let result = match self.lead_alone() {
-            Ok(_lead) => self.ingest_led(&prepared),
-            Err(error) => Err(commit::Failed::Nothing(error)),
-        };
-        self.telemetry.deliver();
-        match result {
-            Ok(()) => {}
-            Err(commit::Failed::Nothing(error)) => {
-                self.abandon(&prepared);
+/// The files for one family, as a caller gives them.
+pub(super) struct Input<'a> {
+    pub(super) family: &'a Arc<FamilyState>,
+    pub(super) files: &'a [PathBuf],
+    pub(super) options: &'a IngestExternalFileOptions,
+    pub(super) checksums: &'a [Vec<u8>],
+    pub(super) checksum_functions: &'a [String],
+    pub(super) replace: Option<&'a ReplaceRange>,
+}
+
+/// The inputs of `ingestions`, one each.
+fn inputs(ingestions: &[Ingestion]) -> Vec<Input<'_>> {
+    let inputs = ingestions.iter().map(|ingestion| Input {
+        family: &ingestion.family.state,
+        files: &ingestion.files,
+        options: &ingestion.options,
+        checksums: &ingestion.checksums,
+        checksum_functions: &ingestion.checksum_functions,
+        replace: ingestion.replace.as_ref(),
+    });
+    inputs.collect()
+}
+
+/// Ingests the files of `inputs`, all of them or none; see [`Db::ingest_external_files`].
+pub(super) fn ingest<H: Host>(host: &Arc<H>, inputs: &[Input<'_>]) -> Result<()> {
+    let database = host.components();
+    let telemetry = database.telemetry;
+    host.check_writable()?;
+    check(database, inputs)?;
+    let began = telemetry.began();
+    let mut prepared = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        match prepare::prepare(database, input) {
+            Ok(files) => prepared.push(files),
+            Err(error) => {
+                abandon(database, &prepared);
                 return Err(error);
             }
-            // The files may be part of the database: they stay.
-            Err(commit::Failed::InDoubt(error)) => return Err(error),
-        }
-        for job in &prepared {
-            self.log_ingested(job);
-            if job.ingestion.options.move_files {
-                self.remove_external_names(job);
-            }
-        }
-        self.purge();
-        self.telemetry
-            .time_since(began, Histogram::IngestExternalFileRunTime);
-        Ok(())
-    }
-
-    /// Refuses what makes no sense before any file is touched.
-    fn check_ingestions(&self, ingestions: &[Ingestion]) -> Result<()> {
-        let refuse = |text: String| Err(Error::invalid_argument(text));
-        if ingestions.is_empty() {
-            return refuse("nothing to ingest: the list of families is empty".to_owned());
-        }
-        for (at, ingestion) in ingestions.iter().enumerate() {
-            let name = ingestion.family.name();
-            ingestion.options.validate()?;
-            if ingestion.files.is_empty() {
-                return refuse(format!("no file is given for column family {name:?}"));
-            }
-            let again = ingestions[..at]
-                .iter()
-                .any(|other| other.family.id() == ingestion.family.id());
-            if again {
-                return refuse(format!("column family {name:?} is named twice"));
-            }
-            let options = ingestion.family.state.options();
-            if ingestion.options.ingest_behind && !options.allows_ingest_behind(&self.options()) {
-                return refuse(format!(
-                    "ingest_behind needs a column family that has had cf_allow_ingest_behind from \
-                     its beginning; {name:?} has not"
-                ));
-            }
-            if ingestion.options.ingest_behind
-                && ingestion.family.state.order().timestamp_size() > 0
-            {
-                return Err(Error::not_supported(
-                    "files cannot be ingested behind in a family whose keys have timestamps",
-                ));
-            }
-            if ingestion.options.ingest_behind && ingestion.replace.is_some() {
-                return refuse("ingest_behind replaces nothing".to_owned());
-            }
-            if ingestion.options.fill_cache != ingestions[0].options.fill_cache {
-                return refuse("fill_cache must be the same for all families".to_owned());
-            }
-        }
-        Ok(())
-    }
-
-    /// Deletes what was linked or copied for files that did not become part of the tree.
-    fn abandon(&self, prepared: &[prepare::Prepared<'_>]) {
-        for job in prepared {
-            let version = job.family().view().version.clone();
-            for file in &job.files {
-                assert!(
-                    version.files().all(|(_, live)| live.number != file.number),
-                    "table {}, which is deleted, is in no version",
-                    file.number
-                );
-                self.catalog.delete(&file.inside);
-            }
         }
     }
+    telemetry.time_since(began, Histogram::IngestExternalFilePrepareTime);
+    let began = telemetry.began();
+    let result = match host.lead_alone() {
+        Ok(_lead) => commit::ingest_led(host, &prepared),
+        Err(error) => Err(commit::Failed::Nothing(error)),
+    };
+    telemetry.deliver();
+    match result {
+        Ok(()) => {}
+        Err(commit::Failed::Nothing(error)) => {
+            abandon(database, &prepared);
+            return Err(error);
+        }
+        // The files may be part of the database: they stay.
+        Err(commit::Failed::InDoubt(error)) => return Err(error),
+    }
+    for job in &prepared {
+        commit::log_ingested(database, job);
+        if job.input.options.move_files {
+            remove_external_names(database, job);
+        }
+    }
+    host.purge();
+    telemetry.time_since(began, Histogram::IngestExternalFileRunTime);
+    Ok(())
+}
 
-    /// Gives up the names of files that were moved. A name that stays is no damage.
-    fn remove_external_names(&self, job: &prepare::Prepared<'_>) {
+/// Refuses what makes no sense before any file is touched.
+fn check(database: Components<'_>, inputs: &[Input<'_>]) -> Result<()> {
+    let refuse = |text: String| Err(Error::invalid_argument(text));
+    if inputs.is_empty() {
+        return refuse("nothing to ingest: the list of families is empty".to_owned());
+    }
+    for (at, input) in inputs.iter().enumerate() {
+        let name = input.family.name();
+        input.options.validate()?;
+        if input.files.is_empty() {
+            return refuse(format!("no file is given for column family {name:?}"));
+        }
+        let again = inputs[..at]
+            .iter()
+            .any(|other| other.family.id() == input.family.id());
+        if again {
+            return refuse(format!("column family {name:?} is named twice"));
+        }
+        let options = input.family.options();
+        if input.options.ingest_behind && !options.allows_ingest_behind(&database.settings.get()) {
+            return refuse(format!(
+                "ingest_behind needs a column family that has had cf_allow_ingest_behind from \
+                 its beginning; {name:?} has not"
+            ));
+        }
+        if input.options.ingest_behind && input.family.order().timestamp_size() > 0 {
+            return Err(Error::not_supported(
+                "files cannot be ingested behind in a family whose keys have timestamps",
+            ));
+        }
+        if input.options.ingest_behind && input.replace.is_some() {
+            return refuse("ingest_behind replaces nothing".to_owned());
+        }
+        if input.options.fill_cache != inputs[0].options.fill_cache {
+            return refuse("fill_cache must be the same for all families".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Deletes what was linked or copied for files that did not become part of the tree.
+fn abandon(database: Components<'_>, prepared: &[prepare::Prepared<'_>]) {
+    for job in prepared {
+        let version = job.family().view().version.clone();
         for file in &job.files {
-            if let Err(error) = self.context.world.fs.remove(&file.outside) {
-                self.context.info.warn(format_args!(
-                    "an ingested file keeps its old name too: {error}"
-                ));
-            }
+            assert!(
+                version.files().all(|(_, live)| live.number != file.number),
+                "table {}, which is deleted, is in no version",
+                file.number
+            );
+            database.catalog.deletions.delete(&file.inside);
+        }
+    }
+}
+
+/// Gives up the names of files that were moved. A name that stays is no damage.
+fn remove_external_names(database: Components<'_>, job: &prepare::Prepared<'_>) {
+    let context = database.context;
+    for file in &job.files {
+        if let Err(error) = context.world.fs.remove(&file.outside) {
+            context.info.warn(format_args!(
+                "an ingested file keeps its old name too: {error}"
+            ));
         }
     }
 }

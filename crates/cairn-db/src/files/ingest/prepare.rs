@@ -1,4 +1,4 @@
-//! The part of an ingestion for which no write waits: files are examined and brought under
+//! The part of an ingestion during which writes proceed: files are examined, and linked or copied under
 //! numbers of the database.
 
 use std::path::{Path, PathBuf};
@@ -10,31 +10,33 @@ use cairn_format::table::{Properties, meta};
 use cairn_jobs::checksum;
 use cairn_jobs::ingest::{self, Incoming};
 use cairn_platform::fs::FileMode;
+use cairn_platform::{FileSystem, Io};
 use cairn_table::{IterOptions, Table, TableIter};
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
 use cairn_version::file_meta::{EntryCounts, NO_CHECKSUM_FUNCTION};
 
-use super::{Ingestion, ReplaceRange};
+use super::{Input, ReplaceRange, abandon};
 use crate::catalog::family::FamilyState;
+use crate::context::DbContext;
 use crate::files::copy;
 use crate::files::external::Reader;
-use crate::shared::Shared;
+use crate::files::host::Components;
 
 /// The files of one family, brought in and ready to be placed.
-pub(crate) struct Prepared<'a> {
-    pub(crate) ingestion: &'a Ingestion,
+pub(super) struct Prepared<'a> {
+    pub(super) input: &'a Input<'a>,
     pub(crate) files: Vec<PreparedFile>,
-    /// Their positions, batch by batch; see [`ingest::batches`].
+    /// The positions of the files, batch by batch; see [`ingest::batches`].
     pub(crate) batches: Vec<Vec<usize>>,
-    /// The part that leaves, if one does: internal bounds, or everything.
+    /// The range to be replaced, if any: internal bounds, or everything.
     pub(crate) replaced: Option<Option<Incoming>>,
 }
 
 /// One file that was brought in.
-pub(crate) struct PreparedFile {
+pub(super) struct PreparedFile {
     /// The file that the caller gave.
     pub(crate) outside: PathBuf,
-    /// The same in the database's directory.
+    /// The file in the database's directory.
     pub(crate) inside: PathBuf,
     pub(crate) number: FileNumber,
     pub(crate) path_id: u32,
@@ -47,333 +49,325 @@ pub(crate) struct PreparedFile {
     pub(crate) timestamps_persisted: bool,
     /// The sequence numbers in the file, if it keeps them.
     pub(crate) own_seqs: (SequenceNumber, SequenceNumber),
-    /// The offset of the global sequence number in the file, if it is written there.
+    /// The offset of the global sequence number in the file, if it is to be written there.
     pub(crate) seqno_at: Option<u64>,
     pub(crate) checksum: (Vec<u8>, String),
 }
 
-impl FamilyState {
-    /// The reader of external files for this family.
-    pub(crate) fn external_reader<'a>(&'a self, shared: &'a Shared) -> Reader<'a> {
-        Reader {
-            fs: &*shared.context.world.fs,
-            io: &shared.context.io,
-            order: self.order(),
-            prefix_extractor: self.options().prefix_extractor.clone(),
-            options: self.tables().options.clone(),
+/// The reader of external files for `family`.
+fn external_reader<'a>(context: &'a DbContext, family: &'a FamilyState) -> Reader<'a> {
+    Reader {
+        fs: &*context.world.fs,
+        io: &context.io,
+        order: family.order(),
+        prefix_extractor: family.options().prefix_extractor.clone(),
+        options: family.tables().options.clone(),
+    }
+}
+
+/// Examines the files of `ingestion` and brings them in. On an error nothing of them is left in
+/// the database's directory.
+pub(super) fn prepare<'a>(database: Components<'_>, input: &'a Input<'a>) -> Result<Prepared<'a>> {
+    let mut prepared = Prepared {
+        input,
+        files: Vec::new(),
+        batches: Vec::new(),
+        replaced: None,
+    };
+    let done = examine(database, &mut prepared).and_then(|()| {
+        for at in 0..prepared.files.len() {
+            bring_in(database, &prepared, at)?;
+        }
+        sync_table_dirs(database, &prepared)?;
+        take_checksums(database, &mut prepared)
+    });
+    match done {
+        Ok(()) => Ok(prepared),
+        Err(error) => {
+            abandon(database, std::slice::from_ref(&prepared));
+            Err(error)
         }
     }
 }
 
-impl Shared {
-    /// Examines the files of `ingestion` and brings them in. On an error nothing of them is left in
-    /// the database's directory.
-    pub(super) fn prepare<'a>(&self, ingestion: &'a Ingestion) -> Result<Prepared<'a>> {
-        let mut prepared = Prepared {
-            ingestion,
-            files: Vec::new(),
-            batches: Vec::new(),
-            replaced: None,
-        };
-        let done = self.examine(&mut prepared).and_then(|()| {
-            for at in 0..prepared.files.len() {
-                self.bring_in(&prepared, at)?;
-            }
-            self.sync_table_dirs(&prepared)?;
-            self.take_checksums(&mut prepared)
-        });
-        match done {
-            Ok(()) => Ok(prepared),
-            Err(error) => {
-                self.abandon(std::slice::from_ref(&prepared));
-                Err(error)
-            }
-        }
-    }
-
-    fn examine(&self, prepared: &mut Prepared<'_>) -> Result<()> {
-        let ingestion = prepared.ingestion;
-        let family = &ingestion.family.state;
-        for path in &ingestion.files {
-            prepared
-                .files
-                .push(self.inspect_file(ingestion, path).map_err(|error| {
-                    error.context(format_args!("ingesting {}", path.display()))
-                })?);
-        }
-        let order = family.order();
-        let bounds: Vec<Incoming> = prepared.files.iter().map(|f| f.bounds.clone()).collect();
-        prepared.batches = ingest::batches(order, &bounds);
-        let options = &ingestion.options;
-        if prepared.batches.len() > 1 {
-            if options.ingest_behind {
-                return Err(Error::not_supported(
-                    "files that overlap each other cannot be ingested behind",
-                ));
-            }
-            if !options.allow_global_seqno && !options.allow_db_generated_files {
-                return Err(Error::invalid_argument(
-                    "the files overlap each other, so they need sequence numbers, which \
-                     allow_global_seqno=false forbids",
-                ));
-            }
-            if order.timestamp_size() > 0 {
-                return Err(Error::not_supported(
-                    "files that overlap each other cannot be ingested into a family whose keys \
-                     have timestamps",
-                ));
-            }
-        }
-        debug_assert_eq!(
-            prepared.batches.iter().flatten().count(),
-            prepared.files.len(),
-            "each file is in one batch"
+/// Opens the files of `prepared` where the caller has them, and decides which of them go together.
+fn examine(database: Components<'_>, prepared: &mut Prepared<'_>) -> Result<()> {
+    let input = prepared.input;
+    let family = input.family;
+    for path in input.files {
+        prepared.files.push(
+            inspect_file(database, input, path)
+                .map_err(|error| error.context(format_args!("ingesting {}", path.display())))?,
         );
-        prepared.replaced = self.replaced(ingestion, &bounds)?;
-        Ok(())
     }
-
-    /// The bounds of what leaves. Refuses files outside of them.
-    fn replaced(
-        &self,
-        ingestion: &Ingestion,
-        files: &[Incoming],
-    ) -> Result<Option<Option<Incoming>>> {
-        let (from, to) = match &ingestion.replace {
-            None => return Ok(None),
-            Some(ReplaceRange::All) => return Ok(Some(None)),
-            Some(ReplaceRange::Keys(from, to)) => (from, to),
-        };
-        let order = ingestion.family.state.order();
-        let stamp = vec![0xff; order.timestamp_size()];
-        let key = |user: &[u8]| ingest::first_of(order, &[user, &stamp].concat());
-        let range = Incoming {
-            smallest: key(from),
-            largest: key(to),
-            first_overlap: None,
-        };
-        match files.iter().all(|file| contains(order, &range, file)) {
-            true => Ok(Some(Some(range))),
-            false => Err(Error::invalid_argument(
-                "the range to be replaced does not contain all files that are ingested",
-            )),
+    let order = family.order();
+    let bounds: Vec<Incoming> = prepared.files.iter().map(|f| f.bounds.clone()).collect();
+    prepared.batches = ingest::batches(order, &bounds);
+    let options = input.options;
+    if prepared.batches.len() > 1 {
+        if options.ingest_behind {
+            return Err(Error::not_supported(
+                "files that overlap each other cannot be ingested behind",
+            ));
+        }
+        if !options.allow_global_seqno && !options.allow_db_generated_files {
+            return Err(Error::invalid_argument(
+                "the files overlap each other, so they need sequence numbers, which \
+                 allow_global_seqno=false forbids",
+            ));
+        }
+        if order.timestamp_size() > 0 {
+            return Err(Error::not_supported(
+                "files that overlap each other cannot be ingested into a family whose keys \
+                 have timestamps",
+            ));
         }
     }
+    debug_assert_eq!(
+        prepared.batches.iter().flatten().count(),
+        prepared.files.len(),
+        "each file is in one batch"
+    );
+    prepared.replaced = replaced(input, &bounds)?;
+    Ok(())
+}
 
-    /// Opens a file where the caller has it, and reads what its place in the tree needs.
-    fn inspect_file(&self, ingestion: &Ingestion, path: &Path) -> Result<PreparedFile> {
-        let family = &ingestion.family.state;
-        let options = &ingestion.options;
-        let reader = family.external_reader(self);
-        let external = reader.open(path, Some(SequenceNumber::ZERO))?;
-        let table = &external.table;
-        let properties = table.properties();
-        check_origin(properties, ingestion)?;
-        let persisted = properties.comparator == family.order().name()
-            && !properties.timestamps_stripped
-            || family.order().timestamp_size() == 0;
-        if persisted != family.persist_timestamps {
-            return Err(Error::invalid_argument(format!(
-                "timestamps in the file: expected {} as in column family {:?}, found {persisted}",
-                family.persist_timestamps,
-                family.name()
-            )));
-        }
-        if properties.num_entries == 0 && properties.num_range_deletions == 0 {
-            return Err(Error::invalid_argument("the file has no entries"));
-        }
-        if options.verify_checksums_before_ingest {
-            table.verify_checksums(&self.context.io)?;
-        }
-        let (smallest, largest) = reader
-            .bounds(table)?
-            .ok_or_else(|| Error::invalid_argument("the file has no entries"))?;
-        let own_seqs = match options.allow_db_generated_files {
-            true => self.own_sequences(table)?,
-            false => {
-                // A tombstone's end is a bound too, and its number is the largest there is.
-                let zero = smallest.seq() == SequenceNumber::ZERO
-                    && (largest.is_exclusive_bound() || largest.seq() == SequenceNumber::ZERO);
-                if !zero || properties.key_largest_seqno > 0 {
-                    return Err(Error::corruption(
-                        "the file is an external one and has entries with sequence numbers",
-                    ));
-                }
-                (SequenceNumber::ZERO, SequenceNumber::ZERO)
-            }
-        };
-        let number = self.catalog.new_file_number();
-        let seqno_at = match options.write_global_seqno {
-            true => Some(self.place_of_seqno(path, table)?),
-            false => None,
-        };
-        let data_end = match properties.tail_start_offset {
-            0 => properties.data_size,
-            at => at,
-        };
-        Ok(PreparedFile {
-            outside: path.to_owned(),
-            inside: family.tables().paths[0].join(names::table(number)),
-            number,
-            path_id: 0,
-            size: external.size,
-            bounds: Incoming {
-                smallest,
-                largest,
-                first_overlap: None,
-            },
-            tail_size: match data_end {
-                0 => 0,
-                end => external.size.saturating_sub(end),
-            },
-            unique_id: UniqueId::of_table(
-                &properties.db_id,
-                &properties.db_session_id,
-                properties.original_file_number,
-            )
-            .map(|id| id.short()),
-            counts: EntryCounts {
-                entries: properties.num_entries,
-                deletions: properties.num_deletions,
-                range_deletions: properties.num_range_deletions,
-                raw_key_bytes: properties.raw_key_size,
-                raw_value_bytes: properties.raw_value_size,
-            },
-            timestamps: properties.timestamps.clone(),
-            timestamps_persisted: persisted,
-            own_seqs,
-            seqno_at,
-            checksum: (Vec::new(), NO_CHECKSUM_FUNCTION.to_owned()),
-        })
-    }
-
-    /// The smallest and largest sequence number of all entries of `table`.
-    fn own_sequences(&self, table: &Arc<Table>) -> Result<(SequenceNumber, SequenceNumber)> {
-        let mut found: Option<(SequenceNumber, SequenceNumber)> = None;
-        let mut note = |seq: SequenceNumber| {
-            let (least, most) = found.unwrap_or((seq, seq));
-            found = Some((least.min(seq), most.max(seq)));
-        };
-        if let Some(tombstones) = table.range_tombstones() {
-            tombstones.seqs().for_each(&mut note);
-        }
-        let options = IterOptions {
-            fill_cache: false,
-            ..IterOptions::default()
-        };
-        let mut iter = TableIter::new(table.clone(), options);
-        let mut progress = iter.seek_to_first();
-        loop {
-            iter.complete(progress, &self.context.io);
-            iter.status()?;
-            if !iter.valid() {
-                return Ok(found.unwrap_or_default());
-            }
-            note(cairn_format::key::sequence(iter.key()));
-            progress = iter.next();
-        }
-    }
-
-    /// The offset of the global sequence number in the file `path`.
-    fn place_of_seqno(&self, path: &Path, table: &Table) -> Result<u64> {
-        let missing = || {
-            Error::invalid_argument(
-                "write_global_seqno: the file has no place for a global sequence number",
-            )
-        };
-        let handle = table.parts().find(meta::PROPERTIES).ok_or_else(missing)?;
-        let file = self.context.world.fs.open(path, FileMode::default())?;
-        let len = usize::try_from(handle.size).map_err(|_| missing())?;
-        let mut block = vec![0; len];
-        let got = file.read_at(handle.offset, &mut block)?;
-        block.truncate(got);
-        let place = Properties::find_global_seqno(&block).ok_or_else(missing)?;
-        Ok(handle.offset + place.start as u64)
-    }
-
-    /// Links or copies a file into the database, under a name that no version has yet.
-    fn bring_in(&self, prepared: &Prepared<'_>, at: usize) -> Result<()> {
-        let file = &prepared.files[at];
-        let options = &prepared.ingestion.options;
-        let fs = &*self.context.world.fs;
-        let full = self.options().use_fsync;
-        if options.move_files || options.link_files {
-            match copy::link_synced(fs, &file.outside, &file.inside, full) {
-                Err(error)
-                    if options.failed_move_fall_back_to_copy && copy::cannot_link(&error) =>
-                {
-                    self.context.info.info(format_args!(
-                        "{} is copied because it cannot be linked: {error}",
-                        file.outside.display()
-                    ));
-                }
-                linked => return linked,
-            }
-        }
-        copy::copy(fs, &file.outside, &file.inside, None, full)
-    }
-
-    fn sync_table_dirs(&self, prepared: &Prepared<'_>) -> Result<()> {
-        let mut dirs: Vec<&Path> = prepared
-            .files
-            .iter()
-            .filter_map(|file| file.inside.parent())
-            .collect();
-        dirs.sort();
-        dirs.dedup();
-        dirs.into_iter()
-            .try_for_each(|dir| self.context.world.fs.sync_dir(dir))
-    }
-
-    /// Computes the checksums of whole files, where the database keeps them, and compares them with
-    /// those that the caller gave.
-    fn take_checksums(&self, prepared: &mut Prepared<'_>) -> Result<()> {
-        if self.options().file_checksum_gen_factory.is_none() {
-            return Ok(());
-        }
-        let ingestion = prepared.ingestion;
-        let given = (&ingestion.checksums, &ingestion.checksum_functions);
-        let count = ingestion.files.len();
-        let complete = given.0.len() == count && given.1.len() == count;
-        let any = !given.0.is_empty() || !given.1.is_empty();
-        if any && !complete {
-            return Err(Error::invalid_argument(format!(
-                "checksums of {count} files: found {} checksums and {} function names",
-                given.0.len(),
-                given.1.len()
-            )));
-        }
-        for (at, file) in prepared.files.iter_mut().enumerate() {
-            let given = complete.then(|| (&given.0[at], &given.1[at]));
-            if let Some((_, function)) = given
-                && function != checksum::NAME
-            {
-                return Err(Error::invalid_argument(format!(
-                    "checksum function of {}: expected {}, found {function}",
-                    file.outside.display(),
-                    checksum::NAME
-                )));
-            }
-            let trusted = given.filter(|_| !ingestion.options.verify_file_checksum);
-            let checksum = match trusted {
-                Some((checksum, _)) => checksum.clone(),
-                None => checksum::of_file(&*self.context.world.fs, &file.inside)?,
-            };
-            if let Some((expected, _)) = given
-                && *expected != checksum
-            {
-                return Err(Error::corruption(format!(
-                    "checksum of {}: expected {expected:02x?}, found {checksum:02x?}",
-                    file.outside.display()
-                )));
-            }
-            file.checksum = (checksum, checksum::NAME.to_owned());
-        }
-        Ok(())
+/// The bounds of what leaves. Refuses files outside of them.
+fn replaced(input: &Input<'_>, files: &[Incoming]) -> Result<Option<Option<Incoming>>> {
+    let (from, to) = match input.replace {
+        None => return Ok(None),
+        Some(ReplaceRange::All) => return Ok(Some(None)),
+        Some(ReplaceRange::Keys(from, to)) => (from, to),
+    };
+    let order = input.family.order();
+    let stamp = vec![0xff; order.timestamp_size()];
+    let key = |user: &[u8]| ingest::first_of(order, &[user, &stamp].concat());
+    let range = Incoming {
+        smallest: key(from),
+        largest: key(to),
+        first_overlap: None,
+    };
+    match files.iter().all(|file| contains(order, &range, file)) {
+        true => Ok(Some(Some(range))),
+        false => Err(Error::invalid_argument(
+            "the range to be replaced does not contain all files that are ingested",
+        )),
     }
 }
 
-/// True if `file` lies wholly within `range`, whose upper bound is excluded.
+/// Opens a file where the caller has it, and reads what its place in the tree needs.
+fn inspect_file(database: Components<'_>, input: &Input<'_>, path: &Path) -> Result<PreparedFile> {
+    let family = input.family;
+    let options = input.options;
+    let reader = external_reader(database.context, family);
+    let external = reader.open(path, Some(SequenceNumber::ZERO))?;
+    let table = &external.table;
+    let properties = table.properties();
+    check_origin(properties, input)?;
+    let persisted = properties.comparator == family.order().name()
+        && !properties.timestamps_stripped
+        || family.order().timestamp_size() == 0;
+    if persisted != family.persist_timestamps {
+        return Err(Error::invalid_argument(format!(
+            "timestamps in the file: expected {} as in column family {:?}, found {persisted}",
+            family.persist_timestamps,
+            family.name()
+        )));
+    }
+    if properties.num_entries == 0 && properties.num_range_deletions == 0 {
+        return Err(Error::invalid_argument("the file has no entries"));
+    }
+    if options.verify_checksums_before_ingest {
+        table.verify_checksums(&database.context.io)?;
+    }
+    let (smallest, largest) = reader
+        .bounds(table)?
+        .ok_or_else(|| Error::invalid_argument("the file has no entries"))?;
+    let own_seqs = match options.allow_db_generated_files {
+        true => own_sequences(&database.context.io, table)?,
+        false => {
+            // A tombstone's end is a bound too, and its number is the largest there is.
+            let zero = smallest.seq() == SequenceNumber::ZERO
+                && (largest.is_exclusive_bound() || largest.seq() == SequenceNumber::ZERO);
+            if !zero || properties.key_largest_seqno > 0 {
+                return Err(Error::corruption(
+                    "the file is an external one and has entries with sequence numbers",
+                ));
+            }
+            (SequenceNumber::ZERO, SequenceNumber::ZERO)
+        }
+    };
+    let number = database.catalog.numbers.take();
+    let seqno_at = match options.write_global_seqno {
+        true => Some(place_of_seqno(&*database.context.world.fs, path, table)?),
+        false => None,
+    };
+    let data_end = match properties.tail_start_offset {
+        0 => properties.data_size,
+        at => at,
+    };
+    Ok(PreparedFile {
+        outside: path.to_owned(),
+        inside: family.tables().paths[0].join(names::table(number)),
+        number,
+        path_id: 0,
+        size: external.size,
+        bounds: Incoming {
+            smallest,
+            largest,
+            first_overlap: None,
+        },
+        tail_size: match data_end {
+            0 => 0,
+            end => external.size.saturating_sub(end),
+        },
+        unique_id: UniqueId::of_table(
+            &properties.db_id,
+            &properties.db_session_id,
+            properties.original_file_number,
+        )
+        .map(|id| id.short()),
+        counts: EntryCounts {
+            entries: properties.num_entries,
+            deletions: properties.num_deletions,
+            range_deletions: properties.num_range_deletions,
+            raw_key_bytes: properties.raw_key_size,
+            raw_value_bytes: properties.raw_value_size,
+        },
+        timestamps: properties.timestamps.clone(),
+        timestamps_persisted: persisted,
+        own_seqs,
+        seqno_at,
+        checksum: (Vec::new(), NO_CHECKSUM_FUNCTION.to_owned()),
+    })
+}
+
+/// The smallest and largest sequence number of all entries of `table`.
+fn own_sequences(io: &Io, table: &Arc<Table>) -> Result<(SequenceNumber, SequenceNumber)> {
+    let mut found: Option<(SequenceNumber, SequenceNumber)> = None;
+    let mut note = |seq: SequenceNumber| {
+        let (least, most) = found.unwrap_or((seq, seq));
+        found = Some((least.min(seq), most.max(seq)));
+    };
+    if let Some(tombstones) = table.range_tombstones() {
+        tombstones.seqs().for_each(&mut note);
+    }
+    let options = IterOptions {
+        fill_cache: false,
+        ..IterOptions::default()
+    };
+    let mut iter = TableIter::new(table.clone(), options);
+    let mut progress = iter.seek_to_first();
+    loop {
+        iter.complete(progress, io);
+        iter.status()?;
+        if !iter.valid() {
+            return Ok(found.unwrap_or_default());
+        }
+        note(cairn_format::key::sequence(iter.key()));
+        progress = iter.next();
+    }
+}
+
+/// The offset of the global sequence number in the file `path`.
+fn place_of_seqno(fs: &dyn FileSystem, path: &Path, table: &Table) -> Result<u64> {
+    let missing = || {
+        Error::invalid_argument(
+            "write_global_seqno: the file has no place for a global sequence number",
+        )
+    };
+    let handle = table.parts().find(meta::PROPERTIES).ok_or_else(missing)?;
+    let file = fs.open(path, FileMode::default())?;
+    let len = usize::try_from(handle.size).map_err(|_| missing())?;
+    let mut block = vec![0; len];
+    let got = file.read_at(handle.offset, &mut block)?;
+    block.truncate(got);
+    let place = Properties::find_global_seqno(&block).ok_or_else(missing)?;
+    Ok(handle.offset + place.start as u64)
+}
+
+/// Links or copies a file into the database, under a name that no version has yet.
+fn bring_in(database: Components<'_>, prepared: &Prepared<'_>, at: usize) -> Result<()> {
+    let file = &prepared.files[at];
+    let options = prepared.input.options;
+    let context = database.context;
+    let fs = &*context.world.fs;
+    let full = database.settings.get().use_fsync;
+    if options.move_files || options.link_files {
+        match copy::link_synced(fs, &file.outside, &file.inside, full) {
+            Err(error) if options.failed_move_fall_back_to_copy && copy::cannot_link(&error) => {
+                context.info.info(format_args!(
+                    "{} is copied because it cannot be linked: {error}",
+                    file.outside.display()
+                ));
+            }
+            linked => return linked,
+        }
+    }
+    copy::copy(fs, &file.outside, &file.inside, None, full)
+}
+
+/// Makes the names of the files in the database's directories durable.
+fn sync_table_dirs(database: Components<'_>, prepared: &Prepared<'_>) -> Result<()> {
+    let mut dirs: Vec<&Path> = prepared
+        .files
+        .iter()
+        .filter_map(|file| file.inside.parent())
+        .collect();
+    dirs.sort();
+    dirs.dedup();
+    dirs.into_iter()
+        .try_for_each(|dir| database.context.world.fs.sync_dir(dir))
+}
+
+/// Computes the checksums of whole files, where the database keeps them, and compares them with
+/// those that the caller gave.
+fn take_checksums(database: Components<'_>, prepared: &mut Prepared<'_>) -> Result<()> {
+    if database.settings.get().file_checksum_gen_factory.is_none() {
+        return Ok(());
+    }
+    let input = prepared.input;
+    let given = (input.checksums, input.checksum_functions);
+    let count = input.files.len();
+    let complete = given.0.len() == count && given.1.len() == count;
+    let any = !given.0.is_empty() || !given.1.is_empty();
+    if any && !complete {
+        return Err(Error::invalid_argument(format!(
+            "checksums of {count} files: found {} checksums and {} function names",
+            given.0.len(),
+            given.1.len()
+        )));
+    }
+    for (at, file) in prepared.files.iter_mut().enumerate() {
+        let given = complete.then(|| (&given.0[at], &given.1[at]));
+        if let Some((_, function)) = given
+            && function != checksum::NAME
+        {
+            return Err(Error::invalid_argument(format!(
+                "checksum function of {}: expected {}, found {function}",
+                file.outside.display(),
+                checksum::NAME
+            )));
+        }
+        let trusted = given.filter(|_| !input.options.verify_file_checksum);
+        let checksum = match trusted {
+            Some((checksum, _)) => checksum.clone(),
+            None => checksum::of_file(&*database.context.world.fs, &file.inside)?,
+        };
+        if let Some((expected, _)) = given
+            && *expected != checksum
+        {
+            return Err(Error::corruption(format!(
+                "checksum of {}: expected {expected:02x?}, found {checksum:02x?}",
+                file.outside.display()
+            )));
+        }
+        file.checksum = (checksum, checksum::NAME.to_owned());
+    }
+    Ok(())
+}
+
+/// True if `file` is entirely within `range`, whose end is exclusive.
 pub(super) fn contains(order: &cairn_types::KeyOrder, range: &Incoming, file: &Incoming) -> bool {
     let compare = |a: &[u8], b: &[u8]| order.compare_without_timestamp(a, b);
     let end = compare(file.largest.user_key(), range.largest.user_key());
@@ -383,17 +377,17 @@ pub(super) fn contains(order: &cairn_types::KeyOrder, range: &Incoming, file: &I
 
 /// Refuses files that no SST writer made, and files made for another family, unless the options
 /// allow them.
-fn check_origin(properties: &Properties, ingestion: &Ingestion) -> Result<()> {
+fn check_origin(properties: &Properties, input: &Input<'_>) -> Result<()> {
     /// The id of files that were made for no family in particular.
     const ANY_FAMILY: u64 = 0x7fff_ffff;
-    let options = &ingestion.options;
+    let options = input.options;
     let foreign = properties.column_family_id != ANY_FAMILY
-        && properties.column_family_id != u64::from(ingestion.family.id());
+        && properties.column_family_id != u64::from(input.family.id());
     if foreign && !options.allow_db_generated_files {
         return Err(Error::invalid_argument(format!(
             "column family of the file: expected {} ({:?}), found {} ({:?})",
-            ingestion.family.id(),
-            ingestion.family.name(),
+            input.family.id(),
+            input.family.name(),
             properties.column_family_id,
             properties.column_family_name
         )));

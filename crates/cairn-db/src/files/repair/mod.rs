@@ -1,10 +1,10 @@
-//! Repair: a database that does not open, or has damaged tables, made whole again as far as its
-//! files allow, and a report of what may be lost.
+//! Repair: restores a database that cannot be opened, or has damaged tables, as far as its files permit, and
+//! reports possible losses.
 //!
-//! [`quarantine`] takes damaged tables out of a database whose MANIFEST is whole. [`repair`] does
-//! the same, and where the MANIFEST is lost it makes a new one from the tables and logs. Neither
-//! deletes nor overwrites a data file: what the database does not use any more is moved to the
-//! directory `lost` inside it, and logs are kept there before they are replayed.
+//! [`quarantine`] removes damaged tables from a database whose MANIFEST is intact. [`repair`] does the same,
+//! and if the MANIFEST is lost it creates a new one from the tables and logs. Neither deletes nor overwrites
+//! a data file: files that are no longer part of the database are moved to the directory `lost` inside it,
+//! and logs are kept there before they are replayed.
 
 mod scan;
 mod table_checks;
@@ -26,17 +26,17 @@ use crate::open::{Dropped, OpenRequest, check_numbers, open_above};
 
 use scan::Found;
 
-/// A table that left the database.
+/// A table removed from the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LostTable {
-    /// Its present path; the path at which it is missing, if it is.
+    /// Its current path, or the path at which it is missing.
     pub path: PathBuf,
     /// The family it belonged to; empty if unknown.
     pub family: String,
     /// The level it was in.
     pub level: usize,
-    /// The first and last user key that it may have had; `None` if unknown.
+    /// The first and last user key that it may have contained; `None` if unknown.
     pub keys: Option<(Vec<u8>, Vec<u8>)>,
     /// The reason.
     pub reason: String,
@@ -46,32 +46,32 @@ pub struct LostTable {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairReport {
-    /// True if a new MANIFEST was made from the tables: the old one was lost.
+    /// True if a new MANIFEST was created from the tables because the old one was lost.
     pub rebuilt: bool,
-    /// Tables that the database has now.
+    /// Tables now in the database.
     pub kept: usize,
-    /// Tables that it has no more. What they held in their keys' range may be lost; older values
-    /// and deleted keys may have come back there.
+    /// Tables no longer in the database. Their data may be lost, and older values and deleted keys may have
+    /// reappeared in their key ranges.
     pub lost: Vec<LostTable>,
     /// Files that no family needs, moved to `lost`.
     pub set_aside: Vec<PathBuf>,
     /// Parts of logs that could not be replayed.
     pub dropped: Vec<Dropped>,
-    /// The last write that the database has now.
+    /// The last sequence number now in the database.
     pub last_sequence: SequenceNumber,
 }
 
-/// Which tables are taken out.
+/// The tables to be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Quarantine {
-    /// All that are missing or do not read whole.
+    /// All that are missing or damaged.
     AllDamaged,
-    /// These.
+    /// The listed ones.
     Tables(Vec<FileNumber>),
 }
 
-/// A database under repair, which is open nowhere.
+/// A database under repair, which is not open.
 struct Repairer<'a> {
     world: &'a World,
     dir: PathBuf,
@@ -81,12 +81,12 @@ struct Repairer<'a> {
     report: RepairReport,
 }
 
-/// Takes tables out of the database in `path`. Its MANIFEST must be whole; logs stay as they are.
+/// Removes tables from the database in `path`. Its MANIFEST must be intact; logs are not changed.
 ///
 /// # Errors
 ///
-/// `IoError` if the database is open; `Corruption` of the MANIFEST, for which [`repair`] is there;
-/// `InvalidArgument` if a table to be taken out is none of the database.
+/// `IoError` if the database is open; `Corruption` of the MANIFEST, which requires [`repair`];
+/// `InvalidArgument` if a table to be removed is not part of the database.
 pub fn quarantine(
     world: &World,
     path: &Path,
@@ -102,13 +102,13 @@ pub fn quarantine(
     Ok(repairer.report)
 }
 
-/// Makes the database in `path` whole as far as its files allow. Options of families that are not
-/// named are `unknown`.
+/// Repairs the database in `path` as far as its files permit. Families that are not listed get the options
+/// `unknown`.
 ///
 /// # Errors
 ///
-/// `IoError` if the database is open; `InvalidArgument` if there is none, or a comparator is
-/// needed that was not given.
+/// `IoError` if the database is open; `InvalidArgument` if there is none, or a required comparator was not
+/// given.
 pub fn repair(
     world: &World,
     path: &Path,
@@ -178,13 +178,13 @@ impl<'a> Repairer<'a> {
         }
     }
 
-    /// The options of a family.
+    /// Returns the options of a family.
     fn options_of(&self, name: &str) -> &'a FamilyOptions {
         let given = self.families.iter().find(|given| given.name == name);
         given.map_or(self.unknown, |given| &given.options)
     }
 
-    /// Every order that keys may be in.
+    /// Returns every possible comparator of keys.
     fn orders(&self) -> Vec<KeyOrder> {
         let given = self.families.iter().map(|given| &given.options);
         let given = given
@@ -199,7 +199,7 @@ impl<'a> Repairer<'a> {
         built_in.into_iter().chain(given.cloned()).collect()
     }
 
-    /// The state that the MANIFEST describes, if it is whole.
+    /// Returns the state described by the MANIFEST, if it is intact.
     fn whole_manifest(&self) -> Result<Recovered> {
         let number = manifest::current(self.fs(), &self.dir)?
             .ok_or_else(|| Error::corruption(format!("{} has no CURRENT", self.dir.display())))?;
@@ -210,7 +210,7 @@ impl<'a> Repairer<'a> {
         Ok(recovered)
     }
 
-    /// The directories of tables, by path id.
+    /// Returns the directories of tables, by path id.
     fn table_dirs(&self, family: &str) -> Vec<PathBuf> {
         let own = &self.options_of(family).cf_paths;
         let paths = if own.is_empty() {
@@ -224,7 +224,7 @@ impl<'a> Repairer<'a> {
         }
     }
 
-    /// Every directory that may have tables.
+    /// Returns every directory that may have tables.
     fn all_table_dirs(&self) -> Vec<PathBuf> {
         let names = self.families.iter().map(|given| given.name.as_str());
         let mut dirs: Vec<PathBuf> = names
@@ -241,7 +241,8 @@ impl<'a> Repairer<'a> {
         Lost::of(self.fs(), &self.dir, self.options.use_fsync)
     }
 
-    /// Gives `path` a name in `lost`, and returns it. The old name stays until [`Repairer::remove_old_names`].
+    /// Links `path` in `lost`, and returns the new path. The old name is kept until
+    /// [`Repairer::remove_old_names`].
     fn set_aside(&self, path: &Path) -> Result<PathBuf> {
         self.lost().keep(path)
     }
@@ -251,7 +252,7 @@ impl<'a> Repairer<'a> {
         self.lost().sync()
     }
 
-    /// Gives up the old names of files that have one in `lost`.
+    /// Removes the old names of files linked in `lost`.
     fn remove_old_names(&self, paths: &[PathBuf]) -> Result<()> {
         for path in paths {
             match self.fs().remove(path) {
@@ -262,7 +263,7 @@ impl<'a> Repairer<'a> {
         Ok(())
     }
 
-    /// Keeps a second name of every log: the opening that follows replays and deletes them.
+    /// Keeps a second name of every log: the following opening replays and deletes them.
     fn keep_logs(&mut self) -> Result<()> {
         for log in cairn_wal::list(self.fs(), self.wal_dir())? {
             if self.fs().status(&log.path)?.len > 0 {
@@ -273,7 +274,7 @@ impl<'a> Repairer<'a> {
         self.sync_lost()
     }
 
-    /// Takes the tables that `which` names out of the tree of `recovered`.
+    /// Removes the tables selected by `which` from the tree of `recovered`.
     fn take_out(&mut self, mut recovered: Recovered, which: &Quarantine) -> Result<()> {
         let mut gone = Vec::new();
         let mut named = match which {
@@ -296,7 +297,7 @@ impl<'a> Repairer<'a> {
                     (Quarantine::Tables(_), None) => None,
                     (Quarantine::Tables(_), Some(at)) => {
                         named.swap_remove(at);
-                        Some("it was to be taken out".to_owned())
+                        Some("it was to be removed".to_owned())
                     }
                     (Quarantine::AllDamaged, _) => {
                         let order = family.version.order();
@@ -326,7 +327,7 @@ impl<'a> Repairer<'a> {
         }
         if let Some(number) = named.first() {
             return Err(Error::invalid_argument(format!(
-                "table {number} is none of the database"
+                "table {number} is not part of the database"
             )));
         }
         self.report.last_sequence = recovered.last_sequence;
@@ -341,8 +342,8 @@ impl<'a> Repairer<'a> {
         self.remove_old_names(&gone)
     }
 
-    /// Sets tables and blob files aside that the MANIFEST does not know: the next opening would
-    /// delete them.
+    /// Moves tables and blob files aside that are not in the MANIFEST, since the next opening would delete
+    /// them.
     fn set_aside_unknown(&mut self, recovered: &Recovered, gone: &mut Vec<PathBuf>) -> Result<()> {
         let known = |number: FileNumber| {
             recovered.families.iter().any(|family| {
@@ -370,7 +371,7 @@ impl<'a> Repairer<'a> {
         Ok(())
     }
 
-    /// Makes a MANIFEST of `found` the current one. Whatever else there was is set aside.
+    /// Makes a MANIFEST of `found` the current one. All other files are moved aside.
     fn rebuild(&mut self, found: &Found) -> Result<()> {
         self.report.rebuilt = true;
         let mut gone = found.gone.clone();
@@ -384,7 +385,7 @@ impl<'a> Repairer<'a> {
         }
         self.sync_lost()?;
         let mut recovered = found.recovered()?;
-        // The predecessor of the first log is not missed: that it was needed is not known.
+        // A missing predecessor of the first log is accepted: it is not known whether it was needed.
         let logs = cairn_wal::list(self.fs(), self.wal_dir())?;
         recovered.min_log_to_keep = logs.first().map_or(FileNumber(0), |log| log.number);
         self.report.kept = recovered
@@ -429,7 +430,7 @@ impl<'a> Repairer<'a> {
             min_log_to_keep: recovered.min_log_to_keep,
             max_family: recovered.max_family,
             wals: &recovered.wals,
-            // What the logs have lost is said, and the tables are kept.
+            // Losses of the logs are reported, and the tables are kept.
             log_reach: None,
             families: recovered
                 .families
@@ -448,8 +449,8 @@ impl<'a> Repairer<'a> {
         Ok(number)
     }
 
-    /// Opens the database once: logs are replayed as far as they can be read, and become tables.
-    /// The families in `mixed` are compacted.
+    /// Opens the database once: logs are replayed as far as they can be read, and flushed to tables. The
+    /// families in `mixed` are compacted.
     fn open_and_close(
         &mut self,
         floors: &BTreeMap<u32, SequenceNumber>,
@@ -461,7 +462,7 @@ impl<'a> Repairer<'a> {
             create_missing_column_families: false,
             wal_recovery_mode: WalRecoveryMode::SkipAnyCorruptedRecords,
             avoid_flush_during_recovery: false,
-            // A log that becomes another one would change the copy in `lost`, which is a link.
+            // A recycled log would change the copy in `lost`, which is a link.
             recycle_log_file_num: 0,
             track_and_verify_wals_in_manifest: false,
             track_and_verify_wals: false,
@@ -494,7 +495,7 @@ impl<'a> Repairer<'a> {
     }
 }
 
-/// The user keys between which a table may have some.
+/// Returns the range of user keys that a table may contain.
 fn keys_of(file: &FileMeta) -> (Vec<u8>, Vec<u8>) {
     (
         file.smallest.user_key().to_vec(),
@@ -502,7 +503,7 @@ fn keys_of(file: &FileMeta) -> (Vec<u8>, Vec<u8>) {
     )
 }
 
-/// An empty tree of `options`.
+/// Returns an empty tree with `options`.
 fn empty_tree(options: &FamilyOptions, order: KeyOrder) -> Version {
     let levels = usize::try_from(options.num_levels).unwrap_or(1).max(1);
     Version::empty(order, levels)

@@ -1,9 +1,9 @@
-//! The state of a database as its files describe it where no MANIFEST does: families from the properties of their
+//! The state of a database without a MANIFEST, derived from its files: families from the properties of their
 //! tables, the age of tables from the sequence numbers in them.
 //!
-//! All tables go to level 0. There a point read believes the newer table first, and which is newer
-//! can only be said of a whole table. Where the numbers of two tables that share keys are mixed, the
-//! family is compacted afterwards: a compaction goes by the number of each entry.
+//! All tables are placed in level 0. A point read there uses the newest table first, but age applies only to
+//! whole tables. If the numbers of two tables with common keys are interleaved, the family is compacted
+//! afterwards: a compaction considers the number of each entry.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,13 +25,13 @@ use cairn_version::{BlobFileMeta, FileMeta, TreeEdit, bounds};
 
 use super::{LostTable, Repairer, empty_tree, table_checks};
 
-/// The id in the properties of tables that belong to no family in particular.
+/// The id in the properties of tables that belong to no particular family.
 const ANY_FAMILY: u64 = 0x7fff_ffff;
 
 /// The files of a database, by family.
 pub(super) struct Found<'a> {
     families: BTreeMap<u32, Family<'a>>,
-    /// Files that are set aside and whose old names go.
+    /// Files to be moved aside, and whose old names are to be removed.
     pub(super) gone: Vec<PathBuf>,
 }
 
@@ -50,7 +50,7 @@ struct Table {
 }
 
 impl<'a> Found<'a> {
-    /// Reads every table, and sets aside what does not read whole.
+    /// Reads every table, and moves damaged ones aside.
     pub(super) fn look(repairer: &mut Repairer<'a>) -> Result<Found<'a>> {
         let dirs = repairer.all_table_dirs();
         let is_table =
@@ -77,7 +77,7 @@ impl<'a> Found<'a> {
             let taken = table_checks::twice(|| found.take_table(repairer, number, &path));
             if let Err(error) = taken {
                 if error.io_kind().is_some() || error.code() == Code::InvalidArgument {
-                    // Not the file's fault: another attempt may read it.
+                    // Not caused by the file: another attempt may read it.
                     return Err(error);
                 }
                 let moved = repairer.set_aside(&path)?;
@@ -120,7 +120,7 @@ impl<'a> Found<'a> {
         path: &Path,
     ) -> Result<()> {
         let io = Io::blocking();
-        // The order is in the file; any of them opens it by its name.
+        // The comparator is recorded in the file; any of them opens it.
         let properties = table_checks::properties(repairer.world, &repairer.orders(), path, &io)?;
         let (id, name) = match properties.column_family_id {
             ANY_FAMILY => (0, "default".to_owned()),
@@ -226,8 +226,8 @@ impl<'a> Found<'a> {
         Ok(())
     }
 
-    /// The numbers up to which logs add nothing: a family has everything up to its newest flushed table. Ingested
-    /// tables say nothing, for they come past the memtable.
+    /// Returns the numbers up to which logs add nothing: a family has everything up to its newest flushed
+    /// table. Ingested tables do not count, because they bypass the memtable.
     pub(super) fn floors(&self) -> BTreeMap<u32, SequenceNumber> {
         let of = |family: &Family<'_>| {
             let own = family.tables.iter().filter(|table| !table.external);
@@ -239,7 +239,7 @@ impl<'a> Found<'a> {
             .collect()
     }
 
-    /// The families with tables of which neither is older than the other.
+    /// Returns the families with tables neither of which is older than the other.
     pub(super) fn mixed(&self) -> Vec<String> {
         let is_mixed = |family: &Family<'_>| {
             let mut by_key: Vec<&FileMeta> = family.tables.iter().map(|t| &t.meta).collect();
@@ -257,7 +257,7 @@ impl<'a> Found<'a> {
         mixed.map(|family| family.name.clone()).collect()
     }
 
-    /// The state that the files amount to.
+    /// Returns the state described by the files.
     pub(super) fn recovered(&self) -> Result<Recovered> {
         let mut families = Vec::new();
         let mut last = SequenceNumber::ZERO;
@@ -301,10 +301,10 @@ impl<'a> Found<'a> {
     }
 }
 
-/// The oldest blob file that an entry refers to, by its value or a column of it.
+/// The oldest blob file referenced by an entry, by its value or a column of it.
 fn oldest_blob(internal: &[u8], value: &[u8]) -> Decoded<Option<FileNumber>> {
     let index_of = |bytes| BlobIndex::decode(bytes).map(|index| Some(index.file));
-    // Truncation is meant: the lowest byte is the kind.
+    // Truncation is intended: the lowest byte is the kind.
     let kind = key::packed(internal) as u8;
     if kind == ValueKind::BlobIndex as u8 {
         return index_of(value);
@@ -321,7 +321,7 @@ fn oldest_blob(internal: &[u8], value: &[u8]) -> Decoded<Option<FileNumber>> {
     Ok(oldest)
 }
 
-/// True if `b`, which begins no earlier, shares keys with `a`.
+/// True if `b`, which does not begin earlier, overlaps `a`.
 fn touch(order: &KeyOrder, a: &FileMeta, b: &FileMeta) -> bool {
     bounds::compare(order, a.largest.as_bytes(), b.smallest.as_bytes()).is_ge()
 }

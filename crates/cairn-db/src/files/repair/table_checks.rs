@@ -21,8 +21,7 @@ pub(super) fn list(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<String>> {
     }
 }
 
-/// The order of a family's keys: the one of its options if that is the one recorded, or a built-in
-/// one.
+/// Returns the comparator of a family: that of its options if it is the recorded one, or a built-in one.
 pub(super) fn order(options: &FamilyOptions, recorded: &str) -> Result<KeyOrder> {
     match options.comparator.name() == recorded {
         true => Ok(options.comparator.clone()),
@@ -34,14 +33,14 @@ pub(super) fn order(options: &FamilyOptions, recorded: &str) -> Result<KeyOrder>
     }
 }
 
-/// The path of `file` among the directories of its family.
+/// Returns the path of `file` in the directories of its family.
 pub(super) fn path_in(dirs: &[PathBuf], file: &FileMeta) -> PathBuf {
     let dir = dirs.get(file.path_id as usize).or(dirs.last());
     let name = names::table(file.number);
     dir.map_or_else(|| PathBuf::from(&name), |dir| dir.join(&name))
 }
 
-/// The reader of the tables of a family.
+/// Returns the reader for the tables of a family.
 pub(super) fn reader<'a>(
     world: &'a World,
     io: &'a Io,
@@ -57,7 +56,7 @@ pub(super) fn reader<'a>(
     }
 }
 
-/// The damage of a table of the tree, if there is any.
+/// Returns the damage of a table in the tree, if any.
 pub(super) fn damage(
     world: &World,
     options: &FamilyOptions,
@@ -85,8 +84,8 @@ pub(super) fn damage(
     twice(check).err()
 }
 
-/// The outcome of `attempt`, or of a second one if the first finds what is in a file damaged: a bit may have
-/// been wrong on the way from the disk.
+/// Returns the outcome of `attempt`, or of a second one if the first finds damage: a bit may have been
+/// flipped in transit from the disk.
 pub(super) fn twice<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     match attempt() {
         Err(error) if error.io_kind().is_none() => attempt(),
@@ -94,7 +93,8 @@ pub(super) fn twice<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     }
 }
 
-/// Every file of `dirs` that `wanted` takes and that a database may have named, with its path, in the order of numbers.
+/// Returns every file in `dirs` that `wanted` accepts and whose name may be a database's, with its path, in
+/// the order of numbers.
 pub(super) fn files(
     fs: &dyn FileSystem,
     dirs: &[PathBuf],
@@ -115,7 +115,7 @@ pub(super) fn files(
     Ok(all)
 }
 
-/// The properties of the table at `path`, whose keys are in one of `orders`.
+/// Returns the properties of the table at `path`, which has one of the comparators `orders`.
 pub(super) fn properties(
     world: &World,
     orders: &[KeyOrder],

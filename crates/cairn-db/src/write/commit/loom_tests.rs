@@ -1,5 +1,6 @@
-//! Commits beside each other, in every interleaving that loom explores: a batch is logged, inserted and visible when its
-//! commit returns, no matter which thread inserted it, and no thread waits for ever. (`cargo xtask loom`.)
+//! Concurrent commits, in every interleaving that loom explores: a batch is logged, inserted and visible when
+//! its commit returns, regardless of the thread that inserted it, and no thread waits forever. (`cargo xtask
+//! loom`.)
 
 use std::sync::Mutex;
 
@@ -14,7 +15,7 @@ const PLAIN: Mode = Mode {
     no_slowdown: false,
 };
 
-/// A log and a memtable. Their locks are not loom's: what is explored are the interleavings of the pipeline.
+/// A log and a memtable. Their locks are not loom's, so that only interleavings of the pipeline are explored.
 struct FakeEnv {
     log: Mutex<Vec<(SequenceNumber, Vec<u8>)>>,
     memtable: Mutex<Vec<Vec<u8>>>,
@@ -60,7 +61,7 @@ impl CommitEnv for FakeEnv {
     }
 }
 
-/// Commits a batch from each of `threads` threads; one leads alone instead if `alone`.
+/// Commits a batch from each of `threads` threads; one takes the lead alone instead if `alone`.
 fn explore(threads: u8, alone: bool, in_turn: bool, preemptions: usize) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);
@@ -84,7 +85,7 @@ fn explore(threads: u8, alone: bool, in_turn: bool, preemptions: usize) {
             batch.extend_from_slice(&1_u32.to_le_bytes());
             batch.push(id);
             let committed = pipeline.commit(env, &batch, PLAIN);
-            committed.expect("the environment refuses nothing");
+            committed.expect("the environment rejects nothing");
             let inserted = env
                 .memtable
                 .lock()

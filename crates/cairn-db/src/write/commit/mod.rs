@@ -1,24 +1,26 @@
-//! The commit pipeline: from a batch to logged entries in the memtables that reads see.
+//! The commit pipeline: from a batch to logged entries in memtables that are visible to reads.
 //!
 //! ```text
 //! batch -> queue -> [prepare] -> sequence numbers -> one log append (and sync) for the group
 //!       -> hand over the lead -> every member inserts its own batch -> visible once all before it are
 //! ```
 //!
-//! The pipeline owns the write queue, the sequence numbers, and the order in which groups become visible. Everything else
-//! it needs of a database is behind [`CommitEnv`], so that tests run it over a log and a memtable of their own.
+//! The pipeline owns the write queue, the sequence numbers, and the order in which groups become visible. All
+//! other services of a database are behind [`CommitEnv`], so that tests run it with a log and a memtable of
+//! their own.
 //!
-//! The next group is logged while this one inserts. An operation that needs the memtables to itself takes the lead alone
-//! ([`CommitPipeline::lead_alone`]), which waits for the insertions under way.
+//! The next group is logged while this one inserts. An operation that needs exclusive access to the memtables
+//! takes the lead alone ([`CommitPipeline::lead_alone`]), which waits for insertions in progress.
 //!
 //! Invariants:
 //!
-//! C1. Only the leader assigns sequence numbers; each group gets the numbers that follow those of the group before it, and
-//!     groups are logged in that order.
-//! C2. A batch is inserted only after its group is logged, and visible only after it and all before it are inserted.
-//! C3. Every member of a group learns how the group ended, also when the leader panics.
-//! C4. The numbers of a group that is logged count as used even if an insertion fails: the group is passed like any other,
-//!     so that later groups become visible.
+//! C1. Only the leader assigns sequence numbers; each group gets the numbers following those of the previous
+//! group, and groups are logged in that order.
+//! C2. A batch is inserted only after its group is logged, and visible only after it and all earlier ones are
+//! inserted.
+//! C3. Every member of a group gets the outcome of the group, even if the leader panics.
+//! C4. The numbers of a logged group count as used even if an insertion fails: the group becomes visible like
+//! any other, so that later groups can.
 //!
 //! Cost of an uncontended commit: two swaps of the queue's lead, the calls of the environment, one swap.
 
@@ -42,20 +44,20 @@ use crate::locks::{Held, Locks, Rank};
 
 /// The services that a commit needs from the rest of the database.
 pub(crate) trait CommitEnv {
-    /// Charges the copy of a batch of `bytes` that waits in the queue; `None` if such copies are not charged.
+    /// Charges the copy of a waiting batch of `bytes`; `None` if such copies are not charged.
     fn charge_batch(&self, bytes: usize) -> Option<CacheCharge>;
 
     /// Prepares memtables and log for the next group. The caller leads; an error fails its batch alone.
     fn prepare(&self, no_slowdown: bool) -> Result<()>;
 
-    /// The most bytes of batches in a group whose leader writes `bytes`.
+    /// The maximum bytes of batches in a group whose leader writes `bytes`.
     fn group_limit(&self, bytes: usize) -> usize;
 
-    /// Appends a group to the log, and syncs it if its mode asks for that. After an error the group is in doubt, and the
-    /// environment must refuse later ones.
+    /// Appends a group to the log, and syncs it if its mode requires that. After an error it is unknown
+    /// whether the group was logged, and the environment must reject later ones.
     fn log(&self, group: &LoggedGroup<'_>) -> Result<()>;
 
-    /// True if the batches of a group must be inserted one after the other, with earlier groups visible.
+    /// True if the batches of a group must be inserted sequentially, with earlier groups visible.
     fn inserts_in_turn(&self) -> bool;
 
     /// Inserts a batch whose first record has the sequence number `first`. Does not panic.
@@ -65,7 +67,7 @@ pub(crate) trait CommitEnv {
     fn insertion_failed(&self, error: &Error);
 }
 
-/// A group on its way to the log.
+/// A group that is being logged.
 pub(crate) struct LoggedGroup<'a> {
     /// The batches, each with the sequence number of its first record.
     pub(crate) batches: &'a [(SequenceNumber, &'a [u8])],
@@ -74,15 +76,15 @@ pub(crate) struct LoggedGroup<'a> {
     pub(crate) mode: Mode,
 }
 
-/// The insertions beside this batch.
+/// The concurrency of the insertion of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Company {
-    /// None, and every earlier write is in the memtables: operands are merged as they are inserted,
-    /// where `max_successive_merges` asks for it.
+    /// No concurrent insertions, and every earlier write is in the memtables: operands are merged as they are
+    /// inserted if `max_successive_merges` is set.
     None,
-    /// None of the batch's group, which it is alone in. Batches of later groups may.
+    /// The batch is the only one of its group. Batches of later groups may be inserted concurrently.
     OtherGroups,
-    /// Others of the batch's group.
+    /// Other batches of the same group are inserted concurrently.
     Group,
 }
 
@@ -90,14 +92,14 @@ pub(crate) enum Company {
 pub(crate) struct CommitPipeline {
     queue: Queue,
     order: Order,
-    /// The last sequence number that was assigned. Only the leader changes it.
+    /// The last assigned sequence number. Changed only by the leader.
     allocated: AtomicU64,
-    /// The locks of the database, of which the lead is one; `None` in tests.
+    /// The locks of the database, one of which is the lead; `None` in tests.
     locks: Option<Locks>,
 }
 
 impl CommitPipeline {
-    /// A pipeline without writes, for a database with these locks.
+    /// Creates a pipeline without writes, for a database with these locks.
     pub(crate) fn new(locks: Option<Locks>) -> CommitPipeline {
         CommitPipeline {
             queue: Queue::default(),
@@ -107,21 +109,22 @@ impl CommitPipeline {
         }
     }
 
-    /// The last sequence number that reads see.
+    /// Returns the last sequence number visible to reads.
     #[inline]
     pub(crate) fn visible(&self) -> SequenceNumber {
         self.order.visible()
     }
 
-    /// The last sequence number that was assigned. Only the leader may rely on it.
+    /// Returns the last assigned sequence number. Reliable only for the leader.
     #[inline]
     pub(crate) fn allocated(&self) -> SequenceNumber {
-        // Relaxed: the lead goes from thread to thread with acquire and release.
+        // Relaxed: the lead is passed between threads with acquire and release.
         SequenceNumber(self.allocated.load(Ordering::Relaxed))
     }
 
-    /// Makes every sequence number up to `last` assigned and visible, for entries that came another way: recovery, an
-    /// ingestion. No insertion is under way; the caller leads, or opens the database.
+    /// Marks every sequence number up to `last` as assigned and visible, for entries that were added
+    /// otherwise: by recovery or an ingestion. No insertion is in progress; the caller leads, or opens the
+    /// database.
     pub(crate) fn skip_to(&self, last: SequenceNumber) {
         let last = self.allocated().max(last);
         assert!(self.visible() <= last, "visible numbers are assigned");
@@ -129,8 +132,8 @@ impl CommitPipeline {
         self.order.jump(last);
     }
 
-    /// Commits `batch`: when this returns without an error, it is logged as `mode` asks for, inserted and visible. Batches of
-    /// other threads may share the group.
+    /// Commits `batch`: when this returns without an error, it is logged as `mode` requires, inserted and
+    /// visible. Batches of other threads may be in the same group.
     ///
     /// # Errors
     ///
@@ -156,10 +159,10 @@ impl CommitPipeline {
         }
     }
 
-    /// Takes the lead for an operation that no write may share, with all earlier writes inserted and visible, until the
+    /// Takes the lead for an exclusive operation, with all earlier writes inserted and visible, until the
     /// result is dropped.
     pub(crate) fn lead_alone(&self) -> Lead<'_> {
-        // First: a lock out of order panics before anything waits for the lead.
+        // First: a lock out of order must panic before waiting for the lead.
         let held = self.note_lead();
         self.queue.lead_alone();
         let lead = self.lead_of(held);
@@ -167,7 +170,7 @@ impl CommitPipeline {
         lead
     }
 
-    /// Waits until all that was logged is inserted and visible. The caller leads.
+    /// Waits until all logged writes are inserted and visible. The caller leads.
     pub(crate) fn wait_for_insertions(&self) {
         debug_assert!(self.queue.is_led(), "the caller leads");
         self.order.wait_for(self.allocated());
@@ -187,7 +190,7 @@ impl CommitPipeline {
     }
 
     /// Commits the caller's batch and those of its group. The caller leads.
-    // Inlined with what it calls for a group of one: each call hands its outcome over through memory.
+    // Inlined along with its callees for a group of one: each call would return its outcome through memory.
     #[inline(always)]
     fn lead(&self, env: &impl CommitEnv, batch: &[u8], mode: Mode) -> Result<()> {
         let lead = self.lead_of(self.note_lead());
@@ -217,7 +220,7 @@ impl CommitPipeline {
         result
     }
 
-    /// Assigns a group its sequence numbers and logs it; returns the last number before them.
+    /// Assigns sequence numbers to a group and logs it. Returns the last number before them.
     #[inline(always)]
     fn log_group(
         &self,
@@ -266,7 +269,7 @@ impl CommitPipeline {
         self.show_group(env, before, before.plus(count_of(batch)), inserted)
     }
 
-    /// Inserts the batches of a group beside each other, and waits until they are visible.
+    /// Inserts the batches of a group concurrently, and waits until they are visible.
     fn insert_group(
         &self,
         env: &impl CommitEnv,
@@ -301,7 +304,7 @@ impl CommitPipeline {
         result
     }
 
-    /// Inserts the batches of a group one after the other, each of which sees those before it, and shows them.
+    /// Inserts the batches of a group sequentially, each of which sees those before it, and publishes them.
     /// The caller leads.
     fn insert_in_turn(
         &self,
@@ -321,7 +324,8 @@ impl CommitPipeline {
         self.show_group(env, before, SequenceNumber(next.0 - 1), inserted)
     }
 
-    /// Ends the part of a member of `group`: the last one shows the group, and the others wait for that.
+    /// Ends the insertion of a member of `group`: the last one publishes the group, and the others wait for
+    /// that.
     fn end_insertion(
         &self,
         env: &impl CommitEnv,
@@ -335,7 +339,8 @@ impl CommitPipeline {
         group.outcome()
     }
 
-    /// Shows the group of the numbers after `before` up to `last`, whose insertion ended as `inserted` says (C4).
+    /// Publishes the group of the numbers after `before` up to `last`, with the outcome `inserted` of its
+    /// insertion (C4).
     #[inline]
     fn show_group(
         &self,
@@ -352,7 +357,7 @@ impl CommitPipeline {
     }
 }
 
-/// The lead of the write queue. Dropped, it goes to the next writer.
+/// The lead of the write queue. Dropping it passes it to the next writer.
 pub(crate) struct Lead<'q> {
     queue: &'q Queue,
     _held: Option<Held>,
@@ -365,7 +370,7 @@ impl Drop for Lead<'_> {
     }
 }
 
-/// The waiters that a leader took out of the queue, while they have no turn yet. Dropped, it ends their
+/// The waiters that a leader removed from the queue and that have had no turn yet. Dropping it ends their
 /// writes with an error; a leader that gives them their turns forgets it.
 struct PendingFollowers<'w>(&'w [Arc<Waiter>]);
 
@@ -380,7 +385,7 @@ impl Drop for PendingFollowers<'_> {
     }
 }
 
-/// The number of sequence numbers that the batch `bytes` takes.
+/// Returns the number of sequence numbers that the batch `bytes` takes.
 fn count_of(bytes: &[u8]) -> u64 {
     let count = bytes.get(8..12).and_then(<[u8]>::first_chunk);
     u64::from(u32::from_le_bytes(*count.expect("a batch has its header")))

@@ -1,4 +1,4 @@
-//! The pipeline over a log and a memtable of its own: no file, no job, no other component.
+//! The pipeline with a log and a memtable of its own: without files, jobs or other components.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,7 +18,7 @@ const PLAIN: Mode = Mode {
     no_slowdown: false,
 };
 
-/// A batch of `count` records, told apart by `id`.
+/// A batch of `count` records, identified by `id`.
 fn batch(count: u32, id: u64) -> Vec<u8> {
     let mut bytes = vec![0; 8];
     bytes.extend_from_slice(&count.to_le_bytes());
@@ -26,7 +26,7 @@ fn batch(count: u32, id: u64) -> Vec<u8> {
     bytes
 }
 
-/// A log and a memtable in memory, and the ways in which they fail.
+/// A log and a memtable in memory, with injected failures.
 #[derive(Default)]
 struct FakeEnv {
     log: Mutex<Vec<(SequenceNumber, Vec<u8>)>>,
@@ -40,7 +40,7 @@ struct FakeEnv {
     refuses: AtomicBool,
     /// Copies of waiting batches are charged.
     charges: ChargePolicy,
-    /// Insertions take so long.
+    /// The duration of insertions.
     insertion: Duration,
 }
 
@@ -112,7 +112,7 @@ impl CommitEnv for FakeEnv {
     }
 }
 
-/// Checks that the log holds one batch behind the other, and returns the last number.
+/// Checks that the log contains consecutive batches, and returns the last number.
 fn last_logged(env: &FakeEnv) -> SequenceNumber {
     let mut next = SequenceNumber(1);
     for (first, batch) in env.log.lock().iter() {
@@ -139,7 +139,7 @@ fn commit_from_many_threads(env: &FakeEnv) {
                     };
                     let seen = pipeline.visible();
                     let committed = pipeline.commit(env, &batch, mode);
-                    committed.expect("the environment refuses nothing");
+                    committed.expect("the environment rejects nothing");
                     if count_of(&batch) > 0 {
                         assert!(pipeline.visible() > seen);
                         assert!(env.has_inserted(&batch));
@@ -194,7 +194,7 @@ fn a_batch_that_waits_is_charged_until_it_is_committed() {
 }
 
 #[test]
-fn batches_inserted_in_turn_have_no_company() {
+fn batches_inserted_sequentially_are_not_concurrent() {
     let env = FakeEnv::default();
     env.in_turn.store(true, Ordering::Relaxed);
     commit_from_many_threads(&env);
@@ -229,7 +229,7 @@ fn a_batch_without_room_fails_alone() {
 }
 
 #[test]
-fn a_failed_insertion_is_reported_and_passed() {
+fn a_failed_insertion_is_reported_and_does_not_block_others() {
     let (env, pipeline) = (FakeEnv::default(), CommitPipeline::new(None));
     env.fails_to_insert.store(true, Ordering::Relaxed);
     pipeline.commit(&env, &batch(3, 1), PLAIN).unwrap_err();
@@ -240,7 +240,7 @@ fn a_failed_insertion_is_reported_and_passed() {
 }
 
 #[test]
-fn followers_of_a_leader_that_panics_get_an_error_and_the_lead_goes_on() {
+fn followers_of_a_leader_that_panics_get_an_error_and_the_lead_is_passed_on() {
     let (env, pipeline) = (FakeEnv::default(), CommitPipeline::new(None));
     let (env, pipeline) = (&env, &pipeline);
     std::thread::scope(|scope| {
@@ -254,7 +254,7 @@ fn followers_of_a_leader_that_panics_get_an_error_and_the_lead_goes_on() {
                 })
             })
             .collect();
-        // Long enough for all to join the queue; if one is late, it leads a group of its own.
+        // Long enough for all to join the queue; one that is late leads its own group.
         std::thread::park_timeout(Duration::from_millis(50));
         env.panics_in_log.store(true, Ordering::Relaxed);
         drop(lead);
@@ -271,7 +271,7 @@ fn followers_of_a_leader_that_panics_get_an_error_and_the_lead_goes_on() {
 }
 
 #[test]
-fn who_leads_alone_waits_for_insertions_and_keeps_others_out() {
+fn leading_alone_waits_for_insertions_and_blocks_other_writers() {
     let env = FakeEnv {
         insertion: Duration::from_millis(20),
         ..FakeEnv::default()
@@ -297,7 +297,7 @@ fn who_leads_alone_waits_for_insertions_and_keeps_others_out() {
 }
 
 #[test]
-fn numbers_that_came_another_way_are_skipped() {
+fn numbers_assigned_outside_the_pipeline_are_skipped() {
     let (env, pipeline) = (FakeEnv::default(), CommitPipeline::new(None));
     pipeline.skip_to(SequenceNumber(41));
     pipeline.commit(&env, &batch(1, 1), PLAIN).unwrap();

@@ -1,12 +1,12 @@
-//! Groups that end beside each other, in every interleaving that loom explores: a group is visible when
-//! its `show` returns, all before it too, and no thread sleeps for ever. (`cargo xtask loom`.)
+//! Groups that end concurrently, in every interleaving that loom explores: a group and all earlier ones are
+//! visible when its `show` returns, and no thread sleeps forever. (`cargo xtask loom`.)
 
 use super::*;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicBool;
 use loom::thread;
 
-/// Ends groups of these numbers of writes, each in a thread of its own but the last, which ends in this one.
+/// Ends groups of these numbers of writes, each in its own thread except the last, which ends in this one.
 fn explore(groups: &'static [u64], preemptions: usize) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);
@@ -17,7 +17,8 @@ fn explore(groups: &'static [u64], preemptions: usize) {
         let show = move |order: &Order, ended: &[AtomicBool], number: usize| {
             let before: u64 = groups[..number].iter().sum();
             let last = SequenceNumber(before + groups[number]);
-            // Relaxed: a thread that sees the group visible sees this, by the order's own stores (O1).
+            // Relaxed: a thread that sees the group as visible sees this, by the stores of the order itself
+            // (O1).
             ended[number].store(true, Ordering::Relaxed);
             order.show(SequenceNumber(before), last);
             check(order, ended, groups);
@@ -41,7 +42,7 @@ fn explore(groups: &'static [u64], preemptions: usize) {
     });
 }
 
-/// Every group up to what is visible has ended (O1), and what is visible is the end of a group (O2).
+/// Every group up to the visible number has ended (O1), and that number is the end of a group (O2).
 fn check(order: &Order, ended: &[AtomicBool], groups: &[u64]) {
     let visible = order.visible().0;
     let mut last = 0;
@@ -55,7 +56,7 @@ fn check(order: &Order, ended: &[AtomicBool], groups: &[u64]) {
             "shown before it ended"
         );
     }
-    assert_eq!(last, visible, "what is visible ends with a group");
+    assert_eq!(last, visible, "the visible number is the end of a group");
 }
 
 #[test]

@@ -1,19 +1,21 @@
 //! The order in which writes become visible: that of their sequence numbers.
 //!
-//! A group that is logged inserts its entries while the next one is logged already, so that groups may
-//! end their insertions in any order. Each becomes visible when all before it are. A thread that ends a group early
-//! notes that and waits; the thread that ends the missing group shows them all, because
-//! the waiting threads may not be running.
+//! A logged group inserts its entries while the next one is already being logged, so that groups may end
+//! their insertions in any order. Each becomes visible when all earlier ones are. A thread that ends a group
+//! early records that and waits; the thread that ends the missing group publishes them all, because the
+//! waiting threads may not be running.
 //!
 //! Invariants:
 //!
 //! O1. The group of every number up to `visible` has ended its insertion.
-//! O2. `visible` never goes back, and rests only at the last number of a group. Only the thread that ends the group that
-//!     follows it, or holds `early` and finds that group there, moves it.
-//! O3. A group that has ended is noted in `early` until it is shown; the thread that shows the one before it shows it too.
-//! O4. A leader of the write queue that sees `visible` at the last number given out is alone with the memtables.
+//! O2. `visible` never decreases, and is always the last number of a group. It is advanced only by the thread
+//! that ends the next group, or that holds `early` and finds the next group there.
+//! O3. A group that has ended early is in `early` until it is published, by the thread that publishes the
+//! previous group.
+//! O4. A write-group leader that reads the last assigned number from `visible` has exclusive access to the
+//! memtables.
 //!
-//! Cost for a writer that is alone: a load, a swap and two loads.
+//! Cost without contention: a load, a swap and two loads.
 
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -27,11 +29,11 @@ use cairn_types::SequenceNumber;
 #[cfg(loom)]
 use super::loomed::{AtomicU64, Condvar, Mutex, Ordering, backoff};
 
-/// The visible writes, and the threads that wait for more.
+/// The visible sequence number, and the threads that wait for it to advance.
 #[derive(Default)]
 pub(crate) struct Order {
     visible: AtomicU64,
-    /// Groups that ended before one before them: the last number before each, and its last.
+    /// Groups that ended before an earlier one: the last number before each, and its last number.
     early: Mutex<Vec<(SequenceNumber, SequenceNumber)>>,
     /// The number of groups in `early`.
     early_count: AtomicU64,
@@ -41,29 +43,29 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// The last sequence number that reads see.
+    /// Returns the last sequence number visible to reads.
     #[inline]
     pub(crate) fn visible(&self) -> SequenceNumber {
         // Acquire pairs with the swap that made it visible.
         SequenceNumber(self.visible.load(Ordering::Acquire))
     }
 
-    /// Shows everything up to `last`. No other thread writes meanwhile.
+    /// Publishes everything up to `last`. No other thread is writing.
     pub(crate) fn jump(&self, last: SequenceNumber) {
         assert!(
             self.early_count.load(Ordering::SeqCst) == 0,
-            "no insertion is under way"
+            "no insertion is in progress"
         );
         self.advance(last);
     }
 
-    /// Shows the group of the numbers after `before` up to `last`, which has ended, and waits until all before
-    /// it are shown.
+    /// Publishes the group of the numbers after `before` up to `last`, which has ended, and waits until all
+    /// earlier ones are published.
     #[inline]
     pub(crate) fn show(&self, before: SequenceNumber, last: SequenceNumber) {
         debug_assert!(before <= last, "a group ends behind its beginning");
         if before == last {
-            // It took no number, and shows nothing.
+            // It took no number, and publishes nothing.
             self.wait_for(before);
         } else if self.visible() == before {
             self.advance(last);
@@ -79,7 +81,7 @@ impl Order {
             "a group that has not ended is not visible (O1)"
         );
         let mut early = self.early.lock();
-        // SeqCst, as in `advance`: either the one before is visible here or this one is seen there.
+        // SeqCst, as in `advance`: either the previous group is visible here, or this one is found there.
         self.early_count.fetch_add(1, Ordering::SeqCst);
         early.push((before, last));
         drop(early);
@@ -87,7 +89,7 @@ impl Order {
         self.wait_for(last);
     }
 
-    /// Shows those that have ended early and that nothing is missing before any more.
+    /// Publishes the groups that ended early and whose predecessors are all visible.
     #[cold]
     fn show_early(&self) {
         let mut early = self.early.lock();
@@ -118,7 +120,8 @@ impl Order {
             return;
         }
         let mut sleeping = self.sleeping.lock();
-        // SeqCst, as in `advance`: either the sleeper sees the new number, or the thread that shows it sees the sleeper.
+        // SeqCst, as in `advance`: either the sleeper sees the new number, or the publishing thread sees the
+        // sleeper.
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         while self.visible.load(Ordering::SeqCst) < seq.0 {
             self.woken.wait(&mut sleeping);
@@ -133,7 +136,7 @@ impl Order {
             self.visible.load(Ordering::Relaxed) <= last.0,
             "visible numbers ascend (O2)"
         );
-        // Release: a reader that sees the number sees the entries up to it, those too of the groups
+        // Release: a reader that sees the number sees the entries up to it, including those of the groups
         // that this thread has seen become visible.
         self.visible.store(last.0, Ordering::SeqCst);
         if self.early_count.load(Ordering::SeqCst) > 0 {
@@ -175,7 +178,7 @@ mod tests {
                             (SequenceNumber(before), SequenceNumber(before + numbers));
                         order.show(before, last);
                         assert!(order.visible() >= last);
-                        assert!(order.visible().0 >= shown, "what was seen stays seen");
+                        assert!(order.visible().0 >= shown, "visible writes stay visible");
                         seen.fetch_max(order.visible().0, Ordering::AcqRel);
                     }
                 });

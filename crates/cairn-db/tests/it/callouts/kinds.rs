@@ -1,4 +1,4 @@
-//! Every kind of code that a program gives to the engine: each calls the one callee of a case.
+//! Every kind of program callback of the engine: each calls the one callee of a case.
 
 use std::cmp::Ordering as Order;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,12 +20,12 @@ use cairn_types::{
     TablePropertiesCollector, TablePropertiesCollectorFactory, ValueKind,
 };
 
-/// What the code of a program does in a case.
+/// The behaviour of the callback in a case.
 #[derive(Default)]
 pub struct Callee {
-    /// It acts; else it counts.
+    /// True to act; false to count.
     pub armed: AtomicBool,
-    /// It acts once.
+    /// True to act only once.
     pub once: AtomicBool,
     pub calls: AtomicUsize,
     pub act: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
@@ -47,12 +47,12 @@ impl Callee {
     }
 }
 
-/// Without the message of the hook, which hundreds of panics would fill the screen with.
+/// Without the output of the panic hook, which would print hundreds of panics.
 pub fn panic_on_purpose() {
     std::panic::resume_unwind(Box::new("on purpose"));
 }
 
-/// Calls the callee wherever the engine calls out.
+/// Calls the callee from every callback of the engine.
 struct Caller(Arc<Callee>);
 
 impl Comparator for Caller {
@@ -236,7 +236,7 @@ impl EventListener for Listener {
     }
 }
 
-/// Panics when its database is compacted, for a background error to come of.
+/// Panics when its database is compacted, which causes a background error.
 struct Breaks(Arc<Callee>);
 
 impl CompactionFilter for Breaks {
@@ -251,7 +251,7 @@ impl CompactionFilter for Breaks {
     }
 }
 
-/// The kinds. Those of [`EVENTS`] have the name of the event.
+/// The kinds of callbacks. Those of [`EVENTS`] are named after the event.
 pub const CODE: [&str; 10] = [
     "comparator",
     "comparator, sorted late",
@@ -265,10 +265,10 @@ pub const CODE: [&str; 10] = [
     "info log",
 ];
 
-/// The table filter is given to reads.
+/// The table filter is passed to reads.
 pub const TABLE_FILTER: &str = "table filter";
 
-/// The events that listeners are told of, and those whose listeners may not fail what they are told of.
+/// The events of listeners, and those in which a listener must not fail.
 pub const EVENTS: [&str; 18] = [
     "flush begin",
     "flush completed",
@@ -290,17 +290,17 @@ pub const EVENTS: [&str; 18] = [
     "file read",
 ];
 
-/// True if a panic of `kind` ends its call and nothing else.
+/// True if a panic of `kind` ends only its own call.
 pub fn only_hears(kind: &str) -> bool {
     kind == "info log" || EVENTS.contains(&kind)
 }
 
-/// Every kind.
+/// Returns every kind.
 pub fn all() -> impl Iterator<Item = &'static str> {
     CODE.into_iter().chain([TABLE_FILTER]).chain(EVENTS)
 }
 
-/// Gives the code of `kind` to a database, and nothing else that calls out.
+/// Sets the callback of `kind` in a database, and no other callback.
 pub fn install(
     kind: &'static str,
     callee: &Arc<Callee>,
@@ -308,7 +308,7 @@ pub fn install(
     family: &mut FamilyOptions,
 ) {
     let caller = Arc::new(Caller(callee.clone()));
-    // Whatever the kind, the phases use an operator.
+    // All phases use a merge operator, regardless of the kind.
     family.merge_operator = Some(Arc::new(Caller(Arc::default())));
     match kind {
         "comparator" => family.comparator = KeyOrder::Custom(caller),
@@ -347,7 +347,7 @@ pub fn install(
     }
 }
 
-/// Runs `act`; a panic of it as an error with what it said.
+/// Runs `act`; a panic becomes an error with its message.
 pub fn caught(act: impl FnOnce() -> Result<()>) -> Result<()> {
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<&str>().copied();

@@ -1,5 +1,4 @@
-//! Calls from the engine into a program's own code: whatever that does (it panics, it uses the database), the
-//! operation ends, and so do all that follow.
+//! Callbacks of the program: even if they panic or use the database, the operation and all later ones end.
 
 mod kinds;
 
@@ -20,7 +19,7 @@ use cairn_types::{Code, FileNumber, Result, WalDecision, WalFilter};
 use crate::basic::db_options;
 use kinds::{Callee, TABLE_FILTER, caught, install, only_hears, panic_on_purpose};
 
-/// What a case does with the database while its callee is armed.
+/// The use of the database in a case while its callee is armed.
 const PHASES: [&str; 9] = [
     "put",
     "batch",
@@ -33,7 +32,7 @@ const PHASES: [&str; 9] = [
     "close",
 ];
 
-/// What a callee does with the database that calls it.
+/// The use of the database by a callee that it calls.
 const USES: [&str; 8] = [
     "put",
     "get",
@@ -49,7 +48,7 @@ fn key(n: u32) -> Vec<u8> {
     format!("key{:04}", n * 37 % 100).into_bytes()
 }
 
-/// A database with the code of `kind`, and something in memory and in two tables.
+/// Creates a database with the callback of `kind`, with data in memory and in two tables.
 fn database(kind: &'static str, callee: &Arc<Callee>) -> Db {
     let mut options = db_options();
     let mut family = FamilyOptions {
@@ -154,16 +153,16 @@ fn use_it(what: &str, db: &Db) -> Result<()> {
     }
 }
 
-/// Runs `case` on a thread of its own. The time is only there to end a test that hangs.
+/// Runs `case` on its own thread. The time limit only ends a test that hangs.
 #[expect(
     clippy::disallowed_methods,
-    reason = "a case that hangs outlives its test, which a thread of a scope could not"
+    reason = "a case that hangs outlives its test, which a scoped thread could not"
 )]
 fn within_bounds(name: String, case: impl FnOnce() + Send + 'static) {
     let (done, ended) = mpsc::channel();
     let runner = std::thread::spawn(move || {
         case();
-        // The other end waits until it is told.
+        // The other end waits for the message.
         let _ = done.send(());
     });
     match ended.recv_timeout(Duration::from_secs(120)) {
@@ -172,8 +171,8 @@ fn within_bounds(name: String, case: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Whatever happened before: writes, reads, flushes and the closing end. They fail if the database is broken, and
-/// only then; the job that breaks it may end meanwhile.
+/// Regardless of the earlier events, writes, reads, flushes and closing end. They fail if and only if the
+/// database is broken; the job that breaks it may end meanwhile.
 fn goes_on(name: &str, db: &Db) {
     let is_broken = || db.background_error_state().is_some();
     let agrees = |before: bool, result: &Result<()>| {
@@ -188,18 +187,18 @@ fn goes_on(name: &str, db: &Db) {
     let code = written.as_ref().map_err(cairn_types::Error::code);
     if code != Err(Code::ShutdownInProgress) {
         agrees(before, &written);
-        let read = db.get(b"later").expect("reads go on");
+        let read = db.get(b"later").expect("reads succeed");
         assert_eq!(read.is_some(), written.is_ok(), "{name}");
         let before = is_broken();
         agrees(before, &db.flush());
     }
-    db.get(&key(1)).expect("reads go on");
+    db.get(&key(1)).expect("reads succeed");
     let closed = db.close();
     assert!(is_broken() || closed.is_ok(), "{name}: {closed:?}");
 }
 
 #[test]
-fn a_callee_that_panics_fails_its_operation_and_nobody_waits_for_ever() {
+fn a_callee_that_panics_fails_its_operation_and_no_thread_waits_forever() {
     for kind in kinds::all() {
         let called: Arc<Mutex<usize>> = Arc::default();
         for phase in PHASES {
@@ -211,21 +210,24 @@ fn a_callee_that_panics_fails_its_operation_and_nobody_waits_for_ever() {
                 *callee.act.lock() = Some(Arc::new(panic_on_purpose));
                 callee.armed.store(true, SeqCst);
                 let ran = caught(|| run(phase, &db, &callee, kind));
-                // Jobs that were started find the callee as the phase did.
+                // Jobs that have started find the callee in the same state as the phase.
                 let quiet = caught(|| db.wait_until_quiet());
                 callee.armed.store(false, SeqCst);
                 if callee.calls.load(SeqCst) > 0 {
                     *called.lock() += 1;
                     let failed = ran.is_err() || quiet.is_err();
                     let broken = db.background_error_state().is_some();
-                    // An operand that cannot be merged early is merged by whoever reads it.
+                    // An operand that cannot be merged early is merged by the next read.
                     let later = kind == "merge operator, early" && phase == "merge";
                     assert!(
                         failed || broken || later || only_hears(kind),
                         "{name}: {ran:?}"
                     );
                     if later && !broken {
-                        let value = db.get(&key(0)).expect("reads go on").expect("it is there");
+                        let value = db
+                            .get(&key(0))
+                            .expect("reads succeed")
+                            .expect("it is there");
                         assert_eq!(&*value, b"after++++++++", "{name}");
                     }
                 }
@@ -237,7 +239,7 @@ fn a_callee_that_panics_fails_its_operation_and_nobody_waits_for_ever() {
 }
 
 #[test]
-fn a_group_whose_members_panic_lets_all_writers_go() {
+fn a_group_whose_members_panic_releases_all_writers() {
     within_bounds("writers".to_owned(), || {
         let callee = Arc::new(Callee::default());
         let db = database("comparator", &callee);
@@ -250,7 +252,7 @@ fn a_group_whose_members_panic_lets_all_writers_go() {
                         if thread == 0 && n == 100 {
                             callee.armed.store(true, SeqCst);
                         }
-                        // Until one panics they succeed, and fail from then on.
+                        // They succeed until one panics, and fail from then on.
                         let _ = db.put(&key(100 * thread + n), b"1");
                     }
                 });
@@ -264,7 +266,7 @@ fn a_group_whose_members_panic_lets_all_writers_go() {
 }
 
 #[test]
-fn a_callee_that_uses_the_database_is_served_or_told_the_rule() {
+fn a_callee_that_uses_the_database_is_served_or_gets_the_restriction() {
     let mut served = 0;
     let mut refused = 0;
     for kind in kinds::all() {
@@ -284,17 +286,17 @@ fn a_callee_that_uses_the_database_is_served_or_told_the_rule() {
                     }));
                     callee.once.store(true, SeqCst);
                     callee.armed.store(true, SeqCst);
-                    // What it ends with is another test's matter.
+                    // Its result is checked by another test.
                     let _ = caught(|| run(phase, &db, &callee, kind));
                     let _ = caught(|| db.wait_until_quiet());
                     callee.armed.store(false, SeqCst);
                     goes_on(&case, &db);
-                    // The callee has a handle, and its database the callee.
+                    // The callee has a handle, and its database has the callee.
                     *callee.act.lock() = None;
                 });
                 let answer = answer.lock().take();
                 let Some(answer) = answer else {
-                    // It is not called there: the others of these uses need not be tried.
+                    // It is not called in this phase: its other uses need not be tried.
                     break;
                 };
                 let closes = what == "close" || phase == "close";
@@ -302,7 +304,7 @@ fn a_callee_that_uses_the_database_is_served_or_told_the_rule() {
                     Ok(()) => served += 1,
                     Err(error) if error.text().contains("may not") => refused += 1,
                     Err(error) if closes && error.code() == Code::ShutdownInProgress => {}
-                    // In the error that it is told of.
+                    // In the error passed to it.
                     Err(error) if kind == "background error" => drop(error),
                     Err(error) => panic!("{name}: {error}"),
                 }
@@ -329,7 +331,7 @@ impl WalFilter for Shaky {
 }
 
 #[test]
-fn a_filter_of_the_log_that_panics_fails_the_opening_and_leaves_no_lock() {
+fn a_log_filter_that_panics_fails_the_opening_and_leaves_no_lock() {
     let world = World::in_memory();
     let open_as = |options: &DbOptions| {
         let request = OpenRequest {

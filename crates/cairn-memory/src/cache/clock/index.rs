@@ -1,14 +1,14 @@
 //! The index of a shard: from the hash of a key to the number of an entry. Readers take no lock.
 //!
-//! A hash table of lines, each of which is a cache line with [`PER_LINE`] entries and the number of entries
-//! that were displaced past it. An entry is one word: a tag, which is a part of the hash, and the number. It
-//! never moves within a table. A full table is followed by one of twice the size; readers of the old one may
-//! miss an entry that was added meanwhile, which costs them a read of the block. Old tables stay until the
-//! index is dropped; together they are smaller than the newest.
+//! The index is a hash table of cache lines. A line has [`PER_LINE`] entries and the number of entries that
+//! were displaced past it. An entry is one word: a tag, which is part of the hash, and the number. It never
+//! moves within a table. A full table is replaced by one of twice the size; readers of the old one may miss
+//! an entry added in the meantime, at the cost of reading the block. Old tables are kept until the index is
+//! dropped; together they are smaller than the newest.
 //!
-//! Changes are made by one thread at a time; the shard's lock sees to that.
+//! Changes are serialized by the shard's lock.
 //!
-//! Cost: 9 to 26 bytes an entry; a lookup touches one line, rarely two.
+//! Cost: 9 to 26 bytes per entry; a lookup touches one line, rarely two.
 
 use cairn_platform::prefetch_address;
 use cairn_platform::sync::Ordering;
@@ -20,16 +20,16 @@ use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
 use std::sync::OnceLock;
 
-/// Entries of a line.
+/// The number of entries per line.
 const PER_LINE: usize = 7;
-/// The lines of the first table.
+/// The number of lines in the first table.
 const FIRST_LINES: usize = if cfg!(loom) { 1 } else { 4 };
 /// The maximum number of tables: 2^30 lines.
 const TABLES: usize = 28;
-/// The part of all places, in eighths, that may be filled.
+/// The maximum load factor, in eighths.
 const LOAD: usize = 6;
 
-/// Word of a place without an entry.
+/// The word of an empty place.
 const EMPTY: u64 = 0;
 
 #[repr(align(64))]
@@ -85,7 +85,7 @@ impl Table {
         hash as usize & (self.lines.len() - 1)
     }
 
-    /// Calls `is` with the numbers of entries with the tag of `hash`, until it returns something.
+    /// Calls `is` with the numbers of entries with the tag of `hash`, until it returns `Some`.
     #[inline]
     fn find<T>(&self, hash: u64, mut is: impl FnMut(u32) -> Option<T>) -> Option<T> {
         let tag = tag(hash);
@@ -109,7 +109,7 @@ impl Table {
         None
     }
 
-    /// Adds an entry. There is a free place.
+    /// Adds an entry. There must be a free place.
     fn insert(&self, hash: u64, number: u32) {
         let mut at = self.home(hash);
         for _ in 0..self.lines.len() {
@@ -122,7 +122,8 @@ impl Table {
                 place.store(word(hash, number), Ordering::Release);
                 return;
             }
-            // Release, before the entry is stored: a search that must pass the line does.
+            // Release, before the entry is stored: every search that must continue past the line sees the
+            // count.
             line.displaced.fetch_add(1, Ordering::Release);
             at = (at + 1) & (self.lines.len() - 1);
         }
@@ -190,7 +191,7 @@ impl Index {
         self.table().lines.len() * PER_LINE
     }
 
-    /// Calls `is` with the numbers of entries whose keys may have `hash`, until it returns something.
+    /// Calls `is` with the numbers of entries whose keys may have `hash`, until it returns `Some`.
     #[inline]
     pub(super) fn find<T>(&self, hash: u64, is: impl FnMut(u32) -> Option<T>) -> Option<T> {
         self.table().find(hash, is)
@@ -302,9 +303,10 @@ mod loom_tests {
         found.is_some()
     }
 
-    /// A reader always finds an entry that stays, while others come, displace, grow the table, and go.
+    /// A reader always finds a permanent entry while other threads insert, displace and remove entries and
+    /// grow the table.
     #[test]
-    fn loom_an_entry_that_stays_is_always_found() {
+    fn loom_a_permanent_entry_is_always_found() {
         loom::model(|| {
             let index = Index::new();
             // One line of seven places, of which five may be filled.

@@ -5,14 +5,15 @@
 //! afterwards. It marks the entry as hit in the header and touches nothing else. Insertion, eviction and
 //! erasure take the lock of a shard, which guards the order of eviction and the counters.
 //!
-//! The capacity belongs to the cache as a whole. An insertion charges its bytes first, evicts from its own
-//! shard, and from others if its own has nothing left that can be evicted. If readers hold everything, the cache
-//! exceeds its capacity (unless it is strict) until the next insertion or change of capacity or charges.
+//! The capacity belongs to the cache as a whole. An insertion first charges its bytes, then evicts from its
+//! own shard, and from others if its own has no evictable entries left. If readers hold all entries, the
+//! cache exceeds its capacity (unless it is strict) until the next insertion or change of capacity or
+//! charges.
 //!
 //! Invariants:
 //!
 //! C1. `usage` is the sum of the charges of all entries, of insertions in progress, and of reservations.
-//! C2. An entry is in the index of its shard exactly while its buffer is published and has a node.
+//! C2. An entry is in the index of its shard if and only if its buffer is published and has a node.
 //! C3. No thread holds the locks of two shards.
 
 mod index;
@@ -38,7 +39,7 @@ pub(super) struct ClockCache {
     shards: Box<[Shard]>,
     capacity: AtomicUsize,
     usage: AtomicUsize,
-    /// The shard that gives up entries next when room is made for something other than an entry.
+    /// The shard that is next to evict when space is needed for something other than an entry.
     next: AtomicUsize,
     options: CacheOptions,
     /// The time of creation, in seconds of the clock.

@@ -21,7 +21,7 @@ pub(super) struct Shard {
     state: Mutex<State>,
 }
 
-/// What the lock guards: the order of eviction, and counters.
+/// The state behind the lock: the order of eviction, and counters.
 struct State {
     policy: Policy,
     /// By node of `policy`: the number of the entry, and its hits when it was last examined.
@@ -65,9 +65,9 @@ fn key_of([high, low]: [u64; 2]) -> CacheKey {
     CacheKey { high, low }
 }
 
-/// The state of an entry that the cache has.
+/// Returns the state of a cached entry.
 fn look(number: u32) -> cairn_platform::Entry {
-    Buffer::entry(number).expect("the number is one of an entry")
+    Buffer::entry(number).expect("the number belongs to an entry")
 }
 
 fn hash_of(number: u32) -> u64 {
@@ -143,7 +143,7 @@ impl Locked<'_> {
             .find(hash, |number| (look(number).key == words).then_some(number))
     }
 
-    /// Adds an entry of an expected charge. Returns its charge, and the entry that it replaces.
+    /// Adds an entry with a precomputed charge. Returns its actual charge, and the entry that it replaces.
     pub(super) fn insert(
         &mut self,
         entry: Insertion,
@@ -161,7 +161,7 @@ impl Locked<'_> {
             born,
         };
         let number = publish(entry.buffer, words(&entry.key), note);
-        // That of a copy differs from that of the buffer.
+        // The charge of a copy differs from that of the buffer.
         let charge = look(number).memory_usage + ENTRY_OVERHEAD;
         if charge != expected {
             self.state.policy.replace_charge(node, charge);
@@ -184,8 +184,8 @@ impl Locked<'_> {
         entries[at] = (number, 0);
     }
 
-    /// Replaces the buffer of the entry `number` by `copy`, which has the same bytes. Returns the charge
-    /// before.
+    /// Replaces the buffer of the entry `number` by `copy`, which has the same bytes. Returns the previous
+    /// charge.
     pub(super) fn replace(&mut self, hash: u64, number: u32, copy: Buffer, charge: usize) -> usize {
         let note = look(number).note;
         let before = self.state.policy.charge(note.link);
@@ -208,7 +208,7 @@ impl Locked<'_> {
         self.state.counts[role as usize].refusals += 1;
     }
 
-    /// Removes the entry that is worth least and is not held by a reader.
+    /// Removes the entry of the lowest rank that no reader holds.
     pub(super) fn evict(&mut self) -> Option<Evicted> {
         let State {
             policy, entries, ..
@@ -258,7 +258,7 @@ impl Locked<'_> {
         self.take_out(hash, number)
     }
 
-    /// Takes an entry without a node out of the index and the counters.
+    /// Removes an entry without a node from the index and the counters.
     fn take_out(&mut self, hash: u64, number: u32) -> Evicted {
         let entry = look(number);
         assert!(self.index.remove(hash, number), "C2: the entry is indexed");
@@ -307,7 +307,7 @@ impl Locked<'_> {
     }
 }
 
-/// Publishes `buffer`, or a copy if it was the entry of a cache before.
+/// Publishes `buffer`, or a copy if it already was a cache entry.
 fn publish(buffer: Buffer, key: [u64; 2], note: EntryNote) -> u32 {
     let refused = match buffer.publish(key, note) {
         Ok(number) => return number,

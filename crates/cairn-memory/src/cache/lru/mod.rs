@@ -1,11 +1,12 @@
 //! The LRU cache: shards with a hash table of entries and a queue per pool, behind one short lock each.
 //!
-//! - A new entry enters the pool of its priority, and a hit moves an entry to the young end of a pool: metadata
-//!   and blobs of their own, data of the pool for data that was hit if a high-priority ratio is configured.
-//!   Data thus enters below what was hit before (midpoint insertion), and a scan does not wash it out.
-//! - A pool with a ratio keeps that share only. Its oldest entries beyond the share move to the young end of the
-//!   next lower pool and compete there. Data that was hit shares the high-priority ratio with metadata and
-//!   leaves it first.
+//! - A new entry enters the pool of its priority, and a hit moves an entry to the young end of a pool.
+//!   Metadata and blobs have pools of their own; data moves to the pool for data that was hit if a
+//!   high-priority ratio is configured. New data is thus inserted below data that was hit (midpoint
+//!   insertion), and a scan does not evict the latter.
+//! - A pool with a ratio is limited to that share. Its oldest entries beyond the share move to the young end
+//!   of the next lower pool. Data that was hit shares the high-priority ratio with metadata and is demoted
+//!   first.
 //! - A pool without a ratio is unbounded, so that it never ranks its entries below a lower class.
 
 mod pool;

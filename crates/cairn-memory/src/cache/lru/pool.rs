@@ -10,7 +10,7 @@ pub(super) enum Pool {
     Bottom,
     /// Data, and overflow of the pools above.
     Low,
-    /// Data that was hit, if there is a share for metadata, of which it takes a part.
+    /// Data that was hit, if a high-priority ratio is configured, which it shares with metadata.
     Promoted,
     /// Metadata.
     High,

@@ -1,8 +1,8 @@
 //! One shard of the cache: a hash table of entries, and a queue per pool. Everything here runs under the
 //! shard's lock.
 //!
-//! A queue is in order of use. The oldest entry of the lowest non-empty pool is evicted first. Entries in use
-//! are skipped; an entry in use counts as used for as long as it is held.
+//! A queue is ordered by last use. The oldest entry of the lowest non-empty pool is evicted first. Entries
+//! that readers hold are skipped and count as used for as long as they are held.
 
 use cairn_platform::Buffer;
 
@@ -103,7 +103,7 @@ impl Shard {
             self.counts[role as usize].misses += 1;
             return None;
         };
-        // Taking a reference waits for its cache line; the others arrive meanwhile.
+        // Taking a reference waits for its cache line; the other lines are fetched meanwhile.
         slot.buffer.prefetch();
         slot.hits = slot.hits.saturating_add(1);
         self.counts[slot.role as usize].hits += 1;

@@ -1,6 +1,6 @@
 //! The hash table of a shard: open addressing with linear probing, one cache line per entry.
 //!
-//! A lookup misses the cache once: the line of an entry has everything that a hit needs, and its most likely
+//! A lookup costs one cache miss: the line of an entry has everything that a hit needs, and its most likely
 //! address follows from the hash alone. A caller that knows the address of the table can therefore prefetch
 //! the line without the shard's lock. Removal shifts later entries back, so that there are no tombstones.
 //!

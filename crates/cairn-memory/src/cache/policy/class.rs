@@ -1,4 +1,4 @@
-//! The entries of one priority: window, edge and main part, and the parameters that adapt.
+//! The entries of one priority: window, edge and main part, and the adaptive parameters.
 
 use super::queues::{NodeId, PARTS, Part, Place, Queues};
 use super::score::{self, BANDS, READ, Score, TICKS_PER_HALF_LIFE};
@@ -7,38 +7,38 @@ use super::{Seen, ghosts};
 /// Queues of a class: fresh, aged, edge, and the bands of the main part.
 pub(super) const QUEUES: usize = Part::Main as usize + BANDS;
 
-/// The share of the window at the start, and its bounds.
+/// The initial share of the window, and its bounds.
 const FIRST_SHARE: f64 = 0.02;
 const SHARES: [f64; 2] = [0.01, 0.99];
-/// The edge is one of so many parts of the class.
+/// The edge is this fraction of the class, as a divisor.
 const EDGE: usize = 16;
-/// Evictions from the window are stamped in units of one of so many parts of the class.
+/// The unit of stamps for evictions from the window, as a divisor of the class.
 const STAMPS_PER_CLASS: usize = 128;
-/// Charges by which an event moves the border of the window.
+/// Multiples of an entry's charge by which an event moves the border of the window.
 const STEP: f64 = 8.0;
 /// The window is well below its share if it lacks this share of the class, or half of its own.
 const LACK: f64 = 1.0 / 64.0;
 
-/// The half-life at the start and its bounds, in reads for each entry of the class.
+/// The initial half-life and its bounds, in reads for each entry of the class.
 const FIRST_HALF_LIFE: f64 = 10.0;
 const HALF_LIVES: [f64; 2] = [4.0, 20.0];
-/// Reads added to a half-life, for classes of few entries.
+/// Reads added to a half-life, for classes with few entries.
 const LEAST_READS: f64 = 64.0;
-/// Expected reads from which a look tells if an entry still has readers.
+/// The number of expected reads from which an examination shows whether an entry is still being read.
 const EXPECTED: f64 = 8.0;
-/// Ticks between such looks, so that bursts of other reads between them have no weight.
+/// Ticks between such examinations, so that bursts of other reads in between have no weight.
 const LEAST_TICKS: u16 = 4;
-/// Factors by which an entry that has readers, or that has lost them, changes the half-life.
+/// Factors by which an entry that is still being read, or no longer is, changes the half-life.
 const ALIVE: f64 = 1.002;
 const DEAD: f64 = 1.0 / 1.06;
 
-/// The most entries that an insertion moves from the window to the main part.
+/// The maximum number of entries that an insertion moves from the window to the main part.
 const MAX_SPILLS: usize = 4;
-/// Looks to refill the edge, and to age the window, for each step of a choice.
+/// Entries examined to refill the edge, and to age the window, in each step of a choice.
 const REFILL_LOOKS: usize = 16;
 const AGE_LOOKS: usize = 4;
 
-/// A callback that looks at entries, and the number of calls left.
+/// A callback that examines entries, and the number of calls left.
 pub(super) struct Looks<'a> {
     pub(super) look: &'a mut dyn FnMut(NodeId) -> Seen,
     pub(super) left: usize,
@@ -51,13 +51,13 @@ impl Looks<'_> {
     }
 }
 
-/// The result of a choice.
+/// The result of a choice of a victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
     Victim(NodeId),
     /// Readers hold every entry.
     AllInUse,
-    /// No entry was found with the looks that were left.
+    /// No victim was found within the number of calls left.
     NoneFound,
 }
 
@@ -148,7 +148,7 @@ impl Class {
         *bytes = *bytes - before as usize + charge as usize;
     }
 
-    /// Lets the time pass for a number of reads. At the end of a half-life each band of the main part is
+    /// Advances the time by a number of reads. At the end of a half-life each band of the main part is
     /// appended to the one below.
     pub(super) fn note_reads(&mut self, reads: u8, queues: &mut Queues) {
         self.reads += u64::from(reads);
@@ -167,7 +167,7 @@ impl Class {
         }
     }
 
-    /// Widens the window if an entry that is missed left it within the last sixteenth of the class.
+    /// Widens the window if a missed entry was evicted from it within the last sixteenth of the class.
     pub(super) fn note_ghost(&mut self, stamp: u32, charge: u32) {
         let distance = (self.stamp + ghosts::STAMPS - stamp) % ghosts::STAMPS;
         if (distance as usize) < STAMPS_PER_CLASS / EDGE {
@@ -198,7 +198,8 @@ impl Class {
         }
     }
 
-    /// Chooses the entry to evict next. After `most` looks in the order of the policy, any entry will do.
+    /// Chooses the entry to evict next. After `most` entries were examined in the order of the policy, any
+    /// entry is accepted.
     pub(super) fn choose(
         &mut self,
         queues: &mut Queues,
@@ -235,8 +236,8 @@ impl Class {
         }
     }
 
-    /// Decides between the oldest entry of the window and the oldest one of the edge. Returns the former if it
-    /// is to be evicted.
+    /// Compares the oldest entry of the window with the oldest one of the edge. Returns the former if it is
+    /// to be evicted.
     fn compare(
         &mut self,
         candidate: NodeId,
@@ -252,15 +253,16 @@ impl Class {
         } else if read {
             self.shift(candidate, Part::Fresh, queues);
         } else if unread {
-            // The next candidate has another rival, lest a high score at the end protects the whole edge.
+            // The next candidate is compared with another entry, so that a high score at the end does not
+            // protect the entire edge.
             self.shift(edge, Part::Edge, queues);
             return Some(candidate);
         }
         None
     }
 
-    /// Looks at the oldest entry of the edge. Returns false if it was read and is now in the main part, or is
-    /// in use.
+    /// Examines the oldest entry of the edge. Returns false if it was read, and is now in the main part, or
+    /// is in use.
     fn edge_is_unread(&mut self, edge: NodeId, queues: &mut Queues, looks: &mut Looks<'_>) -> bool {
         match self.look(edge, queues, looks) {
             Some(false) => true,
@@ -273,8 +275,8 @@ impl Class {
         }
     }
 
-    /// Looks at an entry and updates its score. Returns true if it was read since the last look. An entry in
-    /// use is moved to the young end of its part, and the result is `None`.
+    /// Examines an entry and updates its score. Returns true if it was read since it was last examined. An
+    /// entry in use is moved to the young end of its part, and the result is `None`.
     fn look(&mut self, id: NodeId, queues: &mut Queues, looks: &mut Looks<'_>) -> Option<bool> {
         let reads = match looks.at(id) {
             Seen::Touches(reads) => reads,
@@ -317,7 +319,7 @@ impl Class {
         }
     }
 
-    /// Looks at the entry of the main part with the lowest score, and returns it if it was not read.
+    /// Examines the entry of the main part with the lowest score, and returns it if it was not read.
     pub(super) fn review(&mut self, queues: &mut Queues, looks: &mut Looks<'_>) -> Option<NodeId> {
         let mut bands = Part::Edge as usize..QUEUES;
         let id = bands.find_map(|queue| self.oldest(queue, queues))?;
@@ -326,10 +328,10 @@ impl Class {
         (!read).then_some(id)
     }
 
-    /// Adapts the half-life to an entry that had a score at a tick and was read, or not, since then.
+    /// Adapts the half-life to an entry that had a score at a tick and was or was not read since then.
     fn note_life(&mut self, score: Score, tick: u16, read: bool) {
         let ticks = self.tick.wrapping_sub(tick);
-        // An entry that is read at a constant rate has 1 / ln 2 times the reads of a half-life as its score.
+        // An entry that is read at a constant rate has a score of 1 / ln 2 times the reads in a half-life.
         let per_half_life = f64::from(score) / f64::from(READ) * std::f64::consts::LN_2;
         let expected = per_half_life * f64::from(ticks) / f64::from(TICKS_PER_HALF_LIFE);
         if ticks >= LEAST_TICKS && expected >= EXPECTED {
@@ -432,7 +434,8 @@ impl Class {
 }
 
 /// True if the score of a candidate exceeds that of an entry of the edge by more than the read for which the
-/// candidate was inserted. That read counts in full only against an entry whose score is nearly gone.
+/// candidate was inserted. That read counts in full only against an entry whose score has almost decayed to
+/// zero.
 fn exceeds(candidate: Score, edge: Score) -> bool {
     let margin = READ.min(2 * edge) + edge / 16;
     candidate > edge + margin

@@ -1,4 +1,4 @@
-//! Memory of evicted entries: a table of four-byte records, addressed by hash.
+//! Ghosts, the records of evicted entries: a table of four-byte records, addressed by hash.
 //!
 //! ```text
 //! bits   12            9                 5         6
@@ -10,9 +10,9 @@
 
 use super::score::{self, Score};
 
-/// Records of a set.
+/// The number of records per set.
 const WAYS: usize = 8;
-/// Fewest sets of a table in use.
+/// The minimum number of sets of a table in use.
 const MIN_SETS: usize = 8;
 /// Records per entry of the cache at which the table doubles.
 const RECORDS_PER_ENTRY: usize = 2;
@@ -36,7 +36,7 @@ const UNIT_SHIFT: u32 = 1;
 /// Ticks of a unit of stored times.
 const TIME_UNIT: u16 = score::TICKS_PER_HALF_LIFE / 2;
 
-/// A remembered eviction.
+/// The record of an eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ghost {
     /// The score at the time of the lookup.
@@ -53,7 +53,7 @@ pub(super) struct Ghosts {
 }
 
 impl Ghosts {
-    /// Remembers an eviction at time `now` from a cache with `entries` entries.
+    /// Records an eviction at time `now` from a cache with `entries` entries.
     pub(super) fn insert(
         &mut self,
         hash: u64,
@@ -66,7 +66,7 @@ impl Ghosts {
             self.grow();
         }
         let time = now / TIME_UNIT;
-        // The score is brought to the begin of its unit of time, so that decay is not rounded.
+        // The score is adjusted to the start of its time unit, so that decay is not rounded.
         let score = score::grown(score, now % TIME_UNIT);
         let record = (fingerprint(hash) << FINGERPRINT_SHIFT)
             | (stamp.unwrap_or(NO_STAMP) << STAMP_SHIFT)
@@ -98,7 +98,7 @@ impl Ghosts {
     }
 
     /// Doubles the table. The records of a set are copied to both sets that replace it, since the rest of
-    /// their hashes is unknown; the copies that are never found are replaced in time.
+    /// their hashes is unknown; the copy in the wrong set is never found and is eventually replaced.
     fn grow(&mut self) {
         let sets = self.records.len() / WAYS;
         if sets == 0 {

@@ -1,24 +1,24 @@
-//! The eviction policy of one shard of the fast cache: an adaptive form of W-TinyLFU without work on hits.
+//! The eviction policy of one shard of the clock cache: an adaptive form of W-TinyLFU without work on hits.
 //!
 //! # The protocol
 //!
-//! The shard owns the table of entries, their buffers and their touch counters; the policy knows of an entry
-//! its hash, its charge, its priority and its [`NodeId`], and is called under the shard's lock only:
+//! The shard owns the table of entries, their buffers and their touch counters. The policy has the hash,
+//! charge, priority and [`NodeId`] of each entry, and is called only under the shard's lock:
 //!
-//! - A *hit* does not call the policy. It adds one to the touch counter of the entry, which may saturate (at
-//!   255, or at any smaller number of at least 15; less costs hit ratio).
+//! - A *hit* does not call the policy. It increments the touch counter of the entry, which may saturate at
+//!   any number from 15 to 255 (lower limits cost hit ratio).
 //! - An *insertion* calls [`Policy::victim`] and [`Policy::evicted`] until the new entry fits, and then
-//!   [`Policy::insert`]. The policy does not know the capacity, which may belong to several shards.
-//! - [`Policy::victim`] looks at a few entries through a callback, which takes the touches counted since the
-//!   last look, or reports that a reader holds the entry.
+//!   [`Policy::insert`]. The capacity is not known to the policy, since it may be shared by several shards.
+//! - [`Policy::victim`] examines a few entries through a callback, which returns the touches since the last
+//!   examination, or reports that a reader holds the entry.
 //! - An *erasure* calls [`Policy::remove`].
 //!
 //! # The order of evictions
 //!
-//! Priorities are absolute: an entry is evicted only if no entry of a lower priority is cached that no reader
-//! holds. The one exception is an entry that was not read while 32 times the size of the cache was evicted,
-//! such as the index of a deleted table: it is moved to the priority of the current victims. Each priority is a
-//! *class* with queues and parameters of its own:
+//! Priorities are absolute: an entry is evicted only if readers hold all cached entries of lower priorities.
+//! The one exception is an entry that was not read while 32 times the size of the cache was evicted, such as
+//! the index of a deleted table: it is moved to the priority of the current victims. Each priority is a
+//! *class* with its own queues and parameters:
 //!
 //! ```text
 //!          if it was read                   if its score is higher
@@ -31,19 +31,19 @@
 //! ```
 //!
 //! - A new entry enters the *window*, a queue in order of insertion. For an eviction its oldest entry is
-//!   compared with the oldest entry of the *edge*. It is moved to the *main part* if its score is higher; else
-//!   to the young end of the window, if it was read since it entered; else it is evicted. If the window is
-//!   well below its share, the oldest entry of the edge is evicted instead; if the window is well above, it
-//!   gives entries to the main part without a comparison.
+//!   compared with the oldest entry of the *edge*. If its score is higher, it is moved to the *main part*;
+//!   otherwise, if it was read since it entered, to the young end of the window; otherwise it is evicted. If
+//!   the window is well below its share, the oldest entry of the edge is evicted instead; if the window is
+//!   well above it, entries move to the main part without a comparison.
 //! - The main part has a queue for each power of two of the score. The lowest ones feed the edge, which is a
-//!   sixteenth of the class. Reads become known when an entry is looked at: on its way into the edge, and at
+//!   sixteenth of the class. Reads are detected when an entry is examined: when it enters the edge, and at
 //!   the end of the edge.
-//! - A *score* is the number of reads, halved once in a half-life (`score`). Evicted entries leave their score
-//!   with the ghosts (`ghosts`) and resume it if they are inserted again.
+//! - A *score* is the number of reads, halved once per half-life (`score`). The scores of evicted entries are
+//!   kept as ghosts (`ghosts`) and restored if the entries are inserted again.
 //! - An entry that merely ties with the edge is not admitted: the read for which it was inserted does not
-//!   count. In a loop over more than fits all scores tie, so that a part of the loop stays.
+//!   count. In a cyclic scan larger than the cache all scores tie, so that part of it stays cached.
 //!
-//! # What adapts
+//! # Adaptive parameters
 //!
 //! - The *share of the window*, from a hundredth to nearly all. An entry that is missed within a sixteenth of
 //!   the class after it was evicted from the window would have been a hit had the window been larger by that
@@ -51,17 +51,16 @@
 //!   edge. Each event moves the border by a multiple of the entry's charge. With the border near its lower end
 //!   the order is that of LFU with aging and keeps scans and loops out; near its upper end it is close to LRU
 //!   and follows a hot set that moves.
-//! - The *half-life*, from 4 to 20 reads for each entry of the class. An entry from which eight or more
-//!   reads were expected since the last look and that had none has probably lost its readers: it
-//!   shortens the half-life, while others lengthen it.
+//! - The *half-life*, from 4 to 20 reads for each entry of the class. An entry with no reads since it was
+//!   last examined, although eight or more were expected, has probably gone cold and shortens the half-life;
+//!   others lengthen it.
 //!
-//! Time is the number of reads that became known, so that the policy is deterministic.
+//! Time is the number of detected reads, so that the policy is deterministic.
 //!
 //! # Costs
 //!
-//! 32 bytes an entry and 8 to 16 bytes for its ghosts. An insertion touches a few nodes and one line of the
-//! ghosts. A call of [`Policy::victim`] looks at three to five entries on average, and at [`MAX_LOOKS`] at
-//! most.
+//! 32 bytes per entry and 8 to 16 bytes for its ghosts. An insertion touches a few nodes and one line of the
+//! ghosts. A call of [`Policy::victim`] examines three to five entries on average, and at most [`MAX_LOOKS`].
 
 mod class;
 mod ghosts;
@@ -77,18 +76,18 @@ use super::CachePriority;
 
 /// Number of priorities.
 const CLASSES: usize = CachePriority::IN_ORDER.len();
-/// The most entries that a call of [`Policy::victim`] looks at.
+/// The maximum number of entries that a call of [`Policy::victim`] examines.
 pub const MAX_LOOKS: usize = 256;
-/// The looks after which [`Policy::victim`] takes the next entry that no reader holds.
+/// The number of examined entries after which [`Policy::victim`] takes the next one that no reader holds.
 const CHOOSY_LOOKS: usize = 48;
-/// A window that exceeds its share by one of so many parts of the class, and some entries, gives entries to the
-/// main part without a comparison.
+/// A window that exceeds its share by this fraction of the class (a divisor), and by some entries, moves
+/// entries to the main part without a comparison.
 const SLACK: usize = 128;
-/// Insertions without an eviction after which the cache is not full.
+/// The number of insertions without an eviction after which the cache counts as not full.
 const FULL_FOR: u32 = 64;
 /// Choices of a victim for each review of an entry of a higher priority.
 const REVIEW_PERIOD: u32 = 8;
-/// Evictions are counted in turns of one of so many parts of the cache.
+/// The length of a turn, as a divisor of the size of the cache: turns count evicted bytes.
 const TURNS_PER_CACHE: usize = 4;
 /// The turns after which an entry that was not read loses its priority.
 const STALE_TURNS: u16 = 32 * TURNS_PER_CACHE as u16;
@@ -98,7 +97,7 @@ const STALE_TURNS: u16 = 32 * TURNS_PER_CACHE as u16;
 pub enum Seen {
     /// A reader holds the entry, so that its eviction would free no memory.
     InUse,
-    /// No reader holds the entry. It was read so many times since its insertion or the last such answer.
+    /// No reader holds the entry. It was read this many times since its insertion or the last such answer.
     Touches(u8),
 }
 
@@ -107,11 +106,11 @@ pub struct Policy {
     queues: Queues,
     classes: [Class; CLASSES],
     ghosts: Ghosts,
-    /// Insertions for which the cache counts as full.
+    /// The number of further insertions for which the cache counts as full.
     full_for: u32,
     /// Victims chosen, modulo 2^32.
     choices: u32,
-    /// The time that is measured in evictions, modulo 2^16.
+    /// The time in turns, modulo 2^16.
     turn: u16,
     /// Bytes evicted in this turn.
     evicted: usize,
@@ -150,7 +149,7 @@ impl Policy {
         self.len() == 0
     }
 
-    /// Bytes of memory of the policy.
+    /// Returns the bytes of memory that the policy uses.
     #[must_use]
     pub fn memory_usage(&self) -> usize {
         self.queues.memory_usage() + self.ghosts.capacity() * size_of::<u32>()
@@ -200,7 +199,7 @@ impl Policy {
         None
     }
 
-    /// Looks now and then at an entry of a priority above the class `victims`, and moves it there if it is
+    /// Occasionally examines an entry of a priority above the class `victims`, and moves it there if it is
     /// stale.
     fn review(&mut self, victims: usize, looks: &mut Looks<'_>) {
         self.choices = self.choices.wrapping_add(1);
@@ -259,8 +258,8 @@ impl Policy {
         self.classes[class].replace_charge(id, limited(charge), &mut self.queues);
     }
 
-    /// True if entries of `priority` are evicted at present: if the cache is full, and there is no entry of a
-    /// lower priority.
+    /// True if entries of `priority` are currently evicted: the cache is full, and has no entry of a lower
+    /// priority.
     fn is_contested(&self, priority: CachePriority) -> bool {
         let lower = &self.classes[..priority as usize];
         self.full_for > 0 && lower.iter().all(|class| class.len() == 0)

@@ -1,14 +1,14 @@
 //! The nodes of the entries, in circular queues that are linked by index.
 //!
-//! Each queue has a sentinel node at the begin of the slab, so that a node is unlinked without knowing its
-//! queue, and all nodes of a queue are appended to another in constant time.
+//! Each queue has a sentinel node at the start of the slab, so that a node can be unlinked without knowing
+//! its queue, and all nodes of a queue can be appended to another in constant time.
 
 use super::score::Score;
 
 /// The index of an entry's node.
 pub type NodeId = u32;
 
-/// The place of an entry: its class and its part of that.
+/// The place of an entry: its class and the part of the class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) class: u8,

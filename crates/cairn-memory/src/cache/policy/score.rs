@@ -21,7 +21,7 @@ const DECAY: [u32; 16] = [
     37316, 35734, 34219,
 ];
 
-/// The score that is left of `score` after a number of ticks.
+/// Returns the rest of `score` after a number of ticks.
 pub(super) fn decayed(score: Score, ticks: u16) -> Score {
     let halvings = u32::from(ticks / TICKS_PER_HALF_LIFE);
     let part = DECAY[usize::from(ticks % TICKS_PER_HALF_LIFE)];

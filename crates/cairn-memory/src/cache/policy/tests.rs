@@ -141,7 +141,7 @@ fn a_node_is_small() {
 }
 
 #[test]
-fn a_scan_does_not_wash_out_a_hot_set() {
+fn a_scan_does_not_evict_a_hot_set() {
     let mut shard = Shard::new(1000);
     for _ in 0..5 {
         shard.read_all(0..600);
@@ -152,7 +152,7 @@ fn a_scan_does_not_wash_out_a_hot_set() {
     }
     let hot = (0..600).filter(|key| shard.has(*key)).count();
     assert!(hot >= 595, "{hot}");
-    // A scan alone: the clock runs, but nothing competes with what was hot.
+    // A scan alone: the clock advances, but no hot entries compete.
     shard.read_all(200_000..210_000);
     let hot = (0..600).filter(|key| shard.has(*key)).count();
     assert!(hot >= 590, "{hot}");
@@ -160,7 +160,7 @@ fn a_scan_does_not_wash_out_a_hot_set() {
 }
 
 #[test]
-fn a_part_of_a_loop_over_more_than_fits_stays() {
+fn part_of_a_loop_larger_than_the_cache_stays_cached() {
     for (blocks, least) in [(1200, 0.78), (2000, 0.45)] {
         let mut shard = Shard::new(1000);
         shard.read_all((0..blocks * 20).map(|at| at % blocks));
@@ -246,9 +246,9 @@ fn metadata_outlives_data_and_data_outlive_blobs() {
     shard.check();
 }
 
-/// Blocks of deleted tables once stayed for as long as there was any data to evict.
+/// Regression: blocks of deleted tables stayed cached as long as there was any data to evict.
 #[test]
-fn metadata_that_is_not_read_for_long_is_evicted() {
+fn metadata_that_is_no_longer_read_is_evicted() {
     let [_, low, high] = CachePriority::IN_ORDER;
     let mut shard = Shard::new(300);
     for key in 0..200 {
@@ -281,7 +281,7 @@ fn entries_in_use_are_skipped() {
 }
 
 #[test]
-fn a_cache_that_grows_uses_its_room_for_what_is_hot() {
+fn a_growing_cache_fills_with_hot_entries() {
     let mut shard = Shard::new(100);
     shard.read_all((0..40).flat_map(|_| 0..1000));
     shard.capacity = 900;

@@ -1,29 +1,29 @@
 //! The compressed tier: entries evicted from the block cache, compressed, in memory.
 //!
 //! **Admission.** The first eviction of an entry only records its key; the second stores it. An entry is thus
-//! stored if it was read again after the block cache had given it up, and a scan leaves nothing but keys. The
-//! other policies of RocksDB ([`AdmissionPolicy`]) differ in the entries that skip the first step.
+//! stored if it was read again after its eviction from the block cache, and a scan leaves only keys behind.
+//! RocksDB's other policies ([`AdmissionPolicy`]) differ in the entries that skip the first step.
 //!
-//! **Promotion.** The first hit decompresses an entry for the caller and leaves it here. The second moves it
-//! to the block cache, and its key is recorded, so that its next eviction stores it at once.
+//! **Promotion.** The first hit decompresses an entry for the caller and leaves it in this tier. The second
+//! moves it to the block cache, and its key is recorded, so that its next eviction stores it at once.
 //!
-//! **Eviction** is that of S3-FIFO. Entries with merit (a recorded key, or hits above) go to the main queue,
-//! others to a small one of a tenth of the shard. Entries that leave the small queue without a hit are evicted
-//! and their keys recorded; those with a hit move to the main queue. The oldest of the main queue are moved to
-//! its young end if they were hit, and evicted otherwise. Even when everything is admitted, a scan passes
-//! through a tenth of the memory.
+//! **Eviction** is that of S3-FIFO. Entries with merit (a recorded key, or hits in the block cache) are
+//! inserted into the main queue, others into a small one of a tenth of the shard. Entries that reach the end
+//! of the small queue without a hit are evicted and their keys recorded; those with a hit move to the main
+//! queue. The oldest entries of the main queue are moved to its young end if they were hit, and evicted
+//! otherwise. Even if everything is admitted, a scan occupies only a tenth of the memory.
 //!
-//! **Memory.** The capacity bounds everything: stored bytes as the allocator rounds them, nodes, hash tables
-//! and recorded keys. A compressed entry costs about 100 bytes beyond its stored bytes, and 1/128 of the capacity
-//! holds keys. Nothing in the tier is ever in use by a reader, so the limit is always strict. An entry is stored
-//! in an allocation of its own length; RocksDB's `enable_custom_split_merge`, which splits entries to fit the size
-//! classes of jemalloc, has no counterpart, and neither has the `compress_format_version` of earlier versions:
-//! the form in memory is visible to no one.
+//! **Memory.** The capacity bounds all memory: stored bytes as rounded by the allocator, nodes, hash tables
+//! and recorded keys. A compressed entry costs about 100 bytes beyond its stored bytes, and 1/128 of the
+//! capacity is for keys. Readers never hold memory of the tier, so the limit is always strict. Each entry is
+//! an allocation of its own length: RocksDB's `enable_custom_split_merge`, which splits entries to fit the
+//! size classes of jemalloc, has no counterpart. Neither has the `compress_format_version` of earlier
+//! versions, because the in-memory format is not visible to users.
 //!
 //! **Locks.** Each shard has a lock, held for a search in a hash table and the links of a queue. Compression
 //! happens before it is taken, decompression after it is released.
 //!
-//! A tier may stand below this one ([`CompressedSecondaryCache::with_tier_below`]). With
+//! A tier may be placed below this one ([`CompressedSecondaryCache::with_tier_below`]). With
 //! [`AdmissionPolicy::ThreeQueue`] it receives the blocks read from storage, as in RocksDB; otherwise it is
 //! offered the entries that this tier evicts, in their compressed form.
 
@@ -49,8 +49,8 @@ pub enum AdmissionPolicy {
     Placeholder = 1,
     /// Also entries with a hit in the block cache.
     AllowCacheHits = 2,
-    /// Nothing that the block cache evicts. The tier below receives blocks read from storage, and its hits are
-    /// offered to this tier, which applies [`AdmissionPolicy::Placeholder`] to them.
+    /// No entries evicted from the block cache. The tier below receives blocks read from storage, and its
+    /// hits are offered to this tier, which applies [`AdmissionPolicy::Placeholder`] to them.
     ThreeQueue = 3,
     /// All entries.
     AllowAll = 4,
@@ -69,7 +69,7 @@ impl AdmissionPolicy {
 /// Options of a [`CompressedSecondaryCache`]. The defaults are RocksDB's.
 #[derive(Clone, Debug)]
 pub struct CompressedCacheOptions {
-    /// The capacity in bytes. With 0 nothing is kept.
+    /// The capacity in bytes. With 0 nothing is cached.
     pub capacity: usize,
     /// The base-2 logarithm of the number of shards; `None` derives it from the capacity.
     pub num_shard_bits: Option<u32>,
@@ -77,7 +77,7 @@ pub struct CompressedCacheOptions {
     pub compression: Compression,
     /// Options of the codec.
     pub codec: CodecOptions,
-    /// Roles stored without compression. Filters hardly shrink.
+    /// Roles stored without compression. Filters are hardly compressible.
     pub do_not_compress_roles: Vec<CacheRole>,
     /// The admission policy.
     pub admission: AdmissionPolicy,
@@ -96,7 +96,7 @@ impl Default for CompressedCacheOptions {
     }
 }
 
-/// Counters of a [`CompressedSecondaryCache`] beside those of its roles.
+/// Counters of a [`CompressedSecondaryCache`] that are not per role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompressedCacheStats {
     /// Evictions of the block cache that only recorded a key.
@@ -111,7 +111,7 @@ pub struct CompressedCacheStats {
     pub hits_below_skipped: u64,
     /// Bytes passed to the codec.
     pub uncompressed_bytes: u64,
-    /// Bytes stored for these.
+    /// Bytes stored for them.
     pub compressed_bytes: u64,
 }
 
@@ -120,7 +120,7 @@ pub struct CompressedSecondaryCache {
     /// A power of two.
     shards: Box<[Padded]>,
     capacity: AtomicUsize,
-    /// Held while a capacity takes effect, so that all shards have the limit of the same one.
+    /// Held while a capacity takes effect, so that all shards get the limit of the same one.
     resizing: Mutex<()>,
     policy: AtomicU8,
     codec: Codec,
@@ -234,7 +234,7 @@ impl CompressedSecondaryCache {
         self.policy.store(policy as u8, Ordering::Relaxed);
     }
 
-    /// The counters beside those of the roles.
+    /// Returns the counters that are not per role.
     #[must_use]
     pub fn stats(&self) -> CompressedCacheStats {
         // Relaxed, here and where they are added to: counters.
@@ -252,14 +252,14 @@ impl CompressedSecondaryCache {
     }
 
     fn shard(&self, hash: u64) -> &Mutex<Shard> {
-        // The recorded keys use the lowest bits and those in the middle; these are the highest.
+        // The recorded keys use the lowest and the middle bits; these are the highest.
         let at = (hash >> (64 - MAX_SHARD_BITS)) as usize & (self.shards.len() - 1);
         &self.shards[at].0
     }
 
-    /// Records or inserts an entry, without regard to the policy for evictions.
+    /// Records or inserts an entry, regardless of the policy for evictions.
     fn admit(&self, hash: u64, offer: &Offer<'_>, force: bool) -> bool {
-        // Relaxed: the limit of the shard decides.
+        // Relaxed: the limit of the shard is authoritative.
         if self.capacity.load(Ordering::Relaxed) == 0 {
             return false;
         }
@@ -282,7 +282,7 @@ impl CompressedSecondaryCache {
         kept
     }
 
-    /// The bytes to keep of an offered entry.
+    /// Returns the bytes of an offered entry to store.
     fn compressed(&self, offer: &Offer<'_>) -> Bytes {
         let Bytes::Plain(plain) = offer.bytes else {
             return offer.bytes.clone();
@@ -319,8 +319,9 @@ impl CompressedSecondaryCache {
         }
     }
 
-    /// Searches the tier below. An entry found there for the first time goes to the block cache, and its key
-    /// is recorded. If it is found there again, the block cache did not hold it, and it is inserted here.
+    /// Searches the tier below. An entry found there for the first time is inserted into the block cache, and
+    /// its key is recorded. If it is found there again, the block cache has evicted it, and it is inserted
+    /// into this tier.
     fn search_below(
         &self,
         hash: u64,
@@ -397,7 +398,7 @@ impl SecondaryCache for CompressedSecondaryCache {
         };
         counts.compressed_hits += 1;
         let buffer = hit.bytes.expand();
-        debug_assert!(buffer.is_some(), "memory does not change by itself");
+        debug_assert!(buffer.is_some(), "entries in memory are not damaged");
         Some(Found {
             buffer: buffer?,
             role: hit.role,
@@ -445,7 +446,7 @@ impl SecondaryCache for CompressedSecondaryCache {
         self.capacity.store(capacity, Ordering::Relaxed);
         let limit = capacity / self.shards.len();
         for shard in &self.shards {
-            // In steps, so that a lookup never waits for the eviction of a whole shard.
+            // In steps, so that a lookup does not wait for the eviction of an entire shard.
             loop {
                 let mut evicted = Vec::new();
                 let done = shard.0.lock().set_limit(limit, &mut evicted);

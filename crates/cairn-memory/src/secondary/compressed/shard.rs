@@ -1,15 +1,15 @@
 //! One shard of the compressed tier: nodes in a vector, an open hash table of their indexes, and two queues
 //! linked through the nodes. Everything here runs under the shard's lock.
 //!
-//! `usage` is the memory of all of it: entries as allocated, nodes, table and recorded keys. It is at most the
-//! limit after every operation, but for [`Shard::set_limit`], which evicts in steps.
+//! `usage` is the memory of the whole shard: entries as allocated, nodes, table and recorded keys. It is at
+//! most the limit after every operation except [`Shard::set_limit`], which evicts in steps.
 
 use super::super::recent_keys::RecentKeys;
 use super::super::{Bytes, CacheTier, Offer, Removal, TierCounts};
 use super::{CompressedCacheStats, hash_of};
 use crate::cache::{CacheKey, CachePriority, CacheRole};
 
-/// The maximum count of hits, and thus the number of times that an entry of the main queue escapes eviction.
+/// The maximum count of hits, and thus how often an entry of the main queue can escape eviction.
 const MAX_HITS: u8 = 3;
 
 /// The share of the limit for entries without merit, as a divisor.
@@ -31,7 +31,7 @@ enum Queue {
     Main,
 }
 
-/// An entry and its links. A free node has no bytes, and `next` chains the free ones.
+/// An entry and its links. A free node has no bytes, and free nodes are chained through `next`.
 struct Node {
     key: CacheKey,
     bytes: Option<Bytes>,
@@ -165,7 +165,7 @@ impl Shard {
         evicted: &mut Vec<Evicted>,
     ) -> bool {
         if self.place_of(hash, &offer.key).is_some() {
-            // Another thread was faster; the bytes are the same.
+            // Another thread inserted it first; the bytes are the same.
             return true;
         }
         let charge = bytes.memory_usage();
@@ -176,7 +176,7 @@ impl Shard {
         self.reserve();
         while self.usage() + charge > self.limit {
             let entry = self.evict_one();
-            evicted.push(entry.expect("without entries, this one fits"));
+            evicted.push(entry.expect("an entry fits into an empty shard"));
         }
         let queue = match proven || offer.hit {
             true => Queue::Main,
@@ -257,13 +257,13 @@ impl Shard {
         std::mem::take(&mut self.nodes)
     }
 
-    /// Sets the limit and evicts some of the entries beyond it. Returns false if there are more, in which case
-    /// the caller repeats the call.
+    /// Sets the limit and evicts some of the entries beyond it. Returns false if the call must be repeated to
+    /// evict more.
     pub(super) fn set_limit(&mut self, limit: usize, evicted: &mut Vec<Evicted>) -> bool {
         self.limit = limit;
         let keys = RecentKeys::new(limit / KEYS_SHARE);
         if keys.memory_usage() != self.keys.memory_usage() {
-            // The recorded keys are forgotten. Moving them would not be worth it.
+            // The recorded keys are dropped: they are not worth the cost of moving them.
             self.keys = keys;
         }
         while self.usage() > limit && evicted.len() < STEP {
@@ -288,14 +288,14 @@ impl Shard {
         stats.promotions += self.promotions;
     }
 
-    /// The memory beside entries.
+    /// The memory of everything but the entries.
     fn overhead(&self) -> usize {
         self.nodes.capacity() * size_of::<Node>()
             + size_of_val(&*self.table)
             + self.keys.memory_usage()
     }
 
-    /// The memory beside entries after [`Shard::reserve`].
+    /// The same after [`Shard::reserve`].
     fn overhead_with_one_more(&self) -> usize {
         self.overhead()
             + self.more_nodes() * size_of::<Node>()
@@ -306,7 +306,8 @@ impl Shard {
         self.nodes.len() - self.free_count
     }
 
-    /// The number of nodes to allocate for one more entry. A growth of an eighth keeps the unused ones few.
+    /// The number of nodes to allocate for one more entry. Growing by an eighth keeps the number of unused
+    /// ones low.
     fn more_nodes(&self) -> usize {
         match self.free_count > 0 || self.nodes.len() < self.nodes.capacity() {
             true => 0,
@@ -344,7 +345,7 @@ impl Shard {
         self.table = table;
     }
 
-    /// Moves the entries to memory of fitting size, if half of it is unused.
+    /// Reallocates the entries to fit, if half of the memory is unused.
     fn compact(&mut self) {
         let len = self.len();
         if len > 0 && self.nodes.capacity() <= len * 2 + 8 {
@@ -367,7 +368,7 @@ impl Shard {
         self.rebuild_table(if len == 0 { 0 } else { places });
     }
 
-    /// Evicts the entry that comes next; `None` if there is none.
+    /// Evicts the next entry in order; `None` if there is none.
     fn evict_one(&mut self) -> Option<Evicted> {
         loop {
             let small = self.queues[Queue::Small as usize];
@@ -379,7 +380,7 @@ impl Shard {
             };
             let node = self.nodes.get_mut(at as usize)?;
             if node.hits > 0 {
-                // From the small queue the entry moves up, in the main queue to the young end.
+                // In the small queue the entry moves up, in the main queue to the young end.
                 node.hits -= 1;
                 self.unlink(at);
                 self.link(at as usize, Queue::Main);
@@ -451,7 +452,8 @@ impl Shard {
         if self.table.is_empty() {
             return None;
         }
-        // Truncation is intended: the lowest bits are used. A quarter of the places is free, so it ends.
+        // Truncation is intended: the lowest bits are used. A quarter of the places is free, so the search
+        // terminates.
         let mut place = hash as usize & self.mask();
         loop {
             match self.table[place] {
@@ -462,7 +464,7 @@ impl Shard {
         }
     }
 
-    /// Frees a place of the table. Later entries of the same run move up, as far as their hashes permit.
+    /// Frees a place of the table. Later entries of the same run are shifted, as far as their hashes permit.
     fn close_gap(&mut self, place: usize) {
         let mut gap = place;
         let mut at = place;

@@ -1,8 +1,8 @@
-//! The files of the flash cache: one a segment, named by its number.
+//! The files of the flash cache: one per segment, named by its number.
 //!
-//! A file is overwritten from its start with the next segment, in the space that it has. It is opened for
-//! reading when it is complete, and no reader finds it while it is being written. A reader that found it
-//! before reads a mixture, which the checksum of the record reveals.
+//! A file is overwritten in place, from its start, with the next segment. It is opened for reading when it is
+//! complete, and readers cannot find it while it is being written. A reader that found it earlier may read a
+//! mixture, which fails the checksum of the record.
 
 use std::path::PathBuf;
 
@@ -15,10 +15,10 @@ use cairn_types::Result;
 const PREFIX: &str = "segment-";
 const LOCK: &str = "LOCK";
 
-/// The largest piece of a segment that is written by one call.
+/// The maximum size of one write.
 const WRITE_LEN: usize = 1 << 20;
 
-/// Generations beyond this are not continued: only a forged file has one.
+/// Numbers of generations above this are not continued: they occur only in forged files.
 const MAX_GENERATION: u64 = u64::MAX / 2;
 
 /// A segment open for reading.
@@ -90,7 +90,7 @@ impl SegmentFiles {
         let names = self.fs.list(&self.dir)?;
         let number = |name: &String| {
             let number = name.strip_prefix(PREFIX)?.parse().ok()?;
-            // Only names that `path` gives are the cache's.
+            // Only names that `path` returns belong to the cache.
             (*name == format!("{PREFIX}{number:06}")).then_some(number)
         };
         let mut numbers: Vec<u32> = names.iter().filter_map(number).collect();
@@ -150,12 +150,12 @@ impl SegmentFiles {
         open[at] = Some(segment);
     }
 
-    /// Writes segment `number`, which readers do not see, and opens it for reading. `exists` is true if there
-    /// is a file to overwrite.
+    /// Writes segment `number`, which must be hidden from readers, and opens it for reading. `exists` is true
+    /// if there is a file to overwrite.
     ///
     /// # Errors
     ///
-    /// Those of the file system. The file may have any content then.
+    /// Those of the file system. The content of the file is then undefined.
     pub(super) fn write(
         &self,
         number: u32,

@@ -1,11 +1,11 @@
-//! One shard of the index of the flash cache: where each entry is. Everything here runs under the shard's
-//! lock.
+//! One shard of the index of the flash cache: the locations of entries. Everything here runs under the
+//! shard's lock.
 //!
 //! An entry is *pending* while its bytes are in memory, waiting to be written or being moved from a segment
-//! that is about to be overwritten, and *placed* when it is in a segment. It may be both; it is one entry
-//! nevertheless, and counted once.
+//! that is about to be overwritten, and *placed* when it is in a segment. It may be both, and is then counted
+//! once.
 //!
-//! The index knows 64 bits of the hash of a key. The key itself is in the record and compared there.
+//! The index stores a 64-bit hash of each key. The key itself is in the record and compared there.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -45,7 +45,7 @@ pub(super) enum Located {
     Placed(Place),
 }
 
-/// Hashes of keys are used as they are.
+/// A hasher that returns the hash of a key unchanged.
 #[derive(Default)]
 pub(super) struct Identity(u64);
 
@@ -85,7 +85,7 @@ impl IndexShard {
         self.placed.contains_key(&hash) || self.pending.contains_key(&hash)
     }
 
-    /// True if the key was recorded, which it no longer is.
+    /// Removes a recorded key. Returns true if it was recorded.
     pub(super) fn was_recorded(&mut self, hash: u64) -> bool {
         self.keys.remove(hash)
     }
@@ -95,13 +95,14 @@ impl IndexShard {
         self.keys.add(hash);
     }
 
-    /// Counts an entry with merit that is not stored. Its key is recorded, so that the next offer is accepted.
+    /// Counts an entry with merit that is not stored. Its key is recorded, so that the next offer is
+    /// accepted.
     pub(super) fn refuse(&mut self, hash: u64, role: CacheRole) {
         self.keys.add(hash);
         self.counts[role as usize].refusals += 1;
     }
 
-    /// Adds a new entry, in memory.
+    /// Adds a new entry in memory.
     pub(super) fn add(&mut self, hash: u64, offer: &Offer<'_>) {
         self.counts[offer.role as usize].inserted(offer.bytes.stored().len());
         let pending = Pending {
@@ -142,7 +143,7 @@ impl IndexShard {
         self.placed.get(&hash).copied()
     }
 
-    /// Searches an entry for a reader. With `touch` it is marked as hit.
+    /// Finds an entry for a reader. With `touch` it is marked as hit.
     pub(super) fn locate(&mut self, hash: u64, key: &CacheKey, touch: bool) -> Option<Located> {
         if let Some(pending) = self.pending.get_mut(&hash) {
             if pending.key != *key {
@@ -158,7 +159,7 @@ impl IndexShard {
         Some(Located::Placed(*place))
     }
 
-    /// Counts a hit on a placed entry, whose record was read.
+    /// Counts a hit on a placed entry whose record was read.
     pub(super) fn count_hit(&mut self, role: CacheRole) {
         self.counts[role as usize].hits += 1;
     }
@@ -177,7 +178,7 @@ impl IndexShard {
         Some(pending.map_or(0, |pending| pending.bytes.memory_usage()))
     }
 
-    /// Drops an entry whose record at `place` is lost, unless it is elsewhere by now. Returns true if it was
+    /// Drops an entry whose record at `place` is lost, unless it has moved since. Returns true if it was
     /// dropped.
     pub(super) fn lose(&mut self, hash: u64, place: Place) -> bool {
         let lost = self.at(hash, place.segment, place.offset) && !self.pending.contains_key(&hash);
@@ -187,7 +188,7 @@ impl IndexShard {
         lost
     }
 
-    /// Forgets that the entry is in `segment`. Unless it is also in memory, it is gone.
+    /// Removes the location of the entry in `segment`, and the entry itself unless it is also in memory.
     pub(super) fn unplace(&mut self, hash: u64, segment: u32) {
         let Some(place) = self.placed.get(&hash).copied() else {
             return;
@@ -218,8 +219,8 @@ impl IndexShard {
         pending.bytes.memory_usage()
     }
 
-    /// Replaces the bytes of a pending entry by another form of the same. Returns the bytes of memory that it
-    /// held, if it is there.
+    /// Replaces the bytes of a pending entry by another form of the same bytes. Returns the bytes of memory
+    /// that it held, if it is present.
     pub(super) fn replace(&mut self, hash: u64, by: &Pending) -> Option<usize> {
         let pending = self.pending.get_mut(&hash)?;
         let held = pending.bytes.memory_usage();
@@ -232,13 +233,16 @@ impl IndexShard {
         Some(held)
     }
 
-    /// Moves a pending entry to the place where it was written. Returns the bytes of memory that it held;
-    /// `None` if it was erased meanwhile.
+    /// Moves a pending entry to the place where it was written. Returns the bytes of memory that it held, or
+    /// `None` if it was erased in the meantime.
     pub(super) fn publish(&mut self, hash: u64, mut place: Place) -> Option<usize> {
         let pending = self.pending.remove(&hash)?;
         place.hit = pending.hit;
         place.role = pending.role;
-        debug_assert!(!self.placed.contains_key(&hash), "the old place is gone");
+        debug_assert!(
+            !self.placed.contains_key(&hash),
+            "the old place was removed"
+        );
         let counts = &mut self.counts[pending.role as usize];
         counts.usage -= pending.bytes.stored().len() as u64;
         counts.usage += u64::from(place.len);
@@ -266,9 +270,9 @@ impl IndexShard {
         self.counts[role as usize]
     }
 
-    /// The memory used beside the bytes of pending entries.
+    /// The memory used in addition to the bytes of pending entries.
     pub(super) fn memory_usage(&self) -> usize {
-        // A place has a byte of the table beside it, and a hash in the list of its segment.
+        // A place also takes a byte in the table, and a hash in the list of its segment.
         self.placed.len() * size_of::<u64>()
             + self.placed.capacity() * (size_of::<(u64, Place)>() + 1) * 8 / 7
             + self.pending.capacity() * (size_of::<(u64, Pending)>() + 1) * 8 / 7

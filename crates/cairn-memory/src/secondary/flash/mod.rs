@@ -8,47 +8,48 @@
 //!                                        └── entries that were hit ◄─────┘
 //! ```
 //!
-//! **Files.** The device is used as a log of segments of one size, each in a file of its own whose space is
-//! allocated once. The interface of file systems appends and overwrites from the start, and nothing else; one
-//! file a segment needs no more than that, works with encrypted and simulated file systems, can shrink, and
-//! confines a damaged file. There are at most as many files as the capacity has segments.
+//! **Files.** The device is used as a log of segments of one size. Each is a file of its own, whose space is
+//! allocated once, because the file system interface only appends or overwrites from the start. Separate
+//! files also work with encrypted and simulated file systems, allow the cache to shrink, and confine damage.
+//! There are at most as many files as segments in the capacity.
 //!
-//! **Writing.** An insertion keeps a reference to the bytes and returns. A job compresses the entries, fills a
-//! segment in memory, and writes it in one go over the oldest one. Entries that were hit since they were
-//! written are copied to the new segment before that, up to half of it; all others of the oldest segment are
-//! evicted. Insertions are refused while too many bytes wait.
+//! **Writing.** An insertion keeps a reference to the bytes and returns. A job compresses the entries, fills
+//! a segment in memory, and writes it over the oldest one. Entries hit since they were written are first
+//! copied to the new segment, up to half of it; all others of the oldest segment are evicted. Insertions are
+//! rejected while too many bytes wait to be written.
 //!
-//! **Admission.** An entry is stored if the tier above had a hit on it, or at its second offer, so that a scan
-//! writes nothing. Every byte written wears the device.
+//! **Admission.** An entry is stored if it was hit in the tier above, or when it is offered for the second
+//! time, so that a scan writes nothing and does not wear the device.
 //!
 //! **Crashes.** Nothing is synced. A segment is valid if its header and its table match their checksums; a
-//! record is verified when it is read, key and generation included. Whatever a crash of the process or the
-//! machine leaves is therefore either the entry that was inserted, or absent
-//! ([`cairn_format::cache_segment`]). A restart reads the headers and tables, not the records.
+//! record is verified when it is read, including its key and generation. After a crash of the process or the
+//! machine, an entry is therefore either as it was inserted, or absent ([`cairn_format::cache_segment`]). A
+//! restart reads the headers and tables, not the records.
 //!
-//! **Faults.** An error of the file system never reaches a reader. It disables the cache: all entries are gone
-//! from then on, [`FlashCache::disabled`] has the reason, and the callback of the options is called with it. A
-//! record that does not match its checksum is dropped, and the cache goes on.
+//! **Faults.** Errors of the file system are not returned to readers. They disable the cache: all entries are
+//! dropped, [`FlashCache::disabled`] returns the reason, and the callback in the options is called with it. A
+//! record that does not match its checksum is dropped, and the cache continues to work.
 //!
-//! **Keys.** Blocks of tables without a unique id have keys that are numbers of this process
+//! **Keys.** Blocks of tables without a unique id have keys that contain a number of this process
 //! ([`is_process_local`]). They would denote other blocks after a restart, and are not stored.
 //!
-//! **Cost.** An entry takes 37 to 65 bytes of memory. A lookup is a search in a sharded hash table, and a read
-//! of one record if the entry is there. Capacity and usage count the device; [`FlashCacheStats`] has the
-//! memory.
+//! **Cost.** An entry takes 37 to 65 bytes of memory. A lookup is a search in a sharded hash table and, if
+//! the entry is found, a read of one record. Capacity and usage refer to the device; [`FlashCacheStats`] has
+//! the memory.
 //!
-//! **Security.** Blocks are written as plain bytes unless the file system encrypts.
+//! **Security.** Blocks are written in plain text unless the file system encrypts.
 //!
 //! # The crate `foyer`
 //!
 //! `foyer` is a mature hybrid cache with a similar design: blocks of a device written in turn, an index of
-//! 64-bit hashes, reinsertion, quiet recovery. It is not used here, for these reasons (version 0.22):
+//! 64-bit hashes, reinsertion, quiet recovery. It is not used, for these reasons (version 0.22):
 //!
-//! - Its devices hand out raw file descriptors, to which its engines apply system calls. Nothing could stand
-//!   between it and the disk: no simulated crashes and faults, no encryption.
-//! - It runs on tokio: flushing and reclaiming are tasks of a runtime, and a lookup is a future. The engine has
-//!   no runtime, and its lookups are called by threads that must not wait for one.
-//! - Clocks and random numbers are those of the operating system, so a simulated run could not be repeated.
+//! - Its devices return raw file descriptors, on which its engines make system calls. That rules out
+//!   simulated crashes and faults, and encryption.
+//! - It runs on tokio: flushing and reclaiming are tasks of a runtime, and a lookup is a future. The engine
+//!   has no runtime, and the threads that look up entries must not wait for one.
+//! - It uses the clock and the random numbers of the operating system, so simulated runs would not be
+//!   reproducible.
 //! - It adds some 90 crates to a library that has about 20.
 
 mod files;
@@ -91,15 +92,16 @@ pub type DisabledCallback = Arc<dyn Fn(&Error) + Send + Sync>;
 /// Options of a [`FlashCache`].
 #[derive(Clone)]
 pub struct FlashCacheOptions {
-    /// The directory, for this cache alone.
+    /// The directory, used by this cache only.
     pub dir: PathBuf,
-    /// The capacity in bytes of the device. At least two segments.
+    /// The capacity of the device in bytes. At least two segments.
     pub capacity: usize,
-    /// The size of a segment in bytes. Larger ones wear the device less; one is in memory while it is filled.
+    /// The size of a segment in bytes. Larger ones wear the device less; one is held in memory while it is
+    /// filled.
     pub segment_size: usize,
-    /// The maximum number of bytes of entries that wait to be written.
+    /// The maximum number of bytes of entries waiting to be written.
     pub write_buffer_size: usize,
-    /// The codec of entries that are not compressed yet.
+    /// The codec for entries that are not yet compressed.
     pub compression: Compression,
     /// Options of the codec.
     pub codec: CodecOptions,
@@ -109,7 +111,8 @@ pub struct FlashCacheOptions {
     pub admission: FlashAdmission,
     /// True to bypass the page cache.
     pub direct_io: bool,
-    /// Segments of another identity are ignored at a restart. A change discards the content.
+    /// The identity of the content: segments of another identity are ignored at a restart, so a change
+    /// discards the content.
     pub identity: [u8; 16],
     /// Called when the cache is disabled by a fault of the device.
     pub on_disabled: Option<DisabledCallback>,
@@ -143,12 +146,12 @@ impl std::fmt::Debug for FlashCacheOptions {
     }
 }
 
-/// Counters of a [`FlashCache`] beside those of its roles.
+/// Counters of a [`FlashCache`] that are not per role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlashCacheStats {
     /// Offers that only recorded a key.
     pub placeholders: u64,
-    /// Entries found at the restart.
+    /// Entries found at a restart.
     pub restored: u64,
     /// Segments written.
     pub segments_written: u64,
@@ -156,7 +159,7 @@ pub struct FlashCacheStats {
     pub bytes_written: u64,
     /// Entries copied from a segment that was about to be overwritten, because they were hit.
     pub reinsertions: u64,
-    /// Entries dropped because their record did not match.
+    /// Entries dropped because their records were damaged.
     pub lost: u64,
     /// Bytes of entries in memory, waiting to be written.
     pub pending_bytes: usize,
@@ -164,11 +167,11 @@ pub struct FlashCacheStats {
     pub memory_usage: usize,
 }
 
-/// Numbers that stand for the unique id of a table without one are below this.
+/// Numbers that replace the unique id of a table without one are below this.
 const PROCESS_LOCAL: u64 = 1 << 40;
 
-/// True if `key` has its meaning in this process only: the table has no unique id, and a number of the process
-/// in place of it. One in 2²⁴ of the other keys looks like one, too.
+/// True if `key` is valid in this process only: the table has no unique id, and a number of the process takes
+/// its place. Also true, by chance, for one in 2²⁴ of the other keys.
 fn is_process_local(key: &CacheKey) -> bool {
     key.high < PROCESS_LOCAL
 }
@@ -176,15 +179,15 @@ fn is_process_local(key: &CacheKey) -> bool {
 /// The base-2 logarithm of the number of shards of the index.
 const SHARD_BITS: u32 = 6;
 
-/// The memory for recorded keys as a share of the capacity, which is a key for 4 KiB, and its limits.
+/// The memory for recorded keys: a share of the capacity, one key per 4 KiB, and its limits.
 const KEYS_SHARE: usize = 1024;
 const MIN_KEYS_BYTES: usize = 16 << 10;
 const MAX_KEYS_BYTES: usize = 16 << 20;
 
-/// The smallest number of segments: one is overwritten while the others are read.
+/// The minimum number of segments: one is overwritten while the others are read.
 const MIN_SEGMENTS: usize = 2;
 
-/// The flash tier; see the module's documentation. Dropping it writes what is waiting.
+/// The flash tier; see the module's documentation. Dropping it writes all pending entries.
 pub struct FlashCache {
     inner: Arc<Inner>,
 }
@@ -204,8 +207,8 @@ struct Inner {
     /// The number of segment files.
     segments: AtomicUsize,
     intake: Mutex<Intake>,
-    /// Locked by the job while it runs. Never taken with another lock held. A shard's lock may be held when the
-    /// intake's is taken.
+    /// Locked by the job while it runs. Never acquired with another lock held. The lock of the intake may be
+    /// acquired with a shard's lock held.
     writer: Mutex<Writer>,
     /// Bytes of memory held by pending entries.
     pending_bytes: AtomicUsize,
@@ -226,13 +229,13 @@ struct Inner {
 struct Padded(Mutex<IndexShard>);
 
 impl FlashCache {
-    /// Opens the cache in the directory of `options`, with what earlier processes left in it.
+    /// Opens the cache in the directory of `options`, with the entries left by earlier processes.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the capacity is less than two segments, or a segment less than 4 KiB or more than
-    /// 1 GiB; `IoError` if the directory cannot be created or locked, or surplus files not be deleted. Damaged
-    /// content is no error.
+    /// `InvalidArgument` if the capacity is less than two segments, or a segment is smaller than 4 KiB or
+    /// larger than 1 GiB; `IoError` if the directory cannot be created or locked, or surplus files cannot be
+    /// deleted. Damaged content is not an error.
     pub fn open(options: &FlashCacheOptions, world: &World) -> Result<FlashCache> {
         check(options)?;
         let (files, lock) = SegmentFiles::open(
@@ -282,19 +285,19 @@ impl FlashCache {
         })
     }
 
-    /// The reason for which the cache is disabled, or `None` if it works.
+    /// The reason for which the cache is disabled, or `None` if it is enabled.
     #[must_use]
     pub fn disabled(&self) -> Option<&Error> {
         self.inner.disabled.get()
     }
 
-    /// The counters beside those of the roles.
+    /// Returns the counters that are not per role.
     #[must_use]
     pub fn stats(&self) -> FlashCacheStats {
         self.inner.stats()
     }
 
-    /// Writes the entries that wait, and closes the cache: nothing is found or stored from then on.
+    /// Writes all pending entries and closes the cache: later lookups and insertions find and store nothing.
     pub fn close(&self) {
         self.inner.close();
     }
@@ -394,7 +397,7 @@ impl Inner {
         writer.trim(self)
     }
 
-    /// Enters a row of a segment into the index. Returns the hash of its key.
+    /// Adds a row of a segment to the index. Returns the hash of its key.
     fn restore_row(&self, segment: u32, row: &SegmentRow) -> u64 {
         let hash = hash_of(&key_of(row));
         let place = Place {
@@ -432,8 +435,8 @@ impl Inner {
         }
     }
 
-    /// Reads the record at `place` into `bytes`, and verifies it. `None` if it is lost, or the device is at
-    /// fault.
+    /// Reads the record at `place` into `bytes` and verifies it. Returns `None` if it is damaged or the
+    /// device failed.
     fn read<'b>(
         &self,
         place: Place,
@@ -529,7 +532,7 @@ impl SecondaryCache for FlashCache {
         if shard.contains(hash) {
             return true;
         }
-        // Again, as all entries are dropped once after that is set.
+        // Checked again: all entries are dropped once, after the flag is set.
         if inner.is_stopped() {
             return false;
         }

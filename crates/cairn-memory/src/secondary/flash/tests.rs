@@ -1,4 +1,4 @@
-//! Tests of the flash tier in the simulated world, where its job runs on request.
+//! Tests of the flash tier in the simulated world, where its job runs on demand.
 
 mod crashes;
 mod faults;
@@ -61,7 +61,7 @@ fn put(cache: &FlashCache, n: u64, hit: bool) -> bool {
     })
 }
 
-/// Puts entries and lets the job write them.
+/// Inserts entries and runs the job to write them.
 fn fill(sim: &SimWorld, cache: &FlashCache, keys: impl IntoIterator<Item = u64>) {
     for n in keys {
         assert!(put(cache, n, true), "{n}");
@@ -127,7 +127,7 @@ fn entries_survive_a_restart() {
     assert_eq!(cache.stats().restored, 40);
     assert_eq!(found(&cache, 0..50).len(), 40);
     check_counts(&cache);
-    // And they are overwritten in their turn.
+    // They are overwritten in turn.
     fill(&sim, &cache, 100..200);
     assert!(!cache.contains(&key(39)) || cache.counts().evictions > 0);
     drop(cache);
@@ -148,7 +148,7 @@ fn the_oldest_segment_is_overwritten_and_its_hit_entries_are_kept() {
     let cache = open(&sim, 4);
     fill(&sim, &cache, 1..20);
     assert!(cache.stats().segments_written >= 1);
-    // 4 is compressible and was hit, 6 was looked up without being of use.
+    // 4 is compressible and was hit; 6 was looked up without a use.
     assert!(look(&cache, 4).is_some());
     cache.lookup(&key(6), false, CacheTier::NonVolatileBlock);
     let mut n = 100;
@@ -159,7 +159,7 @@ fn the_oldest_segment_is_overwritten_and_its_hit_entries_are_kept() {
     assert!(cache.contains(&key(4)));
     assert_eq!(cache.stats().reinsertions, 1);
     check_counts(&cache);
-    // Without another hit it goes the second time.
+    // Without another hit it is evicted the second time.
     fill(&sim, &cache, 1000..1100);
     assert!(!cache.contains(&key(4)));
     assert!(look(&cache, 1099).is_some());
@@ -196,7 +196,7 @@ fn the_files_stay_within_the_capacity() {
     check_counts(&cache);
     drop(cache);
 
-    // A restart with less keeps the youngest.
+    // A restart with a lower capacity keeps the youngest segments.
     let cache = open(&sim, 2);
     let before = found(&cache, 2000..2040);
     drop(cache);
@@ -224,7 +224,7 @@ fn process_local_keys_are_not_stored() {
 }
 
 #[test]
-fn insertions_are_refused_while_too_much_waits() {
+fn insertions_are_rejected_while_too_many_bytes_wait() {
     let sim = SimWorld::new(1);
     let cache = open(&sim, 40);
     let stored = (0..200).filter(|n| put(&cache, *n, true)).count();
@@ -233,13 +233,13 @@ fn insertions_are_refused_while_too_much_waits() {
     assert!(stats.pending_bytes <= 64 << 10);
     assert_eq!(cache.counts().refusals, 200 - stored as u64);
     sim.executor.run(100);
-    // What was refused is known.
+    // Keys of rejected entries are recorded.
     assert!(put(&cache, 199, false));
     assert_eq!(found(&cache, 0..199).len(), stored);
 }
 
 #[test]
-fn an_entry_larger_than_a_segment_is_refused() {
+fn an_entry_larger_than_a_segment_is_rejected() {
     let sim = SimWorld::new(1);
     let cache = open(&sim, 4);
     let overhead = HEADER_LEN + ROW_LEN + RECORD_HEADER_LEN;
@@ -269,7 +269,7 @@ fn open_again(sim: &SimWorld, cache: FlashCache) -> FlashCache {
 }
 
 #[test]
-fn a_directory_has_one_cache() {
+fn a_directory_can_be_opened_by_one_cache() {
     let sim = SimWorld::new(1);
     let cache = open(&sim, 4);
     assert!(FlashCache::open(&options(4), &sim.world).is_err());
@@ -279,7 +279,7 @@ fn a_directory_has_one_cache() {
 }
 
 #[test]
-fn invalid_options_name_the_least_that_works() {
+fn errors_of_invalid_options_name_the_minimum() {
     let sim = SimWorld::new(1);
     let open = |capacity, segment_size| {
         let options = FlashCacheOptions {
@@ -340,7 +340,7 @@ fn the_compressed_form_is_kept() {
 }
 
 #[test]
-fn a_cache_of_threads() {
+fn threads_share_the_cache() {
     let world = World::in_memory();
     let cache = FlashCache::open(&options(6), &world).unwrap();
     std::thread::scope(|scope| {
@@ -396,8 +396,8 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
-    /// Whatever happens, the bytes found are those inserted, the files stay within the capacity, and the
-    /// counters add up.
+    /// After any sequence of calls, the bytes found are those inserted, the files stay within the capacity,
+    /// and the counters add up.
     #[test]
     fn any_sequence_of_calls(steps in proptest::collection::vec(step(), 1..400)) {
         let sim = SimWorld::new(3);

@@ -1,6 +1,6 @@
-//! The job of the flash cache: it takes pending entries, fills a segment in memory, and writes it.
+//! The write job of the flash cache: it takes pending entries, fills a segment in memory, and writes it.
 //!
-//! One segment is under construction at a time. Its file is chosen when it is begun: a file without a valid
+//! One segment is under construction at a time. Its file is chosen when it is started: a file without a valid
 //! segment, a new one, or that of the oldest segment, whose entries stay readable until it is overwritten.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -16,24 +16,24 @@ use super::index::{Pending, Place};
 use super::{Inner, bytes_of, priority_of, role_of};
 use crate::cache::CacheKey;
 
-/// The number of waiting bytes that start the job, unless a segment is smaller than four times that.
+/// The number of waiting bytes that start the job; less if a segment is smaller than four times that.
 const BATCH: usize = 256 << 10;
 
-/// Entries that wait for the job.
+/// Entries waiting for the job.
 #[derive(Default)]
 pub(super) struct Intake {
     /// Hashes of keys, and the memory of the entries.
     queue: VecDeque<(u64, usize)>,
     /// The memory of all entries in the queue.
     bytes: usize,
-    /// True if the job is queued or runs.
+    /// True if the job is queued or running.
     scheduled: bool,
 }
 
 /// A segment that was written.
 struct Written {
     number: u32,
-    /// Hashes of the keys, some of which may be elsewhere by now.
+    /// Hashes of the keys, some of which may have moved or gone since.
     tags: Vec<u64>,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Writer {
     free: BTreeSet<u32>,
     /// Numbers below `end` without a file.
     gaps: BTreeSet<u32>,
-    /// The first number that was never used.
+    /// The first unused number.
     end: u32,
     next_generation: u64,
     building: Option<Building>,
@@ -97,7 +97,7 @@ impl Inner {
         }
     }
 
-    /// Starts the job, unless it is queued or runs.
+    /// Starts the job, unless it is queued or running.
     pub(super) fn schedule(self: &Arc<Inner>) {
         if !std::mem::replace(&mut self.intake.lock().scheduled, true) {
             self.spawn();
@@ -179,7 +179,7 @@ impl Writer {
         self.free.insert(number);
     }
 
-    /// Takes notice of a file. The gaps are bounded by the capacity, not by the numbers found.
+    /// Registers the number of a file. The gaps are bounded by the capacity, not by the numbers found.
     fn use_number(&mut self, number: u32) {
         const MAX_GAPS: u32 = 1 << 16;
         if number >= self.end {
@@ -247,7 +247,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Begins a segment, unless the capacity permits none. Entries of the oldest segment that were hit become
+    /// Starts a segment, unless the capacity permits none. Entries of the oldest segment that were hit become
     /// its first ones, up to half of it.
     fn begin(&mut self, inner: &Inner) {
         let (number, exists, old) = if let Some(number) = self.free.pop_first() {
@@ -323,7 +323,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes all that waits. A nearly empty segment does not replace a full one.
+    /// Writes all pending entries. A nearly empty segment does not replace a full one.
     fn finish(&mut self, inner: &Inner) -> Result<()> {
         while let Some(hash) = inner.next() {
             self.append(inner, hash)?;
@@ -403,7 +403,7 @@ impl Building {
         }
     }
 
-    /// Drops the entries of this segment and of the one that it was to overwrite.
+    /// Drops the entries of this segment and of the one that it was about to overwrite.
     fn discard(&self, inner: &Inner) {
         if let Some(old) = &self.old {
             old.evict(inner);
@@ -421,7 +421,7 @@ impl Inner {
         self.pending_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Compresses a pending entry, in memory as well, where it stays until its segment is written.
+    /// Compresses a pending entry, including its copy in memory, where it stays until its segment is written.
     fn compress(&self, hash: u64, pending: &mut Pending) {
         let Bytes::Plain(plain) = &pending.bytes else {
             return;

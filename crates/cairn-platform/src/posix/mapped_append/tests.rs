@@ -332,8 +332,8 @@ fn space_for_later_windows_is_freed_on_close() {
     assert!(reserved() < 5_000_000 + MIN_WINDOW);
 }
 
-/// Whatever the background threads have done: the writer finds each window at its offset, and no zeros follow
-/// what it stored.
+/// Regardless of the background threads, the writer finds each window at its offset, and no zeros follow its
+/// stores.
 #[test]
 fn overtaking_the_background_threads_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();

@@ -3,7 +3,7 @@
 use super::super::super::CacheOptions;
 use super::*;
 
-const LEN: usize = 1000;
+const LEN: usize = 1024;
 const CHARGE: usize = LEN + ENTRY_OVERHEAD;
 /// Ratios of the high and the low pool: none, high only, low only, both.
 const POOLS: [(f64, f64); 4] = [(0.0, 0.0), (0.5, 0.0), (0.0, 0.4), (0.5, 0.4)];
@@ -74,7 +74,7 @@ fn key(number: u64) -> CacheKey {
 }
 
 #[test]
-fn the_order_is_that_of_use() {
+fn eviction_is_in_order_of_use() {
     for pools in POOLS {
         let mut cache = Cache::new(6, pools);
         assert_eq!(cache.put(0..6, CachePriority::Bottom), []);
@@ -110,7 +110,7 @@ fn metadata_outlives_data_and_data_outlive_blobs() {
     }
 }
 
-/// With only a low pool, metadata once entered that and left it with the data.
+/// Regression: with only a low pool, metadata entered that pool and was evicted with the data.
 #[test]
 fn metadata_is_above_data_with_only_a_low_pool() {
     let mut cache = Cache::new(10, (0.0, 0.4));

@@ -1,4 +1,4 @@
-//! Whatever a crash leaves, every entry found is right, and the cache goes on.
+//! After any crash, every entry found is correct, and the cache continues to work.
 
 use cairn_sim::images::MODELS;
 use cairn_sim::{DiskImage, Trace};
@@ -31,7 +31,7 @@ fn check(image: DiskImage, goes_on: bool) -> usize {
     let before = found(&cache, 0..KEYS).len();
     check_counts(&cache);
     if goes_on {
-        // Segments are written over whatever is there.
+        // Segments overwrite whatever is present.
         for n in 200..260 {
             put(&cache, n, true);
             sim.executor.run(10);
@@ -50,8 +50,8 @@ fn check(image: DiskImage, goes_on: bool) -> usize {
     before
 }
 
-/// Crashes at every operation in every way. Returns the numbers of images and of entries found, of all crashes
-/// and of those of the process alone.
+/// Crashes at every operation in every way. Returns the numbers of images and of entries found, for all
+/// crashes and for those of the process alone.
 fn crash_everywhere(trace: &Trace) -> [(usize, usize); 2] {
     let mut sums = [(0, 0); 2];
     let mut replay = trace.replay();
@@ -74,7 +74,7 @@ fn crash_everywhere(trace: &Trace) -> [(usize, usize); 2] {
 }
 
 #[test]
-fn a_crash_at_any_operation_leaves_entries_that_are_right() {
+fn entries_are_correct_after_a_crash_at_any_operation() {
     let trace = |seed| {
         let sim = SimWorld::new(seed);
         load(&sim);

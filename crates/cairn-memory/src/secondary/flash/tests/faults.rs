@@ -1,11 +1,11 @@
-//! Faults of the device and hostile files. A reader sees entries that are right, or none.
+//! Device faults and hostile files. A reader gets correct entries or none.
 
 use cairn_format::hash::xxh3_128;
 use cairn_sim::{FAULTS, Fault, FaultPlan, FaultRule, Trigger};
 
 use super::*;
 
-/// Runs a load while `fault` strikes at operation `at`, for `lasts` operations. Returns true if it struck.
+/// Runs a load with `fault` injected at operation `at`, for `lasts` operations. Returns true if it occurred.
 fn run(fault: Fault, at: usize, lasts: usize) -> bool {
     let sim = SimWorld::new(3);
     fill(&sim, &open(&sim, 3), 0..30);
@@ -39,7 +39,7 @@ fn run(fault: Fault, at: usize, lasts: usize) -> bool {
     }
     let struck = sim.fs.injected() > 0;
     sim.fs.set_plan(FaultPlan::default());
-    // The next process finds what is right.
+    // The next process finds correct entries.
     let cache = open(&sim, 3);
     found(&cache, 0..40);
     found(&cache, 100..160);
@@ -92,7 +92,7 @@ fn overwrite(sim: &SimWorld, path: &Path, bytes: &[u8]) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
-    fn hostile_bytes_give_nothing_wrong(
+    fn hostile_bytes_give_no_wrong_entries(
         edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
         cut: prop::sample::Index,
         cuts: bool,

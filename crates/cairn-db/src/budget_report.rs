@@ -1,0 +1,65 @@
+//! The database under a memory budget: it reports its work, and lets the budget move a border every second.
+
+use cairn_memory::budget::{Budgeted, DatabaseWork, MemoryRegion, MoveRecord};
+
+use crate::shared::Shared;
+
+impl Shared {
+    /// Lets the budget move a border, and logs the move.
+    pub(crate) fn tick_budget(&self) {
+        let Some(budget) = &self.budget else { return };
+        let now = self.context.world.clock.monotonic_nanos();
+        if let Some(record) = budget.of.tick(now) {
+            self.log_move(&record);
+        }
+    }
+
+    fn log_move(&self, record: &MoveRecord) {
+        let made = &record.made;
+        let mut event = self
+            .telemetry
+            .event(self.telemetry.new_job(), "memory_budget_move");
+        event
+            .text("from", made.from.name())
+            .text("to", made.to.name())
+            .number("bytes", made.bytes)
+            .number("saved_nanos_per_second", made.saved.round())
+            .number("lost_nanos_per_second", made.lost.round())
+            .text("reason", &made.to_string());
+        for region in MemoryRegion::ALL {
+            event.number(region.name(), record.split.get(region));
+        }
+        self.telemetry.log_event(&event);
+    }
+
+    /// Nanoseconds of all flushes and compactions, and bytes of the files.
+    fn merges_and_size(&self) -> (u64, u64) {
+        let (mut micros, mut stored) = (0, 0);
+        let families = self.catalog.families();
+        for family in families.iter() {
+            let work = family.work.get();
+            micros += work.levels.values().map(|level| level.micros).sum::<u64>();
+            let version = &family.view().version;
+            let levels = (0..version.num_levels()).map(|level| version.level(level).bytes());
+            let blobs = version.blob_files().values().map(|file| file.total_bytes);
+            stored += levels.chain(blobs).sum::<u64>();
+        }
+        (micros.saturating_mul(1000), stored)
+    }
+}
+
+impl Budgeted for Shared {
+    fn take_work(&self) -> DatabaseWork {
+        let Some(budget) = &self.budget else {
+            return DatabaseWork::default();
+        };
+        let (merge_nanos, stored) = self.merges_and_size();
+        let (reads, merge_nanos) = budget.take_work(merge_nanos);
+        DatabaseWork {
+            reads,
+            merge_nanos,
+            stored,
+            direct_reads: self.options().use_direct_reads,
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Closing a database.
+//!
+//! ```text
+//! flush of unlogged writes -> jobs end -> last lead -> log synced -> MANIFEST closed -> obsolete files deleted -> LOCK released
+//! ```
+//!
+//! [`Lifecycle`](crate::lifecycle::Lifecycle) has the flag that ends jobs and lets one thread close. An error of the flush, the log
+//! or the MANIFEST is returned after the remaining steps: the directory is released all the same.
+
+use std::sync::Arc;
+
+use cairn_observe::FlushReason;
+use cairn_observe::callback::{self, Within};
+use cairn_types::Result;
+
+use crate::shared::Shared;
+
+impl Shared {
+    /// Closes the database: running jobs end, the log is synced, the lock is given back. A second
+    /// call does nothing.
+    ///
+    /// # Errors
+    ///
+    /// `Busy`, with nothing done, in a callback that may not wait; those of the log and the MANIFEST.
+    pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
+        self.context.check_process()?;
+        self.may_wait()?;
+        callback::may_close(&self.context.info)?;
+        self.telemetry.notify_shutdown();
+        self.lifecycle.close_once(|| {
+            callback::within(&self.context.info, Within::Closing, || self.close_locked())
+        })
+    }
+
+    /// [`Shared::close`] of a database that is open, by the one thread that does it.
+    fn close_locked(self: &Arc<Self>) -> Result<()> {
+        let flushed = self.flush_unlogged();
+        // What a job has not finished is in the log, or still in its inputs.
+        self.lifecycle.begin_closing();
+        self.signals.request_attention();
+        // A writer that waits for an `unlock_wal` leads.
+        drop(self.tree.lock());
+        self.changed.notify_all();
+        // No thread leads any more once this one has led: the next leader finds the database
+        // closing.
+        drop(self.lead_alone()?);
+        self.wait_until(|tree| tree.jobs.are_over() && !tree.logs.has_ending())?;
+        assert_eq!(
+            self.published(),
+            self.writes.commits.allocated(),
+            "no write is under way in a database that is being closed"
+        );
+        let log = self.writes.writer.lock().log.take();
+        let synced = match log {
+            Some(log) if !log.has_failed() => log.finish(&*self.context.world.fs),
+            Some(log) => log.abandon(),
+            None => Ok(()),
+        };
+        let unsynced = self.tree.lock().logs.take_unsynced();
+        let synced = unsynced.into_iter().fold(synced, |synced, log| {
+            if log.has_failed() {
+                log.forget();
+                return synced;
+            }
+            synced.and(log.finish(&*self.context.world.fs))
+        });
+        assert!(
+            self.tree.lock().jobs.are_over(),
+            "no job begins in a database that is being closed"
+        );
+        let manifest = self
+            .catalog
+            .close_manifest(&**self, !self.errors.stop_writes());
+        self.delete_recycled_logs();
+        self.purge();
+        self.tree.lock().jobs.give_up_directory();
+        self.catalog.deletions.give_up_directory();
+        self.wait_until(|tree| !tree.jobs.have_purges())?;
+        assert!(
+            self.writes.writer.lock().log.is_none(),
+            "the log is closed before the directory is released"
+        );
+        self.catalog.space.untrack_all();
+        self.lifecycle.release_directory();
+        flushed.and(synced).and(manifest)
+    }
+
+    /// Flushes what was written without a log, unless the options say that it may be lost.
+    pub(crate) fn flush_unlogged(self: &Arc<Self>) -> Result<()> {
+        if self.context.read_only
+            || self.options().avoid_flush_during_shutdown
+            || !self.signals.has_unlogged()
+            || self.lifecycle.is_closing()
+        {
+            return Ok(());
+        }
+        // Writes without a log are lost then, and the caller that closes the database gets the reason.
+        self.check_failure()?;
+        let families: Vec<_> = self.catalog.families().iter().cloned().collect();
+        self.flush_because(&families, FlushReason::ShutDown);
+        self.flush(&families)
+    }
+}

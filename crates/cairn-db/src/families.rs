@@ -1,0 +1,106 @@
+//! Creation and drop of column families, with the lead of the write queue.
+//!
+//! The catalog makes the change durable and shows it; here options are checked, memtables made, and the write path, timers and
+//! OPTIONS file updated. No write is under way meanwhile, so that a new family begins with the current log.
+
+use std::sync::Arc;
+
+use cairn_types::{Error, Result};
+use cairn_version::TreeEdit;
+
+use crate::catalog::create::NewFamily;
+use crate::catalog::family::FamilyDescriptor;
+use crate::catalog::family::FamilyState;
+use crate::locks::Rank;
+use crate::shared::Shared;
+use crate::ttl;
+use crate::write::log::CurrentLog;
+
+impl Shared {
+    /// Creates families, durably: all of them or none.
+    pub(crate) fn create_families(
+        self: &Arc<Self>,
+        given: &[FamilyDescriptor],
+    ) -> Result<Vec<Arc<FamilyState>>> {
+        if given.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.check_writable()?;
+        let new = given
+            .iter()
+            .map(|family| self.prepare_family(family))
+            .collect::<Result<Vec<_>>>()?;
+        // With the lead no write is under way, so the families begin with the current log.
+        let _lead = self.lead_alone()?;
+        self.create_families_led(new)
+    }
+
+    /// Checks a family to create and makes the directories of its tables.
+    fn prepare_family(&self, given: &FamilyDescriptor) -> Result<NewFamily> {
+        let FamilyDescriptor { name, options } = given;
+        if name.is_empty() {
+            return Err(Error::invalid_argument("a column family needs a name"));
+        }
+        options.validate()?;
+        options.check_supported()?;
+        let mut options = options.clone();
+        ttl::agree(self.context.dated, name, &mut options)?;
+        let options = options.sanitize(&self.options());
+        self.catalog.sources.create_dirs(&options)?;
+        Ok(NewFamily {
+            name: name.clone(),
+            options,
+            tables: TreeEdit::default(),
+        })
+    }
+
+    /// Creates families with one group of MANIFEST records and one OPTIONS file. The caller leads.
+    pub(crate) fn create_families_led(
+        self: &Arc<Self>,
+        new: Vec<NewFamily>,
+    ) -> Result<Vec<Arc<FamilyState>>> {
+        debug_assert!(self.context.locks.is_held(Rank::Lead), "the caller leads");
+        let log = self
+            .writes
+            .writer
+            .lock()
+            .log
+            .as_ref()
+            .map(CurrentLog::number);
+        let log = log.ok_or_else(|| Error::shutdown("the database is closed"))?;
+        // A write to a family of `new` must find its options noted.
+        new.iter()
+            .for_each(|family| self.signals.note_options(&family.options));
+        let last = self.published();
+        let created = self
+            .catalog
+            .edit()
+            .create_families(&**self, new, log, |options| {
+                self.new_memtable(options, last)
+            })?;
+        for family in &created {
+            self.log_options_of_family(family.name(), &family.options());
+        }
+        self.state_timestamp_sizes(&created)?;
+        self.update_wal_limit();
+        self.begin_timers();
+        self.catalog.write_options_file()?;
+        Ok(created)
+    }
+
+    /// Drops `family`, durably.
+    pub(crate) fn drop_family(self: &Arc<Self>, family: &Arc<FamilyState>) -> Result<()> {
+        self.check_writable()?;
+        if family.id() == 0 {
+            return Err(Error::invalid_argument(
+                "the default column family cannot be dropped",
+            ));
+        }
+        let lead = self.lead_alone()?;
+        self.catalog.edit().drop_family(&**self, family)?;
+        self.update_wal_limit();
+        drop(lead);
+        self.purge();
+        self.catalog.write_options_file()
+    }
+}

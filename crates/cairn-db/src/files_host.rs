@@ -1,0 +1,99 @@
+//! The write path and the jobs as files that enter and leave the database need them ([`Host`]).
+
+use std::sync::Arc;
+
+use cairn_jobs::pick::InProgress;
+use cairn_types::Result;
+
+use crate::catalog::create::NewFamily;
+use crate::catalog::family::FamilyState;
+use crate::files::capture::Capture;
+use crate::files::host::{Components, Host, JobHost, LogEnd, WriteHost};
+use crate::shared::Shared;
+use crate::write::commit::Lead;
+
+impl WriteHost for Shared {
+    fn check_writable(&self) -> Result<()> {
+        Shared::check_writable(self)
+    }
+
+    fn lead_alone(&self) -> Result<Lead<'_>> {
+        Shared::lead_alone(self)
+    }
+
+    fn wait_for_log(&self) -> Result<()> {
+        self.wait_while_locked(false).map(|_| ())
+    }
+
+    fn flush_wal(&self, sync: bool) -> Result<()> {
+        Shared::flush_wal(self, sync)
+    }
+
+    fn log_end(&self) -> LogEnd {
+        LogEnd {
+            last: self.last_write(),
+            needed: self.needed_logs(),
+            reach: self.log_reach(),
+        }
+    }
+
+    fn create_families_led(self: &Arc<Self>, new: Vec<NewFamily>) -> Result<Vec<Arc<FamilyState>>> {
+        Shared::create_families_led(self, new)
+    }
+}
+
+impl JobHost for Shared {
+    fn flush(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()> {
+        Shared::flush(self, families)
+    }
+
+    fn flush_led(self: &Arc<Self>, families: &[Arc<FamilyState>]) -> Result<()> {
+        Shared::flush_led(self, families)
+    }
+
+    fn flush_for_copy(self: &Arc<Self>, wal_bytes: u64) -> Result<()> {
+        Shared::flush_for_copy(self, wal_bytes)
+    }
+
+    fn with_inputs<T>(
+        &self,
+        family: &FamilyState,
+        change: impl FnOnce(&mut InProgress) -> T,
+    ) -> Option<T> {
+        let mut tree = self.tree.lock();
+        let state = tree.families.get_mut(&family.id());
+        state.map(|state| change(&mut state.busy))
+    }
+
+    fn schedule_due(self: &Arc<Self>) {
+        // The next leader looks at memtables and stalls too.
+        self.signals.request_attention();
+        let mut tree = self.tree.lock();
+        self.update_conditions(&mut tree);
+        self.schedule(&mut tree);
+        self.changed.notify_all();
+    }
+
+    fn purge(&self) {
+        Shared::purge(self);
+    }
+}
+
+impl Host for Shared {
+    fn components(&self) -> Components<'_> {
+        Components {
+            context: &self.context,
+            telemetry: &self.telemetry,
+            settings: &self.settings,
+            catalog: &self.catalog,
+        }
+    }
+
+    fn is_in_doubt(&self) -> bool {
+        self.errors.stop_writes()
+    }
+
+    fn opened_files(&self) -> Result<Capture> {
+        self.captured_at_opening()
+    }
+}

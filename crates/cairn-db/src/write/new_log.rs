@@ -1,0 +1,106 @@
+//! New logs: creation, the records at their beginning, and the size of all logs at which memtables are switched.
+//!
+//! A log begins with the description of its predecessor, if `track_and_verify_wals` is set, and with the timestamp sizes of the
+//! families that have timestamps. A family that is created later has its size recorded before its first write.
+
+use std::sync::Arc;
+
+use cairn_format::log::Predecessor;
+use cairn_options::WalWriteMode;
+use cairn_types::{FileNumber, Result};
+use cairn_wal::WalOptions;
+
+use super::log::{CurrentLog, Expected};
+use crate::catalog::family::FamilyState;
+use crate::shared::Shared;
+
+impl Shared {
+    /// Creates the log `number`, which is likely to be used as `before` was.
+    pub(crate) fn create_log(
+        &self,
+        number: FileNumber,
+        predecessor: Option<Predecessor>,
+        before: Option<&CurrentLog>,
+    ) -> Result<CurrentLog> {
+        let recycled = self.tree.lock().logs.next_recycled();
+        let options = WalOptions {
+            recyclable: self.options().recycle_log_file_num > 0,
+            compression: self.options().wal_compression,
+            mapped: self.options().wal_write_mode == WalWriteMode::Mapped,
+        };
+        assert!(
+            before.is_none_or(|before| before.number() < number),
+            "log {number} is newer than the one before it"
+        );
+        let synced = before.is_some_and(|before| before.file().was_synced());
+        let mut log = CurrentLog::create(
+            &*self.context.world.fs,
+            &self.context.wal_dir,
+            number,
+            recycled,
+            &options,
+            self.options().use_fsync,
+            Expected {
+                synced: synced || self.syncs_ended_logs(),
+                // The zeros of a log that is synced early are written for nothing.
+                len: before.filter(|_| !synced).map_or(0, CurrentLog::len),
+                before,
+            },
+        )?;
+        log.write_back_every(self.options().wal_bytes_per_sync);
+        if self.options().manual_wal_flush {
+            log.flush_by_hand();
+        }
+        if let Some(family) = self.catalog.default_family() {
+            log.charge_to(&family.tables().charge);
+        }
+        if let Some(predecessor) = predecessor {
+            log.state_predecessor(&predecessor)?;
+        }
+        let stamped: Vec<(u32, u16)> = self
+            .catalog
+            .families()
+            .iter()
+            .filter_map(|family| timestamp_size(family))
+            .collect();
+        if !stamped.is_empty() {
+            log.state_timestamp_sizes(&stamped)?;
+        }
+        Ok(log)
+    }
+
+    /// The description of `log` for the next log, with `track_and_verify_wals`.
+    pub(crate) fn predecessor(&self, log: &CurrentLog) -> Option<Predecessor> {
+        self.options()
+            .track_and_verify_wals
+            .then(|| log.as_predecessor())
+    }
+
+    /// Records the timestamp sizes of new `families` in the current log.
+    pub(crate) fn state_timestamp_sizes(&self, families: &[Arc<FamilyState>]) -> Result<()> {
+        let sizes: Vec<_> = families
+            .iter()
+            .filter_map(|it| timestamp_size(it))
+            .collect();
+        match &mut self.writes.writer.lock().log {
+            Some(log) if !sizes.is_empty() => log
+                .state_timestamp_sizes(&sizes)
+                .inspect_err(|error| self.log_failed(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Computes the limit on the bytes of logs anew: families or options have changed.
+    pub(crate) fn update_wal_limit(&self) {
+        let families = self.catalog.families();
+        let options: Vec<_> = families.iter().map(|family| family.options()).collect();
+        let limit = self.options().wal_limit(options.iter().map(|one| &***one));
+        self.signals.set_wal_limit(limit);
+    }
+}
+
+/// The id of the family and the size of the timestamps of its keys, if they have any.
+fn timestamp_size(family: &FamilyState) -> Option<(u32, u16)> {
+    let size = u16::try_from(family.order().timestamp_size()).ok()?;
+    (size > 0).then_some((family.id(), size))
+}

@@ -1,0 +1,46 @@
+//! New memtables, by the options of their family; they count against the memory budget of the write path.
+
+use std::sync::Arc;
+
+use cairn_memtable::{FilterOptions, Memtable};
+use cairn_options::{FamilyOptions, MemtableFactory};
+use cairn_types::SequenceNumber;
+
+use crate::shared::Shared;
+
+/// The least number of blocks of memtables in their budget.
+const BLOCKS_OF_BUDGET: usize = 32;
+
+impl Shared {
+    /// A memtable for a family of `options`, for writes after `last`.
+    pub(crate) fn new_memtable(
+        &self,
+        options: &cairn_options::FamilyOptions,
+        last: SequenceNumber,
+    ) -> Arc<Memtable> {
+        // In small steps under a small budget: the unused end of a block counts.
+        let limit = self.writes.buffers.as_ref().filter(|it| it.enabled());
+        let step = limit.map_or(usize::MAX, |it| it.buffer_size() / BLOCKS_OF_BUDGET);
+        let memtable = cairn_memtable::MemtableOptions {
+            arena_block_size: options.arena_block_size.min(step),
+            filter: memtable_filter(options),
+            sort_on_read: options.memtable_factory == MemtableFactory::Vector,
+        };
+        let memtable = Memtable::new(options.comparator.clone(), memtable).created_after(last);
+        Arc::new(match &self.writes.buffers {
+            Some(buffers) => memtable.accounted(buffers.clone()),
+            None => memtable,
+        })
+    }
+}
+
+/// The Bloom filter of a memtable of `options`.
+fn memtable_filter(options: &FamilyOptions) -> FilterOptions {
+    let ratio = options.memtable_prefix_bloom_size_ratio.clamp(0.0, 0.25);
+    FilterOptions {
+        // A share of what is in memory, far below where the rounding would show.
+        bytes: (options.write_buffer_size as f64 * ratio) as usize,
+        whole_keys: options.memtable_whole_key_filtering,
+        prefix_extractor: options.prefix_extractor.clone(),
+    }
+}

@@ -1,0 +1,473 @@
+//! Memory of buffers in size classes, cut from spans of pages.
+//!
+//! A piece of up to [`LARGEST`] bytes is one of a span of 64 KiB, which has pieces of one size; longer pieces are
+//! runs of pages (`posix::pages`). Sizes are multiples of 64 bytes up to 1 KiB, and beyond have [`STEPS`] steps
+//! between powers of two: a piece is at most a sixteenth longer than its content. A span without pieces is given
+//! back.
+//!
+//! Bounds: a piece is taken from one of the fullest spans of its class, so that others become empty. Memory that is
+//! resident and no piece consists of the free pieces of spans, at most a span per class as long as buffers are
+//! freed in the order of allocation or at random from a constant mix of lengths. If the lengths change, the last
+//! pieces of a class keep their spans. [`buffer_memory`] states the difference, which a memory budget charges to
+//! its cache.
+//!
+//! A piece costs a lock of its class. Threads keep pieces of evicted buffers for the next ones (`pool`).
+//!
+//! Invariants:
+//!
+//! S1. The description of a span lies in the first page of its area, and belongs to the class of the span as long
+//!     as the span exists: it is accessed with the lock of that class only.
+//! S2. A piece that is not in `free` of its span belongs to one [`Memory`].
+
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+use crate::posix::pages::{self, PAGE, area_of};
+use crate::sync::{AtomicUsize, Mutex, Ordering};
+
+/// The size and alignment of a span.
+const SPAN: usize = 64 << 10;
+
+/// The largest piece of a span.
+const LARGEST: usize = SPAN / 2;
+
+/// The smallest piece.
+const SMALLEST: usize = 128;
+
+/// The step between the sizes of short pieces, and the largest of them.
+const SHORT_STEP: usize = 64;
+const LARGEST_SHORT: usize = 1 << 10;
+
+/// The number of sizes between consecutive powers of two.
+const STEPS: usize = 16;
+
+/// The number of short sizes, and of all.
+const SHORT: usize = (LARGEST_SHORT - SMALLEST) / SHORT_STEP + 1;
+const CLASSES: usize = SHORT + STEPS * (LARGEST.ilog2() - LARGEST_SHORT.ilog2()) as usize;
+
+/// The offset of the descriptions of spans in the first page of an area.
+const DESCRIPTIONS: usize = 64;
+
+/// The number of spans among which the fullest is searched.
+const CHOICES: usize = 8;
+
+static CLASS: [Mutex<Class>; CLASSES] = [const { Mutex::new(Class::new()) }; CLASSES];
+
+/// Bytes of pieces and runs in use.
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+/// Bytes of spans that were never part of a piece.
+static UNTOUCHED: AtomicUsize = AtomicUsize::new(0);
+
+/// The memory of all buffers of the process, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BufferMemory {
+    /// Memory of buffers.
+    pub live: usize,
+    /// Resident memory that no buffer uses: free pieces, and pages kept for the next.
+    pub free: usize,
+}
+
+/// The memory of all buffers of the process. Idle pages are counted, although memtables have given back some.
+#[must_use]
+pub fn buffer_memory() -> BufferMemory {
+    // Relaxed: sums that order nothing.
+    let live = LIVE.load(Ordering::Relaxed);
+    let untouched = UNTOUCHED.load(Ordering::Relaxed);
+    let spans = SPANS.load(Ordering::Relaxed);
+    let in_spans = LIVE_IN_SPANS.load(Ordering::Relaxed);
+    BufferMemory {
+        live,
+        free: (spans * SPAN).saturating_sub(untouched + in_spans) + pages::page_use().idle,
+    }
+}
+
+/// The number of spans, and bytes of their pieces in use.
+static SPANS: AtomicUsize = AtomicUsize::new(0);
+static LIVE_IN_SPANS: AtomicUsize = AtomicUsize::new(0);
+
+/// The description of a span.
+struct Span {
+    /// A bit for each free piece.
+    free: [u64; SPAN / SMALLEST / 64],
+    /// The number of pieces in use, and of those ever used.
+    used: u16,
+    touched: u16,
+    /// The index in `partial` of the class, if the span has free pieces.
+    place: u32,
+}
+
+// All descriptions fit in the first page.
+const _: () = assert!(DESCRIPTIONS + pages::AREA / SPAN * size_of::<Span>() <= PAGE);
+
+/// The address of a description.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct SpanAt(NonNull<Span>);
+
+// SAFETY: an address; the description is accessed with the lock of its class (S1).
+unsafe impl Send for SpanAt {}
+
+impl SpanAt {
+    /// The span of `piece`.
+    fn of(piece: NonNull<u8>) -> SpanAt {
+        let area = area_of(piece);
+        let number = (piece.addr().get() - area.addr().get()) / SPAN;
+        let offset = DESCRIPTIONS + number * size_of::<Span>();
+        // SAFETY: within the first page of the area.
+        SpanAt(unsafe { area.add(offset) }.cast())
+    }
+
+    /// The first piece.
+    fn start(self) -> NonNull<u8> {
+        let area = area_of(self.0.cast());
+        let offset = self.0.addr().get() - area.addr().get() - DESCRIPTIONS;
+        let number = offset / size_of::<Span>();
+        // SAFETY: within the area.
+        unsafe { area.add(number * SPAN) }
+    }
+}
+
+/// The spans of a class that have free pieces.
+struct Class {
+    partial: Vec<SpanAt>,
+}
+
+impl Class {
+    const fn new() -> Class {
+        Class {
+            partial: Vec::new(),
+        }
+    }
+
+    /// The description of a span of this class.
+    fn span(&mut self, at: SpanAt) -> &mut Span {
+        // SAFETY: the caller has the lock of the class of the span (S1), and no other reference.
+        unsafe { &mut *at.0.as_ptr() }
+    }
+
+    /// Takes a piece of `size` bytes.
+    fn take(&mut self, size: usize) -> NonNull<u8> {
+        let first = self.partial.len().saturating_sub(CHOICES);
+        let choices = first..self.partial.len();
+        let fullest = choices.max_by_key(|&index| self.span(self.partial[index]).used);
+        let at = match fullest {
+            Some(index) => self.partial[index],
+            None => self.new_span(size),
+        };
+        let span = self.span(at);
+        let piece = span.take();
+        if piece >= usize::from(span.touched) {
+            span.touched = piece as u16 + 1;
+            UNTOUCHED.fetch_sub(size, Ordering::Relaxed);
+        }
+        if usize::from(span.used) == SPAN / size {
+            self.remove(at);
+        }
+        // SAFETY: the piece lies in the span.
+        unsafe { at.start().add(piece * size) }
+    }
+
+    /// Gives back `piece` of `size` bytes. Returns the span if it has no other piece; the caller gives it back.
+    fn give(&mut self, piece: NonNull<u8>, size: usize) -> Option<NonNull<u8>> {
+        let at = SpanAt::of(piece);
+        let start = at.start();
+        let index = (piece.addr().get() - start.addr().get()) / size;
+        let place = self.partial.len() as u32;
+        let span = self.span(at);
+        let was_full = usize::from(span.used) == SPAN / size;
+        span.give(index);
+        let (is_empty, touched) = (span.used == 0, usize::from(span.touched));
+        if was_full {
+            span.place = place;
+            self.partial.push(at);
+        }
+        if !is_empty {
+            return None;
+        }
+        self.remove(at);
+        SPANS.fetch_sub(1, Ordering::Relaxed);
+        UNTOUCHED.fetch_sub(SPAN - touched * size, Ordering::Relaxed);
+        Some(start)
+    }
+
+    /// Adds an empty span.
+    fn new_span(&mut self, size: usize) -> SpanAt {
+        let start = pages::take(SPAN, SPAN / PAGE);
+        let at = SpanAt::of(start);
+        let mut free = [0; SPAN / SMALLEST / 64];
+        for piece in 0..SPAN / size {
+            free[piece / 64] |= 1 << (piece % 64);
+        }
+        let span = Span {
+            free,
+            used: 0,
+            touched: 0,
+            place: self.partial.len() as u32,
+        };
+        // SAFETY: the span is new: the description is this class's from now on (S1).
+        unsafe { at.0.write(span) };
+        self.partial.push(at);
+        SPANS.fetch_add(1, Ordering::Relaxed);
+        UNTOUCHED.fetch_add(SPAN, Ordering::Relaxed);
+        at
+    }
+
+    /// Removes a span from those with free pieces.
+    fn remove(&mut self, at: SpanAt) {
+        let place = self.span(at).place;
+        debug_assert!(self.partial[place as usize] == at, "the place is right");
+        self.partial.swap_remove(place as usize);
+        if let Some(&moved) = self.partial.get(place as usize) {
+            self.span(moved).place = place;
+        }
+    }
+}
+
+impl Span {
+    /// Takes the first free piece.
+    fn take(&mut self) -> usize {
+        let word = self.free.iter().position(|&word| word != 0);
+        let word = word.expect("the span has free pieces");
+        let bit = self.free[word].trailing_zeros() as usize;
+        self.free[word] &= self.free[word] - 1;
+        self.used += 1;
+        word * 64 + bit
+    }
+
+    fn give(&mut self, piece: usize) {
+        debug_assert!(self.free[piece / 64] >> (piece % 64) & 1 == 0, "S2");
+        self.free[piece / 64] |= 1 << (piece % 64);
+        self.used -= 1;
+    }
+}
+
+/// The class for `len` bytes, and the size of its pieces.
+fn class_of(len: usize) -> Option<(usize, usize)> {
+    if len <= LARGEST_SHORT {
+        let size = len.next_multiple_of(SHORT_STEP).max(SMALLEST);
+        return Some(((size - SMALLEST) / SHORT_STEP, size));
+    }
+    if len > LARGEST {
+        return None;
+    }
+    let power = (len - 1).ilog2();
+    let step = (1 << power) / STEPS;
+    let size = len.next_multiple_of(step);
+    let above = STEPS * (power - LARGEST_SHORT.ilog2()) as usize;
+    let steps = (size - (1 << power)) / step;
+    Some((SHORT + above + steps - 1, size))
+}
+
+/// The size of the memory for `len` bytes.
+pub(super) fn rounded(len: usize) -> usize {
+    match class_of(len) {
+        _ if len == 0 => 0,
+        Some((_, size)) => size,
+        // A length has 32 bits.
+        None => len.next_multiple_of(PAGE).min(u32::MAX as usize).max(len),
+    }
+}
+
+/// Owned memory for a buffer. It has arbitrary content: zeros, or that of an earlier buffer.
+pub(crate) struct Memory {
+    start: NonNull<u8>,
+    /// A result of [`rounded`].
+    len: usize,
+}
+
+// SAFETY: the value owns the memory.
+unsafe impl Send for Memory {}
+// SAFETY: a shared reference only reads.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Memory of at least `len` bytes. Aborts like a failed allocation if there is none.
+    pub(crate) fn new(len: usize) -> Memory {
+        let size = rounded(len);
+        LIVE.fetch_add(size, Ordering::Relaxed);
+        let start = match class_of(len) {
+            _ if len == 0 => NonNull::dangling(),
+            Some((class, size)) => {
+                LIVE_IN_SPANS.fetch_add(size, Ordering::Relaxed);
+                CLASS[class].lock().take(size)
+            }
+            None => pages::take(size.next_multiple_of(PAGE), 1),
+        };
+        Memory { start, len: size }
+    }
+
+    /// The start and the length of the memory, which [`Memory::from_raw`] takes back.
+    pub(super) fn into_raw(self) -> (NonNull<u8>, usize) {
+        let memory = std::mem::ManuallyDrop::new(self);
+        (memory.start, memory.len)
+    }
+
+    /// The memory that [`Memory::into_raw`] returned.
+    ///
+    /// # Safety
+    ///
+    /// Both are from one call, and are passed once.
+    pub(super) unsafe fn from_raw(start: NonNull<u8>, len: usize) -> Memory {
+        Memory { start, len }
+    }
+}
+
+impl Default for Memory {
+    /// Memory of no bytes.
+    fn default() -> Memory {
+        Memory {
+            start: NonNull::dangling(),
+            len: 0,
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        LIVE.fetch_sub(self.len, Ordering::Relaxed);
+        let (start, len) = match class_of(self.len) {
+            _ if self.len == 0 => return,
+            Some((class, size)) => {
+                LIVE_IN_SPANS.fetch_sub(size, Ordering::Relaxed);
+                let span = CLASS[class].lock().give(self.start, size);
+                match span {
+                    Some(span) => (span, SPAN),
+                    None => return,
+                }
+            }
+            None => (self.start, self.len.next_multiple_of(PAGE)),
+        };
+        // SAFETY: the value owned the run, or it is a span that no class has any more.
+        unsafe { pages::give(start, len) };
+    }
+}
+
+impl Deref for Memory {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the memory is initialized, as pages are zero at first, and belongs to this value (S2).
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for Memory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and the reference is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_at_most_a_sixteenth_longer() {
+        let mut before = None;
+        for len in 1..=LARGEST {
+            let (class, size) = class_of(len).unwrap();
+            assert!(class < CLASSES && size >= len, "{len}: {class}, {size}");
+            assert_eq!(class_of(size), Some((class, size)));
+            assert!(size - len < SHORT_STEP.max(len / STEPS + 1) || len < SMALLEST);
+            if let Some((previous, of_previous)) = before {
+                assert!(class == previous || class == previous + 1, "{len}");
+                assert_eq!(class == previous, size == of_previous, "{len}");
+            }
+            before = Some((class, size));
+        }
+        assert_eq!(before.unwrap().0, CLASSES - 1);
+        assert!(class_of(LARGEST + 1).is_none());
+        assert_eq!((rounded(0), rounded(LARGEST + 1)), (0, LARGEST + PAGE));
+    }
+
+    /// The class of a test, beside those of the process.
+    fn filled(class: &mut Class, size: usize, count: usize) -> Vec<NonNull<u8>> {
+        let mut pieces = Vec::new();
+        for n in 0..count {
+            let piece = class.take(size);
+            // SAFETY: the piece is this test's.
+            unsafe { piece.as_ptr().write_bytes(n as u8, size) };
+            pieces.push(piece);
+        }
+        pieces
+    }
+
+    fn give(class: &mut Class, piece: NonNull<u8>, size: usize) -> bool {
+        let span = class.give(piece, size);
+        if let Some(span) = span {
+            // SAFETY: the span is no longer part of the class.
+            unsafe { pages::give(span, SPAN) };
+        }
+        span.is_some()
+    }
+
+    #[test]
+    fn pieces_are_disjoint_and_keep_their_content() {
+        for size in [128, 1024, 4352, 9216, 32 << 10] {
+            let mut class = Class::new();
+            let count = if cfg!(miri) { 20 } else { 1000 };
+            let pieces = filled(&mut class, size, count);
+            for (n, piece) in pieces.iter().enumerate() {
+                // SAFETY: as above.
+                let bytes = unsafe { std::slice::from_raw_parts(piece.as_ptr(), size) };
+                // Every byte takes Miri minutes.
+                let step = if cfg!(miri) { 1000 } else { 1 };
+                assert!(bytes.iter().step_by(step).all(|&byte| byte == n as u8));
+            }
+            let given = pieces.into_iter().filter(|&it| give(&mut class, it, size));
+            assert_eq!(given.count(), count.div_ceil(SPAN / size));
+            assert!(class.partial.is_empty());
+        }
+    }
+
+    #[test]
+    fn free_pieces_of_full_spans_are_taken_first() {
+        let (mut class, size) = (Class::new(), 8 << 10);
+        let pieces = filled(&mut class, size, 16);
+        assert!(class.partial.is_empty());
+        assert!(!give(&mut class, pieces[1], size));
+        for piece in &pieces[8..15] {
+            assert!(!give(&mut class, *piece, size));
+        }
+        assert_eq!(class.partial.len(), 2);
+        assert_eq!(class.take(size), pieces[1]);
+        assert!(give(&mut class, pieces[15], size));
+        for (n, piece) in pieces[..8].iter().enumerate() {
+            assert_eq!(give(&mut class, *piece, size), n == 7);
+        }
+    }
+
+    #[test]
+    fn memory_is_counted() {
+        let memory: Vec<Memory> = [0, 1, 5000, LARGEST, LARGEST + 1, 3 << 20]
+            .map(Memory::new)
+            .into();
+        let bytes: usize = memory.iter().map(|memory| memory.len()).sum();
+        assert!(buffer_memory().live >= bytes);
+        assert_eq!(memory[3].len(), LARGEST);
+        assert!(memory[5][(3 << 20) - 1] == 0);
+    }
+
+    #[test]
+    fn threads_take_and_give_pieces() {
+        let rounds = if cfg!(miri) { 20 } else { 20_000 };
+        std::thread::scope(|scope| {
+            for thread in 0..4_u8 {
+                scope.spawn(move || {
+                    let mut held: Vec<Memory> = Vec::new();
+                    for n in 0..rounds {
+                        let len = 3000 + n * 97 % 3000;
+                        let mut memory = Memory::new(len);
+                        memory[0] = thread;
+                        memory[len - 1] = thread;
+                        if held.len() == 30 {
+                            let old = held.swap_remove(n * 7 % 30);
+                            assert_eq!(old[0], thread);
+                        }
+                        held.push(memory);
+                    }
+                });
+            }
+        });
+    }
+}
