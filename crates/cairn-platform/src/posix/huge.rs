@@ -92,7 +92,7 @@ mod memory {
     use rustix::mm::{Advice, madvise};
 
     use super::super::anonymous::{map, unmap};
-    use super::{HUGE_PAGE, HugePage};
+    use crate::posix::huge::{HUGE_PAGE, HugePage};
 
     /// Populates `page`.
     pub(super) fn touch(page: &HugePage) {
@@ -158,7 +158,7 @@ mod memory {
     use std::alloc::{Layout, alloc_zeroed, dealloc};
     use std::ptr::NonNull;
 
-    use super::{HUGE_PAGE, HugePage};
+    use crate::posix::huge::{HUGE_PAGE, HugePage};
 
     /// Does nothing.
     pub(super) fn touch(_page: &HugePage) {}

@@ -107,7 +107,7 @@ pub(super) mod memory {
     use std::ptr::NonNull;
 
     fn layout(len: usize) -> Option<Layout> {
-        Layout::from_size_align(len, super::page_size()).ok()
+        Layout::from_size_align(len, crate::posix::region::page_size()).ok()
     }
 
     pub(in super::super) fn map(len: usize) -> Option<NonNull<u8>> {
