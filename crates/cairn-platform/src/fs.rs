@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use cairn_types::{Error, Result, Veil};
 
-use crate::io::{FileReads, ReadQueue};
+use crate::read_queue::{FileReads, ReadQueue};
 
 /// The mode in which a file is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -225,16 +225,16 @@ macro_rules! derived_reads {
 
         fn start_reads(
             &self,
-            reads: &mut $crate::io::FileReads,
-            _queue: &mut $crate::io::ReadQueue,
+            reads: &mut $crate::read_queue::FileReads,
+            _queue: &mut $crate::read_queue::ReadQueue,
         ) {
             reads.execute_each(|offset, buf| self.read_at(offset, buf));
         }
 
         fn finish_reads(
             &self,
-            _reads: &mut $crate::io::FileReads,
-            _queue: &mut $crate::io::ReadQueue,
+            _reads: &mut $crate::read_queue::FileReads,
+            _queue: &mut $crate::read_queue::ReadQueue,
         ) {
         }
 

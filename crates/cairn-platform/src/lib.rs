@@ -20,6 +20,7 @@ pub mod posix;
 mod prefetch;
 pub mod random;
 pub mod rate_limited_file;
+pub mod read_queue;
 pub mod remote;
 pub mod sst_file_manager;
 pub mod sync;

@@ -15,8 +15,7 @@ use cairn_types::Result;
 
 use crate::clock::Clock;
 use crate::fs::{FileMode, FileSystem, RandomAccessFile, Status, WritableFile, read_up_to_end};
-use crate::io::queue::sleep_until;
-use crate::io::{FileReads, ReadQueue};
+use crate::read_queue::{FileReads, ReadQueue, sleep_until};
 use crate::sync::Mutex;
 use crate::wrapper;
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use cairn_types::{Result, Veil};
 
 use crate::fs::{Access, FileLock, FileMode, FileSystem, RandomAccessFile, Status, WritableFile};
-use crate::io::{FileReads, ReadQueue};
+use crate::read_queue::{FileReads, ReadQueue};
 
 /// Declares a wrapper trait: the methods that are forwarded by default, and those that every wrapper
 /// implements.

@@ -33,7 +33,7 @@ use crate::fs::{
     Access, FileMode, FileSystem, PathKind, RandomAccessFile, Status, WritableFile, read_up_to_end,
     status_of_each,
 };
-use crate::io::{FileReads, ReadQueue};
+use crate::read_queue::{FileReads, ReadQueue};
 use crate::wrapper;
 
 /// Determines the encryption of files and manages the keys.

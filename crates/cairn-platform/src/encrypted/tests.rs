@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::MemFileSystem;
-use crate::io::BatchRead;
 use crate::posix::SystemRandom;
+use crate::read_queue::BatchRead;
 use crate::sync::{AtomicBool, Ordering};
 
 /// RocksDB's sample cipher, which is not secure.

@@ -2,19 +2,7 @@
 
 use rustix::io::Errno;
 
-use super::queue::{Ticket, Transfer};
-
-/// A queue of transfers to the kernel, and of their completions.
-///
-/// The ring owns a transfer from [`Ring::push`] until [`Ring::completed`] returns it.
-pub(crate) trait Ring {
-    /// Adds a transfer to the next submission. Returns it if the ring is full.
-    fn push(&mut self, ticket: Ticket, transfer: Transfer) -> Result<(), Transfer>;
-    /// Submits what was added, and waits for `wanted` completions. May return early.
-    fn submit_and_wait(&mut self, wanted: usize) -> Result<(), Errno>;
-    /// A transfer whose system call has completed, and its result.
-    fn completed(&mut self) -> Option<(Ticket, Transfer, Result<usize, Errno>)>;
-}
+use crate::read_queue::{Ring, Ticket, Transfer};
 
 /// The number of consecutive refused submissions, without a completion, after which the ring is given up.
 const REFUSALS: u32 = 1000;

@@ -8,8 +8,7 @@
 //! [`Io::read_batch`] has all its reads in flight at once, across files: by io_uring, or by threads where
 //! the kernel refuses it ([`ReadDriver`]). A single read is always a plain system call.
 
-pub(crate) mod batch;
-pub(crate) mod queue;
+mod batch;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -21,11 +20,11 @@ use std::sync::Arc;
 use cairn_types::{Error, Result};
 use rustix::io::Errno;
 
-pub use self::queue::{BatchRead, FileReads, ReadQueue};
 use crate::buffer::Buffer;
 use crate::fs::RandomAccessFile;
 use crate::posix::ring;
 use crate::rate_limited_file::Limits;
+pub use crate::read_queue::{BatchRead, FileReads, ReadQueue};
 
 /// A range of a file to be read.
 #[derive(Clone)]

@@ -8,11 +8,11 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-use super::queue::{Ticket, Transfer};
 use super::*;
 use crate::buffer::Memory;
 use crate::encrypted::{BlockCipher, CtrProvider, EncryptedFileSystem};
 use crate::fs::{FileMode, FileSystem};
+use crate::read_queue::{Ring, Ticket, Transfer};
 use crate::{MemFileSystem, PosixFileSystem};
 
 const DRIVERS: [ReadDriver; 3] = [ReadDriver::Uring, ReadDriver::Threads, ReadDriver::Blocking];
@@ -170,7 +170,7 @@ impl FaultyRing {
     }
 }
 
-impl batch::Ring for FaultyRing {
+impl Ring for FaultyRing {
     fn push(&mut self, ticket: Ticket, transfer: Transfer) -> std::result::Result<(), Transfer> {
         if self.in_flight.len() == self.capacity {
             return Err(transfer);

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::queue::{Ticket, Transfer};
 use crate::posix::process::Process;
+use crate::read_queue::{Ticket, Transfer};
 use crate::sync::{Condvar, Mutex, OnceLock};
 
 /// The maximum number of threads.

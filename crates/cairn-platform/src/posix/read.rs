@@ -13,7 +13,7 @@ use super::aligned_buffer::{ALIGNMENT, AlignedBuffer, CAPACITY, is_aligned, roun
 use super::eintr::retry_on_eintr;
 use super::mapped_read::Mapping;
 use crate::fs::{Access, FileMode, RandomAccessFile, read_up_to_end};
-use crate::io::{BatchRead, FileReads, ReadQueue};
+use crate::read_queue::{BatchRead, FileReads, ReadQueue};
 
 /// A regular file open for reading, through the page cache or around it.
 pub(super) struct PosixReader {

@@ -20,8 +20,7 @@ use io_uring::{IoUring, Probe, opcode, types};
 use rustix::io::Errno;
 
 use super::process::Process;
-use crate::io::batch::Ring;
-use crate::io::queue::{Ticket, Transfer};
+use crate::read_queue::{Ring, Ticket, Transfer};
 
 /// The number of reads in one submission.
 const ENTRIES: u32 = 128;

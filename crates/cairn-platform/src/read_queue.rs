@@ -81,7 +81,7 @@ impl BatchRead {
     }
 
     /// The memory, of which the first [`BatchRead::wanted`] bytes are the destination.
-    pub(super) fn into_memory(self) -> (Result<usize>, Memory) {
+    pub(crate) fn into_memory(self) -> (Result<usize>, Memory) {
         (self.got, self.memory)
     }
 }
@@ -188,7 +188,7 @@ impl ReadQueue {
     }
 
     /// Adds a file to the batch.
-    pub(super) fn add_file(&mut self) {
+    pub(crate) fn add_file(&mut self) {
         self.files += 1;
     }
 
@@ -256,12 +256,12 @@ impl ReadQueue {
     }
 
     /// The transfers.
-    pub(super) fn transfers(&mut self) -> &mut [Option<Transfer>] {
+    pub(crate) fn transfers(&mut self) -> &mut [Option<Transfer>] {
         &mut self.transfers
     }
 
     /// Waits for the times.
-    pub(super) fn wait(&mut self) {
+    pub(crate) fn wait(&mut self) {
         for (clock, until) in self.times.drain(..) {
             sleep_until(&*clock, until);
         }
@@ -374,7 +374,7 @@ impl Transfer {
     }
 
     /// Executes the transfer as far as the page cache has the bytes. Returns true if it has ended.
-    pub(super) fn execute_cached(&mut self) -> bool {
+    pub(crate) fn execute_cached(&mut self) -> bool {
         while !self.ended && !self.aligned {
             let (file, offset, bytes) = self.next();
             let into = &mut [IoSliceMut::new(bytes)];
@@ -389,7 +389,7 @@ impl Transfer {
     }
 
     /// Executes the transfer on the calling thread, as far as it has not been executed.
-    pub(super) fn execute(&mut self) {
+    pub(crate) fn execute(&mut self) {
         while !self.ended {
             let (file, offset, bytes) = self.next();
             let result = retry_on_intr(|| pread(file, &mut *bytes, offset));
@@ -413,15 +413,27 @@ impl Transfer {
     }
 
     /// True if nothing is left to execute.
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
 
     /// The number of bytes read, or the error.
-    pub(super) fn outcome(&self) -> std::result::Result<usize, Errno> {
+    pub(crate) fn outcome(&self) -> std::result::Result<usize, Errno> {
         match self.error {
             Some(errno) => Err(errno),
             None => Ok(self.done),
         }
     }
+}
+
+/// A queue of transfers to the kernel, and of their completions.
+///
+/// The ring owns a transfer from [`Ring::push`] until [`Ring::completed`] returns it.
+pub(crate) trait Ring {
+    /// Adds a transfer to the next submission. Returns it if the ring is full.
+    fn push(&mut self, ticket: Ticket, transfer: Transfer) -> std::result::Result<(), Transfer>;
+    /// Submits what was added, and waits for `wanted` completions. May return early.
+    fn submit_and_wait(&mut self, wanted: usize) -> std::result::Result<(), Errno>;
+    /// A transfer whose system call has completed, and its result.
+    fn completed(&mut self) -> Option<(Ticket, Transfer, std::result::Result<usize, Errno>)>;
 }
