@@ -83,12 +83,11 @@ const WORKLOADS: [Workload; 10] = [
         name: "iterators",
         args: &[
             "--benchmarks=fillrandom,seekrandom",
-            "--num=60000",
+            "--num=4000",
             "--value_size=4000",
             "--threads=16",
             "--reads=100",
             "--seek_nexts=1000",
-            "--benchmark_write_rate_limit=2000000",
         ],
     },
     Workload {
