@@ -389,6 +389,14 @@ impl<'a> PointGet<'a> {
         }
     }
 
+    /// Prefetches the header of the data block found by [`PointGet::search_index`].
+    #[inline]
+    pub(crate) fn prefetch_header(&mut self) {
+        if let Some(table) = &self.table {
+            table.approach(&mut self.state);
+        }
+    }
+
     /// Prefetches the data block found by [`PointGet::search_index`].
     #[inline]
     pub(crate) fn prefetch_block(&mut self) {

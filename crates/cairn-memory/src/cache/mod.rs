@@ -291,6 +291,15 @@ impl BlockCache {
         }
     }
 
+    /// Prefetches the memory that [`BlockCache::prefetch`] reads after that of [`BlockCache::announce`].
+    #[inline]
+    pub fn prefetch_header(&self, key: &CacheKey) {
+        match &self.kind {
+            Kind::Clock(cache) => cache.prefetch_header(key.hash()),
+            Kind::Lru(cache) => cache.prefetch_header(key.hash()),
+        }
+    }
+
     /// Prefetches the parts of the buffer of `key` that a search reads first, if it is cached. Does not count
     /// as a lookup.
     #[inline]

@@ -320,6 +320,14 @@ impl Buffer {
         }
     }
 
+    /// Prefetches the header of the entry `number`.
+    #[inline]
+    pub fn prefetch_header(number: u32) {
+        if let Some(header) = header::numbered(number) {
+            prefetch_address(std::ptr::from_ref(header).addr());
+        }
+    }
+
     /// Prefetches the parts of the buffer of the entry `number` that a search reads first.
     #[inline]
     pub fn prefetch_content(number: u32) {

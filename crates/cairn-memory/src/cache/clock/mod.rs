@@ -130,6 +130,14 @@ impl Store for ClockCache {
     }
 
     #[inline]
+    fn prefetch_header(&self, hash: u64) {
+        self.shard(hash).index().find(hash, |number| {
+            Buffer::prefetch_header(number);
+            Some(())
+        });
+    }
+
+    #[inline]
     fn prefetch(&self, hash: u64, _key: &CacheKey) {
         // Another key with the same tag is so rare that the key need not be compared.
         self.shard(hash).index().find(hash, |number| {

@@ -3,8 +3,12 @@
 //!
 //! A queue is ordered by last use. The oldest entry of the lowest non-empty pool is evicted first. Entries
 //! that readers hold are skipped and count as used for as long as they are held.
+//!
+//! Moving an entry within its queue touches the nodes of its neighbours, each of which may be a cache miss. Hits
+//! are therefore only noted, and moved in groups, whose misses overlap. Every other operation moves them first, so
+//! that the order is always that of use.
 
-use cairn_platform::Buffer;
+use cairn_platform::{Buffer, prefetch_address};
 
 use super::super::CacheEntry;
 use super::super::store::Insertion;
@@ -19,6 +23,9 @@ pub(in crate::cache) const ENTRY_OVERHEAD: usize = 176;
 
 /// The number of entries that an eviction examines before it fails because all are in use.
 const MAX_EXAMINED: usize = 256;
+
+/// The number of hits that are moved together.
+const GROUP: usize = 16;
 
 const NONE: u32 = u32::MAX;
 
@@ -81,6 +88,10 @@ pub(super) struct Shard {
     queues: [Queue; Pool::IN_ORDER.len()],
     limits: Limits,
     counts: [RoleCounts; CacheRole::ALL.len()],
+    /// The nodes of hits that have not been moved, in the order of the hits, with their pools.
+    hits: [(u32, Pool); GROUP],
+    /// The number of them.
+    hit_count: usize,
 }
 
 impl Default for Shard {
@@ -92,6 +103,8 @@ impl Default for Shard {
             queues: Default::default(),
             limits: Limits::default(),
             counts: Default::default(),
+            hits: [(NONE, Pool::Bottom); GROUP],
+            hit_count: 0,
         }
     }
 }
@@ -109,8 +122,30 @@ impl Shard {
         self.counts[slot.role as usize].hits += 1;
         let (node, pool) = (slot.node, self.limits.pool_of_hit(slot.priority));
         let buffer = slot.buffer.clone();
-        self.use_node(node, pool);
+        self.hits[self.hit_count] = (node, pool);
+        self.hit_count += 1;
+        if self.hit_count == GROUP {
+            self.move_hits();
+        }
         Some(buffer)
+    }
+
+    /// Moves the entries that were hit to the young ends of their pools, in the order of the hits.
+    fn move_hits(&mut self) {
+        let prefetch = |node: &Node| prefetch_address(std::ptr::from_ref(node).addr());
+        let hits = self.hits;
+        let hits = &hits[..std::mem::take(&mut self.hit_count)];
+        for (node, _) in hits {
+            prefetch(&self.nodes[*node as usize]);
+        }
+        for (node, _) in hits {
+            let Node { prev, next, .. } = self.nodes[*node as usize];
+            let neighbours = [prev, next].map(|at| self.nodes.get(at as usize));
+            neighbours.into_iter().flatten().for_each(prefetch);
+        }
+        for &(node, pool) in hits {
+            self.use_node(node, pool);
+        }
     }
 
     #[inline]
@@ -133,6 +168,7 @@ impl Shard {
             priority,
             lowest,
         } = entry;
+        self.move_hits();
         let replaces = self.erase(hash, &key).is_some();
         let charge = buffer.memory_usage() + ENTRY_OVERHEAD;
         let fits = charge <= self.limits.capacity;
@@ -189,6 +225,7 @@ impl Shard {
         buffer: Buffer,
         evicted: &mut Vec<Evicted>,
     ) {
+        self.move_hits();
         let Some(slot) = self.table.find_mut(hash, |slot| slot.key == *key) else {
             return;
         };
@@ -205,11 +242,13 @@ impl Shard {
     }
 
     pub(super) fn erase(&mut self, hash: u64, key: &CacheKey) -> Option<Evicted> {
+        self.move_hits();
         let slot = self.table.remove(hash, |slot| slot.key == *key)?;
         Some(self.forget(slot))
     }
 
     pub(super) fn erase_unused(&mut self, evicted: &mut Vec<Evicted>) {
+        self.move_hits();
         for pool in Pool::IN_ORDER {
             let mut at = self.queues[pool as usize].tail;
             while at != NONE {
@@ -223,6 +262,7 @@ impl Shard {
     }
 
     pub(super) fn set_limits(&mut self, limits: Limits, evicted: &mut Vec<Evicted>) {
+        self.move_hits();
         self.limits = limits;
         self.demote_overflow();
         while self.usage() > limits.capacity {
@@ -306,7 +346,6 @@ impl Shard {
     }
 
     /// Moves an entry that is hit to the young end of `pool`.
-    #[inline]
     fn use_node(&mut self, at: u32, pool: Pool) {
         let Node {
             prev,

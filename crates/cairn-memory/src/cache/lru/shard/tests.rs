@@ -59,7 +59,8 @@ impl Cache {
         numbers.filter(has).collect()
     }
 
-    fn pool_of(&self, number: u64) -> Pool {
+    fn pool_of(&mut self, number: u64) -> Pool {
+        self.0.move_hits();
         let key = key(number);
         let slot = self.0.table.find(key.hash(), |slot| slot.key == key);
         self.0.nodes[slot.expect("it is cached").node as usize].pool
