@@ -33,9 +33,9 @@ options! {
         adaptive_readahead: bool = false, hint;
         /// True if readahead happens in the background, and if a batched lookup reads the files of a level in
         /// parallel instead of one after another.
-        async_io: bool = false, hint;
+        async_io: bool = false;
         /// True if a batched lookup with `async_io` reads all levels in parallel.
-        optimize_multiget_for_io: bool = true, hint;
+        optimize_multiget_for_io: bool = true;
         /// True if an iterator ignores prefix filters and returns every key.
         total_order_seek: bool = false;
         /// True if an iterator uses prefix filters where they cannot change its result.
