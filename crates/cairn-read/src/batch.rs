@@ -6,7 +6,7 @@
 //! prefetches the memory that the next one touches, so that cache misses overlap. A key whose block
 //! is not in memory is suspended while the others proceed. Once no key can proceed without I/O, the
 //! missing blocks of all keys, across files and levels, are deduplicated and read: in one batch, or a
-//! batch for each level or file ([`Parallel`]). They include index and filter blocks; values in blob
+//! batch for each level or file (`Parallel`). They include index and filter blocks; values in blob
 //! files are read after them. A key that waits for a filter has those of its later tables read in the
 //! same batch, so that the number of rounds does not grow with the number of levels.
 //!

@@ -7,8 +7,8 @@
 //! Runs are cut from areas of 2 MiB, first fit in the order of the areas, so that later areas become empty and are
 //! unmapped. Longer runs are mappings of their own.
 //!
-//! The pages of a freed run stay resident, for the next run, up to a bound: [`MAX_IDLE`] and a
-//! [`IDLE_DIVISOR`]th of all runs. Beyond it all idle pages are returned to the kernel (`madvise`). The cost per
+//! The pages of a freed run stay resident, for the next run, up to a bound: `MAX_IDLE` and a
+//! `IDLE_DIVISOR`th of all runs. Beyond it all idle pages are returned to the kernel (`madvise`). The cost per
 //! freed page is thus constant, and the memory in use at most that share larger than the runs.
 //!
 //! Invariants:
