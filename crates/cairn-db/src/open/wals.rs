@@ -272,7 +272,7 @@ impl LogReplay<'_> {
             Verdict::Skip => Ok(ControlFlow::Continue(())),
             Verdict::EndOfLog => Ok(ControlFlow::Break(())),
             Verdict::Stop => {
-                self.stopped_at = Some(file.number);
+                self.stop_at(file.number);
                 Ok(ControlFlow::Break(()))
             }
             Verdict::Fail => Err(Error::corruption(format!(
@@ -401,11 +401,16 @@ impl LogReplay<'_> {
         match self.mode {
             RecoveryMode::SkipAnyCorruptedRecords => Ok(ControlFlow::Continue(())),
             RecoveryMode::PointInTimeRecovery => {
-                self.stopped_at = Some(file.number);
+                self.stop_at(file.number);
                 Ok(ControlFlow::Break(()))
             }
             _ => Err(error.context(file.path.display())),
         }
+    }
+
+    /// Stops the recovery at `log`, unless it has stopped at an earlier log, which no log has continued since.
+    fn stop_at(&mut self, log: FileNumber) {
+        self.stopped_at.get_or_insert(log);
     }
 
     /// Reports the data that recovery drops.

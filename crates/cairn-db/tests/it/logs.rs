@@ -127,12 +127,7 @@ fn two_recycled_logs(world: &World, options: &DbOptions) -> u64 {
 /// Writes a record of another log to `log`: over its second record, or after its last.
 fn show_a_former_life(world: &World, log: u64, behind: bool) {
     let path = Path::new("/db").join(format!("{log:06}.log"));
-    let file = world
-        .fs
-        .open(&path, FileMode::default())
-        .expect("no file fails");
-    let mut bytes = vec![0; file.len().expect("no file fails") as usize];
-    file.read_at(0, &mut bytes).expect("no file fails");
+    let mut bytes = bytes_of(world, &path);
     let record_len = 11 + usize::from(u16::from_le_bytes([bytes[4], bytes[5]]));
     let mut old = bytes[..record_len].to_vec();
     old[7..11].copy_from_slice(&77_u32.to_le_bytes());
@@ -142,12 +137,7 @@ fn show_a_former_life(world: &World, log: u64, behind: bool) {
         true => bytes.extend_from_slice(&old),
         false => bytes[record_len..2 * record_len].copy_from_slice(&old),
     }
-    world.fs.remove(&path).expect("no file fails");
-    let file = world
-        .fs
-        .create(&path, FileMode::default())
-        .expect("no file fails");
-    file.append(&bytes).expect("no file fails");
+    replace(world, &path, &bytes);
 }
 
 /// Regression: a record lost in the middle of a recycled log exposed a record of the file's old content,
@@ -183,6 +173,37 @@ fn old_content_in_the_middle_of_a_recycled_log_is_damage() {
     let other = reader.family("other").unwrap();
     assert!(other.get(b"\x02").unwrap().is_some());
     assert!(other.get(b"later").unwrap().is_some());
+}
+
+/// Flips a bit of the record at `at` of `log`.
+fn damage(world: &World, log: u64, at: impl FnOnce(&[u8]) -> usize) {
+    let path = Path::new("/db").join(format!("{log:06}.log"));
+    let mut bytes = bytes_of(world, &path);
+    let at = at(&bytes);
+    bytes[at + 7] ^= 1;
+    replace(world, &path, &bytes);
+}
+
+/// Regression: the damage of a later log was taken for the first one, which hid that tables were newer than it.
+#[test]
+fn the_first_of_several_damaged_logs_is_where_recovery_stops() {
+    let options = DbOptions {
+        create_if_missing: true,
+        create_missing_column_families: true,
+        ..DbOptions::default()
+    };
+    let world = World::in_memory();
+    let log = two_recycled_logs(&world, &options);
+    let second = |bytes: &[u8]| 7 + usize::from(u16::from_le_bytes([bytes[4], bytes[5]]));
+    damage(&world, log, second);
+    let later = world.fs.list(Path::new("/db")).expect("no file fails");
+    let later = later.iter().filter_map(|name| name.strip_suffix(".log"));
+    let later: Vec<u64> = later.filter_map(|name| name.parse().ok()).collect();
+    let later: Vec<u64> = later.into_iter().filter(|number| *number > log).collect();
+    assert_eq!(later.len(), 1);
+    damage(&world, later[0], |_| 0);
+    let error = open_as(&world, &options, true).err().expect("a hole");
+    assert!(error.to_string().contains("is damaged"), "{error}");
 }
 
 /// Skips, changes and stops according to the first key of a batch.
