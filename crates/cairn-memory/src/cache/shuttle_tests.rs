@@ -8,7 +8,9 @@ use shuttle::thread;
 
 const SCHEDULES: usize = 3_000;
 const KEYS: u64 = 4;
-const CHARGE: usize = 64 + clock::ENTRY_OVERHEAD;
+fn charge() -> usize {
+    Buffer::from(vec![0; 64]).memory_usage() + clock::ENTRY_OVERHEAD
+}
 
 fn key(n: u64) -> CacheKey {
     CacheKey { high: 1, low: n }
@@ -19,7 +21,7 @@ fn small() -> Arc<BlockCache> {
         num_shard_bits: Some(0),
         ..CacheOptions::default()
     };
-    Arc::new(BlockCache::new(3 * CHARGE, options))
+    Arc::new(BlockCache::new(3 * charge(), options))
 }
 
 fn put(cache: &BlockCache, n: u64) {
@@ -37,7 +39,7 @@ fn check(cache: &BlockCache, n: u64) -> Option<Buffer> {
 fn settled(cache: &BlockCache) {
     let counts = cache.counts();
     assert_eq!(counts.usage, cache.usage());
-    assert_eq!(counts.usage, counts.entries * CHARGE);
+    assert_eq!(counts.usage, counts.entries * charge());
     assert_eq!(counts.entries, cache.entries());
     // Entries that were inserted while readers held all others are evicted now.
     cache.set_capacity(cache.capacity());
@@ -97,9 +99,9 @@ fn shuttle_erasures_and_capacity_changes_race_with_readers() {
                 cache.erase_unused();
             })
         };
-        cache.set_capacity(CHARGE);
+        cache.set_capacity(charge());
         put(&cache, 2);
-        cache.set_capacity(3 * CHARGE);
+        cache.set_capacity(3 * charge());
         reader.join().unwrap();
         eraser.join().unwrap();
         settled(&cache);
