@@ -97,12 +97,26 @@ impl Sample {
     }
 }
 
-/// The number of open descriptors of this process.
+/// The number of open descriptors of this process, other than rings.
 pub fn descriptors() -> Result<u64, String> {
     let entries = fs::read_dir("/proc/self/fd").map_err(|e| format!("/proc/self/fd: {e}"))?;
+    let (mut others, mut rings) = (0, 0);
+    for entry in entries.flatten() {
+        let is_ring = fs::read_link(entry.path()).is_ok_and(|to| to.as_os_str() == RING);
+        *if is_ring { &mut rings } else { &mut others } += 1;
+    }
+    // A thread keeps the ring of its batched reads until it exits.
+    let threads = fs::read_dir("/proc/self/task").map_err(|e| format!("/proc/self/task: {e}"))?;
+    let threads = threads.count() as u64;
+    if rings > threads {
+        return Err(format!("{threads} threads have {rings} rings"));
+    }
     // One of them is the directory being read.
-    Ok((entries.count() as u64).saturating_sub(1))
+    Ok(u64::saturating_sub(others, 1))
 }
+
+/// The target of a descriptor of a ring.
+const RING: &str = "anon_inode:[io_uring]";
 
 /// Returns the medians of the samples from `from` to `to`; `None` without samples.
 fn medians(samples: &[Sample], from: Duration, to: Duration) -> Option<[u64; 3]> {
