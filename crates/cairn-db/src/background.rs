@@ -251,28 +251,13 @@ fn panicked(what: &str, panic: &(dyn Any + Send)) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use cairn_platform::Priority;
 
-    use cairn_options::DbOptions;
-    use cairn_platform::{Priority, World};
-
-    use crate::{OpenRequest, open};
+    use crate::db::open_in_memory;
 
     #[test]
     fn a_job_that_panics_makes_the_database_read_only() {
-        let options = DbOptions {
-            create_if_missing: true,
-            ..DbOptions::default()
-        };
-        let db = open(&OpenRequest {
-            path: Path::new("/db"),
-            options: &options,
-            families: &[],
-            others: None,
-            world: World::in_memory(),
-            read_only: false,
-        })
-        .unwrap();
+        let db = open_in_memory();
         db.put(b"a", b"1").unwrap();
         db.shared()
             .spawn_job(Priority::High, |_| panic!("a defect"));

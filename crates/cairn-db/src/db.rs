@@ -364,28 +364,31 @@ impl Family {
     }
 }
 
+/// An empty database in memory.
+#[cfg(test)]
+pub(crate) fn open_in_memory() -> Db {
+    let options = DbOptions {
+        create_if_missing: true,
+        ..DbOptions::default()
+    };
+    let opened = crate::open(&crate::OpenRequest {
+        path: Path::new("/db"),
+        options: &options,
+        families: &[],
+        others: None,
+        read_only: false,
+        world: cairn_platform::World::in_memory(),
+    });
+    opened.expect("a new database opens")
+}
+
 #[cfg(test)]
 mod tests {
-    use cairn_platform::World;
-
     use super::*;
-    use crate::open::{OpenRequest, open};
 
     #[test]
     fn a_thread_does_not_retain_the_memory_of_a_large_value() {
-        let options = DbOptions {
-            create_if_missing: true,
-            ..DbOptions::default()
-        };
-        let db = open(&OpenRequest {
-            path: Path::new("/db"),
-            options: &options,
-            families: &[],
-            others: None,
-            read_only: false,
-            world: World::in_memory(),
-        })
-        .unwrap();
+        let db = open_in_memory();
         for len in [10, 1 << 20, 100] {
             db.default_family().put(b"key", &vec![7; len]).unwrap();
             SINGLE.with_borrow(|batch| assert!(batch.memory() <= KEPT_BATCH_BYTES, "{len}"));

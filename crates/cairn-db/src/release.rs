@@ -66,28 +66,11 @@ impl Family {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use cairn_options::DbOptions;
-    use cairn_platform::World;
-
-    use crate::{OpenRequest, open};
+    use crate::db::open_in_memory;
 
     #[test]
     fn the_memory_of_a_closed_database_is_released_once() {
-        let options = DbOptions {
-            create_if_missing: true,
-            ..DbOptions::default()
-        };
-        let db = open(&OpenRequest {
-            path: Path::new("/db"),
-            options: &options,
-            families: &[],
-            others: None,
-            world: World::in_memory(),
-            read_only: false,
-        })
-        .unwrap();
+        let db = open_in_memory();
         db.put(b"a", b"1").unwrap();
         let family = db.default_family().clone();
         db.close_and_release().unwrap();

@@ -12,14 +12,13 @@ use std::sync::Arc;
 
 use cairn_format::key::LookupKey;
 use cairn_format::range_del::Fragments;
-use cairn_memtable::{Entry, Memtable};
 use cairn_observe::perf::by_level::{self, LevelMetric};
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{Histogram, Hit, Ticker};
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::{Buffer, ReadRequest};
 use cairn_table::{GetOptions, Table, TableGet};
-use cairn_types::{KeyOrder, Progress, Result, SequenceNumber, ValueKind};
+use cairn_types::{KeyOrder, Progress, Result, SequenceNumber};
 use cairn_version::{FileMeta, TableRef};
 
 use crate::blob::{BlobReadOptions, Located, PendingBlob};
@@ -31,6 +30,7 @@ use crate::merge_operands::{Below, Merged, full_merge};
 use crate::read_deadline::ReadDeadline;
 use crate::row_cache::{Lookup, NewRow, RowCache};
 use crate::value::{Value, mergeable};
+use crate::versions::{Newest, SearchState, Stored, TimestampedTombstones, Versions};
 use crate::view::{Reading, View};
 
 /// The result of a point lookup.
@@ -75,15 +75,6 @@ impl Found {
     }
 }
 
-/// The newest version of a key that is not a merge operand, as stored.
-enum Newest {
-    Missing,
-    Value(Value),
-    Entity(Value),
-    /// An encoded blob index.
-    Blob(Value),
-}
-
 /// The position of a point lookup.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -101,120 +92,6 @@ enum Pending<'a> {
     Table(&'a Arc<FileMeta>, usize),
     /// A block of the current table.
     Block,
-}
-
-/// The state of the search for older versions.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum SearchState {
-    /// All older versions are needed.
-    Open,
-    /// Versions in older sources are hidden by a range tombstone; the current source may hold a
-    /// newer version.
-    Covered,
-    /// No older versions are needed.
-    Finished,
-}
-
-/// A stored value found by a search. Values in a memtable are not pinned, because the view holds the memtable.
-enum Stored<'a> {
-    Memtable(&'a Arc<Memtable>, Entry<'a>),
-    Pinned(Value),
-}
-
-impl Stored<'_> {
-    #[inline]
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Stored::Memtable(_, entry) => entry.value(),
-            Stored::Pinned(value) => value,
-        }
-    }
-
-    #[inline]
-    fn pin(self) -> Value {
-        match self {
-            Stored::Memtable(memtable, entry) => Value::in_memtable(memtable.pin(entry)),
-            Stored::Pinned(value) => value,
-        }
-    }
-}
-
-/// The versions found so far.
-struct Versions<'a> {
-    /// Merge operands, newest first.
-    operands: Vec<Stored<'a>>,
-    newest: Newest,
-    /// The user key of the newest version with its timestamp; empty if not recorded.
-    key: Vec<u8>,
-    /// The sequence number of the newest version; zero if not recorded.
-    newest_seq: SequenceNumber,
-    /// True if `key` and `newest_seq` are recorded: if keys have timestamps, or if the caller needs
-    /// the number.
-    records_newest: bool,
-    /// The newest range tombstone over the key in the sources searched so far. If keys have
-    /// timestamps, each version is checked against `timed` instead, and this is the maximum
-    /// sequence number.
-    covered_by: SequenceNumber,
-    timed: Option<Box<TimestampedTombstones<'a>>>,
-    state: SearchState,
-}
-
-/// The range tombstones of the sources searched so far. Used if keys have timestamps, because the
-/// tombstones that hide a version then depend on its timestamp.
-struct TimestampedTombstones<'a> {
-    order: &'a KeyOrder,
-    visible: SequenceNumber,
-    read_ts: Option<&'a [u8]>,
-    sources: Vec<Arc<Fragments>>,
-}
-
-impl<'a> Versions<'a> {
-    /// True if a range tombstone hides the version; called only if `seq` is less than `covered_by`.
-    #[cold]
-    fn is_hidden(&self, user_key: &[u8], seq: SequenceNumber) -> bool {
-        self.timed.as_ref().is_none_or(|timed| {
-            timed.sources.iter().any(|fragments| {
-                let (visible, read_ts) = (timed.visible, timed.read_ts);
-                seq < fragments.covering_at(timed.order, user_key, visible, read_ts)
-            })
-        })
-    }
-
-    /// Adds the next older version. Returns `Break` if no older versions are needed.
-    #[inline]
-    fn add(
-        &mut self,
-        user_key: &[u8],
-        seq: SequenceNumber,
-        kind: ValueKind,
-        stored: impl FnOnce() -> Stored<'a>,
-    ) -> ControlFlow<()> {
-        self.state = SearchState::Finished;
-        if seq < self.covered_by && self.is_hidden(user_key, seq) {
-            return ControlFlow::Break(());
-        }
-        if self.records_newest && self.operands.is_empty() {
-            self.key.extend_from_slice(user_key);
-            self.newest_seq = seq;
-        }
-        match kind {
-            ValueKind::Value => self.newest = Newest::Value(stored().pin()),
-            ValueKind::WideColumnEntity => self.newest = Newest::Entity(stored().pin()),
-            ValueKind::BlobIndex => self.newest = Newest::Blob(stored().pin()),
-            ValueKind::ValuePreferredSeqno => {
-                let value = stored().pin();
-                let len = value.len().saturating_sub(size_of::<u64>());
-                self.newest = Newest::Value(value.slice(0..len));
-            }
-            ValueKind::Merge => {
-                self.operands.push(stored());
-                self.state = SearchState::Open;
-                return ControlFlow::Continue(());
-            }
-            _ => {}
-        }
-        ControlFlow::Break(())
-    }
 }
 
 /// Maximum number of level-0 filters that are prefetched.

@@ -22,6 +22,7 @@ mod read_deadline;
 pub mod row_cache;
 mod user_key;
 pub mod value;
+mod versions;
 pub mod view;
 
 pub use batch::{BatchKey, multi_get};

@@ -16,7 +16,7 @@ impl Shared {
     /// Creates a memtable for a family with `options`, for writes after `last`.
     pub(crate) fn new_memtable(
         &self,
-        options: &cairn_options::FamilyOptions,
+        options: &FamilyOptions,
         last: SequenceNumber,
     ) -> Arc<Memtable> {
         // In small steps under a small budget: the unused end of a block counts.

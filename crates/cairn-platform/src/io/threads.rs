@@ -78,11 +78,15 @@ struct ThreadsState {
 impl Threads {
     fn of_process() -> &'static Threads {
         static THREADS: OnceLock<Threads> = OnceLock::new();
-        THREADS.get_or_init(|| Threads {
+        THREADS.get_or_init(Threads::new)
+    }
+
+    fn new() -> Threads {
+        Threads {
             process: Process::this(),
             state: Mutex::default(),
             called: Condvar::new(),
-        })
+        }
     }
 
     /// Lets up to `wanted` threads work on `batch`.
@@ -101,6 +105,12 @@ impl Threads {
         }
         drop(state);
         self.called.notify_all();
+    }
+
+    /// Takes back the calls of `batch` that no thread has followed: nothing of it is waiting any more.
+    fn recall(&self, batch: &Arc<Batch>) {
+        let mut state = self.state.lock();
+        state.calls.retain(|called| !Arc::ptr_eq(called, batch));
     }
 
     /// Works on batches until there is none for [`IDLE`].
@@ -131,7 +141,10 @@ pub(super) fn execute(transfers: &mut [Option<Transfer>]) {
         transfer.execute();
         return;
     }
-    let threads = Threads::of_process();
+    execute_by(Threads::of_process(), transfers);
+}
+
+fn execute_by(threads: &'static Threads, transfers: &mut [Option<Transfer>]) {
     // In a forked child, the threads and perhaps the locks belong to the parent.
     if !threads.process.is_this() {
         transfers.iter_mut().flatten().for_each(Transfer::execute);
@@ -157,11 +170,42 @@ pub(super) fn execute(transfers: &mut [Option<Transfer>]) {
         threads.call(&batch, others);
     }
     batch.work();
+    if others > 0 {
+        threads.recall(&batch);
+    }
     let mut state = batch.state.lock();
     while state.running > 0 {
         batch.changed.wait(&mut state);
     }
     for (ticket, transfer) in state.done.drain(..) {
         transfers[ticket] = Some(transfer);
+    }
+}
+
+#[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "transfers are of descriptors, below the file system"
+)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+    use crate::buffer::Memory;
+
+    #[test]
+    fn calls_that_no_thread_follows_do_not_pile_up() {
+        // All threads are busy elsewhere, and no other may start.
+        let threads: &Threads = Box::leak(Box::new(Threads::new()));
+        threads.state.lock().threads = MOST;
+        let file = Arc::new(File::open("/dev/zero").unwrap());
+        let transfer = || Transfer::new(file.clone(), 0, Memory::new(8), 0, 8, false);
+        for _ in 0..3 {
+            let mut transfers: Vec<_> = (0..4).map(|_| Some(transfer())).collect();
+            execute_by(threads, &mut transfers);
+            let done = transfers.iter().flatten();
+            assert_eq!(done.filter(|one| one.outcome() == Ok(8)).count(), 4);
+            assert!(threads.state.lock().calls.is_empty());
+        }
     }
 }

@@ -1,0 +1,136 @@
+//! The versions of a key that a point lookup has found so far, newest first, and whether older ones are needed.
+//!
+//! A version in a memtable is held by reference and pinned only if it is the result: a merge reads its operands in
+//! place.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use cairn_format::range_del::Fragments;
+use cairn_memtable::{Entry, Memtable};
+use cairn_types::{KeyOrder, SequenceNumber, ValueKind};
+
+use crate::value::Value;
+
+/// The newest version of a key that is not a merge operand, as stored.
+pub(crate) enum Newest {
+    Missing,
+    Value(Value),
+    Entity(Value),
+    /// An encoded blob index.
+    Blob(Value),
+}
+
+/// The state of the search for older versions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SearchState {
+    /// All older versions are needed.
+    Open,
+    /// Versions in older sources are hidden by a range tombstone; the current source may hold a
+    /// newer version.
+    Covered,
+    /// No older versions are needed.
+    Finished,
+}
+
+/// A stored value found by a search. Values in a memtable are not pinned, because the view holds the memtable.
+pub(crate) enum Stored<'a> {
+    Memtable(&'a Arc<Memtable>, Entry<'a>),
+    Pinned(Value),
+}
+
+impl Stored<'_> {
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Stored::Memtable(_, entry) => entry.value(),
+            Stored::Pinned(value) => value,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn pin(self) -> Value {
+        match self {
+            Stored::Memtable(memtable, entry) => Value::in_memtable(memtable.pin(entry)),
+            Stored::Pinned(value) => value,
+        }
+    }
+}
+
+/// The versions found so far.
+pub(crate) struct Versions<'a> {
+    /// Merge operands, newest first.
+    pub(crate) operands: Vec<Stored<'a>>,
+    pub(crate) newest: Newest,
+    /// The user key of the newest version with its timestamp; empty if not recorded.
+    pub(crate) key: Vec<u8>,
+    /// The sequence number of the newest version; zero if not recorded.
+    pub(crate) newest_seq: SequenceNumber,
+    /// True if `key` and `newest_seq` are recorded: if keys have timestamps, or if the caller needs
+    /// the number.
+    pub(crate) records_newest: bool,
+    /// The newest range tombstone over the key in the sources searched so far. If keys have
+    /// timestamps, each version is checked against `timed` instead, and this is the maximum
+    /// sequence number.
+    pub(crate) covered_by: SequenceNumber,
+    pub(crate) timed: Option<Box<TimestampedTombstones<'a>>>,
+    pub(crate) state: SearchState,
+}
+
+/// The range tombstones of the sources searched so far. Used if keys have timestamps, because the
+/// tombstones that hide a version then depend on its timestamp.
+pub(crate) struct TimestampedTombstones<'a> {
+    pub(crate) order: &'a KeyOrder,
+    pub(crate) visible: SequenceNumber,
+    pub(crate) read_ts: Option<&'a [u8]>,
+    pub(crate) sources: Vec<Arc<Fragments>>,
+}
+
+impl<'a> Versions<'a> {
+    /// True if a range tombstone hides the version; called only if `seq` is less than `covered_by`.
+    #[cold]
+    fn is_hidden(&self, user_key: &[u8], seq: SequenceNumber) -> bool {
+        self.timed.as_ref().is_none_or(|timed| {
+            timed.sources.iter().any(|fragments| {
+                let (visible, read_ts) = (timed.visible, timed.read_ts);
+                seq < fragments.covering_at(timed.order, user_key, visible, read_ts)
+            })
+        })
+    }
+
+    /// Adds the next older version. Returns `Break` if no older versions are needed.
+    #[inline]
+    pub(crate) fn add(
+        &mut self,
+        user_key: &[u8],
+        seq: SequenceNumber,
+        kind: ValueKind,
+        stored: impl FnOnce() -> Stored<'a>,
+    ) -> ControlFlow<()> {
+        self.state = SearchState::Finished;
+        if seq < self.covered_by && self.is_hidden(user_key, seq) {
+            return ControlFlow::Break(());
+        }
+        if self.records_newest && self.operands.is_empty() {
+            self.key.extend_from_slice(user_key);
+            self.newest_seq = seq;
+        }
+        match kind {
+            ValueKind::Value => self.newest = Newest::Value(stored().pin()),
+            ValueKind::WideColumnEntity => self.newest = Newest::Entity(stored().pin()),
+            ValueKind::BlobIndex => self.newest = Newest::Blob(stored().pin()),
+            ValueKind::ValuePreferredSeqno => {
+                let value = stored().pin();
+                let len = value.len().saturating_sub(size_of::<u64>());
+                self.newest = Newest::Value(value.slice(0..len));
+            }
+            ValueKind::Merge => {
+                self.operands.push(stored());
+                self.state = SearchState::Open;
+                return ControlFlow::Continue(());
+            }
+            _ => {}
+        }
+        ControlFlow::Break(())
+    }
+}
