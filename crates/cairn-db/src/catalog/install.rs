@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use cairn_format::manifest::{LogReach, VersionEdit};
+use cairn_format::manifest::{LogReach, VersionEdit, WalChanges};
 use cairn_memtable::Memtable;
 use cairn_observe::BackgroundErrorReason;
 use cairn_types::{Error, FileNumber, Result, SequenceNumber};
@@ -190,7 +190,10 @@ impl Catalog {
         if self.options().track_and_verify_wals_in_manifest && min_log.is_some() {
             // RocksDB ignores everything else in a record with changes of logs.
             records.push(VersionEdit {
-                wals_deleted_before: min_log,
+                wals: WalChanges {
+                    additions: Vec::new(),
+                    deleted_before: min_log,
+                },
                 ..VersionEdit::default()
             });
         }

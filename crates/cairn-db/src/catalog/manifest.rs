@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cairn_format::manifest::VersionEdit;
+use cairn_format::manifest::{VersionEdit, WalChanges};
 use cairn_format::names::FileName;
 use cairn_observe::BackgroundErrorReason;
 use cairn_observe::statistics::Ticker;
@@ -87,7 +87,10 @@ impl Editor<'_> {
         let mut edits = Vec::new();
         if self.catalog.options().track_and_verify_wals_in_manifest {
             edits.push(VersionEdit {
-                wals_deleted_before: Some(min_log),
+                wals: WalChanges {
+                    additions: Vec::new(),
+                    deleted_before: Some(min_log),
+                },
                 ..VersionEdit::default()
             });
         }

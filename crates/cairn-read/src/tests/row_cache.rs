@@ -194,7 +194,7 @@ fn the_table_and_the_key_of_a_row_are_compared() {
     for file in world.view.version.files() {
         let table = file.1.table.peek().unwrap();
         for key in [&b"a"[..], b"b"] {
-            let place = rows(&world).position(&table, file.1.largest_seq, SequenceNumber(2), key);
+            let place = rows(&world).position(&table, file.1.seqs.largest, SequenceNumber(2), key);
             all.extend(cache.get(&place).map(|row| (place, row)));
         }
     }
