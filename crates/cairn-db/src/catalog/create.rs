@@ -184,7 +184,7 @@ impl Editor<'_> {
         Ok(created)
     }
 
-    /// Drops `family`, durably. Its handles can still read it, and keep its files.
+    /// Drops `family`, durably. Open handles can still read it and keep its files from deletion.
     ///
     /// # Errors
     ///

@@ -74,8 +74,8 @@ impl Editor<'_> {
         self.log_edits(env, BackgroundErrorReason::ManifestWrite, vec![record])
     }
 
-    /// Records which logs are needed: those of failed writes are not, even if nothing had to be flushed. It
-    /// is the first edit in a new MANIFEST if the old one failed.
+    /// Records which logs are still needed. Logs of failed writes are not, even if nothing had to be flushed.
+    /// If the MANIFEST has failed, this is the first edit in a new one.
     ///
     /// # Errors
     ///

@@ -115,7 +115,7 @@ fn no_row_is_kept_without_fill_cache_or_without_entries() {
 }
 
 #[test]
-fn rows_of_old_snapshots_are_apart() {
+fn old_snapshots_have_rows_of_their_own() {
     let changes = [put("a", "1"), put("a", "2"), put("z", "3")];
     let world = with_rows(&changes, &[3]);
     let options = ReadOptions::default();

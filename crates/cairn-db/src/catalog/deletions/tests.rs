@@ -49,7 +49,7 @@ struct Fixture {
     statistics: Arc<Statistics>,
     deletions: Deletions,
     family: FamilyState,
-    /// Kept, because its end is that of a view.
+    /// Kept alive: its drop sets the mark that the end of a view sets.
     _sources: Sources,
 }
 
@@ -220,7 +220,7 @@ fn a_failed_deletion_is_reported_and_leaves_the_file() {
 }
 
 #[test]
-fn a_file_that_becomes_trash_is_deleted_later_and_counted_twice() {
+fn trash_is_counted_when_it_is_made_and_when_it_is_deleted() {
     let it = Fixture::new();
     it.manager.set_delete_rate_bytes_per_second(1);
     it.manager.set_max_trash_db_ratio(1.0);
