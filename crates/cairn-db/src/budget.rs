@@ -210,7 +210,7 @@ impl wrapper::RandomAccessFileWrapper for TimedFile {
         let nanos = self.clock.monotonic_nanos();
         let nanos = nanos.saturating_sub(reads.take_note());
         let (_, bytes) = reads.done();
-        // The times of reads that are under way together are not their sum.
+        // Reads of a batch overlap: each counts with its share of the elapsed time.
         let count = reads.reads.len() as u64;
         self.reads.add(count, queue.share(nanos), bytes);
     }

@@ -315,13 +315,13 @@ impl MemoryBudget {
         Ok(())
     }
 
-    /// Charges the memtables of `buffers`, a limit of the program's own, to the budget, unless they are charged to a
-    /// cache already.
+    /// Charges memtables under `buffers`, a limit set by the program, to the budget, unless they are already charged
+    /// to a cache.
     pub fn include_buffers(&self, buffers: &WriteBufferManager) {
         buffers.charge_to(&self.cache);
     }
 
-    /// Charges a cache whose size is explicit to the budget, for as long as it lives.
+    /// Charges a cache of explicit size to the budget, until the cache is dropped.
     pub fn include_cache(&self, cache: &Arc<BlockCache>) {
         if Arc::ptr_eq(cache, &self.cache) {
             return;
@@ -405,8 +405,8 @@ impl MemoryBudget {
         Some(record)
     }
 
-    /// Returns the memory that a flush or compaction has freed to the kernel. `now` is the time of the monotonic clock;
-    /// jobs that end soon after another do nothing.
+    /// Returns to the kernel the memory that a flush or compaction has freed. `now` is the time of the monotonic clock.
+    /// A call soon after another one has no effect.
     pub fn job_ended(&self, now: u64) {
         let mut state = self.state.lock();
         if now < state.trimmed_at.saturating_add(TRIM_INTERVAL) {

@@ -78,7 +78,7 @@ fn an_automatic_budget_is_a_share_of_the_available_memory() {
 }
 
 #[test]
-fn a_lowered_budget_is_in_force_at_once() {
+fn a_lowered_budget_takes_effect_at_once() {
     let budget = MemoryBudget::new(64 * MIB).unwrap();
     let database = registered(&budget);
     read(&budget, &database, 0..20_000);
