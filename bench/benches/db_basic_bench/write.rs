@@ -150,6 +150,7 @@ impl Case for ManualCompaction {
 struct ManualFlush {
     database: Database,
     keys: KeyGenerator,
+    random: Rng,
     entries: u64,
     value_len: usize,
 }
@@ -158,8 +159,12 @@ impl Case for ManualFlush {
     fn run(&mut self, operations: u64) -> Duration {
         let mut time = Duration::ZERO;
         for _ in 0..operations {
-            let entries = self.entries;
-            self.database.fill(&mut self.keys, entries, self.value_len);
+            let mut value = vec![0; self.value_len];
+            for _ in 0..self.entries {
+                random_text(&mut self.random, &mut value);
+                let written = self.database.db().put(&self.keys.next_key(), &value);
+                written.expect("the entry can be written");
+            }
             let began = Instant::now();
             let flushed = self.database.db().flush();
             flushed.expect("the database can be flushed");
@@ -253,6 +258,7 @@ fn run_flushes() {
                 ManualFlush {
                     database: Database::create("ManualFlush", options),
                     keys: KeyGenerator::random(301, entries),
+                    random: Rng::new(301),
                     entries,
                     value_len: value_len as usize,
                 }

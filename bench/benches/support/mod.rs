@@ -40,7 +40,8 @@ pub trait Case {
 pub enum Sampling {
     /// As many as fit in criterion's measurement time.
     Timed,
-    /// This many samples of one operation each, because each operation changes the database.
+    /// This many samples of one operation each, because each operation changes the database. The measurement time is
+    /// too short for that, so that criterion takes no more; it warns about that.
     Single(usize),
 }
 
@@ -56,7 +57,8 @@ pub fn run<C: Case>(name: &str, sampling: Sampling, prepare: impl FnOnce() -> C)
     if let Sampling::Single(samples) = sampling {
         criterion = criterion
             .sample_size(samples)
-            .warm_up_time(Duration::from_nanos(1));
+            .warm_up_time(Duration::from_nanos(1))
+            .measurement_time(Duration::from_millis(1));
     }
     let mut criterion = criterion.configure_from_args();
     let mut prepare = Some(prepare);
