@@ -1,3 +1,5 @@
+//! The lock manager: modes, order, timeouts, deadlocks, limits and expiration.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Instant;
