@@ -12,7 +12,7 @@ use cairn_types::{Error, Result};
 
 use crate::batch::rocksdb_writebatch_t;
 use crate::database::{ReadPoint, rocksdb_column_family_handle_t, rocksdb_snapshot_t};
-use crate::error::{array, bytes, malloc_bytes, report, report_ptr, store};
+use crate::error::{array, bytes, malloc_bytes, not_built, report, report_ptr, store};
 use crate::handle::{create, create_freeable, maybe, of, of_mut};
 use crate::indexed::rocksdb_writebatch_wi_t;
 use crate::iter::{Cursor, closed, create_iter, rocksdb_iterator_t};
@@ -23,8 +23,18 @@ use crate::transaction_db::rocksdb_transactiondb_t;
 /// The object of a transaction handle.
 pub struct TransactionHandle {
     txn: Transaction,
-    /// The error of the write options, which a commit reports.
+    /// The error of the write options or of a timestamp, which a commit reports.
     refused: Option<Error>,
+}
+
+impl TransactionHandle {
+    /// Makes the commit fail because of a timestamp, unless it is the one that means none.
+    fn refuse(&mut self, function: &str, timestamp: u64) {
+        if timestamp != u64::MAX {
+            self.refused
+                .get_or_insert_with(|| not_built(function, "user-defined timestamps"));
+        }
+    }
 }
 
 handles! {
@@ -258,6 +268,14 @@ c_functions! {
         let name = self::txn(txn).name();
         store(name_len, name.len());
         malloc_bytes(name)
+    }
+    /// Not supported: user-defined timestamps. The commit fails.
+    fn rocksdb_transaction_set_commit_timestamp(txn: *mut rocksdb_transaction_t, commit_timestamp: u64) {
+        of_mut(txn).refuse("rocksdb_transaction_set_commit_timestamp", commit_timestamp);
+    }
+    /// Not supported: user-defined timestamps. The commit fails.
+    fn rocksdb_transaction_set_read_timestamp_for_validation(txn: *mut rocksdb_transaction_t, read_timestamp: u64) {
+        of_mut(txn).refuse("rocksdb_transaction_set_read_timestamp_for_validation", read_timestamp);
     }
     /// Sets a save point.
     fn rocksdb_transaction_set_savepoint(txn: *mut rocksdb_transaction_t) {

@@ -30,7 +30,6 @@ use crate::options::{
     rocksdb_block_based_table_options_t, rocksdb_compactoptions_t, rocksdb_options_t,
     rocksdb_readoptions_t, rocksdb_writeoptions_t,
 };
-use crate::transaction::rocksdb_transaction_t;
 
 /// An object of an unsupported feature.
 pub struct rocksdb_backup_engine_info_t(());
@@ -185,8 +184,6 @@ c_unbuilt! { "secondary instances":
 }
 
 c_unbuilt! { "user-defined timestamps":
-    no() fn rocksdb_transaction_set_commit_timestamp(txn: *mut rocksdb_transaction_t, commit_timestamp: u64);
-    no() fn rocksdb_transaction_set_read_timestamp_for_validation(txn: *mut rocksdb_transaction_t, read_timestamp: u64);
     at(opt) fn rocksdb_compactoptions_set_full_history_ts_low(opt: *mut rocksdb_compactoptions_t, ts: *mut c_char, tslen: usize);
     err(errptr) fn rocksdb_delete_cf_with_ts(db: *mut rocksdb_t, options: *const rocksdb_writeoptions_t, column_family: *mut rocksdb_column_family_handle_t, key: *const c_char, keylen: usize, ts: *const c_char, tslen: usize, errptr: *mut *mut c_char);
     err(errptr) fn rocksdb_delete_with_ts(db: *mut rocksdb_t, options: *const rocksdb_writeoptions_t, key: *const c_char, keylen: usize, ts: *const c_char, tslen: usize, errptr: *mut *mut c_char);
