@@ -1,5 +1,7 @@
 //! Transactions on databases in memory and in the simulator.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod checker;
 mod crash;
 mod isolation;

@@ -238,7 +238,7 @@ fn an_expired_transaction_loses_its_locks_and_cannot_commit() {
     for others_write in [true, false] {
         let mut txn = begin(&db, expiring.clone());
         txn.put(b"k", b"1").unwrap();
-        std::thread::sleep(Duration::from_millis(20));
+        db.db().clock().sleep(Duration::from_millis(20));
         if others_write {
             put(&db, b"k", b"2").unwrap();
             assert_eq!(txn.state(), TransactionState::LocksStolen);
