@@ -179,14 +179,18 @@ impl TransactionDb {
         )
     }
 
-    /// Runs `work` in a transaction and commits it. After a conflict, a timeout or a deadlock, it is repeated in a new
+    /// Runs `work` in a transaction that detects deadlocks, and commits it. After a conflict, a timeout or a deadlock, it is repeated in a new
     /// transaction, a limited number of times.
     ///
     /// # Errors
     ///
     /// The error of `work`; that of the commit.
     pub fn transact<T>(&self, work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
-        retry(|| self.begin(), work)
+        let options = TransactionOptions {
+            deadlock_detect: true,
+            ..TransactionOptions::default()
+        };
+        retry(|| self.begin_with(&WriteOptions::default(), &options), work)
     }
 
     /// Returns the underlying database. Its writes ignore the locks of transactions.

@@ -75,7 +75,6 @@ pub struct Transaction {
     snapshot_needed: bool,
     counts: WriteCounts,
     write_options: WriteOptions,
-    max_batch_bytes: usize,
 }
 
 impl Transaction {
@@ -91,7 +90,6 @@ impl Transaction {
             snapshot_needed: false,
             counts: WriteCounts::default(),
             write_options,
-            max_batch_bytes: 0,
         }
     }
 
@@ -138,7 +136,6 @@ impl Transaction {
         let policy = Policy::Pessimistic(pessimistic);
         let mut transaction = Transaction::new(db, policy, write_options);
         if options.max_write_batch_size > 0 {
-            transaction.max_batch_bytes = options.max_write_batch_size;
             transaction
                 .batch
                 .set_max_bytes(options.max_write_batch_size);
@@ -394,6 +391,7 @@ impl Transaction {
     /// Discards the batch, and releases all locks (T3).
     fn clear(&mut self) {
         self.save_points.clear();
+        self.families.clear();
         self.batch.clear();
         self.counts = WriteCounts::default();
         self.release_locks();
