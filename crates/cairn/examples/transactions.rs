@@ -10,9 +10,8 @@ fn amount(value: Option<cairn::Value>) -> u64 {
 }
 
 fn main() -> Result<()> {
-    let dir = std::env::temp_dir().join("cairn-example-transactions");
-    let _ = std::fs::remove_dir_all(&dir);
-    let db = Db::builder(&dir)
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let db = Db::builder(dir.path().join("db"))
         .create_if_missing(true)
         .open_transactional(&Default::default())?;
     for account in 0..ACCOUNTS {
