@@ -92,7 +92,7 @@ pub struct rocksdb_slice_t {
 /// # Safety
 ///
 /// The arguments are valid as `c.h` requires.
-unsafe fn get_copy(
+pub(crate) unsafe fn get_copy(
     family: &Family,
     options: *const rocksdb_readoptions_t,
     key: &[u8],
@@ -115,7 +115,7 @@ unsafe fn get_copy(
 // One function for all variants, which does not unwind: each variant checks its handle and tail-calls
 // this function, with its arguments still in registers and without a stack frame of its own.
 #[inline(never)]
-unsafe extern "C" fn get_pinned<H: Handle<Object = Pinned, Beside = GetScratch>>(
+pub(crate) unsafe extern "C" fn get_pinned<H: Handle<Object = Pinned, Beside = GetScratch>>(
     family: &Family,
     options: *const rocksdb_readoptions_t,
     key: *const c_char,
@@ -229,10 +229,10 @@ pub(crate) unsafe fn keys<'a>(
 }
 
 /// The output arrays of `rocksdb_multi_get` and its variants.
-struct Lists {
-    values: *mut *mut c_char,
-    sizes: *mut usize,
-    errors: *mut *mut c_char,
+pub(crate) struct Lists {
+    pub(crate) values: *mut *mut c_char,
+    pub(crate) sizes: *mut usize,
+    pub(crate) errors: *mut *mut c_char,
 }
 
 impl Lists {
@@ -241,7 +241,7 @@ impl Lists {
     /// # Safety
     ///
     /// The arrays have space for it.
-    unsafe fn put(&self, at: usize, result: Result<Option<Value>>) {
+    pub(crate) unsafe fn put(&self, at: usize, result: Result<Option<Value>>) {
         // SAFETY: guaranteed by the caller. The arrays are uninitialized, so no earlier text is freed.
         unsafe {
             self.errors.add(at).write(std::ptr::null_mut());
