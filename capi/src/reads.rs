@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_uchar};
 use std::mem::ManuallyDrop;
 
-use cairn_db::{Db, Family, Found, GetScratch, Value};
+use cairn_db::{Db, Family, Found, GetScratch, Operand, Value};
 use cairn_options::ReadOptions;
 use cairn_types::{Error, Result};
 
@@ -22,7 +22,14 @@ pub struct Pinned {
     len: usize,
     /// Pins the bytes.
     #[expect(dead_code, reason = "the value is held to pin it, not read")]
-    value: Value,
+    pin: Pin,
+}
+
+/// The owner of a pinned value.
+#[expect(dead_code, reason = "held to pin the value, not read")]
+enum Pin {
+    Value(Value),
+    Operand(Operand),
 }
 
 /// The location of a value's bytes, in a block, a memtable or a vector, which does not change when the
@@ -35,7 +42,22 @@ fn place(value: &[u8]) -> (*const u8, usize) {
 impl From<Value> for Pinned {
     fn from(value: Value) -> Pinned {
         let (data, len) = place(&value);
-        Pinned { data, len, value }
+        Pinned {
+            data,
+            len,
+            pin: Pin::Value(value),
+        }
+    }
+}
+
+impl From<Operand> for Pinned {
+    fn from(operand: Operand) -> Pinned {
+        let (data, len) = place(&operand);
+        Pinned {
+            data,
+            len,
+            pin: Pin::Operand(operand),
+        }
     }
 }
 
@@ -151,7 +173,8 @@ fn find_pinned<H: Handle<Object = Pinned, Beside = GetScratch>>(
     let shell = own.vacant();
     // SAFETY: the result is neither used nor dropped afterwards.
     let value = unsafe { std::ptr::read(value) };
-    Ok(shell.fill(Pinned { data, len, value }))
+    let pin = Pin::Value(value);
+    Ok(shell.fill(Pinned { data, len, pin }))
 }
 
 /// The result of a get that found neither a plain value nor nothing: the error, or a handle of an

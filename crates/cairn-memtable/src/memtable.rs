@@ -13,7 +13,7 @@ use crate::filter::{Filter, FilterOptions};
 use crate::iter::{MemtableIter, MemtableWalk};
 use crate::pin::PinnedEntry;
 use crate::skiplist::comparator_guard::{assert_not_held, holding};
-use crate::skiplist::{Addition, Entry, INSERT_BATCH, InsertHint, SkipList};
+use crate::skiplist::{Addition, Entry, INSERT_BATCH, InsertHint, Run, SkipList};
 
 /// Options of a memtable.
 #[derive(Clone, Debug)]
@@ -431,16 +431,15 @@ impl Memtable {
         if !self.may_have(user) {
             return;
         }
-        let mut at = self.list.at_or_after(user, key::packed(internal));
-        while let Some(entry) = at {
-            if !same_key(order, entry.user_key(), user) {
-                return;
-            }
+        let mut ended = |entry: Entry<'m>| {
             // Entries with older timestamps follow, whatever their sequence numbers.
-            if entry.seq() <= lookup.seq() && visit(entry).is_break() {
-                return;
-            }
-            at = entry.next();
+            !same_key(order, entry.user_key(), user)
+                || (entry.seq() <= lookup.seq() && visit(entry).is_break())
+        };
+        if let Some(first) = self.list.at_or_after(user, key::packed(internal))
+            && !ended(first)
+        {
+            let _ = Run::after(first).find(|entry| ended(*entry));
         }
     }
 
