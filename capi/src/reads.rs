@@ -125,7 +125,15 @@ unsafe fn get_copy(
     unsafe {
         let found = report(errptr, || family.get_with(key, of(options).checked()?));
         store(vallen, found.as_ref().map_or(0, |value| value.len()));
-        found.map_or(std::ptr::null_mut(), |value| malloc_bytes(&value))
+        found.map_or(std::ptr::null_mut(), malloc_value)
+    }
+}
+
+/// The bytes of `value` from `malloc`, to be freed by the program: those that its merge operator returned, or a copy.
+pub(crate) fn malloc_value(value: Value) -> *mut c_char {
+    match value.into_malloc() {
+        Ok(bytes) => bytes.cast(),
+        Err(value) => malloc_bytes(&value),
     }
 }
 
@@ -269,7 +277,10 @@ impl Lists {
         unsafe {
             self.errors.add(at).write(std::ptr::null_mut());
             let (value, size) = match result {
-                Ok(Some(value)) => (malloc_bytes(&value), value.len()),
+                Ok(Some(value)) => {
+                    let size = value.len();
+                    (malloc_value(value), size)
+                }
                 Ok(None) => (std::ptr::null_mut(), 0),
                 Err(error) => {
                     save(self.errors.add(at), &error);

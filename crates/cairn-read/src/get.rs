@@ -18,7 +18,7 @@ use cairn_observe::statistics::{Histogram, Hit, Ticker};
 use cairn_options::{ReadOptions, ReadTier};
 use cairn_platform::{Buffer, ReadRequest};
 use cairn_table::{GetOptions, Table, TableGet};
-use cairn_types::{KeyOrder, Progress, Result, SequenceNumber};
+use cairn_types::{KeyOrder, MergeResult, Progress, Result, SequenceNumber};
 use cairn_version::{FileMeta, TableRef};
 
 use crate::blob::{BlobReadOptions, Located, PendingBlob};
@@ -26,7 +26,7 @@ use crate::columns::{Columns, default_column, with_blobs};
 use crate::file_read_sample;
 use crate::get_stats::{count_get, count_tables};
 use crate::level::storage_forbidden;
-use crate::merge_operands::{Below, Merged, full_merge};
+use crate::merge_operands::{Below, MergedForRead, full_merge_for_read};
 use crate::operands::{Counting, GetMergeOperandsOptions, OnOperand, Operands};
 use crate::read_deadline::ReadDeadline;
 use crate::row_cache::{Lookup, NewRow, RowCache};
@@ -762,13 +762,14 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
             if let Some(statistics) = &self.view.family.statistics {
                 statistics.record(Histogram::ReadNumMergeOperands, count);
             }
-            let merged = |bytes| Value::merged(bytes, count > self.operand_threshold);
-            Ok(
-                match full_merge(&self.view.family, self.key(), below, operands)? {
-                    Merged::Value(value) => Found::Value(merged(value)),
-                    Merged::Entity(entity) => Found::Entity(merged(entity)),
-                },
-            )
+            let merged = full_merge_for_read(&self.view.family, self.key(), below, operands)?;
+            let too_many = count > self.operand_threshold;
+            Ok(match merged {
+                MergedForRead::Value(value) => Found::Value(Value::merged(value, too_many)),
+                MergedForRead::Entity(entity) => {
+                    Found::Entity(Value::merged(MergeResult::Owned(entity), too_many))
+                }
+            })
         })
     }
 
@@ -825,7 +826,7 @@ fn starts_after(order: &KeyOrder, file: &FileMeta, user: &[u8]) -> bool {
 /// # Errors
 ///
 /// `IoError` and `Corruption` of the files read, `Incomplete` if `read_tier` forbids a necessary
-/// read, `TimedOut`, and those of [`full_merge`].
+/// read, `TimedOut`, and those of [`full_merge`](crate::merge_operands::full_merge).
 #[inline]
 pub fn get(view: &View, lookup: &LookupKey, options: &ReadOptions) -> Result<Found> {
     SCRATCH.with(|scratch| get_in(view, lookup, options, scratch))

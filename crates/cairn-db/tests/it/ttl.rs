@@ -142,7 +142,7 @@ fn stored_values_have_a_timestamp_suffix_that_is_not_visible() {
         let operands = db.get_merge_operands(b"c", 9, &ReadOptions::default());
         let operands = operands.unwrap();
         assert_eq!(
-            operands.iter().map(|one| &**one).collect::<Vec<_>>(),
+            operands.iter().collect::<Vec<_>>(),
             [b"x", b"y"]
         );
         db.close().unwrap();
