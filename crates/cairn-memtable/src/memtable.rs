@@ -443,6 +443,52 @@ impl Memtable {
         }
     }
 
+    /// The newest point entry of the user key of `lookup` that is visible at its sequence number. The order must be
+    /// one without timestamps.
+    #[inline]
+    #[must_use]
+    pub fn newest<'m>(&'m self, lookup: &LookupKey) -> Option<Entry<'m>> {
+        debug_assert_eq!(self.order().timestamp_size(), 0, "timestamps need `find`");
+        let internal = lookup.internal();
+        let (user, order) = (key::user_key(internal), self.list.order());
+        if !self.may_have(user) {
+            return None;
+        }
+        let first = self.list.at_or_after(user, key::packed(internal))?;
+        same_key(order, first.user_key(), user).then_some(first)
+    }
+
+    /// Calls `add` with the merge operands after the entry `first` and of its key, newest first, from sequence number
+    /// `since` on, until it returns false. Returns the entry of the key that follows the last of them. The order must
+    /// be one without timestamps.
+    pub fn operands_after<'m>(
+        &'m self,
+        first: Entry<'m>,
+        since: SequenceNumber,
+        mut add: impl FnMut(Entry<'m>) -> bool,
+    ) -> Option<Entry<'m>> {
+        debug_assert_eq!(self.order().timestamp_size(), 0, "timestamps need `find`");
+        let (order, user) = (self.list.order(), first.user_key());
+        let oldest = key::pack(since, ValueKind::Deletion);
+        for entry in Run::after(first) {
+            let internal = entry.key();
+            if !same_bytes(key::user_key(internal), user)
+                && !same_key(order, key::user_key(internal), user)
+            {
+                return None;
+            }
+            let packed = key::packed(internal);
+            // Truncation is intended: the kind is the lowest byte.
+            if packed as u8 != ValueKind::Merge as u8 || packed < oldest {
+                return Some(entry);
+            }
+            if !add(entry) {
+                return None;
+            }
+        }
+        None
+    }
+
     /// True if the memtable may have point entries of `user_key` according to the filter, or if there is no
     /// filter. [`Memtable::get`] and [`Memtable::find`] consult the filter themselves.
     #[inline]
@@ -619,6 +665,17 @@ fn same_key(order: &KeyOrder, a: &[u8], b: &[u8]) -> bool {
         KeyOrder::Bytewise | KeyOrder::ReverseBytewise => a == b,
         order => order.compare_without_timestamp(a, b).is_eq(),
     }
+}
+
+/// `a == b`, for short slices that are mostly equal, without a call.
+#[inline]
+fn same_bytes(a: &[u8], b: &[u8]) -> bool {
+    let (a_words, a_rest) = a.as_chunks::<8>();
+    let (b_words, b_rest) = b.as_chunks::<8>();
+    let rest = a_rest.iter().zip(b_rest);
+    a.len() == b.len()
+        && a_words.iter().zip(b_words).all(|(a, b)| a == b)
+        && rest.into_iter().all(|(a, b)| a == b)
 }
 
 impl std::fmt::Debug for Memtable {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use cairn_format::key::LookupKey;
 use cairn_format::range_del::Fragments;
+use cairn_memtable::Entry;
 use cairn_observe::perf::by_level::{self, LevelMetric};
 use cairn_observe::perf::{self, PerfMetric};
 use cairn_observe::statistics::{Histogram, Hit, Ticker};
@@ -483,11 +484,21 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
                 }
             }
             let (versions, on_operand) = (&mut self.versions, &mut self.on_operand);
-            memtable.find(self.lookup, |entry| {
+            let add = |versions: &mut Versions<'a>, on_operand: &mut H, entry: Entry<'a>| {
                 let stored = || Stored::Memtable(memtable, entry);
                 let (key, seq, kind) = (entry.user_key(), entry.seq(), entry.kind());
                 versions.add(key, seq, kind, on_operand, stored)
-            });
+            };
+            if versions.records_newest {
+                memtable.find(self.lookup, |entry| add(versions, on_operand, entry));
+            } else {
+                let mut next = memtable.newest(self.lookup);
+                while let Some(entry) = next
+                    && add(versions, on_operand, entry).is_continue()
+                {
+                    next = versions.add_operands_after(memtable, entry, on_operand);
+                }
+            }
             if self.versions.state == SearchState::Finished {
                 return;
             }
@@ -601,9 +612,9 @@ impl<'a, H: OnOperand> PointGet<'a, H> {
         while let Some(entry) = row.next()? {
             let stored = || row.stored(&entry);
             let on_operand = &mut self.on_operand;
-            let added =
-                self.versions
-                    .add(lookup.user(), entry.seq, entry.kind, on_operand, stored);
+            let added = self
+                .versions
+                .add(lookup.user(), entry.seq, entry.kind, on_operand, stored);
             if added.is_break() {
                 break;
             }

@@ -49,9 +49,8 @@ pub fn full_merge(
     operands: &[&[u8]],
 ) -> Result<Merged> {
     let merge = Merge::new(reading, user_key, operands)?;
-    let run = |existing: Option<&[u8]>| {
-        merge.run(existing, |operator, input| operator.full_merge(input))
-    };
+    let run =
+        |existing: Option<&[u8]>| merge.run(existing, |operator, input| operator.full_merge(input));
     match below {
         Below::Nothing => run(None).map(Merged::Value),
         Below::Value(value) => run(Some(value)).map(Merged::Value),
@@ -97,7 +96,11 @@ struct Merge<'a> {
 }
 
 impl<'a> Merge<'a> {
-    fn new(reading: &'a Reading, user_key: &'a [u8], operands: &'a [&'a [u8]]) -> Result<Merge<'a>> {
+    fn new(
+        reading: &'a Reading,
+        user_key: &'a [u8],
+        operands: &'a [&'a [u8]],
+    ) -> Result<Merge<'a>> {
         let Some(operator) = &reading.merge_operator else {
             return Err(Error::new(
                 Code::MergeInProgress,

@@ -9,7 +9,7 @@ use std::iter::FusedIterator;
 use std::ops::{Deref, Index, Range};
 use std::sync::Arc;
 
-use cairn_memtable::PinnedValues;
+use cairn_memtable::{Memtable, PinnedValues};
 use cairn_platform::Buffer;
 use cairn_types::{Code, Error, Result, Subcode};
 
@@ -42,14 +42,7 @@ impl Gathered {
         match stored {
             Stored::Memtable(memtable, entry) => {
                 debug_assert!(self.places.is_empty(), "memtables are searched first");
-                match self.memtables.last_mut() {
-                    Some(values) if values.is_of(memtable) => values.push(*entry),
-                    _ => {
-                        let mut values = PinnedValues::new(memtable);
-                        values.push(*entry);
-                        self.memtables.push(values);
-                    }
-                }
+                self.values_of(memtable).push(*entry);
             }
             Stored::Block(buffer, range) => {
                 if !self.blocks.last().is_some_and(|last| last.is_same(buffer)) {
@@ -62,6 +55,19 @@ impl Gathered {
                 });
             }
         }
+    }
+
+    /// The operands in `memtable`, which is the last memtable searched.
+    #[inline]
+    pub(crate) fn values_of(&mut self, memtable: &Arc<Memtable>) -> &mut PinnedValues {
+        if !self
+            .memtables
+            .last()
+            .is_some_and(|last| last.is_of(memtable))
+        {
+            self.memtables.push(PinnedValues::new(memtable));
+        }
+        self.memtables.last_mut().expect("there is one")
     }
 
     /// The number of operands.
@@ -342,7 +348,10 @@ impl Default for GetMergeOperandsOptions<'_> {
 impl fmt::Debug for GetMergeOperandsOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GetMergeOperandsOptions")
-            .field("expected_max_number_of_operands", &self.expected_max_number_of_operands)
+            .field(
+                "expected_max_number_of_operands",
+                &self.expected_max_number_of_operands,
+            )
             .field("continue_cb", &self.continue_cb.is_some())
             .field("number_of_operands", &self.number_of_operands)
             .finish()
@@ -356,7 +365,10 @@ impl GetMergeOperandsOptions<'_> {
     ///
     /// `Incomplete` if there are too many.
     pub(crate) fn check(&self) -> Result<()> {
-        let (max, found) = (self.expected_max_number_of_operands, self.number_of_operands);
+        let (max, found) = (
+            self.expected_max_number_of_operands,
+            self.number_of_operands,
+        );
         match found > max {
             true => Err(Error::new(
                 Code::Incomplete,
@@ -372,7 +384,7 @@ impl GetMergeOperandsOptions<'_> {
 pub(crate) trait OnOperand {
     /// Called with each operand as stored, newest first. Returns false to end the lookup with it.
     fn found(&mut self, operand: &[u8]) -> bool;
-    /// True if the operands found so far are needed.
+    /// True if the operand is needed.
     fn keeps(&self) -> bool;
 }
 
@@ -389,7 +401,7 @@ impl OnOperand for () {
     }
 }
 
-/// A read of unmerged operands: counts them, and stops gathering once there are too many.
+/// A read of unmerged operands: counts them, and gathers no more than are expected.
 pub(crate) struct Counting<'r, 'a> {
     pub(crate) request: &'r mut GetMergeOperandsOptions<'a>,
     /// True if operands end with a TTL timestamp.

@@ -143,14 +143,37 @@ impl<'a> Versions<'a> {
     ) -> ControlFlow<()> {
         let goes_on = on_operand.found(stored.bytes());
         let operands = self.operands.get_or_insert_default();
-        match on_operand.keeps() {
-            true => operands.push(stored),
-            false => **operands = Gathered::default(),
+        if on_operand.keeps() {
+            operands.push(stored);
         }
         if !goes_on {
             return ControlFlow::Break(());
         }
         self.state = SearchState::Open;
         ControlFlow::Continue(())
+    }
+
+    /// Adds the operands after the operand `first` in `memtable`. Returns the next older version there, which is not
+    /// an operand or is hidden. Faster than [`Versions::add`] for each; for keys without timestamps.
+    #[inline(never)]
+    pub(crate) fn add_operands_after<'m>(
+        &mut self,
+        memtable: &'m Arc<Memtable>,
+        first: Entry<'m>,
+        on_operand: &mut impl OnOperand,
+    ) -> Option<Entry<'m>> {
+        let values = self.operands.get_or_insert_default().values_of(memtable);
+        let mut goes_on = true;
+        let next = memtable.operands_after(first, self.covered_by, |entry| {
+            goes_on = on_operand.found(entry.value());
+            if on_operand.keeps() {
+                values.push(entry);
+            }
+            goes_on
+        });
+        if !goes_on {
+            self.state = SearchState::Finished;
+        }
+        next
     }
 }
