@@ -12,9 +12,10 @@ use crate::constants::{
     rocksdb_pinnable_multi_get_not_found, rocksdb_pinnable_multi_get_out_of_bounds,
 };
 use crate::database::{rocksdb_column_family_handle_t, rocksdb_t};
-use crate::error::{array, bytes, malloc_bytes, report, report_ptr, save, store};
+use crate::error::{array, bytes, report, report_ptr, save, store};
 use crate::handle::{Handle, Own, create, maybe, of, with_own};
 use crate::options::{Checked, rocksdb_readoptions_t};
+use crate::spare::malloc_value;
 
 /// A pinned value and its location.
 pub struct Pinned {
@@ -126,14 +127,6 @@ unsafe fn get_copy(
         let found = report(errptr, || family.get_with(key, of(options).checked()?));
         store(vallen, found.as_ref().map_or(0, |value| value.len()));
         found.map_or(std::ptr::null_mut(), malloc_value)
-    }
-}
-
-/// The bytes of `value` from `malloc`, to be freed by the program: those that its merge operator returned, or a copy.
-pub(crate) fn malloc_value(value: Value) -> *mut c_char {
-    match value.into_malloc() {
-        Ok(bytes) => bytes.cast(),
-        Err(value) => malloc_bytes(&value),
     }
 }
 

@@ -99,11 +99,11 @@ static char* no_partial_merge(void* state, const char* key, size_t klen, const c
   return NULL;
 }
 
-/* Long results of merges, which are not copied, read in every way; a pinned one outlives the database. */
-static void long_results(const char* dir, int deletes) {
+/* Results of merges of `size` bytes and two, read in every way; a pinned one outlives the database. */
+static void long_results(const char* dir, const char* folder, int deletes, size_t size) {
   char* err = NULL;
   size_t len = 0;
-  char* path = below(dir, deletes ? "deleted" : "freed");
+  char* path = below(dir, folder);
   rocksdb_options_t* options = rocksdb_options_create();
   rocksdb_options_set_create_if_missing(options, 1);
   rocksdb_options_set_merge_operator(
@@ -113,18 +113,18 @@ static void long_results(const char* dir, int deletes) {
   CHECK_OK(err);
   rocksdb_writeoptions_t* w = rocksdb_writeoptions_create();
   rocksdb_readoptions_t* r = rocksdb_readoptions_create();
-  enum { LONG = 3000 };
-  char value[LONG + 1], want[LONG + 3];
-  memset(value, 'v', LONG);
-  value[LONG] = 0;
-  snprintf(want, sizeof want, "%s,b", value);
-  rocksdb_put(db, w, "m", 1, value, LONG, &err);
+  char *value = malloc(size + 1), *want = malloc(size + 3);
+  memset(value, 'v', size);
+  value[size] = 0;
+  snprintf(want, size + 3, "%s,b", value);
+  rocksdb_put(db, w, "m", 1, value, size, &err);
   rocksdb_merge(db, w, "m", 1, "b", 1, &err);
   rocksdb_put(db, w, "s", 1, "a", 1, &err);
   rocksdb_merge(db, w, "s", 1, "b", 1, &err);
-  for (int i = 0; i < 3; i++) rocksdb_merge(db, w, "f", 1, value, LONG, &err);
+  for (int i = 0; i < 3; i++) rocksdb_merge(db, w, "f", 1, value, size, &err);
   CHECK_OK(err);
   results = 0;
+  CHECK_GET(db, r, "m", want);
   CHECK_GET(db, r, "m", want);
   CHECK_GET(db, r, "s", "a,b");
   CHECK(rocksdb_get(db, r, "f", 1, &len, &err) == NULL);
@@ -139,7 +139,7 @@ static void long_results(const char* dir, int deletes) {
     CHECK_OK(errors[i]);
     rocksdb_free(values[i]);
   }
-  CHECK(results == (deletes ? 0 : 4));
+  CHECK(results == (deletes ? 0 : 5));
   rocksdb_pinnableslice_t* pinned = rocksdb_get_pinned(db, r, "m", 1, &err);
   CHECK_OK(err);
   rocksdb_iterator_t* iter = rocksdb_create_iterator(db, r);
@@ -153,6 +153,8 @@ static void long_results(const char* dir, int deletes) {
   CHECK(same_at(rocksdb_pinnableslice_value(pinned, &len), &len, want));
   rocksdb_pinnableslice_destroy(pinned);
   CHECK(!deletes || results == 0);
+  free(value);
+  free(want);
   free(path);
 }
 
@@ -304,8 +306,10 @@ int main(int argc, char** argv) {
   rocksdb_cache_destroy(cache);
   rocksdb_env_destroy(env);
 
-  long_results(argv[1], 0);
-  long_results(argv[1], 1);
+  long_results(argv[1], "freed", 0, 3000);
+  long_results(argv[1], "deleted", 1, 3000);
+  long_results(argv[1], "freed-large", 0, 2 << 20);
+  long_results(argv[1], "deleted-large", 1, 2 << 20);
   rocksdb_compactoptions_destroy(c);
   rocksdb_flushoptions_destroy(f);
   rocksdb_readoptions_destroy(r);

@@ -221,8 +221,8 @@ c_functions! {
     ///
     /// `continue_cb` is called with `state` and each operand, newest first, and not with the base value.
     /// It returns 0 to end the read: older operands and the base value are then not returned. It may call
-    /// the database, but not close it. `*number_of_operands` becomes the number of operands found, also if
-    /// they are more than `expected_max_number_of_operands`.
+    /// the database, but not close it. `*number_of_operands` becomes the number of operands found, including
+    /// the base value, also if they are more than `expected_max_number_of_operands`.
     fn cairn_get_merge_operands_with(
         db: *mut rocksdb_t,
         options: *const rocksdb_readoptions_t,

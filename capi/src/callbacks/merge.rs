@@ -191,7 +191,9 @@ impl MergeOperator for Callbacks {
 c_functions! {
     /// Creates a merge operator. `full_merge` receives the operands oldest first, and a null value
     /// if the key has none. Both functions set `*success`. Their results are freed by
-    /// `delete_value`, or by `free` if it is null.
+    /// `delete_value`, or by `free` if it is null. The result of a get is not copied: it is freed when
+    /// the value is destroyed, on any thread, or is the value that `rocksdb_get` returns if
+    /// `delete_value` is null.
     fn rocksdb_mergeoperator_create(
         state: *mut c_void,
         destructor: Option<unsafe extern "C" fn(*mut c_void)>,

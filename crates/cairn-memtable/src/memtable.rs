@@ -668,14 +668,20 @@ fn same_key(order: &KeyOrder, a: &[u8], b: &[u8]) -> bool {
 }
 
 /// `a == b`, for short slices that are mostly equal, without a call.
-#[inline]
-fn same_bytes(a: &[u8], b: &[u8]) -> bool {
-    let (a_words, a_rest) = a.as_chunks::<8>();
-    let (b_words, b_rest) = b.as_chunks::<8>();
-    let rest = a_rest.iter().zip(b_rest);
-    a.len() == b.len()
-        && a_words.iter().zip(b_words).all(|(a, b)| a == b)
-        && rest.into_iter().all(|(a, b)| a == b)
+#[inline(always)]
+fn same_bytes(mut a: &[u8], mut b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    while let (Some((x, a_rest)), Some((y, b_rest))) =
+        (a.split_first_chunk::<8>(), b.split_first_chunk::<8>())
+    {
+        if u64::from_ne_bytes(*x) != u64::from_ne_bytes(*y) {
+            return false;
+        }
+        (a, b) = (a_rest, b_rest);
+    }
+    a.is_empty() || a == b
 }
 
 impl std::fmt::Debug for Memtable {

@@ -82,6 +82,12 @@ impl Value {
         })
     }
 
+    /// True if the value is pinned neither in a block nor in a memtable: the result of a merge, or a vector.
+    #[must_use]
+    pub fn is_merged(&self) -> bool {
+        matches!(self.0, Storage::Owned { .. } | Storage::Elsewhere { .. })
+    }
+
     /// Returns the memory of the value if a merge operator allocated it with C's `malloc`. The caller frees it
     /// with C's `free`.
     ///
