@@ -71,8 +71,8 @@ pub use cairn_format::batch::Record;
 pub use cairn_jobs::pick::UserRange;
 pub use cairn_read::merge_operands::{Below, Merged};
 pub use cairn_read::{
-    Columns, DbIter, Found, GetMergeOperandsOptions, GetScratch, Operand, Operands, OperandsIter,
-    Value,
+    Columns, ContinueCallback, DbIter, Found, GetMergeOperandsOptions, GetScratch, Operand,
+    Operands, OperandsIter, Value,
 };
 pub use catalog::family::FamilyDescriptor;
 pub use catalog::snapshot::Snapshot;

@@ -676,7 +676,7 @@ fn same_bytes(mut a: &[u8], mut b: &[u8]) -> bool {
     while let (Some((x, a_rest)), Some((y, b_rest))) =
         (a.split_first_chunk::<8>(), b.split_first_chunk::<8>())
     {
-        if u64::from_ne_bytes(*x) != u64::from_ne_bytes(*y) {
+        if u64::from_le_bytes(*x) != u64::from_le_bytes(*y) {
             return false;
         }
         (a, b) = (a_rest, b_rest);

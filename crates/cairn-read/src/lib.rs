@@ -34,7 +34,7 @@ pub use db_iter::DbIter;
 pub use get::{Found, GetScratch, get, get_async, get_in, is_written_since, operands};
 pub use level::{LevelIter, Tables};
 pub use merging_iter::MergingIter;
-pub use operands::{GetMergeOperandsOptions, Operand, Operands, OperandsIter};
+pub use operands::{ContinueCallback, GetMergeOperandsOptions, Operand, Operands, OperandsIter};
 pub use row_cache::RowCache;
 pub use value::Value;
 pub use view::{Reading, View, ViewEnd};

@@ -322,6 +322,9 @@ impl<'o> IntoIterator for &'o Operands {
     }
 }
 
+/// A function that is called with a merge operand and returns false to end the read.
+pub type ContinueCallback<'a> = &'a mut (dyn FnMut(&[u8]) -> bool + 'a);
+
 /// The limits of a read of merge operands.
 pub struct GetMergeOperandsOptions<'a> {
     /// Maximum number of operands, including the base value: a read that finds more returns none of them. Default:
@@ -330,7 +333,7 @@ pub struct GetMergeOperandsOptions<'a> {
     /// A function that is called with each operand, newest first, and returns false to end the read: older operands
     /// and the base value are then not returned. It is not called with the base value. It may call the database. A
     /// panic ends the read and is passed on.
-    pub continue_cb: Option<&'a mut dyn FnMut(&[u8]) -> bool>,
+    pub continue_cb: Option<ContinueCallback<'a>>,
     /// The number of operands that the read found, also if they are too many. Set by the read.
     pub number_of_operands: usize,
 }

@@ -232,7 +232,7 @@ fn operands_outlive_the_memtable_the_tables_and_the_database() {
     db.close().unwrap();
     assert_eq!(texts(&operands), ["base", "1", "2", "3", "4", "5"]);
     assert_eq!(&operands[3], b"3");
-    assert_eq!(operands.iter().rev().next(), Some(&b"5"[..]));
+    assert_eq!(operands.iter().next_back(), Some(&b"5"[..]));
     drop(operands);
     assert_eq!(&*oldest, b"base");
     drop(oldest);
@@ -245,17 +245,20 @@ fn operands_are_read_and_dropped_by_other_threads() {
     let operands = db
         .get_merge_operands(b"k", 9, &ReadOptions::default())
         .unwrap();
-    let threads: Vec<_> = (0..operands.len())
-        .map(|at| {
-            let operand = operands.get(at).unwrap();
-            std::thread::spawn(move || operand.to_vec())
-        })
+    let each: Vec<_> = (0..operands.len())
+        .map(|at| operands.get(at).unwrap())
         .collect();
     drop((operands, db));
-    let read: Vec<_> = threads
-        .into_iter()
-        .map(|thread| thread.join().unwrap())
-        .collect();
+    let read: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = each
+            .into_iter()
+            .map(|operand| scope.spawn(move || operand.to_vec()))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    });
     assert_eq!(read, [&b"base"[..], b"1", b"2", b"3", b"4", b"5"]);
 }
 
