@@ -71,7 +71,10 @@ pub use cached::{CacheDump, CacheDumpContent, CacheGroup, CacheLoad};
 pub use cairn_format::batch::Record;
 pub use cairn_jobs::pick::UserRange;
 pub use cairn_read::merge_operands::{Below, Merged};
-pub use cairn_read::{Columns, DbIter, Found, GetScratch, Value};
+pub use cairn_read::{
+    Columns, ContinueCallback, DbIter, Found, GetMergeOperandsOptions, GetScratch, Operand,
+    Operands, OperandsIter, Value,
+};
 pub use catalog::family::FamilyDescriptor;
 pub use catalog::snapshot::Snapshot;
 pub use coalescing::CoalescingIter;

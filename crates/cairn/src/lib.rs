@@ -120,7 +120,8 @@ mod wal;
 pub mod world;
 
 pub use cairn_db::{
-    Column, Columns, Dropped, FamilyDescriptor, Record, Value, WalFile, WalFileType,
+    Column, Columns, ContinueCallback, Dropped, FamilyDescriptor, GetMergeOperandsOptions, Operand,
+    Operands, OperandsIter, Record, Value, WalFile, WalFileType,
 };
 pub use cairn_memory::{MemoryBudget, WriteBufferManager};
 pub use cairn_options::{
