@@ -260,6 +260,15 @@ impl ReadQueue {
         &mut self.transfers
     }
 
+    /// The latest of the times, by the system's monotonic clock. Fails if one is by a clock that is not
+    /// [real](Clock::is_real).
+    pub(crate) fn until(&self) -> std::result::Result<Option<u64>, ()> {
+        match self.times.iter().all(|(clock, _)| clock.is_real()) {
+            true => Ok(self.times.iter().map(|(_, until)| *until).max()),
+            false => Err(()),
+        }
+    }
+
     /// Waits for the times.
     pub(crate) fn wait(&mut self) {
         for (clock, until) in self.times.drain(..) {
